@@ -1,5 +1,6 @@
-"""What is done to a data directory without its node: check, report, salvage, backup, restore, and making new ones.
+"""Tools for data directories without a node: check, report, salvage, backup, restore, create.
 
-Nothing here writes into a directory that is looked at; what restore, salvage and `store_writer.py` make is new. The
-command line prints what these return. May import: admin and everything below it. Start with `data_directory.py`.
+No tool writes into the directory that it reads; restore, salvage and `store_writer.py` make new
+directories. The command line prints the results. May import: admin and everything below it. Start
+with `data_directory.py`.
 """

@@ -1,4 +1,4 @@
-"""Backup of a data directory whose node is stopped, and restore of any backup."""
+"""Backs up a data directory whose node is stopped, and restores any backup."""
 
 import contextlib
 import os
@@ -45,8 +45,10 @@ _DATABASE_NAMES: Final = (DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAM
 
 @contextlib.contextmanager
 def _new_directory(target: Path, what: str) -> Iterator[Path]:
-    """Where the directory `target` is made; it gets its name at the end. Should that fail, which is a ToolError for the disk's
-    part, nothing is left of it."""
+    """A directory to fill, which gets the name `target` at the end of the block.
+
+    After an error nothing is left of it. An OSError becomes a ToolError.
+    """
     path = begin_new(target)
     try:
         yield path
@@ -59,7 +61,7 @@ def _new_directory(target: Path, what: str) -> Iterator[Path]:
 
 
 def back_up(directory: Path, target: Path, on_piece: OnPiece = lambda size: None) -> Manifest:
-    """Back up a data directory that no node has open. Raises ToolError; nothing is left of the backup then."""
+    """Back up a data directory that no node has open. A ToolError leaves nothing of the backup."""
     must_be_outside(directory, target)
     with opened(directory) as data, _new_directory(target, "backup") as path:
         for vhost in data.vhosts:
@@ -84,8 +86,11 @@ def restore(
     accept_problems: bool = False,
     on_piece: OnPiece = lambda size: None,
 ) -> tuple[Manifest, CheckResult]:
-    """Make the new data directory `directory` of a backup. Raises ToolError before anything is made when the backup is
-    not as it should be; problems that the store in it had already are accepted with `accept_problems`."""
+    """Make the new data directory `directory` from a backup; returns the manifest and the check.
+
+    Raises ToolError before anything is made when the backup is damaged. With `accept_problems` it
+    accepts problems that the store had when it was backed up.
+    """
     if not backup.is_dir():
         raise ToolError(f"{backup} is not a directory")
     must_be_outside(backup, directory)
@@ -95,7 +100,8 @@ def restore(
         more = f", and {len(found) - 5} more" if len(found) > 5 else ""
         raise ToolError(f"{backup} is damaged: {'; '.join(found[:5])}{more}")
     result = check_directory(backup, on_piece)
-    # The manifest vouches for the files: a number that is missing was given up by the node.
+    # The manifest proves that no file is missing: a missing number of a journal file is one that
+    # the node abandoned.
     problems = {kind: count for kind, count in result.problem_counts.items() if kind != JOURNAL_GAP}
     if problems and not accept_problems:
         counts = ", ".join(f"{count} {kind}" for kind, count in sorted(problems.items()))
@@ -114,7 +120,7 @@ def restore(
 
 
 def _files_of(vhost: VhostDirectory) -> list[SourceFile]:
-    """Everything in a vhost's directory, but for what a start wipes."""
+    """All files in a vhost's directory, except those that a start wipes."""
     is_sealed = _sealed_segments(vhost)
     found: list[SourceFile] = []
     for place, names, files in os.walk(vhost.path):
@@ -131,8 +137,11 @@ def _files_of(vhost: VhostDirectory) -> list[SourceFile]:
 
 
 def _sealed_segments(vhost: VhostDirectory) -> Callable[[str], bool]:
-    """Tells of a path whether the next node never appends to it: it starts journal and content files of its own, and
-    goes on with the last segment of each index, as of either checkpoint."""
+    """A function that says of a path whether the next node never appends to that file.
+
+    The next node starts new journal and content files, and continues the last segment of each
+    index, as of either checkpoint.
+    """
     indexed: dict[str, int] = {}
     with files_of(vhost) as files:
         try:
@@ -147,7 +156,7 @@ def _sealed_segments(vhost: VhostDirectory) -> Callable[[str], bool]:
             for row in checkpoint.queues:
                 known = indexed.get(str(row.queue_id), row.indexed_upto)
                 indexed[str(row.queue_id)] = min(known, row.indexed_upto)
-        # Of a queue that one of them does not know, nothing is sealed.
+        # A queue that one of the checkpoints does not know has no sealed segment.
         ids = [
             {str(row.queue_id) for row in checkpoint.queues}
             for checkpoint in checkpoints
@@ -170,7 +179,7 @@ def _sealed_segments(vhost: VhostDirectory) -> Callable[[str], bool]:
 
 
 def _copy_database(directory: Path, target: Path, definitions_error: str) -> None:
-    """One whole file of what a node may have left in two; a damaged one goes as it is."""
+    """Copy the database into one file, even if a node left it in two; a damaged one as it is."""
     names = [name for name in _DATABASE_NAMES if (directory / name).exists()]
     if definitions_error:
         for name in names:

@@ -1,7 +1,8 @@
-"""The files of a backup: linked or copied into a new directory, with a manifest that says what they must be.
+"""The files of a backup: linked or copied into a new directory, with a manifest to check them.
 
-A backup has the layout of a data directory, so whatever reads one reads it. `manifest.json` is written last: a backup
-without one was never finished. It lists every file with its size and CRC-32C, and has a checksum of its own.
+A backup has the layout of a data directory, so the same tools read both. `manifest.json` is written
+last: a backup without one was never finished. The manifest lists every file with its size and
+CRC-32C, and has a checksum of its own.
 """
 
 import contextlib
@@ -23,26 +24,27 @@ MANIFEST_NAME: Final = "manifest.json"
 MANIFEST_FORMAT: Final = 1
 PIECE_BYTES: Final = 1048576
 
-# Called after each piece with its size in bytes; may take its time, and may raise to end the work.
+# Called after each piece with its size in bytes; may wait to slow the work down, may raise to end
+# it.
 OnPiece = Callable[[int], None]
 
 
 def now_text() -> str:
-    """When a backup was made, as its manifest says it."""
+    """The current time in the form of a manifest (UTC, ISO 8601)."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def must_be_outside(directory: Path, target: Path) -> None:
-    """Raises ToolError when a backup would lie in the directory it is of."""
+    """Raise ToolError when the backup `target` would lie in the data directory itself."""
     if target.resolve().is_relative_to(directory.resolve()):
         raise ToolError(f"{target} lies in the data directory {directory}")
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file of a data directory that belongs to the backup: its first `size` bytes, all of it when -1.
+    """One file of a data directory to back up: its first `size` bytes, or the whole file when -1.
 
-    A sealed one is never written to again, and may be linked.
+    A sealed file is never written to again, so it may be linked.
     """
 
     path: str
@@ -52,7 +54,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class ManifestFile:
-    """What a file of a backup must be. Bytes."""
+    """The size in bytes and CRC-32C that a file of a backup must have."""
 
     path: str
     size: int
@@ -61,7 +63,7 @@ class ManifestFile:
 
 @dataclass
 class Manifest:
-    """What a backup is."""
+    """The manifest of a backup. `version` is warren's, `created` as in `now_text`."""
 
     version: str
     created: str
@@ -69,16 +71,17 @@ class Manifest:
 
     @property
     def total_bytes(self) -> int:
-        """Size of all files."""
+        """Bytes of all files."""
         return sum(file.size for file in self.files)
 
 
 def take_files(
     source: Path, target: Path, files: list[SourceFile], on_piece: OnPiece, on_file: OnPiece
 ) -> None:
-    """Link or copy `files` of `source` to `target`; `on_piece` is told what is copied, `on_file` the size of each.
+    """Link or copy `files` of `source` to `target`.
 
-    What is there already, under the same names, was taken before.
+    `on_piece` gets the size of each copied piece, `on_file` the size of each file, in bytes.
+    FileExistsError when the target has a file of that name.
     """
     can_link = True
     made: set[Path] = set()
@@ -97,7 +100,7 @@ def take_files(
             except FileNotFoundError:
                 raise
             except OSError:
-                # Another file system, or one that knows no links.
+                # The target is on another file system, or on one without links.
                 can_link = False
         size = file.size if file.size >= 0 else os.stat(source / file.path).st_size
         copy_file(source / file.path, place, size, on_piece)
@@ -105,7 +108,7 @@ def take_files(
 
 
 def copy_file(source: Path, target: Path, size: int, on_piece: OnPiece) -> int:
-    """Copy the first `size` bytes of a file to a new one, and sync it; returns their CRC-32C."""
+    """Copy the first `size` bytes of a file to a new, synced file; returns their CRC-32C."""
     crc = 0
     with source.open("rb", buffering=0) as reader, target.open("xb", buffering=0) as writer:
         os.chmod(target, 0o640)
@@ -137,7 +140,7 @@ def checksum(path: Path, on_piece: OnPiece) -> tuple[int, int]:
 
 
 class ManifestBuilder:
-    """Takes the checksums of the files below `target`, some at a time, and then writes the manifest."""
+    """Computes the checksums of the files below `target` in steps, then writes the manifest."""
 
     def __init__(self, target: Path) -> None:
         self._target = target
@@ -152,7 +155,7 @@ class ManifestBuilder:
         self.total_bytes = sum(path.stat().st_size for path in self._left)
 
     def add(self, some_bytes: int, on_piece: OnPiece) -> bool:
-        """Read the next files, about `some_bytes`; False when none is left."""
+        """Read the next files, about `some_bytes` together; False when none is left."""
         done = 0
         while self._left and done < some_bytes:
             path = self._left.pop()
@@ -162,7 +165,7 @@ class ManifestBuilder:
         return bool(self._left)
 
     def finish(self, version: str, created: str) -> Manifest:
-        """Write the manifest; everything is durable then."""
+        """Write the manifest; the whole backup is durable on return."""
         for directory in self._directories:
             sync_directory(directory)
         manifest = Manifest(version, created, self._files)
@@ -172,7 +175,7 @@ class ManifestBuilder:
 
 
 def finish_backup(target: Path, version: str, created: str, on_piece: OnPiece) -> Manifest:
-    """The manifest of all that is in `target`."""
+    """Write the manifest of all files in `target`; the backup is durable on return."""
     builder = ManifestBuilder(target)
     while builder.add(PIECE_BYTES, on_piece):
         continue
@@ -180,7 +183,7 @@ def finish_backup(target: Path, version: str, created: str, on_piece: OnPiece) -
 
 
 def read_manifest(backup: Path) -> Manifest:
-    """The manifest of a backup. Raises ToolError when there is none that can be believed."""
+    """Read the manifest of a backup. Raises ToolError when it is missing or damaged."""
     path = backup / MANIFEST_NAME
     try:
         text = path.read_bytes()
@@ -211,7 +214,7 @@ def read_manifest(backup: Path) -> Manifest:
 
 
 def differences(backup: Path, manifest: Manifest, on_piece: OnPiece) -> list[str]:
-    """What in a backup is not as its manifest says; one line each."""
+    """Compare a backup with its manifest; returns one line for each file that differs."""
     found: list[str] = []
     for file in manifest.files:
         path = backup / file.path
@@ -231,13 +234,16 @@ def differences(backup: Path, manifest: Manifest, on_piece: OnPiece) -> list[str
 
 
 def incomplete_path(target: Path) -> Path:
-    """Where a backup is made before it is put in its place."""
+    """The path at which a new directory is filled before it is renamed to `target`."""
     return target.with_name(f".{target.name}.incomplete")
 
 
 def must_be_new(target: Path) -> None:
-    """Raises ToolError when there is anything at `target` but an empty directory that another one can take the place of, or
-    when the directory that it is to be in is not there: only the last name of a path is made, so a typo makes nothing."""
+    """Raise ToolError unless a new directory can be renamed to `target`.
+
+    `target` must not exist or be an empty directory, and no mount point. Its parent must exist:
+    only the last name of a path is created, so that a typo creates nothing.
+    """
     if not target.parent.is_dir():
         raise ToolError(f"there is no directory {target.parent} for {target.name}")
     if target.is_symlink() or (target.exists() and not target.is_dir()):
@@ -249,7 +255,7 @@ def must_be_new(target: Path) -> None:
 
 
 def begin_new(target: Path) -> Path:
-    """Make the directory that will become `target`. Raises ToolError when either is in the way."""
+    """Create the directory that will become `target`. ToolError when either path is taken."""
     must_be_new(target)
     path = incomplete_path(target)
     try:
@@ -265,13 +271,13 @@ def begin_new(target: Path) -> Path:
 
 def put_in_place(path: Path, target: Path) -> None:
     """Give the finished directory `path` its name, durably."""
-    # An empty directory gives way.
+    # The rename replaces an empty directory.
     path.rename(target)
     sync_directory(target.parent)
 
 
 def give_up(path: Path) -> None:
-    """Remove what was begun."""
+    """Remove the unfinished directory `path`; errors are ignored."""
     with contextlib.suppress(OSError):
         shutil.rmtree(path)
 

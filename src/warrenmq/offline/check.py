@@ -1,8 +1,8 @@
-"""Does a data directory hold together? Everything is read, every checksum and every count compared; nothing is changed.
+"""Checks a data directory: reads everything, compares every checksum and count, changes nothing.
 
-A *problem* is something that should not be: damage, a loss, counts that contradict what is there. What a crash leaves
-behind and the next start clears away (unfinished writes, files that nothing refers to) is a *note*: a node that was
-killed checks clean.
+A *problem* is an inconsistency: damage, a loss, or a count that contradicts the files. A *note* is
+a trace of a crash that the next start clears away (unfinished writes, files that nothing refers
+to): a node that was killed checks clean.
 """
 
 from collections import Counter
@@ -48,18 +48,19 @@ NO_DIRECTORY: Final = "no_directory"
 DEFINITIONS: Final = "definitions"
 NO_CHECKPOINT: Final = "no_checkpoint"
 
-# Problems of one kind that are listed; the others are counted only.
+# At most this many problems of one kind are listed; the others are counted only.
 LISTED_MAX: Final = 1000
 
-# Told of the work as it is done: bytes.
+# Called with the number of bytes of each read.
 OnBytes = Callable[[int], None]
 
 
 @dataclass
 class Problem:
-    """One thing that is wrong. `count` messages, records or files are concerned.
+    """One inconsistency, which concerns `count` messages, records or files.
 
-    Where it is, as far as that can be said: a file of the vhost, bytes from `start` to `end`, a queue's id, a seq id.
+    Its place, as far as it is known: a file of the vhost, bytes from `start` to `end`, a queue's
+    id, a seq id.
     """
 
     kind: str
@@ -79,16 +80,18 @@ class Problem:
 
 @dataclass
 class SegmentFindings:
-    """What is in a segment: how many live positions, the contents that they refer to with their seq ids, and stretches
-    that are no records, (start, end)."""
+    """The result of reading one segment."""
 
+    # Live positions.
     live: int = 0
+    # References of live positions, (content id, seq id).
     references: list[tuple[int, int]] = field(default_factory=list)
+    # Stretches that are no records, (start, end) in bytes.
     damaged: list[tuple[int, int]] = field(default_factory=list)
 
 
 class FoundContent(NamedTuple):
-    """A content in a content file, or a stretch that holds none: then `is_valid` is False."""
+    """A content in a content file; or, with `is_valid` False, a stretch that holds none."""
 
     offset: int
     end: int
@@ -99,7 +102,7 @@ class FoundContent(NamedTuple):
 
 @dataclass
 class CheckResult:
-    """What a check found. Sizes in bytes."""
+    """The result of a check. Sizes in bytes."""
 
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -112,11 +115,11 @@ class CheckResult:
 
     @property
     def is_clean(self) -> bool:
-        """Is everything as it should be?"""
+        """True if the check found no problem."""
         return not self.problem_counts
 
     def add(self, problem: Problem) -> None:
-        """Take note of a problem."""
+        """Count a problem, and list it unless LISTED_MAX of its kind are listed."""
         listed = sum(known.kind == problem.kind for known in self.problems[-self.listed_max :])
         self.problem_counts[problem.kind] += problem.count
         if listed < self.listed_max:
@@ -137,7 +140,7 @@ class CheckResult:
 
 
 def check_directory(path: Path, on_bytes: OnBytes = lambda size: None) -> CheckResult:
-    """Check a data directory or a backup. Raises ToolError when it cannot be looked at."""
+    """Check a data directory or a backup. Raises ToolError when it cannot be read."""
     result = CheckResult()
 
     def count_bytes(size: int) -> None:
@@ -185,20 +188,24 @@ def check_store(
     result: CheckResult,
     on_bytes: OnBytes = lambda size: None,
 ) -> None:
-    """Check the store in `files`, which is that of `vhost`. Raises NoStore when there is none."""
+    """Check the store of `vhost` in `files`. Raises NoStore when there is none."""
     snapshot = VhostSnapshot(files, segment_entries, has_moved=True)
     VhostCheck(definitions, vhost, snapshot, result, on_bytes).run()
 
 
 def is_deleted_queue(definitions: Definitions, vhost: VhostDirectory, queue_id: int) -> bool:
-    """Was there a queue of this id that is deleted since?"""
+    """Whether a queue with this id existed and was deleted."""
     if vhost.definition is None or queue_id >= definitions.next_queue_id:
         return False
     return queue_id not in queue_names(definitions, vhost.definition.name)
 
 
 class VhostCheck:
-    """The check of one vhost. What reads much is in `scan_segment` and `scan_contents`, for those who have read it already."""
+    """The check of one vhost.
+
+    Only `scan_segment` and `scan_contents` read much; a subclass overrides them when other
+    processes have done the reading already.
+    """
 
     def __init__(
         self,
@@ -221,7 +228,7 @@ class VhostCheck:
         )
 
     def run(self) -> None:
-        """Everything, in the order in which a start meets it."""
+        """Check everything, in the order in which a start reads it."""
         self._check_start()
         for queue in self.snapshot.queues():
             self._check_queue(queue)
@@ -255,7 +262,7 @@ class VhostCheck:
     def _note(self, text: str) -> None:
         self.result.notes.append(f"vhost '{self.vhost.name}': {text}")
 
-    # -- checkpoint and journal --------------------------------------------------------------------------------------
+    # -- checkpoint and journal --------------------------------------------------------------------
 
     def _check_start(self) -> None:
         report = self.snapshot.report
@@ -323,7 +330,7 @@ class VhostCheck:
                 f"damage in the journal hides whether {report.kept_references} references to contents were given up"
             )
 
-    # -- queues ------------------------------------------------------------------------------------------------------
+    # -- queues ------------------------------------------------------------------------------------
 
     def _check_queue(self, queue: RecoveredQueue) -> None:
         queue_id = queue.ledger.queue_id
@@ -364,7 +371,8 @@ class VhostCheck:
                 )
             return
         size = snapshot.files.size(path)
-        # It may be shorter than the checkpoint says: a rewritten one has taken its place. What is alive is counted.
+        # The file may be shorter than the checkpoint says, since a rewritten one may have replaced
+        # it. The live positions are counted in any case.
         if size > segment.size_bytes:
             self._note(
                 f"{path} ends in {size - segment.size_bytes} bytes that no checkpoint counts"
@@ -403,7 +411,7 @@ class VhostCheck:
             )
 
     def scan_segment(self, queue: RecoveredQueue, segment: Segment) -> SegmentFindings:
-        """Read a segment that is there."""
+        """Read an existing segment."""
         found = SegmentFindings()
 
         def on_damage(_path: str, offset: int, data: bytes) -> None:
@@ -454,7 +462,7 @@ class VhostCheck:
         else:
             self._problem(NO_DEFINITION, f"{path} belongs to no queue that is defined", left)
 
-    # -- contents ----------------------------------------------------------------------------------------------------
+    # -- contents ----------------------------------------------------------------------------------
 
     def _check_contents(self, index: int, file: ContentFile) -> None:
         counted = self.counts.of_file(index)
@@ -507,7 +515,7 @@ class VhostCheck:
             )
 
     def scan_contents(self, file: ContentFile) -> Iterator[FoundContent]:
-        """What is in a content file, in order."""
+        """Read a content file: yields its contents and damaged stretches, in order."""
         scan = self.snapshot.content_scan(file)
         before = 0
         while scan.advance():
@@ -522,7 +530,7 @@ class VhostCheck:
     ) -> None:
         for start, end in damaged:
             if start >= needed_end and not missing:
-                # An unfinished write, of which some may be there, or space that was allocated ahead.
+                # The stretch is (part of) an unfinished write, or space that was allocated ahead.
                 self._note(
                     f"{file.path}, bytes {start} to {end}: no content, behind all that are needed"
                 )
@@ -544,6 +552,6 @@ class VhostCheck:
 
 
 def references_of(scan: ContentScan) -> int:
-    """How many positions shared the content that the scan is at."""
+    """The number of positions that shared the content at the scan's place from the start."""
     start = RECORD_HEADER_BYTES + 8
     return int.from_bytes(scan.head()[start : start + 2], "big")

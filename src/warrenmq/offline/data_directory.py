@@ -1,7 +1,7 @@
-"""A data directory as the tools see it: whose it is at the moment, its definitions, its vhosts.
+"""A data directory as the tools see it: its lock, its definitions, its vhosts.
 
-A backup has the same layout, so all this reads one as well. Nothing is written: the database is opened in a copy, since
-SQLite makes files beside one that a node left in a crash.
+A backup has the same layout, so this module reads backups as well. Nothing is written: the database
+is opened in a copy, since SQLite creates files beside a database that a node left in a crash.
 """
 
 import contextlib
@@ -29,12 +29,15 @@ _VHOST_NAME: Final = re.compile(r"[1-9][0-9]{0,18}")
 
 
 class ToolError(Exception):
-    """What was asked cannot be done; one line that says why. Nothing was changed."""
+    """Says in one line why a tool cannot do its work; nothing was changed."""
 
 
 @dataclass
 class VhostDirectory:
-    """One vhost's store. `definition` is None when no definition names its directory, or none can be read."""
+    """The directory of one vhost's store.
+
+    `definition` is None when no definition names the directory, or none can be read.
+    """
 
     id: int
     path: Path
@@ -42,7 +45,7 @@ class VhostDirectory:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The vhost's name as text for people; `(id ID)` without a definition."""
         if self.definition is None:
             return f"(id {self.id})"
         return self.definition.name.decode("utf-8", "replace")
@@ -50,13 +53,16 @@ class VhostDirectory:
 
 @dataclass
 class DataDirectory:
-    """`definitions` are empty when they cannot be read; `definitions_error` says why then."""
+    """A data directory: definitions and vhosts.
+
+    `definitions` are empty when they cannot be read; `definitions_error` then says why.
+    """
 
     path: Path
     definitions: Definitions = field(default_factory=Definitions)
     definitions_error: str = ""
     vhosts: list[VhostDirectory] = field(default_factory=list)
-    # Vhosts that are defined and have no directory.
+    # Defined vhosts without a directory.
     missing: list[PutVhost] = field(default_factory=list)
     # Names that are no part of a data directory.
     strange: list[str] = field(default_factory=list)
@@ -64,7 +70,7 @@ class DataDirectory:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[DataDirectory]:
-    """The directory, which no node has open and none can open meanwhile. Raises ToolError."""
+    """Open a data directory and keep nodes out of it. Raises ToolError, also when a node has it."""
     if not path.is_dir():
         raise ToolError(f"{path} is not a directory")
     if not (path / DATABASE_NAME).exists() and not (path / VHOSTS_PATH).is_dir():
@@ -80,9 +86,10 @@ def opened(path: Path) -> Iterator[DataDirectory]:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep nodes out of a data directory, not other tools. Raises ToolError when a node has it."""
+    """Keep nodes, not other tools, out of a data directory. Raises ToolError if a node has it."""
     try:
-        # Not made when it is missing: then there never was a node, and the medium may be a read-only one.
+        # Do not create a missing lock file: without one no node ever ran here, and the medium may
+        # be read-only.
         descriptor = os.open(path / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         yield
@@ -100,7 +107,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def read(path: Path) -> DataDirectory:
-    """Definitions and vhosts of a data directory that nobody changes."""
+    """Read the definitions and vhosts of a data directory that nothing changes meanwhile."""
     directory = DataDirectory(path)
     _read_definitions(directory)
     by_id = {definition.id: definition for definition in directory.definitions.vhosts}
@@ -154,7 +161,7 @@ def _read_definitions(directory: DataDirectory) -> None:
 
 
 def queue_names(definitions: Definitions, vhost: bytes) -> dict[int, bytes]:
-    """The queues of a vhost by their ids, staging logs of sinks among them."""
+    """The names of a vhost's queues by id; stages of sinks are among them."""
     names = {queue.id: queue.name for queue in definitions.queues if queue.vhost == vhost}
     for stage in definitions.stages:
         if stage.vhost == vhost:

@@ -1,8 +1,9 @@
-"""Queues in a vhost's `lost+found`: earlier starts knew no definition of them.
+"""Finds the queues in a vhost's `lost+found`, for which earlier starts had no definition.
 
-A start that finds no definition for a queue moves its directory of segments there, as `ID`, and writes what the journal has
-of it into `queue-ID.wal`; a node that cannot read a segment moves it there as `queues-ID-NUMBER.idx`. The contents of large
-messages stay in the content files. Which of the messages in segments were acked only the checkpoint of that time knew.
+A start that finds no definition for a queue moves its directory of segments to `lost+found/ID`, and
+writes its messages in the journal to `lost+found/queue-ID.wal`. A node that cannot read a segment
+moves it to `lost+found/queues-ID-NUMBER.idx`. The contents of large messages stay in the content
+files. Only the checkpoint of that time knew which messages in segments were acked.
 """
 
 import errno
@@ -27,7 +28,7 @@ from warrenmq.store.message import Message, Position
 from warrenmq.store.queue_index import SEGMENT_ENTRIES
 from warrenmq.store.recovery import JournalReplay
 
-# Each may have a number behind it, when there was one of that name before.
+# A name may end in a number, if lost+found already had an entry of that name.
 _DIRECTORY_NAME: Final = re.compile(r"([1-9][0-9]{0,9})(?:\.[0-9]+)?")
 _JOURNAL_NAME: Final = re.compile(r"queue-([1-9][0-9]{0,9})\.wal(?:\.[0-9]+)?")
 _SEGMENT_NAME: Final = re.compile(
@@ -36,8 +37,7 @@ _SEGMENT_NAME: Final = re.compile(
 
 
 class LostQueue:
-    """One queue, or what was put aside of it at one time. `positions` yields what can be read, with None where the content
-    of a message is not there any more."""
+    """One queue in lost+found, or the part of it that was put aside at one time."""
 
     def __init__(
         self, queue_id: int, snapshot: VhostSnapshot | None, journaled: list[Position]
@@ -47,7 +47,7 @@ class LostQueue:
         self._journaled = journaled
 
     def positions(self) -> Iterator[tuple[Position, Message | None]]:
-        """In the order of seq ids, each once."""
+        """The readable positions, in order, each once; the message is None without its content."""
         last = -1
         for position in heapq.merge(
             self._indexed(), self._journaled, key=lambda position: position.seq
@@ -66,10 +66,10 @@ class LostQueue:
 
 
 def find_lost_queues(files: FileSystem, store_id: bytes) -> list[LostQueue]:
-    """The queues in the `lost+found` of the vhost's directory `files`, in the order of their ids."""
+    """The queues in the `lost+found` of the vhost's directory `files`, in order of their ids."""
     if not is_directory(files, LOST_AND_FOUND):
         return []
-    # By queue id: the paths of segments by their names, for each time that some were put aside.
+    # By queue id: for each time that segments were put aside, their paths by name.
     segments: dict[int, list[dict[str, str]]] = {}
     journaled: dict[int, list[list[Position]]] = {}
     for name in sorted(files.list_names(LOST_AND_FOUND)):
@@ -108,7 +108,10 @@ def _journaled(files: FileSystem, path: str, queue_id: int, store_id: bytes) -> 
 
 
 class _SegmentsOnly(ReadOnlyFiles):
-    """A vhost's directory without checkpoints and journal, in which queues have the segments `paths`, by id and name."""
+    """A vhost's directory without checkpoints and journal, whose queues have the segments `paths`.
+
+    `paths` has the path of each segment, by queue id and segment name.
+    """
 
     def __init__(
         self, files: FileSystem, store_id: bytes, paths: dict[int, dict[str, str]]

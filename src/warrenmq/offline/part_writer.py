@@ -1,7 +1,8 @@
-"""Writes one part of a new store (`store_plan.py`), in a directory of its own below the unfinished data directory.
+"""Writes one part of a new store (`store_plan.py`) to its own directory in the unfinished store.
 
-Such a directory is a small store with a checkpoint. Several attempts at one part may be under way at once: each has
-its own directory, and `StoreWriter.finish` takes the files of the one whose manifest it is given.
+The directory of a part is a small store with a checkpoint. Several attempts at one part may be
+under way at once: each has its own directory, and `StoreWriter.finish` takes the files of the
+attempt whose manifest it gets.
 """
 
 import secrets
@@ -31,9 +32,9 @@ MANIFEST_NAME: Final = "manifest.json"
 
 @dataclass(slots=True)
 class MessageRow:
-    """One message. `properties` is the block of AMQP 0-9-1 from the flag word on; times in ms since 1970, 0 = never.
+    """One message to write. Times in ms since 1970, 0 = never; a `seq` of 0 means the next seq id.
 
-    A `seq` of 0 is the next one.
+    `properties` is the AMQP 0-9-1 property block from the flag word on.
     """
 
     exchange: bytes
@@ -49,7 +50,7 @@ class MessageRow:
 
 @dataclass(slots=True)
 class MessageColumns:
-    """Messages as columns of equal length, fields as in MessageRow. `addresses` come from `address_of`."""
+    """Messages as columns of equal length, like MessageRow; `addresses` come from `address_of`."""
 
     seqs: list[int]
     addresses: list[bytes]
@@ -62,7 +63,7 @@ class MessageColumns:
 
 
 class Sharer(msgspec.Struct, frozen=True):
-    """One of the places of a shared content."""
+    """One position of a message whose content is shared."""
 
     queue_id: int
     seq: int
@@ -71,7 +72,7 @@ class Sharer(msgspec.Struct, frozen=True):
 
 
 class SharedContent(msgspec.Struct, frozen=True):
-    """Where a shared content is, for the writers of the queues that have it. Sizes in bytes."""
+    """The place of a shared content, for the writers of the queues that have it. Sizes in bytes."""
 
     id: int
     file: int
@@ -85,15 +86,15 @@ class SharedContent(msgspec.Struct, frozen=True):
 
 
 def address_of(exchange: bytes, routing_key: bytes) -> bytes:
-    """Both names as a message has them. ValueError when one is longer than 255 bytes."""
+    """A message's address: both names as short strings. ValueError when one exceeds 255 bytes."""
     return bytes((len(exchange),)) + exchange + bytes((len(routing_key),)) + routing_key
 
 
 class PartWriter:
-    """Fills `part` of the unfinished store in `work`. As a context manager it removes its files when an error ends it.
+    """Writes `part` of the unfinished store in `work`; not for several threads.
 
-    Not for several threads. Errors of the disk are ToolErrors or OSErrors; a message that has no place in the part is a
-    ValueError.
+    As a context manager it removes its files when an error ends the block. A disk error raises
+    ToolError or OSError, a message that has no place in the part raises ValueError.
     """
 
     def __init__(self, work: Path, part: Part) -> None:
@@ -137,10 +138,10 @@ class PartWriter:
         if error is not None:
             self.abandon()
 
-    # -- messages ----------------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------
 
     def add(self, row: MessageRow) -> int:
-        """The queue's next message; returns its seq id, or 0 when it is transient and left out."""
+        """Write the queue's next message; returns its seq id, or 0 for a transient one left out."""
         seq = row.seq or self._next_seq
         return self._put(
             seq,
@@ -154,7 +155,7 @@ class PartWriter:
         )
 
     def add_columns(self, columns: MessageColumns) -> None:
-        """The queue's next messages."""
+        """Write the queue's next messages."""
         for values in zip(
             columns.seqs,
             columns.addresses,
@@ -202,7 +203,7 @@ class PartWriter:
         return seq
 
     def add_shared(self, content: SharedContent, sharer: Sharer) -> None:
-        """The queue's next message, whose content another part has."""
+        """Write the queue's next message, whose content is in another part."""
         if sharer.queue_id != self.part.queue_id:
             raise ValueError(
                 f"a message of queue id {sharer.queue_id} in the part of {self.part.queue_id}"
@@ -230,7 +231,7 @@ class PartWriter:
         self._used_id_sum += content.id
 
     def share(self, row: MessageRow, sharers: list[Sharer]) -> SharedContent:
-        """Store the content of a message that several queues have, once; `row` is asked for its content only.
+        """Store the content of `row` once for several queues; other fields of `row` do not count.
 
         Each of the sharers then needs an `add_shared` in its part.
         """
@@ -283,10 +284,13 @@ class PartWriter:
         if self._builder.next_content_id >= self.part.end_content_id:
             raise ValueError(f"part {self.part.name} was planned with fewer contents")
 
-    # -- the end -----------------------------------------------------------------------------------------------------
+    # -- the end -----------------------------------------------------------------------------------
 
     def finish(self) -> PartManifest:
-        """Make the part durable. The manifest is for `StoreWriter.finish`, and lies in the part as well."""
+        """Make the part durable; returns its manifest, for `StoreWriter.finish`.
+
+        The manifest is also written to the part's directory.
+        """
         part = self.part
         if part.queue_id:
             self._builder.end_queue(self._next_seq, 0)
@@ -310,13 +314,13 @@ class PartWriter:
         return manifest
 
     def abandon(self) -> None:
-        """Remove what was written. A writer that was killed leaves it, and `StoreWriter.finish` removes it."""
+        """Remove this attempt's files; `StoreWriter.finish` removes those of a killed writer."""
         self._files.release()
         shutil.rmtree(self._path, ignore_errors=True)
 
 
 def write_part(work: Path, part: Part, batches: Iterable[MessageColumns]) -> PartManifest:
-    """A part from its messages, in order."""
+    """Write a whole part from its messages, in order."""
     with PartWriter(work, part) as writer:
         for columns in batches:
             writer.add_columns(columns)
@@ -332,7 +336,7 @@ def read_plan(work: Path) -> StorePlan:
 
 
 def store_settings(settings: WriterSettings) -> StoreSettings:
-    """As the engine wants them."""
+    """The writer's settings as the settings of a store."""
     return StoreSettings(
         JOURNAL_FILE_BYTES,
         settings.content_file_size_limit,

@@ -1,4 +1,4 @@
-"""What lies in a data directory: messages per queue, bytes by where they are, garbage per file, sizes, ages."""
+"""Reports on a data directory: messages per queue, bytes by place, garbage, body sizes, ages."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,24 +15,28 @@ from warrenmq.store.message import Position
 from warrenmq.store.queue_index import SEGMENT_ENTRIES, Segment
 from warrenmq.store.recovery import RecoveredQueue
 
-# Upper bounds of the classes of the histogram, in bytes of body; what is larger is in a last one.
+# Upper bounds of the histogram's size classes, in bytes of body; one more class has larger bodies.
 SIZE_CLASSES: Final = (0, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 16777216)
-# Bytes of an index record beside the message's address, properties and body, and of one that refers to a content.
+# Bytes of an index record beside the message's address, properties and body.
 _EMBEDDED_BYTES: Final = 58
+# Bytes of an index record that refers to a content.
 _REFERENCE_BYTES: Final = 76
 
 
 @dataclass
 class QueueReport:
-    """One queue. Bytes are of address, properties and body, wherever they are."""
+    """The report on one queue."""
 
     id: int
     name: str
     messages: int = 0
+    # Bytes of address, properties and body, wherever they are stored.
     bytes: int = 0
-    # Of these, in the journal only, and large ones whose content is in a content file.
+    # Messages that are in the journal only.
     journal_messages: int = 0
+    # Messages whose content is in a content file.
     large_messages: int = 0
+    # When the oldest message was published, in ms since 1970.
     oldest_ms: int = 0
 
     def as_json(self) -> dict[str, Any]:
@@ -42,7 +46,7 @@ class QueueReport:
 
 @dataclass
 class FileReport:
-    """One file of the journal, an index or the content store. Bytes."""
+    """The report on one file of the journal, an index or the content store. Sizes in bytes."""
 
     path: str
     size: int
@@ -60,7 +64,7 @@ class FileReport:
 
 @dataclass
 class VhostReport:
-    """One vhost."""
+    """The report on one vhost."""
 
     id: int
     name: str
@@ -68,7 +72,7 @@ class VhostReport:
     journal: list[FileReport] = field(default_factory=list)
     index: list[FileReport] = field(default_factory=list)
     contents: list[FileReport] = field(default_factory=list)
-    # Messages by class of size; one more than SIZE_CLASSES.
+    # Messages by size class; one more class than SIZE_CLASSES.
     histogram: list[int] = field(default_factory=lambda: [0] * (len(SIZE_CLASSES) + 1))
     error: str = ""
 
@@ -92,14 +96,14 @@ class VhostReport:
         return found
 
     def files(self) -> dict[str, list[FileReport]]:
-        """The files by what they are."""
+        """The files by kind: journal, index, contents."""
         return {"journal": self.journal, "index": self.index, "contents": self.contents}
 
 
 def report_directory(
     path: Path, on_bytes: Callable[[int], None] = lambda size: None
 ) -> list[VhostReport]:
-    """Look at a data directory or a backup. Raises ToolError when it cannot be looked at."""
+    """Report on a data directory or a backup. Raises ToolError when it cannot be read."""
     reports: list[VhostReport] = []
     with opened(path) as directory:
         for vhost in directory.vhosts:

@@ -1,9 +1,10 @@
-"""A new data directory from what is left of an old one.
+"""Makes a new data directory from what is left of an old one.
 
-Everything that a start would deliver goes over, in order, without its garbage; and what a start gives up where more can
-be had: messages whose index entries are lost are looked for in all journal files that are there, and large ones in the
-content files, which name the positions that shared them. What earlier starts put into `lost+found` of queues that they did
-not know becomes queues of its own. Queues whose definitions are lost get a name by their id. Definitions that are readable are taken as they
+Salvage copies, in order and without garbage, every message that a start would deliver. It also
+finds messages that a start counts as lost: a message whose index entry is lost may be in any of the
+journal files; a large one, in the content files, which name the positions that shared each content.
+Queues that earlier starts did not know and put into `lost+found` become queues of their own. A
+queue whose definition is lost gets a name made of its id. Readable definitions are copied as they
 are. The old directory is only read.
 """
 
@@ -67,15 +68,19 @@ _FIRST_VHOST_ID: Final = 1
 
 @dataclass
 class SalvagedQueue:
-    """What became of one queue. `lost` messages are not in the new directory; `found_again` ones had no index entry any
-    more. `missing` are seq ids, first and last of each run, of which nothing was found: lost messages have some of these."""
+    """The result of salvage for one queue."""
 
     vhost: str
     id: int
     name: str
+    # Messages in the new directory.
     messages: int = 0
+    # Messages that are not in the new directory.
     lost: int = 0
+    # Messages in the new directory that had no index entry any more.
     found_again: int = 0
+    # Seq ids, (first, last) of each run, of which nothing was found: lost messages have some of
+    # these.
     missing: list[tuple[int, int]] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
@@ -85,23 +90,24 @@ class SalvagedQueue:
 
 @dataclass
 class SalvageResult:
-    """What is in the new directory, and what is not."""
+    """The result of salvage: the messages of the new directory, and the losses."""
 
     queues: list[SalvagedQueue] = field(default_factory=list)
-    # Lines for people: what could not be taken over, and what was made up.
+    # Lines for people about data that could not be taken over.
     losses: list[str] = field(default_factory=list)
-    # Losses of which nobody can say how many messages they were.
+    # Losses of an unknown number of messages.
     uncounted: int = 0
+    # Other lines for people, such as the names that salvage made up.
     notes: list[str] = field(default_factory=list)
 
     @property
     def messages(self) -> int:
-        """All that came over."""
+        """Messages in the new directory."""
         return sum(queue.messages for queue in self.queues)
 
     @property
     def lost(self) -> int:
-        """All that are known to be lost."""
+        """Messages that are known to be lost."""
         return sum(queue.lost for queue in self.queues)
 
     def as_json(self) -> dict[str, Any]:
@@ -119,7 +125,7 @@ class SalvageResult:
 def salvage(
     path: Path, target: Path, on_bytes: Callable[[int], None] = lambda size: None
 ) -> SalvageResult:
-    """Make `target` from `path`. Raises ToolError; what there is of `target` is then of no use."""
+    """Make `target` from `path`. Raises ToolError; what exists of `target` is then of no use."""
     result = SalvageResult()
     if target.resolve().is_relative_to(path.resolve()):
         raise ToolError(f"{target} lies in {path}, which is not to be written to")
@@ -138,7 +144,7 @@ def salvage(
 
 
 def _taken_over(directory: DataDirectory, result: SalvageResult) -> list[Change]:
-    """The definitions that are left, or the beginnings of new ones."""
+    """The readable definitions; if they are lost, the changes that make user guest."""
     definitions = directory.definitions
     if directory.definitions_error:
         result.losses.append(f"the definitions: {directory.definitions_error}")
@@ -202,7 +208,7 @@ class _VhostSalvage:
         self.names = queue_names(definitions, definition.name)
         self.next_queue_id = int(definitions.next_queue_id)
         self.counts = ReferenceCounts(snapshot.content_files)
-        # Where a content is in the new store, by the index of its old file and its place there.
+        # Places of the contents in the new store, by the index of the old file and the place in it.
         self.moved: list[_Moved] = [_Moved(file) for file in snapshot.content_files]
         self.queues = [
             queue
@@ -210,12 +216,13 @@ class _VhostSalvage:
             if queue.ledger.queue_id in self.names
             or not (queue.is_deleted or is_deleted_queue(definitions, vhost, queue.ledger.queue_id))
         ]
-        # Seq ids whose records cannot be read, by queue; and large messages among them that were found again.
+        # Seq ids whose index records cannot be read, by queue id.
         self.lost: dict[int, Runs] = {}
+        # Positions of `lost` that were found elsewhere, by queue id and seq id.
         self.found_again: dict[int, dict[int, Position]] = {}
 
     def run(self, builder: StoreBuilder) -> list[Change]:
-        """Fill the new store; returns the definitions of queues that had none."""
+        """Fill the new store; returns new definitions for the queues whose own are lost."""
         self._report_start()
         for queue in self.queues:
             self._count(queue)
@@ -249,7 +256,7 @@ class _VhostSalvage:
         for missing in report.missing:
             self.result.losses.append(f"{where}: missing: {missing}")
 
-    # -- what is referred to -----------------------------------------------------------------------------------------
+    # -- what is referred to -----------------------------------------------------------------------
 
     def _count(self, queue: RecoveredQueue) -> None:
         lost: Runs = []
@@ -294,11 +301,11 @@ class _VhostSalvage:
                 self.result.losses.append(f"{path} cannot be read: {error}")
 
     def _search_journal(self) -> None:
-        """Messages whose place in the index is lost may be in journal files that nothing needs any more."""
+        """Search all journal files for the messages whose index entries are lost."""
         snapshot = self.snapshot
         replay = JournalReplay(snapshot.store_id, None, SEGMENT_ENTRIES)
         for number in journal_numbers(snapshot.files)[0]:
-            # Of a file that is not ours no record is valid.
+            # In a file of another store no record is valid.
             replay.feed_file(number, read_whole(snapshot.files, journal_path(number)))
         for queue_id, lost in self.lost.items():
             recovered = replay.queues.get(queue_id)
@@ -309,7 +316,7 @@ class _VhostSalvage:
                 if content is None or self.counts.add(content.id):
                     self.found_again.setdefault(queue_id, {})[position.seq] = position
 
-    # -- contents ----------------------------------------------------------------------------------------------------
+    # -- contents ----------------------------------------------------------------------------------
 
     def _copy_contents(self, index: int, file: ContentFile, builder: StoreBuilder) -> None:
         scan = self.snapshot.content_scan(file)
@@ -348,7 +355,7 @@ class _VhostSalvage:
         lost = self.lost.get(queue_id)
         return lost is not None and contains(lost, position.seq)
 
-    # -- queues ------------------------------------------------------------------------------------------------------
+    # -- queues ------------------------------------------------------------------------------------
 
     def _copy_queue(self, queue: RecoveredQueue, builder: StoreBuilder) -> list[Change]:
         queue_id = queue.ledger.queue_id
@@ -358,7 +365,7 @@ class _VhostSalvage:
             expected += segment.live_persistent
         name = self.names.get(queue_id)
         if name is None and expected == 0:
-            # Deleted, for all that is known.
+            # Nothing is left of the queue: take it for deleted.
             return changes
         if name is None:
             name = b"salvaged-%d" % queue_id
@@ -461,7 +468,10 @@ def _runs_of(seqs: list[int]) -> Runs:
 
 
 class _Moved:
-    """Where the contents of one old file are in the new store; 32 bytes each. An id of 0: nowhere."""
+    """Places of one old file's contents in the new store. An id of 0: the content is not there.
+
+    Takes 42 bytes a content.
+    """
 
     def __init__(self, file: ContentFile) -> None:
         self.ids = array("Q", bytes(8 * file.count))
@@ -472,7 +482,7 @@ class _Moved:
         self._timestamps = array("Q", bytes(8 * file.count))
 
     def set(self, place: int, content: ContentRef, timestamp_ms: int) -> None:
-        """The content at `place` is there."""
+        """Note the new place of the content at `place`."""
         self.ids[place] = content.id
         self._files[place] = content.file
         self._offsets[place] = content.offset
@@ -481,7 +491,7 @@ class _Moved:
         self._timestamps[place] = max(timestamp_ms, 0)
 
     def get(self, place: int) -> tuple[ContentRef, int]:
-        """Where the content at `place` is, and when its message was published (ms)."""
+        """The new place of the content at `place`, and when its message was published (ms)."""
         content = ContentRef(
             self.ids[place],
             self._files[place],
@@ -494,7 +504,7 @@ class _Moved:
 
 
 def _named_positions(record: bytes, stored: StoredContent) -> list[Position]:
-    """The positions that shared a content from the start, as its record names them."""
+    """The positions that shared a content from the start; its record names them."""
     positions: list[Position] = []
     at: int = stored.positions_start
     for _ in range(stored.references):

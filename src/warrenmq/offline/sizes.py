@@ -1,4 +1,4 @@
-"""Sizes of directories, and as people read them."""
+"""Sizes of directories, and sizes as text for people."""
 
 import contextlib
 import os
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def size_text(size: int) -> str:
-    """`1536` bytes are `1.5 KiB`."""
+    """A size in bytes as text for people: 1536 gives `1.5 KiB`."""
     amount = float(size)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:
@@ -16,7 +16,7 @@ def size_text(size: int) -> str:
 
 
 def tree_bytes(path: Path) -> int:
-    """Size of all files below `path`, as far as they can be seen."""
+    """Bytes of all files below `path` that this process can see."""
     total = 0
     for directory, _, names in os.walk(path):
         for name in names:

@@ -1,7 +1,8 @@
-"""Fills a new, empty store of a vhost: contents first, then each queue's messages in order, then a checkpoint.
+"""Fills a vhost's new store: contents, then each queue's messages in order, then a checkpoint.
 
-This is the engine itself, driven by hand: the files are made by the code that makes them in a node. A builder fills
-a whole store, or a part of one (`part_writer.py`), or puts a checkpoint over parts that are there (`store_writer.py`).
+The builder drives the engine by hand, so the code of a node makes the files. A builder fills a
+whole store, or a part of one (`part_writer.py`), or puts a checkpoint over existing parts
+(`store_writer.py`).
 """
 
 import secrets
@@ -20,22 +21,22 @@ from warrenmq.store.queue_store import QueueStore
 from warrenmq.store.store_settings import StoreSettings
 from warrenmq.store.vhost_store import VhostStore
 
-# What is gathered before it is written.
+# Contents and positions are gathered up to these limits before they are written.
 _BATCH_BYTES = 4194304
 _BATCH_POSITIONS = 1024
-# Of the journal file that a finished store begins with.
+# Size limit of the journal file that a finished store begins with.
 JOURNAL_FILE_BYTES: Final = 67108864
 
 
 class StoreBuilder:
-    """The store in `files`, a directory with nothing in it. Errors of the disk end it with ToolError."""
+    """Builds a store in the empty directory `files`. A disk error raises ToolError."""
 
     def __init__(
         self, files: FileSystem, settings: StoreSettings | None = None, store_id: bytes = b""
     ) -> None:
         for directory in (JOURNAL_DIRECTORY, QUEUES_NAME, PERSISTENT_NAME):
             files.make_directories(directory)
-        # A part of a store has its id from the whole.
+        # A part has the store id of the whole store.
         store_id = store_id or load_store_id(files, secrets.token_bytes)
         self._store = VhostStore(store_id, settings or StoreSettings(JOURNAL_FILE_BYTES))
         self._runner = JobRunner(files, store_id)
@@ -44,12 +45,13 @@ class StoreBuilder:
         self._queue: QueueStore | None = None
         self._batch: list[Position] = []
         self._batch_bytes = 0
-        # Content files are numbered in steps of this, so that parts of one store do not take each other's numbers.
+        # Step between the numbers of content files: parts of one store do not take each other's
+        # numbers.
         self._file_step = 1
         self._next_file = 0
 
     def number_contents(self, first_id: int, first_file: int, file_step: int) -> None:
-        """Contents get the ids from `first_id` on, and their files `first_file` and every `file_step`th number behind it."""
+        """Set the first content id, and the first number and the step of the content files."""
         contents = self._store.contents.persistent
         contents.adopt([], first_id, first_file, [])
         self._next_file = first_file
@@ -61,7 +63,7 @@ class StoreBuilder:
         return self._store.contents.persistent.next_id
 
     def add_content(self, message: Message, positions: list[Position], live: int) -> ContentRef:
-        """Store a large message that `positions` shared from the start, `live` of which are left."""
+        """Store a large message that `positions` shared from the start; `live` of them are left."""
         contents = self._store.contents.persistent
         content = contents.add(message, positions, 0, len(positions))
         if contents.next_file_number > self._next_file:
@@ -75,7 +77,7 @@ class StoreBuilder:
         return content
 
     def start_queue(self, queue_id: int, first_seq: int = 1) -> QueueLedger:
-        """What is added from now on belongs to this queue, and has no seq id below `first_seq`."""
+        """Begin a queue: the next messages belong to it and have no seq id below `first_seq`."""
         if self._gathered_bytes:
             self._commit()
         ledger = QueueLedger(queue_id)
@@ -84,13 +86,16 @@ class StoreBuilder:
         return ledger
 
     def add(self, found: Position, message: Message, content: ContentRef | None) -> None:
-        """The queue's next message: `found` in the old store. With `content`, `message` need not have its body."""
+        """Add the queue's next message, which was at position `found` in the old store.
+
+        With `content`, `message` need not have its body.
+        """
         assert self._queue is not None
         position = Position(message, self._queue.ledger, found.seq, found.expiry_ms)
         position.redelivered = found.redelivered
         position.persistent = True
         if content is None and position.content_bytes >= self._store.journal.messages.embed_below:
-            # Written by a node that had a higher limit, or put aside together with its content.
+            # The message was written by a node with a higher limit, or put aside with its content.
             content = self.add_content(message, [position], 1)
         if content is not None:
             position.content_ref = content
@@ -99,14 +104,14 @@ class StoreBuilder:
         self.append(position)
 
     def append(self, position: Position) -> None:
-        """The queue's next position, which has the log that `start_queue` returned."""
+        """Add the queue's next position, which has the ledger that `start_queue` returned."""
         self._batch.append(position)
         self._batch_bytes += position.content_bytes
         if len(self._batch) >= _BATCH_POSITIONS or self._batch_bytes >= _BATCH_BYTES:
             self._index()
 
     def end_queue(self, next_seq: int, delivered_upto: int) -> None:
-        """The queue has all its messages."""
+        """End the queue: all its messages are added."""
         assert self._queue is not None
         self._index()
         ledger = self._queue.ledger
@@ -118,7 +123,7 @@ class StoreBuilder:
     def adopt(
         self, queues: list[QueueLedger], content_files: list[ContentFile], next_content_id: int
     ) -> None:
-        """Take over segments and content files that are there, durably; the latter in order of their ids."""
+        """Take over existing, durable segments and content files (in order of their ids)."""
         store = self._store
         next_file = max((file.number + 1 for file in content_files), default=0)
         store.contents.persistent.adopt(content_files, next_content_id, next_file, [])
@@ -126,7 +131,7 @@ class StoreBuilder:
             store.add_queue(ledger, True)
 
     def new_index(self, queue_id: int) -> QueueIndex:
-        """An index without segments."""
+        """A new index without segments for queue `queue_id`."""
         return self._store.files.new_index(queue_id, True)
 
     def path_of_content_file(self, number: int) -> str:
@@ -134,8 +139,11 @@ class StoreBuilder:
         return self._store.contents.persistent.path_of(number)
 
     def finish(self, is_clean: bool = False) -> None:
-        """Make everything durable, under a checkpoint. `is_clean`: as a node leaves it that was stopped in order, so that
-        a start goes by the redelivered flags of messages instead of setting them all."""
+        """Make everything durable, under a checkpoint.
+
+        `is_clean` adds the mark of an orderly stop, so that a start keeps the redelivered flags of
+        the messages instead of setting them all.
+        """
         store = self._store
         store.journal.request_file()
         if is_clean:

@@ -1,8 +1,8 @@
-"""How a store is divided for those who write it side by side, and what each of them reports.
+"""The plan by which several writers write a store side by side, and the manifest of each part.
 
-A *part* is a range of one queue's seq ids that begins and ends with a segment of its index, or a number of contents that
-several queues share. A part has the ids of its contents and the numbers of its content files to itself, so parts need
-not know of each other. All of this is small and goes through JSON.
+A *part* is a range of one queue's seq ids that begins and ends with a segment of its index, or a
+number of contents that several queues share. A part has content ids and content file numbers of its
+own, so parts need not know of each other. Plans and manifests are small and go through JSON.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,15 +14,16 @@ from warrenmq.store.content_store import FILE_SIZE_LIMIT
 from warrenmq.store.queue_index import SEGMENT_ENTRIES
 
 PLAN_FORMAT: Final = 1
-# What a node has by default (`queue_index_embed_msgs_below`).
+# The default of a node (`queue_index_embed_msgs_below`).
 EMBED_BELOW_BYTES: Final = 4096
 
 
 class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Sizes in bytes, but for the seq ids of a segment, which a node wants to be SEGMENT_ENTRIES.
+    """The settings of all writers of a store. Sizes in bytes; `segment_entries` in seq ids.
 
-    Transient messages are left out, or with `keep_transient` kept as messages that outlive a restart; their properties
-    still say what their publisher said.
+    A node requires SEGMENT_ENTRIES seq ids a segment. Transient messages are left out. With
+    `keep_transient` they are kept as messages that outlive a restart; their properties stay as the
+    publisher set them.
     """
 
     keep_transient: bool = False
@@ -32,10 +33,10 @@ class WriterSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueExtent(msgspec.Struct, frozen=True, kw_only=True):
-    """The seq ids that a queue's messages may have: [first_seq, end_seq), an upper bound will do.
+    """The range of a queue's seq ids, [first_seq, end_seq); `end_seq` may be too high.
 
-    `next_seq` is the one of the first message after them; 0: behind the last that was written. What is at or below
-    `delivered_upto` is delivered as redelivered.
+    `next_seq` is the seq id of the next message published later; 0: the one behind the last message
+    written. Messages at or below `delivered_upto` are delivered with the redelivered flag.
     """
 
     vhost_id: int
@@ -47,9 +48,10 @@ class QueueExtent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What one writer writes: messages of `queue_id` in [first_seq, end_seq), or for queue id 0 shared contents.
+    """One writer's share: messages of `queue_id` in [first_seq, end_seq), or shared contents.
 
-    It may add as many contents as ids in [first_content_id, end_content_id). It is part `number` of `count` of its vhost.
+    A part of shared contents has queue id 0. The part may add as many contents as there are ids in
+    [first_content_id, end_content_id). It is part `number` of `count` of its vhost.
     """
 
     vhost_id: int
@@ -63,31 +65,33 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Unique in the plan; part of a file name."""
+        """The part's name, unique in the plan; used in file names."""
         return f"{self.vhost_id}-{self.number}"
 
 
 class PartManifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a part turned out to be. `directory` is its place in the unfinished store; bytes are those of messages."""
+    """The result of a finished part. `directory` is its name below the unfinished store's parts."""
 
     part: Part
     directory: str
     messages: int
     message_bytes: int
     skipped_transient: int
-    # Behind the seq id of its last message; 0: it has none.
+    # The seq id behind the part's last message; 0: it has no message.
     next_seq: int
     contents: int
-    # How many references its shared contents wait for, and how many references to such contents it has; and the sums
-    # of their ids, once for each reference. Over all parts the pairs must be equal.
+    # The number of references that the part's shared contents wait for, and the sum of their
+    # content ids, once for each reference. Over all parts of a vhost, these two must equal the next
+    # two.
     shared_references: int
     shared_id_sum: int
+    # The number of the part's references to shared contents, and the sum of their content ids.
     used_references: int
     used_id_sum: int
 
 
 class StorePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """All that those who write a store must agree on."""
+    """Everything that the writers of a store must agree on."""
 
     format: int
     settings: WriterSettings
@@ -103,7 +107,8 @@ def plan_parts(
 ) -> list[Part]:
     """Divide queues into parts of about `part_messages` seq ids (0: a queue is one part).
 
-    `shared_contents` says by vhost id how many contents go to several queues, at most. Raises ValueError.
+    `shared_contents` has by vhost id the highest number of contents that go to several queues.
+    Raises ValueError when `queues` contradict themselves.
     """
     _check_extents(queues)
     step = 0

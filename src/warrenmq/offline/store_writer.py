@@ -1,12 +1,13 @@
-"""A new data directory from definitions and messages, written by as many processes as there are parts.
+"""Writes a new data directory from definitions and messages, in parts for any number of processes.
 
     writer = StoreWriter.create(directory, definitions, extents)
     manifests = [write_part(writer.work, part, batches_of(part)) for part in writer.plan.parts]
     writer.finish(manifests)
 
-`directory` appears in one step of `finish`, whole and durable. Before, it is in a directory beside it (`work`), with
-the plan and the parts, which no node takes for its own. Whatever ends the work in between, `StoreWriter.resume` goes on
-with the parts that are finished, or `give_up` removes it all.
+`finish` puts `directory` in place in one step, whole and durable. Until then the plan and the parts
+are in a directory beside it (`work`), which no node takes for a data directory. After an
+interruption, `StoreWriter.resume` continues with the finished parts, or `give_up` removes
+everything.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,7 +65,10 @@ from warrenmq.store.runs import add_run
 
 @dataclass
 class WrittenStore:
-    """What is in a finished data directory. Bytes are those of messages; what is shared counts for each queue."""
+    """The figures of a finished data directory.
+
+    `message_bytes` counts a shared content once for each queue.
+    """
 
     directory: Path
     messages: int = 0
@@ -91,9 +95,10 @@ class StoreWriter:
         part_messages: int = 0,
         settings: WriterSettings | None = None,
     ) -> Self:
-        """Begin a store for `directory`, which is not there or empty, and plan its parts (`store_plan.plan_parts`).
+        """Begin a store for `directory`, which is missing or empty, and plan its parts.
 
-        Raises ToolError, also when there is an unfinished one; nothing is left of it then.
+        `store_plan.plan_parts` explains the arguments. Raises ToolError, also when an unfinished
+        store exists; nothing of the new one is left then.
         """
         settings = settings or WriterSettings()
         _check(definitions, queues)
@@ -109,14 +114,14 @@ class StoreWriter:
                 make_directories(path)
                 files = LocalFileSystem(path)
                 try:
-                    # Makes its id and its directories.
+                    # The builder writes the store id and creates the directories.
                     StoreBuilder(files)
                 finally:
                     files.release()
             make_directories(work / PARTS_NAME)
             _write_definitions(work / DATA_NAME / DATABASE_NAME, definitions)
             sync_directory(work / DATA_NAME)
-            # Last: a store without a plan was not begun.
+            # Write the plan last: a store without a plan was not begun.
             root = LocalFileSystem(work)
             try:
                 put_whole(root, PLAN_NAME, msgspec.json.encode(plan))
@@ -131,12 +136,12 @@ class StoreWriter:
 
     @classmethod
     def resume(cls, directory: Path) -> Self:
-        """Go on with what `create` has begun for `directory`. Raises ToolError when there is nothing of the kind."""
+        """Resume the store that `create` began for `directory`. ToolError when there is none."""
         work = incomplete_path(directory)
         return cls(directory, work, read_plan(work))
 
     def finished_parts(self) -> list[PartManifest]:
-        """One manifest for each part that is finished, by name."""
+        """One manifest for each finished part, in order of the parts' names."""
         found: dict[str, PartManifest] = {}
         for path in sorted((self.work / PARTS_NAME).glob(f"*/{MANIFEST_NAME}")):
             manifest = msgspec.json.decode(path.read_bytes(), type=PartManifest)
@@ -144,15 +149,16 @@ class StoreWriter:
         return [found[name] for name in sorted(found)]
 
     def give_up(self) -> None:
-        """Remove it all."""
+        """Remove the unfinished store."""
         give_up(self.work)
 
     def finish(
         self, manifests: Iterable[PartManifest], look: Callable[[Path], object] = lambda data: None
     ) -> WrittenStore:
-        """Put the parts together and the whole in its place, durably. Raises ToolError; it can be tried again then.
+        """Join the parts and put the store in place, durably. After a ToolError it can be retried.
 
-        `look` is called with the directory when it is whole and does not have its name yet; what it raises ends it there.
+        `look` is called with the whole directory before it gets its name; an error that it raises
+        stops `finish` there.
         """
         chosen = list(manifests)
         result = WrittenStore(self.directory)
@@ -163,7 +169,8 @@ class StoreWriter:
             result.contents += manifest.contents
         data = self.work / DATA_NAME
         try:
-            # Else a try before this one came so far that only the rest is to be removed.
+            # Without `data`, an earlier try has put the store in place, and only `work` must be
+            # removed.
             if data.exists():
                 chosen = self._one_for_each_part(chosen)
                 for vhost in sorted((data / VHOSTS_PATH).iterdir()):
@@ -211,7 +218,7 @@ class StoreWriter:
         files = LocalFileSystem(path)
         try:
             store_id = load_store_id(files)
-            # Of a try that did not come to its end.
+            # Remove the files of an earlier try that failed.
             for name in files.list_names(JOURNAL_DIRECTORY):
                 files.unlink(f"{JOURNAL_DIRECTORY}/{name}")
             for name in (CHECKPOINT_NAME, PREVIOUS_NAME):
@@ -276,12 +283,12 @@ class StoreWriter:
 
 
 def _add_part(index: QueueIndex, upto: int, row: CheckpointQueue) -> int:
-    """The segments of a part join the index, all of which is below `upto`; returns up to where it goes then."""
+    """Add a part's segments to the index, which ends at seq id `upto`; returns its new end."""
     first = row.segments[0].number * index.segment_entries
     if first > upto:
         add_run(index.settled, upto, first - 1)
     for run_first, run_last in row.settled:
-        # A part takes all that lies before it for settled.
+        # A part's index takes all seq ids before the part for settled.
         if run_last >= upto:
             add_run(index.settled, max(run_first, upto), run_last)
     index.segments += row.segments
@@ -301,7 +308,7 @@ def _content_files(checkpoints: list[Checkpoint], builder: StoreBuilder) -> list
 
 
 def _paths_in(checkpoint: Checkpoint) -> list[str]:
-    """The files that a part's checkpoint speaks of."""
+    """Paths of the files that a part's checkpoint names."""
     paths = [f"{PERSISTENT_NAME}/{number_in_row(row)}.rdq" for row in checkpoint.content_rows]
     for queue in checkpoint.queues:
         paths += [
@@ -314,7 +321,7 @@ def _move(source: Path, target: Path) -> None:
     try:
         source.rename(target)
     except FileNotFoundError:
-        # Moved by a try that did not come to its end.
+        # An earlier try that failed has moved the file already.
         if not target.exists():
             raise
 
@@ -329,7 +336,7 @@ def _write_definitions(path: Path, definitions: Definitions) -> None:
 
 
 def _check(definitions: Definitions, queues: Sequence[QueueExtent]) -> None:
-    """ToolError when definitions contradict each other or lack a queue that is to be filled."""
+    """Raise ToolError when definitions contradict each other or lack one of `queues`."""
     vhosts = {vhost.name: vhost.id for vhost in definitions.vhosts}
     if not vhosts:
         raise ToolError("the definitions name no vhost")

@@ -1,7 +1,7 @@
 """The command line: `warren COMMAND`. Start reading in app.py.
 
-May import every other package, but each command imports what it needs only when it runs: `warren
---version` must not load a broker, and a machine without Spark must not notice.
+May import every other package, but each command imports what it needs only when it runs:
+`warren --version` must not load a broker, and a machine without Spark must not notice.
 """
 
 import os

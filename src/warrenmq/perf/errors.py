@@ -2,4 +2,4 @@
 
 
 class PerfError(Exception):
-    """The run cannot continue: the broker closed a channel or connection, or sent no valid AMQP."""
+    """The run cannot continue: the broker closed a channel or connection, or sent no AMQP 0-9-1."""

@@ -1,0 +1,173 @@
+"""Rules for everything that is read: width, words with one meaning, sources and links that resolve."""
+
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent.parent
+COLUMNS_MAX = 100
+# Generated from a table that has the words.
+GENERATED = "src/warrenmq/wire/methods.py"
+
+# Names that meant two things or none, and the words that took their place (docs/glossary.md).
+REPLACED = {
+    "BackupHold": "BackupPins",
+    "BackupOwner": "BackupListener",
+    "EntryLog": "EntryLedger",
+    "INFINITE": "UNLIMITED, FOREVER_S",
+    "OperationSink": "OperationFeed",
+    "QueueLog": "QueueLedger",
+    "Seams": "NodeParts",
+    "StoreOwner": "QueueAccess",
+    "VhostHost": "VhostQueueHost",
+    "VhostStoreOwner": "VhostQueueAccess",
+    "go_on": "resume, start_next, or what comes next",
+    "held": "reserved, deferred, pinned or paused",
+    "hold": "reserve, defer or pin",
+    "look": "what is found out",
+    "look_again": "what is found out",
+    "work": "run_slice, or what is done",
+}
+# A number of a source: S, W, G, T and C stand in docs/guarantees.md, P in docs/protocol-notes.md.
+SOURCE = re.compile(r"\b([SWGTCP][1-9][0-9]?)\b")
+SOURCE_PAGES = ("docs/guarantees.md", "docs/protocol-notes.md")
+# A link to a file, with or without a heading behind it.
+LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]+)\)")
+
+
+@cache
+def tracked(*suffixes: str) -> tuple[Path, ...]:
+    """Files that git knows or would add."""
+    listing = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    paths = [ROOT / name for name in listing.stdout.split("\0") if name.endswith(suffixes)]
+    return tuple(path for path in paths if path.exists())
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def sources() -> list[Path]:
+    return [path for path in tracked(".py") if name_of(path) != GENERATED]
+
+
+@cache
+def prose_of(path: Path) -> tuple[tuple[int, str], ...]:
+    """The lines of comments and docstrings of a module, with their numbers."""
+    text = path.read_text("utf-8")
+    lines = text.splitlines()
+    found: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            found.add(token.start[0])
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if ast.get_docstring(node) is not None:
+            docstring = node.body[0]
+            assert docstring.end_lineno is not None
+            found.update(range(docstring.lineno, docstring.end_lineno + 1))
+    return tuple((number, lines[number - 1]) for number in sorted(found))
+
+
+def page_prose(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a page that are neither code nor rows of a table."""
+    is_code = False
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+        elif not is_code and not line.startswith(("    ", "|")):
+            yield number, line
+
+
+def test_prose_ends_at_column_100() -> None:
+    wide = [
+        f"{name_of(path)}:{number}"
+        for path in sources()
+        for number, line in prose_of(path)
+        if len(line) > COLUMNS_MAX and "# noqa" not in line and "# type:" not in line
+    ]
+    for path in tracked(".md"):
+        for number, line in page_prose(path):
+            # A line without a space to break at is a link or a path.
+            if len(line) > COLUMNS_MAX and " " in line.strip():
+                wide.append(f"{name_of(path)}:{number}")
+    assert wide == []
+
+
+def test_replaced_names_do_not_come_back() -> None:
+    """The engine, its shells and tools keep one meaning a word; tests may use what reads best."""
+    found = []
+    for path in sources():
+        if not name_of(path).startswith("src/"):
+            continue
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
+            if token.type == tokenize.NAME and token.string in REPLACED:
+                replacement = REPLACED[token.string]
+                found.append(f"{name_of(path)}:{token.start[0]}: {token.string}: say {replacement}")
+    assert found == []
+
+
+def test_every_source_number_leads_to_a_page() -> None:
+    known = {
+        number
+        for page in SOURCE_PAGES
+        for number in re.findall(r"^\| ([A-Z][0-9]+) \|", (ROOT / page).read_text(), re.MULTILINE)
+    }
+    assert len(known) > 200
+    unknown = []
+    for path in sources():
+        for number, line in prose_of(path):
+            for source in SOURCE.findall(line):
+                if source not in known:
+                    unknown.append(f"{name_of(path)}:{number}: {source}")
+    for path in tracked(".md"):
+        for number, line in page_prose(path):
+            for source in SOURCE.findall(line):
+                if source not in known:
+                    unknown.append(f"{name_of(path)}:{number}: {source}")
+    assert unknown == []
+
+
+def test_links_of_pages_lead_somewhere() -> None:
+    dead = []
+    for path in tracked(".md"):
+        for number, line in page_prose(path):
+            for link in LINK.findall(line):
+                target = link.partition("#")[0]
+                if target and not (path.parent / target).exists():
+                    dead.append(f"{name_of(path)}:{number}: {link}")
+    assert dead == []
+
+
+def test_pages_that_code_names_are_there() -> None:
+    missing = [
+        f"{name_of(path)}:{number}: {page}"
+        for path in [*sources(), *tracked(".md")]
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        for page in re.findall(r"(?<![\w/.])docs/[\w/-]+\.md", line)
+        if not (ROOT / page).exists()
+    ]
+    assert missing == []
+
+
+def test_the_site_builds_and_each_page_is_in_its_menu(tmp_path: Path) -> None:
+    """mkdocs fails on a link, an anchor or a page of the menu that leads nowhere."""
+    pytest.importorskip("mkdocs")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "index.html").exists()

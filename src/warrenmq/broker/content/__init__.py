@@ -1,4 +1,5 @@
-"""A published message while its frames arrive: `assembly.py` takes method, header and body in their order.
+"""A published message while its frames arrive.
 
-`properties.py` reads what the broker has to know of the header, `body.py` gathers the body.
+`assembly.py` takes method, header and body in their order. `properties.py` reads the properties
+that the broker needs from the header, `body.py` gathers the body.
 """

@@ -1,12 +1,12 @@
-"""How the three kinds of frames of a publish follow each other: method, header, body (protocol section 4).
+"""The order of the frames of a publish: method, header, body (protocol section 4).
 
-The state of a channel is the kind of frame that must come next, so one comparison judges each of its frames:
+A channel's state is the kind of frame that must come next, so one comparison checks a frame:
 
-    METHOD   basic.publish: HEADER comes next. Any other method: METHOD.
-    HEADER   a body is announced: BODY. None: METHOD, and the content is complete.
-    BODY     until all of it is here: BODY. Then METHOD, and the content is complete.
+    METHOD   After basic.publish, HEADER must come next; after any other method, METHOD.
+    HEADER   If it announces a body, BODY must come next. If not, METHOD, with complete content.
+    BODY     While the body is incomplete, BODY must come next. Then METHOD, with complete content.
 
-Another kind of frame closes the connection with 505; RabbitMQ's text depends on the state alone.
+A frame of another kind closes the connection with 505; RabbitMQ's text depends on the state alone.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BASIC_HEADER: Final = 60 << 16
 
 
 def unexpected_frame(expected: i64) -> ConnectionException:
-    """The error for a frame of another kind than the `expected` one."""
+    """The error for a frame that is not of the `expected` kind."""
     if expected == FRAME_METHOD:
         return ConnectionException(
             UNEXPECTED_FRAME, "expected method frame, got non method frame instead"
@@ -47,19 +47,20 @@ def unexpected_frame(expected: i64) -> ConnectionException:
 
 
 class ContentAssembly:
-    """The content that arrives on a channel."""
+    """The content that is arriving on one channel."""
 
     def __init__(self) -> None:
         self.properties: PublishProperties = PublishProperties(b"\x00\x00")
-        # The body, once a frame has come that did not complete it.
+        # The incomplete body; None before its first frame and for a body in a single frame.
         self.body: Body | None = None
         self._size: i64 = 0
 
     def take_header(self, data: bytes, start: i64, end: i64, size_max: i64) -> bool:
-        """The content header `data[start:end]`; True when no body follows.
+        """Take the content header `data[start:end]`; True when no body follows.
 
-        Raises ChannelException 406 for a body of more than `size_max` bytes, ConnectionException 501 and 505 for what is no
-        header of a publish.
+        Raises ChannelException 406 for a body of more than `size_max` bytes, and
+        ConnectionException 501 or 505 if the bytes are no header of a publish. Raises like
+        `inspect_properties` too.
         """
         if end - start < 12:
             octets = octets_text(data[start:end])
@@ -85,8 +86,11 @@ class ContentAssembly:
         return size == 0
 
     def take_body(self, piece: bytes) -> bytes | None:
-        """The next piece of the body; the whole body when it is the last one, else None. `body` is then for the caller to
-        account for, and to forget with `drop_body`."""
+        """Take the next piece of the body; returns the whole body after the last piece, else None.
+
+        The caller counts the memory of `body`, and sets `body` to None when the body is complete or
+        dropped. Raises ConnectionException 501 for more bytes than the header announced.
+        """
         size: i64 = len(piece)
         body = self.body
         received = size if body is None else body.received_bytes + size

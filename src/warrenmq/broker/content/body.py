@@ -1,9 +1,11 @@
-"""The body of one message while its frames arrive, in memory that grows with what has arrived and not with what was
-announced.
+"""The body of one message while its frames arrive.
 
-Pieces wait in a list and are joined once: a small body takes its own size and, for the moment of the join, as much again.
-From BLOCK_BYTES on they move to a `BytesIO` block by block. Its buffer grows in place (the system moves pages, not
-bytes) and becomes the body without a copy, so a body of 128 MiB takes little more than 128 MiB at any moment.
+Its memory grows with the bytes that have arrived, not with the size that was announced.
+
+Pieces wait in a list and are joined once: a small body takes its own size and, during the join, the
+same amount again. From BLOCK_BYTES on the pieces move to a `BytesIO` block by block. The buffer of
+a `BytesIO` grows in place (the system moves pages, not bytes) and becomes the body without a copy,
+so a body of 128 MiB never takes much more than 128 MiB.
 """
 
 from io import BytesIO
@@ -12,26 +14,29 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-# Pieces below this size are gathered in one buffer: a body in frames of a few octets must not cost an object for each.
+# Pieces below this size (bytes) are gathered in one buffer: a body in frames of a few octets must
+# not cost an object for each frame.
 SMALL_PIECE_BYTES: Final = 1024
-# Pieces of so many bytes together move to the buffer, or of a quarter of what is there if that is more: a buffer that
-# must be copied to grow is copied a bounded number of times.
+# Pieces move to the buffer when they have this many bytes together, or a quarter of the buffer's
+# size if that is more: even if growing means a copy, a buffer is copied only a bounded number of
+# times.
 BLOCK_BYTES: Final = 4194304
 
 
 class Body:
-    """A body of `announced_bytes`, of which `received_bytes` have come."""
+    """A body of `announced_bytes`, of which `received_bytes` have arrived."""
 
     def __init__(self, announced_bytes: i64) -> None:
         self.announced_bytes: i64 = announced_bytes
         self.received_bytes: i64 = 0
-        # For `Throttle`: bytes that count as kept, and for how long (ms) the node has waited for the next piece.
+        # Bytes that `Throttle` counts as kept.
         self.kept_bytes: i64 = 0
+        # Time that the node has waited for the next piece (ms); `Throttle` advances it.
         self.idle_ms: i64 = 0
         self._parts: list[bytes] = []
         self._tail: BytesWriter = BytesWriter()
         self._buffer: BytesIO | None = None
-        # Bytes that are not in the buffer yet.
+        # Bytes of pieces that are not in the buffer yet.
         self._loose_bytes: i64 = 0
 
     def add(self, piece: bytes) -> None:
@@ -50,7 +55,7 @@ class Body:
             self._move()
 
     def finish(self, piece: bytes) -> bytes:
-        """The whole body, now that its last piece is here; this object is of no more use."""
+        """Take the last piece and return the whole body; this object must not be used again."""
         self._flush_tail()
         self._parts.append(piece)
         if self._buffer is None:

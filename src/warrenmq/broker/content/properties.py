@@ -1,7 +1,8 @@
-"""What the broker must know of a message's properties before it routes: checked once, then passed on as raw bytes.
+"""The properties of a published message that the broker needs, checked before it is routed.
 
-Most messages carry few properties and none that concern the broker but the delivery mode; those are walked over
-without creating anything. Headers (CC, BCC), reply-to, expiration and user-id take the slower way of decoding.
+After the check the properties travel as raw bytes. Most messages carry few properties, and only the
+delivery mode of these concerns the broker: the scan passes over them without creating objects. A
+block with headers (CC, BCC), reply-to, expiration or user-id is decoded, which is slower.
 """
 
 from typing import Final
@@ -41,29 +42,33 @@ _MALFORMED: Final = -1
 
 
 class PublishProperties:
-    """A property block (`raw`, to be stored and delivered) and what routing and storing need of it."""
+    """A property block and the values that routing and storing need from it.
+
+    `raw` is the block to store and to deliver.
+    """
 
     def __init__(self, raw: bytes) -> None:
-        # The block as the publisher sent it; differs from `raw` when something was taken out.
+        # The block as the publisher sent it; differs from `raw` when BCC was removed.
         self.source: bytes = raw
         self.raw: bytes = raw
         self.persistent: bool = False
         self.expiration_ms: i64 = NO_LIMIT
         self.reply_to: bytes = b""
         self.user_id: bytes | None = None
-        # Raw headers table body, for headers exchanges.
+        # Body of the headers table, for headers exchanges.
         self.headers: bytes = b""
-        # CC and BCC.
+        # Routing keys of the headers CC and BCC.
         self.extra_routing_keys: list[bytes] = []
-        # None of reply-to, user-id, CC and BCC is there: nothing is to be checked or added.
+        # True if the block has no reply-to, user-id, CC and BCC: the broker has nothing to check or
+        # add.
         self.is_plain: bool = True
 
 
 def inspect_properties(raw: bytes) -> PublishProperties:
-    """Check a property block.
+    """Check a property block and return its values.
 
-    Raises ConnectionException 541 when it does not decode, ChannelException 406 for a bad delivery mode, expiration,
-    CC or BCC.
+    Raises ConnectionException 541 when it does not decode, ChannelException 406 for a bad delivery
+    mode, expiration, CC or BCC.
     """
     properties = PublishProperties(raw)
     size: i64 = len(raw)
@@ -141,7 +146,7 @@ def _decode_all(properties: PublishProperties) -> None:
     _add_keys(properties, table, "CC")
     _add_keys(properties, table, "BCC")
     if "BCC" in table:
-        # Blind copies: nobody who receives the message may see them.
+        # BCC means blind copies: no receiver of the message may see these keys.
         del table["BCC"]
         decoded.headers = encode_table(table)
         properties.headers = decoded.headers
@@ -162,7 +167,7 @@ def _add_keys(properties: PublishProperties, table: dict[str, Field], name: str)
 
 
 def check_user_id(properties: PublishProperties, user_name: bytes, is_impersonator: bool) -> None:
-    """ChannelException 406 when the message claims to be from another user than the one that publishes."""
+    """Raise ChannelException 406 if the user-id names another user than the one that publishes."""
     user_id = properties.user_id
     if user_id is not None and user_id != user_name and not is_impersonator:
         shown = user_id.decode("utf-8", "replace")
@@ -175,7 +180,7 @@ def check_user_id(properties: PublishProperties, user_name: bytes, is_impersonat
 
 
 def with_reply_to(raw: bytes, reply_to: bytes) -> bytes:
-    """The block with another reply-to."""
+    """The property block `raw` with `reply_to` in place of its reply-to."""
     decoded = decode_properties(raw)
     decoded.reply_to = reply_to
     return decoded.encode()

@@ -1,4 +1,4 @@
-"""What outlives a restart besides messages: vhosts, users, exchanges, queues, bindings, and who may use them.
+"""The definitions that survive a restart: vhosts, users, permissions, exchanges, queues, bindings.
 
-`metadata.py` is the interface, `metadata_sqlite.py` keeps the definitions of a node that runs alone.
+`metadata.py` is the interface; `metadata_sqlite.py` stores the definitions of a single node.
 """

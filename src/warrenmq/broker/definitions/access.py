@@ -1,4 +1,4 @@
-"""Users, and who may log in and enter which vhost."""
+"""The users of a node, their logins and their access to vhosts."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ class Access:
 
     def __init__(self, loopback_users: frozenset[bytes]) -> None:
         self.users: dict[bytes, PutUser] = {}
-        # (user, vhost) pairs with a permission entry.
+        # Pairs (user, vhost) that have a permission entry.
         self.permissions: set[tuple[bytes, bytes]] = set()
         self._loopback_users: frozenset[bytes] = loopback_users
 
     def load(self, definitions: Definitions) -> None:
-        """Take over users and permissions."""
+        """Load users and permissions from the stored definitions."""
         for user in definitions.users:
             self.users[user.name] = user
         for permission in definitions.permissions:
             self.permissions.add((permission.user, permission.vhost))
 
     def authenticate(self, name: bytes, password: bytes, is_loopback: bool) -> PutUser | None:
-        """The user, if the password is right and they may log in from where they are."""
+        """The user `name`, or None for a wrong password or a login that must come over loopback."""
         user = self.users.get(name)
         if user is None or not password:
             return None
@@ -32,5 +32,5 @@ class Access:
         return user if is_password(password, user.password_hash, user.hashing) else None
 
     def may_enter(self, user_name: bytes, vhost_name: bytes) -> bool:
-        """Has the user a permission entry for the vhost?"""
+        """Whether the user has a permission entry for the vhost."""
         return (user_name, vhost_name) in self.permissions

@@ -1,4 +1,4 @@
-"""What a client sends to prove who it is (protocol section 10)."""
+"""The credentials in a client's authentication response (protocol section 10)."""
 
 from warrenmq.wire.errors import SYNTAX_ERROR, ConnectionException
 from warrenmq.wire.field_table import decode_table
@@ -6,10 +6,13 @@ from warrenmq.wire.field_types import TAG_LONGSTR
 
 
 def plain_credentials(mechanism: str, response: bytes) -> tuple[bytes, bytes]:
-    """User name and password out of a PLAIN or AMQPLAIN response. Raises ConnectionException 502 for another shape."""
+    """User name and password from a PLAIN or AMQPLAIN response.
+
+    Raises ConnectionException 502 for a malformed response.
+    """
     if mechanism == "PLAIN":
         parts = response.split(b"\x00")
-        # An authorisation id (the part before the first NUL) must be empty.
+        # The authorisation id (the part before the first NUL) must be empty.
         if len(parts) != 3 or parts[0]:
             raise ConnectionException(SYNTAX_ERROR, "PLAIN response invalid")
         return parts[1], parts[2]

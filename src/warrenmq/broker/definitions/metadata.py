@@ -1,11 +1,12 @@
-"""The definitions a node keeps: vhosts, users, permissions, exchanges, queues, bindings, reader groups, sinks (DESIGN D5).
+"""The stored definitions of a node, and the interface of their store (DESIGN D5).
 
-A *change* is one definition written or deleted; the same class that writes a definition is what `load` returns, so a
-definition has one shape everywhere. Only durable things are ever written. Names are bytes as in the protocol;
-texts that only people and pattern matching see are str.
+Definitions are vhosts, users, permissions, exchanges, queues, bindings, reader groups, stages and
+sinks. A *change* writes or deletes one definition. `load` returns objects of the class that writes
+a definition, so a definition has one shape everywhere. Only durable things are written. Names are
+bytes as in the protocol; texts that only people and pattern matching see are str.
 
-A store of definitions implements `Metadata`. What it promises: the changes of one `apply` are all there after a crash
-or none is, in their order, and once `apply` returned they are durable.
+A store of definitions implements `Metadata` and promises: after a crash, either all changes of an
+`apply` are there, in order, or none is; and when `apply` returns, its changes are durable.
 """
 
 from __future__ import annotations
@@ -19,22 +20,25 @@ from warrenmq.store.change_sets import DefinitionsError
 
 
 class MetadataError(DefinitionsError):
-    """The store could not be read or written; after `apply`, nothing of its changes is stored. One line of text."""
+    """The store could not be read or written; the text is one line.
+
+    If `apply` raises it, none of its changes is stored.
+    """
 
 
 class MetadataDamaged(MetadataError):  # a state, reported as such
-    """What is stored is not what was written; the caller moves it aside instead of working on it."""
+    """The stored data is not what was written; the caller moves it aside and does not use it."""
 
 
 @mypyc_attr(native_class=True)
 class Change:
-    """One definition written or deleted."""
+    """Writes or deletes one definition."""
 
 
 @final
 @mypyc_attr(native_class=True)
 class PutVhost(Change):
-    """`id` names its directory and is never used for another vhost."""
+    """A vhost. `id` names its directory and is never used for another vhost."""
 
     def __init__(self, name: bytes, id: i64) -> None:
         self.name: bytes = name
@@ -44,7 +48,10 @@ class PutVhost(Change):
 @final
 @mypyc_attr(native_class=True)
 class PutUser(Change):
-    """`password_hash` and `hashing` as in `passwords.py`; an empty hash admits no password."""
+    """A user; an empty `password_hash` fits no password.
+
+    `passwords.py` explains `password_hash` and `hashing`.
+    """
 
     def __init__(self, name: bytes, password_hash: bytes, hashing: str, tags: list[str]) -> None:
         self.name: bytes = name
@@ -56,7 +63,7 @@ class PutUser(Change):
 @final
 @mypyc_attr(native_class=True)
 class PutPermission(Change):
-    """What a user may do in a vhost: three regular expressions over names."""
+    """The permissions of a user in a vhost: three regular expressions over names."""
 
     def __init__(self, vhost: bytes, user: bytes, configure: str, write: str, read: str) -> None:
         self.vhost: bytes = vhost
@@ -91,7 +98,7 @@ class PutExchange(Change):
 @final
 @mypyc_attr(native_class=True)
 class DeleteExchange(Change):
-    """The bindings from and to it are changes of their own."""
+    """Deletes an exchange; the deletions of its bindings are changes of their own."""
 
     def __init__(self, vhost: bytes, name: bytes) -> None:
         self.vhost: bytes = vhost
@@ -101,7 +108,10 @@ class DeleteExchange(Change):
 @final
 @mypyc_attr(native_class=True)
 class PutQueue(Change):
-    """A durable queue. `id` is unique in the vhost for ever: a queue deleted and declared again is another one."""
+    """A durable queue. `id` is never used again in the vhost.
+
+    A queue that is deleted and declared again gets a new id.
+    """
 
     def __init__(
         self, vhost: bytes, id: i64, name: bytes, durable: bool, auto_delete: bool, arguments: bytes
@@ -117,7 +127,10 @@ class PutQueue(Change):
 @final
 @mypyc_attr(native_class=True)
 class DeleteQueue(Change):
-    """The bindings to it are changes of their own. `id` counts as given away even if the queue was never stored."""
+    """Deletes a queue; the deletions of its bindings are changes of their own.
+
+    Its `id` counts as used even if the queue was never stored.
+    """
 
     def __init__(self, vhost: bytes, id: i64) -> None:
         self.vhost: bytes = vhost
@@ -127,7 +140,7 @@ class DeleteQueue(Change):
 @final
 @mypyc_attr(native_class=True)
 class PutBinding(Change):
-    """A binding between durable ends. All its attributes together are its identity."""
+    """A binding between durable ends; all attributes together are its identity."""
 
     def __init__(
         self,
@@ -149,7 +162,7 @@ class PutBinding(Change):
 @final
 @mypyc_attr(native_class=True)
 class DeleteBinding(Change):
-    """`arguments` must be the bytes that were written; a `Binding` keeps them."""
+    """Deletes a binding; `arguments` must be the bytes that were written (`Binding` has them)."""
 
     def __init__(
         self,
@@ -171,7 +184,7 @@ class DeleteBinding(Change):
 @final
 @mypyc_attr(native_class=True)
 class PutReaderGroup(Change):
-    """A reader group; `pattern` is what names of its queues match, "" when they were named."""
+    """A reader group; its queues match `pattern`, or were named one by one if `pattern` is ""."""
 
     def __init__(self, vhost: bytes, name: bytes, epoch: i64, pattern: str) -> None:
         self.vhost: bytes = vhost
@@ -183,9 +196,9 @@ class PutReaderGroup(Change):
 @final
 @mypyc_attr(native_class=True)
 class PutGroupMember(Change):
-    """What a reader group has of the queue with `queue_id`; `acked` and `reserved` are seq ids.
+    """The progress of a reader group in one queue; `acked` and `reserved` are seq ids.
 
-    `is_ended`: the queue was deleted when nothing in it was left to read.
+    `is_ended`: the queue was deleted when the group had read all of it.
     """
 
     def __init__(
@@ -210,7 +223,7 @@ class PutGroupMember(Change):
 @final
 @mypyc_attr(native_class=True)
 class DeleteGroupMember(Change):
-    """A reader group reads that queue no more."""
+    """Removes a queue from a reader group, which no longer reads it."""
 
     def __init__(self, vhost: bytes, group: bytes, queue_id: i64) -> None:
         self.vhost: bytes = vhost
@@ -221,7 +234,7 @@ class DeleteGroupMember(Change):
 @final
 @mypyc_attr(native_class=True)
 class DeleteReaderGroup(Change):
-    """Forget a reader group with its members."""
+    """Deletes a reader group with its members."""
 
     def __init__(self, vhost: bytes, name: bytes) -> None:
         self.vhost: bytes = vhost
@@ -231,9 +244,12 @@ class DeleteReaderGroup(Change):
 @final
 @mypyc_attr(native_class=True)
 class PutStage(Change):
-    """A staging log: a queue nobody sees, with the messages of one part of a sink's batch. `finished_ms` is 0 until it is
-    complete; messages that no queue would get were `unroutable_count`, the first of them to `unroutable` (an address as
-    in store/message.py). `target`: the queue that all go to; empty: they are routed."""
+    """A stage: a queue that clients do not see, with the messages of one part of a sink's batch.
+
+    `finished_ms` is 0 until the stage is complete. No queue would get `unroutable_count` of the
+    messages; the first of these has the address `unroutable` (as in store/message.py). `target` is
+    the queue for all messages; if it is empty, they are routed.
+    """
 
     def __init__(
         self,
@@ -261,7 +277,7 @@ class PutStage(Change):
 @final
 @mypyc_attr(native_class=True)
 class DeleteStage(Change):
-    """Its messages were published, or will never be."""
+    """Deletes a stage, whose messages were published or will never be."""
 
     def __init__(self, vhost: bytes, id: i64) -> None:
         self.vhost: bytes = vhost
@@ -271,8 +287,10 @@ class DeleteStage(Change):
 @final
 @mypyc_attr(native_class=True)
 class PutSink(Change):
-    """All batches of a sink up to `batch` are committed; of the last one the staging logs `stages` are still to be
-    published, in this order."""
+    """The commits of a sink: all its batches up to `batch` are committed.
+
+    `stages` are the ids of the stages of the last batch that are not published yet, in order.
+    """
 
     def __init__(self, vhost: bytes, name: bytes, batch: i64, stages: list[int]) -> None:
         self.vhost: bytes = vhost
@@ -284,7 +302,7 @@ class PutSink(Change):
 @final
 @mypyc_attr(native_class=True)
 class DeleteSink(Change):
-    """Forget a sink, and with it which batches it has committed."""
+    """Deletes a sink, and with it the number of its last committed batch."""
 
     def __init__(self, vhost: bytes, name: bytes) -> None:
         self.vhost: bytes = vhost
@@ -294,7 +312,7 @@ class DeleteSink(Change):
 @final
 @mypyc_attr(native_class=True)
 class Definitions:
-    """Everything stored. Each list is in the order in which its definitions were first written."""
+    """All stored definitions; each list is in the order of first writing."""
 
     def __init__(self) -> None:
         self.vhosts: list[PutVhost] = []
@@ -307,11 +325,14 @@ class Definitions:
         self.group_members: list[PutGroupMember] = []
         self.stages: list[PutStage] = []
         self.sinks: list[PutSink] = []
-        # Above the id of every queue and staging log that was ever stored.
+        # An id above the ids of all queues and stages that were ever stored.
         self.next_queue_id: i64 = 1
 
     def as_changes(self) -> list[Change]:
-        """What makes the same of an empty store, in an order in which nothing comes before what it needs."""
+        """The changes that write these definitions to an empty store.
+
+        Their order puts each definition after the definitions that it needs.
+        """
         changes: list[Change] = []
         changes.extend(self.vhosts)
         changes.extend(self.users)
@@ -328,19 +349,25 @@ class Definitions:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Metadata(ABC):
-    """A store of definitions. After `load`, `apply` is called by one thread at a time, not always the same."""
+    """A store of definitions.
+
+    After `load`, one thread at a time calls `apply`, but not always the same thread.
+    """
 
     @abstractmethod
     def load(self) -> Definitions:
-        """Everything stored. MetadataDamaged if it is not readable as such, MetadataError if that cannot be told."""
+        """Return all stored definitions.
+
+        Raises MetadataDamaged if the store is damaged, MetadataError if it cannot be read.
+        """
 
     @abstractmethod
     def apply(self, changes: list[Change]) -> None:
-        """Store `changes` in their order, durably, all or none. MetadataError: none of them is stored.
+        """Store `changes` in order, durably, all or none; MetadataError means none is stored.
 
-        Writing what is there replaces it; deleting what is not there is no error.
+        Writing an existing definition replaces it; deleting a missing definition is no error.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Release the store; nothing may be called after it."""
+        """Close the store; no other method may be called afterwards."""

@@ -1,10 +1,11 @@
 """The definitions of a single node in one SQLite file (DESIGN D5).
 
-Write-ahead log with `synchronous=FULL`: a commit returns after the log is synced, so an `apply` is one fsync. Names and
-tables are BLOBs, compared byte for byte. Foreign keys are off: what belongs together is deleted by changes that say so,
-and a definition without its other half is something the broker reports, not something that may stop a commit.
+The file uses a write-ahead log with `synchronous=FULL`: a commit returns after SQLite has synced
+the log, so an `apply` is one fsync. Names and argument tables are BLOBs, compared byte for byte.
+Foreign keys are off: definitions that belong together are deleted by separate changes, and a
+definition without its other half must not stop a commit; the broker reports it.
 
-Interpreted: it waits for the disk in C anyway.
+This module is interpreted, because it waits for the disk in C anyway.
 """
 
 import sqlite3
@@ -40,14 +41,15 @@ SCHEMA_VERSION: Final = 3
 # The first SQLite with STRICT tables.
 SQLITE_VERSION_MIN: Final = (3, 37, 0)
 
-# Nobody but a curious operator opens the file beside its node.
+# Time to wait for a lock (s). Only an operator who inspects the file can hold one beside the node.
 LOCK_WAIT_S: Final = 1.0
 
-# SQLite's codes for a full disk: it reports an exceeded quota as IOERR, and a file that cannot be created as CANTOPEN.
+# SQLite's codes that may mean a full disk: IOERR also for an exceeded quota, CANTOPEN for a file
+# that cannot be created.
 _SPACE_CODES: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _LOCK_CODES: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
-# STRICT: a value of another type than its column's is refused, and is damage when it is read back.
+# STRICT tables refuse a value of the wrong type; such a value that is read back is damage.
 _SCHEMA: Final = """
 CREATE TABLE schema_version (version INTEGER NOT NULL) STRICT;
 CREATE TABLE vhosts (name BLOB NOT NULL UNIQUE, id INTEGER NOT NULL UNIQUE) STRICT;
@@ -92,7 +94,8 @@ CREATE TABLE sinks (
 CREATE TRIGGER number_stages AFTER INSERT ON stages BEGIN
     UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
 """
-# Version 1 had no sinks, and knew groups of one queue. Of one that was deleted, only its id is known.
+# Schema version 1 had no sinks, and a reader group had one queue. Of a deleted queue only the id is
+# known.
 _PUT_ASIDE_VERSION_1: Final = "ALTER TABLE reader_groups RENAME TO old_groups;"
 _TAKE_OVER_VERSION_1: Final = """
 INSERT INTO reader_groups SELECT vhost, name, epoch, '' FROM old_groups ORDER BY rowid;
@@ -102,13 +105,13 @@ INSERT INTO reader_group_members
 DROP TABLE old_groups;
 UPDATE schema_version SET version = 3;
 """
-# Version 2 had staging logs that are routed.
+# In schema version 2 a stage had no target: all messages are routed.
 _TAKE_OVER_VERSION_2: Final = """
 ALTER TABLE stages ADD COLUMN target BLOB NOT NULL DEFAULT x'';
 UPDATE schema_version SET version = 3;
 """
 
-# Update instead of replace: the row keeps its place in the order of first writing.
+# These statements update instead of replacing: a row keeps its place in the order of first writing.
 _PUT_VHOST: Final = (
     "INSERT INTO vhosts VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET id = excluded.id"
 )
@@ -130,7 +133,8 @@ _PUT_QUEUE: Final = (
     "durable = excluded.durable, auto_delete = excluded.auto_delete, arguments = excluded.arguments"
 )
 _DELETE_QUEUE: Final = "DELETE FROM queues WHERE vhost = ? AND id = ?"
-# A queue whose definition was refused may have messages in the journal: to a start it is a deleted one.
+# Marks an id as used: a queue whose definition was refused may have messages in the journal, and a
+# start must treat it as deleted.
 _NUMBER_QUEUE: Final = "UPDATE numbering SET next_queue_id = ?1 + 1 WHERE next_queue_id <= ?1"
 _PUT_BINDING: Final = "INSERT INTO bindings VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _DELETE_BINDING: Final = (
@@ -166,10 +170,10 @@ _DELETE_GROUP_MEMBERS: Final = 'DELETE FROM reader_group_members WHERE vhost = ?
 
 
 class SqliteMetadata(Metadata):
-    """The store in the file `path`, created when missing or empty.
+    """The store of definitions in the file `path`, which is created when missing or empty.
 
-    Opening raises MetadataDamaged for a file that is no such store, MetadataError for one that cannot be opened or
-    is of a later version; the file is closed again then.
+    Opening raises MetadataDamaged for a file that is no such store, MetadataError for a file that
+    cannot be opened or is of a later version. After an error the file is closed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -179,7 +183,7 @@ class SqliteMetadata(Metadata):
                 f"this Python has SQLite {sqlite3.sqlite_version}; warren needs 3.37 or later"
             )
         try:
-            # Used by the loop's thread for loading, afterwards by whichever thread flushes.
+            # The loop's thread loads; afterwards the thread that flushes applies changes.
             self._connection = sqlite3.connect(
                 path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False
             )
@@ -225,12 +229,12 @@ class SqliteMetadata(Metadata):
             raise
 
     def back_up(self, path: Path) -> None:
-        """Put a copy, as of the last `apply`, in the new file `path`; it is not synced."""
+        """Copy the store, as of the last `apply`, to a new file `path`; the copy is not synced."""
         try:
             copy = sqlite3.connect(path, isolation_level=None)
             try:
                 self._connection.backup(copy)
-                # So that whoever opens the copy finds one file.
+                # Without WAL mode the copy is a single file.
                 copy.execute("PRAGMA journal_mode = DELETE")
             finally:
                 copy.close()
@@ -327,25 +331,31 @@ class SqliteMetadata(Metadata):
         return self._connection.execute(query).fetchall()
 
     def _roll_back(self) -> None:
-        # After some errors (disk full, I/O) SQLite has rolled back by itself.
+        # After some errors (disk full, I/O) SQLite has rolled the transaction back by itself.
         if self._connection.in_transaction:
             try:
                 self._connection.execute("ROLLBACK")
             except sqlite3.Error:
-                # The transaction is lost with the connection's next start at the latest; the first error is the one to tell.
+                # SQLite drops the transaction at the next start of the connection at the latest;
+                # the caller reports the first error.
                 return
 
     def _failure(self, error: sqlite3.Error) -> MetadataError:
-        """The error to raise for SQLite's. A full disk or a lock is no damage; bytes that are no database are."""
+        """The error to raise for SQLite's `error`.
+
+        Bytes that are no database are damage; a full disk or a lock is not.
+        """
         code = _primary_code(error)
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             return MetadataDamaged(f"{self._path} is damaged: {error}")
         return MetadataError(f"{self._path}: {error}", code in _SPACE_CODES, code in _LOCK_CODES)
 
     def _read_failure(self, error: sqlite3.Error | UnicodeError) -> MetadataError:
-        """As `_failure`; a statement of ours that fails as such lacks a table or column, or met text that is none.
+        """As `_failure`, but SQLITE_ERROR and UnicodeError are damage too.
 
-        UnicodeError: Python cannot even decode the message, which quotes a damaged table definition.
+        The statements are valid, so SQLITE_ERROR means a missing table or column, or undecodable
+        text. UnicodeError means that Python cannot decode the message, which quotes a damaged table
+        definition.
         """
         if isinstance(error, UnicodeError) or _primary_code(error) == sqlite3.SQLITE_ERROR:
             return MetadataDamaged(f"{self._path} is damaged: {error}")
@@ -353,13 +363,13 @@ class SqliteMetadata(Metadata):
 
 
 def _primary_code(error: sqlite3.Error) -> int:
-    # Errors of the Python module itself (undecodable text) carry no code.
+    # Errors that the Python module raises itself (undecodable text) have no code.
     code: int = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     return code & 0xFF
 
 
 def _statement(change: Change) -> tuple[str, tuple[Any, ...]]:
-    """The SQL of one change and its values."""
+    """The SQL statement of one change, and its values."""
     match change:
         case PutReaderGroup():
             return _PUT_READER_GROUP, (change.vhost, change.name, change.epoch, change.pattern)

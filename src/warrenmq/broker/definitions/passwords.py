@@ -1,7 +1,8 @@
-"""Passwords as RabbitMQ stores them: four random bytes of salt, then a hash over salt and password (protocol.md 10).
+"""Passwords as RabbitMQ stores them: 4 random bytes of salt, then a hash (protocol.md 10).
 
-The hash is what definitions files carry (in base64), so users move between the brokers with their passwords. Interactive
-logins are few and the hash is fast, so nothing here is cached.
+The hash covers salt and password. Definitions files carry it in base64, so users can move between
+RabbitMQ and warren with their passwords. Interactive logins are few and the hash is fast, so this
+module caches nothing.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ from typing import Final
 
 SHA256: Final = "rabbit_password_hashing_sha256"
 SHA512: Final = "rabbit_password_hashing_sha512"
-# Only for hashes that come from elsewhere; new ones are SHA-256.
+# MD5 is only for hashes that come from elsewhere; new hashes are SHA-256.
 MD5: Final = "rabbit_password_hashing_md5"
 HASHING_ALGORITHMS: Final = (SHA256, SHA512, MD5)
 
@@ -19,14 +20,14 @@ SALT_BYTES: Final = 4
 
 
 def hash_password(password: bytes) -> bytes:
-    """A hash to store for `password`, of the algorithm SHA256."""
+    """A hash of `password` to store, made with SHA256 and a new salt."""
     return _hash(SHA256, secrets.token_bytes(SALT_BYTES), password)
 
 
 def is_password(password: bytes, password_hash: bytes, hashing: str) -> bool:
-    """Is `password` what `password_hash` was made from? Takes as long for a nearly right one as for a wrong one.
+    """Whether `password_hash` was made from `password`, compared in constant time.
 
-    Never for an empty password, an empty hash or an unknown algorithm.
+    False for an empty password, an empty hash or an unknown algorithm.
     """
     if not password or not password_hash or hashing not in HASHING_ALGORITHMS:
         return False

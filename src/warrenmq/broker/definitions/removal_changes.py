@@ -1,4 +1,4 @@
-"""What the metadata must forget when queues, exchanges and bindings go."""
+"""The deletions in the metadata that follow from a removed queue, exchange or binding."""
 
 from warrenmq.broker.definitions.metadata import Change, DeleteBinding, DeleteExchange
 from warrenmq.routing.exchange import Binding
@@ -6,7 +6,7 @@ from warrenmq.routing.router import RemovedBindings
 
 
 def removal_changes(vhost_name: bytes, removed: RemovedBindings) -> list[Change]:
-    """The metadata changes for what went with a queue, exchange or binding."""
+    """The changes that delete the durable bindings and exchanges in `removed`."""
     changes: list[Change] = []
     for binding in removed.bindings:
         if binding.is_durable():
@@ -18,7 +18,7 @@ def removal_changes(vhost_name: bytes, removed: RemovedBindings) -> list[Change]
 
 
 def delete_binding(vhost_name: bytes, binding: Binding) -> DeleteBinding:
-    """The metadata change for a binding that goes."""
+    """The change that deletes `binding`."""
     destination = binding.destination
     return DeleteBinding(
         vhost_name,

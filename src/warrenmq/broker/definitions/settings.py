@@ -1,8 +1,8 @@
-"""Limits and names the broker works with; `server.config` fills them in."""
+"""The settings of the broker: limits and names; `server.config` fills them in."""
 
 
 class Settings:
-    """Sizes in bytes, times in seconds unless named otherwise; 0 = no limit."""
+    """The settings of one node. Sizes in bytes, times in seconds unless named _ms; 0 = no limit."""
 
     def __init__(
         self,
@@ -29,12 +29,14 @@ class Settings:
         self.frame_max = frame_max
         self.heartbeat = heartbeat
         self.max_message_size = max_message_size
-        # Bodies that are arriving and uncommitted publishes of a connection together; twice the largest message by default.
+        # Bytes of unfinished messages of a connection (arriving bodies and uncommitted publishes);
+        # twice the largest message by default.
         self.max_unfinished_size = max_unfinished_size or 2 * max_message_size
         self.unfinished_message_timeout = unfinished_message_timeout
         self.cluster_name = cluster_name
         self.loopback_users = loopback_users
-        # Memory and disk: an absolute limit in bytes, or -1 and a share of all memory.
+        # The memory limit and the disk limit each have an absolute value in bytes; if that is -1,
+        # the limit is the relative value times all memory.
         self.total_memory_bytes = total_memory_bytes
         self.vm_memory_high_watermark_absolute = vm_memory_high_watermark_absolute
         self.vm_memory_high_watermark_relative = vm_memory_high_watermark_relative
@@ -42,8 +44,9 @@ class Settings:
         self.memory_monitor_interval_ms = memory_monitor_interval_ms
         self.disk_free_limit_absolute = disk_free_limit_absolute
         self.disk_free_limit_relative = disk_free_limit_relative
-        # The store. Messages smaller than this (address, properties and body) lie in journal and index; 0 = none.
+        # Messages smaller than this (address, properties and body together) are stored in journal
+        # and index; the contents of all others go to a content store. 0 = no message is embedded.
         self.queue_index_embed_msgs_below = queue_index_embed_msgs_below
         self.msg_store_file_size_limit = msg_store_file_size_limit
-        # Messages that go from RAM to disk, or come back, in one step.
+        # Messages that move from RAM to disk, or back, in one step.
         self.msg_store_io_batch_size = msg_store_io_batch_size

@@ -1,5 +1,6 @@
-"""Flow control: who may publish, who has to wait, and which channel is served next.
+"""Flow control: which clients may publish, which must wait, and which channel is served next.
 
-`throttle.py` has the brakes of one connection, `alarms.py` and `disk_flow.py` apply them; they know connections and channels
-only as `client_socket.py` and `channel_side.py`. `room.py` and `rotation.py` divide the room of sockets among channels.
+`throttle.py` limits one connection; `alarms.py` and `disk_flow.py` switch these limits on and off.
+They know connections and channels only through the interfaces in `client_socket.py` and
+`channel_side.py`. `room.py` and `rotation.py` divide the room for deliveries among consumers.
 """

@@ -1,4 +1,4 @@
-"""The state of a node's alarms, for the brakes of its connections (`throttle.py`); `alarms.py` judges and changes it."""
+"""The state of a node's alarms: `alarms.py` changes it, `throttle.py` reads it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from mypy_extensions import i64
 from warrenmq.broker.transaction import Transaction
 from warrenmq.wire.errors import PRECONDITION_FAILED, ChannelException
 
-# Kept frames of all connections (bytes) above which a blocked connection is not read at all.
+# Kept frames of all connections (bytes) above which a blocked connection is not read.
 KEPT_BYTES_MAX: Final = 16777216
-# Publishes of open transactions (bytes) that pass one memory alarm.
+# Publishes of open transactions (bytes) that may pass one memory alarm.
 PASS_BYTES: Final = 33554432
-# Share of the memory limit that one connection's unfinished messages may take, and all together during a memory alarm.
+# Unfinished messages may take the memory limit divided by this: those of one connection, and during
+# a memory alarm those of all connections together.
 UNFINISHED_SHARE: Final = 4
 # Unfinished messages may always take this much (bytes), however low the memory limit is.
 UNFINISHED_MIN_BYTES: Final = 16777216
@@ -21,45 +22,50 @@ OFF: Final = -1
 
 
 class AlarmState:
-    """Which alarms are on, and what may pass them. Sizes in bytes.
+    """The alarms that are on, and the limits that apply to clients. Sizes in bytes.
 
-    `max_unfinished_bytes` bounds the unfinished messages of a connection whatever the memory limit.
+    `max_unfinished_bytes` limits the unfinished messages of a connection whatever the memory limit.
     """
 
     def __init__(self, max_unfinished_bytes: i64) -> None:
         self.memory_limit_bytes: i64 = 0
-        # When each came on (ms), or OFF.
+        # Start of the memory alarm (ms), or OFF.
         self.memory_since_ms: i64 = OFF
+        # Start of the disk alarm (ms), or OFF.
         self.disk_since_ms: i64 = OFF
+        # True while at least one alarm is on.
         self.is_on: bool = False
-        # Bytes of frames that all connections together keep.
+        # Bytes of the kept frames of all connections.
         self.kept_bytes: i64 = 0
         self.kept_bytes_max: i64 = KEPT_BYTES_MAX
-        # Bytes of transactions that have passed this alarm.
+        # Bytes of transactions that have passed the current alarm.
         self.passed_bytes: i64 = 0
         self._max_unfinished_bytes: i64 = max_unfinished_bytes
 
     def reason(self) -> bytes:
-        """What connection.blocked says."""
+        """The reason in connection.blocked."""
         if self.disk_since_ms == OFF:
             return b"low on memory"
         return b"low on disk" if self.memory_since_ms == OFF else b"low on memory & disk"
 
     def is_crowded(self) -> bool:
-        """Do all connections together keep so much that blocked ones must not be read at all?"""
+        """True while all connections keep so many bytes that blocked ones must not be read."""
         return self.kept_bytes > self.kept_bytes_max
 
     def unfinished_limit(self) -> i64:
-        """Bytes of unfinished messages that a connection may have, and all connections during a memory alarm."""
+        """Bytes of unfinished messages that one connection may have."""
         share = max(self.memory_limit_bytes // UNFINISHED_SHARE, i64(UNFINISHED_MIN_BYTES))
         return min(share, self._max_unfinished_bytes)
 
     def lets_pass(self, transaction: Transaction) -> bool:
-        """May publishes of `transaction` pass the alarm? Not a low disk: that does not wait for this transaction."""
+        """Whether publishes of `transaction` may pass: it is not empty, and the disk alarm is off.
+
+        The end of the transaction frees memory, but it does not help against a low disk.
+        """
         return self.disk_since_ms == OFF and not transaction.is_empty()
 
     def check_pass(self, size: i64) -> None:
-        """Raises ChannelException 406 when a publish of `size` bytes may not pass the alarm."""
+        """Raise ChannelException 406 if a publish of `size` bytes may not pass the alarm."""
         if self.passed_bytes + size > PASS_BYTES:
             raise ChannelException(
                 PRECONDITION_FAILED,
@@ -69,6 +75,6 @@ class AlarmState:
             )
 
     def pass_publish(self, size: i64) -> None:
-        """A publish of `size` bytes passes the alarm. Raises like `check_pass`."""
+        """Count a publish of `size` bytes that passes the alarm; raises like `check_pass`."""
         self.check_pass(size)
         self.passed_bytes += size

@@ -1,18 +1,21 @@
-"""Memory and disk alarms: when they are on, and what that does to publishers.
+"""Memory and disk alarms: when they are on, and how they block publishers.
 
-Memory: the node uses more than its limit. Disk: less than the limit is free. While one of them is on, connections that
-publish are blocked (`throttle.py`), all others go on, so that consumers can empty the node; publishers go on when
-both are off. The shell measures and tells (`memory_used`, `disk_free`); limits may be changed while the node runs, and
-a change counts at once, against the last measurement.
+The memory alarm is on while the node uses more memory than its limit; the disk alarm is on while
+less disk space than its limit is free. While either alarm is on, connections that publish are
+blocked (`throttle.py`). All other connections continue, so that consumers can empty the node.
+Publishers continue when both alarms are off. The shell measures and reports (`memory_used`,
+`disk_free`). Limits may change while the node runs; a new limit applies at once to the last
+measurement.
 
-After an alarm, connections are unblocked one after another, about RELEASE_BYTES of kept frames a turn: thousands of
-blocked publishers must not stop everybody else for a second time. Should an alarm come on again meanwhile, those whose
-turn has not come simply stay blocked.
+After an alarm, connections are unblocked one after another, about RELEASE_BYTES of kept frames a
+turn: thousands of blocked publishers must not stop all other clients a second time. If an alarm
+comes on again meanwhile, the connections that still wait stay blocked.
 
-Memory that blocked connections hold themselves, as bodies that are arriving and transactions without a commit, is freed
-by no consumer, so the memory alarm must not wait for that. An open transaction may go on until PASS_BYTES of
-all transactions together have passed the alarm; then it is refused. When unfinished messages still take more than a
-quarter of the limit after SHED_AFTER_MS, the connections that have most of them are closed with 506 (`shed`).
+Blocked connections use memory themselves: bodies that are arriving and transactions without a
+commit. No consumer can free this memory, so the memory alarm must not wait for that. An open
+transaction may continue until PASS_BYTES of all transactions together have passed the alarm; then
+it is refused. If unfinished messages still take more than a quarter of the limit after
+SHED_AFTER_MS, the connections with the most are closed with 506 (`shed`).
 """
 
 from __future__ import annotations
@@ -29,18 +32,20 @@ from warrenmq.wire.errors import RESOURCE_ERROR, ConnectionException
 
 logger = logging.getLogger("warren.alarms")
 
-# How long a memory alarm lasts before unfinished messages are dropped (ms): time for paging and for commits.
+# A memory alarm lasts this long (ms) before connections are closed for their unfinished messages:
+# time for paging and for commits.
 SHED_AFTER_MS: Final = 1000
-# Kept frames (bytes) that are handled in one turn when an alarm is over.
+# Kept frames (bytes) that one turn handles after an alarm.
 RELEASE_BYTES: Final = 1048576
 _UNKNOWN: Final = -1
 
 
 class Alarms(AlarmState):
-    """The alarms of a node and the limits behind them, in bytes.
+    """The alarms of a node and their limits, in bytes.
 
-    Limits are absolute, or relative to the machine's memory: `set_memory_limit` and `set_disk_limit` take either.
-    `clients` are all connections of the node, now and later; `wake` asks for a turn.
+    Limits are absolute, or relative to the machine's memory: `set_memory_limit` and
+    `set_disk_limit` take either. `clients` is the node's live list of connections; `wake` asks for
+    a turn.
     """
 
     def __init__(
@@ -60,10 +65,13 @@ class Alarms(AlarmState):
         self._wake: Callable[[], None] = wake
         self._releasing: list[ThrottledClient] = []
 
-    # -- unfinished messages -----------------------------------------------------------------------------------------
+    # -- unfinished messages -----------------------------------------------------------------------
 
     def shed(self, now_ms: i64) -> None:
-        """Close connections whose unfinished messages keep the memory alarm on; called about once a second."""
+        """Close connections whose unfinished messages keep the memory alarm on.
+
+        Called about once a second.
+        """
         if self.memory_since_ms == OFF or now_ms - self.memory_since_ms < SHED_AFTER_MS:
             return
         limit = max(self.memory_limit_bytes // UNFINISHED_SHARE, i64(UNFINISHED_MIN_BYTES))
@@ -90,10 +98,10 @@ class Alarms(AlarmState):
             if total <= limit // 2:
                 return
 
-    # -- limits ------------------------------------------------------------------------------------------------------
+    # -- limits ------------------------------------------------------------------------------------
 
     def set_memory_limit(self, absolute_bytes: i64, relative: float, now_ms: i64) -> None:
-        """The absolute limit, never above all memory; when that is negative, `relative` of all memory."""
+        """Set the limit in bytes, at most all memory; if `absolute_bytes` < 0, to a share of it."""
         total = self.total_memory_bytes
         self.memory_limit_bytes = (
             share_of(total, relative) if absolute_bytes < 0 else min(absolute_bytes, total)
@@ -108,7 +116,7 @@ class Alarms(AlarmState):
         self._judge_memory(now_ms)
 
     def set_disk_limit(self, absolute_bytes: i64, relative: float, now_ms: i64) -> None:
-        """The absolute limit; when that is negative, `relative` times all memory."""
+        """Set the limit in bytes, or to `relative` times all memory if `absolute_bytes` < 0."""
         limit = (
             share_of(self.total_memory_bytes, relative) if absolute_bytes < 0 else absolute_bytes
         )
@@ -116,15 +124,15 @@ class Alarms(AlarmState):
         logger.info("disk free limit set to %d MB (%d bytes)", limit // 1000000, limit)
         self._judge_disk(now_ms)
 
-    # -- measurements ------------------------------------------------------------------------------------------------
+    # -- measurements ------------------------------------------------------------------------------
 
     def memory_used(self, used_bytes: i64, now_ms: i64) -> None:
-        """The node's memory was measured."""
+        """Take a new measurement of the node's memory and switch the alarm."""
         self.memory_used_bytes = used_bytes
         self._judge_memory(now_ms)
 
     def disk_free(self, free_bytes: i64, now_ms: i64) -> None:
-        """The free space below the data directory was measured."""
+        """Take a new measurement of the free disk space and switch the alarm."""
         self.disk_free_bytes = free_bytes
         self._judge_disk(now_ms)
 
@@ -178,7 +186,7 @@ class Alarms(AlarmState):
         self.disk_since_ms = now_ms if is_on else OFF
         self._apply()
 
-    # -- effect ------------------------------------------------------------------------------------------------------
+    # -- effect ------------------------------------------------------------------------------------
 
     def _apply(self) -> None:
         is_on = self.memory_since_ms != OFF or self.disk_since_ms != OFF
@@ -197,7 +205,7 @@ class Alarms(AlarmState):
                 self._wake()
             else:
                 connection.throttle.end_alarm(connection)
-        # Taken from the end: the first to come is the first to go on.
+        # `release_some` takes connections from the end of the list: the oldest connection is first.
         self._releasing.reverse()
 
     def release_some(self, now_ms: i64) -> None:
@@ -213,7 +221,7 @@ class Alarms(AlarmState):
 
 
 def share_of(total_bytes: i64, share: float) -> i64:
-    """`share` times `total_bytes`, in whole bytes."""
+    """`share` times `total_bytes`, cut to whole bytes."""
     whole = int(float(total_bytes) * share)
     return whole
 

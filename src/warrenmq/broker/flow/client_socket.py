@@ -1,4 +1,4 @@
-"""What the brakes of a connection know of it: its output, and whether its socket is read."""
+"""The interface of a connection to its throttle: its output, and flags about its socket."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from warrenmq.broker.output import Output
 
 
 class ClientSocket:
-    """The node's end of a socket. The shell looks at the flags after each turn in which `touch` was called."""
+    """The node's end of a socket; the shell reads the flags after each turn with a `touch`."""
 
     def __init__(self, out: Output, now_ms: i64) -> None:
         self.out: Output = out
         self.now_ms: i64 = now_ms
-        # `touch` was called since the shell last took the output.
+        # True if `touch` was called since the shell last took the output.
         self.is_dirty: bool = False
+        # False while flow control does not want the socket to be read.
         self.is_reading: bool = True
-        # The shell does not read the socket, for this reason or one of its own.
+        # True while the shell does not read the socket, because of `is_reading` or for its own
+        # reason.
         self.is_unread: bool = False
         self.is_writable: bool = True
 
     def touch(self) -> None:
-        """There is something for the shell to do."""
+        """Tell the shell that this connection has output or changed flags."""
         raise RuntimeError("abstract")

@@ -1,22 +1,26 @@
 """Flow control from the disk back to the sockets that publish.
 
-What is published faster than the disk takes it gathers in memory, in several places:
+Messages that are published faster than the disk takes them gather in memory. Four limits apply:
 
-journal     the batch that gathers and those on their way. When a vhost has more than STOP_BYTES there, each connection
-            that publishes persistent messages to it is not read any further, until no more than half of it is left.
-            Publishers of transient messages go on: those do not wait for the journal.
-store       what queues want to move out of memory. When more than STORE_STOP_BYTES wait, queues page no further, so
-            whatever is published stays in memory: each connection that publishes anything is stopped, until no
-            more than half of it is left.
-debt        what the store takes on disk beyond what it should, and is about to give back (`store/figures.py`). What
-            the disk grows by meanwhile counts: when this is more than DEBT_STOP_BYTES, publishers are stopped like
-            above. It counts as waiting bytes, in proportion, so either is enough, and some of each. Publishers of
-            transient messages are no exception: theirs go to disk as well when memory is short.
-paging      queues are to page more than they can in a turn, and the messages take more memory than paging was to leave
-            them: each connection that publishes anything is stopped, until one of both has changed.
+journal     The gathering batch and the batches being written. When a vhost has more than STOP_BYTES
+            there, each connection that publishes persistent messages to it is not read, until no
+            more than half of STOP_BYTES is left. Publishers of transient messages continue, because
+            transient messages do not wait for the journal.
+store       Bytes that queues want to move out of memory. When more than STORE_STOP_BYTES wait,
+            queues stop paging, so all published messages stay in memory: each connection that
+            publishes anything is stopped, until no more than half of STORE_STOP_BYTES is left.
+debt        Bytes that the store uses on disk beyond its target and is about to free
+            (`store/figures.py`). The growth of the disk use meanwhile counts: when the growth is
+            more than DEBT_STOP_BYTES, publishers are stopped as above. The growth is scaled and
+            added to the waiting bytes of the store, so either alone can reach the limit, and both
+            together as well. Publishers of transient messages are stopped too, because transient
+            messages go to disk when memory is short.
+paging      Queues must page more than one turn can, and messages take more memory than paging was
+            meant to leave them: each connection that publishes anything is stopped, until one of
+            these two conditions ends.
 
-Connections that consume go on. So a slow disk makes batches large and publishers slow, and a disk that hangs costs a
-bounded amount of memory: those bounds, and what was read of each publisher at once.
+Connections that only consume continue. So a slow disk makes batches large and publishers slow, and
+a disk that hangs costs a bounded amount of memory: these limits, plus one read of each publisher.
 """
 
 from __future__ import annotations
@@ -32,26 +36,29 @@ STOP_BYTES: Final = 33554432
 STORE_STOP_BYTES: Final = 67108864
 DEBT_STOP_BYTES: Final = 268435456
 
-# What a connection has published in a turn.
+# Kinds of messages that a connection has published in a turn.
 NOTHING: Final = 0
 TRANSIENT: Final = 1
 PERSISTENT: Final = 2
 
 
 class DiskFlow:
-    """Which connections wait for which vhost's disk; a vhost is known by its journal."""
+    """The connections that wait for the disk, by vhost; a vhost is identified by its journal."""
 
     def __init__(self) -> None:
         self.stop_bytes: i64 = STOP_BYTES
         self.store_stop_bytes: i64 = STORE_STOP_BYTES
-        # Growth in debt counts as waiting bytes, divided by this.
+        # Growth in debt, divided by this, counts as waiting bytes.
         self.debt_share: i64 = DEBT_STOP_BYTES // STORE_STOP_BYTES
-        # How often a connection was stopped.
+        # Total number of stops of connections.
         self.stop_count: i64 = 0
+        # Stopped connections by journal.
         self._stopped: dict[Journal, list[ThrottledClient]] = {}
-        # Bytes that wait to be written by the stores; those of vhosts where it is little are not in here.
+        # Bytes that wait to be written by a vhost's store; only vhosts with more than half of
+        # `store_stop_bytes` have an entry.
         self._store_bytes: dict[Journal, i64] = {}
-        # The last batch that was measured: its journal, number and size.
+        # Journal, number and size (bytes) of the batch that was measured last: sealed batches do
+        # not change, so one measurement is enough.
         self._measured: Journal | None = None
         self._measured_number: i64 = 0
         self._measured_bytes: i64 = 0
@@ -59,7 +66,11 @@ class DiskFlow:
     def store_waits(
         self, journal: Journal, waiting_bytes: i64, grown_bytes: i64, is_paging_late: bool
     ) -> None:
-        """So much waits for the store of a vhost to be written, and so much has it grown in debt; told once a turn."""
+        """Take a store's bytes that wait to be written and its growth in debt; called once a turn.
+
+        `is_paging_late`: the queues of the vhost cannot page fast enough, which stops publishers
+        too.
+        """
         waiting_bytes += grown_bytes // self.debt_share
         if is_paging_late:
             waiting_bytes = max(waiting_bytes, self.store_stop_bytes + 1)
@@ -69,7 +80,10 @@ class DiskFlow:
             del self._store_bytes[journal]
 
     def on_publish(self, connection: ThrottledClient, journal: Journal, what: i64) -> None:
-        """`connection` has published messages, TRANSIENT or PERSISTENT, in this turn."""
+        """Stop `connection`, which has published `what` in this turn, if the disk is behind.
+
+        `what` is TRANSIENT or PERSISTENT.
+        """
         if connection.throttle.is_flow_stopped:
             return
         is_journal_full = what == PERSISTENT and self.waiting_bytes(journal) > self.stop_bytes
@@ -84,14 +98,14 @@ class DiskFlow:
         connection.throttle.stop_flow(connection)
 
     def is_full(self, journal: Journal) -> bool:
-        """Does so much wait to be written that nobody should publish persistent messages to the vhost?"""
+        """True while publishers of persistent messages to the vhost must wait for the disk."""
         return (
             self.waiting_bytes(journal) > self.stop_bytes
             or self._store_bytes.get(journal, 0) > self.store_stop_bytes
         )
 
     def release_stopped(self, now_ms: i64) -> None:
-        """Let go on who may; called once a turn."""
+        """Resume stopped connections of vhosts whose disk has caught up; called once a turn."""
         if len(self._stopped) == 0:
             return
         for journal in list(self._stopped):

@@ -1,4 +1,4 @@
-"""The room of a channel for deliveries: its channel-wide prefetch (protocol 9.3), and turns for consumers that share it."""
+"""The room of a channel for deliveries: channel-wide prefetch and turns at it (protocol 9.3)."""
 
 from __future__ import annotations
 
@@ -9,31 +9,37 @@ from mypy_extensions import i64
 from warrenmq.broker.flow.rotation import Rotation
 from warrenmq.queues.entry import Consumer
 
-# Outside of turns: more messages than a channel lives to see.
+# The value of `turn_left` outside of turns: more messages than a channel can ever deliver.
 _NO_TURN: Final = 1 << 62
 
 
 class ChannelRoom:
-    """The room of one channel. Whoever delivers counts `turn_left` down, and `unacked_count` up."""
+    """The room of one channel for deliveries.
+
+    The channel counts `turn_left` down with each delivery, and `unacked_count` up unless no-ack.
+    """
 
     def __init__(self) -> None:
-        # The channel-wide limit, and the prefetch of consumers to come; 0 = none.
+        # Channel-wide limit of unacked messages; 0 = none.
         self.prefetch: i64 = 0
+        # Prefetch of each consumer that starts later; 0 = none.
         self.consumer_prefetch: i64 = 0
-        # Unacked deliveries to consumers, cancelled ones included: what the limit counts (not basic.get).
+        # Unacked deliveries to consumers, cancelled ones included; basic.get does not count. The
+        # channel-wide limit applies to this number.
         self.unacked_count: i64 = 0
-        # Consumers that wait until the limit has room.
+        # Consumers that wait until the channel-wide limit has room.
         self.rotation: Rotation = Rotation()
-        # Messages until the turn of a consumer ends; whoever wants more waits in `_turn_rotation`.
+        # Messages until the current turn ends; a consumer that wants more waits in
+        # `_turn_rotation`.
         self.turn_left: i64 = _NO_TURN
         self._turn_rotation: Rotation = self.rotation
 
     def is_open(self) -> bool:
-        """May one more message be delivered?"""
+        """True while one more message may be delivered."""
         return self.turn_left > 0 and not self._is_full()
 
     def wait(self, consumer: Consumer) -> bool:
-        """Let `consumer`, which was refused a message, wait; False when it was not for want of this room."""
+        """Let a refused `consumer` wait for this room; False if this room is not the reason."""
         if self._is_full():
             self.rotation.add(consumer)
         elif self.turn_left <= 0:
@@ -43,7 +49,7 @@ class ChannelRoom:
         return True
 
     def take_back(self, consumer: Consumer) -> None:
-        """A delivery to `consumer` is settled: if its own prefetch was full, it waits again."""
+        """Count a settled delivery to `consumer`; it waits again if its own prefetch was full."""
         consumer.unacked_count -= 1
         self.unacked_count -= 1
         if consumer.waits_in is None and not consumer.is_cancelled:
@@ -53,13 +59,13 @@ class ChannelRoom:
                 self.rotation.add(consumer)
 
     def close_while_waited_for(self) -> None:
-        """Let nobody past those who wait, if there are any, until `serve`."""
+        """If consumers wait, deliver to no other consumer until `serve`."""
         if self.rotation.count > 0:
             self.turn_left = 0
             self._turn_rotation = self.rotation
 
     def serve(self, now_ms: i64) -> None:
-        """Give those who wait one message each in turn, as long as there is room."""
+        """Give waiting consumers one message each in turn, while there is room."""
         self.turn_left = _NO_TURN
         while not self._is_full():
             consumer = self.rotation.take_fair(self.prefetch)
@@ -70,7 +76,10 @@ class ChannelRoom:
     def give_turn(
         self, consumer: Consumer, rotation: Rotation, message_count: i64, now_ms: i64
     ) -> None:
-        """Let `consumer`, taken from `rotation`, have so many messages, or all it can take when nobody else waits there."""
+        """Deliver up to `message_count` messages to `consumer`, which was taken from `rotation`.
+
+        If no other consumer waits in `rotation`, the consumer gets all it can take.
+        """
         if rotation.count > 0:
             self.turn_left = message_count
             self._turn_rotation = rotation

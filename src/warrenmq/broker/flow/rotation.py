@@ -1,8 +1,9 @@
-"""Consumers that share room (a channel's prefetch, a connection's output) and wait for some: who is served next.
+"""The order in which consumers are served that wait for shared room.
 
-Queues take turns, as consumers of different queues must not depend on the order in which they were started. Among the
-consumers of one queue priority decides, then who has waited longest (protocol 9.1). A turn costs the same whatever the
-number of consumers.
+Shared room is a channel's prefetch or a connection's output. Queues take turns, because consumers
+of different queues must not depend on the order in which they were started. Among the consumers of
+one queue the highest priority comes first, then the longest wait (protocol 9.1). A turn costs the
+same whatever the number of consumers.
 """
 
 from collections import OrderedDict
@@ -14,15 +15,16 @@ from warrenmq.queues.waiting_consumers import WaitingConsumers
 
 
 class Rotation:
-    """Waiting consumers, `count` of them. Who is served goes to the end by waiting again."""
+    """Waiting consumers; `count` is their number. A served consumer that waits again is last."""
 
     def __init__(self) -> None:
         self.count: i64 = 0
-        # In order of service; a queue is in it while a consumer of it waits here.
+        # Waiting consumers by queue, in order of service; a queue is a key while a consumer of it
+        # waits.
         self._by_queue: OrderedDict[QueueEnd, _QueueConsumers] = OrderedDict()
 
     def add(self, consumer: Consumer) -> None:
-        """Let `consumer` wait, behind all queues when it is the first of its own."""
+        """Let `consumer` wait; its queue comes last if no other consumer of the queue waits."""
         waiting = self._by_queue.get(consumer.queue)
         if waiting is None:
             waiting = _QueueConsumers(self)
@@ -31,7 +33,7 @@ class Rotation:
         self.count += 1
 
     def take(self) -> Consumer | None:
-        """Remove and return the consumer whose turn it is; its queue goes to the end. None when nobody waits."""
+        """Remove and return the next consumer, and move its queue last; None if none waits."""
         if len(self._by_queue) == 0:
             return None
         queue, waiting = self._by_queue.popitem(last=False)
@@ -42,7 +44,10 @@ class Rotation:
         return consumer
 
     def take_fair(self, room: i64) -> Consumer | None:
-        """As `take`, but who holds more than an even share of `room` messages lets one other go first."""
+        """As `take`, but a consumer with more than its even share of `room` messages lets one pass.
+
+        The consumer's share is `room` divided by the number of waiting consumers, itself included.
+        """
         consumer = self.take()
         if (
             consumer is not None
@@ -54,7 +59,7 @@ class Rotation:
         return consumer
 
     def on_removed(self, consumer: Consumer, is_last: bool) -> None:
-        """`consumer` was cancelled; `is_last`: no other one of its queue waits here."""
+        """Forget the cancelled `consumer`; `is_last`: no other consumer of its queue waits here."""
         self.count -= 1
         if is_last:
             self._by_queue.pop(consumer.queue, None)
@@ -68,6 +73,9 @@ class _QueueConsumers(WaitingConsumers):
         self._rotation: Rotation = rotation
 
     def remove(self, consumer: Consumer) -> None:
-        """See `WaitingConsumers`. A cancelled consumer must not keep its queue in the rotation, and in memory."""
+        """See `WaitingConsumers`.
+
+        A cancelled consumer must not keep its queue in the rotation, and so in memory.
+        """
         super().remove(consumer)
         self._rotation.on_removed(consumer, self.is_empty())

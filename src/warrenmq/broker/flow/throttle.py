@@ -1,19 +1,23 @@
-"""Limits on how fast one connection may publish: alarms, a disk that lags, and messages it leaves unfinished.
+"""Limits on one connection that publishes: alarms, a slow disk, and unfinished messages.
 
-Alarm (`alarms.py`). From its next publish on the connection is blocked: publishes are kept back unhandled, the client
-is told why if it wants to know, and its acks go on being handled. It is read on until WINDOW_BYTES are kept (all
-channels together); then the socket stays unread, heartbeats of the client included, which are not missed meanwhile. A
-connection that only consumes is not blocked. Should the connection end while it is blocked, what it had kept was never
-taken: nothing of it was confirmed. The rest of a body that was arriving when the alarm came counts as kept. A
-transaction with something in it may go on while memory is low (`AlarmState.pass_publish`): only its end frees what it holds.
+Alarm (`alarms.py`). The next publish blocks the connection: publishes are kept unhandled, the
+client gets connection.blocked with the reason if it wants that, and its acks are still handled. The
+socket is read until WINDOW_BYTES are kept (all channels together); then it stays unread. The
+client's heartbeats are unread too, and they are not missed meanwhile. A connection that only
+consumes is not blocked. If a blocked connection ends, its kept publishes were never accepted: none
+of them was confirmed. The rest of a body that was arriving when the alarm came counts as kept. A
+transaction that is not empty may continue during a memory alarm (`AlarmState.pass_publish`): only
+its end frees its memory.
 
-Flow (`disk_flow.py`). More waits for the disk than should: the socket is not read until that is half done. Clients are
-not told; it lasts milliseconds.
+Flow (`disk_flow.py`). When too many bytes wait for the disk, the socket is not read until half of
+them are written. Clients get no notice, because this lasts milliseconds.
 
-Unfinished. Bodies whose last frame has not come and publishes whose transaction is not committed take memory that no
-consumer can free. A connection may have `AlarmState.unfinished_limit` of them; the channel that exceeds it is closed with
-406. A single message is taken whatever the limit. A body of which nothing comes any more is ended by
-`find_stalled_bodies`; the time in which the connection is not read does not count.
+Unfinished messages. A body whose last frame has not come, or a publish whose transaction is not
+committed, takes memory that no consumer can free. A connection may have
+`AlarmState.unfinished_limit` bytes of them; ChannelException 406 closes the channel that exceeds
+this. A single message is accepted whatever the limit. `find_stalled_bodies` finds bodies that have
+stopped arriving; the caller closes their channels. Time in which the connection is not read does
+not count.
 """
 
 from __future__ import annotations
@@ -32,33 +36,36 @@ from warrenmq.queues.memory_account import MemoryAccount
 from warrenmq.wire.errors import PRECONDITION_FAILED, AmqpError, ChannelException
 from warrenmq.wire.methods import ConnectionBlocked, ConnectionUnblocked
 
-# Bytes of kept frames above which a connection is not read further.
+# Kept frames of a connection (bytes) above which its socket is not read.
 WINDOW_BYTES: Final = 1048576
-# A connection is shown in the state `flow` for so long after flow control has stopped it.
+# A connection is shown in state `flow` for this time after flow control stopped or released it.
 FLOW_SHOWN_MS: Final = 5000
 _NEVER: Final = -1
-# The time between two looks at arriving bodies counts up to this much (ms): after a stall of the node, the sockets may
-# hold frames that it has not read.
+# The time between two checks of arriving bodies counts at most this much (ms): after a stall of the
+# node, the sockets may hold frames that the node has not read.
 _ELAPSED_MAX_MS: Final = 1000
 
 
 class Throttle:
-    """The brakes of one connection, which is an argument everywhere: a cycle would outlive the connection.
+    """The limits of one connection on publishing.
 
-    `stall_timeout_ms`: how long a body may stand still; 0: for ever.
+    The connection is an argument of the methods, not an attribute: a reference cycle would outlive
+    it. `stall_timeout_ms`: a body may stop arriving for this time; 0 for ever.
     """
 
     def __init__(self, alarms: AlarmState, memory: MemoryAccount, stall_timeout_ms: i64) -> None:
-        # Publishes must be held: an alarm is on, or was and this connection's turn to go on has not come.
+        # True while publishes must be deferred: an alarm is on, or an alarm is over and this
+        # connection still waits to be unblocked.
         self.is_alarmed: bool = alarms.is_on
         self._alarms: AlarmState = alarms
         self._memory: MemoryAccount = memory
         self._stall_timeout_ms: i64 = stall_timeout_ms
         self.is_blocked: bool = False
-        # The client can make sense of connection.blocked and unblocked.
+        # True if the client understands connection.blocked and connection.unblocked.
         self.wants_notice: bool = False
-        # How often flow control has stopped it, and when it last did.
+        # Number of times that flow control stopped the connection.
         self.flow_count: i64 = 0
+        # Time when flow control last stopped or released the connection (ms).
         self._flow_ms: i64 = _NEVER
         self._is_told: bool = False
         self.is_flow_stopped: bool = False
@@ -66,14 +73,17 @@ class Throttle:
         self.unfinished_bytes: i64 = 0
         self._deferred: list[ChannelSide] = []
         self._kept_bytes: i64 = 0
-        # Bodies that are arriving, by channel number.
+        # Arriving bodies by channel number.
         self._bodies: dict[int, Body] = {}
         self._measured_ms: i64 = 0
-        # Bytes of the frame that was arriving at the last look.
+        # Bytes of the partial frame at the last check for stalled bodies.
         self._frame_bytes: i64 = 0
 
     def shown_state(self, now_ms: i64) -> str:
-        """`running`, or why it does not run: `blocking` (it would be blocked if it published), `blocked`, `flow`."""
+        """The state for operators: `running`, `blocking`, `blocked` or `flow`.
+
+        `blocking`: the connection will be blocked if it publishes.
+        """
         if self.is_blocked:
             return "blocked"
         if self.is_flow_stopped or (
@@ -82,10 +92,10 @@ class Throttle:
             return "flow"
         return "blocking" if self.is_alarmed else "running"
 
-    # -- alarms ------------------------------------------------------------------------------------------------------
+    # -- alarms ------------------------------------------------------------------------------------
 
     def defer(self, client: ClientSocket, channel: ChannelSide) -> None:
-        """A publish of this channel is held back."""
+        """Add `channel`, which defers a publish, and block the connection."""
         self._deferred.append(channel)
         self._block(client)
 
@@ -97,7 +107,10 @@ class Throttle:
             client.touch()
 
     def unblock(self, client: ClientSocket, now_ms: i64) -> i64:
-        """All alarms are over: handle what was kept. Returns how many bytes that was."""
+        """Unblock the connection after all alarms; returns the bytes that were kept.
+
+        The channels handle their kept frames before this returns.
+        """
         size = self._kept_bytes
         self.end_alarm(client)
         if not self.is_blocked:
@@ -114,7 +127,7 @@ class Throttle:
         return size
 
     def end_alarm(self, client: ClientSocket) -> None:
-        """Publishes pass again, and what arrives of bodies does not count as kept any more."""
+        """Let publishes pass again, and stop counting arriving bodies as kept."""
         self.is_alarmed = False
         for body in self._bodies.values():
             if body.kept_bytes > 0:
@@ -122,15 +135,15 @@ class Throttle:
                 body.kept_bytes = 0
 
     def end(self) -> None:
-        """The connection is over: there is nobody to be told."""
+        """Forget the deferred channels, because the connection ends; no notice is sent."""
         self.is_blocked = False
         self._is_told = False
         self._deferred = []
 
-    # -- kept frames -------------------------------------------------------------------------------------------------
+    # -- kept frames -------------------------------------------------------------------------------
 
     def count(self, client: ClientSocket, size: i64) -> None:
-        """So many more bytes of frames are kept."""
+        """Count `size` more bytes of kept frames."""
         alarms = self._alarms
         self._kept_bytes += size
         alarms.kept_bytes += size
@@ -138,7 +151,7 @@ class Throttle:
             self._set_reading(client)
 
     def uncount(self, client: ClientSocket, size: i64) -> None:
-        """So many bytes are not kept any more."""
+        """Count `size` fewer bytes of kept frames."""
         self._kept_bytes -= size
         self._alarms.kept_bytes -= size
         self._set_reading(client)
@@ -151,22 +164,22 @@ class Throttle:
             client.is_reading = is_reading
             client.touch()
 
-    # -- flow --------------------------------------------------------------------------------------------------------
+    # -- flow --------------------------------------------------------------------------------------
 
     def stop_flow(self, client: ClientSocket) -> None:
-        """Too much waits for the disk: read no further."""
+        """Stop reading the socket, because too much waits for the disk."""
         self.is_flow_stopped = True
         self._flow_ms = client.now_ms
         self.flow_count += 1
         self._set_reading(client)
 
     def start_flow(self, client: ClientSocket, now_ms: i64) -> None:
-        """The disk has caught up."""
+        """Read the socket again, because the disk has caught up."""
         self.is_flow_stopped = False
         self._flow_ms = now_ms
         self._set_reading(client)
 
-    # -- unfinished --------------------------------------------------------------------------------------------------
+    # -- unfinished --------------------------------------------------------------------------------
 
     def arrive(
         self,
@@ -176,9 +189,9 @@ class Throttle:
         size: i64,
         transaction: Transaction | None,
     ) -> None:
-        """Another `size` bytes of a body have come on channel `number`, which may be in a transaction.
+        """Count `size` more bytes of a body on channel `number`, which may be in a transaction.
 
-        Raises ChannelException 406 when the connection has too much unfinished.
+        Raises ChannelException 406 when the connection has too many unfinished bytes.
         """
         if len(self._bodies) == 0:
             self._measured_ms = client.now_ms
@@ -196,24 +209,31 @@ class Throttle:
             self._block(client)
 
     def forget(self, client: ClientSocket, number: i64, body: Body) -> None:
-        """The body is complete, or was dropped."""
+        """Forget a body that is complete or was dropped."""
         del self._bodies[number]
         self._shrink(client, body.received_bytes)
         if body.kept_bytes > 0:
             self.uncount(client, body.kept_bytes)
 
     def add_uncommitted(self, client: ClientSocket, size: i64) -> None:
-        """A transaction has `size` bytes more. Raises like `arrive`, and while memory is low when too much has passed."""
+        """Count `size` more bytes of an open transaction.
+
+        Raises like `arrive`, and during a memory alarm like `AlarmState.pass_publish`.
+        """
         self._grow(client, size, size)
         if self.is_alarmed:
             self._alarms.pass_publish(size)
 
     def end_transaction(self, client: ClientSocket, size: i64) -> None:
-        """A transaction with `size` bytes was committed or rolled back."""
+        """Forget a transaction of `size` bytes, which was committed or rolled back."""
         self._shrink(client, size)
 
     def find_stalled_bodies(self, client: ClientSocket, frame_bytes: i64, now_ms: i64) -> list[int]:
-        """Channels that have waited for their next body frame for too long; `frame_bytes` of a frame have arrived."""
+        """Numbers of the channels whose body has stopped arriving for too long.
+
+        `frame_bytes` is the size of the partial frame; a change of it since the last check is
+        progress.
+        """
         elapsed_ms = min(now_ms - self._measured_ms, _ELAPSED_MAX_MS)
         self._measured_ms = now_ms
         found: list[int] = []
@@ -246,12 +266,12 @@ class Throttle:
 
 
 class ThrottledClient(ClientSocket):
-    """A connection with its brakes."""
+    """A connection with its throttle."""
 
     def __init__(self, out: Output, throttle: Throttle, now_ms: i64) -> None:
         super().__init__(out, now_ms)
         self.throttle: Throttle = throttle
 
     def fail(self, error: AmqpError) -> None:
-        """Close the connection for `error`; told to the peer unless the handshake is not that far."""
+        """Close the connection for `error`; before connection.tune, the peer gets no close."""
         raise RuntimeError("abstract")

@@ -91,7 +91,7 @@ class GroupSession:
             raise final(error) from None
 
     def resume(self, stored: Positions) -> dict[QueueKey, int]:
-        """Where to resume in each queue of the group: `stored`, or less after accepted data loss."""
+        """Where to resume in each queue: `stored`, or the group's position after accepted loss."""
         self.report_gone(stored)
         positions = {}
         for key, met_at in self.members.items():

@@ -1,5 +1,8 @@
-"""A store's files as tables of Arrow: bytes in, record batches out, without Spark and without a node.
+"""The files of a store as Arrow tables: bytes in, record batches out, without Spark or a node.
 
-`scan.py` walks over records, `planning.py` says what there is to read, `reading.py` reads a part of it.
-`spool.py` reads what Spark's driver has taken from other brokers. `rabbitmq/` does both for the files of RabbitMQ. `messages_to_write.py` goes the other way: batches for a new store.
+- `scan.py` walks over the records of a file.
+- `planning.py` cuts the messages of a store into partitions; `reading.py` reads a partition.
+- `spool.py` reads the messages that Spark's driver has taken from other brokers.
+- `rabbitmq/` plans and reads the files of RabbitMQ.
+- `messages_to_write.py` turns batches into messages for a new store.
 """

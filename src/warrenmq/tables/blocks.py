@@ -1,4 +1,4 @@
-"""Blocks of messages (queues/record_block.py) to Arrow, by the code that reads the files of the store."""
+"""Turns blocks of messages (queues/record_block.py) into Arrow, by the code that reads stores."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ _STORE_ID = slice(12, 28)
 
 
 class BlockBatches:
-    """Record batches of one schema, of one queue's blocks."""
+    """Makes record batches of one schema from the blocks of one queue."""
 
     def __init__(self, schema: Any, vhost: str, queue: str, verify: bool = True) -> None:
         self.needs_bodies = "body" in schema.names
@@ -40,7 +40,7 @@ class BlockBatches:
         self._batches = MessageBatches(no_partition(vhost, verify), schema)
 
     def build(self, block: bytes | memoryview) -> Any:
-        """The messages of a block as one record batch. ValueError when it is none, or damaged."""
+        """The messages of a block as one record batch; ValueError for no block or a damaged one."""
         piece = read_block(block, self._verify)
         queue_id = int(piece.positions["queue_id"][0]) if len(piece.positions) else 0
         queue = QueuePart(queue_id, self._queue, -1, 0, np.empty(0, np.int64))
@@ -48,7 +48,7 @@ class BlockBatches:
 
 
 def no_partition(vhost: str, verify: bool) -> Partition:
-    """What batches of messages are made by that are in no directory, or not known to be."""
+    """A partition without files, for batches of messages that come from no known directory."""
     options = ReadOptions(verify=VERIFY_CRC if verify else VERIFY_NONE)
     nowhere = Path()
     return Partition(
@@ -57,7 +57,7 @@ def no_partition(vhost: str, verify: bool) -> Partition:
 
 
 def read_block(block: bytes | memoryview, verify: bool = True) -> Piece:
-    """The records of a block. ValueError when it is none, or damaged."""
+    """The records of a block; ValueError when it is no block or damaged."""
     header = bytes(block[:FILE_HEADER_BYTES])
     if not file_header_is_valid(header, INDEX_MAGIC, b""):
         raise ValueError("this is no block of messages, or one of another version of warren")

@@ -1,7 +1,7 @@
-"""The columns of a message: names, Arrow types, and how those are filled that are in its properties.
+"""The columns of a message: names and Arrow types, and the columns that come from its properties.
 
-Properties are decoded only when a column asks for one, and once for each distinct block: a table of messages of one kind
-costs one look.
+Properties are decoded only when a column needs one, and once for each distinct block: a table of
+messages with equal properties costs one decode.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,10 @@ MESSAGE_COLUMNS: Final[dict[str, Any]] = {
 
 
 def as_strings(binary: Any) -> Any:
-    """A binary array as strings; what is not UTF-8 in it is replaced, as names are not checked when they arrive."""
+    """A binary array as strings; bytes that are not UTF-8 are replaced.
+
+    The broker does not check the encoding of names when they arrive.
+    """
     try:
         return binary.cast(pa.string())
     except pa.ArrowInvalid:
@@ -62,7 +65,7 @@ def as_strings(binary: Any) -> Any:
 
 
 def what_is_not_text(binary: Any) -> Any:
-    """Of a binary array what is not UTF-8, and null for the rest."""
+    """The values of a binary array that are not UTF-8, with null in place of all others."""
     try:
         binary.cast(pa.string())
     except pa.ArrowInvalid:
@@ -84,9 +87,9 @@ def timestamps(ms: np.ndarray[Any, Any], nulls: np.ndarray[Any, Any] | None = No
 
 
 def property_columns(blocks: Any, schema: Any) -> dict[str, Any]:
-    """The columns of `schema` that are in the properties, by name. `blocks` is a binary array of property blocks.
+    """The columns of `schema` that come from the properties, by name.
 
-    All are null where a block does not decode.
+    `blocks` is a binary array of property blocks. A block that does not decode gives nulls.
     """
     wanted = [column for column in schema if column.name in FROM_PROPERTIES]
     if not wanted:
@@ -119,7 +122,10 @@ def _timestamp_us(properties: Properties) -> int | None:
 
 
 def headers_as_json(properties: Properties) -> list[tuple[str, str]] | None:
-    """Names and values as JSON text; None without headers. For querying: the exact table is `headers_raw`."""
+    """Header names with their values as JSON text, for queries; None without headers.
+
+    The column `headers_raw` has the exact table.
+    """
     raw = properties.headers
     if raw is None:
         return None
@@ -130,7 +136,7 @@ def headers_as_json(properties: Properties) -> list[tuple[str, str]] | None:
 
 
 def table_as_json(raw: bytes) -> object:
-    """A field table as what JSON can say."""
+    """A field table as a value that JSON can express."""
     return _json_value(to_python(decode_table(raw)))
 
 
@@ -146,13 +152,13 @@ def _json_value(value: object) -> object:
     if isinstance(value, Decimal):
         return str(value)
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        # JSON has no word for these.
+        # JSON cannot express NaN and infinity.
         return str(value)
     return value
 
 
 def _clean(name: str) -> str:
-    """Names come with surrogates for what is not UTF-8; Arrow takes none."""
+    """`name` without surrogates, which stand for bytes that are not UTF-8: Arrow refuses them."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

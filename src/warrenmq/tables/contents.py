@@ -1,7 +1,7 @@
-"""Large contents for a number of positions: each range of a content file is read once, in the order of the file.
+"""Reads the large contents of many positions: each range of a content file once, in file order.
 
-A position says where its content was when it was written; compaction may have moved it since. Who is not found there is
-looked for by id in the file that has it.
+A position says where its content was when the position was written; compaction may have moved the
+content since. A content that is not there is searched by id in the file that should have it.
 """
 
 from dataclasses import dataclass
@@ -14,50 +14,56 @@ from warrenmq.store.record import crc_seed
 from warrenmq.tables.file_scan import RECORD_TYPE, Array, FileChangedError, OpenFile, scan_file
 from warrenmq.tables.scan import RecordScan
 
-# Neighbours no further apart are read with what lies between them.
+# Contents that lie at most this many bytes apart are read in one go, with the bytes between them.
 GAP_BYTES: Final = 16384
 
 
 @dataclass(frozen=True)
 class ContentTable:
-    """The content files of a vhost, in order of their ids. Picklable."""
+    """The content files of a vhost, in the order of their content ids. Picklable."""
 
-    # Of the vhost's persistent store.
+    # Directory of the vhost's persistent content files.
     directory: Path
+    # Id of the store, which seeds checksums.
     store_id: bytes
+    # Numbers of the files.
     numbers: tuple[int, ...]
+    # First content id of each file, ascending.
     first_ids: tuple[int, ...]
 
     def file_of(self, content_id: int) -> int:
-        """Number of the file that should have a content; -1 when none should."""
+        """The number of the file that should have a content; -1 when no file should."""
         place = int(np.searchsorted(self.first_ids, content_id, "right")) - 1
         return self.numbers[place] if place >= 0 else -1
 
     def path_of(self, number: int) -> Path:
-        """Where a file is."""
+        """The path of a content file."""
         return self.directory / f"{number}.rdq"
 
 
 @dataclass
 class Contents:
-    """Records of contents, the bytes their parts lie in, and for each that was asked for its row, or -1."""
+    """The result of a fetch: content records, and the bytes of their parts."""
 
+    # Bytes that the offsets of parts in `records` point into.
     data: bytes
+    # Rows of RECORD_FIELDS.
     records: Array
+    # Row in `records` of each requested content; -1 when it was not found.
     rows: Array
 
 
 class ContentReader:
-    """Reads contents for one partition."""
+    """Reads the contents of one partition."""
 
     def __init__(self, table: ContentTable, verify: bool) -> None:
         self._table = table
         self._verify = verify
-        # By file: ids, offsets and sizes of what is in it.
+        # Ids, offsets and sizes of the contents in a file, by its number.
         self._listed: dict[int, tuple[Array, Array, Array]] = {}
 
     def fetch(self, references: Array) -> Contents:
-        """The contents that rows of PUBLISH_REF records name; -1 for those that are nowhere, or damaged."""
+        """The contents that rows of PUBLISH_REF records name; -1 for a lost or damaged one."""
         ids, first, inverse = np.unique(
             references["content_id"], return_index=True, return_inverse=True
         )
@@ -87,7 +93,11 @@ class ContentReader:
     def _read(
         self, wanted: Array, indexes: Array, rows: Array, parts: list[bytes], records: list[Array]
     ) -> None:
-        """Read those of `wanted` at `indexes`: file, offset, size and id of each; note the row of each in `rows`."""
+        """Read the contents at the places `indexes` of `wanted`: rows of file, offset, size and id.
+
+        Appends to `parts` and `records`, and puts the row of each content that was found into
+        `rows`.
+        """
         order = indexes[np.lexsort((wanted[indexes, 1], wanted[indexes, 0]))]
         size = sum(len(part) for part in parts)
         count = sum(len(part) for part in records)
@@ -119,7 +129,7 @@ class ContentReader:
                     size += len(data)
 
     def _find(self, content_id: int) -> tuple[int, int, int] | None:
-        """File, offset and size of a content that is not where it was; None when it is nowhere."""
+        """File, offset and size of a content that has been moved; None when it is in no file."""
         number = self._table.file_of(content_id)
         if number < 0:
             return None
@@ -145,6 +155,6 @@ class ContentReader:
         except FileChangedError:
             pass
         found = np.concatenate(parts)
-        # The first valid record of an id counts.
+        # The first valid record of an id is the one to use.
         ids, first = np.unique(found["content_id"], return_index=True)
         return ids, found["offset"][first], found["length"][first]

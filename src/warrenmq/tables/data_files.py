@@ -1,9 +1,10 @@
-"""Files of messages in Parquet from which each message can be had back as it was, and what is known of such a file.
+"""Parquet files that keep each message exactly, and the figures of such a file.
 
-Rows of a queue ascend by seq id within a file, but where the store that they come from has them otherwise. A queue's rows
-are summed up as their number and a *digest*: the sum, modulo 2^64, of a number that each row makes of its position and of
-the checksum of its content. Sums of parts add up to the sum of the whole, whatever the order, so those who wrote and those
-who read the same messages can compare without meeting.
+Rows of a queue ascend by seq id within a file, unless the store they come from has another order.
+The rows of a queue are summarized by their count and a *digest*: the sum, modulo 2^64, of a number
+that is made of a row's position and of the checksum of its content. Digests of parts add up to the
+digest of the whole in any order, so a writer and a reader of the same messages can compare them
+without exchanging messages.
 """
 
 import contextlib
@@ -42,13 +43,13 @@ _EXACT: Final = (
     "properties_raw",
     "body",
 )
-# A subset of the table `messages`.
+# Schema of a file of messages: a subset of the table `messages`.
 DATA_SCHEMA: Final = pa.schema([(name, COLUMNS[MESSAGES][name]) for name in _EXACT])
-# What a row's digest is made of.
+# Columns that the digest of a row is made of.
 DIGEST_COLUMNS: Final = ("queue_id", "seq", "enqueued_at", "expires_at", "persistent", "checksum")
 DIGEST_SCHEMA: Final = pa.schema([DATA_SCHEMA.field(name) for name in DIGEST_COLUMNS])
 
-# Runs of seq ids that are alive, both ends inclusive.
+# Schema of runs of seq ids that are alive; `first` and `last` are inclusive.
 ALIVE_SCHEMA: Final = pa.schema(
     [
         ("queue_id", pa.int64()),
@@ -62,18 +63,19 @@ ROW_GROUP_ROWS: Final = 65536
 ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 _ZSTD_LEVEL: Final = 3
 _U64_MAX: Final = (1 << 64) - 1
-# Odd, and without a pattern: each makes another number of the column it is multiplied with.
+# Factors of the digest, one a column: odd and without a pattern, so that each turns its column into
+# a different number.
 _FACTORS: Final = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 
 
 class QueueSums:
-    """Numbers, bounds and digests of rows by queue, added up."""
+    """Adds up the row counts, seq id bounds and digests of each queue."""
 
     def __init__(self) -> None:
         self._known: dict[int, list[int]] = {}
 
     def add(self, batch: Any) -> None:
-        """Rows that have DIGEST_COLUMNS."""
+        """Add the rows of `batch`, which has DIGEST_COLUMNS."""
         if batch.num_rows == 0:
             return
         queue_ids, seqs, digests = _digests(batch)
@@ -87,7 +89,7 @@ class QueueSums:
             self._add(queue_id, *figures)
 
     def add_rows(self, rows: Iterable[QueueRows]) -> None:
-        """What somebody else has added up."""
+        """Add sums of other rows."""
         for row in rows:
             self._add(row.queue_id, row.rows, row.first_seq, row.last_seq, int(row.digest, 16))
 
@@ -102,7 +104,7 @@ class QueueSums:
         known[3] = (known[3] + digest) & _U64_MAX
 
     def by_queue(self) -> list[QueueRows]:
-        """In order of queue ids."""
+        """The sums of each queue, in the order of queue ids."""
         return [
             QueueRows(
                 queue_id=queue_id,
@@ -135,13 +137,16 @@ def _digests(batch: Any) -> tuple[Array, Array, Array]:
 
 
 class DataFileWriter:
-    """Writes one file; it has its name when it is finished. A context manager that removes what is not finished."""
+    """Writes one file, which gets its name in `finish`.
+
+    As a context manager it removes an unfinished file.
+    """
 
     def __init__(self, path: Path, schema: Any) -> None:
         self.rows = 0
         self._path = path
         self._schema = schema
-        # Two attempts at one task may be under way at once.
+        # The temporary name is random, because two attempts of one task may run at once.
         self._new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.new")
         self._file = _ChecksumFile(self._new)
         self._writer = pq.ParquetWriter(
@@ -149,7 +154,8 @@ class DataFileWriter:
             schema,
             compression="zstd",
             compression_level=_ZSTD_LEVEL,
-            # Bodies hardly repeat; a dictionary of them is tried in vain.
+            # No dictionary for columns whose values hardly repeat: building it would be wasted
+            # work.
             use_dictionary=[
                 column.name for column in schema if column.name not in ("body", "checksum", "seq")
             ],
@@ -169,14 +175,15 @@ class DataFileWriter:
         trace: TracebackType | None,
     ) -> None:
         if not self._file.closed:
-            # It would end the file by itself later, when nobody is there to hear of it.
+            # Close the Parquet writer first: left open, it writes the file's footer later, and its
+            # error would be lost.
             with contextlib.suppress(OSError, ValueError):
                 self._writer.close()
             self._file.close()
             self._new.unlink(missing_ok=True)
 
     def write(self, batch: Any) -> None:
-        """The next rows."""
+        """Append the rows of `batch`."""
         if batch.num_rows == 0:
             return
         if set(DIGEST_COLUMNS) <= set(self._schema.names):
@@ -189,7 +196,7 @@ class DataFileWriter:
             self._flush()
 
     def finish(self) -> DataFile:
-        """Make the file durable, under its name."""
+        """Make the file durable under its name, and return its figures."""
         self._flush()
         self._writer.close()
         os.fsync(self._file.fileno())
@@ -212,7 +219,7 @@ class DataFileWriter:
 
 
 class _ChecksumFile:
-    """A new file that is written from its beginning to its end, with the checksum of what was written."""
+    """A new file, written from start to end, with the CRC-32C of the bytes written so far."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("xb", buffering=0)
@@ -222,7 +229,7 @@ class _ChecksumFile:
         self.closed = False
 
     def write(self, data: Any) -> int:
-        """All of it."""
+        """Write all of `data`."""
         view = memoryview(data)
         written = 0
         while written < len(view):
@@ -232,29 +239,29 @@ class _ChecksumFile:
         return len(view)
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: the file has no buffer."""
 
     def tell(self) -> int:
-        """Where the next bytes go."""
+        """The offset of the next write."""
         return self.size
 
     def fileno(self) -> int:
-        """For syncing it."""
+        """The file descriptor, for fsync."""
         return self._file.fileno()
 
     def readable(self) -> bool:
-        """It is not."""
+        """False: the file is only written."""
         return False
 
     def writable(self) -> bool:
-        """It is."""
+        """True: the file is only written."""
         return True
 
     def seekable(self) -> bool:
-        """It is not."""
+        """False: the file is written from start to end."""
         return False
 
     def close(self) -> None:
-        """It stays as it is."""
+        """Close the file without a sync."""
         self.closed = True
         self._file.close()

@@ -1,10 +1,10 @@
-"""What is known of a file of messages (`data_files.py`), as JSON has it. Needs no Arrow."""
+"""The figures of a file of messages (`data_files.py`), as JSON has them. Needs no Arrow."""
 
 import msgspec
 
 
 class QueueRows(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows of one queue. `digest` in hexadecimal; seq ids inclusive."""
+    """The rows of one queue; `digest` is hexadecimal, both seq ids are inclusive."""
 
     queue_id: int
     rows: int
@@ -14,7 +14,7 @@ class QueueRows(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that is complete. `crc32c` in hexadecimal, of all its bytes."""
+    """A complete file; `crc32c` is the checksum of all its bytes, in hexadecimal."""
 
     name: str
     bytes: int

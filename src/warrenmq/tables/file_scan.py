@@ -1,4 +1,4 @@
-"""A file of the store, piece by piece, as numpy arrays of its records and positions (see scan.py)."""
+"""Reads a file of a store piece by piece, as numpy arrays of records and positions (scan.py)."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -12,29 +12,32 @@ from warrenmq.store.record import FILE_HEADER_BYTES
 from warrenmq.tables.scan import POSITION_FIELDS, RECORD_FIELDS, RecordScan
 
 Array = np.ndarray[Any, Any]
-# `read(offset, size)`: bytes of one file, fewer only where it ends.
+# `read(offset, size)` returns bytes of one file; fewer than `size` only at the end of the file.
 Read = Callable[[int, int], bytes]
 
 RECORD_TYPE: Final = np.dtype([(name, "<i8") for name in RECORD_FIELDS])
 POSITION_TYPE: Final = np.dtype([(name, "<i8") for name in POSITION_FIELDS])
-# What of a file is in memory at a time, unless a record is larger.
+# Bytes of a file that are in memory at a time; more when a record is larger.
 PIECE_BYTES: Final = 16 * 1024 * 1024
 
 
 class FileChangedError(Exception):
-    """A file is not what it was when the reading of it was planned; one line that says so."""
+    """A file has changed since reading was planned; the text is one line."""
 
 
 @dataclass
 class Piece:
-    """Whole records. `data` are the file's bytes that the parts in `records` lie in."""
+    """Whole records of a file; the parts of messages in `records` point into `data`."""
 
     data: bytes
     records: Array
     positions: Array
 
     def records_at(self, places: Array) -> Array:
-        """The rows of records at `places`; without a copy when these are all of them, as in a segment they mostly are."""
+        """The records at `places`.
+
+        When these are all records, as in most segments, the array is returned without a copy.
+        """
         if len(places) == len(self.records) and np.array_equal(places, np.arange(len(places))):
             return self.records
         rows: Array = self.records[places]
@@ -44,7 +47,7 @@ class Piece:
 def scan_file(
     read: Read, size: int, scan: RecordScan, piece_bytes: int = PIECE_BYTES
 ) -> Iterator[Piece]:
-    """The records of a file's first `size` bytes, in order. What is damaged is in `scan.damage` afterwards."""
+    """The records of a file's first `size` bytes, in order; `scan.damage` collects the damage."""
     base = FILE_HEADER_BYTES
     wanted = piece_bytes
     while base < size:
@@ -62,7 +65,10 @@ def scan_file(
 
 
 class OpenFile:
-    """A file that is only read; never mapped: a file that shrinks would end the process. A context manager."""
+    """An open file for reading, as a context manager.
+
+    The file is never mapped: a mapped file that shrinks ends the process.
+    """
 
     def __init__(self, path: Path) -> None:
         try:
@@ -81,11 +87,11 @@ class OpenFile:
 
     @property
     def size(self) -> int:
-        """In bytes."""
+        """The size of the file in bytes."""
         return os.fstat(self._descriptor).st_size
 
     def read(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes from `offset` on, fewer only where the file ends."""
+        """Up to `size` bytes from `offset` on; fewer only at the end of the file."""
         data = os.pread(self._descriptor, size, offset)
         while len(data) < size:
             more = os.pread(self._descriptor, size - len(data), offset + len(data))

@@ -1,8 +1,8 @@
-"""Messages as record batches of bounded size.
+"""Makes record batches of bounded size from messages.
 
-Columns are made of whole arrays: names, properties and bodies are slices of the bytes that were read (slices.py), so
-there is no object and no step in Python for a message. A batch whose contents lie in part with their positions and in part
-in content files is put together from both.
+Columns are made of whole arrays: names, properties and bodies are slices of the bytes that were
+read (slices.py), so a message costs no Python object and no step in Python. In one batch some
+contents may be embedded in their records and others in content files; the batch combines both.
 """
 
 from collections.abc import Iterator
@@ -30,13 +30,13 @@ from warrenmq.tables.slices import slices
 BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 8 * 1024 * 1024
 
-# Where a part ends: where the next one begins, and the bytes of that one's length.
+# End of each part of a message: the part that follows, and the bytes of the length field before it.
 _PARTS: Final = {
     "exchange": ("routing_key", 1),
     "routing_key": ("properties", 4),
     "properties": ("body", 4),
 }
-# Columns that are one of these, or what of it is not UTF-8.
+# Columns with the exact bytes of a name that is not UTF-8, by the name they belong to.
 _RAW: Final = {"exchange_raw": "exchange", "routing_key_raw": "routing_key"}
 _PROPERTIES: Final = {"properties_raw", *FROM_PROPERTIES}
 _FROM_CONTENT: Final = {"exchange", "routing_key", "body", "checksum", *_RAW, *_PROPERTIES}
@@ -44,16 +44,19 @@ _FROM_CONTENT: Final = {"exchange", "routing_key", "body", "checksum", *_RAW, *_
 
 @dataclass
 class _Rows:
-    """Positions of one piece, in order: the position, its record, and where its content is described."""
+    """The rows of a batch: positions of one piece in order, with their records and contents."""
 
     part: FilePart
     positions: Array
+    # Record of each position.
     records: Array
-    # The same record; of a message in a content file, the one there.
+    # Record that has the content of each position: the same one, or a record of a content file.
     messages: Array
+    # Bytes that the parts of messages point into, where `is_stored` is false.
     data: Any
-    # Where the parts lie in when there are two kinds of rows: `is_stored`, and the bytes of the contents.
+    # Which contents are in content files; false for all rows when no contents were read.
     is_stored: Array
+    # Bytes that the parts of messages point into, where `is_stored` is true.
     stored_data: Any
 
 
@@ -66,11 +69,12 @@ class MessageBatches:
         self._names = set(schema.names)
         self._verifies = partition.options.verify == VERIFY_CRC
         self._contents = ContentReader(partition.contents, self._verifies)
-        # A position counts only if its content can be had: with checksums that is looked at in any case.
+        # A position counts only if its content can be read. With checksums on, contents are
+        # therefore read even when no column needs them.
         self._reads_contents = self._verifies or bool(self._names & _FROM_CONTENT)
 
     def of(self, part: FilePart, piece: Piece, wanted: Array) -> Iterator[Any]:
-        """The messages at the positions `wanted` of a piece."""
+        """Record batches of the messages at the positions `wanted` of a piece."""
         positions = piece.positions if wanted.all() else piece.positions[wanted]
         records = piece.records_at(positions["record"])
         is_stored = records["kind"] == PUBLISH_REF
@@ -83,13 +87,13 @@ class MessageBatches:
                 yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def whole(self, part: FilePart, piece: Piece) -> Any:
-        """All messages of a piece that is small enough, as one batch."""
+        """All messages of a small piece, as one batch."""
         records = piece.records_at(piece.positions["record"])
         rows = self._rows(part, piece, piece.positions, records, records["kind"] == PUBLISH_REF)
         return pa.RecordBatch.from_arrays(self._arrays(rows), schema=self._schema)
 
     def _weights(self, records: Array, is_stored: Array) -> Array:
-        """About how many bytes each message takes in a batch, or in memory beside it."""
+        """Estimate of the bytes that each message takes in a batch, or in memory beside it."""
         weights = np.full(len(records), 128)
         embedded = np.zeros(len(records), np.int64)
         if "body" in self._names:
@@ -176,7 +180,7 @@ class MessageBatches:
         is_stored = records["kind"] == PUBLISH_REF
         match name:
             case "file":
-                # 0: the file of the position; the others: content files, by their number.
+                # 0 stands for the file of the position, n + 1 for the content file n.
                 numbers = np.where(is_stored, records["content_file"] + 1, 0)
                 distinct, places = np.unique(numbers, return_inverse=True)
                 names = [
@@ -193,7 +197,8 @@ class MessageBatches:
             case "stored_bytes":
                 return _numbers(np.where(is_stored, records["content_bytes"], messages["length"]))
             case "crc_ok":
-                # Null: not looked at. What is damaged is no message, but a row of the table `damage`.
+                # Null: not checked. A damaged record gives no message, but a row of the table
+                # `damage`.
                 return pa.repeat(
                     pa.scalar(True if self._verifies else None, pa.bool_()), len(records)
                 )
@@ -209,16 +214,16 @@ class MessageBatches:
 
 
 def _numbers(values: Array, nulls: Array | None = None) -> Any:
-    # The fields of records lie between others; Arrow wants them side by side.
+    # Values of one field are not adjacent in the array of records, but Arrow needs them adjacent.
     return pa.array(np.ascontiguousarray(values), mask=nulls)
 
 
 def _checksums(rows: _Rows) -> Array:
     found = np.empty(len(rows.messages), np.int64)
-    # Where there are no stored ones, all of them lie in `data`.
+    # Embedded contents lie in `data`, contents of content files in `stored_data`.
     for data, mask in ((rows.data, ~rows.is_stored), (rows.stored_data, rows.is_stored)):
         messages = rows.messages[mask]
-        # The address begins with the length of the exchange's name.
+        # The address begins one byte earlier, with the length of the exchange's name.
         bounds = np.column_stack(
             [messages["exchange"] - 1, messages["body"] + messages["body_bytes"]]
         )
@@ -227,7 +232,7 @@ def _checksums(rows: _Rows) -> Array:
 
 
 def _slices(rows: _Rows, name: str) -> Any:
-    """One part of each message as a binary array."""
+    """The part `name` of each message, as a binary array."""
     if not rows.is_stored.any():
         return slices(rows.data, *_bounds(rows.messages, name))
     stored = slices(rows.stored_data, *_bounds(rows.messages[rows.is_stored], name))
@@ -249,7 +254,7 @@ def _bounds(messages: Array, name: str) -> tuple[Array, Array]:
 
 
 def _cuts(weights: Array) -> Iterator[tuple[int, int]]:
-    """Where to cut, so that no batch has more than BATCH_ROWS or, unless it is one message, BATCH_BYTES."""
+    """Start and end of each batch: up to BATCH_ROWS rows and BATCH_BYTES, or one larger message."""
     ends = np.cumsum(weights)
     start = 0
     while start < len(weights):

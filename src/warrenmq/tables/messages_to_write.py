@@ -1,9 +1,10 @@
-"""Arrow record batches, with the columns of the data source "warren", as messages to be written (`offline/part_writer.py`).
+"""Turns record batches with the columns of the source "warren" into messages for a new store.
 
-Wanted: `body`, and how the property block came about: `properties_raw`, or where that is null or missing the columns of
-single properties with `headers_raw`. From single columns comes the block of a publisher that sets delivery-mode 2 or
-nothing, and no cluster-id: columns have no place for other ones. Names may be binary or strings; where they are not UTF-8,
-`exchange_raw` and `routing_key_raw` have them.
+`offline/part_writer.py` writes these messages. The column `body` is required. The property block is
+`properties_raw`; where that is null or missing, it is made of the columns of single properties and
+of `headers_raw`. A block made of columns has delivery-mode 2 or none, and no cluster-id, because no
+column has other values. Names may be binary or strings; names that are not UTF-8 are in
+`exchange_raw` and `routing_key_raw`.
 """
 
 from typing import Any, Final
@@ -15,7 +16,7 @@ from crc32c import crc32c
 from warrenmq.offline.part_writer import MessageColumns, address_of
 from warrenmq.wire.properties import DELIVERY_MODE_PERSISTENT, Properties
 
-# Of a name in AMQP.
+# Most bytes of a name in AMQP.
 _SHORT_BYTES_MAX: Final = 255
 
 _TEXTS: Final = (
@@ -32,7 +33,7 @@ _TEXTS: Final = (
 
 
 def columns_of(batch: Any) -> MessageColumns:
-    """The messages of `batch`, a pyarrow RecordBatch, in its order. ValueError when it lacks what is needed."""
+    """The messages of `batch`, a pyarrow RecordBatch, in order; ValueError for unusable columns."""
     count = batch.num_rows
     persistent = _booleans(batch, "persistent", True)
     return MessageColumns(
@@ -48,7 +49,7 @@ def columns_of(batch: Any) -> MessageColumns:
 
 
 def checksums_of(batch: Any) -> list[int]:
-    """Of each message what the column `checksum` of a store has."""
+    """The checksum of each message, as in the column `checksum` of a store."""
     found: list[int] = []
     blocks = _properties(batch, _booleans(batch, "persistent", True))
     for address, block, body in zip(
@@ -104,7 +105,7 @@ def _required(batch: Any, name: str) -> list[bytes]:
 
 
 def _names(batch: Any, name: str) -> list[bytes]:
-    """Of exchanges or routing keys: what `..._raw` says, where it says something."""
+    """The names in the column `name`; a value of `<name>_raw` that is not null replaces one."""
     names = _required(batch, name)
     raw = _column(batch, f"{name}_raw")
     if raw is None or raw.null_count == len(raw):
@@ -115,7 +116,7 @@ def _names(batch: Any, name: str) -> list[bytes]:
 
 
 def _integers(batch: Any, name: str, count: int) -> list[int]:
-    """0 where there is none."""
+    """The integers of the column `name`; 0 for null or without the column."""
     array = _column(batch, name)
     if array is None:
         return [0] * count
@@ -124,7 +125,7 @@ def _integers(batch: Any, name: str, count: int) -> list[int]:
 
 
 def _milliseconds(batch: Any, name: str, count: int) -> list[int]:
-    """0 where there is none."""
+    """The times of the column `name` in ms since 1970; 0 for null or without the column."""
     array = _column(batch, name)
     if array is None:
         return [0] * count
@@ -168,7 +169,7 @@ def _properties(batch: Any, persistent: list[bool]) -> list[bytes]:
 
 
 def _made_blocks(batch: Any, persistent: list[bool], places: list[int]) -> dict[int, bytes]:
-    """Blocks from the columns of single properties, for the rows at `places`."""
+    """Property blocks made of the columns of single properties, for the rows at `places`."""
     nothing: list[bytes | None] = [None] * batch.num_rows
     texts = [
         nothing if (array := _column(batch, name)) is None else _strings(array)

@@ -1,4 +1,4 @@
-"""The definitions of a node as rows, without what is secret."""
+"""The definitions of a node as rows, without secrets such as password hashes."""
 
 import json
 from typing import Any
@@ -8,7 +8,10 @@ from warrenmq.tables.columns import table_as_json
 
 
 def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]]:
-    """Kind, vhost, name and attributes (JSON) of each definition; of `vhost` and of none, when one is given."""
+    """Kind, vhost, name and attributes (JSON) of each definition.
+
+    With `vhost` the rows are limited to that vhost and to definitions outside of all vhosts.
+    """
     definitions = data.definitions
     rows = [_row("vhost", item.name, item.name, {"id": item.id}) for item in definitions.vhosts]
     for user in definitions.users:

@@ -1,4 +1,4 @@
-"""What a partition consists of: files of a vhost, with what is known of them. All of it can be pickled."""
+"""The parts of a partition: files of a vhost, with the facts that planning found. All picklable."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,13 +18,13 @@ VERIFY_NONE: Final = "none"
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What of a table is wanted. Ranges are [from, to); times in milliseconds since 1970.
+    """The rows of a table to read. Ranges are [from, to); times are in milliseconds since 1970.
 
-    With `verify` "none" the checksums of bodies are not compared, and contents that no column asks for are not read.
+    With `verify` "none" the checksums of bodies are not compared, and contents that no column needs
+    are not read. None means no limit.
     """
 
     vhost: str | None = None
-    # None: all.
     queues: tuple[str, ...] | None = None
     seq_from: int | None = None
     seq_to: int | None = None
@@ -35,38 +35,44 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class QueuePart:
-    """A queue in a file. `name` is None when no definition names it; then its messages are nobody's."""
+    """A queue in a file; `name` is None without a definition: no client can get its messages."""
 
     id: int
     name: str | None
-    # Highest seq id that was ever delivered; positions below `indexed_upto` are in the index or settled.
+    # Highest seq id that was ever delivered.
     delivered_upto: int
+    # Positions below this seq id are in the index or settled.
     indexed_upto: int
-    # In a segment: inclusive runs of settled seq ids, two columns. In a journal file: the seq ids alive in it, ascending.
+    # For a segment: inclusive runs of settled seq ids, in two columns. For a journal file: the seq
+    # ids that are alive in it, ascending.
     seqs: Array
 
 
 @dataclass(frozen=True)
 class FilePart:
-    """One file. `size` are the bytes of it that count; `number` seeds its checksums."""
+    """One file, or one range of seq ids of a segment that was split."""
 
     kind: str
-    # Relative to the vhost's directory.
+    # Path relative to the vhost's directory.
     path: str
+    # Number that seeds the checksums of the file.
     number: int
+    # Bytes of the file that are valid.
     size: int
     queues: tuple[QueuePart, ...] = ()
-    # Seq ids that this part is about, when a segment was split.
+    # First seq id of this part.
     seq_from: int = 0
+    # Seq id behind the last one of this part.
     seq_to: int = 1 << 62
-    # Of a content file: the ids with references left, ascending.
+    # Content ids with references left, ascending; only for a content file.
     live_ids: Any = None
+    # Bytes of contents with references left; only for a content file.
     live_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class Partition:
-    """What one task reads."""
+    """The files and rows that one task reads."""
 
     table: str
     options: ReadOptions
@@ -76,5 +82,5 @@ class Partition:
     store_id: bytes
     contents: ContentTable
     parts: tuple[FilePart, ...] = ()
-    # Rows that were found in planning.
+    # Rows that planning has found, ready to be returned.
     rows: tuple[dict[str, Any], ...] = field(default=(), repr=False)

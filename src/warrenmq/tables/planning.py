@@ -1,8 +1,9 @@
-"""What there is to read in a data directory or a backup, cut into partitions.
+"""Plans the reading of a data directory or a backup: which files and rows, cut into partitions.
 
-Planning does what a start does, without changing anything: it reads the checkpoint and replays the journal behind it.
-Then it is known which positions are alive: those of the index that nothing has settled, and those that only the journal
-has. The files themselves are read by `reading.py`, each in its own partition.
+Planning works like a start of the node, but changes nothing: it reads the checkpoint and replays
+the journal behind it. After that the alive positions are known: the unsettled positions of the
+index, and the positions that only the journal has. `reading.py` reads the files, partition by
+partition.
 """
 
 import dataclasses
@@ -49,11 +50,15 @@ PARTITION_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 class PlanError(Exception):
-    """There is nothing that can be read; one line that says why."""
+    """Nothing can be read; the text says why in one line."""
 
 
 def plan(directory: Path, table: str, options: ReadOptions) -> list[Partition]:
-    """The partitions of one table. Raises PlanError, and OSError when a file cannot be read."""
+    """The partitions of one table.
+
+    Raises PlanError for an unknown name or an unusable directory, and OSError when a file cannot be
+    read.
+    """
     if table not in COLUMNS:
         raise PlanError(f"unknown table '{table}'; there are: {', '.join(COLUMNS)}")
     partitions: list[Partition] = []
@@ -104,7 +109,7 @@ def _rows_only(
 
 
 def _node_rows(data: DataDirectory, table: str) -> list[dict[str, Any]]:
-    """Of the directory itself, outside of the vhosts."""
+    """Rows of the directory itself, outside of the vhosts."""
     if table == DAMAGE:
         rows = [
             _damage("", name, f"{_shown(name)} is no part of a data directory")
@@ -135,7 +140,7 @@ def _damage(vhost: str, file: str | None, reason: str) -> dict[str, Any]:
 
 
 def _shown(path: str) -> str:
-    """Names of files may be any bytes, which Arrow does not take."""
+    """`path` as valid text: a file name may be any bytes, and Arrow takes only valid text."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -174,7 +179,7 @@ class _VhostPlan:
         self._is_exhaustive = table in (POSITIONS, FILES, JOURNAL, DAMAGE)
 
     def partitions(self) -> list[Partition]:
-        """Of this vhost: files packed together until they are large enough, in their order."""
+        """The partitions of this vhost: files in order, packed until they reach PARTITION_BYTES."""
         empty = Partition(
             self._table,
             self._options,
@@ -204,11 +209,12 @@ class _VhostPlan:
         return found
 
     def _weighted_parts(self) -> Iterator[tuple[FilePart, int]]:
-        """The files of the table, and how many bytes reading each of them takes."""
+        """The files of the table, each with the bytes that reading it takes."""
         if self._table != JOURNAL:
             yield from self._segment_parts()
         if self._table != DAMAGE:
-            # All of it has been read by now, and more is known of it than its bytes say.
+            # The table `damage` needs no journal parts: the replay has read the journal already,
+            # and its report says more than the bytes (`_found_damage`).
             yield from self._journal_parts()
         if self._table in (FILES, DAMAGE):
             for file in self._snapshot.content_files:
@@ -216,7 +222,7 @@ class _VhostPlan:
                 if part is not None:
                     yield part, part.size
 
-    # -- segments ----------------------------------------------------------------------------------------------------
+    # -- segments ----------------------------------------------------------------------------------
 
     def _segment_parts(self) -> Iterator[tuple[FilePart, int]]:
         shared = [
@@ -235,7 +241,7 @@ class _VhostPlan:
                 if part is None:
                     continue
                 weight = part.size + (stored_per_segment if segment.has_references else 0)
-                # All of them read the segment, each the contents of its own range.
+                # Each part reads the whole segment, but only the contents of its own seq ids.
                 count = max(1, -(-weight // PARTITION_BYTES_MAX)) if weight > part.size else 1
                 width = part.seq_to - part.seq_from
                 for index in range(count):
@@ -263,7 +269,7 @@ class _VhostPlan:
                 reason = f"missing: {segment.live_persistent} messages are lost"
                 self._damage.append(_damage(self._vhost.name, path, reason))
             return None
-        # It may be shorter than the checkpoint says: a rewritten one has taken its place.
+        # The file may be shorter than the checkpoint says, when a rewritten one has replaced it.
         size = min(self._snapshot.files.size(path), int(segment.size_bytes))
         runs = [(int(a), int(b)) for a, b in index.settled if b >= first and a < end]
         settled = np.array(runs, np.int64).reshape(-1, 2)
@@ -284,10 +290,10 @@ class _VhostPlan:
         name = self._names.get(int(queue.ledger.queue_id))
         if self._options.queues is not None and name not in self._options.queues:
             return False
-        # What no definition names is delivered to nobody.
+        # A queue without a definition is not delivered to any client.
         return self._is_exhaustive or name is not None
 
-    # -- journal -----------------------------------------------------------------------------------------------------
+    # -- journal -----------------------------------------------------------------------------------
 
     def _journal_parts(self) -> Iterator[tuple[FilePart, int]]:
         alive: dict[int, list[QueuePart]] = {}
@@ -311,7 +317,7 @@ class _VhostPlan:
         numbers, _ = journal_numbers(self._snapshot.files)
         replayed = {int(file.number) for file in self._snapshot.replay.files}
         for number in numbers:
-            # Those before the checkpoint's first are only waiting to be deleted.
+            # Journal files before the first one of the checkpoint only wait to be deleted.
             if number not in replayed and self._table not in (FILES, JOURNAL):
                 continue
             queues = tuple(alive.get(number, ()))
@@ -322,7 +328,7 @@ class _VhostPlan:
             weight = size + (stored.get(number, 0) if self._table == MESSAGES else 0)
             yield FilePart(JOURNAL_FILE, path, number, size, queues), weight
 
-    # -- contents, and what is no file of records --------------------------------------------------------------------
+    # -- contents, and what is no file of records --------------------------------------------------
 
     def _content_part(self, file: ContentFile) -> FilePart | None:
         if not self._snapshot.files.is_file(file.path):
@@ -354,7 +360,7 @@ class _VhostPlan:
         ]
 
     def _found_damage(self) -> list[dict[str, Any]]:
-        """What the replay has met that concerns whole files."""
+        """Rows of the damage that the replay reported: whole files, stretches of the journal."""
         report = self._snapshot.report
         vhost = self._vhost.name
         rows = [_damage(vhost, path, "damaged header") for path in report.damaged_headers]

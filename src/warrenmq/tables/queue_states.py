@@ -1,4 +1,4 @@
-"""What a store knows of its queues as wholes: numbering, and how many messages should be there."""
+"""The state of each queue in a store: its numbering, and how many messages it should have."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +13,10 @@ from warrenmq.tables.planning import PlanError
 
 @dataclass(frozen=True)
 class QueueState:
-    """One queue. `messages` are alive in the index and in the journal, whether they can be read or not.
+    """The state of one queue.
 
-    What is at or below `delivered_upto` was delivered before.
+    `messages` counts the messages that are alive in the index and the journal, readable or not.
+    Messages at or below the seq id `delivered_upto` were delivered before.
     """
 
     definition: PutQueue
@@ -26,10 +27,11 @@ class QueueState:
 
 @dataclass(frozen=True)
 class VhostState:
-    """A vhost's queues, those that a definition names, by id; and which store it is.
+    """The state of one vhost: its store and its defined queues.
 
-    `waiting` are messages that sinks have committed and that are in no queue yet, by the names of sinks. `damage` says what
-    is lost of the store without anybody knowing how many messages that concerns.
+    `queues` is by queue id. `waiting` counts, by the name of a sink, the messages that the sink has
+    committed and that are in no queue yet. `damage` describes losses of which the number of
+    messages is not known.
     """
 
     id: int
@@ -40,7 +42,10 @@ class VhostState:
 
 
 def vhost_state(directory: Path, vhost: str) -> VhostState:
-    """Of a data directory or a backup. Raises PlanError when there is no such vhost, ToolError when nothing can be read."""
+    """The state of a vhost in a data directory or a backup.
+
+    Raises PlanError when there is no such vhost, and ToolError when nothing can be read.
+    """
     with opened(directory) as data:
         for found in data.vhosts:
             definition = found.definition
@@ -97,7 +102,7 @@ def _damage(report: StoreReport) -> list[str]:
 
 
 def _alive(snapshot: VhostSnapshot, queue_id: int) -> int:
-    """How many messages a queue, or a staging log, has in its index and in the journal."""
+    """How many messages a queue, or a stage, has in its index and in the journal."""
     queue = snapshot.queue(queue_id)
     if queue is None:
         return 0

@@ -1,4 +1,4 @@
-"""Reading a partition: record batches with exactly the columns of the schema that is asked for."""
+"""Reads a partition: record batches with exactly the columns of the requested schema."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -61,13 +61,14 @@ KIND_NAMES: Final = {
 
 
 class ReadError(Exception):
-    """A partition cannot be read as it was planned; one line that says why."""
+    """A partition cannot be read as it was planned; the text says why in one line."""
 
 
 def read(partition: Partition, schema: Any) -> Iterator[Any]:
-    """The rows of a partition; `schema` names columns of its table, and is the schema of each batch.
+    """Record batches of the rows of a partition; each batch has `schema`, columns of its table.
 
-    Keeps nodes out of the directory while it lasts. Raises ReadError, and OSError when a file cannot be read.
+    No node can open the directory before the last batch. Raises ReadError when the store has
+    changed since planning, and OSError when a file cannot be read.
     """
     for name in schema.names:
         if name not in COLUMNS[partition.table]:
@@ -137,7 +138,7 @@ def _scan_of(partition: Partition, part: FilePart) -> RecordScan:
     )
 
 
-# -- messages ----------------------------------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------
 
 
 def _messages(partition: Partition, part: FilePart, batches: MessageBatches) -> Iterator[Any]:
@@ -154,7 +155,7 @@ def _messages(partition: Partition, part: FilePart, batches: MessageBatches) -> 
             yield from batches.of(part, piece, wanted)
 
 
-# -- positions and the journal -----------------------------------------------------------------------------------------
+# -- positions and the journal ---------------------------------------------------------------------
 
 
 def _position_columns(
@@ -236,7 +237,7 @@ def _same(value: str, count: int) -> Any:
     return pa.repeat(pa.scalar(value, pa.string()), count)
 
 
-# -- files and damage --------------------------------------------------------------------------------------------------
+# -- files and damage ------------------------------------------------------------------------------
 
 
 def _file_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
@@ -262,7 +263,10 @@ def _file_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
 
 
 def _damage_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
-    """What of a segment or a content file is no valid record. Not damage: an unfinished write at the end of the latter."""
+    """A row for each damaged stretch of a segment or a content file, and for each lost content.
+
+    An unfinished write at the end of a content file is no damage, unless a content is lost.
+    """
     rows: list[dict[str, Any]] = []
 
     def add(offset: int | None, length: int | None, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Which positions in a piece of a segment or a journal file count, and what became of the others."""
+"""Finds the state of each position in a piece of a segment or journal file: alive, settled, ..."""
 
 from typing import Final
 
@@ -10,19 +10,19 @@ from warrenmq.tables.parts import FilePart, QueuePart, ReadOptions
 
 ALIVE: Final = 0
 SETTLED: Final = 1
-# Of a position in the journal: it has moved to the index, which says what became of it.
+# A position of the journal that has moved to the index; the index has its state.
 MOVED: Final = 2
-# Not to be looked at: a repetition, or of another queue.
+# A position to skip: a repetition, or one of another queue.
 NOT_COUNTED: Final = 3
 STATE_NAMES: Final = ("alive", "settled", "indexed")
 
 
 class SegmentStates:
-    """What became of the positions of one segment, piece by piece."""
+    """The states of the positions of one segment, piece by piece."""
 
     def __init__(self, part: FilePart) -> None:
         self._queue = part.queues[0]
-        # Seq ids ascend: what comes again does not count.
+        # Highest seq id so far. Seq ids of a segment ascend: a lower or equal one is a repetition.
         self._last_seq = -1
 
     def of(self, piece: Piece) -> Array:
@@ -38,7 +38,7 @@ class SegmentStates:
         is_ours &= seqs > highest[:-1]
         self._last_seq = int(highest[-1])
         states = np.where(is_in_runs(self._queue.seqs, seqs), SETTLED, ALIVE)
-        # Those from before a start are gone.
+        # Transient messages in the files are from before a start, and a start drops them.
         states[(positions["flags"] & FLAG_TRANSIENT) != 0] = SETTLED
         states[records["in_transient_store"] != 0] = SETTLED
         states[~is_ours] = NOT_COUNTED
@@ -46,7 +46,7 @@ class SegmentStates:
 
 
 class JournalStates:
-    """What became of the positions of one journal file, piece by piece."""
+    """The states of the positions of one journal file, piece by piece."""
 
     def __init__(self, part: FilePart) -> None:
         self._queues = {queue.id: queue for queue in part.queues}
@@ -67,7 +67,7 @@ class JournalStates:
                 continue
             place = np.minimum(np.searchsorted(queue.seqs, seqs[mine]), len(queue.seqs) - 1)
             hits = np.flatnonzero(queue.seqs[place] == seqs[mine])
-            # A position that was written twice is one message.
+            # A position that was written twice counts as one message.
             place, first = np.unique(place[hits], return_index=True)
             hits = hits[first]
             is_new = ~self._seen[queue_id][place]
@@ -77,7 +77,7 @@ class JournalStates:
 
 
 def is_in_runs(runs: Array, seqs: Array) -> Array:
-    """For each of `seqs`: is it in one of the inclusive, ascending `runs`?"""
+    """Whether each of `seqs` is in one of the inclusive, ascending `runs`."""
     if len(runs) == 0:
         return np.zeros(len(seqs), bool)
     place = np.searchsorted(runs[:, 1], seqs)
@@ -87,7 +87,7 @@ def is_in_runs(runs: Array, seqs: Array) -> Array:
 
 
 def is_wanted(options: ReadOptions, seqs: Array, timestamps: Array) -> Array:
-    """Which positions the options leave."""
+    """Whether the ranges of the options include each position."""
     wanted = np.ones(len(seqs), bool)
     if options.seq_from is not None:
         wanted &= seqs >= options.seq_from
@@ -101,7 +101,7 @@ def is_wanted(options: ReadOptions, seqs: Array, timestamps: Array) -> Array:
 
 
 def queue_places(queues: tuple[QueuePart, ...], queue_ids: Array) -> Array:
-    """For each of `queue_ids` its place in `queues`, which has all of them."""
+    """The place of each of `queue_ids` in `queues`, which must have all of them."""
     known = np.array([queue.id for queue in queues], np.int64)
     order = np.argsort(known)
     places: Array = order[np.searchsorted(known, queue_ids, sorter=order)]

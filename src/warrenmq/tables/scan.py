@@ -1,8 +1,8 @@
-"""A walk over the records of one file that leaves numbers behind: no object for a record, whatever a file holds.
+"""Turns the records of one file into rows of numbers, without a Python object for each record.
 
-Each record becomes a row of RECORD_FIELDS, each position in it a row of POSITION_FIELDS, all little-endian 64-bit
-integers, so that numpy takes them as they are. What the fields of a record mean is decided by the decoders of the store;
-damage is stepped over as a load of an index does it, and noted.
+Each record becomes a row of RECORD_FIELDS, and each position in it a row of POSITION_FIELDS. All
+fields are little-endian 64-bit integers, so that numpy can use the bytes as they are. The decoders
+of the store decode the records. Damage is skipped as a load of an index skips it, and noted.
 """
 
 from typing import Final
@@ -43,10 +43,14 @@ from warrenmq.store.record import (
     record_length,
 )
 
-# `offset` in the file, `length` with its header. `ok`: 0 when the body's checksum is wrong; all after it is 0 then.
-# `positions`: how many rows of positions it has; of ACK, RELEASE and QUEUE_STATE the seq ids they name. `first` and
-# `last`: the seq ids named (of a publish: of its first position). `exchange`, `routing_key`, `properties`, `body`: where
-# these begin in the bytes that were given; each ends where the length of the next one begins.
+# Fields of a record:
+# - `offset`: offset in the file; `length`: bytes of the record with its header.
+# - `ok`: 0 when the checksum of the body is wrong; all fields after it are 0 then.
+# - `positions`: number of rows of positions; for ACK, RELEASE and QUEUE_STATE the number of seq ids
+#   that the record names.
+# - `first`, `last`: the seq ids that the record names; for a publish the one of its first position.
+# - `exchange`, `routing_key`, `properties`, `body`: where the part begins in the bytes that were
+#   given; a part ends where the length of the next one begins.
 RECORD_FIELDS: Final = (
     "offset",
     "length",
@@ -70,7 +74,7 @@ RECORD_FIELDS: Final = (
     "references",
     "in_transient_store",
 )
-# `record` is the row of the record it stands in.
+# Fields of a position; `record` is the row of the record that has the position.
 POSITION_FIELDS: Final = ("record", "queue_id", "seq", "expiry", "flags")
 
 CHECKSUM_WRONG: Final = "checksum wrong"
@@ -78,18 +82,18 @@ MALFORMED: Final = "malformed record"
 
 
 class RecordScan:
-    """Reads records from successive pieces of one file. `seed` is its `crc_seed`.
+    """Reads records from successive pieces of one file, whose `crc_seed` is `seed`.
 
-    With `verify` the checksum of each body is compared. Those of the headers always are: they say where the next record
-    begins.
+    With `verify` the checksum of each body is compared. The checksums of headers are always
+    compared, because a header says where the next record begins.
     """
 
     def __init__(self, seed: int, verify: bool) -> None:
         self.seed: int = seed
         self.verify: bool = verify
-        # Set when the next record is longer than what was given.
+        # Bytes of the next record when it is longer than the bytes that were given, else 0.
         self.wanted_bytes: i64 = 0
-        # (offset, end, reason) of stretches that are no valid records.
+        # (offset, end, reason) of each stretch of the file that has no valid record.
         self.damage: list[tuple[int, int, str]] = []
         self._records: BytesWriter = BytesWriter()
         self._positions: BytesWriter = BytesWriter()
@@ -105,9 +109,9 @@ class RecordScan:
         return records, positions
 
     def feed(self, data: bytes, base: i64, is_last: bool) -> i64:
-        """Take the whole records in `data`, the file's bytes from offset `base` on; returns how many bytes they are.
+        """Read the whole records in `data`, return their length; `base` is its offset in the file.
 
-        `is_last`: nothing follows `data`, so an unfinished record at its end is damage.
+        With `is_last` no bytes follow `data`, so an unfinished record at its end is damage.
         """
         at: i64 = 0
         size: i64 = len(data)
@@ -134,10 +138,11 @@ class RecordScan:
         return at
 
     def check_contents(self, data: bytes, places: bytes, base: i64) -> bytes:
-        """Take the CONTENT records at `places` in `data`: rows of (offset in `data`, size, content id), 8 bytes each.
+        """Read the CONTENT records at `places` in `data`; one byte for each: 1 for a valid record.
 
-        Returns one byte for each: 1 when it is there and valid, and then it is the next row of records. `base` is added
-        to the offsets of the parts in those rows, for a caller who puts several `data` behind each other.
+        `places` has rows of (offset in `data`, size, content id), 8 bytes each. A valid record
+        becomes the next row of records. `base` is added to the offsets of its parts, for a caller
+        that joins several `data`.
         """
         found = BytesWriter()
         at: i64 = 0
@@ -167,12 +172,12 @@ class RecordScan:
         self.damage.append((start, end, CHECKSUM_WRONG))
 
     def _add(self, data: bytes, base: i64, at: i64, length: i64) -> bool:
-        """The rows of a valid record; False when its body does not have the form it should have."""
+        """Add the rows of a record whose checksums are right; False when its body is malformed."""
         kind: i64 = i64(data[at + 2])
         body = at + RECORD_HEADER_BYTES
         end = at + length
         if kind in (MOVE, MOVE_REF):
-            # A publish of a message that was staged: where is of interest to a start only.
+            # The publish of a staged message: only a start needs to know from which stage it came.
             body += MOVE_HEAD_BYTES
             kind = PUBLISH if kind == MOVE else PUBLISH_REF
             if body > end:
@@ -307,7 +312,7 @@ class RecordScan:
     def _add_message(
         self, data: bytes, offset: i64, length: i64, kind: i64, positions: i64, count: i64
     ) -> BytesWriter:
-        """The first fields of a message's row; the caller writes those from the timestamp on."""
+        """Write the first fields of a message's row; the caller writes all from `timestamp` on."""
         self._add_row(offset, length, kind, 1)
         out = self._records
         write_i64_le(out, count)
@@ -342,7 +347,7 @@ class RecordScan:
 
 
 def checksums(data: bytes, bounds: bytes) -> bytes:
-    """The CRC-32C of each slice of `data`, 8 bytes each; `bounds` has 16 bytes for each: start and end."""
+    """The CRC-32C of each slice of `data`, 8 bytes each; `bounds` has starts and ends likewise."""
     found = BytesWriter()
     at: i64 = 0
     while at < len(bounds):

@@ -17,22 +17,24 @@ _TEXT: Final = pa.string()
 _NUMBER: Final = pa.int64()
 _FLAG: Final = pa.bool_()
 
-# What tells a message from any other, byte for byte. They are there when they are asked for, and not else.
+# Columns that make a message exact, byte for byte. A read has them only when its schema names them.
 EXACT_COLUMNS: Final[dict[str, Any]] = {
     "queue_id": _NUMBER,
-    # Names that are not UTF-8, which a text cannot hold; null: the text is the name.
+    # Names that are not UTF-8; null where the text column has the exact name.
     "exchange_raw": pa.binary(),
     "routing_key_raw": pa.binary(),
     "properties_raw": pa.binary(),
-    # Of a large message: positions with the same content share it, at first as many as `references`.
+    # Id of a large message's content. Positions with the same id share the content; at first as
+    # many as `references`.
     "content_id": _NUMBER,
     "references": pa.int32(),
-    # CRC-32C of address, properties and body, as a record has them.
+    # CRC-32C of address, properties and body, encoded as in a record.
     "checksum": _NUMBER,
 }
 
 COLUMNS: Final[dict[str, dict[str, Any]]] = {
-    # Where a message's content is: the record in the journal, the index or a content file.
+    # `file`, `offset` and `stored_bytes` say where the record with the content is: in the journal,
+    # the index or a content file.
     MESSAGES: {
         **MESSAGE_COLUMNS,
         "file": _TEXT,

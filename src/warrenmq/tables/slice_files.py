@@ -1,7 +1,8 @@
-"""A slice of a queue from the files that the node named for it (queues/segment_places.py), while the node runs.
+"""Reads a slice of a queue from the files that a running node named for it.
 
-The files are the node's own, and it may write one anew at any time. So nothing is believed: what was read counts only if
-every record was whole and exactly the messages that the node counted were there. Else the caller asks the node for them.
+queues/segment_places.py finds the files for the node. The node may rewrite a file at any time. The
+result of a read is therefore used only if every record was whole and the files had exactly the
+messages that the node counted. Otherwise the caller fetches the messages from the node.
 """
 
 from collections.abc import Sequence
@@ -33,36 +34,37 @@ from warrenmq.tables.rows import is_in_runs
 from warrenmq.tables.scan import RecordScan
 
 _STORE_ID: Final = slice(12, 28)
-# A slice whose files are larger is fetched: it would have to be in memory whole.
+# Most bytes of the files of a slice, which are in memory as a whole; a larger slice is fetched.
 FILES_BYTES_MAX: Final = 128 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class SliceInFiles:
-    """What the node says of a slice. Picklable."""
+    """The node's description of a slice: its files and its messages. Picklable."""
 
-    # (path, first byte, end) of stretches of segments, whole records each.
+    # (path, first byte, end) of stretches of segments; each has whole records only.
     files: Sequence[tuple[str, int, int]]
-    # Inclusive runs of seq ids, ascending, and how many these are.
+    # Inclusive runs of the seq ids of the slice, ascending.
     runs: Sequence[tuple[int, int]]
+    # Number of seq ids in `runs`.
     message_count: int
     is_redelivered: bool
 
 
 class SliceReader:
-    """Record batches of one schema, of slices of one queue."""
+    """Makes record batches of one schema from slices of one queue."""
 
     def __init__(
         self, schema: Any, vhost: str, queue: str, verify: bool = True, store_id: bytes = b""
     ) -> None:
-        """`store_id`: of the node's store; files of others do not count. Empty: of any."""
+        """`store_id`: id of the node's store; files of others are refused, and b"" accepts any."""
         self._verify = verify
         self._store_id = store_id
         self._queue = queue
         self._batches = MessageBatches(no_partition(vhost, verify), schema)
 
     def read(self, part: SliceInFiles) -> list[Any] | None:
-        """The messages of a slice; None when its files do not have exactly these, or cannot be read."""
+        """The messages of a slice; None when its files cannot be read or have other messages."""
         if not part.files or sum([end - first for _, first, end in part.files]) > FILES_BYTES_MAX:
             return None
         runs = np.array(part.runs, np.int64).reshape(-1, 2)
@@ -73,7 +75,8 @@ class SliceReader:
             if piece is None:
                 return None
             wanted = is_in_runs(runs, piece.positions["seq"])
-            # A file's records ascend; what comes twice is for the node to sort out.
+            # Records of a file ascend by seq id. Where one comes twice, the caller must ask the
+            # node.
             if np.any(np.diff(piece.positions["seq"][wanted]) <= 0):
                 return None
             count += int(np.count_nonzero(wanted))
@@ -89,7 +92,7 @@ class SliceReader:
         return batches
 
     def _piece(self, path: str, first: int, end: int) -> Piece | None:
-        """All records of the stretch, each a message with one position; None when it is not that."""
+        """The records of a stretch; None unless each is whole and a message with one position."""
         try:
             with OpenFile(Path(path)) as opened:
                 header = opened.read(0, FILE_HEADER_BYTES)

@@ -1,4 +1,4 @@
-"""Slices of a buffer as an Arrow binary array, with one copy and no loop over them in Python."""
+"""Makes an Arrow binary array of slices of a buffer, with one copy and without a loop in Python."""
 
 from typing import Any
 
@@ -9,10 +9,11 @@ from warrenmq.tables.file_scan import Array
 
 
 def slices(data: Any, starts: Array, ends: Array) -> Any:
-    """The bytes data[start:end] for each of `starts` and `ends`. Equal slices may repeat; others must not overlap.
+    """The bytes data[start:end] for each pair of `starts` and `ends`, as a binary array.
 
-    An array over all of `data` is made whose elements are, by turns, a slice and what lies between it and the next;
-    every second one is taken. `data` must be smaller than 2 GiB.
+    Equal slices may repeat; others must not overlap. `data` must be smaller than 2 GiB. The
+    elements of an array over all of `data` are, in turn, a slice and the bytes between it and the
+    next slice; every second element is taken.
     """
     count = len(starts)
     if count == 0:

@@ -1,7 +1,8 @@
-"""Spools: messages of one queue of another broker in files of the journal's format, as record batches.
+"""Reads the files of a spool, which have the messages of a queue of another broker, into Arrow.
 
-A file is `<first seq>.wal`; that seq is also the number in its header. All records are PUBLISH with one position of
-queue QUEUE_ID, and seq ids have no gaps. Written by `spark/amqp/spool.py`.
+`spark/amqp/spool.py` writes the files, in the format of the journal. A file is named `<first
+seq>.wal`, and its header has that seq as its number. Each record is a PUBLISH with one position of
+the queue QUEUE_ID. Seq ids have no gaps.
 """
 
 from array import array
@@ -28,28 +29,31 @@ from warrenmq.tables.scan import RecordScan
 from warrenmq.tables.schemas import MESSAGES
 
 QUEUE_ID: Final = 1
-# How far apart the places are that are known by seq id, in a file of many messages.
+# A mark notes the offset of a message in a file; the next mark follows after this many messages, or
+# after MARK_BYTES.
 MARK_MESSAGES: Final = 128
 MARK_BYTES: Final = 1024 * 1024
 
 
 class SpoolError(Exception):
-    """A spool is not what it should be; one line that says in which way."""
+    """A spool is damaged or not readable; the text says how in one line."""
 
 
 @dataclass
 class SpoolFile:
-    """One file: seq ids [first_seq, next_seq) in its first `size` bytes, and where some of them begin."""
+    """One file: seq ids [first_seq, next_seq) in its first `size` bytes, with marks of some."""
 
     path: Path
     first_seq: int
     next_seq: int
     size: int = FILE_HEADER_BYTES
+    # Seq id of each mark, ascending.
     mark_seqs: "array[int]" = field(default_factory=lambda: array("q"))
+    # Offset in the file of the message of each mark.
     mark_offsets: "array[int]" = field(default_factory=lambda: array("q"))
 
     def add(self, seq: int, offset: int) -> None:
-        """Take note of the message `seq` at `offset`; called for each in order."""
+        """Add the message `seq` at `offset`, and a mark if one is due; messages come in order."""
         if (
             not self.mark_seqs
             or seq - self.mark_seqs[-1] >= MARK_MESSAGES
@@ -62,7 +66,7 @@ class SpoolFile:
 
 @dataclass(frozen=True)
 class SpoolSlice:
-    """Seq ids [start, end) of a file, all of them in the bytes [start_byte, end_byte). Picklable."""
+    """Seq ids [start, end) of a file, all in its bytes [start_byte, end_byte). Picklable."""
 
     path: str
     first_seq: int
@@ -76,9 +80,9 @@ class SpoolSlice:
 
 
 def read_spool_file(path: Path, store_id: bytes) -> tuple[SpoolFile, bool]:
-    """What of a file counts, and whether something follows that was never finished.
+    """The whole records of a file, and whether an unfinished write follows them.
 
-    SpoolError when it is damaged where it was finished once: in front of valid records.
+    Raises SpoolError when the file is damaged before a valid record, where it was once finished.
     """
     with OpenFile(path) as opened:
         size = opened.size
@@ -107,7 +111,10 @@ def read_spool_file(path: Path, store_id: bytes) -> tuple[SpoolFile, bool]:
 
 
 def read_slice(part: SpoolSlice, schema: Any) -> Iterator[Any]:
-    """The messages of a slice as record batches of `schema`, columns as in MESSAGE_COLUMNS. Raises SpoolError."""
+    """Record batches of the messages of a slice; `schema` has columns of MESSAGE_COLUMNS.
+
+    Raises SpoolError when the file is missing or lacks a message of the slice.
+    """
     path = Path(part.path)
     queue = QueuePart(QUEUE_ID, part.queue, -1, 0, np.empty(0, np.int64))
     file_part = FilePart(JOURNAL_FILE, path.name, part.first_seq, part.end_byte, (queue,))
@@ -128,7 +135,8 @@ def read_slice(part: SpoolSlice, schema: Any) -> Iterator[Any]:
     try:
         with OpenFile(path) as file:
             scan = RecordScan(crc_seed(part.store_id, part.first_seq), True)
-            # For the scan the slice is the whole file: offsets in it are no columns of ours.
+            # The scan treats the slice as a whole file: its offsets are wrong, but no column has
+            # them.
             shift = part.start_byte - FILE_HEADER_BYTES
             size = part.end_byte - shift
             for piece in scan_file(

@@ -218,7 +218,7 @@ class AmqpConnection:
         return self._read_event()
 
     def wait(self, timeout_s: float) -> bool:
-        """Read the bytes that arrive within `timeout_s`, and send due heartbeats; False without any."""
+        """Read what arrives within `timeout_s`; False when nothing did. Sends due heartbeats."""
         deadline = time.monotonic() + timeout_s
         while True:
             now = time.monotonic()

@@ -46,7 +46,7 @@ Message = tuple[bytes, bytes, bytes]
 
 
 class ConfirmedPublisher:
-    """Publishes over one connection that the first message opens; call `drop` after an exception."""
+    """Publishes over a connection that the first message opens; `drop` it after an exception."""
 
     def __init__(self, options: AmqpSinkOptions) -> None:
         self._options = options

@@ -311,7 +311,7 @@ class Spool:
         self.tail = max(self.tail, self.committed)
 
     def _file_for(self, seq: int) -> SpoolFile:
-        """The file for the message `seq`: the open one, or a new one when that is full or none is open."""
+        """The file for the message `seq`: the open one, or a new one if that is full."""
         if self._handle is not None and self._files[-1].size < self._file_bytes:
             return self._files[-1]
         if self._handle is not None:

@@ -151,7 +151,7 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         spool.commit(self._resume(spool, end), known_ids(self._options))
 
     def stop(self) -> None:
-        """Stop the thread and close the spool. Spark may skip this: a process's end does the same."""
+        """Stop the thread and close the spool, like the end of the process; Spark may skip this."""
         if self._consumer is not None:
             self._consumer.stop()
             self._consumer = None
@@ -221,7 +221,7 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 spool.changed.wait(left_s)
 
     def _resume(self, spool: Spool, offset: OffsetJson) -> int:
-        """The spool position that `offset` stands for; after accepted data loss, the spool's start."""
+        """The position of `offset` in this spool; the spool's start after accepted data loss."""
         position = offset.get("pos")
         if offset.get("v") != OFFSET_VERSION or type(position) is not int or position < 0:
             raise SourceError(f"the checkpoint's offset {offset!r} is not one of this source")

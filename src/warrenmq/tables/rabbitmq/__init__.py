@@ -1,8 +1,9 @@
-"""The data directory of a RabbitMQ 3.x node that does not run, as batches of Arrow: what an import starts from.
+"""Reads the data directory of a stopped RabbitMQ 3.x node as Arrow batches, for an import.
 
-`import_plan.plan` looks at indexes and at the frames of the message store and says which messages there are and where;
-`reading.read` reads a part of them, in the order of their queue. The directory is only read. Nothing in it is trusted:
-a length is compared with what is there before it is used, and what cannot be read becomes a `Damage`, not an exception.
+`import_plan.plan` reads the indexes and the frames of the message store, and finds which messages
+exist and where. `reading.read` reads a partition of them, in the order of their queue. The
+directory is only read. Nothing in it is trusted: a length is compared with the bytes that exist
+before it is used, and an unreadable message becomes a `Damage`, not an exception.
 
 | module | what |
 |---|---|
@@ -13,5 +14,5 @@ a length is compared with what is there before it is used, and what cannot be re
 | `content_files.py` | where the message store has which message |
 | `definitions.py` | an export of definitions |
 
-Messages of quorum queues and streams are kept elsewhere and are not read.
+Messages of quorum queues and streams are stored in other directories and are not read.
 """

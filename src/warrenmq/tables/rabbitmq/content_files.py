@@ -1,8 +1,9 @@
-"""Which message is where in the files `<n>.rdq` of a message store.
+"""Finds the place of each message in the files `<n>.rdq` of a message store.
 
-A record is its size, the id of its message, the term, and a byte 255; there is no checksum. Where the chain of sizes
-breaks, the next record that holds a message somebody wants is searched for byte by byte. A file `<n>.rdt` is what a merge
-that was interrupted left behind, of the same records. Of several copies of a message any is good.
+A record is its size, the id of its message, the term, and a byte 255; it has no checksum. Where the
+chain of sizes breaks, the scan searches byte by byte for the next record of a wanted message. A
+file `<n>.rdt` is left by an interrupted merge and has copies of the same records. Any copy of a
+message is good.
 """
 
 import os
@@ -32,8 +33,9 @@ _FILE_NAME: Final = re.compile(r"([0-9]{1,18})\.(rdq|rdt)")
 
 @dataclass
 class Contents:
-    """All records found. `lookup` finds some by their ids."""
+    """The records of a message store, in columns; `lookup` finds records by message id."""
 
+    # Paths of the files; `files` has indexes into this list.
     paths: list[str] = field(default_factory=list)
     ids: bytearray = field(default_factory=bytearray)
     files: "array[int]" = field(default_factory=lambda: array("i"))
@@ -41,9 +43,12 @@ class Contents:
     lengths: "array[int]" = field(default_factory=lambda: array("q"))
 
     def lookup(self, wanted: bytearray) -> tuple[Any, Any, Any]:
-        """File number, offset and length of the terms of the messages `wanted` (16 bytes each); file -1: not there."""
+        """File number, offset and length of the term of each message; file -1 for a missing one.
+
+        `wanted` has the message ids, 16 bytes each.
+        """
         ids = np.frombuffer(self.ids, IDS)
-        # Stable, so that the first copy of several is the one that is found.
+        # A stable sort, so that the search finds the first of several copies.
         order = np.argsort(ids, kind="stable")
         keys = np.frombuffer(wanted, IDS)
         if not len(ids):
@@ -60,9 +65,9 @@ class Contents:
 
 
 def scan_store(directory: Path, wanted: bytearray, on_damage: OnIndexDamage) -> Contents:
-    """Look through a message store; `wanted` are the ids (16 bytes each) of what indexes refer to.
+    """Find all records of a message store; unreadable files and stretches go to `on_damage`.
 
-    What cannot be read is damage.
+    `wanted` has the ids of the messages that indexes refer to, 16 bytes each.
     """
     contents = Contents()
     try:
@@ -82,7 +87,7 @@ def scan_store(directory: Path, wanted: bytearray, on_damage: OnIndexDamage) -> 
 
 
 class _Scan:
-    """One file."""
+    """Scans one file of a message store."""
 
     def __init__(
         self,
@@ -99,7 +104,7 @@ class _Scan:
         self._number = len(contents.paths)
         contents.paths.append(path)
         self._wanted = wanted
-        # Made when a search needs it.
+        # `wanted` as a sorted array; the first search makes it.
         self._wanted_sorted: Any = None
         self._on_damage = on_damage
 
@@ -109,11 +114,11 @@ class _Scan:
             last, following = self._walk(at)
             if following >= self._size:
                 return
-            # A damaged size may have led here: what lies in the record before is looked through as well.
+            # A damaged size may have led here, so the search begins inside the last record.
             at = self._behind_damage(last + 1, following)
 
     def _walk(self, at: int) -> tuple[int, int]:
-        """Follow the chain of sizes; the start of the last record, and where the chain breaks."""
+        """Follow the chain of sizes; return the start of the last record and of the broken one."""
         file, size = self._file, self._size
         ids, files = self._contents.ids, self._contents.files
         offsets, lengths = self._contents.offsets, self._contents.lengths
@@ -135,7 +140,7 @@ class _Scan:
         return last, at
 
     def _behind_damage(self, start: int, broken: int) -> int:
-        """Where the chain goes on: the next record with a wanted message, from `start` on."""
+        """Where the chain continues: at the next record of a wanted message, from `start` on."""
         candidate = start + _TERM_OFFSET
         while True:
             term = find(self._file, TERM_START, candidate, self._size)

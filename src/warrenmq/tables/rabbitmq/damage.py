@@ -1,4 +1,4 @@
-"""What could not be read, and how a file is searched for where it goes on."""
+"""Describes damage in a data directory, and searches files for the place where records continue."""
 
 import errno
 from collections.abc import Callable
@@ -6,13 +6,17 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 _WINDOW_BYTES: Final = 1 << 20
-# How every stored message begins: the version of the format, and a tuple of up to 255.
+# First bytes of each stored message: the version of the format, and the tag of a tuple of up to 255
+# items.
 TERM_START: Final = b"\x83h"
 
 
 @dataclass(frozen=True)
 class Damage:
-    """`path` is "" when no file is to blame; `offset` in bytes; `messages` are known to be lost by it."""
+    """One damaged place; `path` is "" when no file is damaged.
+
+    `offset` is in bytes; `messages` counts the messages that are known to be lost.
+    """
 
     vhost: str
     queue: str
@@ -26,7 +30,10 @@ OnDamage = Callable[[Damage], None]
 
 
 def read_exactly(file: BinaryIO, count: int) -> bytes:
-    """The next `count` bytes of a file that was longer when it was opened. OSError when a running node has cut it."""
+    """The next `count` bytes of a file that was long enough at open; OSError when it was cut since.
+
+    Only a running node cuts its files.
+    """
     found = file.read(count)
     if len(found) < count:
         raise OSError(
@@ -36,7 +43,7 @@ def read_exactly(file: BinaryIO, count: int) -> bytes:
 
 
 def find(file: BinaryIO, pattern: bytes, start: int, end: int) -> int:
-    """Offset of the first `pattern` that lies in [start, end), or -1. Reads a window at a time."""
+    """Offset of the first `pattern` in [start, end), or -1; reads one window at a time."""
     while start < end:
         file.seek(start)
         window = file.read(min(_WINDOW_BYTES + len(pattern) - 1, end - start))
@@ -50,7 +57,7 @@ def find(file: BinaryIO, pattern: bytes, start: int, end: int) -> int:
 
 
 def is_zero(file: BinaryIO, start: int, end: int) -> bool:
-    """Are there only zero bytes in [start, end)?"""
+    """Whether all bytes in [start, end) are zero."""
     file.seek(start)
     while start < end:
         window = file.read(min(_WINDOW_BYTES, end - start))

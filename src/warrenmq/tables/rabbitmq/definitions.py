@@ -1,6 +1,7 @@
-"""An export of definitions (`rabbitmqctl export_definitions`, or the management interface's), typed.
+"""Parses an export of definitions (`rabbitmqctl export_definitions`, or the management interface).
 
-What an import declares has fields; everything else of an object, and every other section, is kept in `other` as it was.
+Typed fields have the attributes that an import declares. All other attributes of an object, and all
+other sections, stay in `other` unchanged.
 """
 
 from pathlib import Path
@@ -24,7 +25,7 @@ class VhostDefinition(_Definition, kw_only=True):
 
 
 class QueueDefinition(_Definition, kw_only=True):
-    """A queue. An export of a single vhost does not say which; it is "" then."""
+    """A queue. `vhost` is "" in an export of a single vhost, which does not name the vhost."""
 
     name: str
     vhost: str = ""
@@ -34,7 +35,7 @@ class QueueDefinition(_Definition, kw_only=True):
 
 
 class ExchangeDefinition(_Definition, kw_only=True):
-    """An exchange; the predeclared ones are not exported."""
+    """An exchange; an export has no predeclared exchanges."""
 
     name: str
     type: str
@@ -46,7 +47,7 @@ class ExchangeDefinition(_Definition, kw_only=True):
 
 
 class BindingDefinition(_Definition, kw_only=True):
-    """A binding of a queue or exchange, by `destination_type`."""
+    """A binding to a queue or an exchange; `destination_type` says which."""
 
     source: str
     destination: str
@@ -57,7 +58,7 @@ class BindingDefinition(_Definition, kw_only=True):
 
 
 class Definitions(msgspec.Struct, kw_only=True):
-    """One export. `other` has the sections that are not listed: users, permissions, policies, parameters..."""
+    """One export. `other` has the sections without a field: users, permissions, policies..."""
 
     vhosts: list[VhostDefinition] = []
     queues: list[QueueDefinition] = []
@@ -70,12 +71,12 @@ _D = TypeVar("_D", bound=_Definition)
 
 
 def read_definitions(path: Path) -> Definitions:
-    """The export in a file. Raises DefinitionsError, and OSError when it cannot be read."""
+    """The export in a file; DefinitionsError when it is none, OSError when it is unreadable."""
     return parse_definitions(path.read_bytes())
 
 
 def parse_definitions(data: bytes) -> Definitions:
-    """The export in `data`. Raises DefinitionsError."""
+    """The export in `data`; DefinitionsError when it is no export."""
     try:
         sections = msgspec.json.decode(data, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -90,7 +91,7 @@ def parse_definitions(data: bytes) -> Definitions:
 
 
 def _section(sections: dict[str, Any], name: str, kind: type[_D]) -> list[_D]:
-    """Take a section out of `sections`."""
+    """Remove a section from `sections` and return its definitions."""
     found = []
     known = set(kind.__struct_fields__) - {"other"}
     rows = sections.pop(name, [])

@@ -1,7 +1,8 @@
-"""Erlang's external term format, as far as stored messages use it.
+"""Decodes Erlang's external term format, as far as stored messages use it.
 
-Atoms are `Atom`, binaries bytes, lists list, tuples tuple, maps dict, strings (lists of small numbers) list of int. Every
-length and count is compared with the bytes that are there before anything is made of it.
+Atoms become `Atom`, binaries bytes, lists list, tuples tuple, maps dict, and strings (lists of
+small numbers) list of int. Every length and count is compared with the bytes that exist before it
+is used.
 """
 
 import struct
@@ -35,24 +36,24 @@ _MAP: Final = 116
 
 
 class TermError(ValueError):
-    """The bytes are no term, or one that no stored message has."""
+    """The bytes are no term, or a term that no stored message has."""
 
 
 @mypyc_attr(native_class=False)
 class Atom(str):
-    """An Erlang atom; equal to the same text."""
+    """An Erlang atom; it equals a str with the same text."""
 
     __slots__ = ()
 
 
 def decode_term(data: bytes) -> object:
-    """The term that `data` is, from the version byte to the end. TermError otherwise."""
+    """The term that `data` is, from the version byte to the end; TermError when it is none."""
     if not data or data[0] != _VERSION:
         raise TermError("no external term")
     try:
         term, at = _decode(data, 1, 0)
     except (IndexError, struct.error, UnicodeDecodeError, TypeError) as error:
-        # TypeError: a map's key that cannot be hashed.
+        # A map with a key that cannot be hashed raises TypeError.
         raise TermError(f"a term is cut short or malformed: {error}") from None
     if at != len(data):
         raise TermError(f"{len(data) - at} bytes behind a term")
@@ -111,14 +112,14 @@ def _decode_leaf(tag: int, data: bytes, at: int) -> tuple[object, int]:
 
 
 def _span(data: bytes, start: int, size: int) -> tuple[int, int]:
-    """Start and end of `size` bytes, which must be there."""
+    """Start and end of `size` bytes; TermError when `data` is shorter."""
     if size > len(data) - start:
         raise TermError("a length in a term points behind its end")
     return start, start + size
 
 
 def _decode_items(data: bytes, at: int, count: int, depth: int) -> tuple[list[object], int]:
-    # Each takes a byte at least.
+    # Each item takes at least one byte.
     if count > len(data) - at:
         raise TermError("a count in a term is larger than the term")
     items = []

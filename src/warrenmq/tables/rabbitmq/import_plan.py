@@ -1,8 +1,9 @@
-"""What there is to import from a data directory: vhosts, queues, and partitions that can be read side by side.
+"""Plans the import of a data directory: vhosts, queues, and partitions to be read in parallel.
 
-The plan costs a look at every index and at the frames of the message store, not at the contents. It follows RabbitMQ's rules
-for a restart that was not announced: what is not acked and persistent comes back, so messages that a consumer had are there
-and transient ones are not. A partition knows where each of its messages is, so reading it needs nothing of the plan.
+Planning reads every index and the frames of the message store, but no contents. It follows
+RabbitMQ's rules for a restart after a crash: persistent messages that are not acked come back.
+Messages that a consumer had unacked are therefore imported, and transient messages are not. A
+partition knows where each of its messages is, so reading it does not need the plan.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ from warrenmq.tables.rabbitmq.slot_index import read_slots
 VHOSTS_PATH: Final = Path("msg_stores/vhosts")
 PARTITION_BYTES: Final = 128 << 20
 PARTITION_MESSAGES: Final = 100_000
-# The format's maximum, in force where no `.config` says less.
+# Most entries of a segment in this format; used where no `.config` has a lower number.
 SEGMENT_ENTRIES_MAX: Final = 16384
 
 _CONFIG: Final = re.compile(rb"\{\s*segment_entry_count\s*,\s*(\d{1,5})\s*\}")
@@ -32,54 +33,64 @@ _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class NotADataDirectory(Exception):
-    """The directory is not one that can be read; the text says why."""
+    """The directory is no readable data directory; the text says why."""
 
 
 @dataclass(frozen=True)
 class Partition:
-    """Some messages of one queue, in its order: where the term of each is. Pickles into about 40 bytes a message."""
+    """The places of some messages of a queue, in order; pickles into about 40 bytes a message."""
 
     vhost: str
     queue: str
+    # Files that have the messages.
     paths: tuple[str, ...]
+    # Message ids, 16 bytes each.
     ids: bytes
-    # Arrays, one value a message: i64 but for `files`, an index into `paths`. Expiry in µs since 1970, 0 is none.
+    # Seq ids. This and the following are arrays with one value a message, all i64 but `files`.
     seqs: Any
+    # Expiry of each message in µs since 1970; 0 means none.
     expiries: Any
+    # Index into `paths` (i32).
     files: Any
+    # Offset of the term in its file, in bytes.
     offsets: Any
+    # Length of the term, in bytes.
     lengths: Any
 
     @property
     def messages(self) -> int:
-        """How many."""
+        """How many messages the partition has."""
         return len(self.seqs)
 
     @property
     def bytes(self) -> int:
-        """What they take in the files."""
+        """The bytes that the messages take in the files."""
         return int(self.lengths.sum())
 
 
 @dataclass
 class PlannedQueue:
-    """One queue's directory. `priority` is its level when the queue has priorities: each has a directory of its own."""
+    """The directory of a queue, or of one level of a queue with priorities."""
 
     vhost: str
     name: str
     path: Path
+    # Level of the directory; None for a queue without priorities.
     priority: int | None = None
-    # Those that can be read; `missing` have an entry and no content, `transient` are not to come back.
+    # Messages that can be read.
     messages: int = 0
+    # Bytes of the messages that can be read.
     bytes: int = 0
+    # Messages that have an entry in the index and no content.
     missing: int = 0
+    # Transient messages, which are not imported.
     transient: int = 0
     partitions: list[Partition] = field(default_factory=list)
 
 
 @dataclass
 class ImportPlan:
-    """`queues` are in order of vhost and name, levels of priority from the highest down."""
+    """The plan; `queues` are in order of vhost and name, levels of priority from the highest."""
 
     path: Path
     vhosts: list[str] = field(default_factory=list)
@@ -88,21 +99,22 @@ class ImportPlan:
 
     @property
     def messages(self) -> int:
-        """All that can be read."""
+        """How many messages can be read."""
         return sum(queue.messages for queue in self.queues)
 
     @property
     def partitions(self) -> list[Partition]:
-        """All of them, in the order of `queues`."""
+        """The partitions of all queues, in the order of `queues`."""
         return [partition for queue in self.queues for partition in queue.partitions]
 
 
 def plan(
     directory: Path, definitions: Definitions | None = None, partition_bytes: int = PARTITION_BYTES
 ) -> ImportPlan:
-    """Look at the data directory of a node, or one that holds that of a single node.
+    """The plan for the data directory of a node, or for a directory that holds a single one.
 
-    Definitions help where a queue's directory has lost its name. Raises NotADataDirectory.
+    Definitions supply the name of a queue whose directory has lost it. Raises NotADataDirectory
+    when the directory cannot be read.
     """
     try:
         found = ImportPlan(_node_directory(directory))
@@ -121,7 +133,10 @@ def plan(
 
 
 def directory_name(*parts: bytes) -> str:
-    """The name that RabbitMQ gives the directory of a vhost (its name), or of a queue (b"queue", vhost, name)."""
+    """The name of the directory that RabbitMQ makes for a vhost or a queue.
+
+    `parts` is the name of a vhost, or b"queue" with the names of vhost and queue.
+    """
     number = int.from_bytes(hashlib.md5(b"".join(parts), usedforsecurity=False).digest(), "big")
     digits = ""
     while number:
@@ -152,7 +167,7 @@ def _node_directory(directory: Path) -> Path:
 
 
 def _tell_what_is_kept_elsewhere(found: ImportPlan) -> None:
-    """Queues of other types are not read, and nobody should believe that they were empty."""
+    """Report queues of other types as damage: they are not read, but must not look empty."""
     for pattern, kind in (("quorum/*/*/", "quorum queue"), ("stream/*/", "stream")):
         for path in sorted(found.path.glob(pattern)):
             if path.is_dir():
@@ -162,7 +177,7 @@ def _tell_what_is_kept_elsewhere(found: ImportPlan) -> None:
 
 
 def _names_by_directory(definitions: Definitions | None) -> dict[str, bytes]:
-    """Names of queues by that of their directories, levels of priority included."""
+    """Names of queues, by the names of their directories, one for each level of priority."""
     names = {}
     for queue in definitions.queues if definitions is not None else []:
         name = queue.name.encode()
@@ -176,7 +191,7 @@ def _names_by_directory(definitions: Definitions | None) -> dict[str, bytes]:
 
 
 class _VhostPlanning:
-    """Plans one vhost."""
+    """Plans the import of one vhost."""
 
     def __init__(
         self, path: Path, found: ImportPlan, names: dict[str, bytes], partition_bytes: int
@@ -260,7 +275,7 @@ class _VhostPlanning:
             if match is not None:
                 name = match[2]
         except OSError:
-            # Told below, if nothing else knows the name.
+            # The damage is reported below, unless the definitions have the name.
             pass
         if not name:
             self._queue = path.name
@@ -274,10 +289,11 @@ class _VhostPlanning:
         return PlannedQueue(self._vhost, _text(name), path)
 
     def _divide(self, queue: PlannedQueue, entries: LiveEntries, contents: Contents) -> None:
-        """Find the contents of a queue's messages, and cut it into partitions."""
+        """Find the contents of a queue's messages, and cut the queue into partitions."""
         seqs = np.frombuffer(entries.seqs, np.int64)
         order = np.argsort(seqs, kind="stable")
-        # A queue whose change to version 2 was interrupted has messages in both indexes; the newer was read last.
+        # A queue whose conversion to version 2 was interrupted has messages in both indexes. The
+        # newer index was read last, so the last entry of a seq id is the one to use.
         order = order[np.append(np.diff(seqs[order]) != 0, True)] if len(order) else order
         count = len(order)
         files = np.frombuffer(entries.files, np.int32).astype(np.int64)
@@ -318,7 +334,7 @@ def _ids_in_store(entries: LiveEntries) -> bytearray:
 
 
 def _parts(order: Any, lengths: Any, partition_bytes: int) -> list[Any]:
-    """`order` in pieces of at most PARTITION_MESSAGES and about `partition_bytes`."""
+    """Cut `order` into pieces of at most PARTITION_MESSAGES and about `partition_bytes`."""
     parts = []
     start = 0
     ends = np.cumsum(lengths[order])

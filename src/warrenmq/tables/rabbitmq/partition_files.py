@@ -1,4 +1,4 @@
-"""Partitions of an import in files: a task reads its own, and nobody sends all of them about."""
+"""Saves partitions of an import as files: a task reads its own file, so plans need not be sent."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +11,13 @@ _ARRAYS = ("seqs", "expiries", "files", "offsets", "lengths")
 
 
 def cut(partition: Partition, first: int, end: int) -> Partition:
-    """The messages `first` to `end`, by their places in it."""
+    """The messages at the places [first, end) of a partition, as a partition."""
     arrays = {name: getattr(partition, name)[first:end] for name in _ARRAYS}
     return replace(partition, ids=partition.ids[16 * first : 16 * end], **arrays)
 
 
 def save_partition(path: Path, partition: Partition) -> None:
-    """Write a partition."""
+    """Write a partition to a file."""
     np.savez(
         path,
         vhost=np.array(partition.vhost),
@@ -29,7 +29,7 @@ def save_partition(path: Path, partition: Partition) -> None:
 
 
 def load_partition(path: Path) -> Partition:
-    """What `save_partition` has written."""
+    """The partition that `save_partition` wrote to a file."""
     with np.load(path) as found:
         return Partition(
             str(found["vhost"]),

@@ -1,7 +1,7 @@
-"""Properties that RabbitMQ keeps decoded (a dead-lettered message's, for one), as the AMQP block they stand for.
+"""Encodes properties that RabbitMQ stores decoded (as of a dead-lettered message) as AMQP blocks.
 
-The record is `P_basic` with the fourteen properties in the order of the protocol; headers are a list of (name, type,
-value). Names and order of headers stay as they are, a repeated name included.
+The record is `P_basic` with the fourteen properties in the order of the protocol; headers are a
+list of (name, type, value). Names and order of headers are preserved, also where a name repeats.
 """
 
 import struct
@@ -11,7 +11,7 @@ from typing import Any, Final
 from warrenmq.tables.rabbitmq.external_term import TermError
 from warrenmq.wire.properties import Properties
 
-# Tag and fixed layout of the types that have one.
+# Tag and layout of the field types with a fixed size.
 _FIXED: Final[dict[str, tuple[bytes, struct.Struct]]] = {
     "signedint": (b"I", struct.Struct(">i")),
     "unsignedint": (b"i", struct.Struct(">I")),
@@ -28,7 +28,7 @@ _DECIMAL: Final = struct.Struct(">BI")
 
 
 def encode_properties(record: tuple[Any, ...]) -> bytes:
-    """The property block of a P_basic record, flag word first. TermError when it is none."""
+    """The property block of a P_basic record, flag word first; TermError when it has none."""
     if len(record) != 15 or record[0] != "P_basic":
         raise TermError("no properties record")
     values = [None if value == "undefined" else value for value in record[1:]]

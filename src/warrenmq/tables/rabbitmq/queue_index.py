@@ -1,10 +1,12 @@
-"""The index of a classic queue, version 1: segments `<k>.idx` and the journal `journal.jif`.
+"""Reads the index of a classic queue, version 1: segments `<k>.idx` and the journal `journal.jif`.
 
-Position s is entry s mod N of segment s div N. A publish brings the message along (embedded) or names it by its id in the
-message store; the first mark behind it means delivered, the second acked. The journal has what is not in a segment yet,
-and may repeat what is: the union of both counts. An ack of what is nowhere published is of a segment that is gone.
+Position s is entry s mod N of segment s div N. A publish embeds the message, or names it by its id
+in the message store. The first mark after a publish means delivered, the second acked. The journal
+has the entries that are not in a segment yet, and may repeat entries of a segment: the union of
+both is the index. An ack without a publish belongs to a segment that was deleted.
 
-A torn end is where a crash came between; what is damaged before it costs the entries up to the next embedded message.
+A torn end comes from a crash. Damage before the end costs the entries up to the next embedded
+message.
 """
 
 import os
@@ -19,7 +21,8 @@ from typing import BinaryIO, Final, NamedTuple
 from warrenmq.tables.rabbitmq.damage import TERM_START, find, is_zero, read_exactly
 
 JOURNAL_NAME: Final = "journal.jif"
-# `content` of an entry whose message is in the message store; others are the number of a file in `LiveEntries.paths`.
+# `file` of an entry whose message is in the message store; other entries have an index into
+# `LiveEntries.paths`.
 IN_STORE: Final = -1
 
 _BUFFER_BYTES: Final = 1 << 18
@@ -34,12 +37,15 @@ _IS_PERSISTENT: Final = 0x4000
 _ENTRY_BITS: Final = 0x3FFF
 _SEQ_BITS: Final = (1 << 62) - 1
 
-# Says what is wrong: path, offset, reason.
+# Reports damage: path, offset in bytes, reason.
 OnIndexDamage = Callable[[str, int, str], None]
 
 
 class Publish(NamedTuple):
-    """A message's place. `file` is a number in `LiveEntries.paths` or IN_STORE; `expiry` in µs since 1970, 0 is none."""
+    """The place of a message. `file` is an index into `LiveEntries.paths`, or IN_STORE.
+
+    `expiry` is in µs since 1970; 0 means no expiry.
+    """
 
     is_persistent: bool
     id: bytes
@@ -51,9 +57,10 @@ class Publish(NamedTuple):
 
 @dataclass
 class LiveEntries:
-    """The persistent messages of one queue that are not acked, by columns in ascending order of seq id.
+    """The persistent messages of one queue that are not acked, as columns, by ascending seq id.
 
-    `ids` has 16 bytes for each; `offsets` and `lengths` tell where the term is in its file and mean nothing for IN_STORE.
+    `ids` has 16 bytes a message. `offsets` and `lengths` say where the term is in its file; they
+    have no meaning where `files` is IN_STORE.
     """
 
     paths: list[str] = field(default_factory=list)
@@ -63,16 +70,16 @@ class LiveEntries:
     offsets: "array[int]" = field(default_factory=lambda: array("q"))
     lengths: "array[int]" = field(default_factory=lambda: array("q"))
     ids: bytearray = field(default_factory=bytearray)
-    # Messages that do not survive a restart of RabbitMQ either.
+    # Count of transient messages, which a restart of RabbitMQ would drop too.
     transient: int = 0
 
     def add_file(self, path: Path) -> int:
-        """The number of a file that entries point into."""
+        """Add a file that entries point into, and return its index in `paths`."""
         self.paths.append(str(path))
         return len(self.paths) - 1
 
     def add(self, seq: int, publish: Publish) -> None:
-        """The next message, if a restart would keep it."""
+        """Add the next message, if it is persistent; else count it as transient."""
         if not publish.is_persistent:
             self.transient += 1
             return
@@ -86,7 +93,7 @@ class LiveEntries:
 
 @dataclass
 class SegmentEntries:
-    """What one segment says, by entry number."""
+    """The entries of one segment, by entry number."""
 
     publishes: dict[int, Publish] = field(default_factory=dict)
     delivered: set[int] = field(default_factory=set)
@@ -96,7 +103,7 @@ class SegmentEntries:
 def read_index(
     directory: Path, segment_entries: int, entries: LiveEntries, on_damage: OnIndexDamage
 ) -> None:
-    """Add what is live in a queue's directory to `entries`. OSError when a file cannot be read at all."""
+    """Add the live messages of a queue's directory to `entries`; OSError for an unreadable file."""
     journal = _read_journal(directory / JOURNAL_NAME, segment_entries, entries, on_damage)
     segments = {int(path.stem): path for path in directory.glob("*.idx") if path.stem.isdecimal()}
     for number in sorted(segments.keys() | journal.keys()):
@@ -116,7 +123,7 @@ def read_index(
 def _read_journal(
     path: Path, segment_entries: int, entries: LiveEntries, on_damage: OnIndexDamage
 ) -> dict[int, SegmentEntries]:
-    """What the journal says, by segment."""
+    """The entries of the journal, by segment number."""
     found: defaultdict[int, SegmentEntries] = defaultdict(SegmentEntries)
     if not path.exists():
         return found
@@ -137,7 +144,7 @@ def _read_journal(
             else:
                 fields = file.read(_PUBLISH.size)
                 if head == 0 and fields.count(0) == len(fields):
-                    # What a crash leaves of blocks that the file system had not written yet.
+                    # Zeros: a crash came before the file system had written these blocks.
                     return found
                 if len(fields) < _PUBLISH.size:
                     break
@@ -166,7 +173,7 @@ class _SegmentReader:
         self._found = SegmentEntries()
 
     def read(self) -> SegmentEntries:
-        """All entries."""
+        """All entries of the segment that can be read."""
         at = 0
         while at < self._size:
             following = self._read_records(at)
@@ -176,7 +183,7 @@ class _SegmentReader:
         return self._found
 
     def _read_records(self, at: int) -> int:
-        """Read records as long as they are good; where that ends."""
+        """Read records from `at` on; returns the offset of the first one that is not valid."""
         file, size, found = self._file, self._size, self._found
         publishes, delivered = found.publishes, found.delivered
         file.seek(at)
@@ -209,7 +216,10 @@ class _SegmentReader:
         return at
 
     def _behind_damage(self, at: int) -> int:
-        """Where records begin again behind a bad one at `at`: the next embedded message that says its own id."""
+        """Where records continue after a bad one at `at`: at the next embedded message.
+
+        The term of an embedded message contains the message's id, which identifies it.
+        """
         candidate = at + 1
         while True:
             term = find(self._file, TERM_START, candidate, self._size)

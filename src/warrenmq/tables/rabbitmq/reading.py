@@ -1,4 +1,4 @@
-"""The messages of a partition as record batches, in the order of their queue."""
+"""Reads the messages of a partition as record batches, in the order of their queue."""
 
 import os
 from collections import OrderedDict
@@ -21,9 +21,10 @@ from warrenmq.tables.rabbitmq.import_plan import Partition
 from warrenmq.tables.rabbitmq.slot_index import STORE_SUFFIX, term_of_entry
 from warrenmq.tables.rabbitmq.stored_message import StoredMessage, decode_message
 
-# The columns of a message, and what is exact where they are not: names that are not UTF-8, the block of properties. `enqueued_at` is null, since RabbitMQ does not keep it;
-# `redelivered` is true, as for everything that comes back after a crash; `routing_key` is the publisher's, without what
-# CC and BCC added.
+# The columns of a message, with the exact bytes of names that are not UTF-8 and of the properties.
+# `enqueued_at` is null, since RabbitMQ does not store it. `redelivered` is true, as for all
+# messages that come back after a crash. `routing_key` is the publisher's own, without the keys of
+# CC and BCC.
 SCHEMA: Final = pa.schema(
     [
         *MESSAGE_COLUMNS.items(),
@@ -40,8 +41,11 @@ _NO_ID: Final = bytes(16)
 
 
 def read(partition: Partition, on_damage: OnDamage) -> Iterator[Any]:
-    """Batches of SCHEMA with at most BATCH_ROWS rows and BATCH_BYTES of properties and bodies, but for a larger message,
-    which has a batch to itself. A message that cannot be read is told to `on_damage` and left out."""
+    """Batches of SCHEMA; a message that cannot be read is reported to `on_damage` and left out.
+
+    A batch has at most BATCH_ROWS rows and BATCH_BYTES of properties and bodies; a larger message
+    has a batch to itself.
+    """
     files = _Files(partition.paths)
     rows = _Rows(partition)
     try:
@@ -71,14 +75,14 @@ def read(partition: Partition, on_damage: OnDamage) -> Iterator[Any]:
 
 
 class _Files:
-    """Files that are read from, some of them open."""
+    """The files of a partition; at most _OPEN_FILES of them are open at a time."""
 
     def __init__(self, paths: tuple[str, ...]) -> None:
         self._paths = paths
         self._open: OrderedDict[int, int] = OrderedDict()
 
     def read(self, number: int, offset: int, length: int) -> bytes:
-        """A term. Raises OSError; TermError when it is not as it was written, as far as the file can tell."""
+        """The bytes of a term; TermError when the file shows that they have changed, or OSError."""
         descriptor = self._open.get(number)
         if descriptor is None:
             if len(self._open) == _OPEN_FILES:
@@ -98,7 +102,7 @@ class _Files:
 
 
 class _Rows:
-    """Messages on their way into a batch."""
+    """Gathers messages into a batch."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -112,7 +116,7 @@ class _Rows:
         self.bytes += size
 
     def take(self) -> Any:
-        """The batch, and start the next one."""
+        """Return the batch and start the next one."""
         partition, messages, numbers = self._partition, self.messages, np.array(self.numbers)
         count = len(messages)
         blocks = pa.array([message.properties for message in messages], pa.binary())

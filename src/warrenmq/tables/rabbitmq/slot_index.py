@@ -1,7 +1,8 @@
-"""The index of a classic queue, version 2: slots of a fixed size in `<k>.qi`, small messages in `<k>.qs` beside it.
+"""Reads the index of a classic queue, version 2: slots in `<k>.qi`, small messages in `<k>.qs`.
 
-A slot is written when its message is, and overwritten with zeros when that is acked. What was only in memory when the node
-was killed has no slot, or one without a place.
+All slots have the same size. A slot is written together with its message, and overwritten with
+zeros when the message is acked. A message that was only in memory when the node was killed has no
+slot, or a slot without a place.
 """
 
 import struct
@@ -22,14 +23,14 @@ _NUMBERS: Final = struct.Struct(">IQ")
 _INDEX_MAGIC: Final = b"RCQI"
 _VERSION: Final = 2
 STORE_SUFFIX: Final = ".qs"
-# Length, flags, the low 16 bits of the CRC-32, a zero byte.
+# Bytes of an entry's head: length, flags, the low 16 bits of the CRC-32, a zero byte.
 ENTRY_HEAD_BYTES: Final = 8
 _ENTRY_HEAD: Final = struct.Struct(">IBHB")
 _HAS_CRC: Final = 1
 
 
 def read_slots(directory: Path, entries: LiveEntries, on_damage: OnIndexDamage) -> None:
-    """Add what is live in a queue's directory to `entries`. OSError when a file cannot be read at all."""
+    """Add the live messages of a queue's directory to `entries`; OSError for an unreadable file."""
     files = {int(path.stem): path for path in directory.glob("*.qi") if path.stem.isdecimal()}
     for number in sorted(files):
         _read_file(files[number], number, entries, on_damage)
@@ -68,7 +69,7 @@ def _read_file(path: Path, number: int, entries: LiveEntries, on_damage: OnIndex
             if offset + ENTRY_HEAD_BYTES + length > store_size:
                 on_damage(str(path), at, f"a slot that points behind the end of {store.name}")
             else:
-                # Version 2 keeps no id outside of the message.
+                # An index of version 2 has no id for a message in a queue's store file: use zeros.
                 publish = Publish(
                     is_persistent,
                     bytes(16),
@@ -85,7 +86,7 @@ def _read_file(path: Path, number: int, entries: LiveEntries, on_damage: OnIndex
 
 
 def term_of_entry(data: bytes) -> bytes:
-    """The term in a whole entry of a store file. TermError when its head does not fit it."""
+    """The term in a whole entry of a store file; TermError when length or checksum is wrong."""
     size, flags, crc, _ = _ENTRY_HEAD.unpack_from(data)
     term = data[ENTRY_HEAD_BYTES:]
     if size != len(term) or (flags & _HAS_CRC and zlib.crc32(term) & 0xFFFF != crc):

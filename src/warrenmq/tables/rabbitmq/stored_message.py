@@ -1,7 +1,8 @@
-"""A message as RabbitMQ stores it, in an index or in the message store: one term.
+"""Decodes a message as RabbitMQ stores it, in an index or in the message store: one term.
 
-Until 3.12 it is a `basic_message` record, in 3.13 a message container with the same content in it. The body is a list of
-parts, the last one first; the properties are the block that the publisher sent, or a decoded record.
+Up to RabbitMQ 3.12 the term is a `basic_message` record, in 3.13 a message container with the same
+content in it. The body is a list of parts, the last one first. The properties are the block that
+the publisher sent, or a decoded record.
 """
 
 from typing import NamedTuple
@@ -11,9 +12,11 @@ from warrenmq.tables.rabbitmq.property_terms import encode_properties
 
 
 class StoredMessage(NamedTuple):
-    """`properties` is the block of the wire from its flag word on; the first routing key is the publisher's own.
+    """A decoded message; its first routing key is the publisher's own.
 
-    Whether it is persistent stands in the index, since that depends on the queue as well."""
+    `properties` is the block as on the wire, flag word first. The index says whether the message is
+    persistent, since that depends on the queue as well.
+    """
 
     id: bytes
     exchange: bytes
@@ -23,7 +26,7 @@ class StoredMessage(NamedTuple):
 
 
 def decode_message(data: bytes) -> StoredMessage:
-    """The message in the term `data`. TermError when it is none."""
+    """The message in the term `data`; TermError when it is no message."""
     match decode_term(data):
         case (
             "basic_message",

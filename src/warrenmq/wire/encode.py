@@ -1,8 +1,9 @@
-"""Frames onto the wire: methods, contents, heartbeats, appended to a `BytesWriter` that the connection reuses.
+"""Encodes frames (methods, contents, heartbeats) to a `BytesWriter` that the connection reuses.
 
-Everything a loop turn has to say to one peer goes into one buffer and out in one write, so encoding a frame is a few
-appends; its length is patched in once it is known. `frame_max` is the negotiated one and counts whole frames, so a
-body frame carries at most `frame_max - 8` bytes; a header frame is never split.
+All frames of a turn to one peer go into one buffer and out with one write, so encoding a frame is a
+few appends; its length is patched in once it is known. `frame_max` is the negotiated limit and
+counts whole frames, so a body frame carries at most `frame_max - 8` bytes. A header frame is never
+split.
 """
 
 from typing import Final
@@ -21,12 +22,15 @@ _CLASS_BASIC_WEIGHT_0: Final = 60 << 16
 
 
 def write_method_frame(out: BytesWriter, channel: i64, method: Method) -> None:
-    """Append `method` as a frame. ValueError for an argument out of its type's range; `out` then ends in a torn frame."""
+    """Append `method` as a frame.
+
+    Raises ValueError for an argument out of its type's range; `out` then ends in a torn frame.
+    """
     write_octet(out, FRAME_METHOD)
     write_short(out, channel)
     length_at: i64 = len(out)
     write_long(out, 0)
-    # Class ids are small, so the sign bit is never in play.
+    # Class ids are small, so the sign bit of the id is never set.
     write_i32_be(out, i32(method.id))
     method.write_arguments(out)
     patch_long(out, length_at, len(out) - length_at - 4)
@@ -36,9 +40,10 @@ def write_method_frame(out: BytesWriter, channel: i64, method: Method) -> None:
 def write_content(
     out: BytesWriter, channel: i64, properties: bytes, body: bytes, frame_max: i64
 ) -> None:
-    """Append the header frame and body frames of a message, `properties` being the raw block from the flag word on.
+    """Append the header frame and the body frames of a message.
 
-    An empty body has no body frame; `frame_max` 0 means one frame of any size.
+    `properties` is the raw block from the flag word on. An empty body has no body frame;
+    `frame_max` 0 allows one frame of any size.
     """
     write_octet(out, FRAME_HEADER)
     write_short(out, channel)

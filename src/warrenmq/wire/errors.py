@@ -1,10 +1,10 @@
 """Protocol errors and their reply codes.
 
-An error that the peer must be told is one of two exceptions, by how much it costs the peer: `ChannelException` closes
-the channel, `ConnectionException` the whole connection. Both carry the reply exactly as it goes onto the wire.
+There are two exceptions for errors that are sent to the peer: `ChannelException` closes the
+channel, `ConnectionException` the whole connection. Both carry the reply exactly as it is sent.
 
-Invariant: `AmqpError.text` is always valid UTF-8 text of at most 255 bytes, whatever bytes the explanation quotes,
-because it is sent as a shortstr.
+Invariant: `AmqpError.text` is always valid UTF-8 text of at most 255 bytes, whatever bytes the
+explanation quotes, because it is sent as a shortstr.
 """
 
 from typing import Final
@@ -29,7 +29,7 @@ NOT_ALLOWED: Final = 530
 NOT_IMPLEMENTED: Final = 540
 INTERNAL_ERROR: Final = 541
 
-# Names in reply texts; clients and log searches match on them.
+# Names of reply codes in reply texts; clients and log searches match them.
 REPLY_NAMES: Final[dict[int, str]] = {
     CONTENT_TOO_LARGE: "CONTENT_TOO_LARGE",
     NO_ROUTE: "NO_ROUTE",
@@ -52,14 +52,15 @@ REPLY_NAMES: Final[dict[int, str]] = {
 }
 
 REPLY_TEXT_BYTES_MAX: Final = 255
-# Octets quoted in a text: each takes at least two characters, so more could never be seen in 255 bytes.
+# Octets that a text quotes at most: each takes at least two characters, so 255 bytes have no room
+# for more.
 QUOTED_OCTETS_MAX: Final = 128
 
 
 def reply_text(code: int, explanation: str) -> str:
-    """`NAME - explanation`, or `NAME` alone for an empty explanation, in at most 255 bytes of UTF-8.
+    """The text `NAME - explanation`, or only `NAME` without one, in at most 255 bytes of UTF-8.
 
-    A longer text is cut to its first 252 bytes (never inside a character) and `...`.
+    A longer text is cut to its first 252 bytes (never inside a character) and `...` is added.
     """
     name = REPLY_NAMES.get(code, str(code))
     text = name + " - " + explanation if explanation else name
@@ -71,12 +72,12 @@ def reply_text(code: int, explanation: str) -> str:
 
 
 def octets_text(octets: bytes) -> str:
-    """`octets` in the notation RabbitMQ quotes bytes in: `<<1,2,255>>`; only what a reply text can hold."""
+    """`octets` in RabbitMQ's notation `<<1,2,255>>`, cut after QUOTED_OCTETS_MAX of them."""
     return "<<" + ",".join([str(octet) for octet in octets[:QUOTED_OCTETS_MAX]]) + ">>"
 
 
 class AmqpError(Exception):
-    """An error with its AMQP reply: code, whole reply text, and the method to blame (0, 0 for none)."""
+    """An error with its AMQP reply: code, reply text, and the method to blame (0, 0 for none)."""
 
     def __init__(self, code: int, explanation: str, class_id: int = 0, method_id: int = 0) -> None:
         self.code: int = code
@@ -87,18 +88,18 @@ class AmqpError(Exception):
 
 
 class ConnectionException(AmqpError):
-    """Closes the connection."""
+    """An error that closes the connection."""
 
 
 class ChannelException(AmqpError):
-    """Closes the channel it was raised for, and nothing else."""
+    """An error that closes only the channel for which it was raised."""
 
 
 class MalformedBytes(Exception):
-    """Bytes that are not what the specification says; inside `warrenmq.wire` only.
+    """Bytes that violate the specification; used inside `warrenmq.wire` only.
 
-    The readers of single values do not know whose bytes they read, so whoever called them turns this into the reply
-    its place asks for. `reason` is empty when the bytes end too early or too late.
+    The readers of single values do not know where their bytes come from, so the caller turns this
+    error into the right reply. `reason` is empty when the bytes end too early or too late.
     """
 
     def __init__(self, reason: str) -> None:

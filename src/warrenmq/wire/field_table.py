@@ -1,10 +1,11 @@
-"""Field tables: names with typed values, nested, in methods' arguments and messages' headers.
+"""Field tables: names with typed values, nested, in arguments of methods and headers of messages.
 
-A table travels through the broker as the raw bytes of its body (without the u32 length) and is decoded only by who
-looks into it. Decoding keeps each value's type tag in a `Field`, so that encoding a decoded table gives the same bytes
-again, except for what the wire itself says twice: of equal names the first is kept, and true is written as 1.
+A table travels through the broker as the raw bytes of its body (without the u32 length). Only code
+that needs its values decodes it. Decoding keeps each value's type tag in a `Field`, so that
+encoding a decoded table gives the same bytes again. Two things may differ: of equal names the first
+is kept, and true is written as 1.
 
-Which types there are, and the limits of what is taken from strangers, is in `field_types`.
+`field_types` has the types, and the limits for tables from untrusted peers.
 """
 
 from datetime import UTC, datetime
@@ -79,10 +80,11 @@ DATETIME_SECONDS_MAX: Final = 253402300799
 @final
 @mypyc_attr(native_class=True)
 class Field:
-    """One value of a table or array with its type tag.
+    """One value of a table or array with its type tag; treat it as immutable.
 
-    `value` by tag: S, x bytes; F dict[str, Field]; A list[Field]; D (scale, unscaled value); t bool; V None; f, d
-    float; all others int (T unsigned, seconds since 1970; l and L signed). Treat it as immutable.
+    Type of `value` by tag: S, x bytes; F dict[str, Field]; A list[Field]; D (scale, unscaled
+    value); t bool; V None; f, d float; all others int (T unsigned, seconds since 1970; l and L
+    signed).
     """
 
     def __init__(self, tag: i64, value: object) -> None:
@@ -97,7 +99,10 @@ class Field:
 
 
 def validate_table(data: bytes, start: i64, end: i64) -> None:
-    """Check the structure of the table body `data[start:end]`: ConnectionException 501 if it would not decode."""
+    """Check the structure of the table body `data[start:end]`.
+
+    Raises ConnectionException 501 if the table would not decode.
+    """
     try:
         check_table(data, start, end)
     except MalformedBytes as error:
@@ -106,10 +111,10 @@ def validate_table(data: bytes, start: i64, end: i64) -> None:
 
 
 def decode_table(raw: bytes) -> dict[str, Field]:
-    """The table with body `raw`, in the order of the wire.
+    """Decode the table with body `raw`; the fields keep the order of the wire.
 
-    ConnectionException 541 if it does not decode: the tables of methods were checked when the method was, so this is
-    a message's headers table, which RabbitMQ answers so.
+    Raises ConnectionException 541 if it does not decode. Tables of methods are checked together
+    with their method, so an error means a message's headers table, for which RabbitMQ replies 541.
     """
     if not raw:
         return {}
@@ -120,8 +125,11 @@ def decode_table(raw: bytes) -> dict[str, Field]:
 
 
 def encode_table(table: dict[str, Field]) -> bytes:
-    """The body of `table`. ValueError for what has no encoding: a name over 255 bytes, a number out of its type's
-    range, nesting over DEPTH_MAX; TypeError for a value that does not suit its tag."""
+    """Encode `table`; returns its body, without the length.
+
+    Raises ValueError for a name over 255 bytes, a number out of its type's range or nesting over
+    DEPTH_MAX, TypeError for a value that does not fit its tag.
+    """
     out = BytesWriter()
     _write_fields(out, table, 1)
     return out.getvalue()
@@ -275,7 +283,10 @@ def _write_integer(out: BytesWriter, tag: i64, value: int) -> None:
 
 
 def _signed(value: int, bits: int) -> int:
-    """`value`, checked to be a signed number of `bits` bits, as the unsigned number of the same bits."""
+    """The signed number `value` as the unsigned number with the same `bits` bits.
+
+    Raises ValueError for a number out of range.
+    """
     if value < -(1 << (bits - 1)) or value >= 1 << (bits - 1):
         raise ValueError(f"{value} is not a signed {bits}-bit number")
     return value & ((1 << bits) - 1)
@@ -288,17 +299,21 @@ def _unsigned(value: int, bits: int) -> int:
 
 
 def fields_from_python(values: dict[str, object]) -> dict[str, Field]:
-    """`values` as fields: bool t; int I, or l when it needs more than 32 bits; str and bytes S; float d; Decimal D;
-    None V; datetime T (naive ones are taken as UTC); dict F; list A.
+    """Convert Python values to fields, for command lines, the admin protocol and tests.
 
-    For command lines, the admin protocol and tests. ValueError for a number or a nesting without an encoding, TypeError for other types.
+    Tags by type: bool t; int I, or l when it needs more than 32 bits; str and bytes S; float d;
+    Decimal D; None V; datetime T (naive ones count as UTC); dict F; list A. Raises ValueError for a
+    number or a nesting without an encoding, TypeError for other types.
     """
     return _table_from_python(values, 1)
 
 
 def to_python(table: dict[str, Field]) -> dict[str, object]:
-    """The values of `table`, without their type tags: S as str, or as bytes when it is not UTF-8; D as Decimal; T as a datetime in UTC, or as
-    int when it lies behind the year 9999; tables and arrays as dicts and lists of the same."""
+    """Convert the fields of `table` to Python values, without type tags.
+
+    S becomes str, or bytes when it is not UTF-8; D becomes Decimal; T becomes a datetime in UTC, or
+    an int after the year 9999; tables and arrays become dicts and lists of converted values.
+    """
     values: dict[str, object] = {}
     for name, field in table.items():
         values[name] = field_to_python(field)
@@ -306,7 +321,10 @@ def to_python(table: dict[str, Field]) -> dict[str, object]:
 
 
 def field_to_python(field: Field) -> object:
-    """The value of one field, as in `to_python`. Fields come from `decode_table`, so nesting is limited."""
+    """Convert one field as `to_python` does; the field must come from `decode_table`.
+
+    `decode_table` limits the nesting, and with it the recursion here.
+    """
     tag = field.tag
     value = field.value
     if tag == TAG_LONGSTR and isinstance(value, bytes):
@@ -344,7 +362,7 @@ def _array_from_python(values: list[object], depth: i64) -> list[Field]:
 def _field_from_python(value: object, depth: i64) -> Field:
     if value is None:
         return Field(TAG_VOID, None)
-    # A bool is an int to Python, so it is asked for first.
+    # A bool is an int in Python, so it must be checked before int.
     if isinstance(value, bool):
         return Field(TAG_BOOL, value)
     if isinstance(value, int):
@@ -388,7 +406,8 @@ def _decimal_field(value: Decimal) -> Field:
         raise ValueError(f"{value} has no decimal encoding")
     exponent = int(value.as_tuple().exponent)
     scale = -exponent if exponent < 0 else 0
-    # Magnitude first: scaleb is only exact within the context's precision, and 2**32 has ten digits.
+    # Check the magnitude before scaling: scaleb is only exact within the context's precision, and
+    # 2**32 has ten digits.
     if scale > 255 or value.adjusted() > 9 or value < 0:
         raise ValueError(f"{value} has no decimal encoding")
     unscaled = int(value.scaleb(scale))

@@ -1,8 +1,9 @@
-"""The types of values in field tables: tags, names, sizes, and the check that a table is made of them.
+"""The types of values in field tables: tags, names, sizes, and the check of a table's structure.
 
-Tags are the ones RabbitMQ takes, which are not the standard's: `s` is a signed 16-bit number, `L` a signed 64-bit
-one, and there is no `U`. Tables come from strangers: every length is checked against what is there, and tables and
-arrays nest at most DEPTH_MAX deep, since recursion without a limit kills a compiled process.
+The tags are those of RabbitMQ, which differ from the standard: `s` is a signed 16-bit number, `L` a
+signed 64-bit number, and there is no `U`. Tables come from untrusted peers: every length is checked
+against the bytes that are there, and tables and arrays nest at most DEPTH_MAX deep, because
+recursion without a limit kills a compiled process.
 """
 
 from typing import Final
@@ -34,7 +35,7 @@ TAG_VOID: Final = 0x56  # V
 DEPTH_MAX: Final = 64
 TOO_DEEP: Final = "field table nested deeper than 64 levels"
 
-# RabbitMQ's names of the types, which appear in its error texts.
+# RabbitMQ's names of the types, as in its error texts.
 _TYPE_NAMES: Final[dict[int, str]] = {
     TAG_BOOL: "bool",
     TAG_BYTE: "byte",
@@ -58,12 +59,12 @@ _TYPE_NAMES: Final[dict[int, str]] = {
 
 
 def type_name(tag: i64) -> str:
-    """RabbitMQ's name of the type that `tag` (one of the TAG_ constants) stands for."""
+    """RabbitMQ's name of the type with `tag` (one of the TAG_ constants)."""
     return _TYPE_NAMES[tag]
 
 
 def check_table(data: bytes, start: i64, end: i64) -> None:
-    """Check the structure of the table body `data[start:end]`; MalformedBytes if it would not decode."""
+    """Check the structure of the table body `data[start:end]`; MalformedBytes if not decodable."""
     _check_table(data, start, end, 1)
 
 
@@ -82,7 +83,7 @@ def _check_array(data: bytes, at: i64, end: i64, depth: i64) -> None:
 
 
 def _check_value(data: bytes, at: i64, end: i64, depth: i64) -> i64:
-    """The position behind the tag and value at `at`."""
+    """Check the value with its tag at `at`; returns the position behind it."""
     tag = read_octet(data, at, end)
     at += 1
     if tag in (TAG_LONGSTR, TAG_BINARY):
@@ -103,12 +104,12 @@ def _check_value(data: bytes, at: i64, end: i64, depth: i64) -> i64:
 
 
 def unknown_tag(tag: i64) -> str:
-    """The reason to give for a value of an unknown type."""
+    """The reason in MalformedBytes for a value of an unknown type."""
     return f"unknown type tag {tag} in a field table"
 
 
 def fixed_size(tag: i64) -> i64:
-    """Bytes of a value whose tag tells its size, else -1."""
+    """Size (bytes) of a value of a fixed-size type; -1 for other types."""
     if tag in (TAG_BOOL, TAG_BYTE, TAG_UNSIGNED_BYTE):
         return 1
     if tag in (TAG_SIGNED_INT, TAG_UNSIGNED_INT, TAG_FLOAT):

@@ -1,10 +1,12 @@
-"""Frames out of a byte stream, at any chunk boundary (AMQP 0-9-1 section 4.2.3).
+"""Reads frames from a byte stream that is cut at any point (AMQP 0-9-1 section 4.2.3).
 
-`FrameBuffer` owns the bytes that have arrived and hands out one frame at a time as positions into them, so that a
-publish costs no intermediate objects: the caller slices only what it keeps. A frame's size is checked against
-`frame_max` on its 7-byte header, before the payload is waited for, so a peer cannot make us hold more than one
-frame. Bytes of an unfinished frame are gathered in a list and joined once, with just the missing bytes of the chunk
-that completes it: a peer that sends byte by byte costs linear work, and of large chunks only one frame is copied.
+`FrameBuffer` owns the bytes that have arrived and returns one frame at a time, as positions in
+these bytes, so that a publish costs no intermediate objects: the caller slices only the bytes it
+keeps. A frame's size is checked against `frame_max` as soon as its 7-byte header is here, before
+the payload has arrived, so a peer cannot make the broker buffer more than one frame. Bytes of a
+partial frame are gathered in a list and joined once, with only the missing bytes of the chunk that
+completes it. So a peer that sends byte by byte costs linear work, and of a large chunk only one
+frame is copied.
 """
 
 from typing import Final
@@ -19,7 +21,7 @@ FRAME_HEADER: Final = 2
 FRAME_BODY: Final = 3
 FRAME_HEARTBEAT: Final = 8
 FRAME_END: Final = 0xCE
-# type u8, channel u16, size u32, end octet u8.
+# Bytes of a frame besides its payload: type u8, channel u16, size u32, end octet u8.
 FRAME_OVERHEAD: Final = 8
 FRAME_MIN_SIZE: Final = 4096
 
@@ -27,10 +29,11 @@ NEED_DATA: Final = -1
 
 
 class FrameBuffer:
-    """Incremental frame reader; `next_frame` returns a frame type or NEED_DATA.
+    """An incremental frame reader; `next_frame` returns a frame type or NEED_DATA.
 
-    After a frame type was returned, `channel` is its channel number and `data[start:end]` its payload; these stay
-    valid until the next call of `feed`. `frame_max` (bytes of payload, 0 = no limit) may be changed between frames.
+    When `next_frame` has returned a type, `channel` is the frame's channel number and
+    `data[start:end]` its payload; these stay valid until the next call of `next_frame` or `feed`.
+    `frame_max` (bytes of payload, 0 = no limit) may be changed between frames.
     """
 
     def __init__(self, frame_max: i64) -> None:
@@ -40,16 +43,19 @@ class FrameBuffer:
         self.start: i64 = 0
         self.end: i64 = 0
         self._position: i64 = 0
-        # What follows `data`: the chunk that completed the frame in `data`, from `_later_position` on.
+        # The chunk that completed the frame in `data`. Its bytes from `_later_position` on follow
+        # `data`.
         self._later: bytes = b""
         self._later_position: i64 = 0
-        # Bytes of a frame that is not whole yet, and how many are needed before another look is worth while.
+        # Pieces of the partial frame.
         self._parts: list[bytes] = []
+        # Bytes of all pieces in `_parts`.
         self._parts_bytes: i64 = 0
+        # Bytes that the partial frame needs before `next_frame` can make progress.
         self._needed_bytes: i64 = 0
 
     def feed(self, data: bytes) -> None:
-        """Append `data`, the next bytes of the stream. Positions of earlier frames become invalid."""
+        """Append `data`, the next bytes of the stream; earlier frame positions become invalid."""
         if self._parts_bytes > 0:
             missing = self._needed_bytes - self._parts_bytes
             if len(data) < missing:
@@ -63,7 +69,7 @@ class FrameBuffer:
             self._later = data
             self._later_position = missing
         elif self._position < len(self.data) or self._later_position < len(self._later):
-            # The caller stopped between two frames: what it has not taken comes first.
+            # The caller stopped between two frames: the bytes it has not taken come first.
             self.data = self.data[self._position :] + self._later[self._later_position :] + data
             self._forget_later()
         else:
@@ -72,11 +78,11 @@ class FrameBuffer:
         self._position = 0
 
     def partial_bytes(self) -> i64:
-        """Bytes of a frame that is not whole yet."""
+        """Bytes of the partial frame that have arrived; 0 when there is none."""
         return self._parts_bytes
 
     def next_frame(self) -> i64:
-        """Step to the next whole frame: its type, or NEED_DATA when the rest has not arrived.
+        """Step to the next complete frame; returns its type, or NEED_DATA if it is incomplete.
 
         Raises ConnectionException 501 for a frame over `frame_max` or without its end octet.
         """
@@ -112,7 +118,7 @@ class FrameBuffer:
         return kind
 
     def _gather(self, needed: i64) -> bool:
-        """Bring `needed` bytes together at the front of `data`; False when they have not arrived."""
+        """Put the next `needed` bytes at the front of `data`; False when they have not arrived."""
         rest = self.data[self._position :]
         missing = needed - len(rest)
         later = self._later
@@ -126,7 +132,8 @@ class FrameBuffer:
             self._parts.append(rest)
             self._parts_bytes = len(rest)
             self._needed_bytes = needed
-        # The caller has taken what it wants of these chunks; a reference would hold up to 256 KiB per idle connection.
+        # The caller has copied the bytes it needs from these chunks. A reference to them would keep
+        # up to 256 KiB per idle connection in memory.
         self.data = b""
         self._position = 0
         self._forget_later()

@@ -1,6 +1,7 @@
-"""What the generated methods share: their base class, and the replies to methods that do not decode.
+"""The base class of the generated methods, and the replies to methods that do not decode.
 
-`warrenmq.wire.methods` is generated from `spec/amqp0-9-1.toml`; what is written by hand is here and in `primitives`.
+`warrenmq.wire.methods` is generated from `spec/amqp0-9-1.toml`; the hand-written parts are in this
+module and in `primitives`.
 """
 
 from librt.strings import BytesWriter
@@ -19,9 +20,10 @@ from warrenmq.wire.primitives import MALFORMED_UTF8, longstr_end
 
 @mypyc_attr(native_class=True, acyclic=True)
 class Method:
-    """A method of AMQP with its arguments. `id` is class id << 16 | method id, the first four bytes on the wire.
+    """A method of AMQP with its arguments.
 
-    Arguments are bytes, numbers and bools only, so the garbage collector need not track methods (`acyclic`).
+    `id` is class id << 16 | method id, the first four bytes on the wire. Arguments are bytes,
+    numbers and bools only, so the garbage collector need not track methods (`acyclic`).
     """
 
     def __init__(self, id: i64) -> None:
@@ -36,12 +38,15 @@ class Method:
         return self.id & 0xFFFF
 
     def write_arguments(self, out: BytesWriter) -> None:
-        """Append the arguments, which are all of a method's payload behind its id."""
+        """Append the arguments: the whole payload of the method behind its id."""
         raise NotImplementedError
 
 
 def read_table(data: bytes, at: i64, end: i64) -> tuple[bytes, i64]:
-    """The body of the field table at `at`, and the position behind it. Its structure is checked, nothing is decoded."""
+    """The body of the field table at `at`, and the position behind it.
+
+    The structure of the table is checked, its values are not decoded.
+    """
     stop = longstr_end(data, at, end)
     check_table(data, at + 4, stop)
     return data[at + 4 : stop], stop
@@ -66,9 +71,9 @@ def unknown_method(id: i64) -> ConnectionException:
 def bad_arguments(
     id: i64, data: bytes, start: i64, end: i64, error: MalformedBytes
 ) -> ConnectionException:
-    """The reply to arguments (the bytes from `start` to `end`) that do not decode."""
+    """The reply to arguments `data[start:end]` that do not decode."""
     if error.reason == MALFORMED_UTF8:
-        # RabbitMQ blames no method for this one.
+        # RabbitMQ blames no method for malformed UTF-8.
         return ConnectionException(FRAME_ERROR, MALFORMED_UTF8)
     explanation = error.reason if error.reason else f"cannot decode {octets_text(data[start:end])}"
     return ConnectionException(FRAME_ERROR, explanation, id >> 16, id & 0xFFFF)

@@ -1,11 +1,12 @@
-"""Single values of the wire: integers, short and long strings; read with every length checked, written with every range checked.
+"""Reads and writes single values: integers, short and long strings, with all checks.
 
-A reader takes `data`, the position `at` and the `end` of what it may look at, and raises MalformedBytes rather than
-look past `end`; nothing is sliced before its length is known to fit. A writer raises ValueError for a value that has
-no encoding: that is a mistake of the calling code, never of the peer.
+Readers check every length, writers every range. A reader takes `data`, the position `at` and the
+`end` of the bytes it may read, and raises MalformedBytes rather than read past `end`; it slices
+nothing before it knows that the length fits. A writer raises ValueError for a value without an
+encoding, which is a mistake of the calling code, never of the peer.
 
-Integers are `i64`. Unsigned 64-bit ones wrap: a delivery tag of 2**63 or more reads as a negative number, which no
-tag we give out ever is; `unsigned64` gives its true value for texts.
+Integers are `i64`. Unsigned 64-bit integers wrap: a delivery tag of 2**63 or more reads as a
+negative number, which the broker never uses as a tag; `unsigned64` gives the true value for texts.
 """
 
 from typing import Final
@@ -60,13 +61,13 @@ def read_longlong(data: bytes, at: i64, end: i64) -> i64:
 
 
 def unsigned64(value: i64) -> int:
-    """The unsigned number that `read_longlong` read as `value`."""
+    """The unsigned number that `read_longlong` returned as `value`."""
     number = int(value)
     return number if number >= 0 else number + (1 << 64)
 
 
 def signed64(number: int) -> i64:
-    """The reverse of `unsigned64`; ValueError outside 0 .. 2**64 - 1."""
+    """The inverse of `unsigned64`; ValueError outside 0 .. 2**64 - 1."""
     if number < 0 or number >> 64 != 0:
         raise ValueError(f"{number} is not an unsigned 64-bit number")
     return number if number >> 63 == 0 else number - (1 << 64)
@@ -83,13 +84,16 @@ def shortstr_end(data: bytes, at: i64, end: i64) -> i64:
 
 
 def read_shortstr(data: bytes, at: i64, end: i64) -> tuple[bytes, i64]:
-    """The shortstr at `at`, and the position behind it. Its bytes are not checked."""
+    """The shortstr at `at`, and the position behind it; its bytes may be no UTF-8."""
     stop = shortstr_end(data, at, end)
     return data[at + 1 : stop], stop
 
 
 def read_utf8_shortstr(data: bytes, at: i64, end: i64) -> tuple[bytes, i64]:
-    """As `read_shortstr`, but the bytes must be UTF-8, as RabbitMQ asks of every method without content."""
+    """As `read_shortstr`, but the bytes must be UTF-8.
+
+    RabbitMQ requires this of every method without content.
+    """
     text, stop = read_shortstr(data, at, end)
     if not text.isascii():
         try:
@@ -100,7 +104,7 @@ def read_utf8_shortstr(data: bytes, at: i64, end: i64) -> tuple[bytes, i64]:
 
 
 def longstr_end(data: bytes, at: i64, end: i64) -> i64:
-    """The position behind the value at `at` that starts with its u32 length; its body starts at `at + 4`."""
+    """The position behind the value at `at`, a u32 length and a body that starts at `at + 4`."""
     size: i64 = read_long(data, at, end)
     if size > end - at - 4:
         raise MalformedBytes("")
@@ -124,7 +128,8 @@ def write_short(out: BytesWriter, value: i64) -> None:
     """Append an unsigned 16-bit integer."""
     if value < 0 or value > 0xFFFF:
         raise ValueError(f"{value} is not an unsigned 16-bit number")
-    # The writer takes signed numbers, and interpreted it refuses what does not fit instead of wrapping it.
+    # The writer takes signed numbers. In interpreted code it refuses a number that does not fit
+    # instead of wrapping it.
     write_i16_be(out, i16((value ^ 0x8000) - 0x8000))
 
 
@@ -136,7 +141,7 @@ def write_long(out: BytesWriter, value: i64) -> None:
 
 
 def patch_long(out: BytesWriter, at: i64, value: i64) -> None:
-    """Overwrite the unsigned 32-bit integer at `at`: a length that was not known when its place was written."""
+    """Overwrite the unsigned 32-bit integer at `at`, to fill in a length that is known later."""
     if value < 0 or value > U32_MAX:
         raise ValueError(f"{value} is not an unsigned 32-bit number")
     out[at] = u8(value >> 24)
@@ -146,7 +151,7 @@ def patch_long(out: BytesWriter, at: i64, value: i64) -> None:
 
 
 def write_longlong(out: BytesWriter, value: i64) -> None:
-    """Append a 64-bit integer, given as the signed number `read_longlong` returns."""
+    """Append a 64-bit integer, given as a signed number like the one `read_longlong` returns."""
     write_i64_be(out, value)
 
 
@@ -159,6 +164,6 @@ def write_shortstr(out: BytesWriter, value: bytes) -> None:
 
 
 def write_longstr(out: BytesWriter, value: bytes) -> None:
-    """Append a longstr, or the body of a field table or array with its length."""
+    """Append a longstr, or the body of a field table or array, with its u32 length."""
     write_long(out, len(value))
     out.write(value)

@@ -1,8 +1,9 @@
 """The properties of a message (class basic): a flag word, then the present ones in a fixed order.
 
-The broker keeps the block as the raw bytes that arrived, from the flag word on, and passes it on unchanged. Here are
-the full decoder for who needs to look, and two scans for the hot path that walk only what lies before their subject.
-No property continues in a second flag word: bits 1 and 0 are ignored when read and written as 0.
+The broker keeps the block as the raw bytes that arrived, from the flag word on, and passes it on
+unchanged. This module has the full decoder, and two scans for the hot path that read only the bytes
+before the property they want. No property continues in a second flag word: bits 1 and 0 are ignored
+when read and written as 0.
 """
 
 from typing import Final, final
@@ -29,7 +30,7 @@ from warrenmq.wire.primitives import (
     write_shortstr,
 )
 
-# Which property is present, in the order of the values behind the flag word.
+# Bits of the flag word: each says that a property is present. Values follow in this order.
 CONTENT_TYPE: Final = 1 << 15
 CONTENT_ENCODING: Final = 1 << 14
 HEADERS: Final = 1 << 13
@@ -53,7 +54,10 @@ NO_PROPERTIES: Final = b"\x00\x00"
 @final
 @mypyc_attr(native_class=True, acyclic=True)
 class Properties:
-    """All 14 properties; None is absent. `headers` is the raw body of its table, `timestamp` unsigned seconds."""
+    """All 14 properties of a message; None means absent.
+
+    `headers` is the raw body of its table, `timestamp` is unsigned seconds.
+    """
 
     def __init__(
         self,
@@ -88,7 +92,10 @@ class Properties:
         self.cluster_id: bytes | None = cluster_id
 
     def encode(self) -> bytes:
-        """The block from the flag word on. ValueError for a shortstr over 255 bytes or a number out of range."""
+        """The property block from the flag word on.
+
+        Raises ValueError for a shortstr over 255 bytes or a number out of range.
+        """
         out = BytesWriter()
         flags: i64 = 0
         flags |= _write_text(out, self.content_type, CONTENT_TYPE)
@@ -117,7 +124,10 @@ class Properties:
 
 
 def decode_properties(raw: bytes) -> Properties:
-    """The properties in the block `raw`; ConnectionException 541 if it does not decode, headers table included."""
+    """The properties in the block `raw`.
+
+    Raises ConnectionException 541 if the block, or its headers table, does not decode.
+    """
     try:
         return _decode(raw)
     except MalformedBytes:
@@ -125,7 +135,10 @@ def decode_properties(raw: bytes) -> Properties:
 
 
 def delivery_mode(raw: bytes) -> i64:
-    """The delivery mode in the block `raw`: 2 is persistent, 0 absent, -1 for a block that is malformed up to there."""
+    """The delivery mode in the block `raw`: 2 means persistent, 0 absent, -1 malformed.
+
+    Bytes behind the delivery mode are not checked.
+    """
     try:
         flags = read_short(raw, 0, len(raw))
         if flags & DELIVERY_MODE == 0:
@@ -141,7 +154,8 @@ def delivery_mode(raw: bytes) -> i64:
 def headers_span(raw: bytes) -> bytes:
     """The body of the headers table in the block `raw`, b"" when there is none.
 
-    ConnectionException 541 for a block that is malformed up to there; the table itself is not looked into.
+    Raises ConnectionException 541 for a block that is malformed up to the end of the table; the
+    table itself is not checked.
     """
     try:
         flags = read_short(raw, 0, len(raw))
@@ -204,7 +218,7 @@ def _read_text(raw: bytes, at: i64, end: i64, present: i64) -> tuple[bytes | Non
 
 
 def _write_text(out: BytesWriter, value: bytes | None, flag: i64) -> i64:
-    """Append `value` if it is present; the flags to set."""
+    """Append `value` if it is not None; returns `flag` then, else 0."""
     if value is None:
         return 0
     write_shortstr(out, value)

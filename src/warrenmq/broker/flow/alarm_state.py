@@ -1,4 +1,4 @@
-"""The state of a node's alarms: `alarms.py` changes it, `throttle.py` reads it."""
+"""The state of a node's alarms: `alarms.py` switches it, the throttle of a connection uses it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Frames and methods as bytes, the link they travel over, and texts as the wire has them; for `amqp_peer` and its tests.
+"""Frames and methods as bytes, links that carry them, and reply texts, for `amqp_peer`.
 
-Methods and tables are encoded by `warrenmq.wire`, which has tests of its own against pika's encoder; frames are put
-together here.
+`warrenmq.wire` encodes methods and tables, and has its own tests against pika's encoder. This
+module puts frames together.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ LOCKED = (
 
 
 class Link(Protocol):
-    """The client's end of a byte stream; what comes at all comes within `patience_s`."""
+    """The client's end of a byte stream; a test waits `patience_s` for bytes before it fails."""
 
     patience_s: float
 
@@ -54,7 +54,7 @@ class SocketLink:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, data: bytes) -> None:
-        # A broker that has hung up is found out by reading.
+        # A read shows later that the broker has closed the socket.
         with contextlib.suppress(ConnectionError):
             self.socket.settimeout(self.patience_s)
             self.socket.sendall(data)
@@ -82,7 +82,7 @@ class Frame:
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    """A frame as bytes."""
+    """Encode a frame."""
     return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\xce"
 
 
@@ -94,24 +94,24 @@ def payload_of(method: Method) -> bytes:
 
 
 def method_frame(channel: int, method: Method) -> bytes:
-    """A method frame as bytes."""
+    """Encode a method frame."""
     return frame(METHOD, channel, payload_of(method))
 
 
 def header_frame(channel: int, size: int, properties: bytes = NO_PROPERTIES) -> bytes:
-    """A content header frame of class basic."""
+    """Encode a content header frame of class basic."""
     return frame(HEADER, channel, struct.pack(">HHQ", 60, 0, size) + properties)
 
 
 def table(**values: object) -> bytes:
-    """A field table's body; `__` in a name stands for a dash (`x__expires=1`)."""
+    """The body of a field table; `__` in a name becomes a dash (`x__expires=1`)."""
     return encode_table(
         fields_from_python({name.replace("__", "-"): value for name, value in values.items()})
     )
 
 
 def full_text(code: int, text: str) -> str:
-    """The reply text as it goes over the wire."""
+    """The reply text as the broker sends it: with the name of the code."""
     whole = f"{NAMES[code]} - {text}" if text else NAMES[code]
     return (
         whole

@@ -1,10 +1,11 @@
-"""An AMQP client for tests of the protocol: sends any frame, well-formed or not, and sees every frame that comes back.
+"""An AMQP client for protocol tests: sends any frame, even a malformed one, and shows all replies.
 
-It talks over a link, which is a socket or the engine in memory (`memory_broker.EngineLink`). Frames are
-put together in `amqp_frames` and taken apart here.
+The client uses a link, which is a socket or the engine in memory (`memory_broker.EngineLink`).
+`amqp_frames` encodes frames; this module decodes them.
 
-Names and texts are bytes and strings as in the engine. `ChannelPeer.refused` and `Peer.closed_with` check the close
-that answers a fault, ids included, and finish the closing handshake.
+Names and texts are bytes and strings as in the engine. `ChannelPeer.refused` and `Peer.closed_with`
+check the close that answers a fault, its class and method ids included, and finish the closing
+handshake.
 """
 
 import struct
@@ -75,20 +76,20 @@ from warrenmq.wire.methods import (
 )
 from warrenmq.wire.properties import NO_PROPERTIES, Properties, decode_properties
 
-# How long nothing must come before we believe that nothing comes, from a broker we cannot look into.
+# Silence (s) after which a foreign broker counts as quiet.
 SILENCE_S = 0.15
-# RabbitMQ's queues answer questions about their counts before they look at messages under way.
+# Delay (s) before a count: RabbitMQ's queues answer counts before they handle messages in transit.
 LAG_S = 0.05
 
 
 @dataclass
 class Message:
-    """A content-carrying method with its content."""
+    """A method with its content."""
 
     method: Method
     raw: bytes
     body: bytes
-    # Sizes of the body frames it came in.
+    # Sizes (bytes) of the body frames of the message.
     pieces: list[int]
 
     @property
@@ -128,14 +129,14 @@ class Peer:
 
     def __init__(self, link: Link, is_foreign: bool = False) -> None:
         self.link = link
-        # Not warren: its counts may be a moment behind, its silence needs patience.
+        # The broker is not warren: its counts may lag, and silence takes patience.
         self.is_foreign = is_foreign
         self.channels: dict[int, ChannelPeer] = {}
         self.is_closed = False
         self.frame_max = 131072
         self._buffer = b""
         self._frames: deque[Frame] = deque()
-        # What came on channel 0 while somebody waited for another channel.
+        # Methods on channel 0 that came while the test waited for another channel.
         self._control: deque[Method] = deque()
 
     # -- bytes and frames --------------------------------------------------------------------------
@@ -172,7 +173,7 @@ class Peer:
         self._buffer = buffer[at:]
 
     def read(self, timeout_s: float | None = None) -> bool:
-        """Give the next frame to whom it belongs; False when none comes in time."""
+        """Pass the next frame to its channel; False when none comes in time."""
         found = self.next_frame(timeout_s)
         if found is None:
             return False
@@ -191,7 +192,7 @@ class Peer:
         return True
 
     def has_control(self) -> bool:
-        """Has a method on channel 0 come that nobody has expected yet?"""
+        """True while a method on channel 0 has come that no `expect` has taken."""
         return len(self._control) > 0
 
     def expect(self, kind: type[_M], timeout_s: float | None = None) -> _M:
@@ -204,7 +205,7 @@ class Peer:
         return method
 
     def frames_until_end(self, timeout_s: float | None = None) -> list[Frame]:
-        """Everything that comes until the broker closes the socket."""
+        """All frames until the broker closes the socket."""
         frames: list[Frame] = []
         while True:
             try:
@@ -220,7 +221,7 @@ class Peer:
     def start(
         self, capabilities: dict[str, object] | None = None, user: bytes = b"guest"
     ) -> ConnectionTune:
-        """Header and login; returns the broker's tune."""
+        """Send header and login; returns the broker's tune."""
         self.send(PROTOCOL_HEADER)
         self.expect(ConnectionStart)
         if capabilities is None:
@@ -237,7 +238,7 @@ class Peer:
         capabilities: dict[str, object] | None = None,
         user: bytes = b"guest",
     ) -> "Peer":
-        """The whole handshake."""
+        """Run the whole handshake."""
         self.start(capabilities, user)
         self.frame_max = frame_max
         self.method(0, ConnectionTuneOk(channel_max, frame_max, heartbeat))
@@ -246,7 +247,7 @@ class Peer:
         return self
 
     def channel(self, number: int = 0) -> "ChannelPeer":
-        """Open a channel; 0 stands for the lowest free number."""
+        """Open a channel; 0: the lowest free number."""
         if number == 0:
             number = next(free for free in range(1, 65536) if free not in self.channels)
         channel = self.expect_channel(number)
@@ -255,12 +256,12 @@ class Peer:
         return channel
 
     def expect_channel(self, number: int) -> "ChannelPeer":
-        """Take frames of that channel number, opened or not."""
+        """Accept frames of channel `number`, whether it is open or not."""
         self.channels[number] = ChannelPeer(self, number)
         return self.channels[number]
 
     def closed_with(self, code: int, text: str, class_id: int = 0, method_id: int = 0) -> None:
-        """The broker closes the connection for this reason; `text` without the name."""
+        """Expect connection.close with this reply, and answer; `text` without the code's name."""
         close = self.await_close()
         self.check_text(close.reply_text, full_text(code, text))
         ids = (close.failing_class_id, close.failing_method_id)
@@ -268,14 +269,14 @@ class Peer:
         self.finish_close()
 
     def check_text(self, found: bytes, expected: str) -> None:
-        """The text of a close; RabbitMQ's may be broken into lines where it shows an Erlang term."""
+        """Compare the text of a close; RabbitMQ breaks lines where it prints an Erlang term."""
         if self.is_foreign:
             assert "".join(found.decode().split()) == "".join(expected.split())
         else:
             assert found.decode() == expected
 
     def await_close(self, timeout_s: float | None = None) -> ConnectionClose:
-        """The connection.close that must come."""
+        """Wait for connection.close, which must come."""
         while not (self._control and isinstance(self._control[0], ConnectionClose)):
             try:
                 if not self.read(timeout_s):
@@ -287,13 +288,13 @@ class Peer:
         return method
 
     def finish_close(self) -> None:
-        """Answer the broker's close; it hangs up then."""
+        """Answer the broker's close, and expect the end of the stream."""
         self.is_closed = True
         self.method(0, ConnectionCloseOk())
         self.frames_until_end()
 
     def close(self) -> None:
-        """Close in good order."""
+        """Close the connection with the closing handshake."""
         self.method(0, ConnectionClose(200, b"bye", 0, 0))
         while True:
             self.read()
@@ -303,19 +304,19 @@ class Peer:
         self.drop()
 
     def drop(self) -> None:
-        """Hang up."""
+        """Close the link without a handshake."""
         self.link.close()
 
 
 class ChannelPeer:
-    """One channel. Replies and what comes unasked (deliveries, returns, confirms, cancels) are kept apart."""
+    """One channel; `events` (deliveries, returns, confirms, cancels) are apart from `replies`."""
 
     def __init__(self, peer: Peer, number: int) -> None:
         self.peer = peer
         self.number = number
         self.replies: deque[Method | Message] = deque()
         self.events: deque[Method | Message] = deque()
-        # Both in the order of arrival.
+        # Replies and events in the order of arrival.
         self.log: list[Method | Message] = []
         self._message: Message | None = None
         self._missing_bytes = 0
@@ -323,7 +324,7 @@ class ChannelPeer:
     # -- in ----------------------------------------------------------------------------------------
 
     def take(self, found: Frame) -> None:
-        """A frame of this channel."""
+        """Handle a frame of this channel."""
         if found.kind == METHOD:
             assert self._message is None, "a method inside a content"
             method = decode_method(found.payload, 0, len(found.payload))
@@ -360,7 +361,7 @@ class ChannelPeer:
         (self.events if isinstance(method, _ASYNC) else self.replies).append(item)
 
     def reply(self) -> Method | Message:
-        """The next reply. ChannelClosedError when it is a close."""
+        """The next reply; ChannelClosedError when it is a close."""
         while not self.replies:
             if not self.peer.read():
                 raise TimeoutError("no reply")
@@ -377,7 +378,7 @@ class ChannelPeer:
         return item
 
     def event(self, timeout_s: float | None = None) -> Method | Message:
-        """The next thing that comes unasked."""
+        """The next event: a delivery, return, confirm or cancel."""
         while not self.events:
             if not self.peer.read(timeout_s):
                 raise TimeoutError("nothing comes")
@@ -390,11 +391,11 @@ class ChannelPeer:
         return item
 
     def bodies(self, count: int) -> list[bytes]:
-        """Bodies of the next deliveries."""
+        """Bodies of the next `count` deliveries."""
         return [self.message().body for _ in range(count)]
 
     def confirms(self, upto: int) -> list[BasicAck | BasicNack]:
-        """Confirms until everything up to `upto` is decided; checks that nothing is decided twice."""
+        """Take confirms until all up to `upto` are decided; each must be decided once."""
         found: list[BasicAck | BasicNack] = []
         open_numbers = set(range(1, upto + 1))
         while open_numbers:
@@ -409,7 +410,7 @@ class ChannelPeer:
         return found
 
     def quiet(self) -> None:
-        """Nothing is on its way to us."""
+        """Assert that the broker sends nothing more on this channel."""
         assert isinstance(self.call(ChannelFlow(True)), ChannelFlowOk)
         if self.peer.is_foreign:
             while self.peer.read(SILENCE_S):
@@ -423,22 +424,22 @@ class ChannelPeer:
         self.peer.method(self.number, method)
 
     def call(self, method: Method) -> Method | Message:
-        """Send and wait for the reply."""
+        """Send a method and wait for its reply."""
         self.send(method)
         return self.reply()
 
     def refused(self, method: Method, code: int, text: str) -> None:
-        """The method closes the channel with this reply."""
+        """Send a method that the broker answers with this close of the channel."""
         self.send(method)
         self.closed_with(code, text, method)
 
     def fatal(self, method: Method, code: int, text: str) -> None:
-        """The method closes the connection with this reply."""
+        """Send a method that the broker answers with this close of the connection."""
         self.send(method)
         self.peer.closed_with(code, text, method.class_id, method.method_id)
 
     def closed_with(self, code: int, text: str, method: Method | None = None) -> None:
-        """The broker closes the channel for this reason, blaming `method`; `text` without the name."""
+        """Expect channel.close for `method`, and answer it; `text` without the code's name."""
         close = self.await_close()
         self.peer.check_text(close.reply_text, full_text(code, text))
         ids = (method.class_id, method.method_id) if method is not None else (0, 0)
@@ -447,7 +448,7 @@ class ChannelPeer:
         del self.peer.channels[self.number]
 
     def await_close(self) -> ChannelClose:
-        """The channel.close that must come."""
+        """Wait for channel.close, which must come."""
         while not self.replies:
             if not self.peer.read():
                 raise TimeoutError("the channel stays open")
@@ -456,7 +457,7 @@ class ChannelPeer:
         return item
 
     def close(self) -> None:
-        """Close in good order."""
+        """Close the channel with the closing handshake."""
         self.send(ChannelClose(200, b"bye", 0, 0))
         self.expect(ChannelCloseOk)
         del self.peer.channels[self.number]
@@ -475,7 +476,7 @@ class ChannelPeer:
         return self.expect(QueueDeclareOk)
 
     def count(self, queue: bytes) -> int:
-        """Ready messages."""
+        """Number of ready messages."""
         if self.peer.is_foreign:
             time.sleep(LAG_S)
         self.send(QueueDeclare(queue, True))
@@ -540,7 +541,7 @@ class ChannelPeer:
         return isinstance(self.call(BasicGet(queue)), BasicGetEmpty)
 
     def drain(self, queue: bytes) -> list[bytes]:
-        """Bodies of all ready messages, which are taken out."""
+        """Take all ready messages; returns their bodies."""
         bodies = []
         while isinstance(item := self.call(BasicGet(queue, True)), Message):
             bodies.append(item.body)

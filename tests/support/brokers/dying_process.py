@@ -1,4 +1,4 @@
-"""A call in a process of its own that is gone, as by SIGKILL, just before its n-th change to the names of files."""
+"""Runs a call in a process that dies, as by SIGKILL, just before its n-th change of file names."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ def _is_change(event: str, arguments: tuple[object, ...]) -> bool:
 
 
 def dies_before_change(number: int, call: Callable[[], object]) -> bool:
-    """Do `call` in a child; did it come so far as to be killed? AssertionError when it failed of itself."""
+    """Run `call` in a child; True when the child was killed, AssertionError when `call` failed."""
     child = os.fork()
     if child == 0:
         _run(number, call)
@@ -48,8 +48,11 @@ def _run(number: int, call: Callable[[], object]) -> None:
 
 
 def deaths(call: Callable[[], object], step: int = 1) -> Iterator[int]:
-    """Kill it before its first change, before the one `step` later, and so on until it comes to its end; after each death
-    the caller looks at what is left."""
+    """Kill `call` before its first change, then before the one `step` later, until it completes.
+
+    The caller inspects what is left after each death; the value is the number of changes made
+    before it.
+    """
     number = 0
     while dies_before_change(number, call):
         yield number

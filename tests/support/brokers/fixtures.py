@@ -1,8 +1,8 @@
-"""Fixtures for tests that need a broker; a conftest imports those it offers.
+"""Fixtures for tests that need a broker; a conftest imports the ones that it offers.
 
-`broker_uri` is a broker process that the tests of one directory share, or the broker that WARREN_TEST_AMQP_URI names:
-with a RabbitMQ there, the tests themselves are put to the test. `amqp` gives protocol tests peers to speak with, once over
-the engine in memory and once over the broker process.
+`broker_uri` is a broker process that the tests of one directory share, or the broker that
+WARREN_TEST_AMQP_URI names. When that broker is a RabbitMQ, the run checks the tests themselves.
+`amqp` gives protocol tests peers, once with the engine in memory and once with the broker process.
 """
 
 import os
@@ -21,7 +21,8 @@ from tests.support.skips import does_not_apply
 from warrenmq.broker.definitions.settings import Settings
 
 FOREIGN_URI = os.environ.get("WARREN_TEST_AMQP_URI", "")
-# For what comes about by itself: a loaded machine takes its time, the engine in memory a tick or two.
+# Patience (ms) for events that the broker brings about itself: a loaded machine takes its time, the
+# engine in memory a tick or two.
 PATIENCE_MS = 60_000
 ENGINE_PATIENCE_MS = 50
 
@@ -53,33 +54,33 @@ class Amqp:
 
     @property
     def is_foreign(self) -> bool:
-        """Is it another broker than warren, which we compare with?"""
+        """Whether the broker is another product, run for comparison."""
         return bool(self.uri) and self.uri == FOREIGN_URI
 
     def configure(self, settings: Settings) -> None:
-        """A broker with other limits; only the engine in memory can have them."""
+        """Use a broker with these settings; skips the test unless the broker is in memory."""
         if self.memory is None:
             does_not_apply("settings of its own: in memory only")
         self.memory = MemoryBroker(settings)
 
     def engine(self) -> MemoryBroker:
-        """The broker in memory; skips the test where there is none."""
+        """The broker in memory; skips the test if there is none."""
         if self.memory is None:
             does_not_apply("looks into the engine: in memory only")
         return self.memory
 
     def departure(self, reason: str) -> None:
-        """What follows is warren's own choice, or not yet what RabbitMQ does."""
+        """Skip the test on RabbitMQ: warren departs from it, or does not do the same yet."""
         if self.is_foreign:
             does_not_apply(f"departure: {reason}")
 
     def slow_in_real_time(self) -> None:
-        """Waits for seconds: done in memory, where time costs nothing, and when comparing."""
+        """Skip a test that waits for seconds on a warren process: memory tests cover it fast."""
         if self.uri and not self.is_foreign:
             does_not_apply("takes seconds of real time; covered in memory")
 
     def raw(self, is_loopback: bool = True) -> Peer:
-        """A link on which nothing was said yet."""
+        """A link on which nothing was sent yet."""
         if self.memory is not None:
             peer = Peer(self.memory.connect(is_loopback))
         else:
@@ -106,27 +107,27 @@ class Amqp:
         return self.connect().channel()
 
     def name(self, prefix: str = "q") -> bytes:
-        """A name nobody else uses."""
+        """A name that no other test uses."""
         self._names += 1
         return f"{prefix}-{self._run}-{self._names}".encode()
 
     def pause(self, ms: int) -> None:
-        """Let time pass."""
+        """Let `ms` pass by the broker's clock."""
         if self.memory is not None:
             self.memory.advance(ms)
         else:
             time.sleep(ms / 1000)
 
     def now_ms(self) -> float:
-        """By a clock that goes as fast as the broker's."""
+        """Time by a clock that runs as fast as the broker's."""
         return float(self.memory.now_ms) if self.memory is not None else time.monotonic() * 1000
 
     def has_passed(self, ms: int, since_ms: float) -> bool:
-        """May something be over that takes so long? The broker, whose clock has whole milliseconds, may be one ahead."""
+        """Whether `ms` may have passed; the broker's clock, in whole ms, may be 1 ms ahead."""
         return self.now_ms() - since_ms >= ms - 1
 
     def eventually(self, holds: Callable[[], bool]) -> None:
-        """Wait until it does."""
+        """Wait until `holds()` is true."""
         started_ms = self.now_ms()
         patience_ms = PATIENCE_MS if self.memory is None else ENGINE_PATIENCE_MS
         while not holds():

@@ -1,7 +1,8 @@
-"""The sans-I/O engine as a whole broker in memory: real connections, queues and journal, no sockets, disk or clock.
+"""The sans-I/O engine as a whole broker in memory: real connections, queues and journal.
 
-Time moves when somebody waits for bytes that do not come, so a test that waits for a minute takes no time. A commit
-succeeds at once unless the test holds commits back or lets them fail.
+There are no sockets, no disk and no clock. Time moves when a test waits for bytes that do not come,
+so a wait of a minute takes no time. A commit succeeds at once unless the test defers commits or
+lets them fail.
 """
 
 import hashlib
@@ -19,15 +20,15 @@ from warrenmq.store.store_settings import StoreSettings
 from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 
 JOURNAL_FILE_BYTES = 1 << 24
-# What a socket holds that nobody reads.
+# Bytes that a socket buffers while the client does not read.
 SOCKET_BYTES = 1 << 20
 STEP_MS = 10
-# Of the clock that moves while somebody waits: what has not come by then does not come.
+# Patience (s) by the simulated clock, which moves during a wait; later bytes never come.
 PATIENCE_S = 10.0
 GUEST = PutUser(
     b"guest", hash_password(b"guest"), "rabbit_password_hashing_sha256", ["administrator"]
 )
-# Users that a broker out of the box does not have.
+# Users that a default broker does not have.
 IMPERSONATOR = PutUser(b"actor", GUEST.password_hash, GUEST.hashing, ["impersonator"])
 OUTSIDER = PutUser(b"outsider", GUEST.password_hash, GUEST.hashing, [])
 
@@ -38,16 +39,16 @@ class MemoryBroker:
     def __init__(self, settings: Settings | None = None) -> None:
         self.now_ms = 1_700_000_000_000
         self.links: list[EngineLink] = []
-        # While set, commits stay under way: confirms and durable declarations wait.
+        # While True, commits stay in flight: confirms and durable declarations wait.
         self.holds_commits = False
-        # How many commits, from now on, will fail.
+        # Number of next commits that will fail.
         self.failing_commits = 0
         numbers = itertools.count()
 
         def random_bytes(size: int) -> bytes:
             return hashlib.shake_128(str(next(numbers)).encode()).digest(size)
 
-        # Somebody wants another turn.
+        # The broker has asked for another turn.
         self.is_woken = False
         self.broker = Broker(settings or Settings(), random_bytes, self.wake)
         for user in (GUEST, IMPERSONATOR, OUTSIDER):
@@ -68,7 +69,7 @@ class MemoryBroker:
         return link
 
     def pump(self) -> None:
-        """What the node does at the end of a turn: commits and the store's jobs, then output."""
+        """End the turn as a node does: commits and jobs of the store, then output."""
         while True:
             self._commit()
             self.broker.end_turn(self.now_ms)
@@ -99,7 +100,7 @@ class MemoryBroker:
                 return
 
     def advance(self, ms: int) -> None:
-        """Let time pass."""
+        """Let `ms` pass, with ticks and turns."""
         end_ms = self.now_ms + ms
         while self.now_ms < end_ms:
             self.now_ms += min(STEP_MS, end_ms - self.now_ms)
@@ -111,15 +112,16 @@ class MemoryBroker:
 
 
 class EngineLink:
-    """The client's end of a connection to a `MemoryBroker`: what a socket is elsewhere."""
+    """The client's end of a connection to a `MemoryBroker`, in place of a socket."""
 
     def __init__(self, memory: MemoryBroker, is_loopback: bool) -> None:
         self.memory = memory
         self.patience_s = PATIENCE_S
         self.arrived = bytearray()
         self.is_at_end = False
-        # While set, the socket takes nothing: so many bytes were written to it.
+        # While True, the socket takes nothing.
         self.is_stuck = False
+        # Bytes that the broker has written to a stuck socket.
         self.unsent = 0
         self._header = b""
         self._is_loopback = is_loopback
@@ -129,7 +131,7 @@ class EngineLink:
         if self.is_at_end:
             return
         if self.connection is None:
-            # The protocol header belongs to the listener, which is not here.
+            # The listener, which this broker lacks, would take the protocol header.
             self._header += data
             if len(self._header) < 8:
                 return
@@ -142,7 +144,7 @@ class EngineLink:
         self.memory.pump()
 
     def take(self, parts: bytes) -> None:
-        """The broker writes."""
+        """Take bytes that the broker writes."""
         assert self.connection is not None
         if self.is_stuck:
             self.unsent += len(parts)
@@ -174,7 +176,7 @@ class EngineLink:
         self.memory.pump()
 
     def look_at_state(self) -> None:
-        """Drop the connection when the broker wants that."""
+        """Close the link when the broker wants the connection closed."""
         connection = self.connection
         if connection is None or self.is_at_end:
             return

@@ -1,6 +1,7 @@
-"""A node without sockets, files and clock, whose disk is a dictionary: crash it and build another from what was synced.
+"""A node without sockets and without a clock, on a simulated disk that keeps what was synced.
 
-Everything but the shell is the real thing: broker, vhost, queue, journal, recovery, admin sessions.
+A test may crash the node and start another from the disk. All parts but the shell are the real
+ones: broker, vhost, queue, journal, recovery, admin sessions.
 """
 
 import heapq
@@ -52,10 +53,10 @@ USER = PutUser(b"guest", hash_password(b"guest"), "rabbit_password_hashing_sha25
 
 
 class NothingUnsynced(Random):
-    """Decides for a failing disk: no change survives that nobody synced."""
+    """Random source of a power failure that drops every unsynced change."""
 
     def random(self) -> float:
-        """Above every probability with which a change is kept."""
+        """A number above every probability with which a change is kept."""
         return 0.999
 
 
@@ -70,7 +71,7 @@ class VirtualTimer:
 
 
 class VirtualClock:
-    """Time that moves only when told to."""
+    """A clock that moves only in `advance`."""
 
     def __init__(self) -> None:
         self.time_ms = 1_700_000_000_000
@@ -89,7 +90,7 @@ class VirtualClock:
         return self.time_ms
 
     def advance(self, ms: int) -> None:
-        """Run what falls due within the next `ms`, in order."""
+        """Move the clock by `ms` and make the calls that fall due, in order."""
         end = self.time_ms + ms
         while self._timers and self._timers[0][0] <= end:
             due_ms, _, timer = heapq.heappop(self._timers)
@@ -100,7 +101,7 @@ class VirtualClock:
 
 
 class MemoryDisk:
-    """What a power failure leaves."""
+    """Files and definitions that survive a power failure."""
 
     def __init__(self) -> None:
         self.files = SimulatedFileSystem()
@@ -194,7 +195,7 @@ class MemoryNode:
         settings: QueueSettings | None = None,
         owner: object | None = None,
     ) -> Queue:
-        """A new queue, durably."""
+        """Declare a queue durably."""
         queue_id = self.broker.next_queue_id()
         definition = QueueDefinition(
             name, queue_id, durable, False, owner, b"", settings or QueueSettings()
@@ -207,7 +208,7 @@ class MemoryNode:
         return queue
 
     def delete(self, name: bytes) -> None:
-        """Delete a queue, durably."""
+        """Delete a queue durably."""
         self.vhost.add_changes(
             self.vhost.remove_queue(self.vhost.queues[name], self.clock.now_ms())
         )
@@ -221,7 +222,7 @@ class MemoryNode:
         properties: bytes = b"\x00\x00",
         address: bytes = b"\x00\x01q",
     ) -> int:
-        """One message to `queue`; its seq id."""
+        """Publish one message to `queue`; returns its seq id."""
         target = self.vhost.queues[queue]
         seq = target.next_seq
         message = Message(address, properties, body, persistent, self.clock.now_ms())
@@ -229,9 +230,10 @@ class MemoryNode:
         return seq
 
     def commit(self, ok: bool = True, is_torn: bool = False) -> None:
-        """Run group commits until nothing is gathered; with `ok` False the first one fails without a trace on disk.
+        """Commit until nothing is gathered; with `ok` False the first commit fails without a trace.
 
-        `is_torn`: it fails between the metadata, which are written, and the journal, which is not.
+        `is_torn`: that commit fails after its definitions are written and before its journal
+        records are.
         """
         journal = self.vhost.journal
         while journal.has_pending():
@@ -245,7 +247,7 @@ class MemoryNode:
             self.work()
 
     def work(self) -> None:
-        """The ends of turns, until nothing is left to do without something happening."""
+        """End turns until nothing is left to do without an event."""
         now_ms = self.clock.now_ms()
         while True:
             self.vhost.advance(now_ms)
@@ -253,13 +255,13 @@ class MemoryNode:
                 return
 
     def crash(self) -> "MemoryNode":
-        """The power fails: the node that is started from what was synced. Every unsynced change is lost."""
+        """Lose power: returns a node started from the synced state; unsynced changes are lost."""
         self.disk.files.crash(NothingUnsynced(), POWER)
         return MemoryNode(self.disk, self.clock)
 
 
 class MemoryClient:
-    """One admin session of a node; `ask` runs the node until the reply is there."""
+    """One admin session of a node; `ask` runs the node until the reply comes."""
 
     def __init__(self, node: MemoryNode, log_in: bool = True) -> None:
         self.node = node
@@ -276,11 +278,11 @@ class MemoryClient:
         self.is_closed = True
 
     def send(self, request: Request) -> None:
-        """Without waiting."""
+        """Send `request` without waiting for the reply."""
         self.session.receive(bytes(encode_frame(request)))
 
     def replies(self) -> list[Reply]:
-        """What has come since the last look."""
+        """Replies that have come since the last call."""
         found = []
         while self.output:
             end = LENGTH_BYTES + int.from_bytes(self.output[:LENGTH_BYTES], "big")
@@ -289,7 +291,7 @@ class MemoryClient:
         return found
 
     def ask(self, request: Request, commit_ok: bool = True, is_torn: bool = False) -> Reply:
-        """The reply to `request`; time passes while there is none."""
+        """Send `request` and run the node until the reply comes; time passes meanwhile."""
         self.send(request)
         for _ in range(10_000):
             if self.output:
@@ -301,13 +303,13 @@ class MemoryClient:
         raise AssertionError(f"no reply to {request}")
 
     def must(self, request: Request) -> Reply:
-        """The reply, which is not a refusal."""
+        """The reply to `request`, which must not be an error."""
         reply = self.ask(request)
         assert not isinstance(reply, ErrorReply), reply
         return reply
 
     def refused(self, request: Request) -> str:
-        """The code of the refusal."""
+        """The error code of the reply to `request`, which must be an error."""
         reply = self.ask(request)
         assert isinstance(reply, ErrorReply), reply
         return reply.code

@@ -1,7 +1,7 @@
-"""Sockets whose consumers take messages until nobody reads them any more: connections, as queues see them.
+"""Model sockets whose consumers take messages until the client stops reading.
 
-What is waited for, and where, is the product's own: the circle of a queue, the room of a channel, the rotation of a
-connection.
+Everything that a consumer waits in is the product's own: the circle of a queue, the room of a
+channel, the rotation of a connection.
 """
 
 from tests.support.stores.model_store import ModelHost
@@ -10,13 +10,13 @@ from warrenmq.broker.flow.rotation import Rotation
 from warrenmq.queues.entry import Consumer, Entry, QueueEnd
 from warrenmq.queues.queue import Queue
 
-# Unsent bytes above which a socket takes no more deliveries.
+# Unsent bytes at which a socket takes no more deliveries.
 SOCKET_BYTES = 100_000
 TURN_MESSAGES = 2
 
 
 class ModelSocket:
-    """One connection with one channel; what it was given is unsent until `write`."""
+    """One connection with one channel; delivered bytes are unsent until `write`."""
 
     def __init__(self, host: ModelHost) -> None:
         self.host = host
@@ -33,7 +33,7 @@ class ModelSocket:
         self.host.memory.transit.change(size)
 
     def write(self) -> None:
-        """The client reads all there is."""
+        """Let the client read everything, and give turns to waiting consumers."""
         size, self.unsent = self.unsent, 0
         self.host.memory.transit.change(-size)
         while self.can_take() and (consumer := self.rotation.take()) is not None:
@@ -47,7 +47,7 @@ class ModelSocket:
         return consumer
 
     def set_prefetch(self, count: int) -> None:
-        """basic.qos for the whole channel."""
+        """Set the prefetch count of the whole channel, as basic.qos does."""
         self.room.prefetch = count
         self.room.serve(self.host.now_ms)
 
@@ -93,14 +93,14 @@ class SocketConsumer(Consumer):
         self.socket.send(int(entry.body_bytes))
 
     def ack(self) -> None:
-        """Ack the oldest."""
+        """Ack the oldest message."""
         entry = self.taken.pop(0)
         self.socket.room.take_back(self)
         self.socket.host.settle(entry)
         self.socket.serve(self.queue)
 
     def requeue(self) -> None:
-        """Return all."""
+        """Requeue all unacked messages."""
         entries, self.taken = self.taken, []
         room = self.socket.room
         for _ in entries:
@@ -120,7 +120,7 @@ class SocketConsumer(Consumer):
 
 
 def check_woken(queue: Queue) -> None:
-    """Whoever waits for a message of this queue will be woken; see `read_ahead.py`."""
+    """Assert that something will wake each waiter of this queue; see `read_ahead.py`."""
     if queue.backing.ready.count == 0 or queue.demand.is_paused or queue.is_deleted:
         return
     if (

@@ -1,4 +1,4 @@
-"""A node in a thread of this process: real sockets and a real disk, and still the broker's objects are within reach."""
+"""A node in a thread of this process: real sockets, a real disk, and accessible broker objects."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ TIMEOUT_S = 60.0
 
 
 class NodeThread:
-    """A running node. `settings` are KEY=VALUE of `--set`."""
+    """A running node; `settings` are KEY=VALUE of `--set`."""
 
     def __init__(self, directory: Path, *settings: str) -> None:
         config = load(None, {}, list(settings), data_dir=directory / "data", listen="127.0.0.1:0")
@@ -39,7 +39,7 @@ class NodeThread:
         asyncio.set_event_loop(self._loop)
         try:
             address = self._loop.run_until_complete(self.node.start())
-        except Exception as error:  # whatever it is, the test that waits for the start shows it
+        except Exception as error:  # the test that waits for the start gets any error
             started.set_exception(error)
             return
         started.set_result(address)
@@ -48,24 +48,24 @@ class NodeThread:
         self._loop.close()
 
     def call(self, function: Callable[[], _T]) -> _T:
-        """Run `function` on the node's loop."""
+        """Run `function` on the node's loop; returns its result or raises its error."""
         result: Future[_T] = Future()
 
         def run() -> None:
             try:
                 result.set_result(function())
-            except Exception as error:  # as above, for the caller
+            except Exception as error:  # the caller gets any error
                 result.set_exception(error)
 
         self._loop.call_soon_threadsafe(run)
         return result.result(TIMEOUT_S)
 
     def peer(self) -> Peer:
-        """A link on which nothing was said yet."""
+        """A link on which nothing was sent yet."""
         return Peer(SocketLink("127.0.0.1", self.port))
 
     def stop(self) -> None:
-        """In good order."""
+        """Stop the node in order."""
         self._loop.call_soon_threadsafe(self.node.request_stop)
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive()

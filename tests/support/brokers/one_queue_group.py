@@ -1,4 +1,4 @@
-"""Requests for reader groups of one queue, in few words."""
+"""Short requests for reader groups of one queue."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ MANY = 1 << 40
 
 @dataclass(frozen=True)
 class OneQueue:
-    """A group as it was opened."""
+    """A reader group as its opening reported it."""
 
     name: str
     epoch: int
@@ -26,7 +26,7 @@ class OneQueue:
         wait_ms: int = 0,
         until: int = MANY,
     ) -> Reserve:
-        """From `start` on."""
+        """A request that reserves from seq id `start` on."""
         return Reserve(
             self.name,
             self.epoch,
@@ -38,24 +38,24 @@ class OneQueue:
         )
 
     def ack(self, end: int) -> Ack:
-        """Below `end`."""
+        """A request that acks everything below seq id `end`."""
         return Ack(self.name, self.epoch, {self.incarnation: end})
 
 
 def one_queue(reply: object, name: str = "g") -> OneQueue:
-    """The answer to an OpenGroup."""
+    """The group that the reply to an OpenGroup describes."""
     assert isinstance(reply, GroupOpened), reply
     (member,) = reply.members
     return OneQueue(name, reply.epoch, member.incarnation, member.acked, member.reserved)
 
 
 def open_one(client: MemoryClient, name: str = "g", queue: bytes = b"q") -> OneQueue:
-    """Open the group."""
+    """Open a group of one queue."""
     return one_queue(client.must(OpenGroup(name, [queue])), name)
 
 
 def end_of(reply: object) -> int:
-    """Where the one range of a reserve ends."""
+    """The end of the one range of a reserve."""
     assert isinstance(reply, Reserved), reply
     (member,) = reply.members
     return member.end

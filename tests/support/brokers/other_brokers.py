@@ -1,4 +1,4 @@
-"""Brokers that are spoken to through AMQP alone: a warren node and, where it is installed, the real RabbitMQ."""
+"""Brokers that tests reach through AMQP alone: a warren node and, if installed, RabbitMQ."""
 
 import contextlib
 import uuid
@@ -14,7 +14,7 @@ OtherBroker = BrokerProcess | RabbitmqBroker
 
 
 def running(broker: OtherBroker) -> OtherBroker:
-    """The broker, started if a test has left it killed."""
+    """The broker, started again if a test has killed it."""
     if broker.process is None:
         broker.start()
     return broker
@@ -22,7 +22,7 @@ def running(broker: OtherBroker) -> OtherBroker:
 
 @contextlib.contextmanager
 def channel_to(broker: OtherBroker) -> Iterator[BlockingChannel]:
-    """A confirming channel of pika."""
+    """A channel of pika in confirm mode."""
     with pika.BlockingConnection(pika.URLParameters(broker.uri + "?heartbeat=0")) as connection:
         channel = connection.channel()
         channel.confirm_delivery()
@@ -31,7 +31,7 @@ def channel_to(broker: OtherBroker) -> Iterator[BlockingChannel]:
 
 @contextlib.contextmanager
 def queue_on(broker: OtherBroker, prefix: str = "other") -> Iterator[str]:
-    """A durable queue with a name of its own, deleted afterwards: the broker may be used for other tests."""
+    """A durable queue with a unique name, deleted afterwards, since tests share the broker."""
     name = f"{prefix}-{uuid.uuid4().hex[:12]}"
     with channel_to(broker) as channel:
         channel.queue_declare(name, durable=True)
@@ -43,7 +43,7 @@ def queue_on(broker: OtherBroker, prefix: str = "other") -> Iterator[str]:
 
 
 def fill(broker: OtherBroker, queue: str, count: int, first: int = 0) -> None:
-    """Publish numbered messages; ids and bodies tell the number."""
+    """Publish numbered messages, with the number in id, header and body."""
     with channel_to(broker) as channel:
         for number in range(first, first + count):
             properties = pika.BasicProperties(
@@ -53,14 +53,14 @@ def fill(broker: OtherBroker, queue: str, count: int, first: int = 0) -> None:
 
 
 def message_count(broker: OtherBroker, queue: str) -> int:
-    """How many messages are ready."""
+    """Number of ready messages."""
     with channel_to(broker) as channel:
         count: int = channel.queue_declare(queue, passive=True).method.message_count
         return count
 
 
 def consumer_count(broker: OtherBroker, queue: str) -> int:
-    """How many consumers it has."""
+    """Number of consumers of the queue."""
     with channel_to(broker) as channel:
         count: int = channel.queue_declare(queue, passive=True).method.consumer_count
         return count

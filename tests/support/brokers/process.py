@@ -1,6 +1,6 @@
-"""A broker as its users run it: `warren server` in a process of its own, on a port of the loopback that it keeps.
+"""A broker as users run it: `warren server` in a process, on a loopback port that it keeps.
 
-The process runs the build that runs the tests: it gets the same interpreter and the same PYTHONPATH.
+The process runs the same build as the tests: it gets the same interpreter and the same PYTHONPATH.
 """
 
 import os
@@ -13,15 +13,16 @@ from pathlib import Path
 from bench.ports import held_port
 
 READY = "warren is ready: amqp="
-# Nothing that a loaded machine reaches; the time limit of a test is not much more.
+# Longer than a start takes on a loaded machine; the time limit of a test is not much longer.
 START_TIMEOUT_S = 90.0
 STOP_TIMEOUT_S = 90.0
 
 
 class BrokerProcess:
-    """One node; `start` after `stop` or `kill` finds the data of before. `settings` are KEY=VALUE of `--set`.
+    """One node, whose data survive `stop` and `kill`; `settings` are KEY=VALUE of `--set`.
 
-    `wrapper` is a command that is put before the node's own and replaces itself by it, as `prlimit` does.
+    `wrapper` is a command put before the node's own, which it replaces itself by, as `prlimit`
+    does.
     """
 
     def __init__(self, directory: Path, *settings: str) -> None:
@@ -31,7 +32,7 @@ class BrokerProcess:
         self.start_timeout_s = START_TIMEOUT_S
         self.stop_timeout_s = STOP_TIMEOUT_S
         self.host = "127.0.0.1"
-        # Also while it does not run: it is started again where its clients look for it.
+        # The port stays taken while the node is down, so that clients find the next start there.
         self.port = held_port(self, self.host)
         self.process: subprocess.Popen[str] | None = None
         directory.mkdir(parents=True, exist_ok=True)
@@ -41,7 +42,7 @@ class BrokerProcess:
         return f"amqp://guest:guest@{self.host}:{self.port}/%2F"
 
     def errors(self) -> list[str]:
-        """Lines of the log at level error, but for those about a client's connection: a stop ends it with one."""
+        """Error lines of the log, except those about connections, which a stop logs too."""
         lines = self.log_path.read_text().splitlines()
         return [line for line in lines if "[ERROR]" in line and "warren.connection:" not in line]
 
@@ -50,7 +51,7 @@ class BrokerProcess:
         return self.directory / "broker.log"
 
     def refused(self) -> int:
-        """The exit status of a start that comes to nothing."""
+        """Start a node that must refuse to run; returns its exit status."""
         self._launch()
         assert self.process is not None
         try:
@@ -59,7 +60,7 @@ class BrokerProcess:
             self.kill()
 
     def start(self) -> None:
-        """Return when the node accepts clients."""
+        """Start the node; returns when it accepts clients."""
         self._launch()
         assert self.process is not None
         # A node that neither becomes ready nor ends must not hang the tests.
@@ -102,7 +103,7 @@ class BrokerProcess:
             )
 
     def stop(self) -> int:
-        """SIGTERM; returns the exit status."""
+        """Send SIGTERM and wait; returns the exit status."""
         self.begin_stop()
         assert self.process is not None
         try:
@@ -111,12 +112,12 @@ class BrokerProcess:
             self.kill()
 
     def begin_stop(self) -> None:
-        """SIGTERM, without waiting for what follows."""
+        """Send SIGTERM without waiting."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """SIGKILL; nothing happens when it does not run."""
+        """Send SIGKILL; does nothing when the node does not run."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()

@@ -1,4 +1,4 @@
-"""Messages as clients of a sink stage them, and what a node makes of them."""
+"""Messages as clients of a sink stage them, and helpers for the node that publishes them."""
 
 from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from warrenmq.admin.sink_protocol import (
@@ -16,7 +16,7 @@ TRANSIENT = b"\x10\x00\x01"
 def staged_message(
     body: bytes, routing_key: bytes = b"q", exchange: bytes = b"", properties: bytes = PERSISTENT
 ) -> bytes:
-    """One message of a block."""
+    """One message of a `StageMessages` block."""
     address = bytes([len(exchange)]) + exchange + bytes([len(routing_key)]) + routing_key
     record = bytes(4 + 8 + 1) + address + len(properties).to_bytes(4, "big") + properties
     record += len(body).to_bytes(4, "big") + body
@@ -26,7 +26,10 @@ def staged_message(
 def stage(
     client: MemoryClient, sink: str, batch: int, messages: list[bytes], queue: bytes = b""
 ) -> int:
-    """A finished staging log with `messages` (of `staged_message`), all for `queue` if that is not empty; its id."""
+    """Stage `messages` (of `staged_message`) and finish the log; returns its id.
+
+    A `queue` that is not empty gets all of the messages.
+    """
     opened = client.must(OpenStage(sink, batch, queue))
     assert isinstance(opened, StageOpened)
     if messages:
@@ -44,7 +47,7 @@ def started() -> tuple[MemoryNode, MemoryClient]:
 
 
 def bodies(node: MemoryNode, queue: bytes = b"q") -> list[bytes]:
-    """Everything in the queue, which is emptied in memory only."""
+    """Bodies of all messages in the queue, taken out in memory only."""
     target = node.vhost.queues[queue]
     found = []
     while True:
@@ -59,7 +62,7 @@ def bodies(node: MemoryNode, queue: bytes = b"q") -> list[bytes]:
 
 
 def settle(node: MemoryNode) -> None:
-    """Let everything come to rest that is under way."""
+    """Run the node until all its work is done."""
     for _ in range(20):
         node.work()
         node.commit()

@@ -1,4 +1,4 @@
-"""A broker process seen from outside: its memory, its descriptors, and whether it serves a client that behaves."""
+"""A broker process seen from outside: memory, file descriptors, service to a polite client."""
 
 import os
 import threading
@@ -14,7 +14,7 @@ MIB = 1 << 20
 
 
 class WatchedBroker:
-    """A running node."""
+    """A running node, measured through /proc."""
 
     def __init__(self, node: BrokerProcess) -> None:
         self.node = node
@@ -30,16 +30,16 @@ class WatchedBroker:
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def descriptors(self) -> int:
-        """Open file descriptors."""
+        """Number of open file descriptors."""
         return len(os.listdir(f"/proc/{self._pid}/fd"))
 
     def cpu_s(self) -> float:
-        """How long it has worked so far, in seconds of a processor."""
+        """Processor time (s) that the node has used so far."""
         fields = Path(f"/proc/{self._pid}/stat").read_text().rpartition(") ")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def settled_rss(self, descriptors: int) -> int:
-        """Resident memory when no more than so many descriptors are left open."""
+        """Resident memory (bytes) once at most `descriptors` file descriptors are open."""
         eventually(
             lambda: self.descriptors() <= descriptors,
             "the descriptors of those who are gone closed",
@@ -52,7 +52,7 @@ class WatchedBroker:
         return Peer(SocketLink(self.node.host, self.node.port)).open()
 
     def check_service(self) -> float:
-        """One message there and back for a new client; returns how long it took."""
+        """Send one message to and fro with a new client; returns the duration in s."""
         started = time.monotonic()
         peer = self.connect()
         channel = peer.channel()
@@ -64,11 +64,11 @@ class WatchedBroker:
 
 
 class WellBehaved(threading.Thread):
-    """Publishes and gets in turn until stopped; `slowest` round trip, the `longest_work_s` of the broker during one, and `peak`
-    of its memory.
+    """Publishes and gets in turn until stopped, and measures the broker meanwhile.
 
-    On a machine that does other things as well a round trip may take any time; what the broker works meanwhile is what
-    it did for others first.
+    `slowest` is the longest round trip (s), `longest_work_s` the most processor time of the broker
+    during one, `peak` its most memory (bytes). On a busy machine a round trip may take any time;
+    the broker's processor time shows what it did for others first.
     """
 
     def __init__(self, broker: WatchedBroker) -> None:
@@ -84,14 +84,14 @@ class WellBehaved(threading.Thread):
     def run(self) -> None:
         try:
             self._work()
-        except Exception as error:  # whatever it is, the test shows it at the end
+        except Exception as error:  # the test shows any error at its end
             self.failure = error
 
     def _work(self) -> None:
         peer = self.broker.connect()
         channel = peer.channel()
         queue = channel.declare(exclusive=True).queue
-        # Once at least, however soon it is stopped.
+        # At least one round, however soon the test stops it.
         while self.rounds == 0 or not self._is_over.wait(0.005):
             started, worked_s = time.monotonic(), self.broker.cpu_s()
             body = b"%d" % self.rounds
@@ -104,7 +104,7 @@ class WellBehaved(threading.Thread):
         peer.close()
 
     def await_rounds(self, count: int, timeout_s: float = 50) -> None:
-        """So many rounds more from now on, however long each takes: what is to be shown is that they do not wait."""
+        """Wait for `count` more rounds; each may take long, but none may wait for ever."""
         upto = self.rounds + count
         deadline = time.monotonic() + timeout_s
         while self.rounds < upto and self.failure is None:
@@ -112,7 +112,7 @@ class WellBehaved(threading.Thread):
             time.sleep(0.01)
 
     def stop(self) -> None:
-        """Raises what went wrong."""
+        """Stop the thread; raises its error."""
         self._is_over.set()
         self.join(PATIENCE_S)
         assert not self.is_alive(), "no answer"

@@ -421,7 +421,7 @@ class ModelStore(QueueStore):
             self.host.release(stored.content)
 
     def check(self, host: ModelHost) -> None:
-        """Assert that index and counts of the queue are right; a live queue without purges only."""
+        """Assert correct index and counts, unless the queue is deleted or has a purge to run."""
         queue = self.queue
         if queue.is_deleted or not queue.backing.purges.is_empty():
             return

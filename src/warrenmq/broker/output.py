@@ -24,9 +24,9 @@ _BASIC_ACK: Final = 0x003C0050
 _BASIC_NACK: Final = 0x003C0078
 # Class 60 and weight 0, as in every content header.
 _CONTENT_CLASS: Final = 60 << 16
-# Eight octets are written as one number: the end octet of the frame before, then type, channel and
-# size of a body frame. This constant has the first two. The first octet holds the sign, hence -
-# 256.
+# Eight octets are written as one signed number: the end octet of the frame before, then type,
+# channel and size of a body frame. This constant has the end octet, with the sign (- 256), and the
+# type.
 _NEXT_BODY: Final = ((FRAME_END - 256) << 56) | (FRAME_BODY << 48)
 
 

@@ -223,7 +223,7 @@ class PutGroupMember(Change):
 @final
 @mypyc_attr(native_class=True)
 class DeleteGroupMember(Change):
-    """Removes a queue from a reader group, which no longer reads it."""
+    """Removes a queue from a reader group."""
 
     def __init__(self, vhost: bytes, group: bytes, queue_id: i64) -> None:
         self.vhost: bytes = vhost

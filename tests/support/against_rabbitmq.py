@@ -1,8 +1,8 @@
-"""Puts the tests themselves to the test: runs them against a private RabbitMQ node, which is stopped afterwards.
+"""Checks the tests themselves: runs them against a private RabbitMQ node, and stops the node.
 
     python -m tests.support.against_rabbitmq [PYTEST ARGUMENTS]
 
-What fails there is wrong about RabbitMQ, unless it is one of our departures (`Amqp.departure`).
+A test that fails there is wrong about RabbitMQ, unless it tests a departure (`Amqp.departure`).
 """
 
 import os
@@ -15,7 +15,7 @@ from bench.brokers import RabbitmqBroker, rabbitmq_server
 
 
 def main(arguments: list[str]) -> int:
-    """Returns pytest's exit status."""
+    """Run the tests; returns pytest's exit status."""
     if rabbitmq_server() is None:
         print("rabbitmq-server is not installed", file=sys.stderr)
         return 1

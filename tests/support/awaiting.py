@@ -1,4 +1,4 @@
-"""Waiting for what another process or thread is about to do: for the thing itself, as long as a loaded machine may take."""
+"""Waits for an event in another process or thread, as long as a loaded machine may need."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ PAUSE_S = 0.01
 
 
 def eventually(is_so: Callable[[], bool], what: str, pause_s: float = PAUSE_S) -> None:
-    """Return when it is so; AssertionError with `what` when it never is."""
+    """Return when `is_so()` is true; AssertionError with `what` after PATIENCE_S."""
     deadline = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < deadline, f"never: {what}"
@@ -17,7 +17,7 @@ def eventually(is_so: Callable[[], bool], what: str, pause_s: float = PAUSE_S) -
 
 
 async def eventually_in_loop(is_so: Callable[[], bool], what: str) -> None:
-    """The same while the running loop goes on."""
+    """As `eventually`, while the running loop continues."""
     deadline = time.monotonic() + PATIENCE_S
     while not is_so():
         assert time.monotonic() < deadline, f"never: {what}"

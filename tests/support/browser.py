@@ -1,4 +1,4 @@
-"""Chromium without a window, for pages that tests look at."""
+"""Headless Chromium, for tests of pages."""
 
 import base64
 import contextlib
@@ -24,7 +24,7 @@ _ARGUMENTS = (
     "--hide-scrollbars",
 )
 _HEIGHT = 900
-# Runs in the browser: how many pixels of an image have each of these colours, and the colour of its first pixel.
+# Script in the browser: counts the pixels of an image per colour, and reads its first pixel.
 _COUNT_PIXELS = """
 const [url, colours, done] = arguments;
 const image = new Image();
@@ -54,24 +54,24 @@ class Browser:
         self._driver.get(path.as_uri())
 
     def show_as(self, width: int, scheme: str) -> None:
-        """From now on the window has this width, and the system's colours are `light` or `dark`."""
+        """Set the window's width (px) and the system's colour scheme: `light` or `dark`."""
         size = {"width": width, "height": _HEIGHT, "deviceScaleFactor": 1, "mobile": False}
         self._driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self._driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
     def ask(self, script: str) -> Any:
-        """What a script returns that runs in the page."""
+        """Run a script in the page; returns its result."""
         return self._driver.execute_script(script)
 
     def picture(self) -> bytes:
-        """The window's part of the page as PNG."""
+        """A PNG of the visible part of the page."""
         return base64.b64decode(
             self._driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"]
         )
 
     def pixels(self, picture: bytes, colours: list[str]) -> tuple[str, dict[str, int]]:
-        """The colour of a picture's first pixel as `rgb(...)`, and how many have each of `colours`. Leaves the page."""
+        """The first pixel as `rgb(...)`, and pixels per colour of `colours`; leaves the page."""
         self._driver.get("about:blank")
         url = f"data:image/png;base64,{base64.b64encode(picture).decode()}"
         first, counts = self._driver.execute_async_script(_COUNT_PIXELS, url, colours)
@@ -80,7 +80,7 @@ class Browser:
 
 @contextlib.contextmanager
 def chromium(profile: Path) -> Iterator[Browser]:
-    """A browser with the empty directory `profile`; skips the test when there is none."""
+    """A browser with the empty directory `profile`; skips the test if none is installed."""
     browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if browser is None or driver is None:
         pytest.skip(f"{'chromium' if browser is None else 'chromedriver'} is not installed")

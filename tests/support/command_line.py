@@ -1,4 +1,4 @@
-"""The command line as a person types it."""
+"""Runs the command line as a person types it."""
 
 import contextlib
 import json
@@ -9,14 +9,14 @@ import sys
 from collections.abc import Iterator
 from typing import Any, Final
 
-# Before a command: starts it as shells start their background jobs, with SIGINT ignored.
+# Prefix of a command that starts with SIGINT ignored, as shells start background jobs.
 IGNORING_INTERRUPTS: Final = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")
 
 
 def warren(
     *arguments: object, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """`warren ARGUMENTS`, without colours and 120 characters wide."""
+    """Run `warren ARGUMENTS` without colours, 120 columns wide."""
     return subprocess.run(
         [sys.executable, "-m", "warrenmq", *map(str, arguments)],
         capture_output=True,
@@ -28,7 +28,7 @@ def warren(
 
 
 def warren_json(*arguments: object, status: int = 0) -> Any:
-    """What a command prints with --json."""
+    """Run `warren ARGUMENTS --json`; returns the decoded output."""
     done = warren(*arguments, "--json")
     assert done.returncode == status, (done.returncode, done.stdout, done.stderr)
     return json.loads(done.stdout)
@@ -36,7 +36,7 @@ def warren_json(*arguments: object, status: int = 0) -> Any:
 
 @contextlib.contextmanager
 def nobody() -> Iterator[int]:
-    """A port on which nobody listens, and nobody begins to meanwhile: one that is merely free is given to the next who asks."""
+    """A port without a listener, bound so that no other process can get it meanwhile."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield int(taken.getsockname()[1])

@@ -1,8 +1,9 @@
-"""Which cases a run tries that no run of another commit tries: a number drawn from the commit's hash.
+"""The seeds that only runs of this commit try, drawn from the commit's hash.
 
-Random tests have two sets of cases: a fixed one, by which each change is judged as the change before it was, and one
-that belongs to the commit, so that every landing explores something new and a failure comes back whenever that commit is
-tested again. A tree that is no git checkout has no commit: `commit_number` is 0 there.
+Random tests have two sets of cases. A fixed set judges each change as it judged the change before.
+The other set belongs to the commit: every landing tries something new, and a failure returns
+whenever that commit is tested again. A tree that is no git checkout has no commit: `commit_number`
+is 0 there.
 """
 
 import subprocess
@@ -10,13 +11,13 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-# Seeds of the fixed set lie below; those of commits above.
+# Seeds of the fixed set are below this number, seeds of commits above it.
 FIRST_EXPLORED = 1 << 20
 
 
 @cache
 def commit_number() -> int:
-    """A number of 32 bits that only this commit has, more or less."""
+    """A number of 32 bits from the commit's hash; 0 without a commit."""
     done = subprocess.run(
         ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False
     )

@@ -1,8 +1,9 @@
 """Distributes the tests to parallel processes (`pytest -n 3`).
 
-A file's tests stay in one process, in their order, so that what its fixtures start is started once. The files that use
-the one Spark session of a run stay together as well, and so do those that use the one RabbitMQ. The longest files begin:
-started last, one of them would keep a single process busy at the end.
+The tests of a file stay in one process, in their order, so that each of its fixtures starts once.
+Files that use the one Spark session of a run stay together, and so do files that use the one
+RabbitMQ. The longest files start first: one that started last would keep a single process busy at
+the end.
 """
 
 import pytest
@@ -37,13 +38,13 @@ def file_of(nodeid: str) -> str:
 
 
 def family_of(nodeid: str) -> str:
-    """The family of a test; one process runs all tests of a family. A file without a shared fixture is its own."""
+    """The family of a test, which one process runs; a file without a shared fixture is its own."""
     path = file_of(nodeid)
     return FAMILIES.get(path, path)
 
 
 def arrange(items: list[pytest.Item]) -> None:
-    """Sort `items` into the order of execution. Raises UsageError for a file that is missing in SHARED."""
+    """Sort `items` into execution order; UsageError for a file that is missing in SHARED."""
     long_families = set()
     for item in items:
         fixtures = getattr(item, "fixturenames", ())

@@ -1,9 +1,10 @@
-"""Skips: a test may leave itself out where it has no meaning; under CI, a missing tool is a failure.
+"""Skips: a test may skip itself where it has no meaning; under CI a missing tool is a failure.
 
-`does_not_apply(reason)` skips a test that has no meaning in this form: the other build, the other broker, the link
-without a socket. Every other skip says that the machine lacks something (a package, a permission, a registry). On a
-developer's machine such a test is skipped with its reason; under CI it fails, since a suite that silently shrinks
-proves less each time. The end of the run counts all skips by reason.
+`does_not_apply(reason)` skips a test that has no meaning in this form: another build, another
+broker, a link without a socket. Every other skip says that the machine lacks something (a package,
+a permission, a registry). On a developer's machine such a test is skipped with its reason; under CI
+it fails, since a suite that silently shrinks proves less each time. The end of the run counts all
+skips by reason.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ SECTION = "reason of a skip"
 
 
 def does_not_apply(reason: str) -> NoReturn:
-    """Skip this test: `reason` says why it has no meaning for the build or the broker under test."""
+    """Skip this test: `reason` says why it has no meaning for this build or this broker."""
     pytest.skip(NO_MEANING_HERE + reason)
 
 
@@ -35,7 +36,7 @@ def reason_of(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 
 class SkipPolicy:
-    """A pytest plugin. `is_strict`: a skip other than `does_not_apply` is a failure."""
+    """A pytest plugin; `is_strict`: each skip but `does_not_apply` is a failure."""
 
     def __init__(self, is_strict: bool) -> None:
         self.is_strict = is_strict
@@ -45,7 +46,10 @@ class SkipPolicy:
         self.files: set[tuple[str, str]] = set()
 
     def judge(self, report: pytest.TestReport | pytest.CollectReport) -> None:
-        """Record the reason of a skip in its report; under `is_strict`, fail the test unless `does_not_apply` skipped it."""
+        """Record the reason of a skip in its report.
+
+        Under `is_strict` the test fails, unless `does_not_apply` skipped it.
+        """
         if not report.skipped or hasattr(report, "wasxfail"):
             return
         reason = reason_of(report)
@@ -58,19 +62,20 @@ class SkipPolicy:
     def pytest_make_collect_report(
         self,
     ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-        """A file that skips itself, for want of a package."""
+        """Judge a file that skips itself for lack of a package."""
         report = yield
         self.judge(report)
         return report
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """A test that skips itself, or that a mark or a fixture skips."""
+        """Judge a test that is skipped by itself, by a mark or by a fixture."""
         report = yield
         self.judge(report)
         return report
 
-    # With pytest-xdist, workers make the reports; these hooks run in the process that prints the summary.
+    # With pytest-xdist, workers make the reports; the hooks below run in the process that prints
+    # the summary.
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Count a skipped file once: every worker collects it and reports it."""
@@ -80,7 +85,7 @@ class SkipPolicy:
         self.reasons.update(text for name, text in report.sections if name == SECTION)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """All skips, by reason."""
+        """Print the number of skips by reason."""
         reasons = self.reasons + Counter(reason for _, reason in self.files)
         if not reasons:
             return

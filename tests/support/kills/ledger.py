@@ -1,8 +1,8 @@
-"""Who was promised what: publishers, consumers and declarers that remember every answer of a broker that is being killed.
+"""Clients that record every promise of a broker that is being killed.
 
-Each works in a thread of its own until its socket ends. A publish that was confirmed must be there after the restart, an
-ack that was sent before a publish that was confirmed must have taken effect, a declaration that was answered must
-stand; for everything else both outcomes are right.
+Publishers, consumers and declarers work in threads of their own until their sockets end. After the
+restart, a confirmed publish must be there; an ack sent before a publish that was confirmed must
+have taken effect; an answered declaration must stand. For everything else both outcomes are right.
 """
 
 import random
@@ -38,7 +38,8 @@ EATEN = b"eaten"
 TICKS = b"ticks"
 DURABLE_QUEUES = (*FAN_QUEUES, DIRECT, EATEN, TICKS)
 VOLATILE = b"volatile"
-# Both sides of the size from which content lies apart from its position; some of the loop's buffers, and large.
+# Body sizes (bytes) below and above the limit for embedded contents, some of the size of the loop's
+# buffers, and large ones.
 SIZES = (0, 1, 30, 200, 200, 1000, 1000, 4000, 4095, 4096, 4097, 20_000, 70_000)
 LARGE = 1 << 20
 WINDOW = 300
@@ -47,47 +48,50 @@ TRANSIENT = Properties(delivery_mode=1).encode()
 
 
 def body_of(number: int, size: int) -> bytes:
-    """A body that says who it is; the same number gives the same bytes."""
+    """A body with its number and size; the same number and size give the same bytes."""
     return b"%d:%d:" % (number, size) + random.Random(number).randbytes(size)
 
 
 def number_of(body: bytes) -> int:
-    """The number of a body, whose every byte is checked."""
+    """The number of a body; every byte of the body is checked."""
     number, size, _ = body.split(b":", 2)
     assert body == body_of(int(number), int(size)), f"message {int(number)} is damaged"
     return int(number)
 
 
 def connect(node: BrokerProcess) -> Peer:
-    """An open connection."""
+    """An open connection to the node."""
     return Peer(SocketLink(node.host, node.port)).open()
 
 
 class Ledger:
-    """Everything promised so far, by queue and number."""
+    """Every promise so far, by queue and message number."""
 
     def __init__(self, queues: tuple[bytes, ...] = DURABLE_QUEUES) -> None:
         self.next_number = 1
         self.lock = threading.Lock()
         self.confirmed: dict[bytes, set[int]] = {queue: set() for queue in queues}
         self.transient: set[int] = set()
-        # Acks that were sent, and those of them that are durable.
+        # Messages whose ack was sent, by queue.
         self.acked: dict[bytes, set[int]] = {queue: set() for queue in queues}
+        # Messages whose ack is durable, by queue.
         self.acked_for_good: dict[bytes, set[int]] = {queue: set() for queue in queues}
-        # Queues that were declared, bound and deleted, with an answer.
+        # Queues whose declaration was answered and whose deletion was not requested.
         self.declared: set[bytes] = set()
+        # Queues whose binding was answered.
         self.bound: set[bytes] = set()
+        # Queues whose deletion was answered.
         self.deleted: set[bytes] = set()
 
     def number(self) -> int:
-        """A new one."""
+        """Return a new message number."""
         with self.lock:
             self.next_number += 1
             return self.next_number - 1
 
 
 class Worker(threading.Thread):
-    """Runs `work` until the broker is gone; `failure` is anything else that ended it."""
+    """Runs `work` until the broker is gone; `failure` is any other error that ended it."""
 
     def __init__(self, node: BrokerProcess, ledger: Ledger, seed: int) -> None:
         super().__init__(daemon=True)
@@ -103,17 +107,20 @@ class Worker(threading.Thread):
             self.work(peer.channel())
         except (EOFError, OSError):
             return
-        except (Exception, AmqpError) as error:  # whatever it is, the test shows it at the end
+        except (Exception, AmqpError) as error:  # the test shows any error at its end
             self.failure = error
 
     def work(self, channel: ChannelPeer) -> None:
-        """The load of one client; each kind of client does its own."""
+        """Run the load of one client until its socket ends."""
         raise NotImplementedError
 
     def publish_next(
         self, confirms: "Confirms", queues: tuple[bytes, ...], size: int, is_fanned: bool
     ) -> None:
-        """The next message of the ledger, to a queue or through the exchange to all of `queues`; some are transient."""
+        """Publish the ledger's next message to one queue, or by the exchange to all of `queues`.
+
+        A share of the messages is transient.
+        """
         ledger = self.ledger
         number = ledger.number()
         is_transient = self.random.random() < 0.15
@@ -135,7 +142,7 @@ class Worker(threading.Thread):
 
 
 class Confirms:
-    """The publishes of one channel that wait for their confirms; `on_confirmed` is called for each, in order."""
+    """Publishes of a channel without confirm; `on_confirmed` runs for each, in order."""
 
     def __init__(self, channel: ChannelPeer) -> None:
         self.channel = channel
@@ -157,7 +164,7 @@ class Confirms:
         self.channel.publish(key, body, properties, exchange)
 
     def read(self, timeout_s: float) -> bool:
-        """Take the confirms that have arrived, wait for the first of them."""
+        """Read one frame and handle all confirms so far; False when no frame comes in time."""
         if not self.channel.peer.read(timeout_s):
             return False
         events = [item for item in self.channel.events if isinstance(item, BasicAck)]
@@ -173,13 +180,13 @@ class Confirms:
         return True
 
     def drain(self) -> None:
-        """Until everything is confirmed."""
+        """Wait until everything is confirmed."""
         while self.waiting:
             assert self.read(PATIENCE_S), "no confirm"
 
 
 class Publisher(Worker):
-    """Bursts of all sizes to one queue, to all of a fanout exchange, and transient ones in between."""
+    """Publishes bursts of all sizes to one queue or by a fanout exchange, some transient."""
 
     def work(self, channel: ChannelPeer) -> None:
         confirms = Confirms(channel)
@@ -198,7 +205,7 @@ class Publisher(Worker):
 
 
 class Eater(Worker):
-    """Consumes and acks; now and then publishes something, whose confirm says that the acks before it are durable."""
+    """Consumes and acks; the confirms of its own publishes show that earlier acks are durable."""
 
     def work(self, channel: ChannelPeer) -> None:
         ledger = self.ledger
@@ -212,7 +219,7 @@ class Eater(Worker):
             messages = [item for item in channel.events if isinstance(item, Message)]
             for message in messages:
                 channel.events.remove(message)
-                # Some are kept.
+                # Leave some messages unacked.
                 if self.random.random() < 0.9:
                     channel.send(BasicAck(message.deliver.delivery_tag))
                     ledger.acked[EATEN].add(number_of(message.body))
@@ -231,7 +238,7 @@ class Eater(Worker):
 
 
 class Declarer(Worker):
-    """Declares durable queues, binds them, deletes some; and a few that are not durable."""
+    """Declares and binds durable queues, and deletes some."""
 
     def work(self, channel: ChannelPeer) -> None:
         ledger = self.ledger
@@ -244,7 +251,7 @@ class Declarer(Worker):
             self.done += 1
             if self.random.random() < 0.5:
                 victim = self.random.choice(sorted(ledger.declared))
-                # Until it is answered, both is right.
+                # Until the deletion is answered, the queue may exist or not.
                 ledger.declared.discard(victim)
                 channel.send(QueueDelete(victim))
                 channel.expect(QueueDeleteOk)
@@ -253,7 +260,7 @@ class Declarer(Worker):
 
 
 def let_work(workers: Sequence[Worker], seconds: float, least: int) -> None:
-    """Give them that time, and on a busy machine as much more as each of them needs for so much work."""
+    """Let workers run for `seconds`, then until each has done `least` pieces of work."""
     time.sleep(seconds)
     deadline = time.monotonic() + WORK_TIMEOUT_S
     while any(worker.done < least and worker.is_alive() for worker in workers):
@@ -264,7 +271,7 @@ def let_work(workers: Sequence[Worker], seconds: float, least: int) -> None:
 
 
 def exists(peer: Peer, queue: bytes) -> bool:
-    """Is there such a queue?"""
+    """Whether the queue exists."""
     channel = peer.channel()
     channel.send(QueueDeclare(queue, True))
     try:

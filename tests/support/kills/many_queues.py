@@ -1,7 +1,8 @@
-"""A node with very many durable queues, each with a few persistent messages, and clients that pipeline what they ask.
+"""A node with very many durable queues of a few persistent messages, and pipelining clients.
 
-`ManyQueues` knows what was confirmed: after each start every queue must be there with at least that, in order and once.
-Every tenth queue is lazy: its messages are in an index of its own on disk, those of the others in the journal.
+`ManyQueues` knows what was confirmed: after each start every queue must exist with at least its
+confirmed messages, in order and once. Every tenth queue is lazy: its messages are in an index of
+its own on disk; messages of the other queues are in the journal.
 """
 
 import contextlib
@@ -28,23 +29,24 @@ from warrenmq.broker.definitions.metadata import Change, PutQueue
 from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
 from warrenmq.wire.methods import BasicAck, BasicGet, BasicPublish, QueueDeclare, QueueDeclareOk
 
-# Generous: neither a start nor a stop is to be cut short because the machine is busy.
+# Long, so that a busy machine cuts short neither a start nor a stop.
 PATIENCE_S = 300.0
-# Requests under way, and the channels of a client that declares.
+# Requests in flight of one client.
 WINDOW = 2000
+# Channels of a client that declares.
 CHANNELS = 200
 LAZY = table(x__queue__mode="lazy")
 
 
 def slices(numbers: Iterable[int]) -> Iterator[list[int]]:
-    """`numbers` in lists of WINDOW."""
+    """Split `numbers` into lists of WINDOW."""
     rest = iter(numbers)
     while part := list(islice(rest, WINDOW)):
         yield part
 
 
 class ManyQueues:
-    """`count` queues in `node`. Messages say which queue and which round they are of."""
+    """`count` queues in `node`; each message names its queue and its round."""
 
     def __init__(self, node: BrokerProcess, count: int) -> None:
         node.start_timeout_s = PATIENCE_S
@@ -52,23 +54,24 @@ class ManyQueues:
         self.node = node
         self.count = count
         self.rounds = 0
-        # By queue: the rounds that were confirmed, and those that were published.
+        # Confirmed rounds of each queue.
         self.confirmed: list[list[int]] = [[] for _ in range(count)]
+        # Published rounds of each queue.
         self.published: list[list[int]] = [[] for _ in range(count)]
         self.random = random.Random(count)
 
     def name(self, number: int) -> bytes:
-        """What queue `number` is called."""
+        """The name of queue `number`."""
         return b"many %06d" % number
 
     def arguments(self, number: int) -> bytes:
-        """What queue `number` is declared with."""
+        """The arguments of queue `number`."""
         return LAZY if number % 10 == 0 else b""
 
     # -- making them -------------------------------------------------------------------------------
 
     def define(self) -> None:
-        """Write all definitions into the data directory of a node that has run and does not now."""
+        """Write all definitions into the data directory of a node that has run and is stopped."""
         metadata = SqliteMetadata(self.node.directory / "data" / "node.sqlite")
         changes: list[Change] = []
         for one in range(self.count):
@@ -79,9 +82,10 @@ class ManyQueues:
         metadata.close()
 
     def declare(self) -> None:
-        """All of them, by one client."""
+        """Declare all queues with one client."""
         peer = connect(self.node)
-        # A channel waits for each of its declarations; what many channels ask for together is one commit.
+        # A channel waits for each of its declarations; one commit serves the requests of many
+        # channels.
         channels = [peer.channel() for _ in range(CHANNELS)]
         for part in slices(range(self.count)):
             declares = [
@@ -101,7 +105,7 @@ class ManyQueues:
     # -- messages ----------------------------------------------------------------------------------
 
     def publish(self, numbers: Iterable[int]) -> None:
-        """The next round: a persistent message to each of these queues, all confirmed."""
+        """Publish the next round: a persistent message to each of these queues, all confirmed."""
         peer = connect(self.node)
         channel = peer.channel()
         channel.confirm_select()
@@ -111,7 +115,7 @@ class ManyQueues:
         peer.close()
 
     def send(self, channel: ChannelPeer, numbers: list[int]) -> None:
-        """Publish the next round; what is confirmed of it remains to be seen."""
+        """Publish the next round without waiting for confirms."""
         self.rounds += 1
         for one in numbers:
             self.published[one].append(self.rounds)
@@ -119,7 +123,7 @@ class ManyQueues:
             channel.peer.send(*(self._message(channel.number, one) for one in part))
 
     def take_confirms(self, channel: ChannelPeer, numbers: list[int]) -> bool:
-        """Note what of this round is confirmed; False when the connection ended before all was."""
+        """Record the confirms of this round; False when the connection ends before the last one."""
         done = 0
         while done < len(numbers):
             try:
@@ -143,13 +147,13 @@ class ManyQueues:
         )
 
     def some(self, count: int) -> list[int]:
-        """Numbers of so many queues, chosen at random."""
+        """`count` numbers of queues, chosen at random."""
         return self.random.sample(range(self.count), min(count, self.count))
 
     # -- checks ------------------------------------------------------------------------------------
 
     def check_counts(self) -> None:
-        """Every queue is there, with as many messages as it may have."""
+        """Assert that every queue exists with a possible number of messages."""
         peer = connect(self.node)
         channel = peer.channel()
         for part in slices(range(self.count)):
@@ -162,7 +166,7 @@ class ManyQueues:
         peer.close()
 
     def check_messages(self, numbers: Iterable[int]) -> None:
-        """The messages of these queues are the right ones; they go back when the connection ends."""
+        """Assert that these queues have the right messages, and requeue the messages."""
         peer = connect(self.node)
         channel = peer.channel()
         for part in slices(numbers):
@@ -182,15 +186,16 @@ class ManyQueues:
     # -- ends --------------------------------------------------------------------------------------
 
     def stop(self) -> float:
-        """An orderly stop; how long it took, in seconds."""
+        """Stop the node in order; returns the duration in s."""
         started = time.monotonic()
         assert self.node.stop() == 0
         return time.monotonic() - started
 
     def stop_while_publishing(self, patience_s: float = PATIENCE_S) -> float:
-        """Publish to some queues, tell the node to stop, and kill it when it still does so after `patience_s`.
+        """Publish, tell the node to stop meanwhile, and kill it if it runs after `patience_s`.
 
-        Some of the messages are on their way when the node is told. Returns how long the stop took, 0 if it was killed.
+        Some messages are in flight at that time. Returns the duration of the stop in s, 0
+        if the node was killed.
         """
         numbers = self.some(WINDOW)
         peer = connect(self.node)
@@ -198,7 +203,7 @@ class ManyQueues:
         channel.confirm_select()
         self.send(channel, numbers)
         stops = self._stops()
-        # A client that does not answer the close would be waited for.
+        # The node would wait for a client that does not answer the close.
         client = threading.Thread(target=self._be_closed, args=(channel, numbers), daemon=True)
         client.start()
         self.node.begin_stop()

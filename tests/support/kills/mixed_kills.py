@@ -1,10 +1,11 @@
-"""The long kill test: a node under everything at once is killed again and again, and checked after each start.
+"""The long kill test: a node under every kind of load is killed again and again, and checked.
 
-Files are small, so journal files retire, checkpoints are taken, segments and files of the message store go and are compacted
-all the time; which queues page, what counts as small and how much is moved at once changes from start to start. After each
-start: every confirmed message is there, byte for byte, in order and once; acked and synced stays away, so does what was
-purged, deleted, rolled back, transient or expired. Now and then the start itself is killed, or followed by a clean stop.
-At the end everything is drained, and nothing may be left of it.
+Files are small, so journal files retire, checkpoints are taken, and segments and content files are
+deleted and compacted all the time. The settings change from start to start: which queues page,
+which contents are small, and how much moves at once. After each start every confirmed message must
+be there, byte for byte, in order and once. Messages with durable acks must stay away, and so must
+purged, deleted, rolled-back, transient and expired ones. Sometimes the start itself is killed, or a
+clean stop follows. At the end everything is drained, and nothing may be left of it.
 """
 
 import os
@@ -43,15 +44,17 @@ from tests.support.kills.mixed_load import (
 )
 
 MIB = 1 << 20
-# Between the node's look at its clock and the delivery that follows from it: nothing, unless the machine does something else.
+# Time (s) between the node's reading of its clock and the delivery that follows: almost 0, unless
+# the machine is busy.
 SLACK_S = 2.0
-# What may lie on the disk when nothing is in the queues: the journal file in use, allocated ahead, and one that waits for
-# its checkpoint.
+# Bytes that may be on disk when all queues are empty: the journal file in use, allocated ahead, and
+# one that waits for its checkpoint.
 EMPTY_BYTES = 18 * MIB
 RECLAIM_TIMEOUT_S = 60.0
-# What each worker does before the kill.
+# Pieces of work that each worker does before the kill.
 LEAST = 10
-# Words that a node says of damage; being killed does none. (A file that was created and not yet written to is moved aside.)
+# Texts in the log that report damage, which a kill must not cause. (A file that was created and not
+# written yet is moved aside.)
 COMPLAINTS = (
     "Traceback",
     "internal error",
@@ -63,18 +66,18 @@ COMPLAINTS = (
 
 
 class MixedKills:
-    """One node and its ledger through any number of rounds. `done` counts what happened, by name."""
+    """One node and its ledger through any number of rounds; `done` counts events by name."""
 
     def __init__(self, node: BrokerProcess, seed: int) -> None:
         self.node = node
         self.random = random.Random(seed)
         self.ledger = MixedLedger()
         self.done: Counter[str] = Counter()
-        # A copy of the data as the latest kill left them, for whoever must find out what went wrong.
+        # A copy of the data as the latest kill left it, for the search for a bug.
         self.image = node.directory / "image"
 
     def run(self, kills: int, on_round: Callable[[int], None] = lambda _: None) -> None:
-        """Kill so many times; AssertionError for the first promise that was broken."""
+        """Kill the node `kills` times; AssertionError for the first broken promise."""
         self._start()
         peer = connect(self.node)
         channel = peer.channel()
@@ -107,7 +110,7 @@ class MixedKills:
             f"msg_store_file_size_limit={self.random.choice(('64KiB', '300kB'))}",
             "memory_monitor_interval=100",
             "vm_memory_high_watermark.absolute=2GiB",
-            # Below what the node takes empty, every queue must page; far above, none.
+            # At a limit below the memory of an empty node every queue must page; far above, none.
             f"vm_memory_high_watermark_paging_ratio={self.random.choice(('0', '0', '0.5'))}",
             f"msg_store_io_batch_size={self.random.choice((16, 200, 2048))}",
             f"queue_index_embed_msgs_below={self.random.choice((0, 1000, 4096, 4096, 50_000))}",
@@ -125,7 +128,7 @@ class MixedKills:
         ]
         for worker in workers:
             worker.start()
-        # Now and then before anything is done.
+        # In a share of the rounds the kill may come before any work is done.
         let_work(
             workers, self.random.uniform(0.05, 1.2), 0 if self.random.random() < 0.1 else LEAST
         )
@@ -142,7 +145,7 @@ class MixedKills:
         shutil.copytree(self.node.directory / "data", self.image)
 
     def _kill_a_start(self) -> None:
-        """A few times, at any moment of it."""
+        """Kill the next starts at random moments, one to three times."""
         for _ in range(self.random.randrange(1, 4)):
             starting = subprocess.Popen(
                 [
@@ -171,7 +174,7 @@ class MixedKills:
     # -- checks ------------------------------------------------------------------------------------
 
     def _check(self, peer: Peer, share: float) -> None:
-        """All queues; settles that share of what is there, durably."""
+        """Check all queues; settle `share` of the messages found, durably."""
         for queue in VOLATILE:
             assert not exists(peer, queue), f"{queue!r} is not durable"
         for queue in CYCLED:
@@ -184,14 +187,16 @@ class MixedKills:
             if queue in CYCLED and not exists(peer, queue):
                 self._compare(queue, [], 0.0)
                 continue
-            # One for each queue: an ack of many is one of everything before it on the channel.
+            # One channel per queue: an ack with `multiple` covers everything before it on the
+            # channel.
             channel = peer.channel()
             channels.append(channel)
             started = time.monotonic()
             messages = read_all(channel, queue)
             numbers = self._compare(queue, messages, started)
             self.done["read after starts"] += len(numbers)
-            # From here on these are as good as confirmed: they were read from the disk. Acks of them were lost.
+            # The messages were read from disk, so they count as confirmed; the acks of them were
+            # lost.
             self.ledger.confirmed[queue] |= set(numbers)
             self.ledger.acked[queue] -= set(numbers)
             acked[queue] = self._settle_some(channel, messages, numbers, share)
@@ -212,12 +217,12 @@ class MixedKills:
             channel.close()
 
     def _compare(self, queue: bytes, messages: list[Message], started_s: float) -> list[int]:
-        """What came back with what was promised; returns the numbers."""
+        """Compare the messages found with the promises; returns their numbers."""
         ledger = self.ledger
         numbers = [number_of(message.body) for message in messages]
         found = set(numbers)
         assert len(numbers) == len(found), f"{queue!r}: doubled"
-        # Several workers publish ticks.
+        # Several workers publish ticks, so only the order of other queues is checked.
         assert queue == TICKS or numbers == sorted(found), f"{queue!r}: out of order"
         lost = ledger.confirmed[queue] - ledger.acked[queue] - found
         if queue in EXPIRING:
@@ -241,7 +246,7 @@ class MixedKills:
     def _settle_some(
         self, channel: ChannelPeer, messages: list[Message], numbers: list[int], share: float
     ) -> set[int]:
-        """Those of the front at once, others one by one; returns their numbers."""
+        """Ack the oldest messages with one ack and others one by one; returns their numbers."""
         count = int(len(messages) * share)
         front = count // 2
         if front:
@@ -255,7 +260,7 @@ class MixedKills:
     # -- the end -----------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Drain everything: nothing may be left, in the queues and on the disk, now and after another start."""
+        """Drain everything: nothing may be left in queues and on disk, then and after a start."""
         peer = connect(self.node)
         self._check(peer, 1.0)
         channel = peer.channel()
@@ -279,13 +284,13 @@ class MixedKills:
             for path in self.node.directory.glob("data/**/lost+found/*")
             if path.stat().st_size > 0
         ]
-        # The end of a write that the kill interrupted may be kept.
+        # The store keeps the end of a write that the kill interrupted.
         assert all(path.name.endswith(".damaged") for path in kept), f"nothing was damaged: {kept}"
 
     def _await_small(self) -> None:
         deadline = time.monotonic() + RECLAIM_TIMEOUT_S
         store = self.node.directory / "data" / "msg_stores" / "vhosts"
-        # The file that would be written to next stays.
+        # The content file that the next write would go to remains.
         while (size := disk_bytes(store)) > EMPTY_BYTES or len(
             list(store.glob("*/msg_store_*/*.rdq"))
         ) > 1:
@@ -304,7 +309,7 @@ class MixedKills:
         return ", ".join(f"{name} {size}" for size, name in sorted(files, reverse=True)[:40])
 
     def reached(self) -> dict[str, int]:
-        """How far the numbers of the store's files have come: how often files were begun, and gone again."""
+        """Highest numbers of the store's files: how often files were begun and deleted."""
         store = self.node.directory / "data" / "msg_stores" / "vhosts" / "1"
         return {
             "journal files": highest(store / "journal", ".wal"),
@@ -313,7 +318,7 @@ class MixedKills:
 
 
 def read_all(channel: ChannelPeer, queue: bytes) -> list[Message]:
-    """Every message of the queue, unacked; some may expire meanwhile."""
+    """Consume every message of the queue without acks; some may expire meanwhile."""
     count = channel.count(queue)
     tag = channel.consume(queue)
     while len(channel.events) < count:
@@ -326,7 +331,7 @@ def read_all(channel: ChannelPeer, queue: bytes) -> list[Message]:
 
 
 def disk_bytes(directory: Path) -> int:
-    """What its files take."""
+    """Bytes that the files of a directory take on disk."""
     total = 0
     for parent, _, names in os.walk(directory):
         for name in names:
@@ -338,5 +343,5 @@ def disk_bytes(directory: Path) -> int:
 
 
 def highest(directory: Path, suffix: str) -> int:
-    """The highest number among the names of files, 0 when there is none."""
+    """The highest number among the file names; 0 when there is none."""
     return max((int(path.stem) for path in directory.glob(f"*{suffix}")), default=0)

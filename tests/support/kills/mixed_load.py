@@ -1,9 +1,10 @@
-"""Everything at once: the workers of the long kill test, each of which remembers in a ledger what it was promised.
+"""The workers of the long kill test, each of which records the broker's promises in a ledger.
 
-Default and lazy queues, small and large messages, persistent and transient, one queue or several; acks one by one, many at
-a time and out of order; requeues and rejects; purges; queues deleted and declared again; transactions; expiry; queues that
-are not durable. Each queue has one publisher, so the numbers in it rise; the rules of `kill_ledger` hold: what was answered
-must stand, for everything else both outcomes are right.
+The load has default and lazy queues, small and large messages, persistent and transient ones, to
+one queue or several; acks one by one, in bulk and out of order; requeues and rejects; purges;
+queues deleted and declared again; transactions; expiry; queues that are not durable. Each queue has
+one publisher, so the numbers in it rise. The rules of `ledger.py` hold: what was answered must
+stand; for everything else both outcomes are right.
 """
 
 import time
@@ -41,7 +42,7 @@ from warrenmq.wire.properties import Properties
 
 LAZY = table(x__queue__mode="lazy")
 QUEUE_TTL_MS, MESSAGE_TTL_MS = 2000, 300
-# Of 16384 positions.
+# Messages that nearly fill a segment of 16384 entries.
 NEAR_SEGMENT_END = 16_250
 
 KEPT, EATEN = (
@@ -51,9 +52,9 @@ KEPT, EATEN = (
 FANNED = (b"fan-default", b"fan-lazy", b"fan-eaten")
 PURGED, TX = (b"default-purged", b"lazy-purged"), (b"default-tx", b"lazy-tx")
 CYCLED = (b"default-cycled", b"lazy-cycled")
-# Messages of the first expire with the queue, some of the second by themselves.
+# Queue whose messages expire by its argument, and queue of which some expire by themselves.
 EXPIRING = (b"queue-ttl", b"message-ttl")
-# What must be there after every start, with the arguments it was declared with.
+# Queues that must exist after every start, with the arguments of their declaration.
 LASTING: Final[dict[bytes, bytes]] = {
     **{
         name: LAZY if b"lazy" in name else b""
@@ -66,14 +67,14 @@ VOLATILE: Final[dict[bytes, bytes]] = {b"volatile-default": b"", b"volatile-lazy
 
 @dataclass
 class Lifetime:
-    """When a message expires: not before the first, and certainly by the second (monotonic seconds)."""
+    """Earliest and latest time (monotonic seconds) at which a message expires."""
 
     earliest_s: float
     latest_s: float
 
 
 class MixedLedger(Ledger):
-    """Also when messages expire, by number."""
+    """A ledger that also has the lifetimes of messages, by number."""
 
     def __init__(self) -> None:
         super().__init__((*LASTING, *CYCLED))
@@ -81,7 +82,7 @@ class MixedLedger(Ledger):
 
 
 def declare_lasting(channel: ChannelPeer) -> None:
-    """The queues of the load and the exchange of those that are fanned out to."""
+    """Declare the durable queues, and the fanout exchange with its bindings."""
     for queue, arguments in LASTING.items():
         channel.declare(queue, durable=True, arguments=arguments)
     channel.exchange(FAN, b"fanout", durable=True)
@@ -90,7 +91,7 @@ def declare_lasting(channel: ChannelPeer) -> None:
 
 
 def begin_near_a_segment_end(channel: ChannelPeer) -> None:
-    """Bring queues to where the first segment of their index is nearly full, so that it ends under the load."""
+    """Nearly fill the first segment of the queues' indexes, so that it ends under the load."""
     for queue in (*EATEN, *KEPT):
         one = method_frame(channel.number, BasicPublish(b"", queue)) + header_frame(
             channel.number, 0, TRANSIENT
@@ -103,18 +104,18 @@ def begin_near_a_segment_end(channel: ChannelPeer) -> None:
 
 
 class MixedWorker(Worker):
-    """Works for a mixed ledger."""
+    """A worker with a mixed ledger."""
 
     def __init__(self, node: BrokerProcess, ledger: MixedLedger, seed: int) -> None:
         super().__init__(node, ledger, seed)
         self.mixed = ledger
 
     def size(self) -> int:
-        """Of a new message; some are larger than any file of the message store."""
+        """Size (bytes) of a new message; some are larger than any file of the message store."""
         return LARGE if self.random.random() < 0.003 else self.random.choice(SIZES)
 
     def publish(self, confirms: Confirms, queue: bytes, size: int = -1) -> int:
-        """A persistent message for one durable queue; returns its number."""
+        """Publish a persistent message to one durable queue; returns its number."""
         number = self.ledger.number()
         self.done += 1
         body = body_of(number, self.size() if size < 0 else size)
@@ -124,7 +125,7 @@ class MixedWorker(Worker):
         return number
 
     def tick(self, confirms: Confirms, queue: bytes, acked: set[int]) -> None:
-        """Publish something whose confirm says that the acks sent before it are durable."""
+        """Publish a message whose confirm says that the acks sent before it are durable."""
         number = self.ledger.number()
 
         def on_confirmed() -> None:
@@ -134,13 +135,13 @@ class MixedWorker(Worker):
         confirms.publish(TICKS, body_of(number, 5), PERSISTENT, b"", on_confirmed)
 
     def breathe(self, confirms: Confirms) -> None:
-        """Take confirms; wait for them when many are owed."""
+        """Take confirms; wait for them while many are outstanding."""
         while confirms.read(0.0001 if len(confirms.waiting) < 300 else 5):
             pass
 
 
 class Feeder(MixedWorker):
-    """Bursts of all sizes into `queues`, one or all of them (then through the exchange)."""
+    """Publishes bursts of all sizes to one of `queues`, or to all by the exchange."""
 
     queues: tuple[bytes, ...] = ()
     is_fanned = False
@@ -161,36 +162,36 @@ class Feeder(MixedWorker):
 
 
 class DefaultFeeder(Feeder):
-    """Default queues."""
+    """Publishes to default queues."""
 
     queues = (b"default-kept", b"default-eaten")
 
 
 class LazyFeeder(Feeder):
-    """Lazy queues."""
+    """Publishes to lazy queues."""
 
     queues = (b"lazy-kept", b"lazy-eaten")
 
 
 class FanFeeder(Feeder):
-    """Three queues at a time, whose large contents are stored once."""
+    """Publishes to three queues at a time, whose large contents are stored once."""
 
     queues = FANNED
     is_fanned = True
 
 
 class BulkFeeder(Feeder):
-    """Many small messages, so that segments of the index fill up and go."""
+    """Publishes many small messages, so that segments of the index fill up and are deleted."""
 
     queues = (b"bulk",)
     sizes = (0, 10, 30)
 
 
 class Taker(MixedWorker):
-    """Consumes `queue` and settles in every way; keeps some."""
+    """Consumes `queue` and settles in every way; leaves some messages unacked."""
 
     queue = b""
-    # How many of ten are given back.
+    # Settles of ten that requeue.
     requeues = 2
 
     def work(self, channel: ChannelPeer) -> None:
@@ -198,7 +199,7 @@ class Taker(MixedWorker):
         channel.qos(self.random.choice((20, 100, 1000)))
         channel.consume(self.queue, b"taker")
         held: dict[int, int] = {}
-        # Acked since the last tick.
+        # Numbers acked since the last tick.
         acked: set[int] = set()
         latest = 0
         while True:
@@ -218,7 +219,7 @@ class Taker(MixedWorker):
                 acked = set()
 
     def _settle(self, channel: ChannelPeer, held: dict[int, int]) -> set[int]:
-        """Some of what is held; returns what was acked or thrown away."""
+        """Settle some unacked messages; returns the numbers of those acked or rejected for good."""
         tags = sorted(held)
         how = self.random.randrange(10)
         settled: set[int] = set()
@@ -232,11 +233,11 @@ class Taker(MixedWorker):
                 del held[tag]
             return settled
         if how < 6:
-            # All up to one of them, at once.
+            # Ack all messages up to one of them at once.
             upto = self.random.choice(tags)
             chosen = [tag for tag in tags if tag <= upto]
             settled = {held.pop(tag) for tag in chosen}
-            # Before it is sent: from then on it may have been done.
+            # Record the acks before they are sent: from then on they may take effect.
             self.ledger.acked[self.queue] |= settled
             channel.ack(upto, True)
         else:
@@ -253,32 +254,32 @@ class Taker(MixedWorker):
 
 
 class DefaultTaker(Taker):
-    """Of the default queue."""
+    """Consumes the default queue."""
 
     queue = b"default-eaten"
 
 
 class LazyTaker(Taker):
-    """Of the lazy queue."""
+    """Consumes the lazy queue."""
 
     queue = b"lazy-eaten"
 
 
 class FanTaker(Taker):
-    """Of one of those fanned out to: it gives up its references, the others keep theirs."""
+    """Consumes one queue of the fanout, which releases references; other queues keep theirs."""
 
     queue = b"fan-eaten"
 
 
 class BulkTaker(Taker):
-    """Of the queue with many messages; nothing goes back."""
+    """Consumes the queue with many messages; requeues nothing."""
 
     queue = b"bulk"
     requeues = 0
 
 
 class Purger(MixedWorker):
-    """Publishes, and throws everything away now and then."""
+    """Publishes, and purges from time to time."""
 
     def work(self, channel: ChannelPeer) -> None:
         confirms = Confirms(channel)
@@ -289,7 +290,7 @@ class Purger(MixedWorker):
                 published[queue].add(self.publish(confirms, queue))
             self.breathe(confirms)
             if self.random.random() < 0.2:
-                # What the checks after the start have left there goes too.
+                # The purge also drops what the checks after the start have left in the queue.
                 gone = published[queue] | self.ledger.confirmed[queue]
                 self.ledger.acked[queue] |= gone
                 channel.send(QueuePurge(queue))
@@ -299,7 +300,7 @@ class Purger(MixedWorker):
 
 
 class Cycler(MixedWorker):
-    """Declares a queue, publishes to it, deletes it, and so on: nothing of a queue's former life may come back."""
+    """Declares a queue, publishes, deletes it, and repeats; a deleted message must never return."""
 
     def work(self, channel: ChannelPeer) -> None:
         confirms = Confirms(channel)
@@ -307,7 +308,7 @@ class Cycler(MixedWorker):
         published: dict[bytes, set[int]] = {name: set() for name in CYCLED}
         while True:
             name = self.random.choice(CYCLED)
-            # Until it is answered, both is right.
+            # Until the declaration is answered, the queue may exist or not.
             ledger.deleted.discard(name)
             channel.declare(name, durable=True, arguments=LAZY if b"lazy" in name else b"")
             ledger.declared.add(name)
@@ -317,7 +318,7 @@ class Cycler(MixedWorker):
             self.breathe(confirms)
             if self.random.random() < 0.3:
                 continue
-            # Not all of them are confirmed yet.
+            # The set includes messages that are not confirmed yet.
             gone = published[name] | ledger.confirmed[name]
             published[name] = set()
             ledger.acked[name] |= gone
@@ -338,7 +339,7 @@ class Transactor(MixedWorker):
         while True:
             queue = self.random.choice(TX)
             numbers = {ledger.number() for _ in range(self.random.randrange(1, 12))}
-            # Not committed, so none of them may survive.
+            # Until the commit, none of these messages may survive.
             ledger.transient |= numbers
             for number in sorted(numbers):
                 channel.publish(queue, body_of(number, self.size()), PERSISTENT)
@@ -355,7 +356,10 @@ class Transactor(MixedWorker):
             self.done += len(numbers)
 
     def _ack_some(self, channel: ChannelPeer, queue: bytes) -> set[int]:
-        """In the transaction that is open; returns their numbers. What is rolled back stays unacked."""
+        """Get and ack some messages in the open transaction; returns their numbers.
+
+        Messages of a rolled-back transaction stay unacked.
+        """
         acked: set[int] = set()
         for _ in range(self.random.randrange(5)):
             item = channel.call(BasicGet(queue))
@@ -367,7 +371,7 @@ class Transactor(MixedWorker):
 
 
 class Expirer(MixedWorker):
-    """Publishes what expires: by the queue's argument, and by the message's property, short or too long to matter."""
+    """Publishes messages that expire by the queue's argument or by their own property."""
 
     def work(self, channel: ChannelPeer) -> None:
         confirms = Confirms(channel)
@@ -397,7 +401,7 @@ class Expirer(MixedWorker):
 
 
 class Volatile(MixedWorker):
-    """Queues that are not durable, whose pages lie where everything goes at a start; reads back what it can."""
+    """Publishes to queues that are not durable, whose pages a start deletes; gets some back."""
 
     def work(self, channel: ChannelPeer) -> None:
         for queue, arguments in VOLATILE.items():

@@ -1,4 +1,4 @@
-"""A vhost with something of everything in it, a ledger of what must come back, and a look at what came back."""
+"""A vhost with messages of all kinds, a ledger of them, and functions that read them back."""
 
 import random
 from dataclasses import dataclass, field
@@ -24,14 +24,14 @@ FAN_QUEUES = (b"fan-a", b"fan-b", b"fan-c")
 
 @dataclass
 class MixedVhost:
-    """A node's vhost; `queues` is what lies in each of its durable queues, in order."""
+    """A node's vhost; `queues` has the messages of each durable queue, in order."""
 
     node: BrokerProcess
     peer: Peer
     channel: ChannelPeer
     confirms: Confirms
     queues: dict[bytes, list[Expected]] = field(default_factory=dict)
-    # Has deliveries that it never acks.
+    # The last channel with deliveries that it never acks.
     holder: ChannelPeer | None = None
     chance: random.Random = field(default_factory=lambda: random.Random(7))
 
@@ -47,7 +47,7 @@ class MixedVhost:
         exchange: bytes = b"",
         queues: tuple[bytes, ...] | None = None,
     ) -> None:
-        """Random bytes, which are expected in `queues` (by default the one that the key names)."""
+        """Publish random bytes, expected in `queues`; by default in the queue that `key` names."""
         body = self.chance.randbytes(size)
         self.confirms.publish(key, body, properties, exchange, lambda: None)
         while len(self.confirms.waiting) > 500:
@@ -56,7 +56,7 @@ class MixedVhost:
             self.queues[queue].append((exchange, key, properties, body))
 
     def take(self, queue: bytes, count: int, ack_every: int) -> None:
-        """Deliver the oldest and ack one in `ack_every`; the others stay out."""
+        """Deliver the oldest messages and ack one in `ack_every`; the others stay unacked."""
         channel = self.peer.channel()
         channel.qos(count)
         tag = channel.consume(queue)
@@ -73,7 +73,7 @@ class MixedVhost:
         self.holder = channel
 
     def sync(self) -> None:
-        """All that was published and acked is durable."""
+        """Return when all publishes and acks so far are durable."""
         self.publish(b"ticks", 1)
         self.confirms.drain()
         self.publish(b"ticks", 1)
@@ -99,7 +99,7 @@ def fill(node: BrokerProcess) -> MixedVhost:
         vhost.publish(b"lazy", sizes.randrange(0, 9000))
     for number in range(50):
         vhost.publish(b"mixed", sizes.randrange(0, 9000))
-        # Confirmed, and gone with the node.
+        # These messages are confirmed, and lost when the node ends.
         vhost.publish(b"mixed", 100, TRANSIENT if number % 2 else b"\x00\x00", queues=())
     for number in range(90):
         vhost.publish(
@@ -154,7 +154,7 @@ def _declare(vhost: MixedVhost) -> None:
 
 
 def contents_of(node: BrokerProcess, queues: list[bytes]) -> dict[bytes, list[Expected]]:
-    """Take everything out of the queues of a running node."""
+    """Take all messages out of the queues of a running node."""
     peer = connect(node)
     channel = peer.channel()
     found: dict[bytes, list[Expected]] = {}
@@ -170,7 +170,7 @@ def contents_of(node: BrokerProcess, queues: list[bytes]) -> dict[bytes, list[Ex
 
 
 def shown(definitions: Definitions, vhost: bytes = b"/") -> list[tuple[object, ...]]:
-    """What a vhost's definitions say, to be compared."""
+    """The definitions of a vhost as rows, for comparison."""
     rows: list[tuple[object, ...]] = []
     for exchange in definitions.exchanges:
         if exchange.vhost == vhost:

@@ -1,7 +1,8 @@
-"""Data directories that the real RabbitMQ made, with a ledger of what a reader of them must find.
+"""Data directories that a real RabbitMQ made, with a ledger of the messages in them.
 
-`make` fills one private node with queues of every kind, kills it (`killed`), lets it recover and stops it in good order
-(`stopped`): both directories must give the same messages. What is published is confirmed, so nothing is uncertain.
+`make` fills one private node with queues of every kind and kills it (`killed`), then lets it
+recover and stops it in order (`stopped`): both directories must give the same messages. Every
+publish is confirmed, so nothing is uncertain.
 """
 
 import base64
@@ -34,7 +35,7 @@ PERSISTENT = Properties(delivery_mode=2).encode()
 TRANSIENT = Properties(delivery_mode=1).encode()
 # Longer than any test here.
 EXPIRY_MS = 3_600_000
-# Of the queue `journal`, below a node's directory; so large it is at least when its messages are still in it.
+# Journal file of the queue `journal`, below a node's directory.
 JOURNAL_PATH = Path(
     "msg_stores/vhosts",
     directory_name(b"/"),
@@ -42,6 +43,7 @@ JOURNAL_PATH = Path(
     directory_name(b"queue", b"/", b"journal"),
     "journal.jif",
 )
+# Size of that file (bytes) above which it still has the queue's messages.
 JOURNAL_BYTES_MIN = 10_000
 JOURNAL_TRIES = 5
 
@@ -110,8 +112,11 @@ class Expected:
 
 @dataclass
 class RealDirectories:
-    """Two states of one node, its definitions export, and what lies in each queue (vhost, name) in order, published between
-    these times (s)."""
+    """Two states of one node, with its exported definitions and the messages of its queues.
+
+    `queues` has the messages by (vhost, queue), in order; they were published within `published_s`,
+    (first, last) time in s.
+    """
 
     killed: Path
     stopped: Path
@@ -121,7 +126,7 @@ class RealDirectories:
 
 
 class _Loader:
-    """Fills one vhost of a node through one confirming channel; `queues` is the ledger."""
+    """Fills one vhost of a node through one channel in confirm mode; `queues` is the ledger."""
 
     def __init__(self, broker: RabbitmqBroker, vhost: bytes) -> None:
         peer = Peer(SocketLink("127.0.0.1", broker.port), is_foreign=True)
@@ -137,7 +142,7 @@ class _Loader:
         self._unconfirmed: set[int] = set()
 
     def declare(self, name: str, **arguments: object) -> None:
-        """A durable queue; names of arguments as in `table`."""
+        """Declare a durable queue; names of arguments as in `table`."""
         self.channel.declare(name.encode(), durable=True, arguments=table(**arguments))
         self.queues[name] = []
 
@@ -148,7 +153,7 @@ class _Loader:
         properties: bytes = PERSISTENT,
         exchange: bytes = b"",
     ) -> list[Expected]:
-        """Publish random bytes and wait for the confirms."""
+        """Publish random bytes of these sizes and wait for the confirms."""
         messages = []
         for size in sizes:
             message = Expected(exchange, key, properties, self._random.randbytes(size))
@@ -168,16 +173,16 @@ class _Loader:
         return messages
 
     def keep(self, queue: str, sizes: Sequence[int], properties: bytes = PERSISTENT) -> None:
-        """Publish to one queue, and expect it there."""
+        """Publish to one queue, and expect the messages there."""
         self.queues[queue] += self.publish(sizes, queue.encode(), properties)
 
     def consume(self, queue: str, count: int, ack_every: int) -> None:
-        """Take the oldest messages and ack one in `ack_every`; the others stay with the consumer."""
+        """Take the oldest `count` messages and ack one in `ack_every`; the others stay unacked."""
         self.channel.qos(count)
         tag = self.channel.consume(queue.encode())
         expected = self.queues[queue]
         deliveries = [self.channel.message() for _ in range(count)]
-        # Before the acks, which make room for more deliveries.
+        # Cancel before the acks, which make room for more deliveries.
         self.channel.cancel(tag)
         for number, delivery in enumerate(deliveries):
             assert delivery.body == expected[number].body
@@ -190,7 +195,7 @@ class _Loader:
         ]
 
     def sizes(self, count: int, least: int, most: int) -> list[int]:
-        """Random ones."""
+        """`count` random sizes (bytes) in [least, most)."""
         return [self._random.randrange(least, most) for _ in range(count)]
 
 
@@ -202,7 +207,7 @@ def make_node(directory: Path) -> RabbitmqBroker:
 
 
 def make(broker: RabbitmqBroker, directory: Path) -> RealDirectories:
-    """Fill a node without queues, started or not; it is stopped afterwards, and full. Takes about twenty seconds."""
+    """Fill an empty node, started or not, and stop it; takes about twenty seconds."""
     running(broker)
     began_s = time.time()
     loader = _Loader(broker, b"/")
@@ -210,7 +215,8 @@ def make(broker: RabbitmqBroker, directory: Path) -> RealDirectories:
     definitions = directory / "definitions.json"
     broker.control("export_definitions", str(definitions))
     _await_acks(broker, ledger)
-    # Noted within half a second. A node that is killed before does not find its directory again and makes a second one.
+    # RabbitMQ notes the directory within half a second. A node killed earlier does not find its
+    # directory again and makes a second one.
     names = next(broker.node_directory().glob("quorum/*/names.dets"))
     eventually(lambda: b"%2F_quorum" in names.read_bytes(), "the quorum queue's directory noted")
     ledger["/", "journal"] = _fill_journal_and_kill(broker, loader)
@@ -225,10 +231,11 @@ def make(broker: RabbitmqBroker, directory: Path) -> RealDirectories:
 
 
 def _await_acks(broker: RabbitmqBroker, ledger: dict[tuple[str, str], list[Expected]]) -> None:
-    """Nothing answers an ack. It is in a file 200 ms later, or whenever a busy machine comes to it.
+    """Wait until the acks are in files, since no answer confirms them.
 
-    The node is running: a look that meets it while it moves entries from a journal into a segment counts too few or too
-    many, and the next one decides.
+    RabbitMQ writes an ack after 200 ms, or later on a busy machine. The node runs meanwhile: a
+    count taken while it moves entries from a journal into a segment is too low or too high, and the
+    next count decides.
     """
     deadline = time.monotonic() + PATIENCE_S
     expected = {name: len(messages) for name, messages in ledger.items()}
@@ -243,8 +250,8 @@ def _await_acks(broker: RabbitmqBroker, ledger: dict[tuple[str, str], list[Expec
 
 
 def _fill(loader: _Loader) -> dict[tuple[str, str], list[Expected]]:
-    # Filled last, right before the node is killed. RabbitMQ notes a new queue some time after it has answered, and forgets
-    # one whose node is killed before that, together with its messages.
+    # Declared first and filled last, right before the kill. RabbitMQ notes a new queue some time
+    # after its answer, and loses the queue with its messages if the node is killed earlier.
     loader.declare("journal")
     loader.declare("small")
     loader.keep("small", loader.sizes(3000, 0, 200))
@@ -274,7 +281,7 @@ def _fill(loader: _Loader) -> dict[tuple[str, str], list[Expected]]:
     loader.keep("second version", loader.sizes(4500, 0, 300) + loader.sizes(100, 3000, 9000))
     loader.consume("second version", 500, 2)
     _fill_priority_queue(loader)
-    # Not read, but not passed over in silence.
+    # The reader does not read such queues, but must report them.
     for kind in ("quorum", "stream"):
         loader.channel.declare(kind.encode(), durable=True, arguments=table(x__queue__type=kind))
         loader.publish([100], kind.encode())
@@ -295,8 +302,11 @@ def _fill_priority_queue(loader: _Loader) -> None:
 
 
 def _fill_journal_and_kill(broker: RabbitmqBroker, loader: _Loader) -> list[Expected]:
-    """What is confirmed and not in a segment yet when the node is killed right after. A queue that has nothing to do for a
-    second empties its journal: on a busy machine the kill may come too late, and then it is done once more."""
+    """Fill the queue `journal`; kill the node while its messages are confirmed and in no segment.
+
+    A queue that is idle for a second empties its journal. On a busy machine the kill may come too
+    late; then the node is filled and killed again.
+    """
     for _ in range(JOURNAL_TRIES):
         expected = _fill_journal(loader)
         broker.kill()
@@ -312,13 +322,17 @@ def _fill_journal(loader: _Loader) -> list[Expected]:
     loader.queues["journal"] = []
     loader.keep("journal", loader.sizes(30, 0, 6000))
     loader.consume("journal", 10, 2)
-    # One batch with the acks before it: its confirm says that they are on disk.
+    # This publish is in one batch with the acks before it, so its confirm says that they are on
+    # disk.
     loader.keep("journal", [1])
     return loader.queues["journal"]
 
 
 def _dead_letter(loader: _Loader) -> None:
-    """RabbitMQ keeps the properties of dead letters decoded; how it encodes them is in what it delivers."""
+    """Make dead letters, whose properties RabbitMQ stores decoded.
+
+    The deliveries of the letters show how RabbitMQ encodes such properties.
+    """
     loader.declare("dead letters")
     loader.declare(
         "rejecting", x__dead__letter__exchange="", x__dead__letter__routing__key="dead letters"

@@ -1,4 +1,4 @@
-"""RabbitMQ's files put together by hand: terms, stored messages, records of indexes and of the message store."""
+"""RabbitMQ's files made by hand: terms, stored messages, records of indexes and message store."""
 
 import struct
 from pathlib import Path
@@ -9,7 +9,7 @@ from warrenmq.tables.rabbitmq.import_plan import directory_name
 
 
 def encode_term(term: object) -> bytes:
-    """`term` as Erlang writes it, the version byte first."""
+    """Encode `term` as Erlang does, with the version byte first."""
     return b"\x83" + _encode(term)
 
 
@@ -81,13 +81,13 @@ def message_term(
 def segment_publish(
     entry: int, number: int, term: bytes = b"", is_persistent: bool = True, expiry: int = 0
 ) -> bytes:
-    """A publish record; without a term the message is in the message store."""
+    """A publish record of a segment; without `term` the message is in the message store."""
     head = 0x8000 | (0x4000 if is_persistent else 0) | entry
     return struct.pack(">H16sQII", head, identity(number), expiry, 0, len(term)) + term
 
 
 def segment_mark(entry: int) -> bytes:
-    """Delivered the first time, acked the second."""
+    """A mark of a segment entry: the first one means delivered, the second one acked."""
     return struct.pack(">H", 0x4000 | entry)
 
 
@@ -110,7 +110,7 @@ def store_record(number: int, term: bytes) -> bytes:
 
 
 def make_node(directory: Path, segment_entries: int = 16, vhost: bytes = b"/") -> Path:
-    """An empty vhost in a node's data directory; returns the vhost's directory."""
+    """Make an empty vhost in a node's data directory; returns the directory of the vhost."""
     path = directory / "msg_stores" / "vhosts" / directory_name(vhost)
     (path / "msg_store_persistent").mkdir(parents=True)
     (path / "queues").mkdir()
@@ -120,7 +120,7 @@ def make_node(directory: Path, segment_entries: int = 16, vhost: bytes = b"/") -
 
 
 def make_queue(vhost: Path, name: bytes, files: dict[str, bytes]) -> Path:
-    """A queue's directory with these files beside its name."""
+    """Make the directory of a queue with these files beside its name."""
     path = vhost / "queues" / directory_name(b"queue", b"/", name)
     path.mkdir()
     (path / ".queue_name").write_bytes(b"VHOST: /\nQUEUE: " + name + b"\n")

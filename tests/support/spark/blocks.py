@@ -1,4 +1,4 @@
-"""A second reader of blocks, from the description of the format alone: the check on the one that numpy does."""
+"""A second reader of blocks, from the description of the format, to check the numpy reader."""
 
 import struct
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class BlockMessage:
 
 
 def read_block(block: bytes | memoryview) -> list[BlockMessage]:
-    """The messages of `block`; its checksums are right."""
+    """Decode all messages of `block`; AssertionError on a wrong checksum."""
     data = bytes(block)
     magic, version, store_id, number, crc = struct.unpack_from(">8sI16sQI", data)
     assert (magic, version) == (b"WARRENIX", 1)

@@ -1,11 +1,11 @@
-"""Tasks of jobs without a JVM: whoever passes an `InlineSpark` for a session has them done here and now."""
+"""Runs the tasks of jobs without a JVM: pass an `InlineSpark` in place of a session."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 
 class InlineSpark:
-    """Stands in for a SparkSession, as far as jobs need one that only share out tasks."""
+    """Stands in for a SparkSession, for jobs that use Spark only to distribute tasks."""
 
     def __init__(self) -> None:
         self.conf = _Conf()
@@ -18,7 +18,7 @@ class InlineSpark:
 
 
 class _Context:
-    """As much of a SparkContext as `ContextSharing` uses."""
+    """The part of a SparkContext that `ContextSharing` uses."""
 
     defaultParallelism = 1  # noqa: N815 - Spark's name
 

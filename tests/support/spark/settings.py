@@ -1,4 +1,4 @@
-"""A JVM for tests: compiles less, starts sooner, and is content with less memory."""
+"""Settings of a JVM for tests: less compilation, a faster start, less memory."""
 
 FAST_SETTINGS = {
     "spark.driver.memory": "1g",

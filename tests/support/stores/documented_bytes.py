@@ -1,11 +1,13 @@
-"""The tables of bytes in docs/storage.md, read from the page and used as a decoder."""
+"""The tables of bytes in docs/storage/, read from the pages and used as a decoder."""
 
 import re
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
-PAGE = Path(__file__).parent.parent.parent.parent / "docs" / "storage.md"
+PAGES = Path(__file__).parent.parent.parent.parent / "docs" / "storage"
+_FORMAT_PAGES = ("format.md", "format-checkpoint.md")
 
 INTEGERS = {"u8": 1, "u16": 2, "u32": 4, "u64": 8}
 
@@ -23,9 +25,19 @@ class Structure:
     rows: list[tuple[str, str, str]] = field(default_factory=list)
 
 
+def page_text() -> str:
+    """All pages of docs/storage/ as one text."""
+    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(PAGES.glob("*.md")))
+
+
 @cache
 def page_lines() -> list[str]:
-    return PAGE.read_text(encoding="utf-8").splitlines()
+    return page_text().splitlines()
+
+
+def _format_lines() -> list[str]:
+    pages = [(PAGES / name).read_text(encoding="utf-8") for name in _FORMAT_PAGES]
+    return "\n".join(pages).splitlines()
 
 
 def cells_of(line: str) -> list[str]:
@@ -37,8 +49,8 @@ def structures() -> dict[str, Structure]:
     """The tables below headings of the fourth level, by name."""
     found: dict[str, Structure] = {}
     current: Structure | None = None
-    for line in page_lines():
-        heading = re.fullmatch(r"#### ([A-Za-z_ ]+?)(?: \((\d+)\))?(?:, (\d+) bytes)?", line)
+    for line in _format_lines():
+        heading = re.fullmatch(r"### ([A-Za-z_ ]+?)(?: \((\d+)\))?(?:, (\d+) bytes)?", line)
         if heading:
             name, number, size = heading.groups()
             current = Structure(name, int(number) if number else None, int(size) if size else None)
@@ -55,15 +67,19 @@ def structures() -> dict[str, Structure]:
 
 def table(header: str) -> list[list[str]]:
     """The rows of the one table whose header line is `header`."""
-    lines = page_lines()
-    assert lines.count(header) == 1, header
-    start = lines.index(header) + 2
-    rows: list[list[str]] = []
-    for line in lines[start:]:
-        if not line.startswith("|"):
-            break
-        rows.append(cells_of(line))
+    (rows,) = tables(header)
     return rows
+
+
+def tables(header: str) -> list[list[list[str]]]:
+    """The rows of each table whose header line is `header`."""
+    lines = page_lines()
+    found: list[list[list[str]]] = []
+    for place, line in enumerate(lines):
+        if line == header:
+            rows = takewhile(lambda row: row.startswith("|"), lines[place + 2 :])
+            found.append([cells_of(row) for row in rows])
+    return found
 
 
 def decode(name: str, data: bytes, start: int) -> tuple[Fields, int]:

@@ -81,11 +81,11 @@ class ModelHost(QueueHost):
     def wake(self) -> None:
         self.wake_count += 1
 
-    def on_out_lost(self, ledger: QueueLedger, lost: list[Entry]) -> None:
+    def on_unacked_lost(self, ledger: QueueLedger, lost: list[Entry]) -> None:
         for entry in lost:
             self.out.remove(entry)
 
-    def find_out(self, ledger: QueueLedger, first: int, end: int) -> list[Entry]:
+    def find_unacked(self, ledger: QueueLedger, first: int, end: int) -> list[Entry]:
         return [entry for entry in self.out if entry.ledger is ledger and first <= entry.seq < end]
 
     # -- what the test does ------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Bugs of our own, planted where the simulated node lets them in (`warrenmq/testing/simulated/node_parts.py`)."""
+"""Bugs planted where the simulated node allows it (`warrenmq/testing/simulated/node_parts.py`)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +24,7 @@ SEGMENT_BYTES = 21
 
 
 def rewritten(data: bytes, start: int, seed: int, change: Callable[[int, bytes], bytes]) -> bytes:
-    """`data` with the bodies of its records from `start` on as `change(type, body)` has them, and checksums that fit."""
+    """`data` with record bodies from `start` on replaced by `change(type, body)`, with new CRCs."""
     changed = data[:start]
     at = start
     while at < len(data):
@@ -40,7 +40,7 @@ def rewritten(data: bytes, start: int, seed: int, change: Callable[[int, bytes],
 
 
 def seed_of(file_number: int) -> int:
-    """What the checksums of a file begin with."""
+    """The CRC seed of a file."""
     return crc32c(file_number.to_bytes(8, "big"), crc32c(STORE_ID))
 
 
@@ -48,14 +48,14 @@ def seed_of(file_number: int) -> int:
 
 
 class _LazyHandle(SimulatedFileHandle):
-    """A file whose sync is a promise that nobody keeps."""
+    """A file whose sync does nothing."""
 
     def sync(self) -> None:
         self._system.step("sync", self._path)
 
 
 class _LazyFileSystem(SimulatedFileSystem):
-    """The same disk, but that journal files are never synced."""
+    """A view of the disk on which journal files are never synced."""
 
     def __init__(self, files: SimulatedFileSystem) -> None:
         self.__dict__ = files.__dict__
@@ -80,7 +80,7 @@ class SkippedSync(NodeParts):
 
 
 class EarlyConfirm(NodeParts):
-    """Publishers are told before the disk has it."""
+    """Publishers get confirms before the batch is on disk."""
 
     confirms_early = True
 
@@ -117,7 +117,7 @@ def _without_a_segment(kind: int, body: bytes) -> bytes:
 
 
 class ForgottenRelease(NodeParts):
-    """References that are given up never reach the disk."""
+    """Released references never reach the disk."""
 
     def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
         return _KeepingFlusher(files, reserve)
@@ -137,7 +137,8 @@ class _KeepingFlusher(BatchFlusher):
 def _of_nobody(kind: int, body: bytes) -> bytes:
     if kind != RELEASE:
         return body
-    # Serial and count, then 14 bytes each: an id that no content has.
+    # The body has a serial and a count, then 14 bytes each; replace each id by one that no content
+    # has.
     entries = body[12:]
     changed = b"".join(
         (1 << 40).to_bytes(8, "big") + entries[at + 8 : at + 14]
@@ -150,7 +151,7 @@ def _of_nobody(kind: int, body: bytes) -> bytes:
 
 
 class ShortRead(NodeParts):
-    """A read that should reach the end of a segment ends one byte before it does."""
+    """A read that should reach the end of a segment ends one byte earlier."""
 
     def runner(self, files: FileSystem, store_id: bytes, reserve: SpaceReserve) -> JobRunner:
         return _ShortSightedRunner(files, store_id, reserve=reserve)
@@ -170,7 +171,7 @@ class _ShortSightedRunner(JobRunner):
 
 
 class _ChangeFlusher(BatchFlusher):
-    """Leaves out what `is_lost` says of the metadata that ride along with a batch."""
+    """Drops changes of definitions for which `is_lost` is true."""
 
     def __init__(
         self, files: FileSystem, reserve: SpaceReserve, is_lost: Callable[[object], bool]
@@ -187,14 +188,14 @@ class _ChangeFlusher(BatchFlusher):
 
 
 class UnrecordedCommit(NodeParts):
-    """The commit of a sink is answered and never recorded."""
+    """The commit of a sink is answered and never stored."""
 
     def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
         return _ChangeFlusher(files, reserve, lambda change: isinstance(change, PutSink))
 
 
 class ForgottenMember(NodeParts):
-    """Of a reader group's queues the first one is stored, and what it does in any other is not."""
+    """A reader group's member in queue 1 is stored, and its members in other queues are not."""
 
     def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
         return _ChangeFlusher(
@@ -217,7 +218,7 @@ class ForgottenEpoch(NodeParts):
 
 
 class MisplacedMove(NodeParts):
-    """What is written of a staged message that was published names a place where no message was staged."""
+    """The record of a published staged message names a place where no message was staged."""
 
     def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
         return _MisplacingFlusher(files, reserve)
@@ -235,7 +236,7 @@ class _MisplacingFlusher(BatchFlusher):
 
 
 def _from_nowhere(kind: int, body: bytes) -> bytes:
-    # The id of the staging log, then the seq id.
+    # A move has the id of the staging log, then the seq id; replace the seq id.
     return body[:4] + (1 << 40).to_bytes(8, "big") + body[12:] if kind in (MOVE, MOVE_REF) else body
 
 
@@ -243,7 +244,7 @@ def _from_nowhere(kind: int, body: bytes) -> bytes:
 
 
 class _FirstOnly(dict[tuple[bool, bytes, bytes, bytes], Binding]):
-    """The bindings of an exchange; whoever walks over them sees the first one."""
+    """The bindings of an exchange; `values` gives only the first one."""
 
     def values(self) -> Any:
         return list(super().values())[:1]
@@ -268,7 +269,7 @@ class UnwrittenBinding(NodeParts):
 
 
 class NeedlessNack(NodeParts):
-    """Every batch with a durable message is on disk, and said to have failed."""
+    """Every batch with a durable message is on disk and reported as failed."""
 
     def flusher(self, files: FileSystem, reserve: SpaceReserve) -> BatchFlusher:
         return _DoubtfulFlusher(files, reserve)
@@ -285,7 +286,7 @@ class _DoubtfulFlusher(BatchFlusher):
 
 
 class ForgottenHold(NodeParts):
-    """Files are deleted, and contents moved, while a backup is to take them."""
+    """Files are deleted, and contents moved, while a backup needs them."""
 
     def __init__(self) -> None:
         self._vhost: Vhost | None = None
@@ -312,7 +313,7 @@ class _ReleasingRunner(JobRunner):
 
 
 class ForgottenPublish(NodeParts):
-    """Publishes that an alarm has held back are forgotten when it is over."""
+    """Publishes that an alarm deferred are dropped at its end."""
 
     def end_turn(self, broker: Broker) -> None:
         if not broker.alarms.is_on:
@@ -321,7 +322,7 @@ class ForgottenPublish(NodeParts):
 
 
 class IgnoredAlarm(NodeParts):
-    """Publishers go on while an alarm lasts."""
+    """Publishers continue during an alarm."""
 
     def end_turn(self, broker: Broker) -> None:
         for connection in broker.connections:

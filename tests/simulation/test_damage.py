@@ -1,4 +1,4 @@
-"""What the simulation makes of a flipped bit."""
+"""The simulation's judgement of a flipped bit."""
 
 from warrenmq.store.message import Message, Position, QueueLedger
 from warrenmq.store.record import FILE_MAGIC, INDEX_MAGIC, RecordWriter

@@ -1,8 +1,9 @@
-"""Histories of a node that is crashed and whose disk fails; more of them with `make simulate SEEDS=n`.
+"""Histories of a node with crashes and disk failures; `make simulate SEEDS=n` runs more of them.
 
-A fixed set judges each change by the histories that judged the change before it. Beside it each commit has a set of its
-own (`tests/support/explored.py`), so that every landing tries histories that no landing tried before. A seed that fails is
-printed with its shrunken history; `python -m warrenmq.testing.simulate --seed N` replays it.
+A fixed set judges each change by the histories that judged the change before it. In addition each
+commit has a set of its own (`tests/support/explored.py`), so that every landing tries histories
+that no landing tried before. A failing seed is printed with its shrunken history; `python -m
+warrenmq.testing.simulate --seed N` replays it.
 """
 
 import logging
@@ -19,11 +20,11 @@ from warrenmq.testing.operations import make_history
 from warrenmq.testing.shrink import tell
 from warrenmq.testing.simulate import run_seeds, shrunken_story
 
-# As many as two cores do in less than a minute.
+# As many seeds as two cores run in less than a minute.
 FIXED_SEEDS = 3000 if build_name() == "compiled" else 1500
 EXPLORED_SEEDS = 1000 if build_name() == "compiled" else 500
 CHUNK = 50
-# A process is thrown away after so many chunks, with what the nodes thrown away in it have left.
+# Chunks after which a process is replaced, with everything that its dropped nodes have left.
 TASKS = 20
 
 
@@ -59,7 +60,7 @@ def test_the_seeds_of_this_commit_hold() -> None:
 
 
 def test_a_history_leaves_the_log_as_it_was() -> None:
-    """Whatever runs in the same process later has one."""
+    """The log has the same settings and handlers after a history as before it."""
     logger = logging.getLogger("warren")
     before = (logger.propagate, logger.level, list(logger.handlers))
     run_seeds(range(1, 2))
@@ -67,7 +68,7 @@ def test_a_history_leaves_the_log_as_it_was() -> None:
 
 
 def test_a_seed_tells_the_same_story_in_every_process() -> None:
-    """No order of a set or a dict, no address and no clock may be in it."""
+    """The story depends on no order of a set or dict, no address and no clock."""
     stories = set()
     for hash_seed in ("0", "1", "77"):
         done = subprocess.run(

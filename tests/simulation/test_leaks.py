@@ -1,5 +1,8 @@
-"""What a node lets go of is freed while it goes on: entries are hidden from the cycle collector, and whoever drops a queue,
-a channel, a group or a failed batch must break the cycles through them by hand."""
+"""Objects that a node drops are freed while it runs.
+
+The cycle collector does not see entries, so the code that drops a queue, a channel, a group or a
+failed batch must break the cycles through entries itself.
+"""
 
 import gc
 from collections.abc import Iterator
@@ -14,12 +17,12 @@ from warrenmq.testing.sessions.sinks import clear_sinks
 from warrenmq.testing.simulation import Simulation
 
 HISTORIES = 60
-# The first pass may find only the error that kept a failed batch, whose entries kept the rest.
+# The first pass may free only the error that kept a failed batch, whose entries kept the rest.
 PASSES = 3
 
 
 class Survivor(Simulation):
-    """At the end of its history the node is not restarted: it gives everything away, with all that it went through."""
+    """Runs a history without a restart at its end: the node is drained as it is."""
 
     node_is_empty = False
 
@@ -38,7 +41,7 @@ class Survivor(Simulation):
 
 @pytest.fixture
 def own_objects() -> Iterator[None]:
-    """The collector looks at nothing that was there before: what other tests keep would be walked through each time."""
+    """Hide older objects from the collector, which would walk through them at each collection."""
     gc.freeze()
     yield
     gc.unfreeze()
@@ -46,7 +49,7 @@ def own_objects() -> Iterator[None]:
 
 @pytest.mark.usefixtures("own_objects")
 def test_an_empty_node_can_be_freed_as_a_whole() -> None:
-    """One entry that is left anywhere, of whatever went on before, would keep its queue and with it the broker."""
+    """One entry left anywhere would keep its queue, and with it the broker."""
     for seed in range(1, HISTORIES + 1):
         gc.collect()
         survivor = Survivor(make_history(seed))
@@ -54,7 +57,7 @@ def test_an_empty_node_can_be_freed_as_a_whole() -> None:
         assert violation is None, (seed, violation)
         assert survivor.node_is_empty
         survivor.node.broker.vhosts[b"of the survivor"] = survivor.node.vhost
-        # Nodes that crashed before stay behind, and lead here through what their clients know.
+        # Nodes that crashed earlier remain, and refer to this node through their clients' models.
         survivor.disk.files.interrupt = None
         survivor.staged.sinks.clear()
         del survivor.node, survivor.sessions, survivor

@@ -1,4 +1,4 @@
-"""Histories reach the limits that real nodes reach with megabytes."""
+"""Histories reach every limit that real nodes reach with megabytes."""
 
 import pytest
 
@@ -14,18 +14,19 @@ from warrenmq.testing.simulated.node import Limits
 from warrenmq.testing.simulated.node_parts import NodeParts
 from warrenmq.testing.simulation import Simulation
 
-# Histories within which each limit must be reached; those that scale none of the missing ones down are skipped.
+# Histories within which each limit must be reached; histories without a missing limit scaled down
+# are skipped.
 SEEDS = 300
 
 
 class LimitWatch(NodeParts):
-    """Adds the name of a limit to `reached` in a turn in which it makes a difference."""
+    """Adds the name of a limit to `reached` in a turn in which the limit takes effect."""
 
     def __init__(self, limits: Limits, reached: set[str]) -> None:
         self._limits = limits
         self._reached = reached
         self._stops = 0
-        # Connections that were blocked when the last turn ended, without an alarm.
+        # Connections that were blocked at the end of the last turn without an alarm.
         self._unreleased: set[Connection] = set()
 
     def change_vhost(self, vhost: Vhost) -> None:
@@ -38,7 +39,7 @@ class LimitWatch(NodeParts):
         return flusher
 
     def flushed(self, job: FlushJob) -> None:
-        """A batch is written that nobody waits for."""
+        """Take a written batch; one without waiters was sealed for its size."""
         batch = job.batch
         if not batch.runs and not batch.callbacks and batch.part_bytes >= self._limits.buffer_bytes:
             self._reached.add("buffer_bytes")

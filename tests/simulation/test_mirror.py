@@ -1,4 +1,4 @@
-"""A copy that misses, or is told wrongly, of one kind of change differs from its queue, and the simulator sees it."""
+"""The simulator finds a mirror that misses one kind of change, since it differs from its queue."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ SEEDS_MAX = 200
 
 
 class Deaf(mirror.MirrorModel):
-    """Hears everything but `missed`."""
+    """A mirror that ignores calls of `missed`."""
 
     missed = ""
 

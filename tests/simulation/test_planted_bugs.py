@@ -1,4 +1,4 @@
-"""The simulator finds what we hide in it: a bug that it misses is a hole in the oracle or in the histories."""
+"""The simulator finds planted bugs; a missed bug is a hole in the oracle or in the histories."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from warrenmq.testing.simulation import Simulation
 
 # Histories within which each bug must be found; most are found within a tenth of them.
 SEEDS = 300
-# Fewer for bugs that nothing must be lucky to meet: any message, any restart shows them.
+# Fewer histories for bugs that any message or any restart shows.
 SOON = {
     "a fan-out that reaches only its first queue": 50,
     "bindings that are never written": 50,

@@ -1,4 +1,4 @@
-"""The simulated disk keeps what was synced, and of everything else what a real one might."""
+"""The simulated disk keeps synced changes, and treats others as a real disk might."""
 
 import errno
 from random import Random
@@ -19,7 +19,7 @@ RUNS = 200
 
 
 def written(path: str = "a/file", synced: bytes = b"synced") -> SimulatedFileSystem:
-    """A disk with one durable file, in a durable directory."""
+    """A disk with one durable file in a durable directory."""
     files = SimulatedFileSystem()
     files.make_directories("a")
     handle = files.create(path)
@@ -74,7 +74,7 @@ def test_a_kill_keeps_everything() -> None:
 
 
 def test_a_failed_sync_loses_its_data_for_good() -> None:
-    """W27: the process sees it, a later sync succeeds, and it is not there."""
+    """W27: the process sees the data, a later sync succeeds, and the data are not on disk."""
     lost = 0
     for seed in range(RUNS):
         files = written()
@@ -184,7 +184,10 @@ def test_a_flipped_bit_of_what_is_not_synced_yet_stays_flipped() -> None:
 
 @pytest.mark.timeout(60)
 def test_who_holds_a_lock_is_not_interrupted_by_who_wants_it() -> None:
-    """Two simulated threads that release the reserve at once do not deadlock: the second runs after the first."""
+    """Two simulated threads that release the reserve at once do not deadlock.
+
+    The second one runs after the first.
+    """
     files = SimulatedFileSystem()
     files.locked_path = "reserve"
     reserve = SpaceReserve(files, "reserve", 512)

@@ -1,4 +1,4 @@
-"""Transactions of the simulated definitions: what each kind of crash leaves of one that was written and not synced."""
+"""Each kind of crash leaves the right part of a transaction of the simulated definitions."""
 
 import errno
 from random import Random
@@ -45,7 +45,7 @@ def test_a_transaction_whose_sync_failed_is_none_until_a_crash_finds_it() -> Non
         assert metadata.queue_ids() == {1}
         metadata.crash(Random(seed), POWER)
         found.add(frozenset(metadata.queue_ids()))
-    # Whole or not at all.
+    # The transaction is there as a whole or not at all.
     assert found == {frozenset({1}), frozenset({1, 2, 3})}
 
 

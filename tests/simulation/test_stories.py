@@ -1,7 +1,8 @@
 """Shrunken histories that once broke a promise, each for a cause of its own.
 
-The first line of a story are its seed and its limits; each other line is an operation with its values, and the seed of what is decided
-while it runs ("-" is the empty text). A change of the operations' values makes a story mean something else: then it may go.
+The first line of a story is its seed and its limits. Each other line is an operation with its
+values and its seed for random choices ("-" is the empty text). A story whose operations change
+their values means something else, and may be deleted.
 """
 
 import pytest

@@ -1,8 +1,8 @@
-"""docs/storage.md against the files that the engine writes.
+"""The pages of docs/storage/ against the files that the engine writes.
 
-The page's tables of bytes are read and used as the decoder: every record of every file, made by a store on a real disk,
-must come out with the values that went in, and nothing may be left over. Its tables of limits and settings are compared
-with the constants, and each piece of code that it names must be there.
+Their tables of bytes are read and used as the decoder: every record of every file, made by a store on a real disk,
+must come out with the values that went in, and nothing may be left over. Their tables of limits and settings are compared
+with the constants, and each piece of code that they name must be there.
 """
 
 import ast
@@ -15,12 +15,14 @@ import pytest
 from crc32c import crc32c
 
 from tests.support.stores.documented_bytes import (
-    PAGE,
+    PAGES,
     Fields,
     decode,
     page_lines,
+    page_text,
     structures,
     table,
+    tables,
 )
 from tests.support.stores.made_files import STORE_ID, message_of
 from tests.support.stores.store_driver import StoreDriver
@@ -444,7 +446,7 @@ def value_of(text: str) -> int:
 
 
 def test_limits_are_those_of_the_code() -> None:
-    rows = table("| what | value | code |")
+    rows = [row for rows in tables("| what | value | code |") for row in rows]
     assert len(rows) > 10
     for what, value, code in rows:
         path, name = code.strip("`").split(":")
@@ -470,10 +472,8 @@ def check_setting(name: str, value: str) -> None:
 
 
 def names_in_page() -> list[str]:
-    text = PAGE.read_text(encoding="utf-8")
-    return sorted(
-        set(re.findall(r"`((?:store|queues|broker|server)/[a-z_/]+\.py:[A-Za-z_.]+)`", text))
-    )
+    names = re.findall(r"`((?:store|queues|broker|server)/[a-z_/]+\.py:[A-Za-z_.]+)`", page_text())
+    return sorted(set(names))
 
 
 @pytest.mark.parametrize("name", names_in_page())
@@ -495,13 +495,13 @@ def names_of(node: ast.stmt) -> list[str]:
 
 
 def test_files_that_the_page_names_are_there() -> None:
-    text = PAGE.read_text(encoding="utf-8")
+    text = page_text()
     for path in re.findall(r"`((?:store|queues|broker|server)/[a-z_/]+\.py)`", text):
         assert (SOURCES / path).is_file(), path
     for path in re.findall(r"`(tests/[a-z_/]+\.py)`", text):
         assert (ROOT / path).is_file(), path
-    for path in re.findall(r"\]\(([a-z0-9_/-]+\.md)\)", text):
-        assert (PAGE.parent / path).is_file(), path
+    for path in re.findall(r"\]\(((?:\.\./)*[a-z0-9_/-]+\.md)(?:#[a-z-]+)?\)", text):
+        assert (PAGES / path).is_file(), path
 
 
 def test_the_map_of_the_store_is_complete() -> None:

@@ -21,7 +21,7 @@ class StageMessages(Struct, tag="stage_messages", forbid_unknown_fields=True, fr
     """Append messages to a stage of this session. Reply: Staged, when there is room for more.
 
     `block` has for each message the size of the rest (u32, big-endian), then the body of a PUBLISH
-    record (docs/storage.md) without positions.
+    record (docs/storage/format.md) without positions.
     """
 
     stage: Position

@@ -99,7 +99,7 @@ class GroupMachine(RuleBasedStateMachine):
     def any_queue(self, data: st.DataObject) -> Queue:
         return data.draw(st.sampled_from(self.queues))
 
-    # -- publishers, consumers, and whoever manages queues -----------------------------------------------------
+    # -- publishers, consumers, and whoever manages queues -----------------------------------------
 
     @precondition(lambda self: self.queues)
     @rule(
@@ -202,7 +202,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.node.commit()
         assert (queue.ready_count, queue.unacked_count) == (0, held)
 
-    # -- the driver ----------------------------------------------------------------------------------------------
+    # -- the driver --------------------------------------------------------------------------------
 
     def open(self) -> GroupOpened:
         if self.group is None:
@@ -376,7 +376,7 @@ class GroupMachine(RuleBasedStateMachine):
         if commit_is_reached:
             self.commits += 1
 
-    # -- what must hold ------------------------------------------------------------------------------------------
+    # -- what must hold ----------------------------------------------------------------------------
 
     @invariant()
     def groups_are_sound(self) -> None:

@@ -73,7 +73,7 @@ def ends(reply: object) -> dict[int, int]:
     return {part.incarnation: part.end for part in reply.members}
 
 
-# -- which queues ----------------------------------------------------------------------------------------------------
+# -- which queues ----------------------------------------------------------------------------------
 
 
 def test_a_pattern_names_durable_queues_whose_whole_name_matches(
@@ -161,7 +161,7 @@ def test_incarnations_of_others_are_refused(node: MemoryNode, client: MemoryClie
         assert client.refused(request) == DATA_LOSS
 
 
-# -- shares ----------------------------------------------------------------------------------------------------------
+# -- shares ----------------------------------------------------------------------------------------
 
 
 def test_limits_are_shared_and_what_one_leaves_goes_to_the_others(
@@ -234,7 +234,7 @@ def test_acks_of_several_queues_are_one_call(node: MemoryNode, client: MemoryCli
     assert MemoryClient(node).refused(Ack("g", group.epoch, {1: 6, 2: 7})) == DATA_LOSS
 
 
-# -- waiting ---------------------------------------------------------------------------------------------------------
+# -- waiting ---------------------------------------------------------------------------------------
 
 
 def test_a_reserve_waits_for_so_many_messages_or_so_long(
@@ -312,7 +312,7 @@ def test_a_message_in_any_queue_ends_the_wait(node: MemoryNode, client: MemoryCl
         assert node.vhost.queues[queue]._ready_watchers == []
 
 
-# -- deleted queues --------------------------------------------------------------------------------------------------
+# -- deleted queues --------------------------------------------------------------------------------
 
 
 def test_a_queue_that_was_read_to_its_end_may_go(node: MemoryNode, client: MemoryClient) -> None:
@@ -433,7 +433,7 @@ def test_two_groups_never_hold_one_range(
     assert ranges(reply) == {b"a": (0, 4)}
 
 
-# -- times -----------------------------------------------------------------------------------------------------------
+# -- times -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_lazy", [False, True])
@@ -495,7 +495,7 @@ def test_a_group_of_a_thousand_queues_begins_at_a_time(
     assert [member.acked for member in group.members] == [2] * MEMBERS_MAX
 
 
-# -- figures ---------------------------------------------------------------------------------------------------------
+# -- figures ---------------------------------------------------------------------------------------
 
 
 def status_of(client: MemoryClient) -> GroupStatus:

@@ -18,7 +18,7 @@ from warrenmq.admin.protocol import (
     Peek,
     QueueDescription,
 )
-from warrenmq.queues.reader_group import DATA_LOSS, EVERYTHING, HELD_BYTES_MAX
+from warrenmq.queues.reader_group import DATA_LOSS, EVERYTHING, RESERVED_BYTES_MAX
 from warrenmq.testing.simulated.file_system import POWER
 
 
@@ -89,8 +89,8 @@ def test_what_a_group_holds_keeps_little_in_memory(node: MemoryNode) -> None:
     assert reserve(client, group, 0) == 4001
     queue = node.vhost.queues[b"q"]
     assert (
-        queue.backing.out.content_bytes <= HELD_BYTES_MAX + 20_000
-        and queue.backing.out.paged_count > 2000
+        queue.backing.unacked.content_bytes <= RESERVED_BYTES_MAX + 20_000
+        and queue.backing.unacked.paged_count > 2000
     )
     assert fetch_all(client, group, 3000, 3300) == list(range(3000, 3300))
     assert fetch_all(client, group, 0, 100) == list(range(1, 100))
@@ -223,12 +223,14 @@ def test_a_damaged_record_in_the_middle_costs_itself(node: MemoryNode) -> None:
     assert reserve(client, group, 0) == 301
     queue = node.vhost.queues[b"q"]
     (member,) = node.groups.reader_groups.get(b"g").members.values()
-    for entry in member.held:
-        queue.backing.out.drop_content(entry)
-    assert queue.backing.out.paged_count == 300
+    for entry in member.reserved_entries:
+        queue.backing.unacked.drop_content(entry)
+    assert queue.backing.unacked.paged_count == 300
     index = queue.ledger.index
     assert index is not None
-    node.disk.files.flip(index.path_of(index.segments[0]), member.held[149].place + 60, 3)
+    node.disk.files.flip(
+        index.path_of(index.segments[0]), member.reserved_entries[149].place + 60, 3
+    )
     expected = [seq for seq in range(1, 301) if seq != 150]
     for _ in range(2):
         assert fetch_all(client, group, 0, 301) == expected

@@ -81,7 +81,7 @@ def fetch_all(
     return bodies
 
 
-# -- login and frames ------------------------------------------------------------------------------------------------
+# -- login and frames ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_login_is_not_shown_with_its_password() -> None:
     assert "geheim" not in repr(NodeAddress("amqp://u:geheim@h/v"))
 
 
-# -- groups ----------------------------------------------------------------------------------------------------------
+# -- groups ----------------------------------------------------------------------------------------
 
 
 def test_open_is_answered_when_the_epoch_is_durable(node: MemoryNode, client: MemoryClient) -> None:
@@ -480,7 +480,7 @@ def test_groups_are_listed_and_deleted_durably(node: MemoryNode, client: MemoryC
     assert restarted.vhost.queues[b"q"].ready_count == 5
 
 
-# -- peek ------------------------------------------------------------------------------------------------------------
+# -- peek ------------------------------------------------------------------------------------------
 
 
 def test_peek_changes_nothing_and_skips_what_vanished(

@@ -110,8 +110,8 @@ def test_unacked_messages_are_paged(host: ModelHost, size: int, persistent: bool
     queue.backing.memory.set_target(0)
     host.settle_down()
     assert queue.unacked_count == 50
-    assert queue.backing.out.paged_count == 50
-    assert queue.backing.out.content_bytes == 0
+    assert queue.backing.unacked.paged_count == 50
+    assert queue.backing.unacked.content_bytes == 0
     host.requeue(*[entry for entry in held if entry is not None])
     queue.backing.memory.set_target(UNLIMITED)
     host.settle_down()

@@ -345,7 +345,7 @@ class QueueMachine(RuleBasedStateMachine):
                     assert ready.count == len(model.ready)
             if (
                 queue.backing.memory.is_lazy
-                and not queue.demand.is_there()
+                and not queue.demand.exists()
                 and not queue.backing.is_listed
                 and not self.host.is_behind
             ):

@@ -271,13 +271,13 @@ def test_a_turn_pages_a_bounded_number_of_messages_and_more_than_came_in() -> No
     fill(queue, 10 * TURN_STEPS, SMALL, False)
     before_count = queue.backing.ready.entry_count
     host.turn()
-    assert queue.backing.worked_count <= TURN_STEPS_MAX
+    assert queue.backing.steps_used <= TURN_STEPS_MAX
     host.settle_down()
     # A stream that goes on for as long as it likes does not make memory grow.
     for _ in range(50):
         fill(queue, 200, SMALL, False)
         host.turn()
-        assert queue.backing.worked_count <= TURN_STEPS + 200 * STEPS_A_MESSAGE
+        assert queue.backing.steps_used <= TURN_STEPS + 200 * STEPS_A_MESSAGE
     assert queue.backing.ready.entry_count < before_count
     host.settle_down()
     host.check()
@@ -480,7 +480,7 @@ def test_t63_direct_delivery(host: ModelHost, no_ack: bool, persistent: bool) ->
     queue.add_consumer(taker)
     fill(queue, 3, SMALL, persistent)
     assert [entry.seq for entry in taker.taken] == [1, 2, 3] and queue.backing.ready.count == 0
-    assert queue.ledger.unindexed_out == (0 if no_ack else 3)
+    assert queue.ledger.unindexed_unacked == (0 if no_ack else 3)
     assert all(entry.redelivered is False for entry in taker.taken)
     queue.remove_consumer(taker, NOW_MS)
     if no_ack:

@@ -88,8 +88,8 @@ def test_t54_unacked_messages_leave_memory_and_come_back(host: ModelHost) -> Non
     host.settle_down()
     assert (
         queue.backing.memory.ram_count == 0
-        and queue.backing.out.paged_count == 10
-        and queue.backing.out.content_bytes == 0
+        and queue.backing.unacked.paged_count == 10
+        and queue.backing.unacked.content_bytes == 0
     )
     host.check()
     seen: list[list[Entry]] = []
@@ -111,7 +111,7 @@ def test_small_unacked_messages_leave_memory_as_well(host: ModelHost) -> None:
         host.take(queue)
     queue.backing.memory.set_target(0)
     host.settle_down()
-    assert queue.backing.out.paged_count == 10 and len(host.stores[0].live) == 10
+    assert queue.backing.unacked.paged_count == 10 and len(host.stores[0].live) == 10
     host.check()
     host.requeue(*host.out)
     assert drain(host, queue) == list(range(1, 11))
@@ -190,7 +190,7 @@ def test_who_holds_a_message_learns_that_its_content_is_lost(
     if is_purged:
         queue.purge(NOW_MS)
     host.complete()
-    assert host.out == [] and queue.unacked_count == 0 and queue.backing.out.paged_count == 0
+    assert host.out == [] and queue.unacked_count == 0 and queue.backing.unacked.paged_count == 0
     host.check()
     assert drain(host, queue) == ([] if is_purged else [2, 3])
     assert host.contents == {}
@@ -511,9 +511,9 @@ class CountingHost(ModelHost):
 
     walk_count = 0
 
-    def find_out(self, ledger: QueueLedger, first: int, end: int) -> list[Entry]:
+    def find_unacked(self, ledger: QueueLedger, first: int, end: int) -> list[Entry]:
         self.walk_count += 1
-        return super().find_out(ledger, first, end)
+        return super().find_unacked(ledger, first, end)
 
 
 @pytest.mark.parametrize("gap", [0, 3000])
@@ -531,13 +531,13 @@ def test_very_many_unacked_messages_go_a_slice_at_a_time(gap: int) -> None:
     queue.backing.memory.set_target(500)
     turns = 0
     while queue.backing.memory.ram_count > 500:
-        before = queue.backing.out.paged_count
+        before = queue.backing.unacked.paged_count
         host.walk_count = 0
         host.turn()
         assert host.walk_count <= 2 + TURN_STEPS // WRITE_STEPS // 100
         assert (
-            queue.backing.worked_count <= TURN_STEPS
-            and queue.backing.out.paged_count - before <= TURN_STEPS
+            queue.backing.steps_used <= TURN_STEPS
+            and queue.backing.unacked.paged_count - before <= TURN_STEPS
         )
         turns += 1
         assert turns < 200

@@ -204,7 +204,9 @@ def test_slices_lie_at_multiples_and_skip_what_is_empty(node: MemoryNode) -> Non
         (80, 96, 16),
         (96, 101, 5),
     ]
-    assert sum(size for *_, size in found) == sum(len(e.message.body) + 5 for e in group.held)
+    assert sum(size for *_, size in found) == sum(
+        len(e.message.body) + 5 for e in group.reserved_entries
+    )
     ack(group, 40)
     assert refusal(group.slices, 0, 101, 16, False) == DATA_LOSS
     assert [part[:2] for part in group.slices(0, 200, 64, True)] == [(40, 64), (64, 101)]
@@ -260,7 +262,7 @@ def test_a_queue_declared_anew_is_another_one(node: MemoryNode) -> None:
     node.delete(b"q")
     assert node.vhost.journal.live_bytes() == 0
     assert refusal(group.expect_queue, NOW_MS) == DATA_LOSS
-    assert group.held == []
+    assert group.reserved_entries == []
     queue = node.declare(b"q")
     fill(node, 2)
     assert refusal(open_as, node, b"g", queue) == DATA_LOSS

@@ -285,7 +285,7 @@ class _DoubtfulFlusher(BatchFlusher):
 # -- a backup that nothing is held for -------------------------------------------------------------
 
 
-class ForgottenHold(NodeParts):
+class ForgottenPin(NodeParts):
     """Files are deleted, and contents moved, while a backup needs them."""
 
     def __init__(self) -> None:
@@ -342,7 +342,7 @@ PLANTED: dict[str, type[NodeParts]] = {
     "a fan-out that reaches only its first queue": ShortFanout,
     "bindings that are never written": UnwrittenBinding,
     "a nack of what is on disk": NeedlessNack,
-    "a backup that holds no files": ForgottenHold,
+    "a backup that holds no files": ForgottenPin,
     "a held publish that is forgotten": ForgottenPublish,
     "an alarm that is ignored": IgnoredAlarm,
 }

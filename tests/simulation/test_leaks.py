@@ -12,7 +12,7 @@ import pytest
 from warrenmq.broker.broker import Broker
 from warrenmq.testing.operations import make_history
 from warrenmq.testing.sessions.draining import REST_ROUNDS, drain_queues
-from warrenmq.testing.sessions.held_messages import take_back
+from warrenmq.testing.sessions.reserved_messages import take_back
 from warrenmq.testing.sessions.sinks import clear_sinks
 from warrenmq.testing.simulation import Simulation
 

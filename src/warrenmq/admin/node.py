@@ -131,7 +131,7 @@ class AdminVhost:
         """Lowest seq id >= `from_seq` that a channel (no reader group) has unacked; -1 if none."""
         found: list[Entry] = []
         for channel in self._vhost.host.channels:
-            channel.collect_out(queue.ledger, from_seq, queue.next_seq, found)
+            channel.collect_unacked(queue.ledger, from_seq, queue.next_seq, found)
         return min([int(entry.seq) for entry in found], default=-1)
 
     def recover(self, definition: PutReaderGroup, members: list[PutGroupMember]) -> None:

@@ -264,7 +264,7 @@ class ReservePoll:
     def _barrier(self, member: GroupMember) -> int:
         """First seq id unacked by a consumer or another group; the range must end before it."""
         queue = member.queue
-        if queue is None or queue.unacked_count == len(member.held):
+        if queue is None or queue.unacked_count == len(member.reserved_entries):
             return EVERYTHING
         first = self._vhost.first_unacked_seq(queue, member.reserved)
         barrier = EVERYTHING if first < 0 else first

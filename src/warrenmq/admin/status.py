@@ -110,7 +110,7 @@ def queue_status(queue: Queue, readers: list[GroupMember]) -> QueueStatus:
         next_seq=figures.next_seq,
         indexed_upto=figures.indexed_upto,
         groups=[
-            QueueGroupStatus(text(reader.group_name), len(reader.held), reader.lag())
+            QueueGroupStatus(text(reader.group_name), len(reader.reserved_entries), reader.lag())
             for reader in readers
         ],
     )
@@ -124,7 +124,7 @@ def group_status(group: ReaderGroup, now_ms: int) -> GroupStatus:
             incarnation=member.queue_id,
             acked=member.acked,
             reserved=member.reserved,
-            held=len(member.held),
+            held=len(member.reserved_entries),
             lag=member.lag(),
             lag_seconds=_lag_seconds(member, now_ms),
             is_lost=member.is_lost,

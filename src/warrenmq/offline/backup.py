@@ -17,11 +17,11 @@ from warrenmq.offline.backup_files import (
     copy_file,
     differences,
     finish_backup,
-    give_up,
     must_be_outside,
     now_text,
     put_in_place,
     read_manifest,
+    remove_unfinished,
     take_files,
 )
 from warrenmq.offline.check import JOURNAL_GAP, CheckResult, check_directory
@@ -54,7 +54,7 @@ def _new_directory(target: Path, what: str) -> Iterator[Path]:
         yield path
         put_in_place(path, target)
     except BaseException as error:
-        give_up(path)
+        remove_unfinished(path)
         if isinstance(error, OSError):
             raise ToolError(f"the {what} failed: {error}") from error
         raise

@@ -276,7 +276,7 @@ def put_in_place(path: Path, target: Path) -> None:
     sync_directory(target.parent)
 
 
-def give_up(path: Path) -> None:
+def remove_unfinished(path: Path) -> None:
     """Remove the unfinished directory `path`; errors are ignored."""
     with contextlib.suppress(OSError):
         shutil.rmtree(path)

@@ -6,7 +6,7 @@
 
 `finish` puts `directory` in place in one step, whole and durable. Until then the plan and the parts
 are in a directory beside it (`work`), which no node takes for a data directory. After an
-interruption, `StoreWriter.resume` continues with the finished parts, or `give_up` removes
+interruption, `StoreWriter.resume` continues with the finished parts, or `discard` removes
 everything.
 """
 
@@ -19,7 +19,12 @@ import msgspec
 
 from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
-from warrenmq.offline.backup_files import begin_new, give_up, incomplete_path, put_in_place
+from warrenmq.offline.backup_files import (
+    begin_new,
+    incomplete_path,
+    put_in_place,
+    remove_unfinished,
+)
 from warrenmq.offline.data_directory import DATABASE_NAME, VHOSTS_PATH, ToolError
 from warrenmq.offline.part_writer import (
     DATA_NAME,
@@ -82,7 +87,7 @@ class StoreWriter:
 
     def __init__(self, directory: Path, work: Path, plan: StorePlan) -> None:
         self.directory = directory
-        self.work = work
+        self.work_directory = work
         self.plan = plan
 
     @classmethod
@@ -128,7 +133,7 @@ class StoreWriter:
             finally:
                 root.release()
         except BaseException as error:
-            give_up(work)
+            remove_unfinished(work)
             if isinstance(error, OSError):
                 raise ToolError(f"{directory} cannot be made: {error}") from error
             raise
@@ -143,21 +148,23 @@ class StoreWriter:
     def finished_parts(self) -> list[PartManifest]:
         """One manifest for each finished part, in order of the parts' names."""
         found: dict[str, PartManifest] = {}
-        for path in sorted((self.work / PARTS_NAME).glob(f"*/{MANIFEST_NAME}")):
+        for path in sorted((self.work_directory / PARTS_NAME).glob(f"*/{MANIFEST_NAME}")):
             manifest = msgspec.json.decode(path.read_bytes(), type=PartManifest)
             found[manifest.part.name] = manifest
         return [found[name] for name in sorted(found)]
 
-    def give_up(self) -> None:
+    def discard(self) -> None:
         """Remove the unfinished store."""
-        give_up(self.work)
+        remove_unfinished(self.work_directory)
 
     def finish(
-        self, manifests: Iterable[PartManifest], look: Callable[[Path], object] = lambda data: None
+        self,
+        manifests: Iterable[PartManifest],
+        before_rename: Callable[[Path], object] = lambda data: None,
     ) -> WrittenStore:
         """Join the parts and put the store in place, durably. After a ToolError it can be retried.
 
-        `look` is called with the whole directory before it gets its name; an error that it raises
+        `before_rename` is called with the whole directory before it gets its name; an error that it raises
         stops `finish` there.
         """
         chosen = list(manifests)
@@ -167,7 +174,7 @@ class StoreWriter:
             result.message_bytes += manifest.message_bytes
             result.skipped_transient += manifest.skipped_transient
             result.contents += manifest.contents
-        data = self.work / DATA_NAME
+        data = self.work_directory / DATA_NAME
         try:
             # Without `data`, an earlier try has put the store in place, and only `work` must be
             # removed.
@@ -177,15 +184,15 @@ class StoreWriter:
                     self._finish_vhost(
                         vhost, [m for m in chosen if str(m.part.vhost_id) == vhost.name]
                     )
-                look(data)
+                before_rename(data)
                 put_in_place(data, self.directory)
             elif not self.directory.is_dir():
                 raise ToolError(
-                    f"{data} is missing: something has removed it; remove {self.work} to begin anew"
+                    f"{data} is missing: something has removed it; remove {self.work_directory} to begin anew"
                 )
         except OSError as error:
             raise ToolError(f"{self.directory} cannot be finished: {error}") from error
-        give_up(self.work)
+        remove_unfinished(self.work_directory)
         return result
 
     def _one_for_each_part(self, manifests: Iterable[PartManifest]) -> list[PartManifest]:
@@ -227,7 +234,7 @@ class StoreWriter:
             checkpoints: list[Checkpoint] = []
             moved_to: set[str] = {QUEUES_NAME, PERSISTENT_NAME}
             for manifest in manifests:
-                part = LocalFileSystem(self.work / PARTS_NAME / manifest.directory)
+                part = LocalFileSystem(self.work_directory / PARTS_NAME / manifest.directory)
                 try:
                     checkpoint = decode_checkpoint(read_whole(part, CHECKPOINT_NAME), store_id)
                 finally:
@@ -238,7 +245,7 @@ class StoreWriter:
             content_files = _content_files(checkpoints, builder)
             ledgers = self._logs(int(path.name), manifests, checkpoints, builder)
             for manifest, checkpoint in zip(manifests, checkpoints, strict=True):
-                source = self.work / PARTS_NAME / manifest.directory
+                source = self.work_directory / PARTS_NAME / manifest.directory
                 for name in _paths_in(checkpoint):
                     directory = name.rpartition("/")[0]
                     if directory not in moved_to:

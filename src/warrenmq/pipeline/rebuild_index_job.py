@@ -84,7 +84,7 @@ def rebuild_index(
             queues = [SalvagedQueue(**queue) for queue in begun.result["queues"]]
             places = {"directory": directory, "source": source, "queues": queues}
             return RebuildIndexResult(**(begun.result | places))
-        begun.keep()
+        begun.store_facts()
         shutil.rmtree(begun.incomplete, ignore_errors=True)
         try:
             found = salvage(source, begin_new(directory) / "data", on_bytes)

@@ -110,12 +110,12 @@ def _results(results: Path, tasks: Mapping[str, Any], kind: type[R]) -> dict[str
 def _watching(results: Path, total: int, progress: Progress, step: str) -> Iterator[None]:
     over = threading.Event()
 
-    def look() -> None:
+    def watch() -> None:
         while not over.wait(_INTERVAL_S):
             done = sum(not name.startswith(".") for name in os.listdir(results))
             progress.show(Step(step, min(done, total), total, "parts"))
 
-    watcher = threading.Thread(target=look, name="watch tasks", daemon=True)
+    watcher = threading.Thread(target=watch, name="watch tasks", daemon=True)
     watcher.start()
     try:
         yield

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from warrenmq.offline.backup_files import give_up, incomplete_path, must_be_new
+from warrenmq.offline.backup_files import incomplete_path, must_be_new, remove_unfinished
 from warrenmq.offline.data_directory import ToolError
 from warrenmq.pipeline.result import JobResult
 from warrenmq.pipeline.state_files import locked, read_state, write_state
@@ -56,7 +56,7 @@ class Unfinished:
         """The value that `keep` stored under `name`, or ""."""
         return self._file.facts.get(name, "")
 
-    def keep(self, **facts: str) -> None:
+    def store_facts(self, **facts: str) -> None:
         """Store these facts durably; from then on the job can be resumed with them."""
         self._write(msgspec.structs.replace(self._file, facts=self._file.facts | facts))
 
@@ -109,19 +109,19 @@ def unfinished(target: Path, kind: str, of: Mapping[str, str]) -> Iterator[Unfin
             yield job
         except BaseException:
             if not job._is_kept:
-                give_up(path)
+                remove_unfinished(path)
             raise
         _forget(path)
         if job.result is not None:
-            give_up(job.incomplete)
+            remove_unfinished(job.incomplete)
 
 
 def _forget(path: Path) -> None:
     """Remove the state of a finished job; its directories first, so that `job.json` goes last."""
     for child in path.iterdir():
         if child.is_dir():
-            give_up(child)
-    give_up(path)
+            remove_unfinished(child)
+    remove_unfinished(path)
 
 
 def absolute(path: Path) -> Path:

@@ -41,11 +41,11 @@ class QueueContents(TurnShare):
         self.ledger: EntryLedger = ledger
         self.store: QueueStore = host.open_store(ledger, is_durable)
         self.ready: VariableQueue = VariableQueue()
-        self.out: UnackedAccount = UnackedAccount(ledger)
+        self.unacked: UnackedAccount = UnackedAccount(ledger)
         self.demand: HeadDemand = demand
         self.counters: QueueCounters = QueueCounters()
         self.memory: QueueMemory = QueueMemory(
-            host, self.ready, self.out, self.counters, self, is_lazy
+            host, self.ready, self.unacked, self.counters, self, is_lazy
         )
         self.loader: Loader = Loader(ledger, self.store, host.memory.transit)
         # Receives every change of the messages, for a mirror; None: no mirror.
@@ -72,13 +72,13 @@ class QueueContents(TurnShare):
             return self.ready.head().seq
         return self.ready.delta.start if self.ready.count > 0 else self.ledger.next_seq
 
-    def out_upto(self) -> i64:
+    def unacked_upto(self) -> i64:
         """An upper bound of the seq ids that are, or ever were, unacked."""
-        return max(self.ledger.delivered_upto, self.out.highest_seq)
+        return max(self.ledger.delivered_upto, self.unacked.highest_seq)
 
-    def find_out(self, first: i64, end: i64) -> list[Entry]:
+    def find_unacked(self, first: i64, end: i64) -> list[Entry]:
         """The unacked entries with seq ids in [first, end), of all holders, in any order."""
-        return self.host.find_out(self.ledger, first, end)
+        return self.host.find_unacked(self.ledger, first, end)
 
     # -- demand ------------------------------------------------------------------------------------
 
@@ -88,7 +88,7 @@ class QueueContents(TurnShare):
         While the load was under way, a consumer or reader that wanted the head could not begin a
         load of its own; and this load may have taken all that was ready.
         """
-        if self.loader.current is None and self.demand.is_there():
+        if self.loader.current is None and self.demand.exists():
             self.on_arrival()
 
     # -- ranges ------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class QueueContents(TurnShare):
         """Count ready messages, taken out by the caller, as unacked."""
         self.memory.touch()
         for entry in entries:
-            self.out.add(entry)
+            self.unacked.add(entry)
         if self.feed is not None:
             for entry in entries:
                 self.feed.delivered(entry.seq)
@@ -135,19 +135,19 @@ class QueueContents(TurnShare):
 
     # -- loss --------------------------------------------------------------------------------------
 
-    def tell_lost(self, entry: Entry) -> None:
+    def notify_lost(self, entry: Entry) -> None:
         """Notify the feed that the content of `entry`, ready or unacked, is lost."""
         if self.feed is not None:
             self.feed.settled(entry.seq, LOST)
 
-    def tell_shrunk(self, start: i64, end: i64, taken: list[Entry]) -> None:
+    def notify_shrunk(self, start: i64, end: i64, taken: list[Entry]) -> None:
         """Notify the feed of the messages that a load found missing in delta.
 
         Delta was [start, end) before the load, and `taken` (ascending) have left it. In the part
         that delta covers no more, all other messages are unacked, settled, or could not be read.
         """
-        sink = self.feed
-        if sink is None:
+        feed = self.feed
+        if feed is None:
             return
         delta = self.ready.delta
         gone: Runs = [(start, end - 1)]
@@ -155,9 +155,9 @@ class QueueContents(TurnShare):
             gone = [(start, delta.start - 1), (delta.end, end - 1)]
         for first, last in gone:
             if first <= last:
-                present = self.find_out(first, last + 1) + taken
+                present = self.find_unacked(first, last + 1) + taken
                 present.sort()
-                sink.settled_runs(runs_between(first, last + 1, present), LOST)
+                feed.settled_runs(runs_between(first, last + 1, present), LOST)
 
     # -- the store ---------------------------------------------------------------------------------
 

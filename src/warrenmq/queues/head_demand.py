@@ -28,7 +28,7 @@ class HeadDemand:
         # When the queue last had its share of a turn.
         self.now_ms: i64 = 0
 
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Whether a consumer, client or reader wants the head, at this moment or soon."""
         return (
             len(self.consumers) > 0

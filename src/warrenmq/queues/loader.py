@@ -50,7 +50,7 @@ class Loader:
         self._store: QueueStore = store
         self._transit: Transit = transit
         self._waiting: list[Load] = []
-        self._is_going: bool = False
+        self._is_starting: bool = False
         # The queue is deleted: cut `ledger.queue` after the last load.
         self._is_ended: bool = False
 
@@ -88,15 +88,15 @@ class Loader:
 
     def start_next(self) -> None:
         """Begin the next load that still has something to ask for. The store may answer at once."""
-        if self._is_going:
+        if self._is_starting:
             return
-        self._is_going = True
+        self._is_starting = True
         while self.current is None and len(self._waiting) > 0:
             load = self._waiting.pop(0)
             self.current = load
             if not load.begin():
                 self.end(load)
-        self._is_going = False
+        self._is_starting = False
 
     def make_stale(self, purged: VariableQueue) -> None:
         """Tell all loads that the messages of delta and of `purged` have left the queue."""

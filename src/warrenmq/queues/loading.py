@@ -68,11 +68,11 @@ class ContentsLoad(Load):
     def _taken(self, positions: list[Position], first: i64, next_seq: i64) -> list[Entry]:
         contents = self.contents
         gone = self.settled
-        if contents.out.count > 0 and first <= contents.out.highest_seq:
-            for out in contents.find_out(first, next_seq):
+        if contents.unacked.count > 0 and first <= contents.unacked.highest_seq:
+            for out in contents.find_unacked(first, next_seq):
                 gone.add(out.seq)
         dropped = contents.loader.dropped
-        redelivered_upto = contents.out_upto()
+        redelivered_upto = contents.unacked_upto()
         entries: list[Entry] = []
         for entry in _as_entries(positions):
             if len(gone) > 0 and entry.seq in gone:
@@ -85,7 +85,7 @@ class ContentsLoad(Load):
                 if not self.is_stale:
                     contents.store.lose(entry)
                     contents.ready.take_loaded([entry], entry.seq, 0)
-                    contents.tell_lost(entry)
+                    contents.notify_lost(entry)
                 continue
             # A ready message not younger than the youngest ever unacked one was unacked itself.
             if entry.seq <= redelivered_upto:
@@ -119,7 +119,7 @@ class ReadAhead(ContentsLoad):
                     contents.expect_expiry()
             end = contents.ready.delta.end
             contents.ready.accept(entries, next_seq, damaged)
-            contents.tell_shrunk(first, end, entries)
+            contents.notify_shrunk(first, end, entries)
         contents.on_arrival()
 
 
@@ -262,12 +262,12 @@ class RangeLoad(ContentsLoad):
             ready.trim_delta(first, damaged)
         else:
             ready.take_loaded(taken, first, damaged)
-        self.contents.tell_shrunk(start, end, taken)
+        self.contents.notify_shrunk(start, end, taken)
 
     def _before_unacked(self, entries: list[Entry]) -> list[Entry]:
         contents = self.contents
         barrier: i64 = entries[-1].seq + 1
-        for out in contents.find_out(self._first, barrier):
+        for out in contents.find_unacked(self._first, barrier):
             barrier = min(barrier, out.seq)
         count: i64 = 0
         while count < len(entries) and entries[count].seq < barrier:
@@ -363,7 +363,7 @@ def take_contents(contents: QueueContents, entries: list[Entry], lost: list[Entr
     The contents of `lost` could not be read; the store has settled these entries.
     """
     ready = contents.ready
-    account = contents.out
+    account = contents.unacked
     contents.memory.touch()
     lost_out: list[Entry] = []
     for entry in lost:
@@ -376,10 +376,10 @@ def take_contents(contents: QueueContents, entries: list[Entry], lost: list[Entr
                 # The entry may have moved to delta during the load, and be counted there.
                 ready.delta.is_uncertain = True
         entry.form = ALPHA
-        contents.tell_lost(entry)
+        contents.notify_lost(entry)
     if len(lost_out) > 0:
         # The holder of a lost entry may be another than the reader that asked for the content.
-        contents.host.on_out_lost(contents.ledger, lost_out)
+        contents.host.on_unacked_lost(contents.ledger, lost_out)
     for entry in entries:
         if entry.form != ALPHA:
             if ready.contains(entry):

@@ -115,8 +115,8 @@ class MemoryMonitor:
 
     def used_bytes(self) -> i64:
         """Bytes that count as used; see the module's docstring."""
-        held = self.account.ram_bytes
-        return held + self.account.unfinished_bytes + min(self._beside_bytes, held)
+        accounted = self.account.ram_bytes
+        return accounted + self.account.unfinished_bytes + min(self._beside_bytes, accounted)
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -257,25 +257,25 @@ class MemoryMonitor:
         Each keeps the same share, and no more than D allows.
         """
         account = self.account
-        held: i64 = 0
+        total_bytes: i64 = 0
         count: i64 = 0
         for user in account.active:
             if not user.is_giving:
-                held += user.ram_bytes
+                total_bytes += user.ram_bytes
                 count += 1
         # Idle queues that will be asked in later turns count as if they held nothing.
         left = self._goal_bytes() - (0 if self._is_asking else account.idle_bytes)
-        if held <= left:
+        if total_bytes <= left:
             return
         # Queues with not much less than the average hold most of the bytes; skip the others.
-        least = held // count // 4
+        least = total_bytes // count // 4
         heavy: list[MemoryUser] = []
         heavy_bytes: i64 = 0
         for user in account.active:
             if not user.is_giving and user.ram_bytes > least:
                 heavy.append(user)
                 heavy_bytes += user.ram_bytes
-        left -= held - heavy_bytes
+        left -= total_bytes - heavy_bytes
         share = float(max(left, 0)) / float(heavy_bytes)
         for user in heavy:
             _report(user, now_ms)

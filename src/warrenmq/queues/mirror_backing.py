@@ -94,7 +94,7 @@ class MirrorBacking:
         """Assert the invariants of a mirror; for tests and the simulator."""
         backing = self.backing
         backing.check()
-        assert backing.out.count == 0
+        assert backing.unacked.count == 0
         dropped = backing.loader.dropped
         ready = backing.ready
         for place in range(ready.entry_count):

@@ -82,7 +82,7 @@ class PagedQueue(QueueContents):
         if not no_ack:
             if self.is_durable and (entry.persistent or self.journals_transient):
                 self.store.append(entry, now_ms)
-            self.out.add(entry)
+            self.unacked.add(entry)
         if self.feed is not None:
             if no_ack:
                 self.feed.settled(entry.seq, HANDED_OVER)
@@ -101,7 +101,7 @@ class PagedQueue(QueueContents):
         if no_ack:
             self.settle_record(entry, now_ms)
         else:
-            self.out.add(entry)
+            self.unacked.add(entry)
         if self.feed is not None:
             if no_ack:
                 self.feed.settled(entry.seq, HANDED_OVER)
@@ -124,7 +124,7 @@ class PagedQueue(QueueContents):
         """Settle an unacked entry for `reason` (`leave_reason.py`)."""
         if not self.memory.is_changed:
             self.memory.touch()
-        is_indexed = self.out.remove(entry)
+        is_indexed = self.unacked.remove(entry)
         self.counters.settled += 1
         entry.form = ALPHA
         if not is_indexed:
@@ -157,7 +157,7 @@ class PagedQueue(QueueContents):
         entries.sort()
         for entry in entries:
             self.counters.requeued += 1
-            self.out.remove(entry)
+            self.unacked.remove(entry)
         if self.is_deleted:
             for entry in entries:
                 if entry.journal_state != INDEXED:
@@ -188,10 +188,10 @@ class PagedQueue(QueueContents):
         self.is_deleted = True
         self.memory.end()
         self.purges.begin(self, True, now_ms)
-        sink = self.feed
-        if sink is not None:
+        feed = self.feed
+        if feed is not None:
             self.feed = None
-            sink.deleted()
+            feed.deleted()
 
     # -- start-up ----------------------------------------------------------------------------------
 
@@ -244,13 +244,13 @@ class PagedQueue(QueueContents):
         ledger = self.ledger
         mark = ledger.indexed_upto
         assert 0 < mark <= ledger.next_seq
-        out = self.find_out(0, ledger.next_seq)
-        assert self.out.count == len(out)
-        assert self.out.paged_count == len([entry for entry in out if entry.form != ALPHA])
-        assert self.out.content_bytes == sum(
+        out = self.find_unacked(0, ledger.next_seq)
+        assert self.unacked.count == len(out)
+        assert self.unacked.paged_count == len([entry for entry in out if entry.form != ALPHA])
+        assert self.unacked.content_bytes == sum(
             [int(one.content_bytes) for one in out if one.form == ALPHA]
         )
-        assert ledger.unindexed_out == len([entry for entry in out if entry.seq >= mark])
+        assert ledger.unindexed_unacked == len([entry for entry in out if entry.seq >= mark])
         ready = self.ready
         for entry in out + [ready.at(place) for place in range(ready.entry_count)]:
             # The index has every live position below its mark, and none from there on.
@@ -276,7 +276,7 @@ class PagedQueue(QueueContents):
         Purging and paging stop after a slice each; returns how the slice ended.
         """
         self.is_listed = False
-        self.worked_count = 0
+        self.steps_used = 0
         self.demand.now_ms = now_ms
         outcome: i64 = MORE if self.purges.settle_slice(self, now_ms) else DONE
         if self.has_arrivals:

@@ -37,10 +37,10 @@ class Progress:
         # Messages still to push of a batch that a slice cut short: they follow in any case (S66).
         self.push_left: i64 = 0
         # `_drop_unacked` has handled all unacked messages from this seq id on; lower ones are next.
-        self.out_below: i64 = UNLIMITED
+        self.unacked_below: i64 = UNLIMITED
         # The current round of `_drop_unacked` began at the youngest unacked message and never
         # reached its goal since.
-        self.is_round: bool = False
+        self.is_full_round: bool = False
 
 
 def page_slice(contents: QueueContents, progress: Progress) -> i64:
@@ -57,7 +57,7 @@ def page_slice(contents: QueueContents, progress: Progress) -> i64:
         step.page_lazy()
     elif memory.target_ram_count < UNLIMITED:
         step.reduce()
-    contents.worked_count += steps - step.steps_left
+    contents.steps_used += steps - step.steps_left
     return step.outcome()
 
 
@@ -194,17 +194,17 @@ class PageStep:
         after reaching the oldest.
         """
         contents = self.contents
-        if excess <= 0 or contents.out.ram_count == 0:
+        if excess <= 0 or contents.unacked.ram_count == 0:
             return
         progress = self.progress
-        if progress.out_below == UNLIMITED:
-            progress.is_round = True
-        out = self._out_below(min(progress.out_below, contents.ledger.next_seq))
+        if progress.unacked_below == UNLIMITED:
+            progress.is_full_round = True
+        out = self._unacked_below(min(progress.unacked_below, contents.ledger.next_seq))
         if len(out) == 0:
             # The oldest is reached. Messages above the round's start may have come since then, so a
             # round that did not begin at the top is followed by another.
-            self.is_cut = self.is_cut or not progress.is_round
-            progress.out_below = UNLIMITED
+            self.is_cut = self.is_cut or not progress.is_full_round
+            progress.unacked_below = UNLIMITED
             return
         place: i64 = len(out) - 1
         while place >= 0 and excess > 0:
@@ -214,16 +214,16 @@ class PageStep:
             if entry.form == ALPHA:
                 if not entry.is_on_disk() and not self.index(entry.seq + 1):
                     return
-                contents.out.drop_content(entry)
+                contents.unacked.drop_content(entry)
                 excess -= 1
-            progress.out_below = entry.seq
+            progress.unacked_below = entry.seq
             place -= 1
         if excess > 0:
             self.is_cut = True
         else:
-            progress.is_round = False
+            progress.is_full_round = False
 
-    def _out_below(self, below: i64) -> list[Entry]:
+    def _unacked_below(self, below: i64) -> list[Entry]:
         """The youngest unacked entries with seq ids below `below`, ascending; about a slice.
 
         Empty only when there is none. The search visits all unacked entries, but sorts only the
@@ -231,9 +231,9 @@ class PageStep:
         """
         contents = self.contents
         width: i64 = max(self.steps_left, i64(WRITE_STEPS))
-        out = contents.find_out(max(0, below - width), below)
+        out = contents.find_unacked(max(0, below - width), below)
         if len(out) == 0 and below > width:
-            older = contents.find_out(0, below - width)
+            older = contents.find_unacked(0, below - width)
             highest: i64 = -1
             for entry in older:
                 highest = max(highest, entry.seq)
@@ -247,7 +247,7 @@ class PageStep:
         """Drop contents of q3 that were read ahead, if no consumer will want them soon."""
         ready = self.contents.ready
         middle = ready.ram_count - ready.q1.count - ready.q4.count
-        if excess <= 0 or middle <= 0 or self.contents.demand.is_there():
+        if excess <= 0 or middle <= 0 or self.contents.demand.exists():
             return
         place = ready.q3.count - 1
         last: i64 = max(0, ready.q3.count - self.contents.host.segment_entries)
@@ -394,8 +394,8 @@ class PageStep:
         found = contents.ready.unindexed(ledger.indexed_upto, upto, most)
         end = found[-1].seq + 1 if len(found) >= most else upto
         out: list[Entry] = []
-        if ledger.unindexed_out > 0:
-            out = contents.find_out(ledger.indexed_upto, end)
+        if ledger.unindexed_unacked > 0:
+            out = contents.find_unacked(ledger.indexed_upto, end)
             if len(out) > most:
                 end = _end_of_oldest(out, most)
                 out = _below(out, end)
@@ -445,7 +445,7 @@ class PageStep:
         mark = contents.ledger.indexed_upto
         for entry in out:
             if entry.seq < mark:
-                contents.out.on_indexed(entry)
+                contents.unacked.on_indexed(entry)
                 if entry.form == BETA:
                     entry.form = GAMMA
         index: i64 = 0

@@ -156,16 +156,16 @@ class Purges:
         out: list[Entry] = []
         if (
             delta.count > 0
-            and contents.out.count > 0
-            and first <= contents.out.highest_seq
+            and contents.unacked.count > 0
+            and first <= contents.unacked.highest_seq
             and not is_end
         ):
-            out = contents.find_out(first, end)
-        sink = contents.feed
+            out = contents.find_unacked(first, end)
+        feed = contents.feed
         if is_end:
             self._runs = []
-        elif sink is not None:
-            sink.settled_runs(_ready_runs(contents, out), PURGED)
+        elif feed is not None:
+            feed.settled_runs(_ready_runs(contents, out), PURGED)
         contents.loader.make_stale(ready)
         count = ready.count
         ranges: list[tuple[i64, i64, bool]] = []
@@ -188,7 +188,7 @@ class Purges:
                 return False
             waiting.append(self._purge_of_runs(contents))
         purge = waiting[0]
-        contents.worked_count += purge.settle_slice(SLICE_MESSAGES, now_ms)
+        contents.steps_used += purge.settle_slice(SLICE_MESSAGES, now_ms)
         if purge.is_done:
             waiting.pop(0)
         if len(waiting) == 0:

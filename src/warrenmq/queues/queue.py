@@ -91,7 +91,7 @@ class Queue(QueueEnd):
     @property
     def unacked_count(self) -> int:
         """Messages that are delivered or reserved and not settled yet."""
-        return self.backing.out.count
+        return self.backing.unacked.count
 
     @property
     def consumers(self) -> list[Consumer]:

@@ -47,7 +47,7 @@ class QueueHost(TurnShares):
 
     def end_turn(self, now_ms: i64) -> None:
         """Run the queues' slices, then let the changed queues report the memory they hold."""
-        self.work_off(now_ms)
+        self.run_slices(now_ms)
         changed = self.changed
         self.changed = []
         for user in changed:
@@ -62,10 +62,10 @@ class QueueHost(TurnShares):
         """Let the broker's timer check the queue of `ledger`, in which messages expire."""
         raise RuntimeError("abstract")
 
-    def on_out_lost(self, ledger: QueueLedger, lost: list[Entry]) -> None:
+    def on_unacked_lost(self, ledger: QueueLedger, lost: list[Entry]) -> None:
         """Let reader groups forget unacked entries: contents are lost, entries settled."""
         raise RuntimeError("abstract")
 
-    def find_out(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
+    def find_unacked(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
         """The unacked entries of a queue in [first, end), of all holders, in any order."""
         raise RuntimeError("abstract")

@@ -102,7 +102,7 @@ def read_ahead_of_consumers(contents: QueueContents, is_wanted: bool) -> i64:
 
 def kept_count(contents: QueueContents) -> i64:
     """The number of oldest messages that paging leaves in memory for the queue's demand."""
-    if not contents.demand.is_there():
+    if not contents.demand.exists():
         return 0
     ready = contents.ready
     limit: i64 = 2 * contents.host.page_batch

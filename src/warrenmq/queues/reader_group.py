@@ -16,11 +16,11 @@ below it.
 
 This module is a group's part in one queue; reader_groups.py binds several queues together.
 
-Invariants, `check()`: `acked <= reserved`; every reserved message lies in [acked, reserved); `held`
-is in seq order; no consumer has an unacked message in [acked, reserved). The last one is why a
-reserve stops before a message that a consumer has not settled: if that message was requeued inside
-a reserved range, the range would change between two reads, and acking the range would lose the
-message.
+Invariants, `check()`: `acked <= reserved`; every reserved message lies in [acked, reserved);
+`reserved_entries` is in seq order; no consumer has an unacked message in [acked, reserved). The
+last one is why a reserve stops before a message that a consumer has not settled: if that message
+was requeued inside a reserved range, the range would change between two reads, and acking the range
+would lose the message.
 
 The incarnation of a queue is its id, which is never used twice: a queue deleted and declared again
 is another incarnation. No clock, no I/O: the caller does the long poll and waits for the journal
@@ -50,7 +50,7 @@ PRECONDITION: Final = "precondition"
 # Messages reserved or acked in one step; the bound limits how long other work on the loop waits.
 GROUP_SLICE_MESSAGES: Final = 2048
 # Bytes of content that reserved messages read from disk may keep in memory; fetches read the rest.
-HELD_BYTES_MAX: Final = 16777216
+RESERVED_BYTES_MAX: Final = 16777216
 # Above every position and count; small enough to add to it within an i64.
 EVERYTHING: Final = 1 << 62
 
@@ -95,7 +95,7 @@ class GroupMember:
         # `reserved` of the definition on disk; -1: there is none.
         self.stored_reserved: i64 = -1
         # The reserved messages that are not acked, by ascending seq id.
-        self.held: list[Entry] = []
+        self.reserved_entries: list[Entry] = []
         # Seq id of the oldest message not acked, when it had to be read from disk; -1: not read.
         self.oldest_seq: i64 = -1
         # When the message `oldest_seq` arrived (ms since 1970).
@@ -151,7 +151,12 @@ class GroupMember:
             return 0
         ready = queue.backing.ready
         on_disk: i64 = min(ready.delta.count, max(i64(0), ready.delta.end - self.reserved))
-        return len(self.held) + ready.entry_count - ready.index_of_seq(self.reserved) + on_disk
+        return (
+            len(self.reserved_entries)
+            + ready.entry_count
+            - ready.index_of_seq(self.reserved)
+            + on_disk
+        )
 
     def check_end(self, end: i64) -> None:
         """Raise GroupError unless everything below `end` may be acked, or is acked already."""
@@ -168,8 +173,8 @@ class GroupMember:
             return -1
         ready = queue.backing.ready
         oldest: Entry | None = None
-        if len(self.held) > 0:
-            oldest = self.held[0]
+        if len(self.reserved_entries) > 0:
+            oldest = self.reserved_entries[0]
         elif not ready.is_on_disk(self.reserved) and self.lag() > 0:
             oldest = ready.at(ready.index_of_seq(self.reserved))
         if oldest is not None and oldest.has_content:
@@ -190,9 +195,9 @@ class GroupMember:
                 self.oldest_ms = entries[0].message.timestamp_ms
             done()
 
-        if len(self.held) == 0:
+        if len(self.reserved_entries) == 0:
             peek_anywhere(queue.backing, self.reserved, queue.ledger.next_seq, 1, 1, on_entries)
-        elif not self.load_contents(self.held[:1], done):
+        elif not self.load_contents(self.reserved_entries[:1], done):
             done()
 
     def available(self, start: i64) -> i64:
@@ -218,7 +223,7 @@ class GroupMember:
         queue = self.queue
         assert queue is not None
         may_be_more = True
-        has_all = self._index_of(reservation.end) == i64(len(self.held))
+        has_all = self._index_of(reservation.end) == i64(len(self.reserved_entries))
         if takes_more and has_all and not reservation.is_full():
             end: i64 = min(barrier, reservation.until)
             queue.drop_expired_head(now_ms)
@@ -245,7 +250,7 @@ class GroupMember:
         index = self._index_of(reservation.start)
         end = self._index_of(reservation.end)
         while index < end:
-            if not queue.backing.store.is_kept(self.held[index]):
+            if not queue.backing.store.survives_crash(self.reserved_entries[index]):
                 return False
             index += 1
         return True
@@ -266,12 +271,12 @@ class GroupMember:
         index = self._index_of(start)
         stop = self._index_of(end)
         while index < stop:
-            slice_end: i64 = (self.held[index].seq // slice_size + 1) * slice_size
+            slice_end: i64 = (self.reserved_entries[index].seq // slice_size + 1) * slice_size
             messages: i64 = 0
             total_bytes: i64 = 0
-            while index < stop and self.held[index].seq < slice_end:
+            while index < stop and self.reserved_entries[index].seq < slice_end:
                 messages += 1
-                total_bytes += self.held[index].content_bytes
+                total_bytes += self.reserved_entries[index].content_bytes
                 index += 1
             found.append(
                 (max(start, slice_end - slice_size), min(end, slice_end), messages, total_bytes)
@@ -290,7 +295,7 @@ class GroupMember:
         stop = self._index_of(end)
         total_bytes: i64 = 0
         while index < stop and i64(len(found)) < max_messages and total_bytes < max_bytes:
-            entry = self.held[index]
+            entry = self.reserved_entries[index]
             total_bytes += entry.content_bytes
             if total_bytes > max_bytes and len(found) > 0:
                 break
@@ -312,7 +317,9 @@ class GroupMember:
             # `forget` has removed the lost entries, as it does when another reader asks for them.
             on_loaded()
 
-        queue.backing.loader.submit(EntryContents(queue.backing, absent, self.holds, on_contents))
+        queue.backing.loader.submit(
+            EntryContents(queue.backing, absent, self.has_reserved, on_contents)
+        )
         return True
 
     def load_copies(self, entries: list[Entry], done: Callable[[list[Entry]], None]) -> bool:
@@ -348,19 +355,21 @@ class GroupMember:
                 found.append(copy)
         return found
 
-    def holds(self, entry: Entry) -> bool:
+    def has_reserved(self, entry: Entry) -> bool:
         """Whether this very entry is reserved by the group."""
         index = self._index_of(entry.seq)
-        return index < len(self.held) and self.held[index] is entry
+        return index < len(self.reserved_entries) and self.reserved_entries[index] is entry
 
     def reserved_between(self, first: i64, end: i64) -> list[Entry]:
         """The group's reserved messages in [first, end)."""
-        return self.held[self._index_of(first) : self._index_of(end)]
+        return self.reserved_entries[self._index_of(first) : self._index_of(end)]
 
     def first_reserved(self, from_seq: i64) -> i64:
         """Lowest seq id >= `from_seq` of a reserved message; EVERYTHING when there is none."""
         index = self._index_of(from_seq)
-        return self.held[index].seq if index < len(self.held) else EVERYTHING
+        return (
+            self.reserved_entries[index].seq if index < len(self.reserved_entries) else EVERYTHING
+        )
 
     def ack_slice(self, end: i64, now_ms: i64) -> bool:
         """Ack at most GROUP_SLICE_MESSAGES messages below `end`; True when more are left.
@@ -374,11 +383,11 @@ class GroupMember:
         count = self._index_of(end)
         if count > GROUP_SLICE_MESSAGES:
             count = GROUP_SLICE_MESSAGES
-            self.acked = self.held[count].seq
+            self.acked = self.reserved_entries[count].seq
         else:
             self.acked = end
-        done = self.held[:count]
-        del self.held[:count]
+        done = self.reserved_entries[:count]
+        del self.reserved_entries[:count]
         queue = self.queue
         if queue is not None:
             for entry in done:
@@ -417,7 +426,7 @@ class GroupMember:
             if count == 0:
                 break
             taken = queue.backing.reserve(next_seq, count, EVERYTHING)
-            self.held.extend(taken)
+            self.reserved_entries.extend(taken)
             next_seq = taken[-1].seq + 1
         if self.is_attaching:
             queue.resume_deliveries()
@@ -459,9 +468,9 @@ class GroupMember:
         queue = self.queue
         self.queue = None
         if queue is not None:
-            for entry in self.held:
+            for entry in self.reserved_entries:
                 queue.leave(entry, ACKED, now_ms)
-        self.held = []
+        self.reserved_entries = []
 
     def end(self) -> None:
         """Note that the queue is about to be deleted with nothing left to read: no loss."""
@@ -471,28 +480,31 @@ class GroupMember:
     def release(self, now_ms: i64) -> None:
         """Requeue the reserved messages, as the group is deleted or reads the queue no more."""
         self._cancel_load()
-        held = self.held
-        self.held = []
+        reserved_entries = self.reserved_entries
+        self.reserved_entries = []
         self.reserved = self.acked
         queue = self.queue
         if queue is not None:
-            queue.requeue(held, now_ms)
+            queue.requeue(reserved_entries, now_ms)
 
     def check(self) -> None:
         """Assert the invariants of the module's docstring."""
         assert self.acked_durable <= self.acked <= self.reserved
         previous: i64 = -1
-        for entry in self.held:
+        for entry in self.reserved_entries:
             assert previous < entry.seq
             previous = entry.seq
-        if len(self.held) > 0:
-            assert self.held[0].seq >= self.acked and self.held[-1].seq < self.reserved
+        if len(self.reserved_entries) > 0:
+            assert (
+                self.reserved_entries[0].seq >= self.acked
+                and self.reserved_entries[-1].seq < self.reserved
+            )
 
     def forget(self, lost: list[Entry]) -> None:
         """Remove reserved messages that are in `lost`; the store has settled them."""
         for entry in lost:
-            if self.holds(entry):
-                del self.held[self._index_of(entry.seq)]
+            if self.has_reserved(entry):
+                del self.reserved_entries[self._index_of(entry.seq)]
 
     # -- parts -------------------------------------------------------------------------------------
 
@@ -501,12 +513,12 @@ class GroupMember:
     ) -> i64:
         """Count reserved messages behind `reservation.end` in, and make them durable."""
         first = self._index_of(reservation.end)
-        stop: i64 = min(first + GROUP_SLICE_MESSAGES, i64(len(self.held)))
+        stop: i64 = min(first + GROUP_SLICE_MESSAGES, i64(len(self.reserved_entries)))
         index = first
         absent: list[Entry] = []
         size: i64 = 0
         while index < stop and size < reservation.max_bytes - reservation.bytes:
-            entry = self.held[index]
+            entry = self.reserved_entries[index]
             if entry.journal_state == NOT_JOURNALED and entry.form != ALPHA:
                 absent.append(entry)
             size += entry.content_bytes
@@ -516,11 +528,13 @@ class GroupMember:
             return LOADING
         index = first
         while (
-            index < stop and not reservation.is_full() and self.held[index].seq < reservation.until
+            index < stop
+            and not reservation.is_full()
+            and self.reserved_entries[index].seq < reservation.until
         ):
-            reservation.add(self.held[index])
+            reservation.add(self.reserved_entries[index])
             index += 1
-        _make_durable(queue, self.held[first:index], now_ms)
+        _make_durable(queue, self.reserved_entries[first:index], now_ms)
         return ENOUGH if index < stop or reservation.is_full() or index == first else MORE
 
     def _take_ready(self, queue: Queue, reservation: Reservation, end: i64) -> bool:
@@ -536,7 +550,7 @@ class GroupMember:
             count += 1
         if count > 0:
             taken = queue.backing.reserve(self.reserved, count, EVERYTHING)
-            self.held.extend(taken)
+            self.reserved_entries.extend(taken)
             self.reserved = taken[-1].seq + 1
             reservation.is_dry = False
         return count == wanted or (
@@ -572,19 +586,19 @@ class GroupMember:
             load.is_stale = True
 
     def _keep_loaded(self, queue: Queue, entries: list[Entry]) -> None:
-        self.held.extend(entries)
+        self.reserved_entries.extend(entries)
         for entry in entries:
-            if queue.backing.out.content_bytes > HELD_BYTES_MAX:
-                queue.backing.out.drop_content(entry)
+            if queue.backing.unacked.content_bytes > RESERVED_BYTES_MAX:
+                queue.backing.unacked.drop_content(entry)
 
     def _index_of(self, seq: i64) -> i64:
         """The number of reserved messages below `seq`."""
-        held = self.held
+        reserved_entries = self.reserved_entries
         low: i64 = 0
-        high: i64 = len(held)
+        high: i64 = len(reserved_entries)
         while low < high:
             middle = (low + high) // 2
-            if held[middle].seq < seq:
+            if reserved_entries[middle].seq < seq:
                 low = middle + 1
             else:
                 high = middle

@@ -146,7 +146,7 @@ class ReaderGroup:
         """The number of messages that the group has reserved."""
         count: i64 = 0
         for member in self.members.values():
-            count += len(member.held)
+            count += len(member.reserved_entries)
         return count
 
     def lag(self) -> i64:
@@ -239,10 +239,10 @@ class ReaderGroups:
 
     def find_unacked(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
         """The messages of [first, end) of a queue that groups have reserved: unacked entries."""
-        held: list[Entry] = []
+        found: list[Entry] = []
         for member in self.members_of(ledger):
-            held.extend(member.reserved_between(first, end))
-        return held
+            found.extend(member.reserved_between(first, end))
+        return found
 
     def forget(self, ledger: QueueLedger, lost: list[Entry]) -> None:
         """Remove `lost` entries, which are settled and whose contents are lost, from all groups.
@@ -280,7 +280,7 @@ class ReaderGroups:
         for group in self.by_name.values():
             member = group.members.get(queue.id)
             if member is not None and member.queue is queue:
-                if group.pattern != "" and ready_count == 0 and len(member.held) == 0:
+                if group.pattern != "" and ready_count == 0 and len(member.reserved_entries) == 0:
                     member.end()
                     ended.append(member)
                 member.detach(now_ms)
@@ -292,10 +292,10 @@ class ReaderGroups:
         The group could not get past the first of them, and would wait for it in silence.
         """
         for member in self.members_of(queue.ledger):
-            if member.group_name != name and len(member.held) > 0:
+            if member.group_name != name and len(member.reserved_entries) > 0:
                 raise GroupError(
                     PRECONDITION,
-                    f"reader group '{text(member.group_name)}' holds {len(member.held)} messages of queue "
+                    f"reader group '{text(member.group_name)}' holds {len(member.reserved_entries)} messages of queue "
                     f"'{text(queue.name)}'; go on with that group or delete it",
                 )
 

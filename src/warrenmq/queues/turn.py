@@ -65,7 +65,7 @@ class TurnShares:
         for share in waiting:
             share.ask_for_turn()
 
-    def work_off(self, now_ms: i64) -> None:
+    def run_slices(self, now_ms: i64) -> None:
         """Run slices of the listed queues, at the end of a turn, until the steps are used up."""
         listed = self.listed
         self.listed = []
@@ -80,7 +80,7 @@ class TurnShares:
             share = listed[index]
             index += 1
             outcome = share.run_slice(now_ms)
-            self.steps_left -= 1 + share.worked_count
+            self.steps_left -= 1 + share.steps_used
             if outcome == MORE:
                 is_more = True
                 waiting.append(share)
@@ -111,7 +111,7 @@ class TurnShare:
         self.turns: TurnShares = turns
         self.is_listed: bool = False
         # Steps that the last `run_slice` took.
-        self.worked_count: i64 = 0
+        self.steps_used: i64 = 0
         # A load has arrived, or work was deferred to the end of the turn.
         self.has_arrivals: bool = False
 

@@ -44,7 +44,7 @@ class UnackedAccount:
             self.paged_count += 1
         ledger = self._ledger
         if entry.seq >= ledger.indexed_upto:
-            ledger.unindexed_out += 1
+            ledger.unindexed_unacked += 1
 
     def remove(self, entry: Entry) -> bool:
         """Stop counting `entry`: settled, requeued or lost.
@@ -59,7 +59,7 @@ class UnackedAccount:
         ledger = self._ledger
         if entry.seq < ledger.indexed_upto:
             return True
-        ledger.unindexed_out -= 1
+        ledger.unindexed_unacked -= 1
         return False
 
     def drop_content(self, entry: Entry) -> None:
@@ -77,4 +77,4 @@ class UnackedAccount:
 
     def on_indexed(self, entry: Entry) -> None:
         """Count `entry` as indexed, after its position and the index's mark have moved."""
-        self._ledger.unindexed_out -= 1
+        self._ledger.unindexed_unacked -= 1

@@ -34,7 +34,7 @@ from warrenmq.server.memory_watch import (
     find_malloc_trim,
     total_memory_bytes,
 )
-from warrenmq.server.online_backup import BackupRunner, NodeBackups, Surroundings
+from warrenmq.server.online_backup import BackupRunner, BackupServices, NodeBackups
 from warrenmq.server.startup import OpenedData, open_data_directory
 from warrenmq.server.vhost_driver import VhostDriver, finish_job, start_drivers, stop_drivers
 from warrenmq.store.disk.flusher import Flusher, FlushJob
@@ -79,7 +79,7 @@ class Node:
         )
         self.admin = AdminNode(self.broker)
         self.admin.name = config.node_name
-        self._backup_surroundings = Surroundings(
+        self._backup_surroundings = BackupServices(
             loop, config.data_dir, self.broker.vhosts.values, self.schedule_turn
         )
         self.backups = NodeBackups(self._backup_surroundings)

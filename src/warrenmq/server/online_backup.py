@@ -26,10 +26,10 @@ from warrenmq.offline.backup_files import (
     OnPiece,
     SourceFile,
     begin_new,
-    give_up,
     must_be_outside,
     now_text,
     put_in_place,
+    remove_unfinished,
     take_files,
 )
 from warrenmq.offline.data_directory import DATABASE_NAME, VHOSTS_PATH, ToolError
@@ -86,7 +86,7 @@ class BackupPlace(Protocol):
     def finish(self) -> None:
         """Write the manifest and rename the backup to its target; durable on return."""
 
-    def give_up(self) -> None:
+    def discard(self) -> None:
         """Abort the backup and remove its files."""
 
 
@@ -137,12 +137,12 @@ class LocalBackupPlace:
         self._builder.finish(warrenmq.__version__, now_text())
         put_in_place(self._path, self.target)
 
-    def give_up(self) -> None:
+    def discard(self) -> None:
         """See BackupPlace."""
-        give_up(self._path)
+        remove_unfinished(self._path)
 
 
-class Surroundings:
+class BackupServices:
     """The services of a node that a backup uses."""
 
     def __init__(
@@ -171,7 +171,7 @@ class Surroundings:
 class NodeBackups:
     """Makes the backups of a node; see `Backups` in admin/node.py."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, surroundings: BackupServices) -> None:
         self._surroundings = surroundings
         self._last: Backup | None = None
 
@@ -205,7 +205,7 @@ class NodeBackups:
 class Backup:
     """One backup. Everything runs on the loop unless its comment names another thread."""
 
-    def __init__(self, surroundings: Surroundings, place: BackupPlace) -> None:
+    def __init__(self, surroundings: BackupServices, place: BackupPlace) -> None:
         self.target = place.target
         self.place = place
         self.is_running = True
@@ -237,7 +237,7 @@ class Backup:
         """Request a checkpoint of each vhost."""
         self._holds_store = True
         for vhost in self._vhosts:
-            vhost.store.backup.begin(_Owner(self))
+            vhost.store.backup.begin(_CheckpointListener(self))
         self._surroundings.wake()
 
     def on_checkpoint(self, ok: bool) -> None:
@@ -305,7 +305,7 @@ class Backup:
         self._submit(_BackupJob(self, work, self._on_taken))
 
     def _on_taken(self) -> None:
-        self._let_go()
+        self._release_stores()
         self._step = "checksums"
         self._done_bytes = 0
 
@@ -351,15 +351,15 @@ class Backup:
         self.is_running = False
         self._step = BACKUP_FAILED
         self._text = text
-        self._let_go()
-        self.place.give_up()
+        self._release_stores()
+        self.place.discard()
 
     def _succeed(self) -> None:
         logger.info("the backup to %s is done: %d bytes", self.target, self._total_bytes)
         self.is_running = False
         self._step = BACKUP_DONE
 
-    def _let_go(self) -> None:
+    def _release_stores(self) -> None:
         if self._holds_store:
             self._holds_store = False
             for vhost in self._vhosts:
@@ -381,7 +381,7 @@ class Backup:
             self.pause_bytes = 0
 
 
-class _Owner(BackupListener):
+class _CheckpointListener(BackupListener):
     def __init__(self, backup: Backup) -> None:
         self._backup = backup
 
@@ -412,7 +412,7 @@ class _BackupJob(StoreJob):
                 # Remove the files here when this part failed: the removal of many large files takes
                 # a while, and the loop must not wait for it. When the backup was aborted while this
                 # part ran, nothing else removes the files made since.
-                self._backup.place.give_up()
+                self._backup.place.discard()
 
     def finished(self) -> None:
         """See StoreJob."""

@@ -97,9 +97,9 @@ class BackupPins:
         if self.is_on:
             self._pinned_paths.extend(paths)
             return []
-        held = self._pinned_paths
+        pinned = self._pinned_paths
         self._pinned_paths = []
-        return held + paths
+        return pinned + paths
 
     def on_taken(self, first_journal_file: i64) -> None:
         """Note the files of a checkpoint about to be written, if it is the first of this backup."""

@@ -174,7 +174,7 @@ class Checkpoints:
         if current is not None and self._is_deferred:
             if not ok and current.batch_number == number:
                 # The checkpoint counts contents of the failed batch: take another one.
-                self._give_up(current)
+                self._abandon(current)
             elif current.batch_number <= number:
                 self._is_deferred = False
                 self._files.jobs.lane.push(current)
@@ -184,7 +184,7 @@ class Checkpoints:
         files = self._files
         files.jobs.lane.on_other()
         if len(job.gone) > 0:
-            self._loss.give_up_gone(job.dirty, job.gone)
+            self._loss.replace_gone(job.dirty, job.gone)
         if job.error is not None:
             self.failures += 1
             for ledger, segment in job.dirty:
@@ -192,7 +192,7 @@ class Checkpoints:
                 if index is not None and index.path_of(segment) in job.unsynced:
                     # A second sync would not report the bytes that this one may have lost.
                     self._rewriter.rewrite_whole(ledger, segment, index.path_of(segment))
-            self._give_up(job)
+            self._abandon(job)
             self._retry_at_ms = files.jobs.now_ms + _RETRY_MS
             return
         for _log, segment in job.dirty:
@@ -230,7 +230,7 @@ class Checkpoints:
             queue.row_version = version
         return queue.row
 
-    def _give_up(self, job: _Checkpoint) -> None:
+    def _abandon(self, job: _Checkpoint) -> None:
         self._current = None
         self._backup.on_checkpoint(None)
         needs = self._files.needs

@@ -27,13 +27,13 @@ class ConfirmRun:
         self.first: i64 = seq
         self.last: i64 = seq
         # Parties that are not done yet.
-        self.left: i64 = left
+        self.parties_left: i64 = left
         # False as soon as one party has failed.
         self.ok: bool = True
         # The run's only party, while more publishes may join the run; else None.
         self.party: ConfirmParty | None = None
         # The waiter has sent the confirm of this run already, alone, before those of older runs.
-        self.is_told: bool = False
+        self.is_sent: bool = False
 
 
 class ConfirmParty:
@@ -49,8 +49,8 @@ class ConfirmParty:
         for run in runs:
             # Break the reference cycle between run and party: a batch may hold megabytes.
             run.party = None
-            run.left -= 1
+            run.parties_left -= 1
             if not ok:
                 run.ok = False
-            if run.left == 0:
+            if run.parties_left == 0:
                 run.waiter.on_decided(run)

@@ -166,7 +166,7 @@ class ContentStore:
             file.writes_under_way -= 1
             self._written_upto = write.contents[-1].id + 1
             if not ok:
-                self._give_up(file, write)
+                self._discard_write(file, write)
             self._drop_if_dead(file)
 
     def is_written(self, content_id: i64) -> bool:
@@ -205,7 +205,7 @@ class ContentStore:
             self._writes.append(write)
             self._gathering = None
 
-    def _give_up(self, file: ContentFile, write: ContentWrite) -> None:
+    def _discard_write(self, file: ContentFile, write: ContentWrite) -> None:
         # The bytes of the file behind the failure are unknown (W27): nothing more is written to it.
         if self._current is file:
             self._current = None

@@ -168,7 +168,7 @@ class IndexLoad(WaitingLoad):
         wanted = job.ranges[0][2]
         if result is None:
             # The file is gone or unreadable: the messages in it are lost.
-            self.loss.give_up(self.ledger, segment, self)
+            self.loss.replace_segment(self.ledger, segment, self)
             self.files.wait_for_append(self)
             return
         if len(result) < wanted and not segment.is_damaged:
@@ -368,7 +368,7 @@ class ContentLoad(WaitingLoad):
         if data is None and segment is not None:
             self._failures = 0
             self._is_searching = False
-            self.loss.give_up(self.ledger, segment, None)
+            self.loss.replace_segment(self.ledger, segment, None)
             self.files.wait_for_append(self)
             return
         index = self.ledger.index

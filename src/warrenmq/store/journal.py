@@ -134,7 +134,7 @@ class Journal:
         self.oldest_pending_ms: i64 = 0
         self.in_flight: list[Batch] = []
         # Ledgers whose acks the next batch must write.
-        self.dirty_logs: list[QueueLedger] = []
+        self.dirty_ledgers: list[QueueLedger] = []
         # Ledgers of all durable queues, by queue id.
         self.ledgers: dict[int, QueueLedger] = {}
         self.failed_count: i64 = 0
@@ -182,7 +182,7 @@ class Journal:
         """
         state = position.journal_state
         if state == WRITTEN:
-            self._leave(position)
+            self._release_record(position)
             self._expect_seal(now_ms)
             ledger = position.ledger
             ledger.journaled.add(position.seq)
@@ -213,7 +213,7 @@ class Journal:
 
     def settle_forgotten(self, ledger: QueueLedger, position: Position, now_ms: i64) -> None:
         """Settle a recovered position that belongs to no queue; `ledger` carries its ack."""
-        self._leave(position)
+        self._release_record(position)
         self._expect_seal(now_ms)
         ledger.journaled.add(position.seq)
         self.mark_dirty(ledger)
@@ -224,7 +224,7 @@ class Journal:
     def on_indexed(self, position: Position) -> None:
         """Release the position's journal record: the position has moved to its queue's index."""
         if position.journal_state == WRITTEN:
-            self._leave(position)
+            self._release_record(position)
 
     def when_durable(self, done: Callable[[bool, int], None]) -> None:
         """Call `done(ok, now_ms)` when the records gathered so far are durable or have failed.
@@ -252,7 +252,7 @@ class Journal:
             return True
         if is_idle and len(batch.positions) > 0 and now_ms - self._written_ms >= FLUSH_INTERVAL_MS:
             return True
-        if len(batch.positions) > 0 or len(self.dirty_logs) > 0:
+        if len(batch.positions) > 0 or len(self.dirty_ledgers) > 0:
             return now_ms - self.oldest_pending_ms >= FLUSH_INTERVAL_MS
         return self._clean_stop
 
@@ -261,7 +261,7 @@ class Journal:
         batch = self.batch
         return (
             len(batch.positions) > 0
-            or len(self.dirty_logs) > 0
+            or len(self.dirty_ledgers) > 0
             or len(self._unwritten_releases) > 0
             or self.moves.has_work()
             or len(batch.runs) > 0
@@ -358,7 +358,7 @@ class Journal:
             before = file.number
             assert file.live_bytes >= 0 and file.pins >= 0
         assert before < self._next_file_number
-        for ledger in self.dirty_logs:
+        for ledger in self.dirty_ledgers:
             assert ledger.is_dirty
 
     # -- files -------------------------------------------------------------------------------------
@@ -413,7 +413,7 @@ class Journal:
 
     def has_settled(self) -> bool:
         """True when acks or releases have gathered since the last seal or failed to be written."""
-        return len(self.dirty_logs) > 0 or len(self._unwritten_releases) > 0
+        return len(self.dirty_ledgers) > 0 or len(self._unwritten_releases) > 0
 
     def last_sealed(self) -> i64:
         """Number of the batch that was sealed last."""
@@ -449,13 +449,13 @@ class Journal:
         """Have the next batch write the acks that this ledger has gathered."""
         if not ledger.is_dirty:
             ledger.is_dirty = True
-            self.dirty_logs.append(ledger)
+            self.dirty_ledgers.append(ledger)
 
     def _expect_seal(self, now_ms: i64) -> None:
-        if len(self.dirty_logs) == 0 and len(self.batch.positions) == 0:
+        if len(self.dirty_ledgers) == 0 and len(self.batch.positions) == 0:
             self.oldest_pending_ms = now_ms
 
-    def _leave(self, position: Position) -> None:
+    def _release_record(self, position: Position) -> None:
         # The position does not need its record in the journal any more.
         message = position.message
         message.journal_refs -= 1
@@ -469,7 +469,7 @@ class Journal:
         has_bytes = (
             len(batch.positions) > 0
             or self.moves.has_work()
-            or len(self.dirty_logs) > 0
+            or len(self.dirty_ledgers) > 0
             or len(self._unwritten_releases) > 0
             or self._clean_stop
         )
@@ -494,7 +494,7 @@ class Journal:
 
     def _write_acks(self, batch: Batch) -> None:
         writer = self.writer
-        for ledger in self.dirty_logs:
+        for ledger in self.dirty_ledgers:
             ledger.is_dirty = False
             runs = ledger.journaled.take()
             indexed = ledger.indexed.take()
@@ -506,19 +506,19 @@ class Journal:
                     self._dead_indexes.append(index)
                 runs = merge_runs(runs + indexed)
             if len(ledger.releases) > 0:
-                self._give_up_references(ledger, runs)
+                self._release_references(ledger, runs)
             elif len(runs) > 0 and ledger.is_durable:
                 # Write the ack even for a deleted queue, so that recovery does not release its
                 # references twice.
                 writer.ack(ledger.queue_id, runs)
                 batch.acks.append((ledger, runs))
-        self.dirty_logs = []
+        self.dirty_ledgers = []
         batch.releases = self._unwritten_releases
         self._unwritten_releases = []
         for release in batch.releases:
             write_release(writer, release)
 
-    def _give_up_references(self, ledger: QueueLedger, runs: Runs) -> None:
+    def _release_references(self, ledger: QueueLedger, runs: Runs) -> None:
         for content in ledger.releases:
             self.contents.release(content.id, content.references, content.stored_bytes)
         self.release_serial += 1
@@ -573,7 +573,7 @@ class Journal:
             ):
                 continue
             position.journal_state = NOT_JOURNALED
-            self._leave(position)
+            self._release_record(position)
             message.content_ref = None
             position.content_ref = None
             ledger = position.ledger

@@ -160,7 +160,7 @@ class QueueLedger:
         # such a position, so a crash may lose it until a checkpoint has synced its segment.
         self.failed_upto: i64 = 0
         # Number of unacked positions with seq ids of `indexed_upto` or more.
-        self.unindexed_out: i64 = 0
+        self.unindexed_unacked: i64 = 0
         # Number of the journal file that has this ledger in its `ledgers`; -1: none.
         self.journal_file: i64 = -1
         # Seq ids settled since the last seal whose positions are in the journal only.

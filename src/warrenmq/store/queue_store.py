@@ -117,7 +117,7 @@ class QueueStore:
         content = position.message.content_ref
         return content is None or self.files.contents.is_written(content)
 
-    def is_kept(self, position: Position) -> bool:
+    def survives_crash(self, position: Position) -> bool:
         """True when a sealed or indexed position survives a crash; else a checkpoint is requested.
 
         The position survives a crash once that checkpoint is taken.

@@ -69,7 +69,9 @@ class SegmentLoss(GoneSegments):
         self.queue_access: QueueAccess | None = None
         self._files: SegmentFiles = files
 
-    def give_up(self, ledger: QueueLedger, segment: Segment, load: WaitingLoad | None) -> None:
+    def replace_segment(
+        self, ledger: QueueLedger, segment: Segment, load: WaitingLoad | None
+    ) -> None:
         """Replace the file of a segment that cannot be read or is gone.
 
         Loads resume when the new file is in place. If the old file cannot be moved away, they read
@@ -90,7 +92,7 @@ class SegmentLoss(GoneSegments):
             job.kept.extend(append.parts)
         lane.push(job)
 
-    def give_up_gone(self, dirty: list[tuple[QueueLedger, Segment]], gone: list[str]) -> None:
+    def replace_gone(self, dirty: list[tuple[QueueLedger, Segment]], gone: list[str]) -> None:
         """Replace the segments of `dirty` whose files a checkpoint found deleted (`gone`)."""
         for ledger, segment in dirty:
             index = ledger.index
@@ -99,7 +101,7 @@ class SegmentLoss(GoneSegments):
             path = index.path_of(segment)
             # A waiting append would find the file gone and have it replaced itself.
             if path in gone and len(self._files.jobs.lane.appends_of(path)) == 0:
-                self.give_up(ledger, segment, None)
+                self.replace_segment(ledger, segment, None)
 
     def replace(self, append: Append) -> None:
         """Repair the file of a failed append: it was deleted, or is shorter than it was.

@@ -36,8 +36,8 @@ from warrenmq.testing.rest_checks import (
 )
 from warrenmq.testing.sessions.clients import Sessions
 from warrenmq.testing.sessions.draining import check_rest, drain_queues
-from warrenmq.testing.sessions.held_messages import take_back
 from warrenmq.testing.sessions.move_watch import AuditWatch, OracleWatch
+from warrenmq.testing.sessions.reserved_messages import take_back
 from warrenmq.testing.sessions.sinks import clear_sinks
 from warrenmq.testing.sessions.topology import check_topology
 from warrenmq.testing.simulated.backup import SimulatedBackup
@@ -490,14 +490,14 @@ class Simulation:
             node = self._new_node(disk, Unwatched())
             node.watch = watch
             node.start()
-        held = take_back(node, self.oracle)
+        reserved = take_back(node, self.oracle)
         found = drain_queues(node, self.oracle)
         self._tell_sinks(node, watch)
         for queue in self.oracle.queues.values():
             numbers = found.get(queue.id)
             if numbers is None:
                 raise Violation("queue", f"queue {queue.name} is not there after a restart")
-            with_groups = held.get(queue.id, {})
+            with_groups = reserved.get(queue.id, {})
             self._tell(f"        found in {queue.name}: {numbers}, held of them: {with_groups}")
             self.oracle.found(
                 queue, watch.without_published(queue, numbers), with_groups, self.now_ms

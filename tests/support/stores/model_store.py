@@ -301,7 +301,7 @@ class ModelStore(QueueStore):
         within = [seq for seq in self.live if first <= seq < end]
         if any(self.live[seq].content is not None for seq in within if seq >= start):
             return end
-        out = {int(entry.seq) for entry in self.host.find_out(self.ledger, first, end)}
+        out = {int(entry.seq) for entry in self.host.find_unacked(self.ledger, first, end)}
         for seq in within:
             if seq >= start:
                 assert seq not in out, "an unacked message was purged"
@@ -434,11 +434,11 @@ class ModelStore(QueueStore):
         )
         out = [entry for entry in host.out if entry.queue is queue]
         assert queue.unacked_count == len(out)
-        assert queue.ledger.unindexed_out == sum(
+        assert queue.ledger.unindexed_unacked == sum(
             entry.seq >= queue.ledger.indexed_upto for entry in out
         )
-        assert queue.backing.out.paged_count == sum(entry.form != 0 for entry in out)
-        assert queue.backing.out.content_bytes == sum(
+        assert queue.backing.unacked.paged_count == sum(entry.form != 0 for entry in out)
+        assert queue.backing.unacked.content_bytes == sum(
             entry.content_bytes for entry in out if entry.form == 0
         )
         ready = queue.backing.ready

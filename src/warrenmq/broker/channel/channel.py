@@ -401,7 +401,9 @@ class Channel(ChannelSide):
     def _unknown_tag(self, tag: i64) -> ChannelException:
         return ChannelException(PRECONDITION_FAILED, f"unknown delivery tag {unsigned64(tag)}")
 
-    def collect_out(self, ledger: QueueLedger, first: i64, end: i64, found: list[Entry]) -> None:
+    def collect_unacked(
+        self, ledger: QueueLedger, first: i64, end: i64, found: list[Entry]
+    ) -> None:
         self.unacked.collect(ledger, first, end, found)
         if self.transaction is not None:
             self.transaction.collect(ledger, first, end, found)

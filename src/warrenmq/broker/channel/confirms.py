@@ -29,7 +29,7 @@ class PublishConfirms(ConfirmWaiter):
         # are in no run wait for nothing.
         self._runs: list[ConfirmRun] = []
         # The newest run, the last of `_runs`; None while there is no run.
-        self._young: ConfirmRun | None = None
+        self._newest: ConfirmRun | None = None
         # The channel is closed: no confirm is sent any more.
         self._is_ended: bool = False
 
@@ -39,7 +39,7 @@ class PublishConfirms(ConfirmWaiter):
         """Add a publish that waits for the gathering `batch` if `is_for_disk`, else for nothing."""
         seq = self._publish_seq + 1
         self._publish_seq = seq
-        young = self._young
+        young = self._newest
         if young is not None and young.party is batch:
             young.last = seq
         elif is_for_disk:
@@ -48,7 +48,7 @@ class PublishConfirms(ConfirmWaiter):
             batch.runs.append(run)
             self._append(run)
         elif young is not None:
-            if young.left == 0 and young.ok and not young.is_told:
+            if young.parties_left == 0 and young.ok and not young.is_sent:
                 young.last = seq
             else:
                 self._append(ConfirmRun(self, seq, 0))
@@ -71,19 +71,19 @@ class PublishConfirms(ConfirmWaiter):
 
     def _append(self, run: ConfirmRun) -> None:
         self._runs.append(run)
-        self._young = run
+        self._newest = run
 
     # -- confirms ----------------------------------------------------------------------------------
 
     def on_decided(self, run: ConfirmRun) -> None:
-        if self._runs[0].left == 0:
+        if self._runs[0].parties_left == 0:
             self._tell_decided()
-        if not run.is_told:
+        if not run.is_sent:
             self._tell_alone(run)
 
     def confirm_finished(self) -> None:
         """Confirm publishes that wait for nothing; called once a turn, to batch the confirms."""
-        if len(self._runs) == 0 or self._runs[0].left == 0:
+        if len(self._runs) == 0 or self._runs[0].parties_left == 0:
             self._tell_decided()
 
     def end(self) -> None:
@@ -96,24 +96,24 @@ class PublishConfirms(ConfirmWaiter):
         count: i64 = 0
         upto = runs[0].first - 1 if len(runs) > 0 else self._publish_seq
         ok = True
-        while count < len(runs) and runs[count].left == 0:
+        while count < len(runs) and runs[count].parties_left == 0:
             run = runs[count]
             count += 1
-            if run.is_told:
+            if run.is_sent:
                 self._send(upto, ok)
                 self._confirmed_upto = run.last
             elif run.ok != ok:
                 self._send(upto, ok)
                 ok = run.ok
-            run.is_told = True
+            run.is_sent = True
             upto = run.last
         if count == len(runs):
-            self._young = None
+            self._newest = None
         self._send(upto, ok)
         del runs[:count]
 
     def _tell_alone(self, run: ConfirmRun) -> None:
-        run.is_told = True
+        run.is_sent = True
         run.party = None
         if not self._is_ended:
             for seq in range(run.first, run.last + 1):
@@ -138,6 +138,6 @@ class PublishConfirms(ConfirmWaiter):
             assert before < run.first <= run.last <= self._publish_seq
             before = run.last
         if len(self._runs) > 0:
-            assert self._young is self._runs[-1] and before == self._publish_seq
+            assert self._newest is self._runs[-1] and before == self._publish_seq
         else:
-            assert self._young is None
+            assert self._newest is None

@@ -133,7 +133,7 @@ class Connection(ClientSide):
         self.close_at_ms: i64 = now_ms + HANDSHAKE_TIMEOUT_MS
         # Channels that are suspended until the content they sent is written.
         self._awaiting_room: deque[ChannelSide] = deque()
-        self._are_consumers_first: bool = False
+        self.is_consumers_turn: bool = False
         # Bytes of direct replies since the socket was last writable.
         self._reply_bytes: i64 = 0
         self._confirm_later: list[PublishConfirms] = []
@@ -526,8 +526,8 @@ class Connection(ClientSide):
         if len(self._awaiting_room) > 0:
             # Consumers and answering channels can each fill all room alone: they alternate in
             # coming first.
-            self._are_consumers_first = not self._are_consumers_first
-            if self._are_consumers_first:
+            self.is_consumers_turn = not self.is_consumers_turn
+            if self.is_consumers_turn:
                 self._serve_consumers(now_ms)
             while len(self._awaiting_room) > 0 and self.can_take():
                 self._awaiting_room.popleft().resume(now_ms)
@@ -560,9 +560,9 @@ class Connection(ClientSide):
             self.touch()
         if self._heartbeats.is_peer_dead(self.is_reading, now_ms):
             self.log.heartbeats_missed(self._heartbeats.interval_ms // 1000)
-            self.give_up(now_ms)
+            self.abort(now_ms)
 
-    def give_up(self, now_ms: i64) -> None:
+    def abort(self, now_ms: i64) -> None:
         """Drop the socket at once, without a close, because the peer does not respond."""
         self._release()
         self.state = CLOSED

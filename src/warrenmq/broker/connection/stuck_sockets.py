@@ -36,7 +36,7 @@ def scan_sockets(connections: list[Connection], transit: Transit, now_ms: i64) -
         size = connection.out.buffered_bytes
         excess -= size
         connection.log.socket_stuck(size, connection.out.stuck_ms(now_ms) // 1000)
-        connection.give_up(now_ms)
+        connection.abort(now_ms)
 
 
 def _buffered_bytes(connection: Connection) -> int:

@@ -26,7 +26,9 @@ class ChannelSide:
         """End the suspension at time `now_ms` and handle the kept frames."""
         raise RuntimeError("abstract")
 
-    def collect_out(self, ledger: QueueLedger, first: i64, end: i64, found: list[Entry]) -> None:
+    def collect_unacked(
+        self, ledger: QueueLedger, first: i64, end: i64, found: list[Entry]
+    ) -> None:
         """Add the unacked entries of a queue with seq ids in [first, end) to `found`.
 
         Entries that an open transaction has settled count as unacked.

@@ -67,7 +67,7 @@ class Throttle:
         self.flow_count: i64 = 0
         # Time when flow control last stopped or released the connection (ms).
         self._flow_ms: i64 = _NEVER
-        self._is_told: bool = False
+        self.is_notice_sent: bool = False
         self.is_flow_stopped: bool = False
         # Bytes of arriving bodies and of uncommitted publishes.
         self.unfinished_bytes: i64 = 0
@@ -101,8 +101,8 @@ class Throttle:
 
     def _block(self, client: ClientSocket) -> None:
         self.is_blocked = True
-        if self.wants_notice and not self._is_told:
-            self._is_told = True
+        if self.wants_notice and not self.is_notice_sent:
+            self.is_notice_sent = True
             client.out.method(0, ConnectionBlocked(self._alarms.reason()))
             client.touch()
 
@@ -116,13 +116,13 @@ class Throttle:
         if not self.is_blocked:
             return 0
         self.is_blocked = False
-        if self._is_told:
-            self._is_told = False
+        if self.is_notice_sent:
+            self.is_notice_sent = False
             client.out.method(0, ConnectionUnblocked())
             client.touch()
-        held = self._deferred
+        deferred = self._deferred
         self._deferred = []
-        for channel in held:
+        for channel in deferred:
             channel.resume(now_ms)
         return size
 
@@ -137,7 +137,7 @@ class Throttle:
     def end(self) -> None:
         """Forget the deferred channels, because the connection ends; no notice is sent."""
         self.is_blocked = False
-        self._is_told = False
+        self.is_notice_sent = False
         self._deferred = []
 
     # -- kept frames -------------------------------------------------------------------------------

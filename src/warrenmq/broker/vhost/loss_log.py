@@ -87,13 +87,13 @@ class LossLog:
         """Log gathered losses if the last report is a second old or more; called once a turn."""
         if len(self._waiting) > 0 and now_ms >= self._next_ms:
             self._next_ms = now_ms + _INTERVAL_MS
-            self._tell(_QUEUES_MAX)
+            self._log(_QUEUES_MAX)
 
     def report_all(self) -> None:
         """Log all gathered losses; called at the end of a start and when the node stops."""
-        self._tell(len(self._waiting))
+        self._log(len(self._waiting))
 
-    def _tell(self, queues_max: i64) -> None:
+    def _log(self, queues_max: i64) -> None:
         for subject in list(self._waiting)[:queues_max]:
             logger.error("vhost '%s': %s", self._vhost, self._waiting.pop(subject).text())
 

@@ -71,7 +71,7 @@ class VhostQueueAccess(QueueAccess):
         if queue is not None:
             backing = queue.backing
             entries = backing.ready.unindexed(first, end, backing.ready.entry_count)
-            entries.extend(backing.find_out(first, end))
+            entries.extend(backing.find_unacked(first, end))
             entries.sort()
             for entry in entries:
                 if entry.journal_state == INDEXED:

@@ -64,12 +64,12 @@ class Stage:
         # Address of the first unroutable message.
         self.unroutable: bytes = b""
         # Failed batches of the journal when the stage was opened.
-        self.failures: i64 = 0
+        self.failures_at_open: i64 = 0
         # After a start: seq ids that were published already, each with the journal file of its move
         # record.
         self.moved: dict[int, JournalFile] = {}
         # Entries taken from `queue` and not settled yet, by seq id.
-        self.out: dict[int, Entry] = {}
+        self.unacked: dict[int, Entry] = {}
         # True while the next message is being read from disk.
         self.is_waiting: bool = False
 

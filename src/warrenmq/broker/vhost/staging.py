@@ -93,7 +93,7 @@ class Staging:
         self._routes: StagedRoutes = StagedRoutes(vhost)
         self._sweep_at_ms: i64 = 0
         vhost.host.unacked_finders.append(self.find_unacked)
-        vhost.host.loss_watchers.append(self.forget)
+        vhost.host.loss_watchers.append(self.forget_lost)
 
     # -- stages ------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Staging:
         stage = Stage(
             self._make_queue(queue_id, sink, batch, now_ms), sink, batch, client, now_ms, target
         )
-        stage.failures = self.vhost.journal.failed_count
+        stage.failures_at_open = self.vhost.journal.failed_count
         self.stages[queue_id] = stage
         self.vhost.add_changes([self._put_stage(stage)])
         return stage
@@ -164,7 +164,7 @@ class Staging:
         def on_durable(ok: bool, done_ms: int) -> None:
             if stage.is_dropped:
                 done(StageError(PRECONDITION, f"staging log {stage_id} was dropped"))
-            elif not ok or self.vhost.journal.failed_count != stage.failures:
+            elif not ok or self.vhost.journal.failed_count != stage.failures_at_open:
                 # A batch of the journal failed, so some messages of the stage may be in memory
                 # only.
                 self.drop([stage], done_ms)
@@ -386,14 +386,14 @@ class Staging:
         stage = self.stages.get(ledger.queue_id)
         if stage is None or stage.queue.ledger is not ledger:
             return []
-        return [entry for seq, entry in stage.out.items() if first <= seq < end]
+        return [entry for seq, entry in stage.unacked.items() if first <= seq < end]
 
-    def forget(self, ledger: QueueLedger, lost: list[Entry]) -> None:
+    def forget_lost(self, ledger: QueueLedger, lost: list[Entry]) -> None:
         """Forget the entries `lost`: their contents are lost, and the queue has settled them."""
         stage = self.stages.get(ledger.queue_id)
         if stage is not None and stage.queue.ledger is ledger:
             for entry in lost:
-                stage.out.pop(entry.seq, None)
+                stage.unacked.pop(entry.seq, None)
 
     def _must_pause(self) -> bool:
         node = self.vhost.node
@@ -404,7 +404,7 @@ class Staging:
         return node.alarms.disk_since_ms >= 0 or node.disk_flow.is_full(self.vhost.journal)
 
     def _is_moved(self, stage: Stage) -> bool:
-        return stage.queue.ready_count == 0 and len(stage.out) == 0
+        return stage.queue.ready_count == 0 and len(stage.unacked) == 0
 
     def _move_slice(self, stage: Stage, now_ms: i64) -> bool:
         queue = stage.queue
@@ -420,7 +420,7 @@ class Staging:
             entry = queue.get(False, now_ms)
             if entry is None:
                 break
-            stage.out[entry.seq] = entry
+            stage.unacked[entry.seq] = entry
             taken.entries.append(entry)
             taken.size_bytes += entry.content_bytes
             file = stage.moved.pop(entry.seq, None)
@@ -465,7 +465,7 @@ class Staging:
             self._out_bytes -= taken.size_bytes
             self._out_count -= len(taken.entries)
             for entry in taken.entries:
-                if stage.out.pop(entry.seq, None) is not None:
+                if stage.unacked.pop(entry.seq, None) is not None:
                     stage.queue.leave(entry, ACKED, now_ms)
             moves = self.vhost.journal.moves
             for message in taken.messages:

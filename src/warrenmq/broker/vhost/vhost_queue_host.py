@@ -51,16 +51,16 @@ class VhostQueueHost(QueueHost):
         """See TurnShares."""
         self._node.wake()
 
-    def on_out_lost(self, ledger: QueueLedger, lost: list[Entry]) -> None:
+    def on_unacked_lost(self, ledger: QueueLedger, lost: list[Entry]) -> None:
         """See QueueHost."""
         for watcher in self.loss_watchers:
             watcher(ledger, lost)
 
-    def find_out(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
+    def find_unacked(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
         """See QueueHost."""
         found: list[Entry] = []
         for channel in self.channels:
-            channel.collect_out(ledger, first, end, found)
-        for held in self.unacked_finders:
-            found.extend(held(ledger, first, end))
+            channel.collect_unacked(ledger, first, end, found)
+        for find in self.unacked_finders:
+            found.extend(find(ledger, first, end))
         return found

@@ -123,10 +123,10 @@ def backup(
         job = _Job(str(source), begun, name, base, snapshot_directory, retry_timeout_s, progress)
         with job.directory() as directory, locked(directory):
             # Survey first: an error here must not cost the start of a JVM.
-            look = job.survey(directory)
+            survey = job.survey(directory)
             size = tree_bytes(directory)
             with sharing_for("backup", engine, size, master, spark, progress) as sharing:
-                return job.run(sharing, directory, look)
+                return job.run(sharing, directory, survey)
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class _Job:
         place = self.snapshot_directory if self.snapshot_directory is not None else self.begun.path
         snapshot = absolute(place) / f"warren-snapshot-{secrets.token_hex(4)}" / _SNAPSHOT
         # Store the place before anything is made there, so that a resumed call can remove it.
-        self.begun.keep(snapshot=str(snapshot.parent))
+        self.begun.store_facts(snapshot=str(snapshot.parent))
         self.progress.show(Step("snapshot", 0, None, "bytes"))
         try:
             snapshot.parent.mkdir(0o700)
@@ -263,9 +263,9 @@ class _Job:
                     f"seq id {queue.end_seq - 1}, and the next one there is {now.next_seq}; make a backup without --base"
                 )
 
-    def run(self, sharing: Sharing, directory: Path, look: "_Survey") -> BackupResult:
+    def run(self, sharing: Sharing, directory: Path, survey: "_Survey") -> BackupResult:
         """Run the tasks and write the backup; files in `directory` must not change meanwhile."""
-        state, older = look.state, look.older
+        state, older = survey.state, survey.older
         self._begin(directory, state)
         with opened(directory) as data:
             definition = next(found.definition for found in data.vhosts if found.name == self.vhost)
@@ -274,7 +274,7 @@ class _Job:
         parts = run_tasks(
             sharing,
             self.results,
-            look.tasks,
+            survey.tasks,
             write_backup_part,
             BackupPart,
             self.progress,
@@ -284,7 +284,7 @@ class _Job:
         if older is not None and self.base is not None:
             base = BaseBackup(
                 id=older.id,
-                crc32c=look.base_crc32c,
+                crc32c=survey.base_crc32c,
                 path=os.path.relpath(self.base.resolve(), self.begun.target.resolve()),
             )
         manifest = Manifest(
@@ -336,7 +336,7 @@ class _Job:
         if self.begun.fact("fingerprint") != found:
             for path in places:
                 shutil.rmtree(path, ignore_errors=True)
-        self.begun.keep(fingerprint=found)
+        self.begun.store_facts(fingerprint=found)
         for path in places:
             make_directories(path)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from warrenmq.broker.definitions.metadata import Definitions
-from warrenmq.offline.backup_files import give_up
+from warrenmq.offline.backup_files import remove_unfinished
 from warrenmq.offline.data_directory import ToolError
 from warrenmq.offline.part_writer import PLAN_NAME, PartWriter, Sharer
 from warrenmq.offline.store_plan import Part, PartManifest, QueueExtent, WriterSettings
@@ -160,7 +160,7 @@ class _Restore:
 
         last = self.chain.last
         scratch = self.begun.path
-        self.begun.keep()
+        self.begun.store_facts()
         make_directories(scratch / _SHARED)
         checks = {f"{number:06d}": file for number, file in enumerate(self.chain.all_files())}
         problems = run_tasks(
@@ -195,11 +195,11 @@ class _Restore:
             shared_contents=shared.count,
         )
 
-        def look(data: Path) -> None:
+        def compare_and_keep(data: Path) -> None:
             self._compare(scratch, data)
             self.begun.keep_result(result)
 
-        writer.finish(manifests, look)
+        writer.finish(manifests, compare_and_keep)
         return result
 
     def _writer(self, shared: "SharedList") -> StoreWriter:
@@ -209,7 +209,7 @@ class _Restore:
         size = sum(file.bytes for _, file in self.chain.all_files())
         vhost_id = int(self.definitions.vhosts[0].id)
         # Remove the leftovers of an attempt that was killed before it had a plan.
-        give_up(self.begun.incomplete)
+        remove_unfinished(self.begun.incomplete)
         return StoreWriter.create(
             self.begun.target,
             self.definitions,
@@ -252,7 +252,9 @@ class _Restore:
         parts = [part for part in writer.plan.parts if part.queue_id == 0]
         for part in parts:
             end = first + part.end_content_id - part.first_content_id
-            tasks[part.name] = SharedTask(self.chain, shared, writer.work, part, first, end)
+            tasks[part.name] = SharedTask(
+                self.chain, shared, writer.work_directory, part, first, end
+            )
             first = end
         done = run_tasks(
             self.sharing,
@@ -272,7 +274,7 @@ class _Restore:
         from warrenmq.tables.data_files import QueueSums
 
         tasks = {
-            part.name: QueuePartTask(self.chain, shared, writer.work, part)
+            part.name: QueuePartTask(self.chain, shared, writer.work_directory, part)
             for part in writer.plan.parts
             if part.queue_id
         }
@@ -311,7 +313,7 @@ class _Restore:
         from warrenmq.tables.schemas import MESSAGES
 
         # Delete the results of an earlier call: the store may have been assembled again since.
-        give_up(scratch / "compare")
+        remove_unfinished(scratch / "compare")
         tasks = {
             f"{number:06d}": partition
             for number, partition in enumerate(plan(data, MESSAGES, ReadOptions()))

@@ -17,7 +17,7 @@ import msgspec
 
 import warrenmq
 from warrenmq.broker.definitions.metadata import PutVhost
-from warrenmq.offline.backup_files import give_up, must_be_outside, now_text, put_in_place
+from warrenmq.offline.backup_files import must_be_outside, now_text, put_in_place, remove_unfinished
 from warrenmq.offline.data_directory import ToolError
 from warrenmq.offline.part_writer import PLAN_NAME, PartWriter
 from warrenmq.offline.sizes import tree_bytes
@@ -188,7 +188,7 @@ class _Import:
         # Publish time of all imported messages, in ms since 1970; stored, so that a resumed call
         # uses the same.
         self.enqueued_ms = int(begun.fact("enqueued_ms") or time.time() * 1000)
-        begun.keep(enqueued_ms=str(self.enqueued_ms))
+        begun.store_facts(enqueued_ms=str(self.enqueued_ms))
 
     # -- a data directory --------------------------------------------------------------------------
 
@@ -205,13 +205,13 @@ class _Import:
             writer = StoreWriter.resume(self.directory)
         else:
             # Remove the leftovers of an attempt that was killed before it had a plan.
-            give_up(self.begun.incomplete)
+            remove_unfinished(self.begun.incomplete)
             writer = StoreWriter.create(
                 self.directory, self.ours.definitions, extents, part_messages=PART_MESSAGES
             )
         tasks = {
             part.name: self._task(
-                part.name, part.queue_id, part.first_seq, part.end_seq, writer.work, part
+                part.name, part.queue_id, part.first_seq, part.end_seq, writer.work_directory, part
             )
             for part in writer.plan.parts
         }
@@ -219,11 +219,11 @@ class _Import:
         manifests = [part.manifest for part in parts.values() if part.manifest is not None]
         result = self._result(parts, sum(manifest.message_bytes for manifest in manifests))
 
-        def look(data: Path) -> None:
+        def compare_and_keep(data: Path) -> None:
             self._compare(data, parts)
             self.begun.keep_result(result)
 
-        writer.finish(manifests, look)
+        writer.finish(manifests, compare_and_keep)
         return result
 
     def _compare(self, data: Path, parts: dict[str, ImportedPart]) -> None:
@@ -234,7 +234,7 @@ class _Import:
         from warrenmq.tables.planning import plan
         from warrenmq.tables.schemas import MESSAGES
 
-        give_up(self.scratch / "compare")
+        remove_unfinished(self.scratch / "compare")
         tasks = {
             f"{number:06d}": one for number, one in enumerate(plan(data, MESSAGES, ReadOptions()))
         }

@@ -52,7 +52,7 @@ class AppendFiles:
         file = self._open.get(path)
         if file is None or file.end != offset:
             if file is not None:
-                self._give_up(path)
+                self._close_unsynced(path)
             file = _OpenFile(self._reopen(path, offset, is_new, may_fill), offset)
             self._open[path] = file
             self._close_oldest()
@@ -61,7 +61,7 @@ class AppendFiles:
             file.handle.write(offset, parts)
         except OSError:
             # The file's size is unknown after a failed write: the next append opens it and checks.
-            self._give_up(path)
+            self._close_unsynced(path)
             raise
         if not file.handle.is_named():
             self.close(path)
@@ -103,15 +103,15 @@ class AppendFiles:
     def close_all(self) -> None:
         """Close all files: no append follows."""
         for path in list(self._open):
-            self._give_up(path)
+            self._close_unsynced(path)
 
-    def _give_up(self, path: str) -> None:
+    def _close_unsynced(self, path: str) -> None:
         self.has_closed_dirty = self.has_closed_dirty or self._open[path].is_dirty
         self.close(path)
 
     def _close_oldest(self) -> None:
         if len(self._open) > OPEN_MAX:
-            self._give_up(next(iter(self._open)))
+            self._close_unsynced(next(iter(self._open)))
 
     def _reopen(self, path: str, offset: int, is_new: bool, may_fill: bool) -> FileHandle:
         try:

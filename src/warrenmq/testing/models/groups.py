@@ -67,7 +67,7 @@ class GroupModel:
         """Whether the group reads this queue."""
         return queue.durable and (self.slot in (NAMED, PATTERN) or queue.name == f"q{self.slot}")
 
-    def give_up(self, member: MemberModel) -> None:
+    def remove_member(self, member: MemberModel) -> None:
         """Move `member` from the members to those that leave."""
         del self.members[member.queue.id]
         self.leaving[member.queue.id] = member

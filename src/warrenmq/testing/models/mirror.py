@@ -38,13 +38,13 @@ class MirrorModel(OperationFeed):
         self.messages: dict[int, Copied] = {}
         self.is_deleted = False
         # Highest seq id that was ever delivered or reserved.
-        self._delivered_upto = int(backing.out_upto())
+        self._delivered_upto = int(backing.unacked_upto())
         delta = backing.ready.delta
         # Seq ids of the ready messages that were on disk when the mirror began: [first, end).
         self._unknown = (int(delta.start), int(delta.end)) if delta.count > 0 else (0, 0)
         for entry in _entries(queue):
             self.messages[int(entry.seq)] = _copy(entry, entry.redelivered, False)
-        for entry in backing.find_out(0, backing.ledger.next_seq):
+        for entry in backing.find_unacked(0, backing.ledger.next_seq):
             self.messages[int(entry.seq)] = _copy(entry, True, True)
 
     # -- what the queue tells ----------------------------------------------------------------------
@@ -96,7 +96,7 @@ class MirrorModel(OperationFeed):
         """Violation unless queue and mirror have the same messages: contents, order, flags."""
         backing = queue.backing
         ready = _entries(queue)
-        out = sorted(backing.find_out(0, backing.ledger.next_seq))
+        out = sorted(backing.find_unacked(0, backing.ledger.next_seq))
         for entry in ready:
             self._compare_entry(entry, False)
         for entry in out:

@@ -244,9 +244,9 @@ class Oracle:
         self.groups = {slot: group.restarted() for slot, group in self.groups.items()}
 
     def found(
-        self, queue: QueueModel, numbers: list[int], held: dict[int, int], now_ms: int
+        self, queue: QueueModel, numbers: list[int], reserved: dict[int, int], now_ms: int
     ) -> None:
-        """Judge recovery: `numbers` are in `queue`, in order; `held` maps a number to a group."""
+        """Judge recovery: `numbers` are in `queue`, in order; `reserved` maps a number to a group."""
         if len(set(numbers)) < len(numbers):
             raise Violation(
                 "twice", f"queue {queue.name} has messages twice after a restart: {numbers}"
@@ -275,7 +275,7 @@ class Oracle:
                     )
                 self.lost_count += 1
         for number, copy in queue.copies.items():
-            if copy.state == HELD and copy.is_must and number in numbers and number not in held:
+            if copy.state == HELD and copy.is_must and number in numbers and number not in reserved:
                 if copy.holder in self.groups and not self.is_damaged:
                     raise Violation(
                         "group",
@@ -287,16 +287,16 @@ class Oracle:
             copy.is_must = True
             copy.is_kept = True
             queue.add(copy)
-            if copy.content.number in held:
+            if copy.content.number in reserved:
                 copy.state = HELD
-                copy.holder = held[copy.content.number]
+                copy.holder = reserved[copy.content.number]
         for number, copy in old.items():
-            if number in held and number not in queue.copies:
+            if number in reserved and number not in queue.copies:
                 # The second node dropped the copy for its age, after its groups were deleted. In
                 # the first node the group keeps the copy reserved.
                 queue.add(copy)
                 copy.state = HELD
-                copy.holder = held[number]
+                copy.holder = reserved[number]
             if number not in queue.copies:
                 self._forget(queue, copy)
         queue.is_deleting = False

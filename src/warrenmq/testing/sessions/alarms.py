@@ -73,7 +73,7 @@ class AlarmSessions:
 
     def defers(self, channel: ChannelModel) -> bool:
         """Whether the node must defer the next publish on `channel`."""
-        if channel.held:
+        if channel.deferred:
             return True
         if (channel.publishes or channel.settles) and not self._is_disk_on:
             # A memory alarm does not defer the publishes of an open transaction: only its commit or
@@ -83,9 +83,9 @@ class AlarmSessions:
 
     def defer(self, channel: ChannelModel, publish: Publish) -> None:
         """Add `publish` to the publishes that the node must defer on `channel`."""
-        if not channel.held:
+        if not channel.deferred:
             self._holding.append(channel)
-        channel.held.append(publish)
+        channel.deferred.append(publish)
 
     # -- turns -------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class AlarmSessions:
         for connection in self._node.broker.connections:
             if not connection.throttle.is_blocked:
                 self._release(connection, before)
-        self._holding = [channel for channel in self._holding if channel.held]
+        self._holding = [channel for channel in self._holding if channel.deferred]
 
     def _release(self, connection: Connection, before: dict[int, int]) -> None:
         for channel in self._holding:
@@ -123,8 +123,8 @@ class AlarmSessions:
                         "alarm", f"channel {channel.number} went on while an alarm is on"
                     )
                 self.has_released = True
-                held, channel.held = channel.held, []
-                for publish in held:
+                deferred, channel.deferred = channel.deferred, []
+                for publish in deferred:
                     self._publishers.take_effect(channel, publish, before)
 
     def _is_there(self, channel: ChannelModel) -> bool:

@@ -151,7 +151,7 @@ class Sessions:
         if (
             channel is None
             or not channel.is_free()
-            or (channel.held and operation.kind not in PASSING)
+            or (channel.deferred and operation.kind not in PASSING)
         ):
             return False
         match operation.kind:
@@ -383,7 +383,7 @@ class Sessions:
             if connection not in (NO_OWNER, CHANNELS[slot][0]):
                 continue
             channel = self.channels.get(slot) or self._channel(slot)
-            if channel is not None and channel.is_free() and not channel.held:
+            if channel is not None and channel.is_free() and not channel.deferred:
                 return channel
         return None
 

@@ -42,7 +42,7 @@ from warrenmq.testing.models.messages import (
 )
 from warrenmq.testing.models.oracle import Oracle
 from warrenmq.testing.operations import Operation
-from warrenmq.testing.sessions.held_messages import FETCH_BYTES, FETCH_MESSAGES, read_numbers
+from warrenmq.testing.sessions.reserved_messages import FETCH_BYTES, FETCH_MESSAGES, read_numbers
 from warrenmq.testing.simulated.admin import AdminClient
 from warrenmq.testing.simulated.node import SimulatedNode
 
@@ -155,7 +155,7 @@ class GroupSessions:
             left = [member for member in group.members.values() if member.queue not in wanted]
             for member in left:
                 self._release(group, member.queue)
-                group.give_up(member)
+                group.remove_member(member)
             for queue in wanted:
                 group.members.setdefault(queue.id, MemberModel(queue))
         return True
@@ -318,7 +318,7 @@ class GroupSessions:
         ranges: list[tuple[MemberModel, int, int, int]] = []
         members = [member for member in group.members.values() if member.acked < member.reserved]
 
-        def go_on() -> None:
+        def fetch_next() -> None:
             if not group.is_open:
                 return
             if ranges:
@@ -349,7 +349,7 @@ class GroupSessions:
             ranges.extend(
                 [(member, part.start, part.end, part.message_count) for part in reply.slices]
             )
-            go_on()
+            fetch_next()
 
         def fetch(member: MemberModel, first: int, end: int, count: int) -> None:
             request = Fetch(
@@ -373,9 +373,9 @@ class GroupSessions:
                 )
             if reply.next < end:
                 ranges.insert(0, (member, reply.next, end, -1))
-            go_on()
+            fetch_next()
 
-        go_on()
+        fetch_next()
 
     def _check_range(
         self, group: GroupModel, member: MemberModel, first: int, reply: Fetched
@@ -454,7 +454,7 @@ class GroupSessions:
         client.ask(DeleteGroup(group.name), deleted)
         for member in list(group.members.values()):
             self._release(group, member.queue)
-            group.give_up(member)
+            group.remove_member(member)
 
     def _release(self, group: GroupModel, queue: QueueModel) -> None:
         """Stop reading the queue: messages that the group had reserved are ready."""

@@ -95,7 +95,7 @@ class ChannelModel:
         # Settles of the open transaction: (deliveries by tag, requeue).
         self.settles: list[tuple[dict[int, Delivery], bool]] = []
         # Publishes that the node defers during an alarm.
-        self.held: list[Publish] = []
+        self.deferred: list[Publish] = []
         self.is_lost = False
 
     def is_free(self) -> bool:

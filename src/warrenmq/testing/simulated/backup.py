@@ -16,7 +16,7 @@ from typing import Final
 
 from warrenmq.offline.backup_files import OnPiece, SourceFile
 from warrenmq.offline.data_directory import VHOSTS_PATH, ToolError
-from warrenmq.server.online_backup import Backup, BackupRunner, Surroundings
+from warrenmq.server.online_backup import Backup, BackupRunner, BackupServices
 from warrenmq.store.disk.flusher import FlusherCall
 from warrenmq.store.jobs import StoreJob
 from warrenmq.testing.models.oracle import Oracle
@@ -57,7 +57,7 @@ class SimulatedBackup:
         self._jobs: list[Job] = []
         # Calls that threads have left for the loop.
         self._calls: list[Callable[[], object]] = []
-        surroundings = Surroundings(self, Path(), lambda: [node.vhost], node.wake)
+        surroundings = BackupServices(self, Path(), lambda: [node.vhost], node.wake)
         surroundings.copy_definitions = self._copy_definitions
         surroundings.call_flusher = self._call_flusher
         surroundings.submit = self._submit
@@ -177,6 +177,6 @@ class SimulatedBackup:
         """See BackupPlace."""
         self.is_finished = True
 
-    def give_up(self) -> None:
+    def discard(self) -> None:
         """See BackupPlace."""
         self.is_finished = False

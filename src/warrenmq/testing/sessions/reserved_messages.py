@@ -27,7 +27,7 @@ FETCH_BYTES: Final = 1 << 20
 
 def take_back(node: SimulatedNode, oracle: Oracle) -> dict[int, dict[int, int]]:
     """Delete all groups of the node; returns what each had: queue id -> message number -> group."""
-    held: dict[int, dict[int, int]] = {}
+    reserved: dict[int, dict[int, int]] = {}
     vhost = node.admin.vhost(VHOST)
     assert vhost is not None
     groups = vhost.reader_groups.by_name
@@ -52,7 +52,7 @@ def take_back(node: SimulatedNode, oracle: Oracle) -> dict[int, dict[int, int]]:
                 found = client.answer_to(fetch)
                 assert isinstance(found, Fetched), found
                 assert found.next > first
-                of_queue = held.setdefault(queue.id, {})
+                of_queue = reserved.setdefault(queue.id, {})
                 for number in read_numbers(found.block, oracle):
                     if number in of_queue:
                         raise Violation("twice", f"message {number} is held twice")
@@ -60,7 +60,7 @@ def take_back(node: SimulatedNode, oracle: Oracle) -> dict[int, dict[int, int]]:
                 first = found.next
         client.answer_to(DeleteGroup(name.decode()))
         client.leave()
-    return held
+    return reserved
 
 
 def read_numbers(block: memoryview, oracle: Oracle) -> list[int]:

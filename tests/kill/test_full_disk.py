@@ -1,4 +1,4 @@
-"""A file system without a free byte: what docs/operations.md promises of it, on a real one."""
+"""A file system without a free byte: what docs/operations/disk.md promises of it, on a real one."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -21,7 +21,7 @@ from warrenmq.cli.connection import Node, node_client, takes_node
 from warrenmq.cli.output import AsJson, fail, print_json, print_rows
 
 sink = typer.Typer(
-    help="Sinks, which publish batches exactly once (docs/operations.md).",
+    help="Sinks, which publish batches exactly once (docs/operations/monitoring.md).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

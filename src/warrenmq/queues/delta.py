@@ -4,6 +4,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq.queues.entry import Entry
+
 # Value of `Delta.first_expiry_ms` while the oldest message would have to be read to know it.
 UNKNOWN: Final = -1
 
@@ -31,6 +33,45 @@ class Delta:
     def covers(self, seq: i64) -> bool:
         """Whether `seq` is in the range."""
         return self.start <= seq < self.end
+
+    def add(self, entry: Entry) -> None:
+        """Count a message that leaves memory. The caller has set the range to cover it."""
+        self.count += 1
+        self.body_bytes += entry.body_bytes
+        self.content_bytes += entry.content_bytes
+
+    def remove(self, entry: Entry) -> i64:
+        """Subtract a loaded message; returns by how much `count` is less: 1, or 0 at its bound."""
+        self.body_bytes = max(0, self.body_bytes - entry.body_bytes)
+        self.content_bytes = max(0, self.content_bytes - entry.content_bytes)
+        # The count of a restart is right; should it not be, nothing goes below zero.
+        if self.count > 1 or (self.count == 1 and not self.is_uncertain):
+            self.count -= 1
+            return 1
+        return 0
+
+    def lose(self, damaged: i64) -> i64:
+        """Note that `damaged` messages could not be read; returns by how much `count` is less."""
+        if damaged <= 0:
+            return 0
+        self.is_uncertain = True
+        lost: i64 = max(0, min(damaged, self.count - 1))
+        self.count -= lost
+        return lost
+
+    def shrink(self, count: i64, start: i64, end: i64) -> i64:
+        """Forget `count` messages, the others being in [start, end); returns the lost `count`."""
+        left: i64 = max(0, self.count - count) if start < end else 0
+        # The sizes of the forgotten messages are unknown: subtract the average.
+        self.body_bytes = self.body_bytes * left // self.count
+        self.content_bytes = self.content_bytes * left // self.count
+        if start > self.start:
+            self.first_expiry_ms = UNKNOWN
+        lost = self.count - left
+        self.start = start
+        self.end = end
+        self.count = left
+        return lost
 
     def clear(self) -> None:
         """Reset to an empty range."""

@@ -379,10 +379,7 @@ class VariableQueue:
         assert entry.journal_state == INDEXED
         # A load of this content may be under way: ALPHA tells it that no one waits for the content.
         entry.form = ALPHA
-        delta = self.delta
-        delta.count += 1
-        delta.body_bytes += entry.body_bytes
-        delta.content_bytes += entry.content_bytes
+        self.delta.add(entry)
         self.count += 1
 
     # -- rising ------------------------------------------------------------------------------------
@@ -393,9 +390,9 @@ class VariableQueue:
         The load began at `delta.start`; delta then begins at `next_seq` (S72).
         """
         delta = self.delta
-        self._count_damaged(damaged)
+        self.count -= delta.lose(damaged)
         for entry in entries:
-            self._leave_delta(entry)
+            self.count -= delta.remove(entry)
             self.q3.append(entry)
             self._count_in(entry)
         delta.start = next_seq
@@ -413,9 +410,9 @@ class VariableQueue:
         """
         delta = self.delta
         for entry in entries:
-            self._leave_delta(entry)
+            self.count -= delta.remove(entry)
         if first <= delta.start and len(entries) > 0:
-            self._count_damaged(damaged)
+            self.count -= delta.lose(damaged)
             delta.start = entries[-1].seq + 1
             delta.first_expiry_ms = UNKNOWN
             if delta.start >= delta.end:
@@ -431,7 +428,7 @@ class VariableQueue:
             delta.clear()
             self._keep_shape()
         elif from_seq < delta.end:
-            self._count_damaged(damaged)
+            self.count -= delta.lose(damaged)
             delta.end = from_seq
 
     def shrink_delta(self, count: i64, start: i64, end: i64) -> None:
@@ -439,36 +436,8 @@ class VariableQueue:
 
         The remaining ones lie in [start, end).
         """
-        delta = self.delta
-        left: i64 = max(0, delta.count - count) if start < end else 0
-        self.count -= delta.count - left
-        # The sizes of the forgotten messages are unknown: subtract the average.
-        delta.body_bytes = delta.body_bytes * left // delta.count
-        delta.content_bytes = delta.content_bytes * left // delta.count
-        if start > delta.start:
-            delta.first_expiry_ms = UNKNOWN
-        delta.start = start
-        delta.end = end
-        delta.count = left
+        self.count -= self.delta.shrink(count, start, end)
         self._keep_shape()
-
-    def _count_damaged(self, damaged: i64) -> None:
-        # Delta loses a part of its range in which `damaged` messages could not be read.
-        delta = self.delta
-        if damaged > 0:
-            delta.is_uncertain = True
-            lost: i64 = max(0, min(damaged, delta.count - 1))
-            delta.count -= lost
-            self.count -= lost
-
-    def _leave_delta(self, entry: Entry) -> None:
-        delta = self.delta
-        # The count of a restart is right; should it not be, nothing goes below zero.
-        if delta.count > 1 or (delta.count == 1 and not delta.is_uncertain):
-            delta.count -= 1
-            self.count -= 1
-        delta.body_bytes = max(0, delta.body_bytes - entry.body_bytes)
-        delta.content_bytes = max(0, delta.content_bytes - entry.content_bytes)
 
     # -- restart and end ---------------------------------------------------------------------------
 

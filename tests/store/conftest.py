@@ -1,4 +1,4 @@
-"""Of the tools that read the data directory of a node that was killed."""
+"""Fixtures of the tests of tools that read the data directory of a killed node."""
 
 from tests.support.stores.stopped_node_fixtures import data, original, store
 

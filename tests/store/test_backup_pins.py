@@ -1,4 +1,4 @@
-"""What a backup takes of a store that goes on is the store as it was at one commit, whatever happens afterwards."""
+"""A backup of a running store contains the store of one commit, whatever happens afterwards."""
 
 import os
 import random
@@ -35,7 +35,7 @@ def checkpointed(driver: CheckedStore) -> Owner:
 
 
 def take(driver: CheckedStore, files: list[BackupFile], target: Path) -> None:
-    """Link and copy, as a backup does, and let go."""
+    """Link and copy the files as a backup does, then end the backup."""
     for file in files:
         place = target / file.path
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def take(driver: CheckedStore, files: list[BackupFile], target: Path) -> None:
 
 
 def opened(copy: Path, target: Path) -> CheckedStore:
-    """A store made of a backup, which stays as it is."""
+    """Open a store on a copy of the backup; the backup itself stays unchanged."""
     shutil.copytree(copy, target)
     return CheckedStore(target)
 
@@ -69,10 +69,10 @@ def test_a_backup_is_the_store_of_one_commit(tmp_path: Path, seed: int) -> None:
     driver.churn(rng, rng.randrange(0, 100))
     files = driver.store.backup.files()
     expected = {queue_id: dict(bodies) for queue_id, bodies in driver.bodies.items()}
-    # The copying takes its time.
+    # Commits continue while the files are copied.
     driver.churn(rng, rng.randrange(0, 100))
     take(driver, files, tmp_path / "backup")
-    # Nothing that comes later may change a linked file: not a start either that takes the checkpoint before the last.
+    # No later change may touch a linked file, not even a start from the checkpoint before the last.
     for _ in range(3):
         driver.churn(rng, 60)
         if rng.random() < 0.5:
@@ -109,7 +109,7 @@ def test_nothing_is_deleted_while_a_backup_is_made(tmp_path: Path) -> None:
         driver.now_ms += 3000
         driver.checkpoint()
     left = [file.path for file in files if (driver.path / file.path).exists()]
-    # The segment that is appended to stays, and the content file.
+    # The segment and the content file that are appended to stay.
     assert len(left) <= 3 < len(files), left
 
 
@@ -128,7 +128,7 @@ def test_only_the_first_checkpoint_is_the_backup(tmp_path: Path) -> None:
 def test_a_checkpoint_that_fails_ends_the_backup(tmp_path: Path) -> None:
     driver = CheckedStore(tmp_path / "store")
     owner = begin(driver)
-    # In the way of the new checkpoint.
+    # A directory in the way makes the new checkpoint fail.
     (driver.path / "checkpoint.new").mkdir()
     (driver.path / "checkpoint.new/file").touch()
     store = driver.store
@@ -144,7 +144,7 @@ def test_a_checkpoint_that_fails_ends_the_backup(tmp_path: Path) -> None:
 
 
 def test_a_commit_that_fails_under_the_checkpoint_ends_the_backup(tmp_path: Path) -> None:
-    """It would count contents that are not there."""
+    """A failed commit ends the backup, whose checkpoint would count contents that are not there."""
     driver = CheckedStore(tmp_path / "store")
     owner = begin(driver)
     driver.publish(1000, 1)

@@ -1,4 +1,4 @@
-"""`warren store check` on the directory of a real node that was killed: clean as it is, and every kind of damage is seen."""
+"""`warren store check` finds no problem in a killed node's directory, and every kind of damage."""
 
 import random
 import shutil
@@ -36,12 +36,12 @@ pytestmark = pytest.mark.kill
 
 
 def kinds(data: Path) -> dict[str, int]:
-    """The problems found."""
+    """The number of problems found, by kind."""
     return dict(check_directory(data).problem_counts)
 
 
 def segments(store: Path) -> list[Path]:
-    """Those of queue `small`."""
+    """The segment files of queue `small`, by number."""
     return sorted((store / "queues/1").iterdir(), key=lambda path: int(path.stem))
 
 
@@ -50,18 +50,18 @@ def journals(store: Path) -> list[Path]:
 
 
 def contents(store: Path) -> list[Path]:
-    """Content files, all but the last, which holds nothing that is alive."""
+    """The content files without the last one, which contains nothing live."""
     return sorted((store / "msg_store_persistent").iterdir(), key=lambda path: int(path.stem))[:-1]
 
 
 def needed_journals(store: Path) -> list[Path]:
-    """Those behind the checkpoint."""
+    """The journal files that the checkpoint does not cover."""
     first = int.from_bytes((store / "checkpoint").read_bytes()[64:72], "big")
     return [path for path in journals(store) if int(path.stem) >= first]
 
 
 def record_offsets(path: Path, number: int) -> list[int]:
-    """Where the records of a file are."""
+    """The offsets of the records in a file."""
     data = path.read_bytes()
     seed = crc_seed(data[12:28], number)
     offsets: list[int] = []
@@ -80,7 +80,7 @@ def test_a_killed_node_is_clean(original: Path) -> None:
 
 
 def test_looking_changes_nothing(data: Path, store: Path) -> None:
-    """T34: also where a start would have much to do, a second look finds the same."""
+    """T34: a check changes nothing and repeats its result, even where a start has much to do."""
     segments(store)[1].write_bytes(bytes(4096))
     change(contents(store)[0], lambda data: data.__setitem__(9000, data[9000] ^ 1))
     (store / "journal/strange").write_text("strange")
@@ -93,7 +93,7 @@ def test_looking_changes_nothing(data: Path, store: Path) -> None:
     assert fingerprint(data) == before
 
 
-# -- T20, T21: tails -------------------------------------------------------------------------------------------------
+# -- T20, T21: tails -------------------------------------------------------------------------------
 
 
 def test_tails_of_crashes_are_no_problems(data: Path, store: Path) -> None:
@@ -109,7 +109,7 @@ def test_tails_of_crashes_are_no_problems(data: Path, store: Path) -> None:
 
 @pytest.mark.parametrize("cut", [1, 15, 16, 40, 100])
 def test_a_torn_last_record(data: Path, store: Path, cut: int) -> None:
-    """Of the journal: it was never confirmed, for all anybody can tell."""
+    """A torn last record of the journal is no problem: it counts as never confirmed."""
     path = journals(store)[-1]
     size = len(path.read_bytes().rstrip(b"\0"))
     change(path, lambda data: data.__delitem__(slice(size - cut, None)))
@@ -118,7 +118,7 @@ def test_a_torn_last_record(data: Path, store: Path, cut: int) -> None:
     assert any("unfinished write" in note for note in result.notes)
 
 
-# -- T22, T33: files that are not ours -------------------------------------------------------------------------------
+# -- T22, T33: files that are not ours -------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", [b"", bytes(4096)])
@@ -134,7 +134,7 @@ def test_a_torn_last_record(data: Path, store: Path, cut: int) -> None:
 )
 def test_what_is_not_ours(data: Path, store: Path, name: str, content: bytes) -> None:
     (store / name).write_bytes(content)
-    # A file that was made, and then the power failed, is nothing to report.
+    # Power that fails just after a file was made leaves such a file: nothing to report.
     is_just_made = name.endswith(("999.rdq", "999.wal"))
     assert kinds(data) == ({} if is_just_made else {NOT_OURS: 1})
 
@@ -147,7 +147,7 @@ def test_strange_directories(data: Path, store: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", bytes(4096), b"WARRENIX\0\0\0\1", b"noise" * 100])
 def test_an_overwritten_segment(data: Path, store: Path, content: bytes) -> None:
-    """T32 as well: the others are looked at."""
+    """T32: an overwritten segment is reported, and the other segments are still checked."""
     path = segments(store)[1]
     path.write_bytes(content)
     result = check_directory(data)
@@ -163,7 +163,7 @@ def test_an_overwritten_journal_file(data: Path, store: Path, place: str) -> Non
     assert set(kinds(data)) >= {NOT_OURS, JOURNAL_GAP}
 
 
-# -- T23: flipped bits -----------------------------------------------------------------------------------------------
+# -- T23: flipped bits -----------------------------------------------------------------------------
 
 
 def flip(path: Path, at: int) -> None:
@@ -208,7 +208,7 @@ def test_a_flipped_bit_in_the_header_of_a_file(data: Path, store: Path, kind: st
 
 
 def test_a_flipped_bit_in_the_checkpoint(data: Path, store: Path) -> None:
-    """T30 too: the one before it serves."""
+    """T30: the checkpoint before the damaged one serves."""
     flip(store / "checkpoint", 100)
     found = check_directory(data)
     assert set(found.problem_counts) == {NO_CHECKPOINT, NOT_OURS}
@@ -246,7 +246,7 @@ def test_flipped_bits_anywhere_are_seen(data: Path, store: Path) -> None:
         path.write_bytes(before)
 
 
-# -- T24, T25: lengths and stretches ---------------------------------------------------------------------------------
+# -- T24, T25: lengths and stretches ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("filler", [b"\0", b"\xff", b"\x57\x52\x01\x01"])
@@ -260,7 +260,7 @@ def test_an_overwritten_stretch(data: Path, store: Path, filler: bytes) -> None:
     assert found[MISSING_CONTENT] == 2
 
 
-# -- T26: missing files ----------------------------------------------------------------------------------------------
+# -- T26: missing files ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("which", ["first", "last", "all"])
@@ -283,7 +283,8 @@ def test_a_missing_content_file(data: Path, store: Path) -> None:
     path = contents(store)[1]
     count = len(record_offsets(path, int(path.stem)))
     path.unlink()
-    # With one missing, nothing that is unknown is taken for garbage: the last one, which holds nothing.
+    # With one file missing, no unknown file counts as garbage: the last one, which holds nothing
+    # live, is not ours.
     assert kinds(data) == {MISSING_FILE: 1, MISSING_CONTENT: 2 * count, NOT_OURS: 1}
 
 
@@ -302,7 +303,7 @@ def test_no_checkpoint_at_all(data: Path, store: Path) -> None:
 
 
 def test_a_crash_between_the_renames_of_a_checkpoint(data: Path, store: Path) -> None:
-    """What it leaves is whole, and all that it needs is there."""
+    """A crash between the renames leaves a whole checkpoint and everything that it needs."""
     (store / "checkpoint").unlink()
     result = check_directory(data)
     assert result.problems == [] and result.messages == MESSAGES
@@ -346,7 +347,7 @@ def test_a_queue_that_is_not_defined(data: Path, store: Path) -> None:
     assert kinds(data) == {NO_DEFINITION: 1}
 
 
-# -- T27, T28: what contradicts itself -------------------------------------------------------------------------------
+# -- T27, T28: what contradicts itself -------------------------------------------------------------
 
 
 def test_wrong_counts_of_a_segment(data: Path, store: Path) -> None:
@@ -362,7 +363,7 @@ def test_wrong_counts_of_a_segment(data: Path, store: Path) -> None:
 def test_wrong_references_of_a_content(data: Path, store: Path) -> None:
     def edit(index: int, body: bytearray) -> None:
         if index == 1:
-            # No content has given up a reference so far: let the first one have.
+            # No reference has been released so far: add a release to the first content.
             count = int.from_bytes(body[16:20], "big")
             assert body[-4:] == bytes(4)
             body[-4:] = count.to_bytes(4, "big") + b"\0\1" + bytes(2 * (count - 1))
@@ -385,7 +386,7 @@ def test_a_copy_that_compaction_did_not_finish(data: Path, store: Path) -> None:
     assert kinds(data) == {}
 
 
-# -- what cannot be looked at ----------------------------------------------------------------------------------------
+# -- what cannot be looked at ----------------------------------------------------------------------
 
 
 def test_what_is_no_data_directory(tmp_path: Path) -> None:

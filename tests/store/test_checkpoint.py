@@ -1,4 +1,4 @@
-"""A checkpoint is encoded in slices; whatever these are it says the same."""
+"""A checkpoint has the same bytes whatever slices it is encoded in."""
 
 from tests.support.stores.made_files import STORE_ID
 from warrenmq.store.checkpoint import (
@@ -15,7 +15,7 @@ FILES = 3
 
 
 def encoded(rows: int) -> tuple[bytes, int]:
-    """A checkpoint, and in how many slices it was encoded."""
+    """The bytes of a checkpoint, and the number of slices that encoded it."""
     head = CheckpointHead(7, 1, 2, 3, 4, 5, 6)
     head.damage.append((1, 40, 80))
     queue_rows = [encode_queue(QueueLedger(number), False) for number in range(1, QUEUES + 1)]

@@ -1,4 +1,4 @@
-"""Checkpoints on a disk whose calls fail one after the other, and on one that loses power in the middle of each."""
+"""A checkpoint job survives a failure of any call, and a power failure in any call."""
 
 import errno
 from collections.abc import Iterator
@@ -39,10 +39,10 @@ def test_the_order_of_a_checkpoint(store: RunnerDriver) -> None:
     store.must(job)
     assert store.faults.calls == [
         "sync",
-        "open",  # of what is gone
-        "sync_directory",  # of the queues' directories
+        "open",  # the directory of the deleted file
+        "sync_directory",  # the directories of the queues
         "sync_directory",
-        "sync_directory",  # of what is gone
+        "sync_directory",  # the directory of the deleted file
         *["create", "write", "sync", "close"],
         *["exists", "rename", "rename", "sync_directory"],
         *["unlink", "unlink", "sync_directory"],
@@ -66,7 +66,7 @@ def test_many_files_are_synced_in_one_call(store: RunnerDriver) -> None:
     store.must(WriteCheckpoint(b"1", paths, [], []))
     assert store.faults.calls.count("sync_all") == 1
     assert store.faults.calls.count("sync") == 1
-    # What was closed before it was synced: again all at once, then one by one.
+    # Files closed before their sync are synced once more all together, and later one by one.
     store.must(AppendFile(paths[0], 1, [b"x"], False))
     for path in paths[1:]:
         store.must(AppendFile(path, 1, [b"x"], False))
@@ -83,7 +83,7 @@ def test_deletions_in_many_directories_are_synced_in_one_call(store: RunnerDrive
     store.must(store.checkpoint(b"1", *paths))
     store.faults.calls.clear()
     store.must(WriteCheckpoint(b"2", [], [], paths))
-    # One directory is that of the checkpoint.
+    # The one `sync_directory` is for the directory of the checkpoint.
     assert (store.faults.calls.count("sync_all"), store.faults.calls.count("sync_directory")) == (
         1,
         1,
@@ -119,7 +119,7 @@ def test_many_files_where_there_is_no_such_call(
 @pytest.mark.parametrize("how", [NOT_DONE, DONE])
 @pytest.mark.parametrize("call", ["sync", "sync_all"])
 def test_a_sync_that_failed_is_not_forgotten(store: RunnerDriver, call: str, how: str) -> None:
-    """The next sync would succeed and prove nothing (W27)."""
+    """W27: a failed sync stays known, since the next sync would succeed and prove nothing."""
     paths = [
         SEGMENT,
         *[f"queues/{number}/0.idx" for number in range(100, 170 if call == "sync_all" else 102)],
@@ -135,7 +135,7 @@ def test_a_sync_that_failed_is_not_forgotten(store: RunnerDriver, call: str, how
     assert store.run(again) is not None
     assert again.unsynced == job.unsynced
     assert not store.local.exists("checkpoint")
-    # One that does not rely on them is none of their business, nor on those that go.
+    # A checkpoint that neither relies on the unsynced files nor keeps them succeeds.
     store.must(WriteCheckpoint(b"0", [], [], job.unsynced[1:]))
     expected = store.read(SEGMENT)
     store.must(RewriteSegment(SEGMENT, len(expected), [], []))
@@ -148,7 +148,7 @@ def test_what_cannot_be_read_back_after_a_failed_sync_stays_lost(store: RunnerDr
     store.must(AppendFile(SEGMENT, 0, parts, True))
     store.faults.fail("sync", errno.EIO)
     assert store.run(store.checkpoint(b"1", SEGMENT)) is not None
-    # The page is dropped.
+    # The kernel drops the page that it could not write.
     data = b"".join(parts)
     (store.path / SEGMENT).write_bytes(data[:-20] + bytes(20))
     assert store.run(RewriteSegment(SEGMENT, len(data), [], [])) is not None
@@ -183,7 +183,7 @@ def test_what_cannot_be_deleted_is_named(store: RunnerDriver) -> None:
 def test_deletions_that_are_not_durable_are_named(store: RunnerDriver) -> None:
     for name in ("a/0", "a/1", "b/0"):
         put(store.local, name, b"")
-    # Behind the checkpoint itself and three deletions.
+    # The failing call comes after the calls of the checkpoint itself and three deletions.
     store.faults.fail_at(10, errno.EIO)
     job = store.checkpoint(b"1", delete=["a/0", "a/1", "b/0"])
     store.must(job)
@@ -200,12 +200,12 @@ def test_a_queue_directory_goes_with_its_last_segment(store: RunnerDriver) -> No
     store.must(store.checkpoint(b"2", delete=["queues/7/1.idx", "msg_store_persistent/0.rdq"]))
     assert store.local.list_names("queues") == []
     assert store.local.exists("msg_store_persistent")
-    # And comes back with the next one.
+    # The queue's directory comes back with its next segment.
     store.must(AppendFile("queues/7/2.idx", 0, [b"x"], True))
 
 
 def checkpoint_of(files: FileSystem) -> bytes:
-    """What a start would go by."""
+    """The checkpoint that a start would read."""
     for name in ("checkpoint", "checkpoint.previous"):
         if files.exists(name):
             return read_whole(files, name)
@@ -276,7 +276,7 @@ def test_power_fails_in_any_call_of_a_checkpoint(rule: str) -> None:
                 assert read_whole(disk, SEGMENT) == data
             else:
                 assert disk.exists("journal/1.wal")
-            # A start goes on from there, whatever lies about.
+            # A start continues from this state, whatever files lie about.
             again = JobRunner(disk, STORE_ID)
             next_job = WriteCheckpoint(b"next", [], [], ["journal/1.wal"])
             again.run(next_job)
@@ -291,7 +291,7 @@ def test_power_fails_in_any_call_of_a_checkpoint(rule: str) -> None:
 def test_many_new_queues_take_one_sync(
     store: RunnerDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither their directories nor their files are synced one by one."""
+    """Many new queues take one sync, not one for each directory and each file."""
     paths = [f"queues/{number}/0.idx" for number in range(1, 2 * SYNC_EACH_MAX)]
     put(store.local, "queues/1000/0.idx", b"x")
     synced: list[str] = []
@@ -302,5 +302,5 @@ def test_many_new_queues_take_one_sync(
     assert synced == [] and "sync" not in store.faults.calls
     store.must(store.checkpoint(b"new", *paths))
     assert store.faults.calls.count("sync_all") == 1
-    # The checkpoint itself, and its name.
+    # The one `sync` is for the checkpoint file; the synced directory has its name.
     assert store.faults.calls.count("sync") == 1 and synced == [""]

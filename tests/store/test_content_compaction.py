@@ -1,4 +1,4 @@
-"""Compaction of content files: what is chosen, what may happen meanwhile, and that garbage stays bounded (G8)."""
+"""Compaction: which files it picks, what may happen meanwhile, and that garbage is bounded (G8)."""
 
 import random
 
@@ -21,12 +21,12 @@ def driver() -> ContentDriver:
 
 
 def garbage_part(driver: ContentDriver) -> float:
-    """Garbage in all bytes, 0 to 1."""
+    """The share of garbage in all bytes, 0 to 1."""
     return int(driver.store.garbage_bytes) / int(driver.store.total_bytes)
 
 
 def test_compaction_waits_for_garbage_and_files(driver: ContentDriver) -> None:
-    """S34."""
+    """S34: compaction needs enough garbage and enough files."""
     ids = filled(driver, 6)
     kept = thinned(driver, ids, 2)
     if garbage_part(driver) <= 0.5:
@@ -57,7 +57,7 @@ def test_what_is_not_written_yet_is_not_copied(driver: ContentDriver) -> None:
 
 
 def test_the_neighbours_with_most_garbage_become_one_file(driver: ContentDriver) -> None:
-    """S35, S36: the new file takes their place, what is alive in it is found, and their files are garbage."""
+    """S35, S36: the copy replaces both files in place, with all live contents; they are garbage."""
     ids = filled(driver, 6)
     by_file = [
         [i for i in ids if (driver.store.locate(i) or ("", -1))[1] == number] for number in range(6)
@@ -83,11 +83,11 @@ def test_the_neighbours_with_most_garbage_become_one_file(driver: ContentDriver)
 
 
 def test_where_no_pair_fits_one_file_is_copied_alone() -> None:
-    """Else garbage behind large contents would stay for ever (G8)."""
+    """A file is copied alone, or garbage behind large contents would stay for ever (G8)."""
     driver = ContentDriver(LIMIT)
     kept = []
     for _ in range(6):
-        # As large as a file may be before the content that is too much for it, which then goes.
+        # The file is nearly full; the large content does not fit, begins another, and is settled.
         kept.append(driver.publish(LIMIT - 400))
         driver.publish(100)
         large = driver.publish(LIMIT - 50)
@@ -157,7 +157,7 @@ def test_a_failed_compaction_changes_nothing_and_others_come_first(driver: Conte
         assert (paths_of(driver), driver.store.total_bytes, driver.store.valid_bytes) == before
         assert driver.store.take_dead_paths() == [target]
     assert sorted(seen) == paths_of(driver)[:6] and driver.store.failed_compactions >= 3
-    # Once each had its chance they are tried again.
+    # The files whose compaction failed are retried after each of the others had its chance.
     assert driver.start_compaction()
     driver.finish_compaction()
     assert driver.store.failed_compactions == 0 and driver.store.compactions == 1
@@ -165,7 +165,7 @@ def test_a_failed_compaction_changes_nothing_and_others_come_first(driver: Conte
 
 
 def test_damage_costs_one_content(driver: ContentDriver) -> None:
-    """G4, G10: a record that fails its CRC is reported and left behind; its neighbours move."""
+    """G4, G10: a record that fails its CRC is reported and stays behind; its neighbours move."""
     ids = filled(driver, 4)
     left = thinned(driver, ids, 4)
     driver.damage(left[1], 20)
@@ -173,14 +173,14 @@ def test_damage_costs_one_content(driver: ContentDriver) -> None:
     driver.compact_all()
     assert driver.lost == {left[1], left[2]}
     driver.check()
-    # Whoever had it gives it up, and the store does not mind.
+    # The owner of the lost content releases it; the store only counts the release.
     driver.settle(left[1])
     assert driver.store.unknown_releases == 1
     driver.check()
 
 
 def test_readers_do_not_wait_for_compaction(driver: ContentDriver) -> None:
-    """T66: who knows the old location reads there, before, during and after, up to the next checkpoint."""
+    """T66: a reader with the old location can use it until the next checkpoint."""
     ids = filled(driver, 4)
     left = thinned(driver, ids, 5)
     located = {content_id: driver.store.locate(content_id) for content_id in left}
@@ -203,7 +203,7 @@ def test_readers_do_not_wait_for_compaction(driver: ContentDriver) -> None:
 
 
 def test_the_garbage_stays_bounded_with_a_slow_consumer() -> None:
-    """T48: many queues at full rate, one that acks a message now and then, and all contents in the same files (W10)."""
+    """T48, W10: queues at full rate share files with a slow consumer, and garbage stays bounded."""
     rng = random.Random(48)
     driver = ContentDriver(20_000)
     store = driver.store

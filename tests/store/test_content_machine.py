@@ -1,5 +1,6 @@
-"""The content store under crashes, as a state machine: nothing that somebody needs is lost, whatever happens in whatever
-order, and the accounts agree with a naive model. `tests/support/stores/dict_disk/` has the disk and the model.
+"""The content store under crashes, as a state machine.
+No content that a live position needs is lost, in whatever order things happen, and the accounts
+agree with a naive model. `tests/support/stores/dict_disk/` has the disk and the model.
 """
 
 from hypothesis import HealthCheck, settings
@@ -95,7 +96,7 @@ class ContentMachine(RuleBasedStateMachine):
         assert recovery.missing_paths == [] and recovery.strange_paths == []
         before = (self.driver.store.checkpoint_rows(), self.driver.store.next_id)
         self.driver.check()
-        # A crash during recovery, and a recovery that finds its own work (T34).
+        # A crash during recovery, and a recovery that finds its own results (T34).
         self.driver.recover()
         assert (self.driver.store.checkpoint_rows(), self.driver.store.next_id) == before
 
@@ -110,7 +111,7 @@ class ContentMachine(RuleBasedStateMachine):
         driver.compact_all()
         store = driver.store
         if store.file_count >= 3:
-            # The file that is being written is not compacted.
+            # The file that is appended to is not compacted.
             assert store.garbage_bytes <= store.valid_bytes + FILE_BYTES + 3200
         driver.take_checkpoint()
         assert set(driver.disk) == {file.path for file in store.files}

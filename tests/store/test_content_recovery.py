@@ -1,4 +1,4 @@
-"""A content store behind a crash: references, copies, ids, and what a checkpoint says."""
+"""A content store after a crash: references, copies, ids, and checkpoint rows."""
 
 import random
 
@@ -29,7 +29,7 @@ def driver() -> ContentDriver:
 
 
 def test_references_after_recovery(driver: ContentDriver) -> None:
-    """T34: counts are what live positions say; recovered twice, the same; when all is consumed the store is empty."""
+    """T34: live positions give the counts, twice recovered too; an emptied store has no files."""
     rng = random.Random(34)
     ids = [driver.publish(rng.choice([10, 300, 900]), rng.choice([1, 2, 5])) for _ in range(60)]
     driver.commit()
@@ -66,14 +66,14 @@ def test_references_after_recovery(driver: ContentDriver) -> None:
 @pytest.mark.parametrize("with_checkpoint", [False, True])
 @pytest.mark.parametrize("copied", [0.0, 0.02, 0.5, 0.99, 1.0])
 def test_a_crash_during_a_compaction(copied: float, with_checkpoint: bool) -> None:
-    """T28: contents are there twice, in source and copy, with more or less in the copy; the source counts."""
+    """T28: of a content in the source and in an unfinished copy, the source counts."""
     driver = ContentDriver(LIMIT)
     left = thinned(driver, filled(driver, 4), 3)
     if with_checkpoint:
         driver.take_checkpoint()
     assert driver.start_compaction()
     target = driver.job.target_path if driver.job is not None else ""
-    # A count that differs from what the copy would say.
+    # A reference count that differs from the one in the copy.
     driver.settle(left[0])
     driver.commit()
     recovery = driver.crash(copied=copied)
@@ -87,7 +87,7 @@ def test_a_crash_during_a_compaction(copied: float, with_checkpoint: bool) -> No
 
 @pytest.mark.parametrize("deletes", [False, True])
 def test_a_crash_behind_a_compaction(deletes: bool) -> None:
-    """T28: when a checkpoint knows the copy, the copy counts, whether the sources are gone or not."""
+    """T28: once a checkpoint knows the copy, the copy counts, with the sources deleted or not."""
     driver = ContentDriver(LIMIT)
     thinned(driver, filled(driver, 4), 3)
     driver.compact_all()
@@ -100,7 +100,7 @@ def test_a_crash_behind_a_compaction(deletes: bool) -> None:
 
 
 def test_the_same_id_twice_in_one_file(driver: ContentDriver) -> None:
-    """T28: the first record that is valid counts, for loads and for copies."""
+    """T28: the first valid record counts, for loads and for copies."""
     ids = [driver.publish(100) for _ in range(3)]
     driver.commit()
     path = f"{DIRECTORY}/0.rdq"
@@ -121,7 +121,7 @@ def test_the_same_id_twice_in_one_file(driver: ContentDriver) -> None:
 
 @pytest.mark.parametrize("with_checkpoint", [False, True])
 def test_ids_are_not_given_out_again(driver: ContentDriver, with_checkpoint: bool) -> None:
-    """A content that reached its file but not the journal is garbage; a new one must not be mistaken for it."""
+    """A new content never gets the id of garbage that reached its file but not the journal."""
     kept = driver.publish(10)
     driver.commit()
     if with_checkpoint:
@@ -132,7 +132,7 @@ def test_ids_are_not_given_out_again(driver: ContentDriver, with_checkpoint: boo
     assert driver.live.keys() == {kept}
     new = driver.publish(10)
     assert new > max(garbage)
-    # Nor that of a content that is in the journal, and settled.
+    # Neither is the id of a settled content that the journal has.
     driver.settle(new)
     driver.commit()
     driver.crash()
@@ -140,7 +140,7 @@ def test_ids_are_not_given_out_again(driver: ContentDriver, with_checkpoint: boo
 
 
 def test_when_a_file_is_missing_nothing_is_taken_for_garbage(driver: ContentDriver) -> None:
-    """G10."""
+    """G10: while one file is missing, a file that no checkpoint knows may not be deleted."""
     left = thinned(driver, filled(driver, 4), 3)
     driver.take_checkpoint()
     driver.compact_all()
@@ -162,7 +162,7 @@ def test_when_a_file_is_missing_nothing_is_taken_for_garbage(driver: ContentDriv
 
 
 def test_without_a_checkpoint_places_come_from_a_scan(driver: ContentDriver) -> None:
-    """Files that compaction made have higher numbers than files with higher ids, and few of the ids of their range."""
+    """A scan finds contents although compaction left old ids in files with high numbers."""
     thinned(driver, filled(driver, 6), 4)
     driver.publish(300)
     driver.commit()
@@ -224,7 +224,7 @@ def test_rows_are_encoded_again_only_after_a_change(driver: ContentDriver) -> No
 
 
 def test_rows_that_do_not_add_up(driver: ContentDriver) -> None:
-    """A checkpoint that contradicts itself is refused; no bytes raise."""
+    """A checkpoint that contradicts itself is refused; no bytes raise an exception."""
     thinned(driver, filled(driver, 4), 3)
     driver.compact_all()
     rows, next_id, next_number = (

@@ -1,4 +1,4 @@
-"""Records about contents, and passes over content files whatever their bytes."""
+"""Records about contents, and passes over content files with any bytes in them."""
 
 import random
 
@@ -43,7 +43,7 @@ NUMBER = 3
 def content_file(
     sizes: list[int], number: int = NUMBER, store_id: bytes = STORE_ID, first_id: int = 1
 ) -> bytes:
-    """A content file with bodies of these sizes, and consecutive ids."""
+    """A content file with consecutive ids and bodies of these sizes."""
     rng = random.Random(len(sizes))
     writer = RecordWriter(store_id)
     writer.start_file(CONTENT_MAGIC, number)
@@ -119,7 +119,7 @@ def test_a_reference_record() -> None:
         )
         assert found.position_count == 2 and found.positions_start + 2 * 21 == size
         assert data[-1] == 1 and data[-22] == 0
-    # The content is elsewhere: what the record says comes from the position.
+    # The content is elsewhere: the position gives the record its fields.
     positions[0].message = ABSENT
     write_publish_ref(writer, content, ABSENT, positions, 0, 1)
     data = b"".join(writer.take())
@@ -169,7 +169,7 @@ def test_every_damaged_byte_costs_one_content() -> None:
             assert [entry[0] for entry in found if entry[3]] == [
                 entry[0] for entry in entries if entry[0] != content_id
             ]
-            # The stretch is told exactly, so that it can be kept.
+            # The damaged stretch is reported exactly, so that it can be preserved.
             assert [entry[1:3] for entry in found if not entry[3]] == [(offset, length)]
 
 
@@ -185,7 +185,7 @@ def test_cut_anywhere(tail: bytes) -> None:
 
 
 def test_records_of_others_do_not_count() -> None:
-    """Another file's records, another store's, and records that are no contents."""
+    """Records of another file or store, and records that are no contents, do not count."""
     own = content_file([50, 60])
     other = content_file([50], number=4, first_id=50)[FILE_HEADER_BYTES:]
     foreign = content_file([50], store_id=bytes(16), first_id=60)[FILE_HEADER_BYTES:]
@@ -199,7 +199,7 @@ def test_records_of_others_do_not_count() -> None:
 
 @pytest.mark.parametrize("shift", [-60, -53, -46, -39, -27, -26, -17, -16, -15, -1, 0, 1, 16, 60])
 def test_where_chunks_meet(shift: int) -> None:
-    """Headers and bodies across the end of a chunk, whole and damaged; a pass never reads more than a chunk at once."""
+    """Headers and bodies may cross chunks, whole or damaged; a read is one chunk at most."""
     data = content_file(
         [CHUNK_BYTES - 40 + shift, 100, CHUNK_BYTES + shift, 3 * CHUNK_BYTES, 100, 100]
     )

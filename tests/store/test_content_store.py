@@ -1,4 +1,4 @@
-"""The content store: writing, references, files that go. The T numbers are those of the storage reference, section 5."""
+"""The content store: writes, references, deleted files; T numbers are in test_storage_facts.py."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def driver() -> ContentDriver:
     return ContentDriver(LIMIT)
 
 
-# -- writing and reading ---------------------------------------------------------------------------------------------
+# -- writing and reading ---------------------------------------------------------------------------
 
 
 def test_files_fill_up_to_the_limit_and_ids_ascend(driver: ContentDriver) -> None:
@@ -43,7 +43,7 @@ def test_files_fill_up_to_the_limit_and_ids_ascend(driver: ContentDriver) -> Non
     [0, 1, 4091, 4092, 4093, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 2**24 - 1, 2**24, 2**24 + 1, 2**24 + 5 * 2**20],
 )  # fmt: skip
 def test_sizes_around_the_limits(size: int) -> None:
-    """T59: around the embed threshold, the buffer and the file size; compaction moves them all."""
+    """T59: sizes around embed threshold, buffer and file size are read; compaction moves them."""
     driver = ContentDriver(2**24)
     size = max(size - 4, 0)
     first, kept, last = driver.publish(10), driver.publish(size), driver.publish(10)
@@ -93,7 +93,7 @@ def test_a_large_body_is_not_copied() -> None:
 
 
 def test_128_mib_are_read_and_copied_in_pieces() -> None:
-    """T59: nothing of a huge content is in memory but a piece; the body is zeros, so the disk need not hold it."""
+    """T59: only one piece of a huge content is in memory; its zeros take no space on the disk."""
     store = ContentStore(STORE_ID, DIRECTORY, False)
     message = message_of(bytes(2**27))
     content = store.add(message, positions_of(message, 1), 0, 1)
@@ -130,11 +130,11 @@ def test_128_mib_are_read_and_copied_in_pieces() -> None:
     assert scan_contents(read_copy, size, source_of("9", b"")[2])[0][3]
 
 
-# -- references --------------------------------------------------------------------------------------------------------
+# -- references ------------------------------------------------------------------------------------
 
 
 def test_a_fan_out_is_stored_once_and_removed_last(driver: ContentDriver) -> None:
-    """T60."""
+    """T60: a fan-out takes the space of one content until its last reference is released."""
     shared = driver.publish(500, references=200)
     stored_bytes = driver.refs[shared].stored_bytes
     driver.commit()
@@ -163,7 +163,7 @@ def test_the_largest_fan_out() -> None:
 
 
 def test_write_and_remove_races(driver: ContentDriver) -> None:
-    """T60, T62: write, remove, write, remove with the writes under way; each order leaves what it should."""
+    """T60, T62: any order of writes and removals during a commit leaves what it should."""
     for plan in ["w", "wr", "wrw", "rw", "rwr", "wwrr"]:
         for ok in [True, False]:
             first = driver.publish(400)
@@ -201,11 +201,11 @@ def test_releases_nobody_can_explain_are_counted(driver: ContentDriver) -> None:
     driver.check()
 
 
-# -- files that go -----------------------------------------------------------------------------------------------------
+# -- files that go ---------------------------------------------------------------------------------
 
 
 def test_a_file_goes_with_its_last_content_and_the_current_one_stays(driver: ContentDriver) -> None:
-    """T64."""
+    """T64: a file whose contents are all settled is deleted, the current file stays."""
     ids = filled(driver, 2)
     first_file = [
         content_id for content_id in ids if (driver.store.locate(content_id) or ("", -1))[1] == 0
@@ -222,7 +222,7 @@ def test_a_file_goes_with_its_last_content_and_the_current_one_stays(driver: Con
         driver.settle(content_id)
     assert paths_of(driver) == [f"{DIRECTORY}/2.rdq"] and driver.store.valid_bytes == 0
     driver.check()
-    # As soon as it is not the current one any more, it goes as well.
+    # The file is deleted as soon as it is not the current one.
     driver.publish(LIMIT)
     driver.publish(LIMIT)
     driver.commit()
@@ -231,7 +231,7 @@ def test_a_file_goes_with_its_last_content_and_the_current_one_stays(driver: Con
 
 
 def test_a_file_does_not_go_before_it_was_written(driver: ContentDriver) -> None:
-    """Else its deletion might overtake the write that makes it."""
+    """A file is deleted only after its write, which the deletion might overtake otherwise."""
     ids = [driver.publish(LIMIT) for _ in range(3)]
     driver.seal()
     for content_id in ids:
@@ -246,7 +246,7 @@ def test_a_file_does_not_go_before_it_was_written(driver: ContentDriver) -> None
 
 @pytest.mark.parametrize("kept", [0.0, 0.4, 1.0])
 def test_a_failed_write_gives_its_file_up(driver: ContentDriver, kept: float) -> None:
-    """W27: what was written before stays, the rest is garbage, and nothing more goes there."""
+    """W27: earlier contents stay, the failed ones are garbage, and nothing more is added."""
     before = driver.publish(100)
     driver.commit()
     lost = [driver.publish(100), driver.publish(LIMIT), driver.publish(10)]
@@ -257,7 +257,7 @@ def test_a_failed_write_gives_its_file_up(driver: ContentDriver, kept: float) ->
     driver.commit()
     assert driver.store.locate(after) == (f"{DIRECTORY}/3.rdq", 3)
     assert driver.store.locate(before) == (f"{DIRECTORY}/0.rdq", 0)
-    # Perhaps they were not even made.
+    # The failed write may not even have made these files.
     assert driver.store.take_dead_paths() == [f"{DIRECTORY}/1.rdq", f"{DIRECTORY}/2.rdq"]
     driver.store.release(lost[1], 1, driver.refs[lost[1]].stored_bytes)
     assert driver.store.unknown_releases > 0
@@ -268,7 +268,7 @@ def test_a_failed_write_gives_its_file_up(driver: ContentDriver, kept: float) ->
 
 
 def test_a_hundred_files(driver: ContentDriver) -> None:
-    """T65: write, read all, delete every third, youngest first, three times; ends empty."""
+    """T65: a hundred files are written, read, thinned youngest first, and emptied."""
     ids = filled(driver, 120)
     for _ in range(3):
         driver.check()

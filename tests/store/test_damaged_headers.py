@@ -1,4 +1,4 @@
-"""The header of a file is damaged and its records are not: they are used, since their checksums name the file (T23)."""
+"""T23: records behind a damaged file header are still used: their checksums name the file."""
 
 from pathlib import Path
 

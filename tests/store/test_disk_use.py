@@ -1,4 +1,4 @@
-"""G8: what a store has on disk stays within twice what is alive and an allowance, whatever is settled and what not."""
+"""G8: a store takes at most twice its live bytes plus an allowance, whatever is settled."""
 
 import random
 from pathlib import Path
@@ -12,13 +12,14 @@ from warrenmq.store.queue_index import REWRITE_MIN_BYTES
 
 KIB = 1024
 ALLOWANCE = 256 * KIB
-# Journal file, content file, embed below, entries of a segment, rewritten from, tail left from, allowance: segments are far
-# smaller than what is rewritten without debt, and the journal's window is part of the allowance.
+# Journal file, content file, embed below, entries of a segment, rewritten from, tail left from,
+# allowance. Segments are far smaller than the size rewritten without debt; the allowance covers the
+# journal's window.
 SETTINGS = (4 * KIB, 64 * KIB, KIB, 16, REWRITE_MIN_BYTES, 4 * KIB, ALLOWANCE)
 
 
 def pay_debts(driver: CheckedStore, seconds: int) -> None:
-    """What a node does by itself in that time."""
+    """Run a node's own work of that many seconds."""
     store = driver.store
     for _ in range(seconds):
         update_debt(store)
@@ -28,7 +29,7 @@ def pay_debts(driver: CheckedStore, seconds: int) -> None:
 
 
 def disk_bytes(driver: CheckedStore) -> int:
-    """Files as they are; journal files are allocated ahead, of these what is written."""
+    """Bytes on disk; of a journal file, allocated ahead, only the written bytes count."""
     size = int(driver.store.journal.total_bytes())
     for pattern in ("queues/*/*.idx", "msg_store_*/*.rdq", "msg_store_transient/queues/*/*.idx"):
         size += sum(path.stat().st_size for path in driver.path.glob(pattern))
@@ -47,7 +48,7 @@ def fill(driver: CheckedStore, choose: random.Random, count: int) -> None:
 
 
 def thin(driver: CheckedStore, choose: random.Random, alive: float) -> int:
-    """Settle all but `alive` of each queue, at random; returns the bytes of the bodies that are left."""
+    """Settle random messages of each queue except a share `alive`; returns the body bytes left."""
     left = 0
     for queue_id in QUEUES:
         positions: list[Position] = driver.load(queue_id)
@@ -74,7 +75,7 @@ def test_g8_segments_of_which_less_than_half_is_alive(tmp_path: Path, alive: flo
     assert disk_bytes(driver) <= 2 * live + ALLOWANCE
     assert driver.store.rewriter.rewrite_count > 20
     driver.check()
-    # What is left is all there, also after a crash, and is paid off again.
+    # The remaining messages are all there, after a crash too, and their debt is paid again.
     assert thin(driver, choose, 1.0) == live
     driver.reopen()
     driver.check()
@@ -86,7 +87,7 @@ def test_g8_segments_of_which_less_than_half_is_alive(tmp_path: Path, alive: flo
 
 
 def test_g8_while_messages_come_and_go(tmp_path: Path) -> None:
-    """Also what is appended to is left behind, and the bound holds at each moment when there is time to tidy up."""
+    """The bound holds after each pause, for which files still appended to are ended too."""
     driver = CheckedStore(tmp_path, SETTINGS)
     choose = random.Random(8)
     for _ in range(12):
@@ -102,7 +103,7 @@ def test_g8_while_messages_come_and_go(tmp_path: Path) -> None:
 def test_g8_where_the_newest_messages_are_in_the_journal_only(
     tmp_path: Path, persistent: bool
 ) -> None:
-    """Little is alive in the segment that is appended to, and what would come next is not to be moved for long."""
+    """The bound holds though the last segment has little alive and its next messages wait."""
     driver = CheckedStore(
         tmp_path, (4 * KIB, 64 * KIB, KIB, 2048, REWRITE_MIN_BYTES, 4 * KIB, ALLOWANCE)
     )

@@ -1,4 +1,4 @@
-"""Where the threshold lies between messages in the journal and messages in the content store (S43, T58)."""
+"""The threshold between messages in the journal and messages in the content store (S43, T58)."""
 
 import pytest
 
@@ -16,7 +16,7 @@ THRESHOLD = StoreSettings(1 << 20).embed_below
 def test_s43_messages_below_the_threshold_are_embedded(
     content_bytes: int, is_embedded: bool
 ) -> None:
-    """Address, properties and body count together; the threshold itself belongs to the content store."""
+    """Address, properties and body count together; a message at the threshold is not embedded."""
     node = MemoryNode(MemoryDisk())
     queue = node.declare(b"q")
     node.publish(

@@ -1,4 +1,4 @@
-"""The calls that the store makes, on a real directory and on the simulated disk: both must answer alike."""
+"""The calls of the store, on a real directory and on the simulated disk: both answer alike."""
 
 import errno
 import os
@@ -143,11 +143,11 @@ def test_sync_all(files: FileSystem) -> None:
     assert files.sync_all() in (True, False)
 
 
-# -- the real one ----------------------------------------------------------------------------------------------------
+# -- the real one ----------------------------------------------------------------------------------
 
 
 class ReplacedOs:
-    """`os` with other calls in it."""
+    """The module `os` with some calls replaced."""
 
     def __init__(self, **calls: Any) -> None:
         self.calls = calls
@@ -184,7 +184,7 @@ def test_thousands_of_parts_and_short_writes(
     sizes: list[int] = []
 
     def write_little(descriptor: int, parts: Sequence[bytes], offset: int) -> int:
-        # Ends in the middle of a part, or between two.
+        # The short write ends inside a part or between two parts.
         assert len(parts) <= 1024
         data = b"".join(parts)[: 1 + len(sizes) * 997]
         sizes.append(len(data))

@@ -1,4 +1,4 @@
-"""What start-up finds in a vhost's directory: our files, other people's, and what is left of ours (storage 5.2)."""
+"""A start sorts a vhost's directory: our files, strange files, remains (storage reference, 5.2)."""
 
 import os
 import random
@@ -26,7 +26,7 @@ from warrenmq.testing.simulated.file_system import POWER, SimulatedFileSystem
 
 
 class Directory:
-    """A vhost's directory in a test."""
+    """The directory of a vhost."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -36,18 +36,18 @@ class Directory:
         self.files = LocalFileSystem(path)
 
     def put(self, number: int, *bodies: bytes, store_id: bytes = STORE_ID) -> Path:
-        """A good journal file."""
+        """Write a valid journal file."""
         target = self.journal / f"{number}.wal"
         target.write_bytes(record_file(*bodies, number=number, store_id=store_id)[0])
         return target
 
     def read(self) -> tuple[JournalReplay, list[str]]:
-        """Replay; returns also where quarantined files went."""
+        """Replay the directory; also return where quarantined and unfinished files went."""
         _, replay, report = read_store(self.files, STORE_ID, StoreSettings(1 << 20))
         return replay, [line.split(" -> ")[1] for line in report.quarantined + report.unfinished]
 
     def kept(self) -> list[bytes]:
-        """Contents of everything in lost+found."""
+        """The contents of all files in lost+found."""
         return (
             [path.read_bytes() for path in sorted(self.lost.iterdir())]
             if self.lost.exists()
@@ -67,7 +67,7 @@ def test_files_are_read_in_the_order_of_their_numbers(directory: Directory) -> N
     directory.put(10, b"ten")
     directory.put(100, b"hundred")
     replay, quarantined = directory.read()
-    # All three claim seq 1 of queue 1: the youngest counts.
+    # All three files claim seq 1 of queue 1: the youngest counts.
     assert bodies_of(replay) == [b"hundred"]
     assert [file.number for file in replay.files] == [9, 10, 100]
     assert quarantined == []
@@ -75,7 +75,7 @@ def test_files_are_read_in_the_order_of_their_numbers(directory: Directory) -> N
 
 
 def with_header(data: bytes) -> bytes:
-    """The file with the checksum that its header should have."""
+    """The file's bytes with a valid checksum in its header."""
     return data[:36] + crc32c(data[:36]).to_bytes(4, "big") + data[40:]
 
 
@@ -104,7 +104,7 @@ def test_a_strange_file_among_ours_is_put_aside_whole(directory: Directory, name
     assert len(quarantined) == 1
     assert (directory.lost / quarantined[0]).read_bytes() == STRANGE[name]
     assert not (directory.journal / "5.wal").exists()
-    # The next start finds nothing strange any more.
+    # The next start finds nothing strange.
     again, quarantined = directory.read()
     assert quarantined == []
     assert bodies_of(again) == [b"after"]
@@ -165,7 +165,7 @@ def test_an_unfinished_write_is_copied_unless_it_is_zeros(directory: Directory) 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_what_a_killed_process_has_written_counts_from_the_start_on(is_stopped: bool) -> None:
-    """Also when it was killed while it synced the mark of its orderly stop: a power failure may follow the start."""
+    """A start syncs what it read, even a mark of a clean stop: a power failure may follow."""
     data, _ = record_file(b"one", b"two", number=1)
     if is_stopped:
         writer = RecordWriter(STORE_ID)
@@ -205,7 +205,7 @@ def test_orphans_are_a_journal_file_of_their_own(directory: Directory) -> None:
     ]
 
 
-# -- the store id ----------------------------------------------------------------------------------------------------
+# -- the store id ----------------------------------------------------------------------------------
 
 
 def test_a_store_id_is_made_once(directory: Directory) -> None:
@@ -227,7 +227,7 @@ def test_a_lost_store_id_is_found_in_the_journal(
 
 
 def test_a_store_id_that_no_file_has_is_not_believed(directory: Directory) -> None:
-    """A flipped bit in it would make strangers of all files."""
+    """A store id that no file has is a flipped bit: believing it would make all files strange."""
     directory.put(7, b"mine")
     directory.put(8, b"mine too")
     other = record_file(b"foreign", number=9, store_id=bytes(16))[0]
@@ -267,7 +267,7 @@ def test_a_file_in_the_way_of_a_directory_is_an_error(tmp_path: Path) -> None:
 
 
 def test_no_number_is_used_again(directory: Directory) -> None:
-    """Neither that of a file that was moved away, nor one that is there but not needed any more."""
+    """A new file gets neither the number of a quarantined file nor that of an unneeded one."""
     directory.put(4, b"mine")
     (directory.journal / "7.wal").write_bytes(b"noise")
     replay, _ = directory.read()

@@ -1,4 +1,4 @@
-"""The flusher on real files, with a disk that fails when told to, one call at a time."""
+"""The flusher on real files, with a disk on which chosen calls fail."""
 
 import errno
 import queue
@@ -20,7 +20,7 @@ from warrenmq.store.disk.space_reserve import SpaceReserve, is_want_of_space
 
 
 class Disk:
-    """A journal whose batches go through a flusher to files."""
+    """A journal whose batches a flusher writes to files."""
 
     def __init__(self, path: Path) -> None:
         self.path = path / JOURNAL_DIRECTORY
@@ -36,7 +36,7 @@ class Disk:
         self.apply: Callable[[list[object]], None] = lambda changes: None
 
     def commit(self, *content_writes: ContentWrite) -> Exception | None:
-        """A group commit; returns what it failed with. The oracle is told."""
+        """Run a group commit, inform the oracle, and return the error of the commit."""
         driver = self.driver
         driver.seal()
         flight = driver.in_flight
@@ -44,33 +44,33 @@ class Disk:
         flight.batch.content_writes = list(content_writes)
         self.flusher.submit(FlushJob(driver.journal, flight.batch, self.batch_flusher, self.apply))
         job = self.done.get(timeout=20)
-        # The journal's content store would look for these contents, which it has never had.
+        # The journal's content store never had these contents, but would look for them.
         flight.batch.content_writes = []
         driver.land(job.error is None)
         driver.check_recovery(self.files())
         return job.error
 
     def crash(self) -> None:
-        """Start again from what is on disk."""
+        """Restart from the files on disk."""
         self.driver.files = DictDisk(self.files())
         self.driver.crash()
 
     def files(self) -> dict[int, bytes]:
-        """What is on disk, as recovery gets it."""
+        """The journal files on disk, as recovery reads them."""
         found = {int(path.stem): path.read_bytes() for path in self.path.iterdir()}
         return {number: data for number, data in found.items() if len(data) >= 40}
 
     def numbers(self) -> list[int]:
-        """Journal files there are."""
+        """The numbers of the journal files on disk."""
         return sorted(int(path.stem) for path in self.path.iterdir())
 
     def content_files(self) -> dict[str, bytes]:
-        """Content files there are."""
+        """The content files on disk."""
         return {path.name: path.read_bytes() for path in sorted(self.contents.iterdir())}
 
 
 def content_write(number: int, offset: int, parts: list[bytes], is_new: bool) -> ContentWrite:
-    """Bytes for `contents/<number>.rdq`."""
+    """A write of these bytes to `contents/<number>.rdq`."""
     write = ContentWrite(ContentFile(number, f"contents/{number}.rdq", 0), offset, is_new)
     write.parts = parts
     return write
@@ -102,7 +102,7 @@ def test_a_failing_call_fails_the_batch_and_the_next_one_succeeds(
     for _ in range(3):
         disk.driver.publish(300, [1, 2])
     if call != "create":
-        # Not the first batch of a file.
+        # The failing batch is then not the first of its file.
         assert disk.commit() is None
     before = disk.numbers()
     lost = disk.driver.publish(300, [1, 3])
@@ -110,7 +110,7 @@ def test_a_failing_call_fails_the_batch_and_the_next_one_succeeds(
     error = disk.commit()
     assert isinstance(error, OSError)
     assert error.errno == number
-    # What failed stays in memory, and is not a word of the journal any more.
+    # A failed publish stays in memory, and the journal has no trace of it.
     assert lost[0] in disk.driver.live
     assert disk.numbers() == before
     disk.driver.publish(300, [2])
@@ -127,7 +127,8 @@ def test_a_write_that_fails_half_way(disk: Disk) -> None:
 
     disk.faults.fail("write", errno.ENOSPC, IN_PART)
     assert disk.commit() is not None
-    # Whole records of the failed batch are on disk; a consumer takes them, the ack is synced: they stay away.
+    # Whole records of the failed batch are on disk. Their messages are consumed and the acks
+    # synced: they must not come back.
     for key in list(disk.driver.live):
         disk.driver.settle(key)
     assert disk.commit() is None
@@ -172,7 +173,7 @@ def test_an_error_of_close_is_survived(disk: Disk) -> None:
 
 
 class Definitions:
-    """A store of definitions that refuses what it is told to, and notes what it was given and stored, call by call."""
+    """A store of definitions that refuses chosen changes and records each call."""
 
     def __init__(self, disk: Disk) -> None:
         self.stored: list[object] = []
@@ -196,7 +197,7 @@ class Definitions:
         is_patient: bool = False,
         needs: Iterable[ChangeSet] = (),
     ) -> ChangeSet:
-        """A change set of one change, whose author listens."""
+        """Add a change set of one change, whose author listens for the outcome."""
         line = self._disk.driver.journal.definitions
         change_set = line.add([name], is_kept, is_patient)
         change_set.needs = list(needs)
@@ -220,10 +221,10 @@ def test_one_that_cannot_be_stored_is_refused_alone(disk: Disk, definitions: Def
     assert disk.commit() is None
     assert definitions.stored == ["a", "c"]
     assert definitions.told == [("a", True), ("b", False), ("c", True)]
-    # The ack and the publish of the same batch are on disk.
+    # The batch's ack and publish are on disk.
     disk.crash()
     assert [key[0] for key in disk.driver.live] == [2]
-    # It was refused for good.
+    # The change was refused for good.
     disk.driver.publish(10, [2])
     assert disk.commit() is None
     assert len(definitions.calls) == 4
@@ -238,7 +239,7 @@ def test_one_that_needs_a_refused_one_is_refused_too(
     queue = definitions.add("queue")
     if not is_same_batch:
         assert disk.commit() is None
-        # There is room now, which does not bring the exchange back.
+        # The room that there is at this point does not bring the exchange back.
         definitions.refused = set()
     definitions.add("binding", needs=[needed, queue])
     definitions.add("other", needs=[queue])
@@ -264,13 +265,13 @@ def test_what_has_happened_is_kept_and_tried_again_in_order(
     definitions.add("again")
     disk.driver.publish(10, [1])
     assert disk.commit() is None
-    # Behind it nothing may be stored: it could be the opposite.
+    # No change after a kept one may be stored: it could undo it.
     assert definitions.stored == ["before"]
     assert definitions.told == [("before", True), ("gone", False), ("too", False), ("again", False)]
-    # What has happened together is stored together; a second attempt, since the reserve may have helped.
+    # Kept changes are stored together, in a second attempt too, since the reserve may have helped.
     together = ["gone", "too", "sink"]
     assert definitions.calls == [["before", *together, "again"], ["before"], together, together]
-    # Not at full speed.
+    # The next attempt waits.
     now_ms = disk.driver.now_ms
     assert not line.is_due(now_ms)
     assert line.is_due(now_ms + RETRY_MS)
@@ -314,7 +315,7 @@ def test_definitions_without_room_open_the_reserve(
         def on_error(self, error: Exception) -> None:
             assert is_want_of_space(error)
             opened.append(error)
-            # With that room there is enough for what has happened.
+            # With the room of the reserve, the kept change succeeds.
             definitions.refused = set()
 
     disk.batch_flusher = BatchFlusher(disk.faults, Reserve(disk.local))
@@ -336,7 +337,7 @@ def test_definitions_are_stored_before_anything_is_written(
     assert definitions.stored == ["a"]
 
 
-# -- large contents --------------------------------------------------------------------------------------------------
+# -- large contents --------------------------------------------------------------------------------
 
 
 def test_contents_are_durable_before_the_journal_is_written(disk: Disk) -> None:
@@ -347,7 +348,7 @@ def test_contents_are_durable_before_the_journal_is_written(disk: Disk) -> None:
     journal = ["create", "allocate", "write", "sync", "sync_directory"]
     assert calls == content + journal
     calls.clear()
-    # The file stays open; several writes to it are synced together.
+    # The content file stays open, and one sync covers several writes to it.
     disk.driver.publish(10, [1])
     assert (
         disk.commit(content_write(0, 9, [b"second"], False), content_write(0, 15, [b"!"], False))
@@ -355,7 +356,7 @@ def test_contents_are_durable_before_the_journal_is_written(disk: Disk) -> None:
     )
     assert calls == ["write", "write", "sync", "write", "sync"]
     calls.clear()
-    # The next file: the one before it is synced and closed.
+    # At the next content file, the one before it is synced and closed.
     disk.driver.publish(10, [1])
     assert (
         disk.commit(content_write(0, 16, [b"third"], False), content_write(1, 0, [b"new"], True))
@@ -383,14 +384,14 @@ def test_contents_alone_are_a_batch(disk: Disk) -> None:
 
 @pytest.mark.parametrize("how", [IN_PART, DONE])
 def test_any_call_of_a_batch_fails(disk: Disk, how: str) -> None:
-    """A failed batch leaves no file that it made, and of an older one what was durable before, at least."""
+    """A failed batch leaves no new file, and of an older file at least its durable bytes."""
     old = b"durable"
     disk.driver.publish(10, [1])
     assert disk.commit(content_write(0, 0, [old], True)) is None
     number = 1
     index = 0
     while True:
-        # Ends the journal file under way, so that each batch makes one.
+        # A failed sync ends the current journal file, so that each batch creates one.
         disk.faults.fail("sync", errno.EIO)
         disk.driver.publish(10, [1])
         assert disk.commit() is not None
@@ -407,7 +408,7 @@ def test_any_call_of_a_batch_fails(disk: Disk, how: str) -> None:
             found = disk.content_files()
             assert found["0.rdq"][: len(old)] == old
             if how == DONE and disk.faults.calls[-1] == "create":
-                # Made, but who could know that it was this call.
+                # Created, but nothing shows that this call created it.
                 assert found.pop(f"{number}.rdq") == b""
             assert set(found) <= {"0.rdq", *[f"{other}.rdq" for other in range(1, number)]}
         number += 1
@@ -425,8 +426,9 @@ def test_a_content_file_goes_on_behind_a_failure(disk: Disk) -> None:
 
 
 def test_a_journal_file_that_is_deleted_while_it_is_written_is_noticed(disk: Disk) -> None:
-    """The next batch fails and is not confirmed, the one behind it has a new file; what was in the deleted one is to
-    be moved to the indexes at once."""
+    """The next batch after a deletion fails, the one after it gets a new file.
+    The contents of the deleted file must be moved to the indexes at once.
+    """
     disk.driver.publish(10, [1])
     assert disk.commit() is None
     assert disk.driver.journal.files_to_retire(0) == []
@@ -442,7 +444,7 @@ def test_a_journal_file_that_is_deleted_while_it_is_written_is_noticed(disk: Dis
 
 
 def test_a_content_file_that_is_deleted_while_it_is_written_fails_the_batch(disk: Disk) -> None:
-    """The content store begins another file behind a failed batch."""
+    """The content store begins another file after a failed batch."""
     assert disk.commit(content_write(0, 0, [b"first"], True)) is None
     (disk.contents / "0.rdq").unlink()
     assert isinstance(disk.commit(content_write(0, 5, [b"more"], False)), FileNotFoundError)

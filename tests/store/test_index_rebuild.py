@@ -1,4 +1,4 @@
-"""A start without a checkpoint: the indexes are derived from their segments, and nothing is lost."""
+"""A start without a checkpoint derives the indexes from their segments and loses nothing."""
 
 import random
 from pathlib import Path
@@ -89,7 +89,7 @@ def test_what_only_the_checkpoint_knew_is_delivered_again(driver: CheckedStore) 
     driver.index(1)
     driver.settle(1, 3)
     driver.checkpoint()
-    # The journal file with the acks goes.
+    # Enough commits to delete the journal file with the acks.
     fill(driver, 300, 2)
     for _ in range(4):
         driver.settle(2)
@@ -146,7 +146,7 @@ def test_contents_that_compaction_has_moved_are_found(driver: CheckedStore) -> N
     driver.check()
     driver.reopen()
     driver.check()
-    # Their files are known well enough to be emptied.
+    # The accounts of the files are good enough to empty them.
     for queue_id in QUEUES:
         driver.settle(queue_id)
     driver.checkpoint()
@@ -157,7 +157,7 @@ def test_contents_that_compaction_has_moved_are_found(driver: CheckedStore) -> N
 def test_where_the_journal_knows_of_a_message_that_the_index_lacks_the_index_ends(
     driver: CheckedStore,
 ) -> None:
-    """After a power failure, appends that no checkpoint had synced may be gone while later ones are there."""
+    """A power failure may lose appends that no checkpoint had synced while later ones survive."""
     fill(driver, 30, 1)
     driver.index(1)
     segments = sorted((driver.path / "queues/1").iterdir(), key=lambda path: int(path.stem))
@@ -197,7 +197,7 @@ def test_a_hole_within_a_segment(driver: CheckedStore) -> None:
 def test_a_segment_of_an_earlier_life_does_not_stand_for_messages_of_this_one(
     driver: CheckedStore, is_persistent: bool, size: int
 ) -> None:
-    """The start before removed it, its seq ids were given out again, and a power failure took the removal back."""
+    """A segment's removal is undone by a power failure after its seq ids were given out again."""
     for _ in range(5):
         driver.publish(20, 1, persistent=is_persistent)
     batch = driver.store.journal.seal()
@@ -330,14 +330,14 @@ def test_whatever_happened_before_nothing_is_lost(driver: CheckedStore, seed: in
             found = driver.found(queue_id)
             assert list(found) == sorted(found)
             assert driver.bodies[queue_id].items() <= found.items()
-            # Acks that only the checkpoint knew.
+            # Acks that only the checkpoint knew are lost.
             driver.bodies[queue_id] = found
         driver.reopen()
         driver.check()
 
 
 def restart_without_checkpoint_or_contents_that_are_gone(driver: CheckedStore) -> None:
-    """A large message that was settled, as only the checkpoint knew, has lost its content meanwhile."""
+    """Restart without a checkpoint; large messages whose acks only it knew may be lost."""
     driver.close()
     lose_checkpoints(driver)
     assert driver.open().is_rebuilt

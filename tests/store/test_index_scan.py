@@ -1,4 +1,4 @@
-"""Reading a segment in pieces: wherever a piece ends, the same is found."""
+"""Reading a segment in pieces finds the same records wherever the pieces end."""
 
 import pytest
 
@@ -12,7 +12,7 @@ DATA = b"".join(RECORDS)
 
 
 def scan(data: bytes, piece: int) -> tuple[list[int], int]:
-    """The seq ids found, and how many bytes were called damaged."""
+    """The seq ids found, and the number of bytes reported as damaged."""
     found = IndexScan(
         QueueLedger(7), crc_seed(STORE_ID, SEGMENT_NUMBER), FILE_HEADER_BYTES, 49152, 65536
     )
@@ -41,7 +41,7 @@ def test_damage_costs_its_own_record_wherever_the_pieces_end(where: str) -> None
 
 
 def test_messages_are_found_by_their_seq_ids_but_for_what_is_damaged() -> None:
-    """Wherever the flipped bit is: one record cannot be had, and it is the one with the bit."""
+    """A flipped bit costs exactly the record that contains it, wherever it is."""
     seed = crc_seed(STORE_ID, SEGMENT_NUMBER)
     wanted = {49152, 49155, 49159, 50000}
     assert {seq: message.body for seq, message in find_messages(DATA, seed, wanted).items()} == {

@@ -1,4 +1,4 @@
-"""Every job on a disk whose calls fail one after the other, and on one that loses power in the middle of each of them."""
+"""Every job survives a failure of any of its calls, and a power failure in any of its calls."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> Iterator[RunnerDriver]:
     store.close()
 
 
-# -- appends ---------------------------------------------------------------------------------------------------------
+# -- appends ---------------------------------------------------------------------------------------
 
 
 def test_appends_follow_each_other(store: RunnerDriver) -> None:
@@ -56,7 +56,7 @@ def test_an_append_cuts_off_what_lies_behind_its_place(store: RunnerDriver) -> N
     assert store.read(SEGMENT) == b"0123A"
     store.must(AppendFile(SEGMENT, 2, [b"B"], False))
     assert store.read(SEGMENT) == b"01B"
-    # New, but begun before a crash.
+    # A crash may leave a file that the job is to create.
     store.runner.close()
     store.must(AppendFile(SEGMENT, 0, [b"new"], True))
     assert store.read(SEGMENT) == b"new"
@@ -106,13 +106,13 @@ def test_a_full_disk_takes_no_more_than_64_descriptors(store: RunnerDriver) -> N
                 AppendFile(f"queues/{number}/0.idx", round_number, [b"x"], round_number == 0)
             )
     assert len(store.faults.open_handles) == OPEN_MAX
-    # The one used last stays.
+    # The file that was used last stays open.
     store.faults.calls.clear()
     store.must(AppendFile(f"queues/{OPEN_MAX + 19}/0.idx", 2, [b"x"], False))
     assert store.faults.calls == ["write"]
 
 
-# -- rewriting -------------------------------------------------------------------------------------------------------
+# -- rewriting -------------------------------------------------------------------------------------
 
 
 def test_a_rewritten_segment_has_what_was_not_settled(store: RunnerDriver) -> None:
@@ -124,7 +124,7 @@ def test_a_rewritten_segment_has_what_was_not_settled(store: RunnerDriver) -> No
     expected = b"".join([parts[0], *parts[11:21], parts[99]])
     assert store.read(SEGMENT) == expected
     assert job.new_size == len(expected)
-    # Appends go to the new one.
+    # Appends go to the rewritten segment.
     more = segment_records(range(100, 101), with_header=False)
     store.must(AppendFile(SEGMENT, job.new_size, more, False))
     assert store.read(SEGMENT) == expected + more[0]
@@ -145,7 +145,7 @@ def test_a_segment_that_is_too_short_is_left_alone(store: RunnerDriver) -> None:
     store.must(AppendFile(SEGMENT, sum(map(len, parts)) - 1, [], False))
     assert store.run(job) is not None
     assert store.read(SEGMENT) == b"".join(parts)[:-1]
-    # One that was rewritten before, and a crash made the node forget it, is shorter too.
+    # A segment whose rewrite a crash made the node forget is shorter too, and can be rewritten.
     store.must(AppendFile(SEGMENT, sum(map(len, parts[:-1])), [], False))
     store.must(job)
     assert store.read(SEGMENT) == b"".join([parts[0], *parts[3:-1]]) and job.new_size == len(
@@ -215,7 +215,7 @@ def test_power_fails_in_any_call_of_a_rewrite(rule: str) -> None:
         assert crashes >= 6
 
 
-# -- reading ---------------------------------------------------------------------------------------------------------
+# -- reading ---------------------------------------------------------------------------------------
 
 
 def test_ranges(store: RunnerDriver) -> None:
@@ -254,7 +254,7 @@ def test_contents_are_found(store: RunnerDriver) -> None:
     )
 
 
-# -- compaction ------------------------------------------------------------------------------------------------------
+# -- compaction ------------------------------------------------------------------------------------
 
 
 def compaction(live_ids: list[int]) -> CompactContents:
@@ -285,13 +285,13 @@ def test_compaction_takes_its_time(store: RunnerDriver, is_urgent: bool) -> None
     job = compaction(list(range(10, 20)))
     job.is_urgent = is_urgent
     store.must(job)
-    # As much is read as is written.
+    # The job reads as many bytes as it writes.
     rate = URGENT_BYTES_PER_S if is_urgent else COMPACT_BYTES_PER_S
     assert sum(store.pauses) == pytest.approx(20_000_000 / rate, rel=0.2)
 
 
 def test_compaction_writes_back_as_it_goes(store: RunnerDriver) -> None:
-    """One sync of all of it would keep the journal's waiting."""
+    """Compaction writes back by pieces, since one large sync would delay the journal's sync."""
     put(store.local, "store/1.rdq", content_file(1, range(10, 20), 500_000))
     put(store.local, "store/2.rdq", content_file(2, range(20, 21)))
     store.must(compaction(list(range(10, 20))))
@@ -346,7 +346,7 @@ def test_any_call_of_a_compaction_fails(store: RunnerDriver, number: int, how: s
     assert index > 8
 
 
-# -- damage and space ------------------------------------------------------------------------------------------------
+# -- damage and space ------------------------------------------------------------------------------
 
 
 def test_damage_is_kept_once_and_zeros_are_not(store: RunnerDriver) -> None:

@@ -1,4 +1,4 @@
-"""When a batch is sealed: for its size, for its age, or because somebody waits (S17-S19)."""
+"""A batch is sealed for its size, for its age, or because a client waits (S17-S19)."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.support.stores.dict_disk.journal_driver import JournalDriver, Key
 from warrenmq.store.confirm_run import ConfirmRun, ConfirmWaiter
 from warrenmq.store.journal import BUFFER_BYTES, FLUSH_INTERVAL_MS
 
-# What the journal adds to the content of a position when it measures the buffer.
+# Bytes that the journal adds to the content of a position when it measures the buffer.
 POSITION_BYTES = 64
 
 
@@ -16,7 +16,7 @@ def driver() -> JournalDriver:
 
 
 def publish_bytes(driver: JournalDriver, size: int) -> Key:
-    """One message that takes `size` bytes of the buffer."""
+    """Publish one message that takes `size` bytes of the buffer."""
     before = driver.journal.pending_bytes
     (key,) = driver.publish(0, [1])
     overhead = driver.journal.pending_bytes - before
@@ -31,7 +31,7 @@ def test_an_empty_journal_is_never_due(driver: JournalDriver) -> None:
 
 
 def test_s17_a_full_buffer_is_due_at_once(driver: JournalDriver) -> None:
-    """One byte less waits for its age; what is settled meanwhile leaves the buffer."""
+    """A buffer one byte smaller waits for its age; a settled message leaves the buffer."""
     journal = driver.journal
     key = publish_bytes(driver, BUFFER_BYTES - 200)
     publish_bytes(driver, 199)
@@ -44,7 +44,7 @@ def test_s17_a_full_buffer_is_due_at_once(driver: JournalDriver) -> None:
 
 
 def test_s18_the_oldest_entry_waits_for_25_ms(driver: JournalDriver) -> None:
-    """Later ones do not make it wait longer; the next batch begins anew."""
+    """Later entries do not delay the oldest; the next batch begins a new wait."""
     journal = driver.journal
     driver.publish(10, [1])
     oldest_ms = driver.now_ms

@@ -1,4 +1,4 @@
-"""What is lost of the journal is noticed, and costs what was in it and nothing else."""
+"""Every loss of journal data is noticed and costs only the lost messages."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def current_file(driver: CheckedStore) -> Path:
 
 
 def records(path: Path) -> list[tuple[int, int, int]]:
-    """Kind, offset and size of each record."""
+    """The kind, offset and size of each record."""
     data = path.read_bytes().rstrip(b"\0")
     seed = crc_seed(STORE_ID, int(path.stem))
     found = []
@@ -45,7 +45,7 @@ def flip(path: Path, offset: int) -> None:
 
 
 def fail_commit(driver: CheckedStore) -> None:
-    """A batch of which nothing reaches the disk."""
+    """Seal a batch and fail it, with none of its bytes on disk."""
     batch = driver.store.journal.seal()
     assert batch.has_work()
     driver.fail(batch, driver.now_ms)
@@ -56,7 +56,7 @@ def fail_commit(driver: CheckedStore) -> None:
 def test_a_damaged_release_that_the_checkpoint_counts_costs_no_other_queue(
     driver: CheckedStore, queue_count: int, is_last_in_file: bool
 ) -> None:
-    """Its message comes again and gives its reference up once more: not at the cost of those who share the content."""
+    """A message that comes back releases its reference twice, without loss for the other queues."""
     body = driver.publish(LARGE, *range(1, queue_count + 1))
     driver.commit()
     driver.settle(1)
@@ -106,7 +106,7 @@ def test_a_damaged_release_behind_the_checkpoint_does_not_count(driver: CheckedS
 def test_damage_that_an_earlier_start_met_hides_nothing_from_later_ones(
     driver: CheckedStore,
 ) -> None:
-    """Their checkpoint was taken without it: what it counts as given up is given up, and no content stays for ever."""
+    """A checkpoint after the damage counts releases itself, so no content stays for ever."""
     driver.publish(LARGE, 1, 2)
     driver.publish(10, 3)
     driver.publish(10, 3)
@@ -177,7 +177,7 @@ def test_later_damage_in_a_file_that_was_damaged_before_may_hide_a_release(
 def test_no_checkpoint_counts_a_release_that_failed_and_is_not_written_again_yet(
     driver: CheckedStore,
 ) -> None:
-    """Else a crash before that has the reference given up and the message back."""
+    """Such a checkpoint and a crash would bring the message back without its reference."""
     body = driver.publish(LARGE, 1, 2)
     driver.publish(10, 3)
     driver.commit()
@@ -196,7 +196,7 @@ def test_no_checkpoint_counts_a_release_that_failed_and_is_not_written_again_yet
 
 
 def file_of_its_own(driver: CheckedStore, size: int) -> Path:
-    """A journal file behind the others, with one message of this size."""
+    """Write a message of this size to a new journal file."""
     driver.publish(size, 1)
     driver.store.journal.request_file()
     driver.commit()
@@ -257,7 +257,7 @@ def test_the_number_of_a_failed_commit_is_not_missed(driver: CheckedStore) -> No
 def test_the_end_of_a_file_that_is_damaged_or_cut_is_no_unfinished_write(
     driver: CheckedStore, has_next_file: bool, is_cut: bool
 ) -> None:
-    """The next file, or the checkpoint, says how much there was."""
+    """The next file or the checkpoint says how many bytes there were."""
     driver.publish(20, 1)
     driver.commit()
     driver.publish(20, 1)
@@ -315,7 +315,7 @@ def test_a_requested_file_is_begun_although_one_is_open(driver: CheckedStore) ->
 
 @pytest.mark.parametrize("name", ["journal/{}.wal", "msg_store_persistent/{}.rdq"])
 def test_a_file_that_was_just_being_made_is_no_damage(driver: CheckedStore, name: str) -> None:
-    """A power failure may leave a name and bytes that are not those of a header."""
+    """A power failure may leave a file whose bytes are no header."""
     driver.publish(LARGE, 1)
     driver.commit()
     driver.close()

@@ -1,5 +1,6 @@
-"""The journal under crashes, as a state machine: whatever happens in whatever order, nothing confirmed is lost and nothing
-settled for good comes back. `tests/support/stores/dict_disk/` has the disk and the oracle.
+"""The journal under crashes, as a state machine.
+In whatever order things happen, no confirmed message is lost and no message whose ack is durable
+comes back. `tests/support/stores/dict_disk/` has the disk and the oracle.
 """
 
 from hypothesis import HealthCheck, settings
@@ -10,7 +11,8 @@ from tests.support.stores.dict_disk.journal_driver import JournalDriver
 from warrenmq.store.journal import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
 
 FILE_BYTES = 1500
-# What garbage may follow a torn write: nothing, zeros of a grown file, stale bytes, the start of something like a record.
+# Junk that may follow a torn write: nothing, zeros of a grown file, stale bytes, the start of a
+# record.
 JUNK = [b"", bytes(600), b"\xff" * 100, b"WR\x01\x01\xff\xff\xff\xff" * 20, b"\x57\x52"]
 
 
@@ -93,7 +95,7 @@ class JournalMachine(RuleBasedStateMachine):
         driver.settle_down()
         driver.check_accounts()
         window = WINDOW_FILES * FILE_BYTES + WINDOW_BYTES_PER_QUEUE * len(driver.queue_ids)
-        # A file may be larger than its limit by the batch that filled it.
+        # A file may exceed its limit by the batch that filled it.
         largest = max(len(data) for data in driver.files.values()) if driver.files else 0
         assert driver.journal.total_bytes() <= window + largest
 
@@ -115,7 +117,7 @@ TestJournalMachine.settings = settings(
 
 
 def test_acks_of_a_failed_batch_are_written_again() -> None:
-    """The walk that random ones may miss: the batch with an ack fails, the next one succeeds."""
+    """An ack is written again after its batch failed, a case that random walks may miss."""
     driver = JournalDriver(FILE_BYTES)
     key = driver.publish(40, [1])[0]
     driver.commit()

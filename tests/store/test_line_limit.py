@@ -1,4 +1,4 @@
-"""The same subject has a line a second in the log."""
+"""The log has at most one line a second about one subject."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""A store whose definitions are gone: a start refuses it, and salvage finds the messages before and after one that does not."""
+"""A start refuses a store without definitions; salvage finds its messages in every state."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.kill
 
 
 def start(data: Path, accepts_loss: bool = False) -> Broker:
-    """A node's start in this process; everything is closed again."""
+    """Start a node in this process and close everything again."""
     broker = Broker(Settings(), os.urandom, lambda: None)
     config = Config(data_dir=data, accept_lost_definitions=accepts_loss)
     opened = open_data_directory(config, broker, 1_700_000_000_000)
@@ -81,7 +81,7 @@ def test_a_start_refuses_and_changes_nothing(data: Path, store: Path, cause: str
 
 def test_a_first_start_is_none_of_that(tmp_path: Path) -> None:
     assert len(start(tmp_path / "new").vhosts) == 1
-    # Killed before it had written anything but a name.
+    # A node was killed after it had created only the file's name.
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty/node.sqlite").touch()
     assert len(start(tmp_path / "empty").vhosts) == 1
@@ -96,7 +96,7 @@ def test_salvage_reads_what_a_start_has_put_aside(data: Path, store: Path, tmp_p
     assert node.stop() == 0
     result, found = salvaged(tmp_path / "node/data", tmp_path)
     assert result.losses == [] and result.lost == 0
-    # Which ones were acked only the checkpoint knew.
+    # Only the checkpoint knew which of the messages were acked.
     assert result.messages >= MESSAGES
     for number, expected in enumerate(everything().values(), 1):
         assert found[b"salvaged-%d" % number][-len(expected) :] == expected

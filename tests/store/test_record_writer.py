@@ -1,4 +1,4 @@
-"""`RecordWriter`: a record that is written again, into another file, is the one that would be written anew."""
+"""A record that `RecordWriter` copies into another file equals one that is written anew."""
 
 import random
 
@@ -32,7 +32,7 @@ def message_of(size: int, properties: bytes = b"\x10\x00\x02") -> Message:
 
 
 def check_again(again: RecordWriter, position: Position, source: JournalFile | None) -> None:
-    """The position's record in the index, in one writer with all that came before, and by a writer of its own."""
+    """Check the record that `again`, a writer with a past, writes against one of a new writer."""
     again.continue_file(INDEX_FILE)
     again.add_publish_copy(position.message, position, source)
     record = b"".join(again.take())

@@ -1,4 +1,4 @@
-"""Recovery from damaged bytes: a total function that loses exactly what was damaged (storage reference 5.2)."""
+"""Recovery from damaged bytes never fails, and loses exactly what was damaged (reference 5.2)."""
 
 import random
 import time
@@ -26,7 +26,7 @@ NUMBER = 3
 def record_file(
     *bodies: bytes, number: int = NUMBER, store_id: bytes = STORE_ID
 ) -> tuple[bytes, list[int]]:
-    """A journal file with these messages in queue 1, seq 1 and on; and where each record ends."""
+    """A journal file with these messages in queue 1 from seq 1 on, and the end of each record."""
     writer = RecordWriter(store_id)
     writer.start_file(FILE_MAGIC, number)
     ledger = QueueLedger(1)
@@ -54,13 +54,13 @@ def replay_of(data: bytes, number: int = NUMBER) -> JournalReplay:
 
 
 def bodies_of(replay: JournalReplay) -> list[bytes]:
-    """Live messages of queue 1."""
+    """The bodies of the live messages of queue 1."""
     queue = replay.queues.get(1)
     return [place.message.body for place in queue.in_order()] if queue is not None else []
 
 
 def torn_bytes(replay: JournalReplay) -> int:
-    """Bytes behind the last valid record."""
+    """The number of bytes after the last valid record."""
     return sum(int(tail.end - tail.start) for tail in replay.torn)
 
 
@@ -124,7 +124,7 @@ def test_every_flipped_bit_costs_one_message_at_most() -> None:
                     (ends[hit], ends[hit + 1])
                 ]
             else:
-                # Nobody can tell the last record from an unfinished write.
+                # A damaged last record looks like an unfinished write.
                 assert torn_bytes(replay) == ends[-1] - ends[-2]
 
 
@@ -133,7 +133,8 @@ def test_overwritten_stretches(filler: bytes) -> None:
     data, ends = record_file(*[b"%d" % number * 50 for number in range(12)])
     for first in range(12):
         for last in range(first, min(first + 4, 11)):
-            # From the middle of one record to the middle of another, lengths included.
+            # The damage reaches from the middle of one record to the middle of another, lengths
+            # included.
             start, end = ends[first] + 5, ends[last] + 9
             replay = replay_of(data[:start] + filler * (end - start) + data[end:])
             kept = bodies_of(replay)
@@ -168,7 +169,8 @@ def test_bodies_that_look_like_records() -> None:
     evil = fake[FILE_HEADER_BYTES:] + b"".join(ack_writer.take())
     data, ends = record_file(b"a", evil, b"b", evil, b"c")
     assert bodies_of(replay_of(data)) == [b"a", evil, b"b", evil, b"c"]
-    # Also when the record around it is damaged, at its head or elsewhere, and the search runs through the body.
+    # The record around the body may be damaged at its head or elsewhere: the search runs through
+    # the body.
     for place in range(ends[1], ends[2]):
         broken = bytearray(data)
         broken[place] ^= 0x55
@@ -179,7 +181,8 @@ def test_bodies_that_look_like_records() -> None:
 
 @pytest.mark.parametrize("is_torn", [True, False])
 def test_a_body_made_to_slow_the_search_down(is_torn: bool) -> None:
-    # Each of half a million places looks like the head of a record that reaches almost to the end of the file.
+    # Each of half a million places looks like the head of a record that reaches almost to the end
+    # of the file.
     size = 4 << 20
     evil = b"".join(b"WR\x01\x01" + (size - at).to_bytes(4, "big") for at in range(64, size, 8))
     data, ends = record_file(b"a", evil, b"b")
@@ -195,7 +198,7 @@ def test_a_body_made_to_slow_the_search_down(is_torn: bool) -> None:
 def test_records_of_another_store_or_another_file() -> None:
     data, _ = record_file(b"mine")
     other_store, _ = record_file(b"stranger", store_id=bytes(16))
-    # A file of ours that was deleted, and whose blocks turn up behind the end of this one.
+    # The blocks of a deleted file of ours may turn up behind the end of this one.
     other_file, _ = record_file(b"long gone", number=NUMBER - 1)
     for foreign in (other_store, other_file):
         replay = replay_of(data + foreign[FILE_HEADER_BYTES:])
@@ -211,7 +214,7 @@ def test_repeated_records_and_acks_of_the_unknown() -> None:
     )
     assert bodies_of(replay) == [b"one", b"three"]
     assert replay.damage == []
-    # The numbering goes on behind everything that was ever seen.
+    # The numbering continues after the highest seq id ever seen.
     assert replay.queues[1].ledger.next_seq == (1 << 60) + 1
     live = {(hole.number, hole.live_bytes) for hole in replay.files}
     assert live == {(NUMBER, ends[1] - ends[0] + ends[3] - ends[2])}
@@ -247,7 +250,7 @@ def test_any_bytes_give_a_state(junk: bytes, seed: int) -> None:
 
 
 def test_valid_records_with_contents_of_nonsense() -> None:
-    # What a bug of ours might write: the checksum is right, the content is not.
+    # A bug of ours might write a record with a valid checksum and a content of nonsense.
     replay = JournalReplay(STORE_ID, None, SEGMENT_ENTRIES)
     writer = RecordWriter(STORE_ID)
     writer.start_file(FILE_MAGIC, NUMBER)
@@ -301,7 +304,7 @@ def test_clean_stop_keeps_numbering_and_deliveries() -> None:
 
 
 def test_a_clean_stop_that_is_not_whole_is_none() -> None:
-    """Of a batch that was being written when the power failed the end may be there, and what was delivered not."""
+    """A batch torn by a power failure may keep its end, the mark, without the delivered seq ids."""
     driver = JournalDriver(1 << 20)
     driver.publish(3, [1])
     driver.commit()
@@ -319,7 +322,7 @@ def test_a_clean_stop_that_is_not_whole_is_none() -> None:
 
 
 def move_ref_file(*more: bytes) -> bytes:
-    """A message with content 7 in queue 1, moved there from place 5 of staging log 9, where it is with content 3."""
+    """A message with content 7 in queue 1, moved from place 5 of stage 9 (content 3 there)."""
     writer = RecordWriter(STORE_ID)
     writer.start_file(FILE_MAGIC, NUMBER)
     staged = Message(b"\x00\x01q", b"\x00\x00", bytes(9000), True, 1000)
@@ -364,7 +367,7 @@ def test_the_mark_of_a_clean_stop_ends_with_the_next_start() -> None:
     driver.journal.request_clean_stop()
     driver.commit()
     assert replayed(driver.files).is_clean
-    # Started again, something was delivered, killed: nobody knows what was delivered.
+    # After another start, a delivery and a kill, the delivered seq ids are unknown.
     driver.start(driver.files)
     driver.journal.request_file()
     driver.commit()

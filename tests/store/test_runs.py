@@ -1,4 +1,4 @@
-"""Sets of seq ids as runs, against sets."""
+"""Sets of seq ids as runs behave as Python's sets."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""`warren store salvage`: what is left of a damaged directory is in a new one, and the old one is as it was."""
+"""`warren store salvage` puts the rest of a damaged directory into a new one; the old one stays."""
 
 import random
 import shutil
@@ -32,7 +32,7 @@ def names(directory: DataDirectory) -> dict[int, bytes]:
 
 
 def bodies(path: Path) -> dict[bytes, list[bytes]]:
-    """What lies in each queue, in order, with its contents."""
+    """The bodies in each queue, in order."""
     found: dict[bytes, list[bytes]] = {}
     with opened(path) as directory:
         for vhost in directory.vhosts:
@@ -48,7 +48,7 @@ def bodies(path: Path) -> dict[bytes, list[bytes]]:
 
 
 def salvaged(data: Path, tmp_path: Path) -> tuple[SalvageResult, dict[bytes, list[bytes]]]:
-    """Into a directory that then checks clean; the old one is untouched."""
+    """Salvage into a directory that checks clean, with the old directory untouched."""
     before = fingerprint(data)
     target = tmp_path / "salvaged"
     result = salvage(data, target)
@@ -86,7 +86,7 @@ def test_all_of_a_directory_without_damage(data: Path, tmp_path: Path) -> None:
 
 
 def test_without_checkpoints_everything_is_there(data: Path, store: Path, tmp_path: Path) -> None:
-    """Acks that only they knew are lost."""
+    """Only the acks that the checkpoints knew are lost."""
     (store / "checkpoint").unlink()
     (store / "checkpoint.previous").unlink()
     result, found = salvaged(data, tmp_path)
@@ -106,7 +106,8 @@ def test_damaged_records_cost_their_own_messages(data: Path, store: Path, tmp_pa
         offsets = record_offsets(path, number)
         flip(path, offsets[len(offsets) // 2] + 50)
     result, found = salvaged(data, tmp_path)
-    # One of an index, one that two queues share; the journal's record may hold anything.
+    # Lost: one record of an index, and one content shared by two queues. The journal's record may
+    # be of any kind.
     assert result.lost == 3 and len(result.losses) >= 3
     for queue, expected in everything().items():
         missing = set(expected) - set(found[queue])
@@ -117,7 +118,7 @@ def test_damaged_records_cost_their_own_messages(data: Path, store: Path, tmp_pa
 def test_large_messages_whose_index_is_lost_are_found_in_the_content_files(
     data: Path, store: Path, tmp_path: Path
 ) -> None:
-    """The contents name their positions."""
+    """Each content in a content file names its positions."""
     shutil.rmtree(store / "queues")
     result, found = salvaged(data, tmp_path)
     assert found[b"large"] == everything()[b"large"]
@@ -187,7 +188,7 @@ def test_a_missing_journal_file_is_a_loss_of_unknown_size(
 
 
 def test_large_messages_that_a_node_kept_in_its_journal(tmp_path: Path) -> None:
-    """Its threshold was higher than that of the new directory."""
+    """Messages are salvaged whose node had a higher threshold than the new directory."""
     node = BrokerProcess(tmp_path / "node", "queue_index_embed_msgs_below=1MiB")
     node.start()
     channel = connect(node).channel()
@@ -200,7 +201,7 @@ def test_large_messages_that_a_node_kept_in_its_journal(tmp_path: Path) -> None:
 
 
 def replace(path: Path, start: int, new: bytes, end: int | None) -> None:
-    """Put `new` in the place of bytes [start, end) of the file; None: up to its end."""
+    """Replace bytes [start, end) of the file by `new`; `end` None: to the end of the file."""
     data = path.read_bytes()
     path.write_bytes(data[:start] + new + (b"" if end is None else data[end:]))
 
@@ -209,7 +210,7 @@ def replace(path: Path, start: int, new: bytes, end: int | None) -> None:
 def test_whatever_is_damaged_the_result_is_whole(
     data: Path, store: Path, tmp_path: Path, seed: int
 ) -> None:
-    """Nothing wrong comes out, and nothing out of order."""
+    """No wrong message comes out, and no message out of order."""
     choose = random.Random(seed)
     paths = [path for path in data.rglob("*") if path.is_file() and path.stat().st_size > 0]
     for path in choose.sample(paths, len(paths) // 3):

@@ -1,4 +1,4 @@
-"""Segments from their first position to their deletion, and what a start reads of them: nothing."""
+"""Segments from their first position to their deletion; a start reads none of them."""
 
 import errno
 from pathlib import Path
@@ -28,13 +28,13 @@ def fill(driver: CheckedStore, count: int, *queue_ids: int, size: int = 20) -> N
 
 
 def segments_of(driver: CheckedStore, queue_id: int) -> list[int]:
-    """Numbers of the segment files of a queue."""
+    """The numbers of a queue's segment files."""
     directory = driver.path / "queues" / str(queue_id)
     return sorted(int(path.stem) for path in directory.glob("*.idx"))
 
 
 def found_in_time(driver: CheckedStore, queue_id: int) -> dict[int, bytes]:
-    """What the index of a queue delivers, by seq id, though some of it cannot be read at once."""
+    """The bodies that a queue's index delivers, by seq id, with retries of failed reads."""
     found: dict[int, bytes] = {}
     ledger = driver.queues[queue_id].ledger
     next_seq = 0
@@ -50,7 +50,7 @@ def found_in_time(driver: CheckedStore, queue_id: int) -> dict[int, bytes]:
 
 
 class Reads:
-    """What is read from now on."""
+    """A record of all reads from its creation on."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ranges: list[tuple[str, int]] = []
@@ -66,14 +66,14 @@ class Reads:
 def test_a_start_reads_the_checkpoint_and_the_journal_behind_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """G5, W4, T72, T73: no segment and no content, however deep the queues are."""
+    """G5, W4, T72, T73: a start reads no segment and no content, however deep the queues are."""
     bytes_read: list[int] = []
     for depth in (50, 500):
         driver = CheckedStore(tmp_path / str(depth))
         fill(driver, depth, 1)
         fill(driver, depth, 1, size=300)
         driver.index(1)
-        # Enough to make the journal forget them.
+        # Enough commits for the journal to delete its records of queue 1.
         for _ in range(3):
             fill(driver, 400, 2)
             driver.settle(2)
@@ -86,13 +86,13 @@ def test_a_start_reads_the_checkpoint_and_the_journal_behind_it(
         bytes_read.append(report.bytes_read)
         driver.check()
         driver.close()
-    # A content file more is some bytes more of checkpoint.
+    # One more content file adds a few bytes to the checkpoint.
     assert bytes_read[1] - bytes_read[0] < 20_000
     assert bytes_read[1] < 60_000
 
 
 def test_a_segment_goes_when_all_of_it_is_settled(driver: CheckedStore) -> None:
-    """T64: with holes it stays; the one that is appended to stays; two checkpoints later the file is gone."""
+    """T64: a settled segment is deleted at the second checkpoint, unless it is appended to."""
     fill(driver, 20, 1)
     driver.index(1)
     assert segments_of(driver, 1) == [0, 1, 2]
@@ -116,7 +116,7 @@ def test_a_segment_goes_when_all_of_it_is_settled(driver: CheckedStore) -> None:
 
 
 def test_a_segment_with_little_alive_is_rewritten(tmp_path: Path) -> None:
-    """W24: one message that stays does not hold a megabyte of others."""
+    """W24: one remaining message does not keep a megabyte of settled ones on disk."""
     driver = CheckedStore(tmp_path, (4 * MIB, 16 * MIB, MIB, 8))
     fill(driver, 18, 1, size=200_000)
     driver.index(1)
@@ -139,7 +139,7 @@ def test_a_segment_with_little_alive_is_rewritten(tmp_path: Path) -> None:
 
 
 def test_all_segments_with_little_alive_are_rewritten(tmp_path: Path) -> None:
-    """W24: also when nothing happens to the queue any more."""
+    """W24: segments are rewritten even if nothing more happens to their queue."""
     driver = CheckedStore(tmp_path, (4 * MIB, 16 * MIB, MIB, 8))
     fill(driver, 40, 1, size=200_000)
     driver.index(1)
@@ -148,14 +148,14 @@ def test_all_segments_with_little_alive_are_rewritten(tmp_path: Path) -> None:
             driver.settle_one(position)
     for _ in range(10):
         driver.checkpoint()
-    # The last one is still appended to.
+    # The last segment is still appended to.
     sizes = [path.stat().st_size for path in sorted((tmp_path / "queues" / "1").iterdir())]
     assert max(sizes[:-1]) < 300_000
     driver.check()
 
 
 def reads_of(driver: CheckedStore) -> list[StoreJob]:
-    """The reads that are to be done; all other jobs are run."""
+    """The reads that are due; all other jobs are run."""
     reads: list[StoreJob] = []
     for job in driver.store.take_jobs(driver.now_ms):
         if isinstance(job, ReadRanges):
@@ -167,7 +167,7 @@ def reads_of(driver: CheckedStore) -> list[StoreJob]:
 
 
 def test_a_segment_is_rewritten_while_it_is_loaded(tmp_path: Path) -> None:
-    """The load was in the midst of it: it begins anew, and nothing is passed over."""
+    """A load that a rewrite overtakes starts again and skips no message."""
     driver = CheckedStore(tmp_path, (4 * MIB, 16 * MIB, MIB, 16))
     fill(driver, 36, 1, size=100_000)
     driver.index(1)
@@ -183,7 +183,7 @@ def test_a_segment_is_rewritten_while_it_is_loaded(tmp_path: Path) -> None:
     (first,) = reads_of(driver)
     driver.runner.run(first)
     first.finished()
-    # All of that is settled. Before the next piece is read, the segment becomes another file.
+    # All of the first piece is settled. The segment is replaced before the second piece is read.
     (second,) = reads_of(driver)
     for _ in range(4):
         driver.checkpoint()
@@ -197,7 +197,7 @@ def test_a_segment_is_rewritten_while_it_is_loaded(tmp_path: Path) -> None:
 
 
 def test_a_segment_dies_while_it_is_loaded(driver: CheckedStore) -> None:
-    """Its file is deleted before it is read: the load goes on behind it, and nothing is lost."""
+    """A load whose segment is deleted before its read continues after it and loses nothing."""
     fill(driver, 20, 1)
     driver.index(1)
     queue = driver.queues[1]
@@ -222,7 +222,7 @@ def test_a_segment_dies_while_it_is_loaded(driver: CheckedStore) -> None:
 def test_contents_in_a_segment_that_was_rewritten_take_one_more_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever their number: their places are those in the old copy, which was longer. A read that fails is tried again."""
+    """Stale places, of the longer old copy, cost one read of the whole file; failed reads retry."""
     driver = CheckedStore(tmp_path, (4 * MIB, 16 * MIB, MIB, 128))
     fill(driver, 130, 1, size=20_000)
     kept = [driver.positions[1][seq] for seq in range(20, 127, 5)]
@@ -255,13 +255,13 @@ def test_contents_in_a_segment_that_was_rewritten_take_one_more_read(
     assert {position.seq: position.message.body for position in kept} == {
         position.seq: driver.bodies[1][position.seq] for position in kept
     }
-    # The first, whose place is still one in the file, and all of the file.
+    # One read at the first position's place, still inside the file, and one of the whole file.
     assert len(reads.ranges) == 2
     driver.close()
 
 
 def test_a_lost_segment_costs_what_was_in_it(driver: CheckedStore) -> None:
-    """T26, T32: it is counted and reported when it is needed; the queue and all others go on."""
+    """T26, T32: the loss is counted and reported at the first load; all queues continue."""
     fill(driver, 20, 1, 2)
     driver.index(1)
     driver.index(2)
@@ -281,7 +281,7 @@ def test_a_lost_segment_costs_what_was_in_it(driver: CheckedStore) -> None:
 
 
 def test_a_damaged_segment_costs_one_message_and_still_goes(driver: CheckedStore) -> None:
-    """T32, G10: what cannot be read is copied to lost+found, and does not keep its segment alive."""
+    """T32, G10: damaged bytes are copied to lost+found and do not keep their segment alive."""
     fill(driver, 20, 1)
     driver.index(1)
     driver.checkpoint()
@@ -303,7 +303,7 @@ def test_a_damaged_segment_costs_one_message_and_still_goes(driver: CheckedStore
 def test_records_that_are_damaged_after_they_were_loaded_cost_nobody_else(
     driver: CheckedStore,
 ) -> None:
-    """Their messages are settled, and were not counted as alive any more: nothing else of the segment may go for that."""
+    """Damage under settled messages, which are not counted as alive, deletes no live message."""
     fill(driver, 20, 1)
     driver.index(1)
     driver.checkpoint()
@@ -313,7 +313,7 @@ def test_records_that_are_damaged_after_they_were_loaded_cost_nobody_else(
     for position in loaded[:3]:
         data[position.place + 30] ^= 4
     path.write_bytes(data)
-    # Whatever reads on in the segment meets them.
+    # Another load of the segment meets the damage.
     assert [position.seq for position in driver.load(1)] == [*range(1, 8), *range(11, 21)]
     for position in loaded[:6]:
         driver.settle_one(position)
@@ -328,7 +328,7 @@ def test_records_that_are_damaged_after_they_were_loaded_cost_nobody_else(
 def test_a_damaged_segment_is_counted_though_there_is_no_descriptor_at_first(
     driver: CheckedStore,
 ) -> None:
-    """Else it would stay for good: one of its messages counts as alive, and is not there."""
+    """A lost message that still counts as alive would keep the segment for good."""
     fill(driver, 20, 1)
     driver.index(1)
     driver.checkpoint()
@@ -358,7 +358,7 @@ def test_a_damaged_segment_is_counted_though_there_is_no_descriptor_at_first(
 
 
 def test_transient_messages_are_paged_and_do_not_outlive_the_node(driver: CheckedStore) -> None:
-    """T61: small and large ones; no ghosts in counts or files."""
+    """T61: small and large transient messages leave no trace in counts or files."""
     for number in range(16):
         driver.publish(1000 if number % 2 else 10, 1, persistent=False)
     driver.publish(10, 1)
@@ -384,7 +384,7 @@ def test_the_embed_threshold_may_change_between_starts(driver: CheckedStore) -> 
     for threshold in (256, 0, 1024, 4096, 64, 256):
         driver.settings.embed_below = threshold
         driver.reopen()
-        # Address and properties have 10 bytes, the number in a body some more.
+        # Address and properties have 10 bytes, and the number in a body takes a few more.
         for size in (0, threshold - 14, threshold - 13, threshold - 12, threshold, 2 * threshold):
             for queue_id in QUEUES:
                 driver.publish(max(size, 0), queue_id)
@@ -399,7 +399,7 @@ def test_the_embed_threshold_may_change_between_starts(driver: CheckedStore) -> 
 
 
 def test_the_journal_stays_within_its_window(driver: CheckedStore) -> None:
-    """G8, W24: whatever is never consumed moves on; nothing is written to the journal twice."""
+    """G8, W24: messages that nobody consumes move to the index; the journal writes each once."""
     window = WINDOW_FILES * driver.settings.journal_file_size_limit + WINDOW_BYTES_PER_QUEUE * len(
         QUEUES
     )
@@ -409,7 +409,7 @@ def test_the_journal_stays_within_its_window(driver: CheckedStore) -> None:
         fill(driver, 10, 1, size=100)
         largest = max(largest, driver.store.journal.total_bytes())
     assert largest > window / 2
-    # What has retired is deleted with the second checkpoint after that.
+    # Files that are not needed are deleted at the second checkpoint after that.
     assert largest < 2 * window + 4 * driver.settings.journal_file_size_limit
     driver.check()
     driver.reopen()

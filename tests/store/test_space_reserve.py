@@ -1,4 +1,4 @@
-"""The reserve: real bytes while there is room, given back when there is none (W21)."""
+"""W21: the reserve takes real bytes while there is room and frees them when there is none."""
 
 import errno
 
@@ -10,7 +10,7 @@ from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
 from warrenmq.store.disk.space_reserve import SpaceReserve
 from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 
-# As much as the simulated disk allocates at a time.
+# Bytes that the simulated disk allocates at a time.
 SIZE = 2_000
 FULL = OSError(errno.ENOSPC, "full")
 
@@ -43,7 +43,7 @@ def test_it_is_made_again_when_there_is_plenty() -> None:
     handle = files.create("others")
     handle.write(0, [bytes(4 * SIZE)])
     reserve.on_error(OSError(errno.EDQUOT, "quota"))
-    # Room for it, but it would be the last.
+    # The reserve would take the last room.
     assert not reserve.keep()
     handle.truncate(2 * SIZE)
     assert not reserve.keep()

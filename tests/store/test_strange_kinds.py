@@ -1,4 +1,4 @@
-"""A file where a directory belongs, the reverse, a link that leads in a circle: moved to lost+found, and the start goes on."""
+"""A start moves a path of the wrong kind (file, directory, looping link) to lost+found."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ def a_broken_link(path: Path) -> None:
 
 
 def start(data: Path) -> Broker:
-    """A node's start in this process; everything is closed again."""
+    """Start a node in this process and close everything again."""
     broker = Broker(Settings(), os.urandom, lambda: None)
     open_data_directory(Config(data_dir=data), broker, 1_700_000_000_000).close()
     return broker
@@ -44,7 +44,7 @@ def start(data: Path) -> Broker:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A data directory that a node has used for the first time."""
+    """A data directory after a node's first start."""
     start(tmp_path / "data")
     return tmp_path / "data"
 
@@ -94,7 +94,7 @@ def test_what_is_of_another_kind_is_put_aside(
     start(data)
     kept = [kept.name for kept in (data / STORE / "lost+found").iterdir()]
     assert any(name.startswith(path.name) for name in kept), kept
-    # The second start finds nothing strange any more.
+    # The second start finds nothing strange.
     assert not [problem for problem in check_directory(data).problems if problem.kind == NOT_OURS]
     start(data)
     assert [name.name for name in (data / STORE / "lost+found").iterdir()] == kept
@@ -125,7 +125,7 @@ def test_a_link_to_a_directory_elsewhere_is_one(data: Path, tmp_path: Path) -> N
 
 
 def test_a_file_system_that_does_not_answer_is_no_strange_one(data: Path) -> None:
-    """What cannot be looked at stays where it is."""
+    """A path that cannot be read stays in its place."""
     store = data / STORE
     files = LocalFileSystem(store)
 

@@ -1,4 +1,4 @@
-"""The threads of the store: order, lanes that do not wait for each other, and a stop that nothing holds up (T67)."""
+"""T67: the store's threads keep order, lanes do not wait for each other, a stop is not held up."""
 
 import queue
 import threading
@@ -17,7 +17,7 @@ PATIENCE_S = 30
 
 
 class Call(StoreJob):
-    """A job that calls something on its thread."""
+    """A job that calls a function on its thread."""
 
     def __init__(self, lane: int, call: Callable[[], object]) -> None:
         super().__init__(lane)
@@ -25,18 +25,18 @@ class Call(StoreJob):
 
 
 class CallRunner(JobRunner):
-    """Runs those."""
+    """A runner of `Call` jobs."""
 
     def run(self, job: StoreJob) -> None:
         assert isinstance(job, Call)
         try:
             job.call()
-        except Exception as error:  # as the real runner: the job says why
+        except Exception as error:  # as the real runner does: the job carries the error
             job.error = error
 
 
 class Machine:
-    """Workers, and what they have reported."""
+    """Workers and the jobs that they have reported."""
 
     def __init__(self) -> None:
         self.done: queue.SimpleQueue[StoreJob] = queue.SimpleQueue()
@@ -49,7 +49,7 @@ class Machine:
         return job
 
     def wait(self, *jobs: StoreJob) -> None:
-        """Until all of them have been reported, in whatever order."""
+        """Wait until all the jobs have been reported, in any order."""
         missing = list(jobs)
         while missing:
             missing.remove(self.done.get(timeout=PATIENCE_S))
@@ -105,7 +105,7 @@ def test_stop_writes_what_waits_and_drops_the_rest() -> None:
     def hold(event: threading.Event) -> Callable[[], object]:
         def call() -> None:
             event.set()
-            # Until the stop has begun: nothing else is taken before.
+            # The job lasts until the stop begins: no other job of its lane starts before.
             machine.workers.pause(PATIENCE_S)
 
         return call
@@ -135,7 +135,7 @@ def test_stop_does_not_wait_for_what_is_stuck() -> None:
     assert time.monotonic() - start < PATIENCE_S
     assert machine.done.get_nowait() is written
     go_on.set()
-    # What comes afterwards is nobody's business any more.
+    # A job that ends after the stop is not reported.
     time.sleep(0.1)
     assert machine.done.empty()
 

@@ -1,4 +1,4 @@
-"""A node in memory, and readers that talk to it; brokers that are spoken to through AMQP alone."""
+"""Fixtures: a node in memory, readers that use it, and brokers that are reached by AMQP alone."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def node() -> "MemoryNode":
-    """With the queue `q`."""
+    """A node in memory with the queue `q`."""
     from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 
     node = MemoryNode(MemoryDisk())
@@ -26,7 +26,7 @@ def node() -> "MemoryNode":
 
 @pytest.fixture
 def link(node: "MemoryNode", monkeypatch: pytest.MonkeyPatch) -> "MemoryLink":
-    """What every reader made in the test talks through."""
+    """The link that every reader made in the test uses."""
     from tests.spark.links import install
 
     return install(monkeypatch, node)
@@ -34,7 +34,7 @@ def link(node: "MemoryNode", monkeypatch: pytest.MonkeyPatch) -> "MemoryLink":
 
 @pytest.fixture
 def make(link: "MemoryLink") -> "Make":
-    """A reader, as in a new driver process."""
+    """Makes a reader, as a new driver process does."""
     from tests.spark.links import URI
     from warrenmq.spark.source import WarrenDataSource
     from warrenmq.spark.stream_reader import WarrenStreamReader
@@ -53,7 +53,7 @@ def make(link: "MemoryLink") -> "Make":
 
 @pytest.fixture(scope="module")
 def warren_node(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[BrokerProcess]":
-    """Not started."""
+    """A node that is not started."""
     from tests.support.brokers.process import BrokerProcess
 
     node = BrokerProcess(tmp_path_factory.mktemp("broker"))
@@ -63,7 +63,7 @@ def warren_node(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[BrokerPro
 
 @pytest.fixture(params=["warren_node", "rabbitmq"])
 def broker(request: pytest.FixtureRequest) -> "OtherBroker":
-    """A node, or the real RabbitMQ; running."""
+    """A running broker: a warren node, or the real RabbitMQ."""
     from tests.support.brokers.other_brokers import running
 
     other: OtherBroker = request.getfixturevalue(request.param)

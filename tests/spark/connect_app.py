@@ -1,7 +1,8 @@
 """A program on Spark Connect: `python -m tests.spark.connect_app URI QUEUE DIRECTORY`.
 
-Starts a Connect server of its own, looks at the queue, drains it into Parquet, archives what is in the queue QUEUE-archived, and
-writes what it saw to DIRECTORY/seen.json. A process has either a Connect session or one of the other kind, so it is not part of the tests' own.
+The program starts its own Connect server, reads the queue as a table, drains it into Parquet,
+archives the queue QUEUE-archived, and writes its observations to DIRECTORY/seen.json. A process has
+either a Connect session or a classic one, so this program cannot run in the process of the tests.
 """
 
 import json
@@ -17,10 +18,10 @@ TIMEOUT_S = 300
 
 
 def port_of_server() -> int:
-    """Of the Connect server in this process's own JVM, on a free port: on the usual one there may be another one."""
+    """The port of this process's Connect server: a free one, since the usual may be taken."""
     from pyspark.sql import SparkSession
 
-    # The one that the server runs in.
+    # The classic session that the server runs in.
     session: Any = SparkSession._instantiatedSession
     service = getattr(session._jvm, "org.apache.spark.sql.connect.service.SparkConnectService$")
     port: int = getattr(service, "MODULE$").localPort()
@@ -33,8 +34,10 @@ def main() -> None:
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
-    # PySpark looks for the port only with SPARK_TESTING, which changes the JVM as well.
-    DefaultChannelBuilder.default_port = staticmethod(port_of_server)  # type: ignore[method-assign]  # for that
+    # PySpark searches for the port only with SPARK_TESTING, which also changes the JVM.
+    DefaultChannelBuilder.default_port = staticmethod(  # type: ignore[method-assign]  # a patch
+        port_of_server
+    )
     builder = SparkSession.builder.remote("local[2]")
     for key, value in (FAST_SETTINGS | {"spark.connect.grpc.binding.port": "0"}).items():
         builder = builder.config(key, value)

@@ -1,4 +1,4 @@
-"""The stream reader, driven by hand in the order in which Spark calls it: what its tests share."""
+"""Helpers of the tests that call the stream reader in the order in which Spark calls it."""
 
 import pickle
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def latest(reader: WarrenStreamReader, start: OffsetJson, max_rows: int = 1000) 
 
 
 def rows(reader: WarrenStreamReader, start: OffsetJson, end: OffsetJson) -> list[bytes]:
-    """The bodies of a batch, each partition read by a pickled copy, as a worker does."""
+    """The bodies of a batch; a pickled copy of the reader reads each partition, as in a worker."""
     bodies = []
     for partition in reader.partitions(start, end):
         worker = pickle.loads(pickle.dumps(reader))

@@ -1,9 +1,10 @@
-"""Exactly once, whatever is killed: `python -m tests.spark.kills --runs N [--seed S]`.
+"""Tests exactly-once reading under kills: `python -m tests.spark.kills --runs N [--seed S]`.
 
-Each run publishes numbered messages with confirms to two queues, streams them into Parquet with tests/spark/stream_app.py,
-and sends SIGKILL to at least three of: the driver with all its processes, a worker in the middle of a task, the source's
-process beside the driver, the broker. Then an availableNow run takes what is left, and the Parquet files must hold each
-confirmed message once. A run is repeated, but for the machine's timing, by its seed.
+Each run publishes numbered messages with confirms to two queues and streams them into Parquet with
+tests/spark/stream_app.py. It sends SIGKILL to at least three of: the driver with all its processes,
+a worker in the middle of a task, the source's process beside the driver, the broker. Then an
+availableNow run reads the remaining messages, and the Parquet files must have each confirmed
+message once. The seed repeats a run, except for the machine's timing.
 """
 
 import argparse
@@ -30,23 +31,23 @@ from tests.support.brokers.process import BrokerProcess
 ROOT = Path(__file__).parent.parent.parent
 QUEUES = ("first", "second")
 PATIENCE_S = 300
-# So many messages there are at least, however slow the disk is.
+# Fewest messages of a run, however slow the disk is.
 MESSAGES_MIN = 100
-# Bodies as they are embedded in the index, and as they go to content files.
+# Bytes of bodies: some are embedded in the index, others go to content files.
 SIZES = (ID_BYTES, 200, 3000, 60_000)
 KINDS = (DRIVER, WORKER, SOURCE, BROKER) = ("driver", "worker", "source", "broker")
-# What the processes of a Spark application are called.
+# Parts of the command lines of a Spark application's processes.
 WORKER_COMMAND = "warrenmq.spark.worker_daemon\0pyspark.worker"
 SOURCE_COMMAND = "python_streaming_source_runner"
 
 
 class KillsError(Exception):
-    """A run that went wrong; the text says how."""
+    """A run has failed; the text says how."""
 
 
 @dataclass
 class RunResult:
-    """What one run did, and found to be right."""
+    """The figures of a successful run."""
 
     seed: int
     kills: list[str]
@@ -55,7 +56,7 @@ class RunResult:
 
 
 class Publisher(threading.Thread):
-    """Publishes numbered messages with confirms until told to stop; a broker that is away is waited for."""
+    """Publishes numbered messages with confirms until stopped; retries while the broker is away."""
 
     def __init__(self, uri: str, chance: random.Random) -> None:
         super().__init__()
@@ -88,7 +89,7 @@ class Publisher(threading.Thread):
 
 
 class Application:
-    """A program of Spark, `module`, in a process group of its own."""
+    """A running Spark program, `module`, in its own process group."""
 
     def __init__(self, module: str, uri: str, directory: Path, *arguments: str) -> None:
         self.log_path = directory / "app.log"
@@ -110,18 +111,18 @@ class Application:
             )
 
     def expect_alive(self) -> None:
-        """KillsError when it ended by itself."""
+        """Raise KillsError when the program has ended without a kill."""
         if self.process.poll() is not None:
             raise KillsError(f"the program ended: {self.log_path.read_text()[-4000:]}")
 
     def kill(self) -> None:
-        """All of it: JVM, workers, the source's process."""
+        """Kill all processes of the program: JVM, workers, the source's process."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
 
     def processes(self, command: str) -> list[int]:
-        """Its processes with `command` in their command lines; of workers those that were forked for a task."""
+        """The program's processes with `command` in their command line; only forked workers."""
         found = {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -130,7 +131,7 @@ class Application:
                     line = (entry / "cmdline").read_text(errors="replace")
                 except OSError:
                     continue
-                # Fields of stat behind the name: state, parent, group, session.
+                # Fields of /proc/PID/stat after the name: state, parent, group, session.
                 if int(stat[3]) == self.process.pid and command in line:
                     found[int(entry.name)] = int(stat[1])
         if command == WORKER_COMMAND:
@@ -139,7 +140,7 @@ class Application:
 
 
 class Run:
-    """One run in a directory of its own."""
+    """One run in its own directory."""
 
     module = "tests.spark.stream_app"
 
@@ -151,10 +152,11 @@ class Run:
         self.app: Application | None = None
 
     def execute(self) -> RunResult:
-        """KillsError when a message is missing or there twice, or when nothing goes on any more."""
+        """Do the run; KillsError when a message is missing or duplicated, or the run stalls."""
         kills = [WORKER, BROKER, *self.chance.choices(KINDS, k=self.chance.randrange(2))]
         self.chance.shuffle(kills)
-        # The last one, as an availableNow run needs a process of its own: to start a JVM is what a run takes longest for.
+        # Kill the driver last, since the availableNow run needs a new process anyway: starting a
+        # JVM takes the longest part of a run.
         kills.append(DRIVER)
         self.broker.start()
         with pika.BlockingConnection(pika.URLParameters(self.broker.uri)) as connection:
@@ -178,7 +180,7 @@ class Run:
         return RunResult(self.seed, kills, len(publisher.confirmed), self.count_batches())
 
     def kill_one(self, kind: str) -> None:
-        """At a random moment after a new batch was planned."""
+        """Kill a process of `kind` at a random moment after a new batch was planned."""
         if self.app is None:
             self.app = Application(self.module, self.broker.uri, self.directory)
         before = self.count_batches()
@@ -194,12 +196,13 @@ class Run:
             self.kill_python(WORKER_COMMAND if kind == WORKER else SOURCE_COMMAND)
 
     def kill_python(self, command: str) -> None:
-        """A random one of the application's Python processes of a kind."""
+        """Kill a random Python process of the application with `command` in its command line."""
         app = self.app
         assert app is not None
 
         def is_killed() -> bool:
-            # Some live for a moment only: what was there at one look may be gone at the next.
+            # Retry, because some processes live for a moment only and may have ended since they
+            # were listed.
             found = app.processes(command)
             with contextlib.suppress(ProcessLookupError):
                 if found:
@@ -215,7 +218,7 @@ class Run:
             self.app = None
 
     def drain(self) -> None:
-        """An availableNow run to the end."""
+        """Do an availableNow run to its end."""
         self.app = Application(self.module, self.broker.uri, self.directory, "once")
         try:
             status = self.app.process.wait(PATIENCE_S)
@@ -237,16 +240,16 @@ class Run:
             time.sleep(0.02)
 
     def count_batches(self) -> int:
-        """How many batches were planned."""
+        """How many batches Spark has planned."""
         return self.count_in_log("offsets")
 
     def count_in_log(self, name: str) -> int:
-        """How many batches there were in a log of the checkpoint. Spark deletes old ones."""
+        """How many batches a log of the checkpoint has had; Spark deletes old entries."""
         numbers = [int(path.name) for path in (self.directory / "checkpoint" / name).glob("[0-9]*")]
         return max(numbers, default=-1) + 1
 
     def check(self, publisher: Publisher) -> None:
-        """Each confirmed message once in the Parquet files, and each position once."""
+        """Check that the Parquet files have each confirmed message once, and each position once."""
         rows = json.loads((self.directory / "ids.json").read_text())
         ids = [row[2] for row in rows]
         missing = publisher.confirmed - set(ids)
@@ -261,7 +264,7 @@ class Run:
 
 
 def execute_run(seed: int, directory: Path) -> RunResult:
-    """One run below `directory`, which is deleted when all was right."""
+    """Do one run below `directory`, which is deleted after a success."""
     place = Path(tempfile.mkdtemp(prefix=f"kills-{seed}-", dir=directory))
     result = Run(seed, place).execute()
     shutil.rmtree(place)
@@ -269,7 +272,7 @@ def execute_run(seed: int, directory: Path) -> RunResult:
 
 
 def run_many(description: str | None, run: Callable[[int, Path], RunResult]) -> None:
-    """The command line: so many runs, one after the other; exit status 1 when one has failed."""
+    """The command line: do several runs, one after the other; exit status 1 when one has failed."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Readers of the data source on a node in memory, without sockets and without a JVM."""
+"""Lets readers of the data source use a node in memory, without sockets and without a JVM."""
 
 import pytest
 
@@ -11,16 +11,16 @@ URI = "amqp://guest:guest@memory/"
 
 
 class MemoryLink:
-    """Stands in for BrokerLink; `node` may be exchanged for the one that follows a crash."""
+    """Replaces BrokerLink; `use` exchanges `node` for the node that follows a crash."""
 
     def __init__(self, node: MemoryNode) -> None:
         self.requests: list[Request] = []
-        # Turn a bit in the last byte of each block, as a bad cable would.
+        # True: flip a bit in the last byte of each block, as a bad cable would.
         self.damages_blocks = False
         self.use(node)
 
     def use(self, node: MemoryNode) -> None:
-        """Talk to this node from here on."""
+        """Send further requests to this node."""
         self.node = node
         self.client = MemoryClient(node)
 
@@ -41,7 +41,7 @@ class MemoryLink:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, node: MemoryNode) -> MemoryLink:
-    """Every reader made from here on talks to `node`."""
+    """Let every reader that is made from here on use `node`."""
     link = MemoryLink(node)
     for module in ("group_session", "batch_reader"):
         monkeypatch.setattr(f"warrenmq.spark.{module}.link_to", lambda *arguments: link)

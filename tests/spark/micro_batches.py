@@ -1,8 +1,8 @@
-"""Spark's side of a stream, as far as a source sees it: checkpoint, micro-batches, and the places where it may be killed.
+"""Simulates Spark's side of a stream: checkpoint, micro-batches, and the places where it may die.
 
-The order of calls is the one observed on Spark 4.3: `latestOffset(start)`, offset log, `commit` of the batch before,
-`partitions`, `read` in workers, sink, commit log; after a restart the batch that is not in the commit log first, with
-`partitions` as its first call.
+The order of calls is the one observed on Spark 4.3: `latestOffset(start)`, offset log, `commit` of
+the batch before, `partitions`, `read` in workers, sink, commit log. After a restart the batch that
+is not in the commit log comes first, with `partitions` as its first call.
 """
 
 import json
@@ -17,7 +17,7 @@ from warrenmq.spark.stream_reader import WarrenStreamReader
 
 Row = tuple[str, int, bytes]
 
-# Where a batch may end too early: the process is dead then.
+# Places where a batch may end early, because the process has died.
 AFTER_LATEST_OFFSET = "after latestOffset"
 AFTER_OFFSET_LOG = "after the offset log"
 AFTER_PARTITIONS = "after partitions"
@@ -26,23 +26,23 @@ PLACES = (AFTER_LATEST_OFFSET, AFTER_OFFSET_LOG, AFTER_PARTITIONS, AFTER_SINK)
 
 
 def through_json(offset: OffsetJson) -> OffsetJson:
-    """As the JVM gives it back."""
+    """`offset` as the JVM returns it: through JSON."""
     parsed: OffsetJson = json.loads(json.dumps(offset))
     return parsed
 
 
 @dataclass
 class Checkpoint:
-    """What outlives the process: the ends of planned batches, how many are committed, and what the sink has of each."""
+    """The state that survives the process: ends of planned batches, commits, the sink's rows."""
 
     offsets: list[str] = field(default_factory=list)
     committed: int = 0
     sink: dict[int, list[Row]] = field(default_factory=dict)
-    # Bodies that a deleted queue held: they may be missing when a batch is read again.
+    # Bodies that were in a deleted queue: they may be missing when a batch is read again.
     gone: set[bytes] = field(default_factory=set)
 
     def rows(self) -> list[Row]:
-        """All the sink has."""
+        """All rows of the sink."""
         return [row for batch in sorted(self.sink) for row in self.sink[batch]]
 
 
@@ -55,13 +55,13 @@ class Query:
         self.reader = reader
         self.checkpoint = checkpoint
         self.max_rows = max_rows
-        # What `commit` was not told yet.
+        # End of the last batch for which `commit` was not called yet.
         self.uncommitted: OffsetJson | None = None
-        # Of batch 0: asked once by each process.
+        # Start of batch 0: each process asks for it once.
         self.initial: OffsetJson | None = None
 
     def offset(self, number: int) -> OffsetJson:
-        """Where batch `number` begins."""
+        """The offset at which batch `number` begins."""
         if number == 0:
             if self.initial is None:
                 self.initial = through_json(self.reader.initialOffset())
@@ -70,7 +70,7 @@ class Query:
         return parsed
 
     def run_batch(self, dies: str | None = None, commits: bool = True) -> bool:
-        """One round; False when there was nothing. `dies`: where it ends too early."""
+        """Run one batch, up to the place `dies`; False when there was no message."""
         checkpoint = self.checkpoint
         number = checkpoint.committed
         if len(checkpoint.offsets) == number:
@@ -96,7 +96,7 @@ class Query:
             for batch in worker.read(pickle.loads(pickle.dumps(partition))):
                 columns = [batch.column(name).to_pylist() for name in ("queue", "seq", "body")]
                 rows += zip(*columns, strict=True)
-        # A sink that has the batch already ignores it: so it must be the same.
+        # A sink ignores a batch that it has already, so the rows must be the same.
         kept = checkpoint.sink.setdefault(number, rows)
         assert [row for row in kept if row[2] not in checkpoint.gone] == rows or kept == rows
         if dies == AFTER_SINK:
@@ -107,7 +107,7 @@ class Query:
 
 
 def drain(make: Callable[[], WarrenStreamReader], checkpoint: Checkpoint) -> None:
-    """An availableNow run in a new process."""
+    """Do an availableNow run in a new process."""
     reader = make()
     reader.prepareForTriggerAvailableNow()
     query = Query(reader, checkpoint)

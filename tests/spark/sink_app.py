@@ -1,7 +1,8 @@
-"""A program that writes numbered rows into queues, to be killed: `python -m tests.spark.sink_app URI QUEUES DIRECTORY [once]`.
+"""Writes numbered rows into queues until it is killed.
 
-Runs until it is killed, and starts its query again when that fails, as a supervisor would. With `once` it finishes what was
-begun, with one more batch, and ends. A body is `partition:number:`, with dots behind it.
+`python -m tests.spark.sink_app URI QUEUES DIRECTORY [once]` restarts its query when that fails, as
+a supervisor would. With `once` it finishes the batch that was begun, writes one more, and ends. A
+body is `partition:number:`, followed by dots.
 """
 
 import os
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 ROWS = 1000
 PARTITIONS = 3
-# Some bodies are so long: their contents are not in the journal.
+# Bytes of some bodies: their contents are not in the journal.
 LARGE_BYTES = 5000
 
 
@@ -33,7 +34,7 @@ def main() -> None:
         try:
             run_query(spark, uri, queues.split(","), Path(directory), is_once)
             return
-        except Exception as error:  # Whatever a kill brings on, the query begins again.
+        except Exception as error:  # restart the query after any effect of a kill
             sys.stderr.write(f"the query failed: {str(error)[:2000]}\n")
             time.sleep(RESTART_PAUSE_S)
     sys.exit("the query failed too often")
@@ -42,7 +43,7 @@ def main() -> None:
 def run_query(
     spark: "SparkSession", uri: str, queues: list[str], directory: Path, is_once: bool
 ) -> None:
-    """Until it is done, or for ever."""
+    """Run the query until it is done, or for ever."""
     rows = (
         spark.readStream.format("rate-micro-batch")
         .option("rowsPerBatch", ROWS)

@@ -1,8 +1,9 @@
-"""Each row is written once, whatever is killed: `python -m tests.spark.sink_kills --runs N [--seed S]`.
+"""Tests exactly-once writing under kills: `python -m tests.spark.sink_kills --runs N [--seed S]`.
 
-Each run writes numbered rows with tests/spark/sink_app.py into two queues, batch after batch, and sends SIGKILL to at least
-three of: the driver with all its processes, a worker in the middle of a task, the broker. Then another run of the program
-finishes what was begun, and the queues must hold each number once, without gaps, those of a partition in their order.
+Each run writes numbered rows with tests/spark/sink_app.py into two queues, batch after batch. It
+sends SIGKILL to at least three of: the driver with all its processes, a worker in the middle of a
+task, the broker. Then another run of the program finishes the last batch. The queues must have each
+number once, without gaps, and the numbers of a partition in order.
 """
 
 import shutil
@@ -29,15 +30,15 @@ from warrenmq.admin.sink_protocol import ListSinks, SinkList
 
 
 class SinkRun(Run):
-    """One run in a directory of its own."""
+    """One run in its own directory."""
 
     module = "tests.spark.sink_app"
 
     def execute(self) -> RunResult:
-        """KillsError when a row is missing or there twice, or when nothing goes on any more."""
+        """Do the run; KillsError when a row is missing or duplicated, or when the run stalls."""
         kills = [BROKER, WORKER, self.chance.choice((BROKER, WORKER, DRIVER))]
         self.chance.shuffle(kills)
-        # The last one, as the run that finishes needs a process of its own.
+        # Kill the driver last, since the final run needs a new process anyway.
         kills.append(DRIVER)
         self.broker.start()
         with pika.BlockingConnection(pika.URLParameters(self.broker.uri)) as connection:
@@ -55,7 +56,7 @@ class SinkRun(Run):
         return RunResult(self.seed, kills, messages, self.count_batches())
 
     def wait_until_published(self) -> None:
-        """Until no sink has anything on its way."""
+        """Wait until no sink has messages that are committed and not in their queues."""
         deadline = time.monotonic() + PATIENCE_S
         with AdminClient(NodeAddress(self.broker.uri)) as client:
             while any(sink.is_busy for sink in client.request(ListSinks(), SinkList).sinks):
@@ -64,7 +65,10 @@ class SinkRun(Run):
                 time.sleep(0.1)
 
     def check_queues(self) -> int:
-        """Each number once, none left out, each partition in its order in each queue; how many there are."""
+        """Count the rows in the queues, after checking that each has a partition's rows in order.
+
+        Each number must be there once, and none may be missing.
+        """
         numbers: list[int] = []
         with pika.BlockingConnection(pika.URLParameters(self.broker.uri)) as connection:
             for queue in QUEUES:
@@ -94,12 +98,12 @@ class SinkRun(Run):
         return count
 
     def count_commits(self) -> int:
-        """How many batches Spark has finished."""
+        """How many batches Spark has committed."""
         return self.count_in_log("commits")
 
 
 def execute_run(seed: int, directory: Path) -> RunResult:
-    """One run below `directory`, which is deleted when all was right."""
+    """Do one run below `directory`, which is deleted after a success."""
     place = Path(tempfile.mkdtemp(prefix=f"sink-kills-{seed}-", dir=directory))
     result = SinkRun(seed, place).execute()
     shutil.rmtree(place)

@@ -1,7 +1,8 @@
-"""A streaming program to be killed: queues to Parquet. `python -m tests.spark.stream_app URI QUEUES DIRECTORY [once]`.
+"""Streams queues into Parquet until it is killed.
 
-Runs until it is killed, and starts its query again when that fails, as a supervisor would; lost data are final. With `once`
-it drains the queues, writes what Spark finds in the Parquet files to DIRECTORY/ids.json, and ends.
+`python -m tests.spark.stream_app URI QUEUES DIRECTORY [once]` restarts its query when that fails,
+as a supervisor would, except after data loss. With `once` it drains the queues, writes the ids that
+Spark finds in the Parquet files to DIRECTORY/ids.json, and ends.
 """
 
 import json
@@ -19,7 +20,8 @@ from tests.support.spark.settings import FAST_SETTINGS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A query may fail at once as long as the broker is away, which is longer than it takes to start.
+# Most restarts of the query: each may fail at once while the broker is away, which is longer than
+# the broker takes to start.
 RESTARTS_MAX = 40
 RESTART_PAUSE_S = 1.0
 ID_BYTES = 12
@@ -34,7 +36,7 @@ def main() -> None:
         try:
             run_query(spark, uri, queues, Path(directory), is_once)
             break
-        except Exception as error:  # Whatever a kill brings on, the query begins again.
+        except Exception as error:  # restart the query after any effect of a kill
             sys.stderr.write(f"the query failed: {str(error)[:2000]}\n")
             if "data loss" in str(error):
                 raise
@@ -47,7 +49,7 @@ def main() -> None:
 
 
 def run_query(spark: "SparkSession", uri: str, queues: str, directory: Path, is_once: bool) -> None:
-    """Until the queues are drained, or for ever."""
+    """Run the query until the queues are drained, or for ever."""
     stream = (
         spark.readStream.format("warren")
         .option("uri", uri)
@@ -69,7 +71,10 @@ def run_query(spark: "SparkSession", uri: str, queues: str, directory: Path, is_
 
 
 def end_with(parent: int) -> None:
-    """A test run that is killed must not leave a JVM behind; this program has a process group of its own."""
+    """End this program when the process `parent` ends: a killed test run must leave no JVM behind.
+
+    The program has its own process group, so killing the group of the test run does not reach it.
+    """
     while os.getppid() == parent:
         time.sleep(1)
     os.killpg(0, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""The batch reader: a look that changes nothing."""
+"""Tests the batch reader: reading changes nothing in the queues."""
 
 import pickle
 
@@ -39,7 +39,7 @@ def bodies(reader: WarrenBatchReader) -> list[bytes]:
 
 
 def test_ready_messages_are_seen_and_stay(node: MemoryNode) -> None:
-    """Any number of times, transient queues included."""
+    """Ready messages can be read any number of times, in transient queues too."""
     for number in range(5):
         node.publish(b"q", b"m%d" % number)
     assert bodies(make()) == bodies(make()) == [b"m%d" % number for number in range(5)]
@@ -50,7 +50,7 @@ def test_ready_messages_are_seen_and_stay(node: MemoryNode) -> None:
 
 
 def test_range_is_fixed_when_planned(node: MemoryNode) -> None:
-    """What comes later is not in it, what goes is simply gone."""
+    """Later messages are not in the range; messages that were consumed are missing."""
     for number in range(5):
         node.publish(b"q", b"m%d" % number)
     reader = make()
@@ -64,7 +64,7 @@ def test_range_is_fixed_when_planned(node: MemoryNode) -> None:
 def test_large_queues_are_read_in_several_partitions(
     node: MemoryNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each message in one of them."""
+    """Each message is in exactly one partition."""
     monkeypatch.setattr("warrenmq.spark.batch_reader.MESSAGES_PER_PARTITION", 10)
     monkeypatch.setattr("warrenmq.spark.batch_reader.FETCH_MESSAGES", 7)
     for number in range(95):
@@ -75,14 +75,14 @@ def test_large_queues_are_read_in_several_partitions(
 
 
 def test_empty_queue_gives_no_rows(node: MemoryNode) -> None:
-    """Of an empty list Spark makes one partition of its own."""
+    """An empty queue gives no rows; Spark passes its own partition for an empty list."""
     reader = make()
     assert reader.partitions() == []
     assert list(reader.read(InputPartition(None))) == []
 
 
 def test_queue_that_is_not_there_or_goes_away_is_an_error(node: MemoryNode) -> None:
-    """A short result would be a lie."""
+    """A missing queue is an error, because a short result would be wrong."""
     with pytest.raises(SourceError, match="no queue 'nope'"):
         make(queues="nope").partitions()
     node.publish(b"q", b"m")
@@ -95,7 +95,7 @@ def test_queue_that_is_not_there_or_goes_away_is_an_error(node: MemoryNode) -> N
 
 
 def test_options_for_streams_are_refused() -> None:
-    """Never ignored."""
+    """A batch read refuses options for streams instead of ignoring them."""
     with pytest.raises(OptionError, match="'group' is for streams"):
         make(group="g")
     with pytest.raises(OptionError, match="begins at the latest"):
@@ -112,7 +112,7 @@ def numbered(first: int, last: int) -> list[bytes]:
 
 
 def test_several_queues_are_one_table(node: MemoryNode) -> None:
-    """By their names or by a pattern, transient ones too; many small ones share a task."""
+    """Names or a pattern select queues, transient ones too; many small ones share a task."""
     node.declare(b"q2", durable=False)
     node.declare(b"other")
     fill(node, b"q", 0, 3)
@@ -130,7 +130,7 @@ def test_several_queues_are_one_table(node: MemoryNode) -> None:
 
 
 def test_exclusive_queues_are_not_for_tables(node: MemoryNode) -> None:
-    """Named, they are refused; no pattern finds them."""
+    """A named exclusive queue is refused, and no pattern matches one."""
     node.declare(b"q2", owner=object())
     for queue in (b"q", b"q2"):
         node.publish(queue, b"in " + queue)
@@ -140,7 +140,7 @@ def test_exclusive_queues_are_not_for_tables(node: MemoryNode) -> None:
 
 
 def test_names_of_queues_are_any_bytes(node: MemoryNode) -> None:
-    """A pattern finds those, too, that no option could name; the column has a replacement."""
+    """A pattern also matches names that no option can spell; the column has replaced characters."""
     names = [b"n a,b", b"n 'x' \"y\"", "n é#/%".encode(), b"n \xff", b"n \xfe"]
     for name in names:
         node.declare(name)
@@ -157,7 +157,7 @@ def test_names_of_queues_are_any_bytes(node: MemoryNode) -> None:
 
 
 def test_ranges_by_position(node: MemoryNode) -> None:
-    """Of all queues alike, or of each; the first is in it, the last is not."""
+    """A range for all queues or for each one includes its first position and excludes its last."""
     node.declare(b"r")
     fill(node, b"q", 0, 6)
     fill(node, b"r", 10, 6)
@@ -172,7 +172,7 @@ def test_ranges_by_position(node: MemoryNode) -> None:
 
 
 def test_ranges_by_time(node: MemoryNode) -> None:
-    """When the broker took the messages."""
+    """A range by time uses the time at which the broker took a message."""
     fill(node, b"q", 0, 3)
     node.clock.advance(60_000)
     fill(node, b"q", 3, 3)
@@ -183,7 +183,7 @@ def test_ranges_by_time(node: MemoryNode) -> None:
 
 
 def test_min_partitions_cuts_finer(node: MemoryNode) -> None:
-    """For those with more cores than we think of."""
+    """`minPartitions` cuts finer, for machines with many cores."""
     fill(node, b"q", 0, 10)
     reader = make(minPartitions="4")
     assert len(reader.partitions()) == 4

@@ -1,4 +1,4 @@
-"""Blocks become record batches with exactly the types Spark expects, whatever the messages look like."""
+"""Tests that blocks of any messages become record batches with exactly the types Spark expects."""
 
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -87,7 +87,7 @@ entries_of_any_kind = st.lists(
 @settings(deadline=None)
 @given(entries=entries_of_any_kind, with_bodies=st.booleans())
 def test_block_round_trip(entries: list[Entry], with_bodies: bool) -> None:
-    """Two readers, one that knows only the format's description, see what was encoded."""
+    """Two readers decode a block; one of them is written from the format's description alone."""
     block = encode_block(entries, with_bodies, STORE_ID)
     messages = read_block(block)
     piece = scan_block(block)
@@ -113,7 +113,7 @@ def test_block_round_trip(entries: list[Entry], with_bodies: bool) -> None:
 @settings(deadline=None)
 @given(entries=entries_of_any_kind)
 def test_any_messages_make_a_batch_of_exactly_the_schema(entries: list[Entry]) -> None:
-    """Names that are not UTF-8 and properties that do not decode included."""
+    """Any messages fit the schema, even with names that are not UTF-8 or undecodable properties."""
     batch = build(entries)
     assert batch.schema == to_arrow_schema(default_schema(True, True), timezone="UTC")
     batch.validate(full=True)
@@ -126,7 +126,7 @@ def test_any_messages_make_a_batch_of_exactly_the_schema(entries: list[Entry]) -
 @settings(deadline=None)
 @given(data=st.binary(max_size=100), entries=entries_of_any_kind.filter(bool), flipped=st.randoms())
 def test_what_is_not_a_block_is_refused(data: bytes, entries: list[Entry], flipped: Random) -> None:
-    """Cut short, of another version, with a bit that is not as it was, or anything else."""
+    """Bytes that are cut short, of another version, with a flipped bit, or random are refused."""
     block = encode_block(entries, True, STORE_ID)
     place = flipped.randrange(len(block))
     changed = block[:place] + bytes([block[place] ^ 1 << flipped.randrange(8)]) + block[place + 1 :]
@@ -136,7 +136,7 @@ def test_what_is_not_a_block_is_refused(data: bytes, entries: list[Entry], flipp
 
 
 def test_every_column_of_a_message_with_everything() -> None:
-    """One row, all properties."""
+    """A message with all properties gives a value in every column."""
     headers = fields_from_python(
         {
             "text": "é",
@@ -207,7 +207,7 @@ def test_every_column_of_a_message_with_everything() -> None:
 
 
 def test_a_message_without_properties_has_nulls() -> None:
-    """Absent is null, not empty; so is what does not decode."""
+    """A property that is absent or does not decode gives null, not an empty value."""
     plain, broken = build([entry(1), entry(2, properties=b"\xff\xff")]).to_pylist()
     for row in (plain, broken):
         for name in ("priority", "message_id", "timestamp", "headers", "headers_raw", "expires_at"):
@@ -215,7 +215,7 @@ def test_a_message_without_properties_has_nulls() -> None:
 
 
 def test_numbers_that_have_no_json_or_no_timestamp() -> None:
-    """Infinities are words, seconds past the year 9999 are null; the exact table is in headers_raw."""
+    """Infinities become words, seconds past the year 9999 null; headers_raw has the exact table."""
     raw = encode_table({"inf": Field(ord("d"), float("inf")), "nan": Field(ord("d"), float("nan"))})
     properties = Properties(headers=raw, timestamp=2**63).encode()
     (row,) = build([entry(properties=properties)]).to_pylist()
@@ -225,7 +225,7 @@ def test_numbers_that_have_no_json_or_no_timestamp() -> None:
 
 
 def test_projection_gives_the_columns_asked_for_in_that_order() -> None:
-    """And leaves bodies in the broker when nobody asked."""
+    """A projection gives the named columns in their order, and fetches no bodies without `body`."""
     schema = StructType([default_schema(True, True)[name] for name in ("size", "seq")])
     batch = build([entry(3, b"abc")], schema)
     assert batch.to_pydict() == {"size": [3], "seq": [3]}
@@ -233,13 +233,13 @@ def test_projection_gives_the_columns_asked_for_in_that_order() -> None:
 
 
 def test_default_schema_leaves_out_what_the_options_say() -> None:
-    """Body, headers, or neither."""
+    """The default schema leaves out body and headers as the options say."""
     assert "body" not in default_schema(False, True).names
     assert not {"headers", "headers_raw"} & set(default_schema(True, False).names)
 
 
 def test_schema_with_unknown_or_mistyped_columns_is_refused() -> None:
-    """Before anything is read. Without columns Spark would count no rows."""
+    """A wrong schema is refused before reading; without columns Spark would count no rows."""
     with pytest.raises(OptionError, match="no columns"):
         check_schema(StructType(), True, True)
     with pytest.raises(OptionError, match="unknown column 'offset'"):
@@ -257,7 +257,7 @@ def test_schema_with_unknown_or_mistyped_columns_is_refused() -> None:
 
 
 def test_what_is_never_null_is_never_null() -> None:
-    """So a schema may say it."""
+    """Columns that are never null may be NOT NULL in a schema."""
     batch = build([entry(3, b"abc"), entry(4, b"", redelivered=True)])
     schema = default_schema(True, True)
     for name in schema.names:

@@ -1,4 +1,4 @@
-"""A broker that is away for a moment is waited for, and not for ever."""
+"""Tests that the link retries while the broker is away, up to its timeout."""
 
 import contextlib
 import socket
@@ -11,16 +11,10 @@ import pytest
 
 from tests.support.brokers.process import BrokerProcess
 from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress, ReplyType
-from warrenmq.admin.protocol import (
-    STORAGE_FAILED,
-    DescribeQueue,
-    GroupList,
-    ListGroups,
-    QueueDescription,
-    Request,
-)
+from warrenmq.admin.protocol import DescribeQueue, GroupList, ListGroups, QueueDescription, Request
 from warrenmq.spark.broker_link import BrokerLink, link_to
 from warrenmq.spark.retry import SourceError
+from warrenmq.vocabulary.error_codes import STORAGE_FAILED
 
 
 @pytest.fixture
@@ -32,7 +26,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def test_link_survives_a_restart_of_the_broker(broker: BrokerProcess) -> None:
-    """The request that met the dead broker is answered by the next one."""
+    """The restarted broker answers a request that failed at the killed one."""
     link = BrokerLink(NodeAddress(broker.uri), "a test", 100_000)
     assert link.request(ListGroups(), GroupList).groups == []
     broker.kill()
@@ -43,7 +37,7 @@ def test_link_survives_a_restart_of_the_broker(broker: BrokerProcess) -> None:
 
 
 def test_link_gives_up_after_the_timeout(broker: BrokerProcess) -> None:
-    """With the reason, and without the password."""
+    """The error after the timeout has the reason, and not the password."""
     link = BrokerLink(NodeAddress(broker.uri), "a test", 300)
     broker.kill()
     begin = time.monotonic()
@@ -56,15 +50,15 @@ def test_link_gives_up_after_the_timeout(broker: BrokerProcess) -> None:
 
 
 def test_refusals_are_not_retried(broker: BrokerProcess) -> None:
-    """They are answers."""
-    # Retried it would be until the test is ended.
+    """A refusal is an answer, so it is not retried."""
+    # With this timeout a retry would outlast the test.
     link = BrokerLink(NodeAddress(broker.uri), "a test", 86_400_000)
     with pytest.raises(AdminRefusedError):
         link.request(DescribeQueue(b"nope"), QueueDescription)
 
 
 def test_a_broker_that_cannot_store_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk may be emptied; the connection is kept."""
+    """A broker that cannot store is asked again over the same connection: its disk may be freed."""
     made: list[AdminClient] = []
     refusals = 2
 
@@ -96,12 +90,12 @@ def test_a_broker_that_cannot_store_is_asked_again(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_broker_of_another_kind_is_not_waited_for() -> None:
-    """It will not be a node after two minutes either."""
+    """A broker of another kind is a permanent error: it will not become a node."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
         accepted, _ = listener.accept()
-        # The client hangs up at once.
+        # The client closes the connection at once.
         with accepted, contextlib.suppress(OSError):
             accepted.recv(8)
             accepted.sendall(b"AMQP\x00\x00\x09\x01")
@@ -121,6 +115,6 @@ def test_a_broker_of_another_kind_is_not_waited_for() -> None:
 
 
 def test_links_are_shared_within_a_process() -> None:
-    """One connection serves many tasks."""
+    """One connection of a process serves many tasks."""
     assert link_to("amqp://a", "x", 1) is link_to("amqp://a", "x", 1)
     assert link_to("amqp://a", "x", 1) is not link_to("amqp://b", "x", 1)

@@ -1,4 +1,4 @@
-"""docs/spark.md lists what there is, options and columns with their types, and every block of it runs."""
+"""Tests that docs/spark.md lists all options and all columns with their types, and that it runs."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ TEXT = PAGE.read_text()
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The table's rows under a heading, cell by cell."""
+    """The rows of the table under a heading, cell by cell."""
     section = TEXT.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("| `")]
     return [[cell.strip() for cell in re.split(r" \| ", line.strip("| "))] for line in lines]
@@ -42,25 +42,28 @@ def test_every_option_is_documented_with_where_it_counts() -> None:
 
 
 def test_every_option_of_writing_is_documented() -> None:
-    """No more and no fewer than the sink takes."""
+    """The page lists exactly the options that the sink takes."""
     assert [row[0].strip("`") for row in rows("Write options")] == list(SINK_OPTIONS)
 
 
 def test_every_error_that_is_explained_is_one_that_can_come() -> None:
-    """Word by word in the code, but for numbers and names; and each text of data loss is explained."""
+    """Each error on the page is in the code word by word, except for numbers and names.
+
+    The page also explains each text of data loss.
+    """
     source = PAGE.parent.parent / "src" / "warrenmq"
     files = [
         *(source / "spark").rglob("*.py"),
         *(source / "queues").glob("reader_group*.py"),
         source / "admin/client.py",
     ]
-    # Texts in several literals, one behind the other, as one.
+    # Join texts that consist of several adjacent literals.
     code = re.sub(r'"\s+f?"', "", "\n".join(path.read_text() for path in files))
     explained = [row[0].strip("`") for row in rows("What an error means")]
     assert len(explained) > 10
     for text in explained:
         if "Python worker" in text:
-            # Spark's.
+            # An error of Spark's own.
             continue
         parts = [re.escape(part) for part in re.split(r"\bN\b", text.removeprefix("data loss: "))]
         if "(retryTimeoutMs)" in text or "(confirmTimeoutMs)" in text:
@@ -70,13 +73,13 @@ def test_every_error_that_is_explained_is_one_that_can_come() -> None:
 
 
 def test_every_column_is_documented_with_its_type() -> None:
-    """In the order in which a read gives them."""
+    """The page lists the columns of a read in their order."""
     documented = [(row[0].strip("`"), row[1]) for row in rows("Columns")]
     assert documented == [(name, kind.simpleString()) for name, kind in COLUMNS.items()]
 
 
 def test_every_option_for_other_brokers_is_documented() -> None:
-    """No more and no fewer than the source and the sink take, in this order."""
+    """The page lists exactly the options that source and sink take, in their order."""
     documented = [(row[0].strip("`"), row[1]) for row in rows("Options for other brokers")]
     expected = [(name, "both") for name in AMQP_COMMON_OPTIONS]
     expected += [(name, "reading") for name in AMQP_STREAM_OPTIONS]
@@ -84,7 +87,7 @@ def test_every_option_for_other_brokers_is_documented() -> None:
 
 
 def test_every_column_that_is_written_is_documented() -> None:
-    """In a sentence."""
+    """The page names every column that can be written."""
     sentence = TEXT.split("**Columns that are written** are ")[1].split(". ")[0]
     assert re.findall("`([a-z_]+)`", sentence) == list(SINK_COLUMNS)
 
@@ -102,7 +105,7 @@ def test_every_option_of_a_store_is_documented_with_its_tables() -> None:
 
 
 def test_every_table_is_documented_with_its_columns() -> None:
-    """Of messages, those that a store adds to the ones of the format "warren"."""
+    """The page lists the columns of each table; of messages those that format "warren" lacks."""
     documented = {
         row[0].strip("`"): re.findall("`([a-z_]+)`", row[2]) for row in rows("Store tables")
     }
@@ -117,7 +120,7 @@ def test_every_table_is_documented_with_its_columns() -> None:
 def test_every_block_runs(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One after the other, as in a notebook, against a broker of their own."""
+    """The blocks of the page run one after the other, like a notebook, against their own broker."""
     broker = BrokerProcess(tmp_path / "broker")
     broker.start()
     monkeypatch.setenv("WARREN_URI", broker.uri)
@@ -125,7 +128,7 @@ def test_every_block_runs(
     names: dict[str, object] = {"__name__": "walk"}
     try:
         for block in re.finditer(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL):
-            # Blank lines in front: errors name the line of the page.
+            # Blank lines before the block make errors name the line of the page.
             lines_before = TEXT[: block.start(1)].count("\n")
             exec(compile("\n" * lines_before + block[1], str(PAGE), "exec"), names)
     finally:

@@ -1,4 +1,7 @@
-"""Exactly once, in any order of what Spark, the broker and people may do to a stream: a state machine on a node in memory."""
+"""Tests exactly-once streaming with a state machine, on a node in memory.
+
+Its rules are the things that Spark, the broker and people may do to a stream, in any order.
+"""
 
 import pytest
 
@@ -19,7 +22,10 @@ QUEUES = st.sampled_from(["a", "b", "c", "d"])
 
 
 class StreamMachine(RuleBasedStateMachine):
-    """One stream of all queues called a to z. Queues come and go; batches are cut short; processes and the node are killed."""
+    """One stream of all queues named a to z.
+
+    Queues are declared and deleted, batches are cut short, processes and the node are killed.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,9 +36,9 @@ class StreamMachine(RuleBasedStateMachine):
             self.patch.setattr(module, "link_to", lambda *arguments: self.link)
         self.checkpoint = Checkpoint()
         self.published: dict[bytes, str] = {}
-        # Published as transient ones: a crash of the node may take those that no batch has.
+        # Bodies of transient messages: a crash of the node may lose those that no batch has.
         self.transient: set[bytes] = set()
-        # Bodies that were in a queue when it was purged or deleted: they may be missing.
+        # Bodies that were in a queue when it was purged or deleted; they may be missing.
         self.doubtful: set[bytes] = set()
         self.query: Query | None = None
 
@@ -66,13 +72,13 @@ class StreamMachine(RuleBasedStateMachine):
 
     @initialize(count=st.integers(0, 2))
     def declare_some(self, count: int) -> None:
-        """Queues there are from the beginning."""
+        """Declare the queues that exist from the start."""
         for name in "ab"[:count]:
             self.node.declare(name.encode())
 
     @rule(queue=QUEUES, count=st.integers(1, 8), persistent=st.booleans())
     def publish(self, queue: str, count: int, persistent: bool) -> None:
-        """To a queue that may have to be declared."""
+        """Publish to a queue, which is declared first when it does not exist."""
         if queue.encode() not in self.node.vhost.queues:
             self.node.declare(queue.encode())
         for _ in range(count):
@@ -81,12 +87,12 @@ class StreamMachine(RuleBasedStateMachine):
             self.published[body] = queue
             if not persistent:
                 self.transient.add(body)
-        # Confirmed.
+        # The commit confirms the messages.
         self.node.commit()
 
     @rule(dies=st.sampled_from([None, None, None, *PLACES]), commits=st.booleans())
     def batch(self, dies: str | None, commits: bool) -> None:
-        """A process of the query goes on, or a new one."""
+        """Run a batch in the query's process, or in a new process when it has died."""
         if self.query is None:
             self.query = Query(self.make(), self.checkpoint)
         self.query.run_batch(dies, commits)
@@ -95,13 +101,16 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule()
     def available_now(self) -> None:
-        """The query is stopped, and another one takes what is there."""
+        """Stop the query, and drain the queues with an availableNow run."""
         self.query = None
         drain(self.make, self.checkpoint)
 
     @rule()
     def kill_the_node(self) -> None:
-        """Transient messages that no batch has may be gone, no persistent one; the query's process goes on."""
+        """Crash the node: it may lose transient messages that no batch has, but no persistent ones.
+
+        The query's process survives.
+        """
         read = {body for _, _, body in self.checkpoint.rows()}
         self.doubtful |= self.transient - read
         self.node = self.node.crash()
@@ -109,7 +118,7 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(queue=QUEUES)
     def purge(self, queue: str) -> None:
-        """What a batch holds stays."""
+        """Purge a queue; messages that a batch has reserved stay."""
         target = self.node.vhost.queues.get(queue.encode())
         if target is not None:
             self.doubt(queue)
@@ -118,13 +127,13 @@ class StreamMachine(RuleBasedStateMachine):
 
     @rule(queue=QUEUES)
     def delete(self, queue: str) -> None:
-        """With all that is in it."""
+        """Delete a queue with all its messages."""
         if queue.encode() in self.node.vhost.queues:
             self.checkpoint.gone |= self.doubt(queue)
             self.node.delete(queue.encode())
 
     def doubt(self, queue: str) -> set[bytes]:
-        """All that was published to `queue` may be lost."""
+        """Note that all messages that were published to `queue` may be lost."""
         bodies = {body for body, name in self.published.items() if name == queue}
         self.doubtful |= bodies
         return bodies
@@ -135,7 +144,7 @@ TestStream = StreamMachine.TestCase
 
 
 def test_a_killed_node_keeps_what_the_stream_has_not_read() -> None:
-    """The walk that random ones may miss: several confirmed messages, a kill, and then the first batch."""
+    """Several confirmed messages, a kill, then the first batch: random walks may miss this case."""
     machine = StreamMachine()
     try:
         machine.declare_some(1)

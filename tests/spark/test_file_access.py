@@ -1,4 +1,4 @@
-"""Slices from the node's files: the same rows as over the network, and the network where files do not serve."""
+"""Tests slices from the node's files: the same rows as over the network, which is the fallback."""
 
 import os
 import pickle
@@ -25,7 +25,7 @@ Row = dict[str, object]
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[NodeThread]:
-    """A queue whose messages are all in the index, and one whose contents are in content files."""
+    """A node with two queues: one has all messages in its index, one uses content files."""
     node = NodeThread(tmp_path)
     channel = node.peer().open().channel()
     channel.confirm_select()
@@ -40,7 +40,7 @@ def node(tmp_path: Path) -> Iterator[NodeThread]:
 
 @pytest.fixture
 def fetches(monkeypatch: pytest.MonkeyPatch) -> list[Fetch]:
-    """What was asked of the node for the sake of messages, and not only to learn which store it has."""
+    """The fetch requests for messages, without those that only ask for the id of the store."""
     seen: list[Fetch] = []
     request_of: Callable[..., Reply] = AdminClient.request
 
@@ -71,7 +71,7 @@ def rows(reader: WarrenStreamReader, start: OffsetJson, end: OffsetJson) -> list
 
 
 def test_files_and_network_give_the_same_rows(node: NodeThread, fetches: list[Fetch]) -> None:
-    """And only what has no files is asked for: here the large ones."""
+    """Files give the same rows; only slices without files are fetched: here of large messages."""
     reader = make(node, access="network")
     initial = reader.initialOffset()
     end = latest(reader, initial, 10_000)
@@ -86,7 +86,7 @@ def test_files_and_network_give_the_same_rows(node: NodeThread, fetches: list[Fe
 def test_files_that_do_not_serve_are_no_error(
     node: NodeThread, fetches: list[Fetch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of another node's store, as far as the task can tell; changed; gone."""
+    """A file of another store, a changed file and a missing file make the task fetch the slice."""
     reader = make(node, access="files")
     initial = reader.initialOffset()
     end = latest(reader, initial, 10_000)
@@ -124,9 +124,9 @@ def test_files_that_do_not_serve_are_no_error(
 
 
 def test_names_of_this_machine_are_known() -> None:
-    """By whether one may bind to them."""
+    """Addresses of this machine are recognized by binding to them."""
     assert file_access.is_this_machine("127.0.0.1")
     assert file_access.is_this_machine("localhost")
-    # Reserved for documentation: nobody has it.
+    # This address is reserved for documentation, so no machine has it.
     assert not file_access.is_this_machine("203.0.113.7")
     assert not file_access.is_this_machine("no-such-name.invalid")

@@ -1,4 +1,4 @@
-"""What Spark needs and is missing is said in one line."""
+"""Tests that a missing requirement of Spark is reported in one line."""
 
 import subprocess
 import sys
@@ -28,7 +28,7 @@ def fake_java(home: Path, text: str, status: int = 0) -> None:
 def test_java_17_and_newer_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    """In the ways vendors print versions."""
+    """Java 17 and newer is accepted, however its vendor prints the version."""
     fake_java(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     require_java()
@@ -45,7 +45,7 @@ def test_java_17_and_newer_is_accepted(
 def test_older_java_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, text: str
 ) -> None:
-    """With what to install."""
+    """An older Java is named in the error, together with the package to install."""
     fake_java(tmp_path, version)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SparkUnavailableError, match=text) as caught:
@@ -54,7 +54,7 @@ def test_older_java_is_named(
 
 
 def test_java_that_is_missing_or_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """JAVA_HOME that points nowhere, nothing on PATH, a file that does not run."""
+    """A wrong JAVA_HOME, no java on PATH and a file that does not run are all reported."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(SparkUnavailableError, match="JAVA_HOME is set"):
         require_java()
@@ -69,14 +69,14 @@ def test_java_that_is_missing_or_broken(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_missing_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without pyspark the extra is named."""
+    """Without pyspark the error names the extra to install."""
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(SparkUnavailableError, match=r"pip install 'warrenmq\[spark\]'"):
         require_spark()
 
 
 def test_importing_the_package_loads_no_spark() -> None:
-    """The command line may import it on a machine without Spark."""
+    """The package imports no pyspark: the command line imports it on machines without Spark."""
     code = "import sys, warrenmq.spark; print([m for m in ('pyspark', 'pyarrow', 'numpy') if m in sys.modules])"
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -85,7 +85,7 @@ def test_importing_the_package_loads_no_spark() -> None:
 
 
 def test_the_registered_package_imports_neither_arrow_nor_numpy() -> None:
-    """Spark imports it at the first look-up of any data source."""
+    """The package stays light, because Spark imports it at the first look-up of any data source."""
     pytest.importorskip("pyspark")
     code = (
         "import sys, pyspark_warren; print([m for m in ('pyarrow', 'numpy') if m in sys.modules])"

@@ -1,4 +1,4 @@
-"""Offsets are compared by Spark as text, and live as long as checkpoints do."""
+"""Tests the offsets: Spark compares them as text and keeps them in checkpoints."""
 
 import json
 
@@ -12,7 +12,7 @@ KEY = "%2F/or%2Fde%23rs%20%C3%A9#17"
 
 
 def test_offsets_are_written_canonically() -> None:
-    """Keys in sorted order at every level, as this very text: stored checkpoints hold it."""
+    """Keys are sorted at every level; stored checkpoints have exactly this text."""
     text = json.dumps(FORMAT.encode({QueueKey("z", 3): 5, ORDERS: 1234, QueueKey("a", 20): 0}))
     assert (
         text == f'{{"group": "g", "pos": {{"%2F/a#20": 0, "{KEY}": 1234, "%2F/z#3": 5}}, "v": 1}}'
@@ -24,14 +24,14 @@ def test_offsets_are_written_canonically() -> None:
 
 
 def test_offsets_come_back_from_any_order_of_keys() -> None:
-    """Whoever edits a checkpoint by hand may shuffle them."""
+    """An offset with its keys in another order decodes: people may edit a checkpoint by hand."""
     shuffled = {"v": 1, "pos": {"%2F/z#3": 5, KEY: 1234}, "group": "g"}
     assert FORMAT.decode(shuffled) == {ORDERS: 1234, QueueKey("z", 3): 5}
     assert json.dumps(FORMAT.encode(FORMAT.decode(shuffled))) != json.dumps(shuffled)
 
 
 def test_names_that_are_not_utf_8_come_back() -> None:
-    """The broker takes any bytes; people and columns see a replacement."""
+    """Names that are not UTF-8 survive encoding; people and columns see replaced characters."""
     key = queue_key(b"a\xff", 3)
     assert FORMAT.decode(json.loads(json.dumps(FORMAT.encode({key: 1})))) == {key: 1}
     assert str(key) == "'a\ufffd' (incarnation 3)"
@@ -56,6 +56,6 @@ def test_names_that_are_not_utf_8_come_back() -> None:
     ],
 )
 def test_foreign_offsets_are_refused(offset: dict[str, object], text: str) -> None:
-    """A checkpoint of another group, vhost or version is not read by guesswork."""
+    """An offset of another group, vhost or version is refused."""
     with pytest.raises(OffsetError, match=text):
         FORMAT.decode(offset)

@@ -1,4 +1,4 @@
-"""Options: typed once, and nothing is ignored."""
+"""Tests the options: parsed into typed values, and none is ignored."""
 
 import pickle
 
@@ -11,7 +11,7 @@ GIVEN = {"uri": "amqp://u:geheim@h:1", "queues": "q"}
 
 
 def test_defaults_and_names_in_any_case() -> None:
-    """Spark hands names over in lower case; users write them as documented."""
+    """Option names are accepted in any case: Spark passes them in lower case."""
     options = parse_options(
         GIVEN
         | {
@@ -96,7 +96,7 @@ def test_defaults_and_names_in_any_case() -> None:
     ],
 )
 def test_what_cannot_be_honoured_is_an_error_in_one_line(extra: dict[str, str], text: str) -> None:
-    """The message names the option as documented, and never the password."""
+    """The error is one line, names the option as documented, and has no password."""
     with pytest.raises(OptionError, match=text) as caught:
         parse_options(GIVEN | extra)
     assert "geheim" not in str(caught.value)
@@ -104,7 +104,7 @@ def test_what_cannot_be_honoured_is_an_error_in_one_line(extra: dict[str, str], 
 
 
 def test_queues_are_named_by_a_list_or_by_a_pattern() -> None:
-    """With commas between them, or as JSON for names that have some; in one order, whatever was written."""
+    """Queue names are separated by commas, or JSON when they contain commas; they are sorted."""
     assert parse_options(GIVEN | {"queues": "b, a"}).queues == ("a", "b")
     assert parse_options(GIVEN | {"queues": ' ["b,c", "a"]'}).queues == ("a", "b,c")
     quoted = """["it's", "\\"é\\"", "[x"]"""
@@ -112,7 +112,7 @@ def test_queues_are_named_by_a_list_or_by_a_pattern() -> None:
     uri = {"uri": GIVEN["uri"]}
     by_pattern = parse_options(uri | {"queuesPattern": r"orders\..*"})
     assert (by_pattern.queues, by_pattern.pattern) == ((), r"orders\..*")
-    # Syntax that RE2 has and Python has not, and the other way round.
+    # The first pattern has syntax that only RE2 knows, the next one syntax that only Python knows.
     letters = {"queuesPattern": r"\pL+"}
     assert parse_options(uri | letters | {"startingOffsets": '{"é": 1}'}).start == Bound(
         seqs={"é": 1}
@@ -133,7 +133,7 @@ def test_queues_are_named_by_a_list_or_by_a_pattern() -> None:
 
 
 def test_where_to_begin_and_to_end() -> None:
-    """By name, by time in any zone, or by positions."""
+    """Reading begins and ends at a name, a time in any zone, or positions."""
     assert parse_options(GIVEN | {"startingOffsets": '{"q": 7}'}).start == Bound(seqs={"q": 7})
     at_noon = parse_options(GIVEN | {"startingTimestamp": "2026-01-31T12:00:00+01:00"}).start
     assert at_noon == Bound(timestamp_ms=1769857200000)
@@ -151,7 +151,7 @@ def test_where_to_begin_and_to_end() -> None:
 
 
 def test_vhost_may_stand_in_the_uri_or_in_an_option() -> None:
-    """Any name, in the option as it is."""
+    """The vhost is in the URI or in an option, which takes any name without encoding."""
     assert parse_options(GIVEN | {"uri": "amqp://h/a%2Fb"}).vhost == "a/b"
     options = parse_options(GIVEN | {"vhost": "a/b é"})
     assert options.vhost == "a/b é"
@@ -159,7 +159,7 @@ def test_vhost_may_stand_in_the_uri_or_in_an_option() -> None:
 
 
 def test_uri_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that no password stands in a program; without either it is an error."""
+    """The URI may come from the environment, to keep passwords out of programs; it is required."""
     monkeypatch.delenv(URI_VARIABLE, raising=False)
     with pytest.raises(OptionError, match=URI_VARIABLE):
         parse_options({"queues": "q"})
@@ -168,7 +168,7 @@ def test_uri_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_options_travel_and_do_not_show_the_password() -> None:
-    """They are pickled for the workers and may appear in logs."""
+    """Options can be pickled for workers, and their repr, which may be logged, has no password."""
     options = parse_options(GIVEN)
     assert pickle.loads(pickle.dumps(options)) == options
     assert "geheim" not in repr(options)

@@ -1,4 +1,4 @@
-"""Tasks: neighbours together, evenly, and always alike."""
+"""Tests the grouping into tasks: neighbours together, evenly, and always in the same way."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from warrenmq.spark.fetching import pack, share_out
 def test_all_pieces_are_there_in_order_and_no_group_is_much_too_heavy(
     weights: list[int], count: int
 ) -> None:
-    """One piece each when there are few."""
+    """Groups keep all pieces in order; few pieces make a group each."""
     pieces = list(range(len(weights)))
     groups = pack(pieces, weights, count, 1)
     assert [piece for group in groups for piece in group] == pieces
@@ -31,7 +31,7 @@ def test_all_pieces_are_there_in_order_and_no_group_is_much_too_heavy(
 def test_there_are_as_many_groups_as_must_be(
     weights: list[int], count: int, count_min: int
 ) -> None:
-    """However uneven the pieces are."""
+    """There are at least `count_min` groups, however uneven the pieces are."""
     pieces = list(range(len(weights)))
     groups = pack(pieces, weights, max(count, count_min), count_min)
     assert [piece for group in groups for piece in group] == pieces
@@ -41,7 +41,7 @@ def test_there_are_as_many_groups_as_must_be(
 @given(st.lists(st.integers(0, 50), max_size=60), st.integers(1, 20))
 @example([1, 0], 1)
 def test_shares_are_few_and_about_alike(weights: list[int], count: int) -> None:
-    """None is heavier than its part of the whole and one piece more."""
+    """No group is heavier than its share of the whole plus one piece."""
     pieces = list(range(len(weights)))
     groups = share_out(pieces, weights, count)
     assert [piece for group in groups for piece in group] == pieces

@@ -1,4 +1,4 @@
-"""Which failures may pass, and what somebody who waits for a broker is told."""
+"""Tests which failures are retried, and which warnings a wait for the broker logs."""
 
 import logging
 import threading
@@ -6,10 +6,10 @@ import threading
 import pytest
 
 from warrenmq.admin.client import AdminRefusedError, NodeUnreachableError, OtherBrokerError
-from warrenmq.admin.protocol import ACCESS_REFUSED, STORAGE_FAILED, UNROUTABLE
 from warrenmq.spark import retry
 from warrenmq.spark.amqp.connection import AmqpLostError, AmqpRefusedError
 from warrenmq.spark.retry import BrokerAwayError, Retry, SourceError, is_transient
+from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, STORAGE_FAILED, UNROUTABLE
 
 AWAY = NodeUnreachableError("no connection to mars:5672: refused")
 
@@ -61,7 +61,7 @@ def test_no_time_to_wait_is_one_attempt() -> None:
 
 
 class _Said(logging.Handler):
-    """What was logged; `came` is set with the first line."""
+    """Records log lines; `came` is set with the first line."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> _Said:
 
 
 def test_a_connection_that_hangs_is_announced(said: _Said, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any failure yet."""
+    """A connection that hangs is logged even before it fails."""
     monkeypatch.setattr(retry, "ANNOUNCE_S", 0.01)
     with Retry("mars:5672", 100, "retryTimeoutMs") as waiting:
         waiting.attempt()
@@ -108,7 +108,7 @@ def test_trouble_is_announced_once_with_its_reason(
 def test_nothing_is_announced_of_a_broker_that_answers(
     said: _Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A question that is held back in the broker for long is no outage."""
+    """A request that the broker answers late, such as a long poll, is no outage."""
     started: list[threading.Timer] = []
     monkeypatch.setattr(threading.Timer, "start", lambda timer: started.append(timer))
     with Retry("mars:5672", 100, "retryTimeoutMs") as waiting:

@@ -1,4 +1,4 @@
-"""warrenmq.spark.session(): settings by kind of master; nobody's own session is touched."""
+"""Tests session(): its settings for each kind of master; an active session is not changed."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RecordingBuilder:
-    """Stands in for SparkSession.builder."""
+    """Replaces SparkSession.builder."""
 
     def __init__(self) -> None:
         self.address = ""
@@ -53,13 +53,13 @@ def builder(monkeypatch: pytest.MonkeyPatch) -> RecordingBuilder:
 
 
 def make(master: str | None, settings: "Mapping[str, str] | None" = None) -> None:
-    assert session("s", master, settings) == "session"  # type: ignore[comparison-overlap]  # of the double
+    assert session("s", master, settings) == "session"  # type: ignore[comparison-overlap]  # fake
 
 
 def test_spark_logs_errors_only(
     builder: RecordingBuilder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """By settings of warren's; those of a configuration directory win."""
+    """Spark logs errors only, unless a configuration directory configures the log."""
     monkeypatch.delenv("SPARK_CONF_DIR", raising=False)
     make(None)
     _, settings = builder.settings["spark.driver.extraJavaOptions"].split(
@@ -75,7 +75,7 @@ def test_spark_logs_errors_only(
 
 
 def test_without_a_master_the_session_is_local_with_all_cores(builder: RecordingBuilder) -> None:
-    """Tasks may fail and be tried again; nothing listens on other interfaces; workers run this Python."""
+    """A local session retries tasks, listens on the loopback interface, and runs this Python."""
     make(None)
     cores = len(os.sched_getaffinity(0))
     assert builder.address == f"local[{cores},4]"
@@ -86,7 +86,7 @@ def test_without_a_master_the_session_is_local_with_all_cores(builder: Recording
 
 
 def test_a_cluster_gets_none_of_the_settings_for_one_machine(builder: RecordingBuilder) -> None:
-    """Its workers must reach the driver."""
+    """A cluster's workers must reach the driver, so it is not bound to the loopback interface."""
     make("spark://head:7077", {"spark.sql.session.timeZone": "Europe/Berlin"})
     assert builder.address == "spark://head:7077"
     assert not [
@@ -100,7 +100,7 @@ def test_a_cluster_gets_none_of_the_settings_for_one_machine(builder: RecordingB
 def test_a_connect_server_is_told_only_what_a_query_may_set(
     builder: RecordingBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And needs no Java on this side."""
+    """A Connect session gets only settings of queries, and needs no Java on this side."""
 
     def no_java() -> None:
         raise SparkUnavailableError("no java")
@@ -114,7 +114,12 @@ def test_a_connect_server_is_told_only_what_a_query_may_set(
 def test_an_active_session_is_used_as_it_is(
     builder: RecordingBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its settings are its owner's."""
+    """An active session is returned with the settings it has."""
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: "mine")
-    assert session("s", settings={"spark.sql.session.timeZone": "UTC"}) == "mine"  # type: ignore[comparison-overlap]  # of the double
+    assert (
+        session(  # type: ignore[comparison-overlap]  # fake
+            "s", settings={"spark.sql.session.timeZone": "UTC"}
+        )
+        == "mine"
+    )
     assert builder.settings == {}

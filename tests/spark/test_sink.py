@@ -1,4 +1,4 @@
-"""Writing with the data source "warren", driven by hand against a broker: no JVM."""
+"""Tests writing with the data source "warren" against a broker, without a JVM."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +48,7 @@ SCHEMA = StructType([StructField("body", BinaryType()), StructField("routing_key
 
 
 def succeeded(result: WriterCommitMessage) -> StagedRows:
-    """What a task returned, which has not failed."""
+    """The result of a task, which must not be a failure."""
     assert isinstance(result, StagedRows), result
     return result
 
@@ -58,7 +58,7 @@ def batch(**columns: Any) -> pa.RecordBatch:
 
 
 def decoded(blocks: Iterator[tuple[int, memoryview]]) -> list[tuple[bytes, bytes, bytes]]:
-    """Address, properties and body of each message."""
+    """(address, properties, body) of each message."""
     found: list[tuple[bytes, bytes, bytes]] = []
     for count, block in blocks:
         data = bytes(block)
@@ -152,7 +152,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def drained(broker: BrokerProcess, queue: str) -> list[bytes]:
-    """What is in the queue, which is empty then."""
+    """The bodies of a queue, which is empty after the call."""
     found: list[bytes] = []
     with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
         channel = connection.channel()
@@ -209,7 +209,10 @@ def test_refusals_are_told(broker: BrokerProcess) -> None:
 
 
 def test_a_message_that_is_too_large_is_told(tmp_path: Path) -> None:
-    """It is not sent: the broker would end the connection, and the task would be tried again and again."""
+    """A message that is too large is not sent.
+
+    The broker would close the connection, and Spark would repeat the task again and again.
+    """
     small = BrokerProcess(tmp_path, "max_message_size=2000000")
     small.start()
     try:
@@ -236,7 +239,10 @@ def test_an_error_names_the_option_that_the_user_can_set() -> None:
 def test_save_is_done_when_its_messages_are_published(
     broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever becomes of its sink, which nobody needs any more: whoever is told of an error would write all once more."""
+    """A save succeeds even when its sink, which is not needed any more, cannot be deleted.
+
+    After an error the user would write all rows again.
+    """
     assert drained(broker, "saved") == []
     writer = WarrenBatchWriter(options_of(broker, routingKey="saved"))
     part = succeeded(writer.write(iter([batch(body=["a"])])))
@@ -250,7 +256,7 @@ def test_save_is_done_when_its_messages_are_published(
     monkeypatch.undo()
     with AdminClient(NodeAddress(broker.uri)) as client:
         client.request(DeleteSink(part.sink), SinkDeleted)
-    # Somebody else has deleted it.
+    # The sink has been deleted meanwhile.
     writer = WarrenBatchWriter(options_of(broker, routingKey="saved"))
     part = succeeded(writer.write(iter([batch(body=["b"])])))
 
@@ -265,7 +271,7 @@ def test_save_is_done_when_its_messages_are_published(
 
 
 def task_of(monkeypatch: pytest.MonkeyPatch, query: str, number: int, partition: int = 0) -> None:
-    """What a worker of a streaming query sees of its task."""
+    """Set the task context as a worker of a streaming query sees it."""
     context = SimpleNamespace(
         partitionId=lambda: partition,
         getLocalProperty={"sql.streaming.queryId": query, "streaming.sql.batchId": str(number)}.get,
@@ -276,7 +282,10 @@ def task_of(monkeypatch: pytest.MonkeyPatch, query: str, number: int, partition:
 def test_a_stream_whose_batches_begin_anew_is_stopped(
     broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its checkpoint is new, or an old copy: what has the number of an old batch would be left out without a word."""
+    """A stream with a new checkpoint, or an old copy of one, is stopped.
+
+    Its batches have the numbers of old ones and would be left out silently.
+    """
     assert drained(broker, "anew") == []
     writer = WarrenStreamWriter(options_of(broker, routingKey="anew", sinkId="anew"))
     for number in range(3):
@@ -284,7 +293,7 @@ def test_a_stream_whose_batches_begin_anew_is_stopped(
         part = succeeded(writer.write(iter([batch(body=[f"first {number}"])])))
         writer.commit([part], number)
     assert not caplog.records
-    # After a crash the last one is repeated.
+    # Spark repeats the last batch after a crash.
     task_of(monkeypatch, "first", 2)
     part = succeeded(writer.write(iter([batch(body=["first 2"])])))
     writer.commit([part], 2)
@@ -300,7 +309,7 @@ def test_a_stream_whose_batches_begin_anew_is_stopped(
 def test_attempts_of_a_task_that_do_not_count_are_not_published(
     broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Speculation, and zombies that come when everything is over."""
+    """Stages of speculative attempts, and of zombies after the commit, stay unpublished."""
     assert drained(broker, "attempts") == []
     options = options_of(broker, routingKey="attempts")
     writer = WarrenStreamWriter(options)
@@ -313,7 +322,7 @@ def test_attempts_of_a_task_that_do_not_count_are_not_published(
     writer.commit([other, counted], 0)
     task_of(monkeypatch, "attempts", 0)
     zombie = succeeded(writer.write(iter([batch(body=["a"])])))
-    # Of a driver that does not know that another one has taken over.
+    # This driver does not know that another one has taken over.
     writer.commit([zombie, other], 0)
     writer.abort([speculative, None], 0)
     task_of(monkeypatch, "attempts", 1)
@@ -327,7 +336,7 @@ def test_attempts_of_a_task_that_do_not_count_are_not_published(
 
 
 def test_rows_that_cannot_be_computed_leave_nothing(broker: BrokerProcess) -> None:
-    """Nor does a job that fails when some of its tasks have ended."""
+    """A task whose rows fail publishes nothing; neither does a job that fails after some tasks."""
     options = options_of(broker, routingKey="q")
     writer = WarrenBatchWriter(options)
     part = succeeded(writer.write(iter([batch(body=["a"])])))
@@ -356,7 +365,7 @@ def test_rows_that_cannot_be_computed_leave_nothing(broker: BrokerProcess) -> No
 def test_what_can_never_succeed_is_not_raised_in_a_task(
     broker: BrokerProcess, options: dict[str, str], rows: dict[str, list[Any]], text: str
 ) -> None:
-    """Spark would repeat the task. The driver raises it, and has committed nothing."""
+    """A permanent failure is raised by the driver before the commit: Spark would repeat a task."""
     writer = WarrenBatchWriter(options_of(broker, sinkId="never", **options))
     failed = writer.write(iter([batch(**rows)]))
     assert isinstance(failed, TaskFailed) and text in failed.text
@@ -368,7 +377,10 @@ def test_what_can_never_succeed_is_not_raised_in_a_task(
 
 
 def test_options_that_spark_adds(tmp_path: Path) -> None:
-    """Of a stream; a path leads nowhere, and with asynchronous progress a number is given to other rows after a crash."""
+    """A stream's own options of Spark are accepted, except a path and asynchronous progress.
+
+    After a crash asynchronous progress gives the number of a batch to other rows.
+    """
     columns = StructType([StructField("body", BinaryType())])
     given = {"uri": "amqp://h", "exchange": "x"}
     of_spark = {"checkpointLocation": str(tmp_path), "queryName": "name"}

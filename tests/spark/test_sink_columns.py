@@ -1,4 +1,4 @@
-"""Rows as messages: which columns are taken, what the options decide, and what is refused with a row's own words."""
+"""Tests how rows become messages: accepted columns, the effect of options, and refused values."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -36,7 +36,7 @@ def schema(**columns: Any) -> StructType:
 def made(
     maker: MessageMaker | None = None, id_prefix: str | None = None, **columns: Any
 ) -> Properties:
-    """The properties of the one message of a batch."""
+    """The properties of the only message of a batch."""
     batch = pa.RecordBatch.from_pydict({"body": BODY} | columns)
     found = (maker or MessageMaker("", None)).messages(batch, id_prefix, 7)
     return decode_properties(found.properties[0])
@@ -71,7 +71,7 @@ def test_an_exchange_must_be_named() -> None:
 
 
 def test_a_column_is_there_once() -> None:
-    """A join gives two of them easily."""
+    """A column that is there twice, as after a join, is refused."""
     twice = StructType(
         [StructField(name, StringType()) for name in ("body", "seq", "type", "seq", "type")]
     )
@@ -96,7 +96,7 @@ def test_options_go_before_columns() -> None:
 
 
 def test_names_that_are_not_utf_8_go_before_the_others() -> None:
-    """Where they are; options go before both."""
+    """Columns with raw names take precedence where they are not null; options override both."""
     columns = {
         "body": ["a", "b"],
         "exchange": ["x", "x"],

@@ -1,4 +1,4 @@
-"""Writing with a real Spark and a real broker, under kills."""
+"""Tests writing with a real Spark and a real broker, under kills."""
 
 from pathlib import Path
 

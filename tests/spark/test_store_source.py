@@ -1,4 +1,4 @@
-"""The data source "warren_store" without a JVM: options, schemas, partitions and what is read of them."""
+"""Tests the data source "warren_store" without a JVM: options, schemas, partitions and rows."""
 
 import pickle
 from datetime import UTC, datetime
@@ -102,7 +102,7 @@ def test_no_store_is_an_error_when_it_is_planned(tmp_path: Path) -> None:
 
 @pytest.mark.kill
 def test_a_running_node_is_read_through_a_snapshot(tmp_path: Path) -> None:
-    """What is confirmed is there, and the snapshot goes when it is done with."""
+    """A snapshot has the confirmed messages, and is deleted at the end."""
     node = BrokerProcess(tmp_path / "node")
     node.start()
     scratch = tmp_path / "scratch"

@@ -1,4 +1,4 @@
-"""Streams of several queues, and where and when their batches begin; driven by hand."""
+"""Tests streams of several queues, and where and when their batches begin."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from warrenmq.spark.retry import SourceError
 
 
 def position(offset: OffsetJson, queue: str) -> int | None:
-    """Where the offset stands in a queue."""
+    """The position of a queue in an offset."""
     positions = offset["pos"]
     assert isinstance(positions, dict)
     found = [seq for key, seq in positions.items() if key.startswith(f"%2F/{queue}#")]
@@ -21,7 +21,7 @@ def position(offset: OffsetJson, queue: str) -> int | None:
 
 
 def test_several_queues_share_a_batch(node: MemoryNode, make: Make) -> None:
-    """Each gets a share of the limit; the offset has all of them, and all are acked by it."""
+    """Each queue gets a share of the limit; one offset has all queues and acks all of them."""
     node.declare(b"r")
     node.declare(b"empty")
     fill(node, 10)
@@ -40,7 +40,10 @@ def test_several_queues_share_a_batch(node: MemoryNode, make: Make) -> None:
 def test_a_queue_that_matches_later_joins_with_its_first_message(
     node: MemoryNode, link: MemoryLink, make: Make
 ) -> None:
-    """And its first batch is read again alike by a new process, which knows it from the broker only."""
+    """A queue that matches later joins with its first message.
+
+    A new process, which knows the queue from the broker only, reads its first batch again alike.
+    """
     fill(node, 2)
     reader = make(queuesPattern="q|new.*")
     initial = reader.initialOffset()
@@ -61,7 +64,7 @@ def test_a_queue_that_matches_later_joins_with_its_first_message(
 def test_a_drained_queue_of_a_pattern_may_go(
     node: MemoryNode, make: Make, is_restarted: bool
 ) -> None:
-    """Nothing in it was left to read: no loss, whether the process saw it or not."""
+    """A drained queue that is deleted is no data loss, whether the process saw it or not."""
     node.declare(b"q2")
     fill(node, 2)
     fill(node, 2, 10, b"q2")
@@ -81,7 +84,7 @@ def test_a_drained_queue_of_a_pattern_may_go(
 def test_a_queue_of_a_pattern_deleted_with_messages_is_data_loss(
     node: MemoryNode, make: Make
 ) -> None:
-    """The error names it; accepted, the others go on."""
+    """The error names the deleted queue; with accepted loss the stream reads the others."""
     node.declare(b"q2")
     fill(node, 2)
     fill(node, 4, 10, b"q2")
@@ -99,7 +102,7 @@ def test_a_queue_of_a_pattern_deleted_with_messages_is_data_loss(
 def test_a_named_queue_that_is_deleted_is_waited_for_when_loss_is_accepted(
     node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Up to `retryTimeoutMs`, and then read from its beginning."""
+    """With accepted loss the stream waits up to `retryTimeoutMs`, then reads the queue's start."""
     fill(node, 4)
     reader = make(failOnDataLoss="false", retryTimeoutMs="60000")
     end = latest(reader, reader.initialOffset(), 2)
@@ -122,7 +125,10 @@ def test_a_named_queue_that_is_deleted_is_waited_for_when_loss_is_accepted(
 
 
 def test_queues_may_be_added_and_taken_away(node: MemoryNode, make: Make) -> None:
-    """Between two runs: the one that left gets back what was held, the one that came begins where the options say."""
+    """Between two runs queues may be added and removed.
+
+    A removed queue gets its reserved messages back; an added one begins where the options say.
+    """
     node.declare(b"r")
     fill(node, 4)
     fill(node, 4, 10, b"r")
@@ -135,7 +141,7 @@ def test_queues_may_be_added_and_taken_away(node: MemoryNode, make: Make) -> Non
 
 
 def test_a_stream_may_begin_at_a_position_or_a_time(node: MemoryNode, make: Make) -> None:
-    """Both count when the group meets the queue."""
+    """A start position or time applies when the queue joins the group."""
     node.declare(b"r")
     fill(node, 4)
     fill(node, 2, 10, b"r")
@@ -157,7 +163,7 @@ def test_a_stream_may_begin_at_a_position_or_a_time(node: MemoryNode, make: Make
 
 
 def test_batches_may_wait_for_a_minimum(node: MemoryNode, make: Make) -> None:
-    """Until there are enough, or the first has waited long enough; an availableNow run does not wait."""
+    """A batch waits for enough messages, or for `maxTriggerDelay`; an availableNow run does not."""
     fill(node, 3)
     reader = make(minMessagesPerTrigger="5", maxTriggerDelay="10s", longPollMs="1000")
     initial = reader.initialOffset()
@@ -177,7 +183,10 @@ def test_batches_may_wait_for_a_minimum(node: MemoryNode, make: Make) -> None:
 
 
 def test_acks_may_be_left_to_commit(node: MemoryNode, make: Make) -> None:
-    """For a Spark that logs its progress later: what is not committed stays held, and nothing of it comes twice."""
+    """With ackOn=commit uncommitted messages stay reserved, and no message comes twice.
+
+    The option is for a Spark that logs its progress later.
+    """
     fill(node, 9)
     reader = make(ackOn="commit")
     initial = reader.initialOffset()
@@ -198,7 +207,7 @@ def test_acks_may_be_left_to_commit(node: MemoryNode, make: Make) -> None:
 def test_min_partitions_cuts_finer_and_always_alike(
     node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By halves of the usual width."""
+    """`minPartitions` halves the usual slice size as often as necessary, always in the same way."""
     monkeypatch.setattr("warrenmq.spark.stream_reader.READ_SLICE_MESSAGES", 16)
     monkeypatch.setattr("warrenmq.spark.stream_reader.READ_SLICE_MESSAGES_MIN", 2)
     fill(node, 10)
@@ -213,7 +222,7 @@ def test_min_partitions_cuts_finer_and_always_alike(
 
 
 def test_many_small_queues_share_tasks(node: MemoryNode, make: Make) -> None:
-    """A task costs more than a few messages."""
+    """Small queues share tasks, because a task costs more than reading a few messages."""
     for number in range(40):
         name = b"q-%02d" % number
         node.declare(name)

@@ -1,4 +1,4 @@
-"""The stream reader, driven by hand in the order in which Spark calls it."""
+"""Tests the stream reader; calls come in the order in which Spark makes them."""
 
 import itertools
 import json
@@ -23,7 +23,7 @@ from warrenmq.spark.unusable_reader import UnusableStreamReader
 
 
 def test_a_stream_from_first_batch_to_an_empty_queue(node: MemoryNode, make: Make) -> None:
-    """Batches follow each other without a gap; asking for the next acks the one before."""
+    """Batches follow each other without a gap; `latestOffset` acks the batch before."""
     fill(node, 10)
     reader = make()
     assert isinstance(reader.getDefaultReadLimit(), ReadMaxRows)
@@ -46,7 +46,7 @@ def test_a_stream_from_first_batch_to_an_empty_queue(node: MemoryNode, make: Mak
 def test_progress_has_the_lag_and_says_what_is_read(
     node: MemoryNode, link: MemoryLink, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind the batch; nobody waits for it, and a broker that cannot be asked is no error."""
+    """The progress has the lag behind the batch; a broker that does not answer is no error."""
     fill(node, 10)
     reader = make()
     first = reader.initialOffset()
@@ -66,7 +66,7 @@ def test_progress_has_the_lag_and_says_what_is_read(
 
 
 def test_offset_without_news_is_the_same_text(node: MemoryNode, make: Make) -> None:
-    """Else Spark would run empty batches for ever."""
+    """Without new messages the offset keeps its text; else Spark would run empty batches."""
     fill(node, 3)
     reader = make()
     end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(10))
@@ -74,7 +74,7 @@ def test_offset_without_news_is_the_same_text(node: MemoryNode, make: Make) -> N
 
 
 def test_an_idle_stream_waits_in_the_broker(node: MemoryNode, link: MemoryLink, make: Make) -> None:
-    """One request for each long poll; a run that takes what is there now does not wait for more."""
+    """An idle stream sends one request for each long poll; an availableNow run does not wait."""
     reader = make(longPollMs="2000")
     initial = reader.initialOffset()
     before_ms = node.clock.now_ms()
@@ -90,7 +90,10 @@ def test_an_idle_stream_waits_in_the_broker(node: MemoryNode, link: MemoryLink, 
 
 
 def test_initial_offset_is_the_same_after_a_crash_in_batch_0(node: MemoryNode, make: Make) -> None:
-    """Also when messages came and the first process asked twice: Spark stores only the end of a batch."""
+    """The initial offset stays the same, even when messages came and the first process asked twice.
+
+    Spark stores only the end of a batch.
+    """
     fill(node, 5)
     reader = make()
     initial = reader.initialOffset()
@@ -103,7 +106,7 @@ def test_initial_offset_is_the_same_after_a_crash_in_batch_0(node: MemoryNode, m
 
 
 def test_initial_offset_latest_stays_where_it_was_at_creation(node: MemoryNode, make: Make) -> None:
-    """Not "latest now" at every start."""
+    """`latest` means the latest message when the group was created, not at every start."""
     fill(node, 5)
     initial = make(startingOffsets="latest").initialOffset()
     fill(node, 2, 5)
@@ -115,7 +118,7 @@ def test_initial_offset_latest_stays_where_it_was_at_creation(node: MemoryNode, 
 def test_planned_batch_is_read_again_after_driver_and_broker_crash(
     node: MemoryNode, link: MemoryLink, make: Make
 ) -> None:
-    """partitions() comes first in the new process, and needs nothing before it."""
+    """A new process reads a planned batch again, with `partitions` as its first call."""
     fill(node, 10)
     reader = make()
     initial = reader.initialOffset()
@@ -123,7 +126,7 @@ def test_planned_batch_is_read_again_after_driver_and_broker_crash(
     next_end = latest(reader, end, 4)
     expected = rows(reader, end, next_end)
     link.use(node.crash())
-    # The same process goes on with its epoch; a new one takes over.
+    # This process keeps its epoch; a new one takes over the group.
     assert rows(reader, end, next_end) == expected == numbered(4, 8)
     again = make()
     assert rows(again, end, next_end) == expected
@@ -133,7 +136,7 @@ def test_planned_batch_is_read_again_after_driver_and_broker_crash(
 def test_partitions_are_the_same_slices_whenever_asked(
     node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Sinks may remember (batch id, partition id)."""
+    """The slices of a range never change, because sinks may remember (batch id, partition id)."""
     monkeypatch.setattr("warrenmq.spark.stream_reader.READ_SLICE_MESSAGES", 4)
     fill(node, 10)
     reader = make()
@@ -147,7 +150,7 @@ def test_partitions_are_the_same_slices_whenever_asked(
 
 
 def test_available_now_stops_at_what_was_there(node: MemoryNode, make: Make) -> None:
-    """What comes during the run is for the next one; what was acked is gone, to the last batch."""
+    """Messages that arrive during the run are left to the next one; the last batch is acked too."""
     fill(node, 5)
     reader = make()
     reader.prepareForTriggerAvailableNow()
@@ -166,7 +169,7 @@ def test_available_now_stops_at_what_was_there(node: MemoryNode, make: Make) -> 
 
 
 def test_read_all_available_ignores_the_limits(node: MemoryNode, make: Make) -> None:
-    """Trigger.Once asks for everything, whatever the options say."""
+    """Trigger.Once reads everything, whatever the options say."""
     fill(node, 20)
     reader = make(maxMessagesPerTrigger="3", maxBytesPerTrigger="1")
     initial = reader.initialOffset()
@@ -175,7 +178,7 @@ def test_read_all_available_ignores_the_limits(node: MemoryNode, make: Make) -> 
 
 
 def test_bytes_limit_a_batch(node: MemoryNode, make: Make) -> None:
-    """maxBytesPerTrigger holds beside the limit in rows."""
+    """maxBytesPerTrigger limits a batch in addition to the limit in rows."""
     for _ in range(10):
         node.publish(b"q", bytes(1000))
     reader = make(maxBytesPerTrigger="3500")
@@ -184,7 +187,7 @@ def test_bytes_limit_a_batch(node: MemoryNode, make: Make) -> None:
 
 
 def test_second_query_with_the_same_group_ends_the_first(node: MemoryNode, make: Make) -> None:
-    """The message says who took over and how to have two."""
+    """The error says who took over the group, and how to run two queries."""
     fill(node, 4)
     first = make()
     initial = first.initialOffset()
@@ -201,7 +204,7 @@ def test_second_query_with_the_same_group_ends_the_first(node: MemoryNode, make:
 
 
 def test_unknown_and_transient_queues_are_said_so(node: MemoryNode, make: Make) -> None:
-    """At the first call, in one line."""
+    """The first call reports an unknown or a transient queue, in one line."""
     node.declare(b"transient", durable=False)
     with pytest.raises(SourceError, match="no queue 'nope' in vhost '/'"):
         make(queues="nope").initialOffset()
@@ -210,7 +213,7 @@ def test_unknown_and_transient_queues_are_said_so(node: MemoryNode, make: Make) 
 
 
 def test_queue_declared_anew_is_data_loss(node: MemoryNode, make: Make) -> None:
-    """In the running query and at its restart."""
+    """A queue that is declared anew is data loss, in the running query and after its restart."""
     fill(node, 4)
     reader = make()
     initial = reader.initialOffset()
@@ -226,7 +229,10 @@ def test_queue_declared_anew_is_data_loss(node: MemoryNode, make: Make) -> None:
 
 
 def test_queue_declared_anew_goes_on_when_loss_is_accepted(node: MemoryNode, make: Make) -> None:
-    """From the new queue's beginning; a batch of the old one is empty; the batch across is read again alike."""
+    """With accepted loss the stream reads the new queue from its start.
+
+    A batch of the old queue is empty; the batch that spans both is read again alike.
+    """
     fill(node, 4)
     reader = make(failOnDataLoss="false")
     initial = reader.initialOffset()
@@ -243,7 +249,7 @@ def test_queue_declared_anew_goes_on_when_loss_is_accepted(node: MemoryNode, mak
 
 
 def test_available_now_ends_on_a_queue_declared_anew(node: MemoryNode, make: Make) -> None:
-    """Before the run its messages are the run's, during the run they are not."""
+    """A run reads the messages of a queue that was declared anew before it, but not during it."""
     fill(node, 4)
     reader = make(failOnDataLoss="false")
     end = latest(reader, reader.initialOffset(), 2)
@@ -263,7 +269,7 @@ def test_available_now_ends_on_a_queue_declared_anew(node: MemoryNode, make: Mak
 
 
 def test_checkpoint_that_is_an_old_copy_is_data_loss(node: MemoryNode, make: Make) -> None:
-    """Below acked the messages are gone; accepted, the stream goes on from what is there."""
+    """Messages below the acked position are lost; with accepted loss the stream reads the rest."""
     fill(node, 6)
     reader = make()
     initial = reader.initialOffset()
@@ -280,7 +286,7 @@ def test_checkpoint_that_is_an_old_copy_is_data_loss(node: MemoryNode, make: Mak
 def test_data_directory_that_is_an_old_copy_is_data_loss(
     node: MemoryNode, link: MemoryLink, make: Make
 ) -> None:
-    """A position that was never reserved here is not made up."""
+    """A position that the group never reserved is refused."""
     fill(node, 6)
     reader = make()
     end = latest(reader, reader.initialOffset(), 3)
@@ -295,7 +301,10 @@ def test_data_directory_that_is_an_old_copy_is_data_loss(
 def test_data_directory_that_is_an_old_copy_is_read_when_loss_is_accepted(
     node: MemoryNode, link: MemoryLink, make: Make, count: int
 ) -> None:
-    """All that it has; on the way there a batch leads back that is empty, also when it is read again."""
+    """With accepted loss all its messages are read, after an empty batch that leads back to them.
+
+    That batch is also empty when it is read again.
+    """
     fill(node, 6)
     end = latest(reader := make(), reader.initialOffset())
     fresh = MemoryNode(MemoryDisk())
@@ -315,7 +324,7 @@ def test_data_directory_that_is_an_old_copy_is_read_when_loss_is_accepted(
 
 
 def test_range_that_runs_backwards_is_refused(node: MemoryNode, make: Make) -> None:
-    """Spark may plan one when a source went backwards."""
+    """A backward range is refused; Spark may plan one when a source went backwards."""
     fill(node, 6)
     reader = make()
     initial = reader.initialOffset()
@@ -325,7 +334,7 @@ def test_range_that_runs_backwards_is_refused(node: MemoryNode, make: Make) -> N
 
 
 def test_foreign_checkpoint_is_refused(make: Make) -> None:
-    """The options name another group than the checkpoint."""
+    """A checkpoint of another group than the one in the options is refused."""
     other = make(group="other").initialOffset()
     for call in (
         lambda: make().latestOffset(other, ReadMaxRows(1)),
@@ -337,7 +346,7 @@ def test_foreign_checkpoint_is_refused(make: Make) -> None:
 
 
 def test_constructor_does_nothing(link: MemoryLink, make: Make) -> None:
-    """Spark makes a second reader in another process, only to pickle it."""
+    """The constructor does no I/O: Spark makes a second reader elsewhere, only to pickle it."""
     opened = len(link.requests)
     reader = make()
     pickle.dumps(reader)
@@ -345,9 +354,9 @@ def test_constructor_does_nothing(link: MemoryLink, make: Make) -> None:
 
 
 def test_group_is_required_and_filters_are_not_offered(make: Make) -> None:
-    """pushFilters gives wrong rows on PySpark 4.3: nobody shall add it."""
+    """A group is required, and there is no pushFilters: it gives wrong rows on PySpark 4.3."""
     source = WarrenDataSource(options={"uri": URI, "queues": "q"})
-    # Spark would lose what `streamReader` raises, and calls one of these first.
+    # Spark loses an exception of `streamReader`, and calls one of these methods first.
     unusable = source.streamReader(schema=source.schema())
     assert isinstance(unusable, UnusableStreamReader)
     for first in (
@@ -368,7 +377,7 @@ def test_group_is_required_and_filters_are_not_offered(make: Make) -> None:
 def test_large_message_is_refused_by_name_unless_bodies_are_left_out(
     node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Better than a JVM that runs out of memory in the middle of a write."""
+    """A large message is refused: a JVM could run out of memory in the middle of a write."""
     monkeypatch.setattr("warrenmq.spark.fetching.BODY_BYTES_MAX", 1000)
     node.publish(b"q", bytes(2000))
     reader = make()
@@ -385,7 +394,7 @@ def test_large_message_is_refused_by_name_unless_bodies_are_left_out(
 def test_damage_on_the_way_is_found_unless_nobody_looks(
     node: MemoryNode, link: MemoryLink, make: Make
 ) -> None:
-    """`verify`: by the checksums that the broker stored the messages with."""
+    """With `verify` the stored checksums show damage on the way."""
     fill(node, 3)
     reader = make()
     initial = reader.initialOffset()
@@ -399,7 +408,7 @@ def test_damage_on_the_way_is_found_unless_nobody_looks(
 def test_record_batches_are_bounded_in_bytes(
     node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One huge batch can hang a JVM."""
+    """Record batches are bounded in bytes, because a huge one can hang a JVM."""
     monkeypatch.setattr("warrenmq.spark.stream_reader.FETCH_BYTES", 10_000)
     for _ in range(40):
         node.publish(b"q", bytes(1000))

@@ -1,4 +1,4 @@
-"""With a real Spark and a real broker: streams into Parquet, batch reads, errors as users see them, kills."""
+"""Tests a real Spark with a real broker: streams into Parquet, batch reads, errors, kills."""
 
 import json
 import subprocess
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 QUERY_TIMEOUT_S = 180
-# Of a program with a JVM of its own, that runs several queries.
+# Timeout of a program that has its own JVM and runs several queries.
 PROGRAM_TIMEOUT_S = 500
 ROOT = Path(__file__).parent.parent.parent
 
@@ -77,7 +77,10 @@ def stream(spark: "SparkSession", broker: BrokerProcess, queue: str) -> "DataStr
 def test_batch_read_is_a_table_without_registration(
     spark: "SparkSession", broker: BrokerProcess, channel: BlockingChannel
 ) -> None:
-    """All columns, SQL on top, a filter that leaves the unfiltered count alone, and nothing is consumed."""
+    """A batch read has all columns, works in SQL and with filters, and consumes nothing.
+
+    A filter on one use of the DataFrame leaves the count of another use unchanged.
+    """
     fill(channel, "batch", 500)
     df = table(spark, broker, "batch")
     assert df.where("seq > 490").count() == 10
@@ -98,7 +101,7 @@ def test_batch_read_is_a_table_without_registration(
 def test_sql_finds_the_format_by_its_name(
     spark: "SparkSession", broker: BrokerProcess, channel: BlockingChannel
 ) -> None:
-    """Several queues in one view."""
+    """SQL finds the format by its name; one view has several queues."""
     fill(channel, "sql.one", 30)
     fill(channel, "sql.two", 20)
     spark.sql(
@@ -114,7 +117,7 @@ def test_sql_finds_the_format_by_its_name(
 def test_empty_queue_is_an_empty_table(
     spark: "SparkSession", broker: BrokerProcess, channel: BlockingChannel
 ) -> None:
-    """No rows, all columns."""
+    """An empty queue gives no rows and all columns."""
     fill(channel, "empty", 0)
     assert table(spark, broker, "empty").count() == 0
 
@@ -122,7 +125,7 @@ def test_empty_queue_is_an_empty_table(
 def test_available_now_drains_exactly_once_into_parquet(
     spark: "SparkSession", broker: BrokerProcess, channel: BlockingChannel, tmp_path: Path
 ) -> None:
-    """Several batches a run, a second run for what came since; the broker has let go of everything afterwards."""
+    """A run of several batches and a second run write each message once and empty the queue."""
 
     def drain() -> None:
         reader = stream(spark, broker, "drain").option("maxMessagesPerTrigger", 200).load()
@@ -151,7 +154,7 @@ def test_available_now_drains_exactly_once_into_parquet(
 def test_running_query_takes_what_comes_and_survives_the_broker(
     spark: "SparkSession", tmp_path: Path
 ) -> None:
-    """Messages arrive while it runs, the broker is killed and started again, the same query goes on."""
+    """A query reads messages as they arrive, and continues after the broker's kill and restart."""
     broker = BrokerProcess(tmp_path / "broker")
     broker.start()
     writer = stream(spark, broker, "live").option("includeHeaders", "false")
@@ -186,7 +189,7 @@ def test_running_query_takes_what_comes_and_survives_the_broker(
 def test_plans_do_not_show_the_password(
     spark: "SparkSession", broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Plans end up in logs and in the history server."""
+    """Plans have no password, because they appear in logs and in the history server."""
     uri = broker.uri.replace("guest:guest", "guest:geheim")
     spark.read.format("warren").option("uri", uri).option("queues", "batch").load().explain(
         extended=True
@@ -199,7 +202,7 @@ def test_plans_do_not_show_the_password(
 def test_errors_reach_the_user_with_their_text(
     spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    """Unknown option at load, missing queue at start; the password in none of them."""
+    """An unknown option fails at load, a missing queue at start; no error has the password."""
     uri = broker.uri.replace("guest:guest", "guest:geheim")
     with pytest.raises(Exception, match="unknown option 'queu'") as caught:
         spark.read.format("warren").option("uri", uri).option("queu", "q").load()
@@ -217,7 +220,10 @@ def test_errors_reach_the_user_with_their_text(
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", [4, 5])
 def test_exactly_once_while_driver_workers_and_broker_are_killed(tmp_path: Path, seed: int) -> None:
-    """SIGKILLs at random moments, then one run to the end. More of it: python -m tests.spark.kills --runs 30."""
+    """SIGKILLs at random moments, then one run to the end.
+
+    For more runs: python -m tests.spark.kills --runs 30.
+    """
     try:
         require_spark()
     except SparkUnavailableError as error:
@@ -230,7 +236,7 @@ def test_exactly_once_while_driver_workers_and_broker_are_killed(tmp_path: Path,
 def test_the_source_works_over_spark_connect(
     broker: BrokerProcess, channel: BlockingChannel, tmp_path: Path
 ) -> None:
-    """A batch read, an availableNow stream and an archive, with a server in a process of its own."""
+    """A batch read, an availableNow stream and an archive work; the server has its own process."""
     pytest.importorskip("grpc_status")
     try:
         require_spark()
@@ -253,7 +259,7 @@ def test_the_source_works_over_spark_connect(
 
 
 def test_a_store_as_tables(spark: "SparkSession", tmp_path: Path) -> None:
-    """The format is found by its name, in Python and in SQL, and each table can be counted and joined."""
+    """Python and SQL find the format by its name; each table can be counted and joined."""
     data = make_data_directory(tmp_path / "node")
     store = spark.read.format("warren_store").option("path", str(data))
     messages = store.load()
@@ -273,7 +279,7 @@ def test_a_store_as_tables(spark: "SparkSession", tmp_path: Path) -> None:
 def test_what_can_never_succeed_is_tried_once(
     spark: "SparkSession", broker: BrokerProcess, tmp_path: Path, options: dict[str, str]
 ) -> None:
-    """Spark repeats a task that raises, four times."""
+    """A permanent failure is tried once, although Spark repeats a task that raises four times."""
     tries = tmp_path / "tries"
 
     def noted(batches: Iterator[Any]) -> Iterator[Any]:
@@ -299,7 +305,7 @@ def test_what_can_never_succeed_is_tried_once(
 def test_a_stream_without_a_group_says_so(
     spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    """PySpark would say "UnboundLocalError"."""
+    """A missing group is reported as such; PySpark alone would say "UnboundLocalError"."""
     frame = spark.readStream.format("warren").options(uri=broker.uri, queues="q").load()
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
     with pytest.raises(Exception, match="option 'group' is missing") as caught:

@@ -1,4 +1,4 @@
-"""What is done once in each of Spark's Python workers."""
+"""Tests the preparation of Spark's Python workers, which happens once in each of them."""
 
 import gc
 import socket
@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 from warrenmq.spark import worker_daemon
 from warrenmq.spark.worker import settle
 
-# What comes later is collected as ever, even if the next task settles again.
+# Objects that are made after `settle` are collected, even after a second `settle`.
 IN_A_TASK = """
 import gc
 import weakref
@@ -45,7 +45,7 @@ assert seen() is None
 def test_a_worker_whose_jvm_has_gone_says_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """PySpark's daemon would print a stack for each, after a run that went well."""
+    """A worker whose JVM has gone prints nothing; PySpark's daemon would print a stack for each."""
 
     def gone(sock: socket.socket, authenticated: bool) -> int:
         raise BrokenPipeError

@@ -1,4 +1,4 @@
-"""Arrow batches as messages to be written: columns of the data source, and property blocks bit for bit."""
+"""Tests messages made of Arrow batches: columns of the data source, and exact property blocks."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from warrenmq.wire.properties import CLUSTER_ID, EXPIRATION, Properties, decode_
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678000, UTC)
 SHORT = st.none() | st.binary(max_size=12)
 OCTET = st.none() | st.integers(0, 255)
-# Names and values of a headers table that decodes.
+# Encoded header tables that decode.
 HEADERS = st.none() | st.sampled_from([b"", b"\x01aV", b"\x01nI\x00\x00\x00\x07\x01tt\x01"])
 
 any_properties = st.builds(
@@ -51,14 +51,20 @@ def batch(**columns: Any) -> Any:
 
 @given(any_properties)
 def test_a_canonical_block_is_what_its_properties_encode_to(properties: Properties) -> None:
-    """So columns that hold all 14 properties exactly would do for it."""
+    """A canonical block equals the encoding of its properties.
+
+    Columns with all 14 properties would therefore be enough to keep it exactly.
+    """
     raw = properties.encode()
     assert decode_properties(raw).encode() == raw
 
 
 @given(any_properties, st.integers(1, 3))
 def test_other_blocks_differ_in_the_unused_flags_only(properties: Properties, unused: int) -> None:
-    """Those bits of the flag word say nothing, and would be lost: only a column with the raw block keeps them."""
+    """A block with unused bits in its flag word differs from the encoding of its properties.
+
+    The bits have no meaning, and only a column with the raw block keeps them.
+    """
     raw = properties.encode()
     other = raw[:1] + bytes((raw[1] | unused,)) + raw[2:]
     assert decode_properties(other).encode() == raw != other
@@ -119,7 +125,7 @@ def test_single_columns_stand_in_where_there_is_no_raw_block() -> None:
 
 @pytest.mark.parametrize("properties", [Properties(expiration=b"1"), Properties(cluster_id=b"c")])
 def test_the_columns_lack_some_properties(properties: Properties) -> None:
-    """A tripwire: with columns for them, blocks from single columns could be exact."""
+    """Some properties have no column; if they get one, blocks from single columns can be exact."""
     flags = int.from_bytes(properties.encode()[:2], "big")
     assert flags in (EXPIRATION, CLUSTER_ID)
     assert not {"expiration", "cluster_id", "delivery_mode"} & set(MESSAGE_COLUMNS)

@@ -1,4 +1,4 @@
-"""The walk over records says what the decoders of the store say, in whatever pieces a file comes, damaged or not."""
+"""Tests that a scan agrees with the store's decoders, however a file is cut, damaged or not."""
 
 import pytest
 
@@ -61,7 +61,7 @@ records = st.one_of(
 
 
 def journal_of(contents: list[tuple[str, object, object]]) -> bytes:
-    """A journal file with these records."""
+    """A journal file with the records `contents`."""
     writer = RecordWriter(STORE_ID)
     writer.start_file(FILE_MAGIC, 1)
     for number, (kind, what, more) in enumerate(contents, 1):
@@ -105,7 +105,7 @@ def scanned(
 
 
 def rows_of(pieces: list[Piece]) -> list[tuple[object, ...]]:
-    """All that is said of each record, with its parts in bytes; records whose checksum is wrong are not there."""
+    """All fields of each record whose checksum is right, with its parts as bytes."""
     rows: list[tuple[object, ...]] = []
     for piece in pieces:
         for index, record in enumerate(piece.records):
@@ -151,11 +151,11 @@ def test_it_finds_what_a_replay_finds(
     replay.finish()
     pieces, damage = scanned(data)
     rows = rows_of(pieces)
-    # A replay does not look at the zeros at a file's end.
+    # A replay ignores zeros at the end of a file.
     size = len(data.rstrip(b"\0"))
     expected = [(found.start, found.end) for found in (*replay.damage, *replay.torn)]
     assert [(start, min(end, size)) for start, end, _ in damage if start < size] == expected
-    # The same, however it is cut.
+    # The rows are the same however the file is cut.
     assert rows_of(scanned(data, piece_bytes)[0]) == rows
     check_against_decoders(data, pieces)
 

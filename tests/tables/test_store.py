@@ -1,4 +1,4 @@
-"""The tables of a store that a killed node left: compared row by row with what a start finds, and with what it delivers."""
+"""Tests the tables of a killed node's store against what a start finds and delivers."""
 
 import json
 import os
@@ -72,12 +72,12 @@ def rows_of(
 
 
 def bodies_of(directory: Path) -> dict[str, list[bytes]]:
-    """Of all messages, by queue and in order."""
+    """The bodies of all messages, by queue and in order."""
     return bodies_in_order(rows_of(directory, "messages", EVERYTHING, "queue", "seq", "body"))
 
 
 def bodies_in_order(rows: list[dict[str, Any]]) -> dict[str, list[bytes]]:
-    """By queue, in order."""
+    """The bodies of `rows`, by queue and in order."""
     found: dict[str, list[bytes]] = {name: [] for name in NAMES.values()}
     for row in sorted(rows, key=lambda row: (row["queue"], row["seq"])):
         found[row["queue"]].append(row["body"])
@@ -85,7 +85,7 @@ def bodies_in_order(rows: list[dict[str, Any]]) -> dict[str, list[bytes]]:
 
 
 def delivered_by(data: Path) -> dict[str, list[bytes]]:
-    """What a node that is started on the directory has for consumers; the directory is used up."""
+    """The bodies that a node started on the directory delivers; the directory is used up."""
     node = BrokerProcess(data.parent)
     node.start()
     try:
@@ -94,7 +94,8 @@ def delivered_by(data: Path) -> dict[str, list[bytes]]:
         found = {}
         for raw, name in NAMES.items():
             channel.consume(raw, no_ack=True)
-            # Damaged messages are found out when their turn comes, so there is no number to wait for but that of the others.
+            # The node finds a damaged message only when it is due for delivery, so wait until the
+            # queue is empty.
             deadline = time.monotonic() + 60
             while channel.count(raw) > 0:
                 assert time.monotonic() < deadline, f"{name} is never empty"
@@ -109,7 +110,7 @@ def delivered_by(data: Path) -> dict[str, list[bytes]]:
         node.kill()
 
 
-# -- a store that is as it should be -------------------------------------------------------------------------------
+# -- a store that is as it should be ---------------------------------------------------------------
 
 
 def test_every_message_as_a_start_finds_it(original: Path) -> None:
@@ -236,7 +237,7 @@ def test_files_that_went_since_planning_are_an_error(data: Path, store: Path) ->
         [list(read(partition, schema_of("messages"))) for partition in partitions]
 
 
-# -- sizes -----------------------------------------------------------------------------------------------------------
+# -- sizes -----------------------------------------------------------------------------------------
 
 
 def test_batches_and_partitions_are_bounded(
@@ -288,7 +289,7 @@ def bodies_in(contents: Any) -> list[bytes]:
     return [contents.data[record["body"] :][: record["body_bytes"]] for record in records]
 
 
-# -- the other tables ------------------------------------------------------------------------------------------------
+# -- the other tables ------------------------------------------------------------------------------
 
 
 def test_positions(original: Path) -> None:
@@ -312,7 +313,7 @@ def test_journal(original: Path) -> None:
     assert all(row["crc_ok"] for row in rows)
     by_file: dict[str, int] = {}
     for row in rows:
-        # Behind each other, without gaps.
+        # The records of a file follow each other without gaps.
         assert row["offset"] == by_file.get(row["file"], 40)
         by_file[row["file"]] = row["offset"] + row["stored_bytes"]
 
@@ -328,7 +329,7 @@ def test_files(original: Path) -> None:
     found = {(prefix if row["vhost"] else "") + row["path"]: row for row in rows}
     assert found.keys() == sizes.keys()
     for path, row in found.items():
-        # Of a segment what a checkpoint counts.
+        # The row of a segment has the bytes that the checkpoint counts; the file may be longer.
         assert row["bytes"] <= sizes[path]
         if row["kind"] != "other":
             assert row["live_bytes"] + row["garbage_bytes"] == row["bytes"]
@@ -348,17 +349,17 @@ def test_metadata_without_secrets(original: Path) -> None:
 
 
 def test_no_damage_where_there_is_none(original: Path) -> None:
-    """A node that was killed leaves unfinished writes; those are none."""
+    """Unfinished writes of a killed node are no damage."""
     assert check_directory(original).is_clean
     assert rows_of(original, DAMAGE) == []
 
 
-# -- damage ----------------------------------------------------------------------------------------------------------
+# -- damage ----------------------------------------------------------------------------------------
 
 
 def test_damage_costs_what_it_hits_and_is_listed(data: Path, store: Path) -> None:
     segments = sorted((store / "queues/1").iterdir(), key=lambda path: int(path.stem))
-    # The last may be short.
+    # Take the last journal file but one, because the last may be short.
     journal = sorted((store / "journal").iterdir(), key=lambda path: int(path.stem))[-2]
     content = sorted((store / "msg_store_persistent").iterdir(), key=lambda path: int(path.stem))
     change(segments[0], lambda raw: raw.__setitem__(len(raw) // 2, raw[len(raw) // 2] ^ 4))
@@ -376,7 +377,7 @@ def test_damage_costs_what_it_hits_and_is_listed(data: Path, store: Path) -> Non
 
 
 def test_nothing_but_segments_and_contents(data: Path, store: Path) -> None:
-    """Without a checkpoint, a journal and definitions: what is left has no names, but is there."""
+    """Without checkpoint, journal and definitions the rest is read, but queues have no names."""
     for name in ("checkpoint", "checkpoint.previous"):
         (store / name).unlink()
     found = bodies_of(data)
@@ -391,7 +392,7 @@ def test_nothing_but_segments_and_contents(data: Path, store: Path) -> None:
 
 
 def test_names_that_are_not_utf8(data: Path, store: Path) -> None:
-    """Of files that are no part of a store: they are listed, with what cannot be said replaced."""
+    """Foreign files with names that are not UTF-8 are listed, with these bytes replaced."""
     for directory in (
         data,
         data / "msg_stores/vhosts",
@@ -406,7 +407,7 @@ def test_names_that_are_not_utf8(data: Path, store: Path) -> None:
 
 
 def test_directories_that_are_lost(data: Path, store: Path) -> None:
-    """Of the journal: the rest is there. Of a vhost: nothing is, and others do not suffer."""
+    """Without the journal's directory the rest is read; a lost vhost leaves others readable."""
     in_index = [
         (row["queue"], row["seq"]) for row in rows_of(data, POSITIONS) if row["location"] == "index"
     ]

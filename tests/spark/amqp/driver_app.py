@@ -1,7 +1,8 @@
-"""A query that is driven as Spark drives it, without a JVM, to be killed: queue of any broker to JSON lines.
+"""Runs a query as Spark does, without a JVM, until it is killed: from a queue to JSON lines.
 
-`python -m tests.spark.amqp.driver_app URI QUEUE DIRECTORY [once]`: `offsets/N` is written before batch N is planned and
-`commits/N` when its rows are in `out/N`, which a repeated batch overwrites. With `once` it ends when the queue is empty.
+`python -m tests.spark.amqp.driver_app URI QUEUE DIRECTORY [once]` writes `offsets/N` before batch N
+is planned, and `commits/N` when its rows are in `out/N`, which a repeated batch overwrites. With
+`once` it ends when the queue is empty.
 """
 
 import json
@@ -41,7 +42,7 @@ def main() -> None:
 
 
 def run(reader: AmqpStreamReader, directory: Path, is_once: bool) -> None:
-    """As MicroBatchExecution does."""
+    """Run batches in the order of Spark's MicroBatchExecution."""
     for name in ("offsets", "commits", "out"):
         (directory / name).mkdir(exist_ok=True)
     batch = last_number(directory / "offsets")
@@ -99,7 +100,7 @@ def last_number(directory: Path) -> int:
 
 
 def end_with(parent: int) -> None:
-    """A test run that is killed must not leave this behind."""
+    """End this program when `parent` ends, so that a killed test run does not leave it behind."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)

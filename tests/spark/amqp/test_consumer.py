@@ -1,4 +1,4 @@
-"""The thread that fills a spool, with a broker whose answers come at the worst moment."""
+"""Tests the thread that fills a spool with a broker whose answers come at the worst moment."""
 
 from collections import deque
 from pathlib import Path
@@ -23,8 +23,11 @@ from warrenmq.wire.methods import (
 
 
 class Connection:
-    """Two messages are counted. One has gone elsewhere since, the other arrives with the answer that says for the second
-    time that none is left."""
+    """A connection whose last delivery arrives together with an answer "no messages are left".
+
+    The broker first counts two messages. One of them has gone elsewhere since. The other one
+    arrives with the answer that says for the second time that none is left.
+    """
 
     def __init__(self) -> None:
         self.looks = 0
@@ -63,7 +66,7 @@ class Connection:
 def test_a_queue_is_not_empty_while_its_last_message_is_on_its_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run to the end takes what was delivered before the answer, however slow the broker is."""
+    """A run to the end takes a message that was delivered before the answer, however late."""
     connection = Connection()
     monkeypatch.setattr(amqp_consumer, "AmqpConnection", lambda *arguments: connection)
     monkeypatch.setattr(amqp_consumer, "_EMPTY_PAUSE_S", 0.0)

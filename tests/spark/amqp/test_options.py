@@ -1,4 +1,4 @@
-"""Options for other brokers: what is said wrongly is an error in one line, and the password is in none of them."""
+"""Tests the options for other brokers: each error has one line and no password."""
 
 from pathlib import Path
 
@@ -83,14 +83,14 @@ def test_the_uri_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_table_is_refused_and_says_why() -> None:
-    """Whatever other options there are: who reads a table has no spool."""
+    """A batch read is refused whatever the other options are: it has no spool."""
     source = WarrenDataSource({"broker": "amqp", "uri": URI, "queue": "q"})
     with pytest.raises(OptionError, match="cannot look at a queue without taking its messages out"):
         source.reader(source.schema())
 
 
 def test_the_data_source_hands_over(tmp_path: Path) -> None:
-    """Constructors have no effects: nobody listens there, and the spool is not made."""
+    """Constructors do no I/O: the URI has no broker, and the spool is not made."""
     spool = tmp_path / "spool"
     source = WarrenDataSource(READ | {"spoolDir": str(spool), "includeBody": "false"})
     assert "body" not in source.schema().fieldNames()

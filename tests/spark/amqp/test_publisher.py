@@ -1,4 +1,4 @@
-"""The publisher for other brokers with a broker that does what is hard to bring about: its answers are written down."""
+"""Tests the publisher for other brokers with scripted answers that are rare with a real broker."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ Answer = Event | AmqpLostError
 
 
 class Connection:
-    """Answers each write with what stands in `script`."""
+    """A connection that answers each write with the next events of `script`."""
 
     frame_max = 131072
     is_blocked = False
@@ -61,7 +61,7 @@ class Connection:
 def published(
     monkeypatch: pytest.MonkeyPatch, connections: Sequence[Connection], count: int
 ) -> None:
-    """`count` messages, all of them confirmed when it returns."""
+    """Publish `count` messages over `connections`, and wait until all are confirmed."""
     left = deque(connections)
     monkeypatch.setattr(retry, "PAUSE_FIRST_S", 0.01)
     monkeypatch.setattr(ConfirmedPublisher, "_connect", lambda _: left.popleft())
@@ -75,7 +75,7 @@ def published(
 def test_what_is_refused_right_before_the_connection_breaks_is_sent_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As a broker does that goes down: what it cannot store any more it refuses, then it closes."""
+    """A broker that goes down nacks the messages that it cannot store, then closes."""
     first = Connection([[BasicAck(1), BasicNack(2, True), AmqpLostError("it closed")]])
     second = Connection([[BasicAck(1)]])
     published(monkeypatch, [first, second], 2)

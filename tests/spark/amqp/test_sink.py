@@ -1,4 +1,4 @@
-"""Writing to brokers through AMQP alone: the writer is driven by hand, the broker is a warren node or the real RabbitMQ."""
+"""Tests writing to brokers through AMQP alone, without Spark: to warren or the real RabbitMQ."""
 
 import os
 import signal
@@ -45,7 +45,7 @@ def options(broker: OtherBroker, **given: object) -> AmqpSinkOptions:
 
 
 def batch(first: int, last: int, **columns: Any) -> Any:
-    """Rows [first, last); a column may be one value for all."""
+    """A batch of the rows [first, last); a column may be one value for all rows."""
     count = last - first
     arrays = {
         name: value if isinstance(value, pa.Array) else pa.array([value] * count)
@@ -69,7 +69,7 @@ def drained(broker: OtherBroker, queue: str) -> list[tuple[Any, pika.BasicProper
 
 
 def test_rows_become_messages_with_derived_ids(broker: OtherBroker, queue: str) -> None:
-    """In order, persistent, and what a column says is there."""
+    """Messages are in order and persistent, and have the values of the columns."""
     batches = [batch(0, 300, type="t"), batch(300, 500, type="t")]
     assert publish(options(broker, routingKey=queue), iter(batches), "sink/7/2").messages == 500
     found = drained(broker, queue)
@@ -81,7 +81,7 @@ def test_rows_become_messages_with_derived_ids(broker: OtherBroker, queue: str) 
 
 
 def test_bodies_of_every_size(broker: OtherBroker, queue: str) -> None:
-    """Empty, just one frame, and many of them."""
+    """A body may be empty, fill exactly one frame, or take many frames."""
     frame = 131072
     bodies = [b"", b"x", bytes(frame - 8), bytes(frame - 7), os.urandom(3_000_000)]
     rows = pa.RecordBatch.from_pydict({"body": pa.array(bodies, pa.binary())})
@@ -135,7 +135,7 @@ def test_one_connection_serves_many_tasks(broker: OtherBroker, queue: str) -> No
     assert connection is not None
     publish(chosen, iter([batch(5, 10)]), "s")
     assert publisher_for(chosen)._connection is connection
-    # The broker may have ended it while nobody looked.
+    # The broker may have closed the connection between two tasks.
     connection._socket.shutdown(2)
     publish(chosen, iter([batch(10, 15)]), "s")
     assert [body for _, _, body in drained(broker, queue)] == [
@@ -189,7 +189,7 @@ def test_a_full_queue_that_refuses_is_waited_for(broker: OtherBroker) -> None:
 
 
 class LeapingClock:
-    """What the publisher takes for `time`; it may be put forward."""
+    """Replaces `time` in the publisher; tests can put it forward."""
 
     ahead_s = 0.0
     sleep = staticmethod(time.sleep)
@@ -201,7 +201,7 @@ class LeapingClock:
 def test_a_broker_that_blocks_publishers_is_waited_for(
     rabbitmq: RabbitmqBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An alarm is no reason to give up, however long it takes."""
+    """The publisher waits while a broker blocks publishers, however long the alarm lasts."""
     clock = LeapingClock()
     monkeypatch.setattr(amqp_publisher, "time", clock)
     running(rabbitmq)
@@ -214,7 +214,7 @@ def test_a_broker_that_blocks_publishers_is_waited_for(
             done = threading.Thread(target=publish, args=(chosen, iter([batch(10, 5000)]), "s"))
             done.start()
             eventually(lambda: publisher._was_blocked, "the alarm")
-            # An hour goes by, and the publisher looks at the clock again.
+            # An hour passes, and the publisher checks its time-out again.
             clock.ahead_s = 3600.0
             leapt_s = clock.monotonic()
             eventually(
@@ -233,7 +233,7 @@ def test_a_broker_that_blocks_publishers_is_waited_for(
 def test_a_broker_that_hangs_is_given_up(
     warren_node: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes bytes until the kernel's buffers are full, and connections, and never says a word."""
+    """A broker that accepts connections and bytes and never answers ends the write."""
     running(warren_node)
     with queue_on(warren_node) as queue:
         chosen = options(warren_node, routingKey=queue, retryTimeoutMs=1000)
@@ -242,7 +242,7 @@ def test_a_broker_that_hangs_is_given_up(
         warren_node.process.send_signal(signal.SIGSTOP)
         try:
             with (
-                # Of the stopped one only: a slow one has its time.
+                # Shorten the time-out only while the broker is stopped: a slow one gets its time.
                 monkeypatch.context() as patch,
                 pytest.raises(
                     SourceError, match=r"given up after 1 s .* did not answer within 0\.3 s"
@@ -260,7 +260,7 @@ def test_a_broker_that_hangs_is_given_up(
 def test_every_row_arrives_while_worker_and_broker_are_killed(
     broker: OtherBroker, queue: str
 ) -> None:
-    """A killed task is run again with the same ids: with repetitions dropped by id each row is there once."""
+    """A repeated task publishes the same ids; without duplicates of ids each row is there once."""
     rows = 20_000
     code = (
         "import sys, pyarrow as pa\n"

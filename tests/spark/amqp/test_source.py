@@ -1,4 +1,4 @@
-"""Reading from brokers through AMQP alone: the reader is driven by hand, the broker is a warren node or the real RabbitMQ."""
+"""Tests reading from brokers through AMQP alone, without Spark: from warren or real RabbitMQ."""
 
 import json
 import os
@@ -40,7 +40,7 @@ ROOT = Path(__file__).parent.parent.parent.parent
 
 
 class Stream:
-    """A query's reader, and what its batches gave."""
+    """A query's reader, and the rows of its batches."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Stream:
             "uri": broker.uri,
             "queue": queue,
             "spoolDir": str(directory / "spool"),
-            # What comes, a failure included, ends the wait.
+            # A message or a failure ends the wait early.
             "longPollMs": "60000",
         }
         parsed = parse_amqp_source(given | {name: str(value) for name, value in options.items()})
@@ -65,7 +65,7 @@ class Stream:
         self.rows: list[dict[str, Any]] = []
 
     def batch(self, messages_max: int = 100_000) -> int:
-        """One batch, if there is something within the long poll; how many rows it has."""
+        """Run one batch, if a message comes within the long poll; returns how many rows it has."""
         end = self.reader.latestOffset(self.start, ReadMaxRows(messages_max))
         found = self.read(self.start, end)
         self.rows += found
@@ -87,7 +87,7 @@ class Stream:
             self.batch()
 
     def spooled(self, count: int) -> None:
-        """Wait until so many messages are in the spool."""
+        """Wait until `count` messages are in the spool."""
         deadline = time.monotonic() + 60
         while (self.reader.reportLatestOffset() or {}).get("pos") != count:
             assert time.monotonic() < deadline
@@ -103,7 +103,7 @@ def expected(count: int) -> list[str]:
 
 
 def acked(broker: OtherBroker, queue: str) -> None:
-    """Nothing is in the queue any more, also not unacked: wait until the broker says so."""
+    """Wait until the broker says that the queue has no messages, not even unacked ones."""
     deadline = time.monotonic() + 60
     with channel_to(broker) as channel:
         while True:
@@ -128,7 +128,7 @@ def test_messages_arrive_once_in_order_with_their_properties(
     row = stream.rows[7]
     assert (row["seq"], row["queue"], row["vhost"], row["message_id"]) == (7, queue, "/", "7")
     assert (row["exchange"], row["routing_key"], row["persistent"]) == ("", queue, True)
-    # As pika has sent it, types included.
+    # The header table as pika has sent it, with its types.
     assert row["headers_raw"] == b"\x01nI\x00\x00\x00\x07"
     stream.reader.stop()
     assert message_count(broker, queue) == 0
@@ -157,7 +157,7 @@ def test_offsets_are_canonical_and_bounded(broker: OtherBroker, queue: str, tmp_
 def test_a_batch_that_was_not_committed_is_read_again(
     broker: OtherBroker, queue: str, tmp_path: Path
 ) -> None:
-    """By the next process, though the broker has forgotten it long since."""
+    """The next process reads an uncommitted batch again, although it was acked to the broker."""
     fill(broker, queue, 200)
     stream = Stream(broker, queue, tmp_path)
     stream.spooled(200)
@@ -166,7 +166,7 @@ def test_a_batch_that_was_not_committed_is_read_again(
     stream.reader.stop()
     assert message_count(broker, queue) == 0
     again = Stream(broker, queue, tmp_path)
-    # Nothing was committed: asked again, it begins where it began.
+    # Nothing was committed, so the initial offset is the same.
     assert again.start["pos"] == 0
     assert [row["body"].decode() for row in again.read(again.start, end)] == expected(200)
     again.reader.commit(end)
@@ -180,7 +180,10 @@ def test_a_batch_that_was_not_committed_is_read_again(
 def test_available_now_ends_at_what_was_there(
     broker: OtherBroker, queue: str, tmp_path: Path
 ) -> None:
-    """Neither before, nor with what comes while it runs: that is left to the next run, and to others."""
+    """A run reads all messages that were there at its start, and no message that arrives later.
+
+    Later messages are left to the next run and to other consumers.
+    """
     fill(broker, queue, 250)
     stream = Stream(broker, queue, tmp_path, drains=True)
     stream.spooled(250)
@@ -190,7 +193,8 @@ def test_available_now_ends_at_what_was_there(
         sizes.append(size)
     assert sizes == [100, 100, 50]
     stream.reader.stop()
-    # What was on its way goes back when the connection ends; the reader does not wait for that very long.
+    # Unread deliveries are requeued when the connection ends; the reader does not wait long for
+    # that.
     eventually(lambda: message_count(broker, queue) == 50, "the unread ones back in the queue")
     rest = Stream(broker, queue, tmp_path, drains=True)
     rest.start = stream.start
@@ -211,7 +215,7 @@ def test_available_now_ends_when_others_take_the_rest(
             taken.append(got[2].decode())
     while stream.batch(1000):
         pass
-    # Each message went to one of the two, and to each in order.
+    # Each message went to one of the two consumers, and to each in order.
     assert sorted(stream.bodies + taken) == sorted(expected(100))
     assert [body for body in expected(100) if body in stream.bodies] == stream.bodies
     stream.reader.stop()
@@ -230,9 +234,9 @@ def test_a_full_spool_stops_consuming_until_spark_commits(
         lambda: sum(path.stat().st_size for path in files.glob("*.wal")) >= 1024 * 1024,
         "a full spool",
     )
-    # From here on the broker gives nothing out.
+    # The consumer is cancelled, so the broker delivers nothing more.
     eventually(lambda: consumer_count(broker, queue) == 0, "no consumer")
-    # 1 MiB, what was on its way, and a batch.
+    # The spool took 1 MiB, the deliveries that were under way, and a batch.
     assert 200 - 90 < message_count(broker, queue) < 200 - 45
     stream.until(200)
     assert {len(row["body"]) for row in stream.rows} == {20_000}
@@ -271,12 +275,12 @@ def test_a_login_that_is_refused_is_final(broker: OtherBroker, queue: str, tmp_p
 def test_redelivered_messages_are_dropped_when_asked(
     broker: OtherBroker, queue: str, tmp_path: Path
 ) -> None:
-    """The same message with the flag is dropped, one without it is another message."""
+    """A known message-id with the redelivered flag is dropped; without the flag it is kept."""
     fill(broker, queue, 20)
     stream = Stream(broker, queue, tmp_path, deduplicate="redelivered")
     stream.until(20)
     stream.reader.stop()
-    # As after a lost ack: they are in the spool, and come again with the flag.
+    # As after a lost ack, the messages are in the spool and are delivered again with the flag.
     fill(broker, queue, 30)
     with channel_to(broker) as channel:
         for number in range(25):
@@ -294,7 +298,10 @@ def test_redelivered_messages_are_dropped_when_asked(
 def test_ids_that_come_twice_are_dropped_when_asked(
     broker: OtherBroker, queue: str, tmp_path: Path
 ) -> None:
-    """Whether the first one is in the spool, or on its way there; messages without an id are all different."""
+    """A repeated id is dropped, whether the first message is in the spool or still in the batch.
+
+    Messages without an id are all different.
+    """
     with channel_to(broker) as channel:
         for message_id in ("a", "a", "b", None, None, "a"):
             channel.basic_publish("", queue, b"x", pika.BasicProperties(message_id=message_id))
@@ -316,7 +323,10 @@ def test_ids_that_come_twice_are_dropped_when_asked(
 
 
 def test_heartbeats_are_sent_while_nothing_comes(broker: OtherBroker) -> None:
-    """A broker that hears nothing for two of them hangs up. Long ones: a machine may stand still for one."""
+    """Heartbeats are sent while idle: a broker that hears nothing for two intervals closes.
+
+    The intervals are long, because a busy machine may stand still for one.
+    """
     connection = AmqpConnection(NodeAddress(broker.uri), "a test", 3)
     assert wait_for_s(connection, 12.0) >= 12.0
     connection.call(BasicQos(prefetch_count=1), BasicQosOk)
@@ -324,7 +334,7 @@ def test_heartbeats_are_sent_while_nothing_comes(broker: OtherBroker) -> None:
 
 
 def wait_for_s(connection: AmqpConnection, seconds: float) -> float:
-    """Look at what comes, heartbeats of the broker for example, for so long; how long it was."""
+    """Read what arrives for `seconds`, such as heartbeats; returns how long it took."""
     begin = time.monotonic()
     while time.monotonic() < begin + seconds:
         connection.wait(begin + seconds - time.monotonic())
@@ -359,7 +369,7 @@ def test_another_spool_is_data_loss(broker: OtherBroker, queue: str, tmp_path: P
     with pytest.raises(SourceError, match="data loss: the checkpoint was made with another spool"):
         lost.reader.latestOffset(stream.start, ReadMaxRows(10))
     lost.reader.stop()
-    # Its messages came into the new spool meanwhile, or will.
+    # The messages are in the new spool, or will arrive there.
     lenient = Stream(broker, queue, tmp_path / "other", failOnDataLoss="false")
     lenient.start = stream.start
     lenient.until(5)
@@ -368,7 +378,7 @@ def test_another_spool_is_data_loss(broker: OtherBroker, queue: str, tmp_path: P
 
 
 def test_an_old_checkpoint_is_data_loss(broker: OtherBroker, queue: str, tmp_path: Path) -> None:
-    """What was committed since is deleted."""
+    """An old copy of a checkpoint is data loss: messages that were committed since are deleted."""
     body = bytes(10_000)
     with channel_to(broker) as channel:
         for _ in range(100):
@@ -390,7 +400,7 @@ def test_an_old_checkpoint_is_data_loss(broker: OtherBroker, queue: str, tmp_pat
 def test_a_spool_that_is_an_old_copy_is_data_loss(
     broker: OtherBroker, queue: str, tmp_path: Path
 ) -> None:
-    """Accepted, the stream goes back to what is there, and leaves nothing out that has come since."""
+    """With accepted loss the stream goes back to the spool's start and loses no later message."""
     fill(broker, queue, 20)
     stream = Stream(broker, queue, tmp_path)
     stream.until(20)
@@ -417,7 +427,7 @@ def test_a_spool_that_is_an_old_copy_is_data_loss(
 
 
 class Publisher(threading.Thread):
-    """Publishes numbered messages with confirms until told to stop; a broker that is away is waited for."""
+    """Publishes numbered messages with confirms until stopped; retries while the broker is away."""
 
     def __init__(self, broker: OtherBroker, queue: str) -> None:
         super().__init__()
@@ -475,7 +485,7 @@ def test_exactly_once_while_driver_and_broker_are_killed(
 ) -> None:
     """Rounds of SIGKILL at random moments, then a run to the end: each confirmed message once.
 
-    WARREN_SPARK_KILLS sets the rounds.
+    WARREN_SPARK_KILLS sets the number of rounds.
     """
     rounds = int(os.environ.get("WARREN_SPARK_KILLS", "2"))
     chance = random.Random(11)
@@ -498,7 +508,7 @@ def test_exactly_once_while_driver_and_broker_are_killed(
             finally:
                 app.kill()
                 app.wait()
-        # How many there are by now depends on the disk.
+        # How many messages are confirmed at this point depends on the disk.
         eventually(lambda: len(publisher.confirmed) > 200, "200 confirms")
         publisher.is_stopping.set()
         publisher.join()

@@ -1,4 +1,4 @@
-"""The spool of messages from other brokers, on real files: what is stored is there again, whatever happens in between."""
+"""Tests the spool on real files: stored messages survive restarts, crashes and full disks."""
 
 import errno
 import os
@@ -74,7 +74,7 @@ def test_messages_come_back_with_everything_they_had(tmp_path: Path) -> None:
 
 
 def test_any_range_is_read_exactly_also_by_the_next_process(tmp_path: Path) -> None:
-    """Over files, marks and cuts, in both of them."""
+    """Any range over files, marks and cuts is read exactly, in this process and in the next."""
     chance = random.Random(3)
     spool = opened(tmp_path, 8 * MIB)
     end = 0
@@ -122,7 +122,7 @@ def test_what_was_never_finished_is_cut_off(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 17, 40])
 def test_a_file_that_was_just_begun_is_no_obstacle(tmp_path: Path, size: int) -> None:
-    """Its name may be there before its header."""
+    """A file without its header is accepted: a crash may come before the header is written."""
     spool = opened(tmp_path)
     spool.store(deliveries(0, 10))
     spool.close()
@@ -172,7 +172,7 @@ def test_committed_files_are_deleted(tmp_path: Path) -> None:
 def test_a_commit_makes_room_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And does not fail for want of it: what it notes is a hint."""
+    """A commit frees room on a full disk, and succeeds even if its note, a hint, is not written."""
     spool = opened(tmp_path, 8 * MIB)
     spool.store(deliveries(0, 5000, 1000))
 
@@ -204,7 +204,7 @@ def test_the_last_messages_stay_when_they_are_wanted(tmp_path: Path) -> None:
 
 
 def test_numbers_are_not_used_twice(tmp_path: Path) -> None:
-    """Also when the files are lost."""
+    """Seq ids are not used twice, even when the files are lost."""
     spool = opened(tmp_path)
     spool.store(deliveries(0, 10))
     spool.commit(10, 0)
@@ -219,7 +219,10 @@ def test_numbers_are_not_used_twice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, 36, 60])
 def test_a_file_that_was_just_begun_says_where_numbers_go_on(tmp_path: Path, size: int) -> None:
-    """A power failure may leave nothing else: the note of what is committed is not synced."""
+    """An empty file says where seq ids continue.
+
+    A power failure may leave nothing else, since the note of committed messages is not synced.
+    """
     spool = opened(tmp_path)
     spool.store(deliveries(0, 10))
     spool.close()
@@ -251,7 +254,7 @@ def test_it_is_full_until_something_is_committed(tmp_path: Path) -> None:
 
 
 def test_limits_of_a_batch(tmp_path: Path) -> None:
-    """Messages exactly; bytes up to the mark before, and one step in any case."""
+    """The limit in messages is exact, that in bytes to one mark; a batch has at least one step."""
     spool = opened(tmp_path, 8 * MIB)
     spool.store(deliveries(0, 5000, 1000))
     everything = 1 << 62
@@ -308,7 +311,7 @@ def test_messages_without_their_identity_are_not_taken_for_nothing(tmp_path: Pat
 
 
 def test_large_messages(tmp_path: Path) -> None:
-    """More parts than one write takes, and a message that is larger than a file."""
+    """Large messages: more parts than one write takes, and a message that is larger than a file."""
     spool = opened(tmp_path, 16 * MIB)
     spool.store([delivery(number, 5000) for number in range(1500)] + [delivery(1500, 5 * MIB)])
     spool.store([delivery(1501)])

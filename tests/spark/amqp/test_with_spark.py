@@ -1,4 +1,8 @@
-"""With a real Spark: a stream from one queue of another broker to another queue of it. docs/spark.md has more, and is run."""
+"""Tests a real Spark: a stream from one queue of another broker to another queue of it.
+
+The examples of docs/spark.md are run too, in tests/spark/test_documentation.py.
+
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def test_from_queue_to_queue(spark: "SparkSession", tmp_path: Path) -> None:
-    """All columns that are read can be written; the ids that derive from the query are for those without one."""
+    """All columns that are read can be written; only messages without an id get a derived one."""
     broker = BrokerProcess(tmp_path / "broker")
     broker.start()
     try:

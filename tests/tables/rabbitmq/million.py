@@ -1,7 +1,9 @@
-"""`python -m tests.tables.rabbitmq.million`: a large queue of the real RabbitMQ, imported, and compared byte for byte.
+"""Imports large queues of the real RabbitMQ, and compares them byte for byte.
 
-It fills a node with messages that are embedded in its index and messages in its store, in two queues, stops it or kills it, imports
-the directory with Spark, and reads the result: every message must be there, in order, with its properties. Prints how long it took.
+`python -m tests.tables.rabbitmq.million` fills two queues of a node, with messages that are
+embedded in its index and messages in its store. It stops or kills the node, imports the directory
+with Spark, and reads the result: every message must be there, in order, with its properties. It
+prints how long it took.
 """
 
 import argparse
@@ -29,7 +31,7 @@ from warrenmq.wire.properties import Properties
 
 QUEUES = (b"first", b"second")
 WINDOW = 5000
-# One in so many is stored apart from its position.
+# One in this many messages is in the message store; the others are embedded in the index.
 STORED_EVERY = 50
 SEED = 11
 NOISE_BYTES = 1 << 20
@@ -38,7 +40,7 @@ Digest = tuple[int, str]
 
 
 def messages(count: int) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """(queue, properties, body), always the same ones."""
+    """The (queue, properties, body) of `count` messages, the same in every call."""
     chance = random.Random(SEED)
     noise = chance.randbytes(NOISE_BYTES)
     for number in range(count):
@@ -49,7 +51,7 @@ def messages(count: int) -> Iterator[tuple[bytes, bytes, bytes]]:
 
 
 def fill(broker: RabbitmqBroker, count: int) -> None:
-    """Publish all of them, confirmed."""
+    """Publish all messages with confirms."""
     peer = Peer(SocketLink("127.0.0.1", broker.port), is_foreign=True)
     peer.open()
     channel = peer.channel()
@@ -66,7 +68,7 @@ def fill(broker: RabbitmqBroker, count: int) -> None:
 
 
 def expected(count: int) -> dict[str, Digest]:
-    """How many messages each queue has, and a hash over them in order."""
+    """The number of messages of each queue that were published, and a hash over them in order."""
     counts = dict.fromkeys(QUEUES, 0)
     hashes = {queue: hashlib.sha256() for queue in QUEUES}
     for queue, properties, body in messages(count):
@@ -76,7 +78,7 @@ def expected(count: int) -> dict[str, Digest]:
 
 
 def found(directory: Path) -> dict[str, Digest]:
-    """The same of a data directory."""
+    """The number of messages of each queue in a data directory, and a hash over them in order."""
     schema = pa.schema(
         [
             ("exchange", pa.string()),
@@ -135,7 +137,7 @@ def main(arguments: list[str]) -> int:
 
 
 def compare(source: Path, target: Path, count: int) -> int:
-    """Import and look."""
+    """Import the directory `source` and compare the result."""
     started = time.monotonic()
     result = import_rabbitmq(source, target)
     took = time.monotonic() - started

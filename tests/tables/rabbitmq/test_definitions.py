@@ -1,4 +1,4 @@
-"""Exports of definitions: what is typed, what is kept, what is refused."""
+"""Tests exports of definitions: typed fields, untyped rest, refused files."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Erlang's term format: known bytes, what comes back of everything that can be written, and hostile bytes."""
+"""Tests Erlang's term format: known bytes, round trips of all terms, and hostile bytes."""
 
 import contextlib
 
@@ -77,13 +77,14 @@ def test_a_cut_or_changed_term_is_an_error_or_another_term(
         "83",
         "82 61 01",
         "83 61 01 00",
-        # Lengths and counts of 4 GiB.
+        # Lengths and counts of about 4 GiB.
         "83 6d ff ff ff ff",
         "83 6c ff ff ff ff 61 01",
         "83 69 ff ff ff ff 61 01",
         "83 74 ff ff ff ff 61 01",
         "83 6f ff ff ff ff 00 01",
-        # A list with a tail, a map whose key is a list, text that is not UTF-8, compressed, a process.
+        # A list with a tail, a map whose key is a list, text that is not UTF-8, compressed, a
+        # process.
         "83 6c 00 00 00 01 61 01 61 02",
         "83 74 00 00 00 01 6c 00 00 00 01 61 01 6a 61 01",
         "83 77 01 ff",

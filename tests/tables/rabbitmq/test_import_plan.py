@@ -1,4 +1,4 @@
-"""Directories put together by hand: which messages are alive, what damage costs, how partitions and batches are cut."""
+"""Tests hand-made directories: live messages, cost of damage, cuts of partitions and batches."""
 
 import os
 import pickle
@@ -29,7 +29,7 @@ from warrenmq.tables.rabbitmq.reading import read
 
 
 def _publish(entry: int, number: int, is_persistent: bool = True, expiry: int = 0) -> bytes:
-    """An embedded message whose body is its number, delivered at once as since 3.10."""
+    """An embedded message whose body is its number, delivered at once as since RabbitMQ 3.10."""
     term = message_term(number, b"%d" % number)
     return segment_publish(entry, number, term, is_persistent, expiry) + segment_mark(entry)
 
@@ -49,7 +49,7 @@ def _plan(
 
 
 def _rows(found: ImportPlan) -> tuple[dict[str, list[tuple[int, bytes]]], list[Damage]]:
-    """(seq, body) by queue, and all damage."""
+    """The (seq, body) of each message, by queue, and all damage."""
     rows: dict[str, list[tuple[int, bytes]]] = {}
     damage = list(found.damage)
     for partition in found.partitions:
@@ -75,7 +75,7 @@ def test_directory_names() -> None:
     assert directory_name(b"queue", b"/", b"hello") == "7H5R02C8OIY2VA2HNBTO2ZGLS"
 
 
-# -- segments and journal ----------------------------------------------------------------------------------------
+# -- segments and journal --------------------------------------------------------------------------
 
 
 def test_seq_ids_follow_segments_and_acks_leave_holes(tmp_path: Path) -> None:
@@ -97,9 +97,11 @@ def test_transient_messages_do_not_come_back(tmp_path: Path) -> None:
 def test_the_journal_and_a_segment_count_together(tmp_path: Path) -> None:
     term = message_term(5, b"5")
     journal = (
-        # Repeats what the segment has: a crash between writing that and emptying this.
+        # Entries of the segment again: a crash came after writing the segment, before emptying the
+        # journal.
         journal_publish(0, 1, message_term(1, b"1")) + journal_delivered(0)
-        # Of the segment: acked, with and without being delivered before. Of one that is gone: no message.
+        # Acks of the segment's messages, with and without a delivered mark; an ack of a deleted
+        # segment.
         + journal_ack(1) + journal_delivered(2) + journal_ack(2) + journal_ack(999)
         + journal_publish(20, 5, term) + journal_delivered(20)
         + journal_publish(21, 6, message_term(6, b"6"), is_persistent=False)
@@ -137,7 +139,7 @@ def test_a_tail_torn_at_every_byte(tmp_path: Path) -> None:
         directory = tmp_path / str(cut)
         files = {"0.idx": segment[: whole + cut], "journal.jif": journal[: first + cut]}
         rows, damage = _rows(_plan(directory, files))
-        # The publish is there before its mark is.
+        # A cut may keep a publish without its mark.
         second = [(1, b"2")] if whole + cut >= len(segment) - 2 else []
         third = [(17, b"4")] if first + cut >= len(journal) else []
         assert rows == {"q": [(0, b"1"), *second, (16, b"3"), *third]}
@@ -169,7 +171,7 @@ def test_an_embedded_message_that_is_another_one(tmp_path: Path) -> None:
     assert [item.reason.partition(": ")[0] for item in damage] == ["message 0", "message 1"]
 
 
-# -- the message store -------------------------------------------------------------------------------------------
+# -- the message store -----------------------------------------------------------------------------
 
 
 def _refs(*numbers: int) -> bytes:
@@ -207,7 +209,7 @@ def test_messages_without_content_are_counted(tmp_path: Path) -> None:
     assert rows == {"q": [(1, b"2")]}
     assert (found.messages, found.queues[0].missing) == (1, 2)
     assert [(item.queue, item.messages) for item in damage] == [("q", 2)]
-    # And without any store at all.
+    # Without the file of the message store all three messages are missing.
     (found.queues[0].path.parent.parent / "msg_store_persistent" / "0.rdq").unlink()
     assert plan(tmp_path).queues[0].missing == 3
 
@@ -222,7 +224,7 @@ def test_the_chain_of_records_is_found_again(tmp_path: Path, garbage: bytes) -> 
 
 
 def test_a_damaged_size_costs_its_own_record(tmp_path: Path) -> None:
-    """Whatever it says, and even when there is a byte 255 where it leads."""
+    """A damaged size costs its own record, whatever it is, even when it leads to a byte 255."""
     before, after = _stored(1), _stored(3, b"\xff" * 300) + _stored(4)
     for size in (0, 1, 17, 200, 250, 300, 1 << 40, (1 << 64) - 1):
         damaged = struct.pack(">Q", size) + _stored(2)[8:]
@@ -242,14 +244,14 @@ def test_a_store_torn_at_every_byte(tmp_path: Path) -> None:
 
 
 def test_a_body_that_looks_like_a_record(tmp_path: Path) -> None:
-    """Behind damage, a record counts only if somebody wants its message: copies of others' records in a body do not."""
+    """After damage a record counts only if its message is wanted: bodies may contain records."""
     inner = store_record(77, message_term(77, b"forged"))
     store = b"\x01" * 50 + _stored(1, inner) + _stored(2)
     rows, _ = _rows(_plan(tmp_path, {"0.idx": _refs(1, 2)}, {"0.rdq": store}))
     assert rows == {"q": [(0, inner), (1, b"2")]}
 
 
-# -- version 2 ---------------------------------------------------------------------------------------------------
+# -- version 2 -------------------------------------------------------------------------------------
 
 
 def _slot(flags: int, place: int, location: bytes, expiry: int = 0, status: int = 1) -> bytes:
@@ -285,7 +287,7 @@ def test_slots(tmp_path: Path) -> None:
 
 
 def test_a_queue_whose_change_of_version_was_interrupted(tmp_path: Path) -> None:
-    """Both indexes have a message then; it comes once."""
+    """A message that both indexes have, after an interrupted conversion, is read once."""
     files = {"0.idx": _publish(0, 1) + _publish(1, 2), "0.qi": _header(b"RCQI") + bytes(32)}
     files["0.qi"] += _slot(1, 1, (2).to_bytes(16, "big")) + _slot(1, 1, (3).to_bytes(16, "big"))
     found = _plan(tmp_path, files, {"0.rdq": _stored(2) + _stored(3)})
@@ -310,7 +312,7 @@ def test_an_entry_is_compared_with_its_checksum(tmp_path: Path) -> None:
     assert [item.reason.partition(":")[0] for item in damage] == ["message 1", "message 3"]
 
 
-# -- queues, vhosts, directories ---------------------------------------------------------------------------------
+# -- queues, vhosts, directories -------------------------------------------------------------------
 
 
 def test_levels_of_priority_come_from_the_highest_down(tmp_path: Path) -> None:
@@ -378,7 +380,7 @@ def test_queues_of_other_types_are_told(tmp_path: Path) -> None:
 
 
 def test_what_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Permissions do not stop the user who may run the tests as root."""
+    """Unreadable files are reported; errors are simulated, because permissions do not stop root."""
 
     def guard(name: str) -> None:
         monkeypatch.undo()
@@ -425,7 +427,7 @@ def test_which_directories_are_taken(tmp_path: Path) -> None:
     assert plan(tmp_path / "nodes").path == tmp_path / "nodes/a"
 
 
-# -- partitions and batches --------------------------------------------------------------------------------------
+# -- partitions and batches ------------------------------------------------------------------------
 
 
 def test_partitions_are_cut_by_bytes_and_can_be_pickled(tmp_path: Path) -> None:

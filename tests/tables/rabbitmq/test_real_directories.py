@@ -1,4 +1,4 @@
-"""What RabbitMQ 3.x itself wrote, cleanly stopped and killed: every message, byte for byte and in order."""
+"""Tests directories of a real RabbitMQ 3.x, stopped or killed: all messages, exact and in order."""
 
 import json
 import random
@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.interop,
     pytest.mark.slow,
     pytest.mark.skipif(rabbitmq_server() is None, reason="rabbitmq-server is not installed"),
-    # One node starts twice or more often, on a machine that may be busy.
+    # A node starts at least twice, on a machine that may be busy.
     pytest.mark.timeout(600),
 ]
 
@@ -34,13 +34,13 @@ _JOURNAL = directory_name(b"queue", b"/", b"journal")
 
 @pytest.fixture(scope="module")
 def real(rabbitmq_directories: RealDirectories) -> RealDirectories:
-    """A shorter name."""
+    """The directories, under a shorter name."""
     return rabbitmq_directories
 
 
 @pytest.fixture(params=["killed", "stopped"])
 def directory(request: pytest.FixtureRequest, real: RealDirectories) -> Path:
-    """Each of the two."""
+    """Each of the two directories."""
     path: Path = getattr(real, request.param)
     return path
 
@@ -79,7 +79,7 @@ def test_every_message_is_there_in_order(directory: Path, real: RealDirectories)
     queues = _queues(found, damage)
     assert damage == []
     assert found.vhosts == ["/", OTHER_VHOST]
-    # Queue by queue, for a readable failure.
+    # Compare counts by queue first, for a readable failure.
     assert {name: len(messages) for name, messages in queues.items()} == {
         name: len(messages) for name, messages in real.queues.items()
     }
@@ -89,7 +89,7 @@ def test_every_message_is_there_in_order(directory: Path, real: RealDirectories)
 
 
 def test_the_journal_has_messages_only_after_a_kill(real: RealDirectories) -> None:
-    """Else the test above does not read one."""
+    """Only a kill leaves messages in the journal, so the test above does read a journal."""
     assert (real.killed / JOURNAL_PATH).stat().st_size > JOURNAL_BYTES_MIN
 
 
@@ -99,7 +99,7 @@ def test_expiry_comes_from_the_queue(directory: Path, real: RealDirectories) -> 
     batch = next(read(mixed.partitions[0], lambda damage: pytest.fail(damage.reason)))
     expires_s = batch["expires_at"][0].as_py().timestamp()
     first_s, last_s = real.published_s
-    # Erlang's clock may be a little beside ours.
+    # Erlang's clock may differ a little from Python's.
     assert first_s - 60 < expires_s - EXPIRY_MS / 1000 < last_s + 60
 
 
@@ -142,7 +142,7 @@ def test_queues_are_found_by_definitions_when_their_names_are_lost(
 def test_damage_anywhere_costs_messages_and_raises_nothing(
     real: RealDirectories, tmp_path: Path, seed: int
 ) -> None:
-    """Bits turned over, holes of zeros, ends cut off: most of the messages are there."""
+    """Flipped bits, holes of zeros and cut-off ends cost messages, but most are still read."""
     generator = random.Random(seed)
     copy = tmp_path / "node"
     shutil.copytree(real.killed, copy)

@@ -1,4 +1,4 @@
-"""Stored messages: one that RabbitMQ 3.10.8 wrote, and the forms that other versions and events leave."""
+"""Tests stored messages: one of RabbitMQ 3.10.8, and the forms of other versions and events."""
 
 import contextlib
 
@@ -13,7 +13,7 @@ from warrenmq.tables.rabbitmq.stored_message import StoredMessage, decode_messag
 from warrenmq.wire.field_table import encode_table
 from warrenmq.wire.properties import Properties
 
-# From a segment of 3.10.8: vhost "/", default exchange, queue "second version".
+# A message from a segment of 3.10.8: vhost "/", default exchange, queue "second version".
 REAL = (
     bytes.fromhex("83680664000d")
     + b"basic_messageh\x04d\x00\x08resourcem\x00\x00\x00\x01/d\x00\x08exchangem\x00\x00\x00\x00"
@@ -35,7 +35,7 @@ def test_a_message_of_3_10_8() -> None:
 
 
 def _with(term: bytes, change: object, *path: int) -> bytes:
-    """The message in `term` with one part of it exchanged."""
+    """The message in `term` with one part replaced."""
 
     def changed(part: object, path: tuple[int, ...]) -> object:
         if not path:

@@ -65,8 +65,8 @@ _CAPABILITIES: Final[dict[str, object]] = {
 # Reply codes of transient closes: the broker stops, or has lost something that may come back. Such
 # a close is no answer to a request.
 _PASSING: Final = (CONNECTION_FORCED, INTERNAL_ERROR)
-# Without heartbeats the kernel finds dead peers: it probes after 60 s without data, then every 10
-# s, six times.
+# Without heartbeats the kernel finds dead peers: it probes after 60 s of silence, then every 10 s,
+# six times.
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))
 
 Expected = TypeVar("Expected", bound=Method)

@@ -1,7 +1,8 @@
-"""`python -m bench`: run workloads on the brokers in alternation, print a table, keep every result as JSON lines.
+"""`python -m bench`: run workloads on the brokers in alternation, print a table, save JSON lines.
 
-`python -m bench ceiling` measures the load generator alone instead. `python -m bench archive`, `backlog`, `interference`,
-`many-queues`, `memory` and `store-tables` are scenarios with options of their own (`--help`).
+The JSON lines hold every single result. `python -m bench ceiling` measures the load generator alone
+instead. `python -m bench archive`, `backlog`, `interference`, `many-queues`, `memory` and
+`store-tables` are scenarios with options of their own (`--help`).
 """
 
 import argparse
@@ -26,13 +27,13 @@ from warrenmq.perf.errors import PerfError
 
 
 def store_tables(arguments: list[str]) -> int:
-    """Loaded when it is asked for: nothing else here needs Spark."""
+    """Run the scenario `store-tables`; imported on demand: no other scenario needs Spark."""
     from bench import store_tables as scenario
 
     return scenario.main(arguments)
 
 
-# Each with arguments of its own; returns the exit status.
+# Entry points of the scenarios. Each parses its own arguments and returns the exit status.
 SCENARIOS = {
     "archive": archive.main,
     "backlog": backlog.main,
@@ -103,7 +104,7 @@ def main(arguments: list[str]) -> int:
     if options.what == "ceiling":
         measure_ceiling()
         return 0
-    # A stop from outside takes the brokers with it, as ctrl-C does.
+    # SIGTERM raises KeyboardInterrupt, as ctrl-C does, so that `finally` stops the brokers.
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signal_number, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="warren-bench-"))
@@ -127,7 +128,10 @@ def main(arguments: list[str]) -> int:
 
 
 def chosen_brokers(options: argparse.Namespace, directory: Path) -> list[Broker]:
-    """What can be measured here. A broker pinned to one core has the first, the load generator then the others."""
+    """Return the requested brokers that are installed, not started yet.
+
+    A broker pinned to one core gets the first core; the load generator then runs on the others.
+    """
     cores = sorted(os.sched_getaffinity(0))
     one_core = {cores[0]} if len(cores) > 1 else set[int]()
     brokers: list[Broker] = []
@@ -146,7 +150,7 @@ def chosen_brokers(options: argparse.Namespace, directory: Path) -> list[Broker]
 
 
 def compare(options: argparse.Namespace, brokers: list[Broker]) -> int:
-    """All rounds of all workloads, the brokers in turn; returns the exit status."""
+    """Run all rounds of all workloads, the brokers in turn; return the exit status."""
     workloads = [
         workload for workload in WORKLOADS if not options.only or workload.name in options.only
     ]
@@ -161,7 +165,7 @@ def compare(options: argparse.Namespace, brokers: list[Broker]) -> int:
         )
         for workload in workloads:
             for number in range(1, options.rounds + 1):
-                # Who begins changes every round, so that neither always runs on the warmer machine.
+                # The first broker changes every round, so that none always gets the warmer machine.
                 for broker in brokers if number % 2 else reversed(brokers):
                     measured = measure(options, workload, broker, number, failures)
                     results += measured
@@ -182,12 +186,12 @@ def measure(
     number: int,
     failures: dict[tuple[str, str], str],
 ) -> list[Result]:
-    """One workload on one broker; a failure is remembered and shown instead of a figure."""
+    """Run one workload on one broker; record a failure, which replaces the figure in the table."""
     cores = os.sched_getaffinity(0)
     setting = Setting(
         broker,
         number,
-        # Beside a pinned broker the load generator keeps away from its core; else the scheduler knows best.
+        # The load generator avoids the core of a pinned broker; otherwise the scheduler decides.
         cores - broker.cores if broker.cores else set(),
         options.seconds,
         options.backlog,

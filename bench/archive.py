@@ -1,12 +1,15 @@
-"""`python -m bench archive`: `warren pipeline archive` against a consumer that writes Parquet itself.
+"""`python -m bench archive`: `warren pipeline archive` against a consumer that writes Parquet.
 
-- A backlog of persistent messages of 1 KiB is drained into Parquet, by turns: by a pika consumer that makes Parquet files with
-  pyarrow (archive_consumer.py), and by `warren pipeline archive`, whole program with the start of its JVM, and from the
-  moment on when Spark is there. Medians over the rounds; CPU time by process.
-- A queue is fed at a fixed rate while `warren pipeline archive --follow` runs beside: its lag, asked of the broker every
-  half second, as the age of the oldest message that is not archived, and in messages.
+- Drain: a backlog of persistent messages of 1 KiB goes to Parquet, in alternation through a pika
+  consumer that writes Parquet files with pyarrow (archive_consumer.py) and through `warren pipeline
+  archive`. The archive is timed twice: the whole program with the start of its JVM, and from the
+  moment when Spark is ready. Figures are medians over the rounds; CPU time is split by process.
+- Follow: `warren perf` feeds a queue at a fixed rate while `warren pipeline archive --follow` runs.
+  The broker reports the lag every half second: the age of the oldest message that is not archived,
+  and the number of messages.
 
-Bodies are those of `warren perf`, which compress well. The broker and everything else share the machine's cores.
+`warren perf` generates the bodies, which compress well. The broker and all other programs share the
+cores of the machine.
 """
 
 import argparse
@@ -69,7 +72,7 @@ def measure(scenario: Scenario) -> None:
 
 
 def drain(scenario: Scenario, broker: Broker) -> None:
-    """The same kind of backlog, drained both ways by turns."""
+    """Drain backlogs with the consumer and with the archive in alternation; add the medians."""
     options = scenario.options
     rounds = [
         (drain_once(scenario, broker), archive_once(scenario, broker))
@@ -117,15 +120,17 @@ def drain(scenario: Scenario, broker: Broker) -> None:
 
 @dataclass
 class Drained:
-    """One run: seconds from the program's start (the consumer: from the first message) to its end, and CPU seconds by kind."""
+    """The cost of one run: elapsed seconds, and CPU seconds by kind of process."""
 
+    # From the start of the program to its end; for the consumer, from its first message.
     whole_s: float
+    # `whole_s` without the start of Spark.
     warm_s: float
     cpu_s: dict[str, float]
 
 
 def drain_once(scenario: Scenario, broker: Broker) -> Drained:
-    """By the consumer. Its start is not counted: it could be written in something that starts sooner."""
+    """Drain with the pika consumer, without its start: another language would start faster."""
     messages = scenario.options.consumer_messages
     fill(scenario, broker, messages)
     target = scenario.directory / "consumer"
@@ -136,7 +141,7 @@ def drain_once(scenario: Scenario, broker: Broker) -> Drained:
 
 
 def archive_once(scenario: Scenario, broker: Broker) -> Drained:
-    """By `warren pipeline archive`."""
+    """Drain with `warren pipeline archive`; MeasureError unless it archives all messages."""
     messages = scenario.options.messages
     fill(scenario, broker, messages)
     target = scenario.directory / "archive"
@@ -145,7 +150,7 @@ def archive_once(scenario: Scenario, broker: Broker) -> Drained:
         raise MeasureError(f"{found['messages']} of {messages} messages were archived")
     shutil.rmtree(target)
     shutil.rmtree(target.with_name(f"{target.name}.checkpoint"))
-    # The next one is another archive, with a group of its own.
+    # The next round is another archive, with a reader group of its own.
     with AdminClient(NodeAddress(broker.uri)) as client:
         client.request(DeleteGroup(found["group"]), GroupDeleted)
     return Drained(whole_s, found["seconds"] - found["spark_seconds"], cpu_s)
@@ -159,7 +164,7 @@ def add_median(
 
 
 def follow(scenario: Scenario, broker: Broker) -> None:
-    """Feed and archive at once."""
+    """Publish at a fixed rate while the archive follows the queue; add rates and lags."""
     options = scenario.options
     scenario.fill(broker, QUEUE, 1, "--size", str(options.size))
     target = scenario.directory / "follow"
@@ -205,7 +210,7 @@ def follow(scenario: Scenario, broker: Broker) -> None:
 
 
 class Lags(threading.Thread):
-    """Asks the broker how far the archive is behind, until it is told to stop."""
+    """Samples the lag of the archive's reader group until `stop`, in seconds and in messages."""
 
     def __init__(self, broker: Broker) -> None:
         super().__init__(daemon=True)
@@ -246,7 +251,10 @@ def archive_command(scenario: Scenario, broker: Broker, target: Path) -> list[st
 
 
 def await_archived(broker: Broker, job: "subprocess.Popen[str]") -> None:
-    """Until the archive runs: the one message that was there is acked."""
+    """Return when the archive runs: its group has acked the one message in the queue.
+
+    MeasureError when the job ends, or acks nothing within JOB_TIMEOUT_S.
+    """
     deadline = time.monotonic() + JOB_TIMEOUT_S
     with AdminClient(NodeAddress(broker.uri)) as client:
         while time.monotonic() < deadline:
@@ -260,10 +268,13 @@ def await_archived(broker: Broker, job: "subprocess.Popen[str]") -> None:
 
 
 def run_json(broker: Broker, command: list[str]) -> tuple[dict[str, Any], float, dict[str, float]]:
-    """What a program prints, the seconds it took, and the CPU seconds of it, its processes and the broker."""
+    """Return the JSON a program prints, its elapsed seconds, and CPU seconds by kind of process.
+
+    The CPU seconds cover the program, its child processes and the broker.
+    """
     before_s = broker.usage().cpu_s
     started = time.monotonic()
-    # Not into pipes: Spark's JVM, which ends a moment after the program, would hold them open.
+    # Files instead of pipes: Spark's JVM ends a moment after the program and would keep pipes open.
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         job = subprocess.Popen(command, stdout=output, stderr=errors, text=True)
         costs = ProcessCosts(job, kind_of)
@@ -283,7 +294,7 @@ def run_json(broker: Broker, command: list[str]) -> tuple[dict[str, Any], float,
 
 
 def kind_of(command: list[str]) -> str:
-    """What a process of a run is."""
+    """Name a process of a run by its command line: JVM, tasks or program."""
     if command[0].endswith("java"):
         return "JVM"
     return "tasks" if any("daemon" in word for word in command) else "program"

@@ -1,7 +1,7 @@
-"""What people write today: a pika consumer that gathers messages and writes them to Parquet files with pyarrow.
+"""A common way to archive a queue: a pika consumer writes messages to Parquet files with pyarrow.
 
-`python -m bench.archive_consumer URI QUEUE MESSAGES DIRECTORY` drains so many messages, acks them when their file is
-written and synced, and prints the seconds it took, from the first message on.
+`python -m bench.archive_consumer URI QUEUE MESSAGES DIRECTORY` drains MESSAGES messages, acks them
+when their file is written and synced, and prints the seconds since the first message.
 """
 
 import json
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pika.adapters.blocking_connection import BlockingChannel
 
 FILE_MESSAGES = 32_000
-# Twice as many, so that deliveries do not stop while a file is written; more than 65,535 cannot be said.
+# Two files of messages, so that deliveries continue while one is written. AMQP's maximum is 65,535.
 PREFETCH_COUNT = 2 * FILE_MESSAGES
 
 SCHEMA = pa.schema(
@@ -26,7 +26,7 @@ SCHEMA = pa.schema(
 
 
 class Consumer:
-    """Rows wait here for their file."""
+    """Gathers rows and writes a Parquet file for every FILE_MESSAGES of them."""
 
     def __init__(self, directory: Path, messages: int) -> None:
         self.directory = directory

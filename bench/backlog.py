@@ -1,9 +1,10 @@
-"""`python -m bench backlog`: a queue that nobody consumes, to a depth that fits in no memory; a crash; the way back.
+"""`python -m bench backlog`: fill a queue far beyond memory, crash the broker, restart, drain.
 
-Messages are persistent, confirmed and 1 KiB. Two rounds for each broker, in new data directories: a lazy queue, then a
-default one on a broker whose memory limit is far below the backlog (`vm_memory_high_watermark.absolute`; queues begin to
-page at half of it). In each the broker publishes to the full depth, is killed with SIGKILL, is started, and is drained.
-RabbitMQ gets a smaller backlog: its figures do not get better with depth.
+Messages are persistent, confirmed and 1 KiB. Each broker runs two rounds in new data directories: a
+lazy queue, then a default queue on a broker whose memory limit is far below the backlog
+(`vm_memory_high_watermark.absolute`; queues begin to page at half of it). In each round the queue
+is filled to the full depth, the broker is killed with SIGKILL and started, and the queue is
+drained. RabbitMQ gets a smaller backlog: its figures do not get better with depth.
 """
 
 import argparse
@@ -18,11 +19,11 @@ from warrenmq.wire.methods import BasicGet, BasicGetOk
 
 QUEUE = "bench-backlog"
 LAZY, DEFAULT = "lazy", "default"
-# Memory at this depth is what growth is counted from.
+# Depth (messages) at which memory is measured first; growth counts from there.
 BASE_DEPTH = 10_000
-# A broker that is left alone gives memory back that it does not need; by then it has (warren looks once a second).
+# An idle broker returns unused memory to the system within this time (warren checks once a second).
 REST_S = 3.0
-# RabbitMQ's own, and warren's: the share of the memory limit from which on queues page.
+# Share of the memory limit from which queues page: the default of RabbitMQ and of warren.
 PAGING_RATIO = 0.5
 
 
@@ -72,14 +73,14 @@ def measure(scenario: Scenario) -> None:
 
 
 class Backlog:
-    """One queue of one broker."""
+    """One round: fill, crash and drain one queue of one broker."""
 
     def __init__(self, scenario: Scenario, broker: Broker, mode: str, messages: int) -> None:
         self.scenario = scenario
         self.broker = broker
         self.mode = mode
         self.messages = messages
-        # (messages, seconds) of each step so far.
+        # (messages, seconds) of each publishing step so far.
         self.steps: list[tuple[int, float]] = []
         self.blocked_s = 0.0
 
@@ -112,14 +113,14 @@ class Backlog:
         self.blocked_s += float(sample.summary["blocked_s"])
 
     def _fill(self) -> None:
-        """To the base depth, through the first tenth, to the last tenth, through it."""
+        """Publish in up to five steps; compare the rate near the base depth with the last tenth."""
         base = min(BASE_DEPTH, self.messages // 10)
         tenth = self.messages // 10
-        # What the first messages of a broker's life cost, memory included, is no matter of depth.
+        # The first messages of a broker's life cost time and memory that do not depend on depth.
         self._publish(base, True)
         rss_at_base = self._rss_at_rest()
         self.broker.reset_peak()
-        # In a queue that has not begun to page anything: the speed that the end is compared with.
+        # The queue does not page yet: the last tenth is compared with the rate of this step.
         near_base = min(max(tenth // 10, base), tenth)
         self._publish(near_base, False)
         if tenth > near_base + base:
@@ -146,7 +147,7 @@ class Backlog:
         self._add("on disk", self.broker.disk_bytes() / MIB, "MiB")
 
     def _crash(self) -> None:
-        """SIGKILL; times count from the start of the process."""
+        """SIGKILL the broker and restart it; times count from the start of the new process."""
         self.broker.kill()
         started = time.monotonic()
         self.broker.start()
@@ -156,7 +157,7 @@ class Backlog:
         client = Client(parse_uri(self.broker.uri), "bench", ANSWER_TIMEOUT_S)
         reply = client.request(BasicGet(queue=QUEUE.encode()))
         got_s = time.monotonic() - started
-        # Unacked, so it goes back.
+        # The broker requeues the unacked message when the client closes.
         client.close()
         if not isinstance(reply, BasicGetOk) or found != self.messages:
             raise MeasureError(

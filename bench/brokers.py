@@ -1,7 +1,8 @@
-"""The brokers under test, each started by us on the loopback with its data in a directory of ours, and stopped again.
+"""The brokers under test: each listens on the loopback and keeps its data in a given directory.
 
-Whatever a broker starts belongs to its process tree, whose CPU time and memory `usage` adds up. `kill` is SIGKILL to
-the whole tree, for the restart workload; `start` after it finds the data again.
+Every process that a broker starts belongs to its process tree; `usage` adds up the tree's CPU time
+and memory. `kill` sends SIGKILL to the whole tree, for the restart workload; a `start` after it
+finds the data again.
 """
 
 import os
@@ -29,19 +30,19 @@ POLL_S = 0.02
 
 
 class BrokerError(Exception):
-    """A broker that does not start, or dies; the text names its log."""
+    """A broker did not start, or ended by itself; the text holds the end of its log."""
 
 
 @dataclass
 class Usage:
-    """CPU time so far and resident memory of a broker's processes."""
+    """CPU time so far and resident memory, summed over a broker's processes."""
 
     cpu_s: float
     rss_bytes: int
 
 
 class Broker:
-    """One node. `cores` are the CPUs it may use, empty for all of them; `settings` are lines of rabbitmq.conf."""
+    """One node. `cores`: the CPUs it may use (empty: all); `settings`: lines of rabbitmq.conf."""
 
     name = ""
 
@@ -58,7 +59,7 @@ class Broker:
         return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
 
     def version(self) -> str:
-        """What is measured, for the head of the report."""
+        """Name the broker, its version and its cores, for the head of the report."""
         raise NotImplementedError
 
     def start(self) -> None:
@@ -66,18 +67,18 @@ class Broker:
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Stop in good order, or by force when that takes too long; without effect when it does not run."""
+        """SIGTERM, then SIGKILL after STOP_TIMEOUT_S; no effect when the broker does not run."""
         if self.process is None:
             return
         tree = self._tree()
-        # The broker's own process is what answers SIGTERM; wrapper scripts have replaced themselves by it.
+        # The broker's process gets the SIGTERM: wrapper scripts have replaced themselves by it.
         self.process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(STOP_TIMEOUT_S)
         self._end(tree)
 
     def kill(self) -> None:
-        """SIGKILL, as a crash."""
+        """SIGKILL the whole process tree, as a crash would."""
         if self.process is not None:
             self._end(self._tree())
 
@@ -91,32 +92,32 @@ class Broker:
         return usage
 
     def peak_rss_bytes(self) -> int:
-        """The most memory it has had since the start or the last `reset_peak`."""
+        """Highest resident memory in bytes of the tree, since start or the last `reset_peak`."""
         return sum(_status_bytes(process.pid, "VmHWM") for process in self._tree())
 
     def reset_peak(self) -> None:
-        """Peaks count from here on."""
+        """Restart the measurement of `peak_rss_bytes`."""
         for process in self._tree():
             with suppress(OSError):
                 Path(f"/proc/{process.pid}/clear_refs").write_text("5")
 
     def disk_bytes(self) -> int:
-        """What its data take on the disk."""
+        """Disk space that the node's data occupy, in bytes."""
         total = 0
         for path in self._data_directory().rglob("*"):
-            # Files come and go while we look.
+            # The running broker may delete a file between the listing and the stat.
             with suppress(OSError):
                 total += path.stat().st_blocks * 512
         return total
 
     def pid(self) -> int:
-        """The process that does the work."""
+        """Process id of the broker itself: RabbitMQ's Erlang VM, otherwise the first process."""
         tree = self._tree()
         workers = [process for process in tree if process.name() == "beam.smp"]
         return int((workers or tree)[0].pid)
 
     def _data_directory(self) -> Path:
-        """Where the node keeps its data; each kind of broker knows."""
+        """Directory of the node's data; each kind of broker defines it."""
         raise NotImplementedError
 
     def _tree(self) -> list[psutil.Process]:
@@ -147,13 +148,13 @@ class Broker:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            # Our ctrl-C is not for the broker; it is stopped afterwards.
+            # Ctrl-C must reach the benchmark only, which then stops the broker.
             start_new_session=True,
             preexec_fn=pinned_to(self.cores),
         )
 
     def _await_amqp(self) -> None:
-        """Wait for a whole handshake: a port may be open long before its broker answers on it."""
+        """Wait for a whole AMQP handshake: a port may be open long before the broker answers."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             assert self.process is not None
@@ -179,7 +180,7 @@ class Broker:
 
 
 class WarrenBroker(Broker):
-    """`warren server` of the installation that runs the benchmark."""
+    """`warren server`, run by the Python that runs the benchmark."""
 
     name = "warren"
 
@@ -200,7 +201,10 @@ class WarrenBroker(Broker):
 
 
 class RabbitmqBroker(Broker):
-    """An installed RabbitMQ with a private node: own name, cookie, home, directories, ports and epmd, all on loopback."""
+    """An installed RabbitMQ as a private node on the loopback.
+
+    The node has a name, cookie, home, directories, ports and epmd of its own.
+    """
 
     name = "RabbitMQ"
 
@@ -217,7 +221,7 @@ class RabbitmqBroker(Broker):
         (directory / "enabled_plugins").write_text("[].\n")
         (directory / "rabbitmq.conf").write_text(
             f"listeners.tcp.default = 127.0.0.1:{self.port}\nlog.console = false\n"
-            # RabbitMQ's own default, 40 % of the memory, written down because it decides when publishers are blocked.
+            # RabbitMQ's default, 40 % of memory, stated because it decides when publishers block.
             "vm_memory_high_watermark.relative = 0.4\n"
             + "".join(f"{setting}\n" for setting in settings)
         )
@@ -227,7 +231,8 @@ class RabbitmqBroker(Broker):
 
     def start(self) -> None:
         if self.epmd is None:
-            # Without this one Erlang would start a daemon that nobody stops, on every address.
+            # Without this epmd, Erlang starts a daemon that listens on every address and never
+            # ends.
             self.epmd = subprocess.Popen(
                 ["epmd", "-port", str(self.epmd_port), "-address", "127.0.0.1"],
                 stdin=subprocess.DEVNULL,
@@ -248,7 +253,7 @@ class RabbitmqBroker(Broker):
         )
 
     def node_directory(self) -> Path:
-        """Where the node keeps its data."""
+        """Directory of the node's data, below the base directory of all nodes."""
         return self._data_directory() / self._node_name()
 
     def _node_name(self) -> str:
@@ -271,7 +276,7 @@ class RabbitmqBroker(Broker):
             "RABBITMQ_MNESIA_BASE": str(self._data_directory()),
             "RABBITMQ_LOG_BASE": str(self.directory / "log"),
             "RABBITMQ_CONFIG_FILE": str(self.directory / "rabbitmq.conf"),
-            # Neither the machine's settings nor its plugins.
+            # Ignore the settings and plugins of the machine's own RabbitMQ.
             "RABBITMQ_CONF_ENV_FILE": str(self.directory / "no-rabbitmq-env.conf"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "enabled_plugins"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
@@ -289,7 +294,11 @@ class RabbitmqBroker(Broker):
 
 
 def rabbitmq_server() -> str | None:
-    """The server script that may run as any user (Debian's own one on PATH insists on its user), or None."""
+    """Path of a server script that any user may run, or None when there is none.
+
+    Debian's script on PATH insists on its own user, so the one in the library directory comes
+    first.
+    """
     candidates = [Path("/usr/lib/rabbitmq/bin/rabbitmq-server")]
     on_path = shutil.which("rabbitmq-server")
     if on_path is not None:
@@ -301,14 +310,17 @@ def rabbitmq_server() -> str | None:
 
 
 def rabbitmq_version() -> str:
-    """From the name of its application directory: `rabbitmqctl version` would start a whole Erlang."""
+    """Version of the installed RabbitMQ, from the name of its application directory.
+
+    `rabbitmqctl version` would start a whole Erlang VM.
+    """
     for path in Path("/usr/lib/rabbitmq/lib").glob("rabbitmq_server-*"):
         return path.name.removeprefix("rabbitmq_server-")
     return "of unknown version"
 
 
 def _status_bytes(pid: int, field: str) -> int:
-    """A size of /proc/PID/status in bytes; 0 when the process has ended."""
+    """Return a size field of /proc/PID/status in bytes; 0 when the process has ended."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith(field + ":"):
@@ -317,7 +329,7 @@ def _status_bytes(pid: int, field: str) -> int:
 
 
 def pinned_to(cores: set[int]) -> Callable[[], None] | None:
-    """For `preexec_fn`: restrict the new process to `cores`."""
+    """Return a `preexec_fn` that pins the new process to `cores`; None when `cores` is empty."""
     if not cores:
         return None
 

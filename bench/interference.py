@@ -1,17 +1,19 @@
-"""`python -m bench interference`: what one queue notices while the broker is busy with another, large one.
+"""`python -m bench interference`: latency of a queue while the broker works on a large queue.
 
-A paced flow (100 B, 5,000 messages a second, published, delivered, acked one by one) runs through a queue of its own.
-Beside it a queue of 1,000,000 messages
+A paced flow (100 B, 5,000 messages a second, published, delivered, acked one by one) runs through a
+queue of its own. Beside it a queue of 1,000,000 messages
 
-- is filled at a fixed rate, all of it in memory: what the filling alone costs;
-- is filled at the same rate on a broker with a low memory limit, so that most of it is paged out meanwhile;
+- is filled at a fixed rate, all of it in memory: the cost of the filling alone;
+- is filled at the same rate on a broker with a low memory limit, which pages most of it out
+  meanwhile;
 - is purged; is deleted;
 - expires (`x-message-ttl`), at the rate at which it was filled;
-- is compacted: three queues get messages too large for the index in turn, two of them are purged, which leaves a third of
-  each file of the message store.
+- is compacted: three queues get messages too large for the index in turn, two of them are purged,
+  which leaves a third of each file of the message store.
 
-Shown are the flow's p99 and longest latency during each, and how far p99 is above its value on the idle broker. Of what
-is over at once, the five seconds from its start count: what it leaves to do in the background is part of it.
+The figures are the flow's p99 and longest latency during each disturbance, and the distance of p99
+from its value on the idle broker. A purge and a deletion end at once; the measurement lasts five
+seconds from their start, because the background work that they leave belongs to them.
 """
 
 import argparse
@@ -31,10 +33,10 @@ from warrenmq.wire.methods import QueueDelete, QueuePurge
 QUEUE = "bench-disturbing"
 LARGE = ("bench-large-1", "bench-large-2", "bench-large-3")
 WARM_UP_S = 2.0
-# What is over sooner is watched for so long.
+# Shortest measurement of a disturbance, from its start.
 WINDOW_S = 5.0
 POLL_S = 0.1
-# The disk is as it will be when it has not changed for so long.
+# Compaction is over when the size on disk has not changed for this long.
 STABLE_S = 3.0
 NANOSECONDS_A_MILLISECOND = 1e6
 NAMES = ("idle", "filled", "paged", "purged", "deleted", "expired", "compacted")
@@ -100,7 +102,10 @@ def measure(scenario: Scenario) -> None:
 
 
 class Disturbances:
-    """All of them on one broker, each with a flow of its own; `idle_ms` is the p99 they are compared with."""
+    """Runs the disturbances on one broker, each with a flow of its own.
+
+    `idle_ms` is the p99 latency (ms) of the idle broker, which all others are compared with.
+    """
 
     def __init__(self, scenario: Scenario, broker: Broker) -> None:
         self.scenario = scenario
@@ -108,7 +113,7 @@ class Disturbances:
         self.idle_ms = 0.0
 
     def idle(self) -> None:
-        """The flow alone."""
+        """Measure the flow alone on the idle broker; sets `idle_ms`."""
         flow = self._start_flow()
         started = time.monotonic()
         time.sleep(self.scenario.options.seconds)
@@ -118,12 +123,12 @@ class Disturbances:
         self._show("idle", histogram, flow)
 
     def run(self, name: str) -> None:
-        """Prepare, disturb, and clean up."""
+        """Run the disturbance `name`: prepare, disturb, and clean up."""
         getattr(self, f"_{name}")()
         remove(self.broker, QUEUE, *LARGE)
         await_quiet(self.broker)
 
-    # -- the disturbances ------------------------------------------------------------------------------------------
+    # -- the disturbances --------------------------------------------------------------------------
 
     def _filled(self) -> None:
         flow = self._start_flow()
@@ -195,7 +200,7 @@ class Disturbances:
             self.broker, "compacted: disk afterwards, of before", 100 * after / before, "%"
         )
 
-    # -- their parts -----------------------------------------------------------------------------------------------
+    # -- their parts -------------------------------------------------------------------------------
 
     def _fill_slowly(self) -> None:
         options = self.scenario.options
@@ -221,12 +226,12 @@ class Disturbances:
                 "--rate",
                 str(options.fill_rate),
             ),
-            # The flow keeps the broker from ever being quiet.
+            # The flow keeps the broker busy all the time.
             waits_for_quiet=False,
         )
 
     def _ask(self, name: str, method: Method) -> None:
-        """Disturb by one request, and go on watching."""
+        """Disturb the broker by one request, and measure the flow for at least WINDOW_S."""
         await_quiet(self.broker)
         flow = self._start_flow()
         client = Client(parse_uri(self.broker.uri), "bench", ANSWER_TIMEOUT_S)
@@ -255,7 +260,7 @@ class Disturbances:
                 size, since = now, time.monotonic()
 
     def _start_flow(self) -> PacedFlow:
-        """Warmed up."""
+        """Return a flow that has run for WARM_UP_S."""
         options = self.scenario.options
         cores = self.scenario.generator_cores(self.broker)
         flow = PacedFlow(self.broker, cores, options.rate, options.persistent)
@@ -289,7 +294,7 @@ class Disturbances:
             float(histogram.maximum) / NANOSECONDS_A_MILLISECOND,
             "ms",
         )
-        # Above a few milliseconds, latencies are not the broker's alone.
+        # A generator more than a few milliseconds behind its pace adds to the latencies.
         self.scenario.add(
             self.broker, f"{name}: generator behind by at most", flow.behind_ms_max, "ms"
         )

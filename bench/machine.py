@@ -1,4 +1,4 @@
-"""The machine that figures were taken on."""
+"""A description of the machine, for the head of reports."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ import psutil
 
 
 def machine() -> str:
-    """What the figures hold for."""
+    """Return cores, memory, system and load average of this machine in one line."""
     memory = psutil.virtual_memory().total / 2**30
     load = os.getloadavg()[0]
     return f"{os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()} {platform.release()}, load {load:.2f}"

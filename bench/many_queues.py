@@ -1,8 +1,11 @@
-"""`python -m bench many-queues`: 10,000 durable queues with 100 persistent messages each; a crash; the start after it.
+"""`python -m bench many-queues`: crash and restart a broker with 10,000 queues of 100 messages.
 
-Messages are published round by round, one to each queue, so every commit holds messages of very many queues. While the
-last rounds are published, strace counts the calls that make files durable: one for a commit, however many queues are
-in it. Then SIGKILL, and the time until a client is served, and until all queues have answered with their counts.
+The queues are durable and the messages persistent.
+
+The publisher sends round by round, one message to each queue, so every commit holds messages of
+very many queues. During the last rounds strace counts the calls that make files durable: one for a
+commit, whatever the number of queues in it. Then the broker gets SIGKILL and restarts; the figures
+are the time until a client is connected, and until all queues have answered with their counts.
 """
 
 import argparse
@@ -18,10 +21,10 @@ from warrenmq.perf.publisher import PublishFrames
 from warrenmq.perf.topology import basic_properties
 from warrenmq.wire.methods import BasicAck, ConfirmSelect, QueueDeclare, QueueDeclareOk
 
-# Declarations under way at a time.
+# Declarations sent before the first reply is awaited.
 PIPELINE = 500
 SEND_BYTES = 262_144
-# Rounds that are counted by strace rather than timed.
+# Last rounds, whose syncs strace counts; they are not timed.
 COUNTED_ROUNDS = 10
 
 
@@ -42,7 +45,7 @@ def measure(scenario: Scenario) -> None:
 
 
 class ManyQueues:
-    """One broker's turn."""
+    """The scenario on one broker."""
 
     def __init__(self, scenario: Scenario, broker: Broker) -> None:
         self.scenario = scenario
@@ -65,7 +68,7 @@ class ManyQueues:
         self.scenario.add(self.broker, name, value, unit)
 
     def _declare(self, client: Client, is_passive: bool) -> int:
-        """Declare all queues, many at a time; returns the messages in all of them."""
+        """Declare all queues, PIPELINE at a time; return the sum of their message counts."""
         total = 0
         for at in range(0, len(self.names), PIPELINE):
             names = self.names[at : at + PIPELINE]
@@ -122,14 +125,15 @@ class ManyQueues:
 
 
 class Rounds:
-    """Publishes one message to each queue at a time, and waits until all of them are confirmed."""
+    """Publishes in rounds: one message to each queue, then waits until all are confirmed."""
 
     def __init__(self, client: Client, names: list[bytes], size: int) -> None:
         self.client = client
         self.confirms = 0
         self._published = 0
-        # Confirmed: everything up to the first, and each of the second, which lie above it.
+        # All delivery tags up to this one are confirmed.
         self._upto = 0
+        # Tags above `_upto` that were confirmed singly.
         self._singles: set[int] = set()
         self._count = len(names)
         properties = basic_properties(True)

@@ -1,7 +1,7 @@
-"""One measurement: `warren perf` as a process of its own against a broker, with the broker's CPU time and memory.
+"""One measurement: a run of `warren perf` against a broker, with the broker's CPU time and memory.
 
-The load generator runs outside of this process so that its garbage collector, its affinity and its CPU time are its
-own. Every run is bounded by a timeout.
+The load generator is a process of its own, so that its garbage collector, its affinity and its CPU
+time are separate from the benchmark's. Every run has a timeout.
 """
 
 import json
@@ -23,12 +23,12 @@ QUIET_CPU_RATIO = 0.08
 
 
 class MeasureError(Exception):
-    """A run that gave no figure; the text is the load generator's or ours."""
+    """A run gave no figure; the text comes from the load generator or from the benchmark."""
 
 
 @dataclass
 class Result:
-    """The figure of one workload on one broker in one round, and everything it was computed from."""
+    """The figure of one workload on one broker in one round; `detail`: the generator's summary."""
 
     workload: str
     broker: str
@@ -46,7 +46,7 @@ class Result:
 
 @dataclass
 class Sample:
-    """A finished run of the load generator: its summary, and what the broker spent meanwhile."""
+    """A finished run of the load generator: its summary, and the broker's CPU time and memory."""
 
     summary: dict[str, Any]
     broker_cpu_s: float
@@ -68,7 +68,10 @@ def run_perf(
     timeout_s: float = RUN_TIMEOUT_S,
     waits_for_quiet: bool = True,
 ) -> Sample:
-    """Run `warren perf` with `arguments` against `broker`, on `cores` (empty: anywhere)."""
+    """Run `warren perf` with `arguments` against `broker`, on `cores` (empty: all of them).
+
+    MeasureError when the load generator fails, or does not end within `timeout_s`.
+    """
     if waits_for_quiet:
         await_quiet(broker)
     before = broker.usage()
@@ -93,7 +96,10 @@ def run_perf(
 
 
 def await_quiet(broker: Broker) -> None:
-    """Wait until the broker is done with what came before: deletions, garbage, paging."""
+    """Wait for the end of the broker's background work, at most QUIET_TIMEOUT_S.
+
+    Background work is deletions, garbage and paging; its end shows in the CPU time.
+    """
     deadline = time.monotonic() + QUIET_TIMEOUT_S
     while time.monotonic() < deadline:
         before = broker.usage().cpu_s
@@ -103,7 +109,7 @@ def await_quiet(broker: Broker) -> None:
 
 
 def delete_queues(broker: Broker, names: list[str]) -> None:
-    """So that every run begins with new queues; a queue that is not there counts as deleted."""
+    """Delete queues, so that every run begins with new ones; a missing queue counts as deleted."""
     client = Client(parse_uri(broker.uri), "bench", RUN_TIMEOUT_S)
     try:
         for name in names:

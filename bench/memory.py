@@ -1,17 +1,21 @@
-"""`python -m bench memory`: does a node stay below its memory limit, whatever the sizes of messages and the readers?
+"""`python -m bench memory`: check that a node stays below its memory limit.
 
-Each case has a broker of its own with a low limit (`vm_memory_high_watermark.absolute`). A publisher sends persistent
-messages of one size, several times the limit altogether, into a queue with a consumer; a second one joins it when half
-of them are there. Beside it a client publishes small messages to another queue, one after the other, and waits for each
-confirm. A case ends when all is confirmed, or after `--seconds`. Readers:
+The limit must hold for all sizes of messages and all kinds of readers.
 
-fast    reads and acks whatever comes
+Each case has a broker of its own with a low limit (`vm_memory_high_watermark.absolute`). A
+publisher sends persistent messages of one size, in total several times the limit, into a queue with
+a consumer; a second consumer joins when half of the messages are confirmed. Beside it a probe
+publishes small messages to another queue, one after the other, and waits for each confirm. A case
+ends when all is confirmed, or after `--seconds`. Readers:
+
+fast    reads and acks every message
 slow    reads about 3 MiB a second and acks
-holds   reads whatever comes and acks nothing
+holds   reads every message and acks nothing
 never   does not read its socket
 
-Shown are what was published, the highest resident set, and the longest that the other client waited. A case is good
-when the resident set stayed below the limit and `SLACK_MIB`, and no confirm took longer than a second.
+The table shows the published MiB, the highest resident set, and the probe's longest wait. A case is
+good when the resident set stayed below the limit plus `SLACK_MIB`, and no confirm of the probe took
+longer than a second.
 """
 
 import argparse
@@ -53,12 +57,12 @@ PREFETCHES = {"1": 1, "100": 100, "none": 0}
 MODES = ("default", "lazy")
 READERS = ("fast", "slow", "holds", "never")
 SLOW_CHUNK_BYTES, SLOW_PAUSE_S = 65536, 0.02
-# Unconfirmed bytes, and messages, above which the publisher waits.
+# Limits of unconfirmed bytes and of unconfirmed messages; at either the publisher waits.
 WINDOW_BYTES, WINDOW_MESSAGES = 1 << 23, 2000
-# The broker may take this long after the last confirm to page messages out.
+# The memory measurement continues for this long after the last confirm: the broker still pages out.
 SETTLE_S = 1.0
 SAMPLE_S = 0.02
-# Delivery mode 2.
+# The property block of a message with delivery mode 2 and nothing else.
 PERSISTENT_PROPERTIES = b"\x10\x00\x02"
 
 
@@ -129,7 +133,7 @@ def measure(scenario: Scenario) -> None:
 
 @dataclass
 class Outcome:
-    """The figures of one case. Sizes in bytes."""
+    """The figures of one case; sizes in bytes."""
 
     published_bytes: int
     highest_rss: int
@@ -138,7 +142,7 @@ class Outcome:
 
 @dataclass
 class Case:
-    """One cell of the matrix. Sizes in bytes but for the limit (MiB); `prefetch` 0: none."""
+    """One cell of the matrix; `size` in bytes, the limit in MiB, `prefetch` 0 means no limit."""
 
     limit_mib: int
     size: int
@@ -151,7 +155,7 @@ class Case:
         return outcome.highest_rss <= bound and outcome.longest_confirm_s <= CONFIRM_S
 
     def run(self, broker: Broker, volume: float, seconds: float) -> Outcome:
-        """Publish `volume` limits, or for `seconds`."""
+        """Publish `volume` times the memory limit, at most for `seconds`; return the figures."""
         queue = b"bench-memory"
         ending = threading.Event()
         control = Client(parse_uri(broker.uri), "bench", ANSWER_TIMEOUT_S)
@@ -198,12 +202,12 @@ class Party(threading.Thread):
         try:
             self.work()
         except (OSError, PerfError):
-            # `hang_up` ends a receive as a broker does that closes the connection.
+            # After `hang_up` a receive fails as if the broker had closed the connection.
             if not self.ending.is_set():
                 raise
 
     def work(self) -> None:
-        """Publish or consume until the end; each kind of client does its own."""
+        """Publish or consume until the end; each kind of client defines it."""
         raise NotImplementedError
 
     def hang_up(self) -> None:
@@ -211,7 +215,7 @@ class Party(threading.Thread):
 
 
 class Reader(Party):
-    """The consumer."""
+    """A consumer of one of the kinds in READERS."""
 
     def __init__(
         self, broker: Broker, queue: bytes, kind: str, prefetch: int, ending: threading.Event
@@ -223,7 +227,7 @@ class Reader(Party):
         self.client.request(BasicQos(prefetch_count=prefetch))
 
     def consume(self) -> None:
-        """Begin to consume, if it has not."""
+        """Send basic.consume, on the first call only."""
         if not self._has_begun:
             self._has_begun = True
             self.client.send(CHANNEL, BasicConsume(queue=self.queue))
@@ -255,7 +259,7 @@ class Reader(Party):
 
 
 class Publisher(Party):
-    """Publishes `count` messages, a window of them at a time; `confirmed` of them were."""
+    """Publishes `count` messages, a window at a time; `confirmed` counts the confirmed ones."""
 
     def __init__(
         self, broker: Broker, queue: bytes, size: int, count: int, ending: threading.Event
@@ -290,7 +294,7 @@ class Publisher(Party):
 
 
 class Probe(Party):
-    """Publishes small messages to a queue of its own, one after the other."""
+    """Publishes small messages to a queue of its own, one at a time, and times each confirm."""
 
     def __init__(self, broker: Broker, ending: threading.Event) -> None:
         super().__init__(broker, ending)
@@ -300,7 +304,7 @@ class Probe(Party):
         self._since = 0.0
 
     def longest_s(self) -> float:
-        """The longest wait for a confirm, the one that lasts included."""
+        """The longest wait for a confirm in seconds, including the wait in progress."""
         return max(self._longest_s, time.monotonic() - self._since if self._since else 0.0)
 
     def work(self) -> None:
@@ -320,7 +324,7 @@ def tag_of(method: Method) -> int:
 
 
 def publish_head(queue: bytes, size: int) -> bytes:
-    """basic.publish to `queue` and the content header."""
+    """Return the frames of basic.publish to `queue` and of the content header."""
     out = BytesWriter()
     write_method_frame(out, CHANNEL, BasicPublish(exchange=b"", routing_key=queue))
     payload = b"\x00\x3c\x00\x00" + size.to_bytes(8) + PERSISTENT_PROPERTIES

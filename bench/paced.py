@@ -1,8 +1,9 @@
-"""A paced flow through one queue in a process of its own, whose latencies can be asked for by time.
+"""A paced flow through one queue in a process of its own, with its latencies by time.
 
-`warren perf` sums a run up; here a run goes on for as long as somebody disturbs the broker, and what counts is what the
-flow noticed between two moments. So `python -m bench.paced OPTIONS` prints its start and then, ten times a second, the
-histogram of the deliveries since, and `PacedFlow` keeps them. CLOCK_MONOTONIC is one clock for all processes of a machine.
+`warren perf` gives one summary of a run. The interference scenario needs the latencies between two
+moments of a long run instead. So `python -m bench.paced OPTIONS` prints, ten times a second, the
+time and the histogram of the deliveries since the last line, and `PacedFlow` collects them. The
+times are comparable because CLOCK_MONOTONIC is one clock for all processes of a machine.
 """
 
 import json
@@ -26,7 +27,7 @@ STOP_TIMEOUT_S = 30.0
 
 
 class PacedFlow:
-    """Publishes `rate` messages of 100 B a second, delivered to one consumer that acks each of them."""
+    """Publishes `rate` messages of 100 B a second to one consumer that acks each of them."""
 
     def __init__(self, broker: Broker, cores: set[int], rate: float, is_persistent: bool) -> None:
         options = {
@@ -39,11 +40,11 @@ class PacedFlow:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            # Ctrl-C is ours; it is told by us.
+            # Ctrl-C must reach the benchmark only; `stop` interrupts this process.
             start_new_session=True,
             preexec_fn=pinned_to(cores),
         )
-        # (monotonic time at the end of the interval, latencies in it).
+        # One (monotonic time at its end, its latencies) for each interval.
         self._intervals: list[tuple[float, Histogram]] = []
         self.behind_ms_max = 0.0
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -71,8 +72,11 @@ class PacedFlow:
             time.sleep(INTERVAL_S)
 
     def window(self, start_s: float, end_s: float) -> Histogram:
-        """Latencies of what was delivered between two moments, to a tenth of a second. The second must be past."""
-        # The last interval is on its way.
+        """Latencies of the deliveries between two moments, to a tenth of a second.
+
+        Times are CLOCK_MONOTONIC seconds; `end_s` must be past.
+        """
+        # Wait for the line of the last interval.
         time.sleep(max(0.0, end_s + 3 * INTERVAL_S - time.monotonic()))
         total = Histogram()
         for at_s, histogram in list(self._intervals):
@@ -81,7 +85,7 @@ class PacedFlow:
         return total
 
     def stop(self) -> None:
-        """End the process; how far it was ever behind its pace is known afterwards."""
+        """End the process; `behind_ms_max` then holds the longest delay behind its pace."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
@@ -97,7 +101,7 @@ def _on_interval(interval: Interval) -> None:
 
 
 def _main(text: str) -> None:
-    # A process without a terminal may have been started with interrupts ignored.
+    # A process without a terminal may inherit SIGINT ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     options = PerfOptions(
         queue=QUEUE, size=100, qos=1000, interval=INTERVAL_S, time=LONGEST_S, **json.loads(text)

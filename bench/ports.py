@@ -1,4 +1,4 @@
-"""Ports on the loopback of one's own, and waiting for one to open."""
+"""Reserves ports on the loopback, and waits for a port to open."""
 
 import socket
 import time
@@ -6,10 +6,12 @@ import weakref
 
 
 def held_port(owner: object, host: str = "127.0.0.1") -> int:
-    """A free port that the system gives nobody else as long as `owner` lives: a socket is bound to it that never listens.
+    """Return a free port that the system gives to no other process as long as `owner` lives.
 
-    A server that reuses addresses, as all here do, may listen there, and again after a restart. A port that is merely free
-    now may be somebody else's when a slow server comes to listen on it, or while a killed one is away.
+    A socket that never listens is bound to the port. A server that reuses addresses, as all servers
+    here do, may listen on it, and again after a restart. A port that is only free at this moment
+    may belong to another process before a slow server listens on it, or while a killed server is
+    down.
     """
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -20,7 +22,7 @@ def held_port(owner: object, host: str = "127.0.0.1") -> int:
 
 
 def await_port(port: int, timeout_s: float = 60.0) -> None:
-    """Return when something listens on `port`; TimeoutError when nothing does in time."""
+    """Return when a server listens on `port`; TimeoutError when none does within `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while True:
         try:

@@ -1,4 +1,4 @@
-"""CPU time of a program and everything it starts, by what the processes are."""
+"""CPU time of a program and all processes that it starts, by kind of process."""
 
 import subprocess
 import threading
@@ -11,16 +11,16 @@ INTERVAL_S = 0.1
 
 
 class ProcessCosts(threading.Thread):
-    """Looks at the tree of processes below `job` until it ends. What a process does after the last look is not seen.
+    """Samples the process tree of `job` until it ends; CPU time after the last sample is lost.
 
-    `kind` makes of a command line the name that its CPU time is added to.
+    `kind` maps a command line to the kind that the CPU time of the process is added to.
     """
 
     def __init__(self, job: "subprocess.Popen[str]", kind: Callable[[list[str]], str]) -> None:
         super().__init__(daemon=True)
         self._job = job
         self._kind = kind
-        # By process: its kind and its CPU time so far. A number that is used again counts for the later one only.
+        # Kind and CPU seconds so far by process id; a reused id counts for the later process only.
         self._seen: dict[int, tuple[str, float]] = {}
         self._is_over = threading.Event()
         self.start()
@@ -30,7 +30,7 @@ class ProcessCosts(threading.Thread):
             self._look()
 
     def stop(self) -> dict[str, float]:
-        """CPU seconds by kind."""
+        """Stop sampling; return CPU seconds by kind."""
         self._is_over.set()
         self.join()
         total: dict[str, float] = {}
@@ -48,6 +48,6 @@ class ProcessCosts(threading.Thread):
             with suppress(psutil.Error):
                 times = process.cpu_times()
                 command = process.cmdline()
-                # A process at its end has no command line any more.
+                # An ending process has no command line: keep the kind of the last sample.
                 kind = self._kind(command) if command else self._seen.get(process.pid, ("", 0.0))[0]
                 self._seen[process.pid] = kind, times.user + times.system

@@ -1,8 +1,8 @@
-"""What the scenarios share: brokers started for one measurement each, figures by broker, a table or JSON at the end.
+"""The frame of all scenarios: a broker for each measurement, figures by broker, a table or JSON.
 
-A scenario is longer than a workload of `python -m bench` and runs once: it fills a queue to a depth, kills the broker,
-or disturbs one queue and watches another. Each of its figures has a name, a value and a unit; what is printed while it
-runs goes to standard error, so that `--json` leaves one object on standard output.
+A scenario is longer than a workload of `python -m bench` and runs once: it fills a queue to a
+depth, kills the broker, or disturbs one queue and measures another. Each figure has a name, a value
+and a unit. Progress goes to standard error, so that `--json` leaves one object on standard output.
 """
 
 import argparse
@@ -29,13 +29,13 @@ from warrenmq.wire.methods import QueueDeclare, QueueDeclareOk
 
 MIB = 2**20
 ANSWER_TIMEOUT_S = 600.0
-# A run of the load generator may take as long as a broker needs that handles so many messages a second.
+# Messages a second of the slowest broker that a run of the load generator waits for.
 SLOWEST_RATE = 2000
 
 
 @dataclass
 class Figure:
-    """One number that was measured; `unit` is one of those of the table, `%` or empty for a plain count."""
+    """One measured number; `unit` is free text, for example a unit that bench/table.py compares."""
 
     name: str
     value: float
@@ -43,7 +43,7 @@ class Figure:
 
 
 class Scenario:
-    """One run: its options, its directory, and the figures of each broker in the order they were taken."""
+    """One run of a scenario: its options, its directory, and each broker's figures in order."""
 
     def __init__(self, options: argparse.Namespace, directory: Path) -> None:
         self.options = options
@@ -56,7 +56,7 @@ class Scenario:
         print(text, file=sys.stderr, flush=True)
 
     def kinds(self) -> list[type[Broker]]:
-        """The brokers that were asked for and are installed."""
+        """The requested brokers that are installed."""
         which: str = self.options.broker
         kinds: list[type[Broker]] = []
         if which != "rabbitmq":
@@ -70,7 +70,7 @@ class Scenario:
 
     @contextmanager
     def running(self, kind: type[Broker], *settings: str) -> Iterator[Broker]:
-        """A new broker with empty data; it and its data are gone at the end."""
+        """Run a new broker with empty data; kill it and delete its data at the end."""
         self._started += 1
         directory = self.directory / f"{self._started}"
         broker = kind(directory, self.broker_cores(kind), settings)
@@ -86,7 +86,7 @@ class Scenario:
             shutil.rmtree(directory, ignore_errors=True)
 
     def broker_cores(self, kind: type[Broker]) -> set[int]:
-        """Where a broker may run; empty for everywhere."""
+        """The cores that a broker may use; empty for all of them."""
         cores = sorted(os.sched_getaffinity(0))
         wanted: int = (
             self.options.warren_cores if kind is WarrenBroker else self.options.rabbitmq_cores
@@ -94,25 +94,28 @@ class Scenario:
         return {cores[0]} if wanted == 1 and len(cores) > 1 else set()
 
     def generator_cores(self, broker: Broker) -> set[int]:
-        """Beside a pinned broker the load generator keeps away from its core; else the scheduler knows best."""
+        """The cores of the load generator: all but those of a pinned broker; empty for all."""
         return os.sched_getaffinity(0) - broker.cores if broker.cores else set()
 
     def add(self, broker: Broker, name: str, value: float, unit: str = "") -> None:
-        """Keep a figure, and say it."""
+        """Record a figure, and print it."""
         self.figures.setdefault(broker.name, []).append(Figure(name, value, unit))
         self.say(f"{broker.name}: {name}: {value:,.2f} {unit}")
 
     def perf(
         self, broker: Broker, messages: int, *arguments: str, waits_for_quiet: bool = True
     ) -> Sample:
-        """Run the load generator; `messages` says for how long it may take."""
+        """Run the load generator; its timeout grows with `messages`."""
         timeout_s = 300.0 + messages / SLOWEST_RATE
         return run_perf(
             broker, list(arguments), self.generator_cores(broker), timeout_s, waits_for_quiet
         )
 
     def fill(self, broker: Broker, queue: str, messages: int, *arguments: str) -> Sample:
-        """Publish persistent messages of 1 KiB, or of what `arguments` say, into a durable queue nobody consumes."""
+        """Publish persistent messages into a durable queue without consumers.
+
+        Messages have 1 KiB; `arguments` replace that option of the load generator.
+        """
         return self.perf(
             broker,
             messages,
@@ -130,7 +133,7 @@ class Scenario:
 
 
 def depth(broker: Broker, queue: str) -> int:
-    """Ready messages of a queue that must exist."""
+    """Return the number of ready messages of a queue; MeasureError when it does not exist."""
     client = Client(parse_uri(broker.uri), "bench", ANSWER_TIMEOUT_S)
     try:
         reply = client.request(QueueDeclare(queue=queue.encode(), passive=True))
@@ -154,11 +157,11 @@ def run_scenario(
     add_options: Callable[[argparse.ArgumentParser], None],
     measure: Callable[[Scenario], None],
 ) -> int:
-    """Parse, measure, print; returns the exit status."""
+    """Parse the arguments, measure, and print the figures; return the exit status."""
     options = _parse(name, description, arguments, add_options)
     if build_name() != "compiled":
         print(f"warren is {build_name()} here: its figures will be poor", file=sys.stderr)
-    # A stop from outside takes the brokers with it, as ctrl-C does.
+    # SIGTERM raises KeyboardInterrupt, as ctrl-C does, so that the brokers are stopped.
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signal_number, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="warren-bench-", dir=options.directory))
@@ -174,7 +177,7 @@ def run_scenario(
         status = 130
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-    # What was measured before a failure counts.
+    # Figures taken before a failure are printed too.
     _print(scenario, name)
     return status
 

@@ -1,7 +1,8 @@
-"""A server that does no broker's work: it takes publishes unread and sends ready-made deliveries without end.
+"""A null server: it drops publishes unread and sends prepared deliveries without end.
 
-The load generator's own cost shows only against a peer that is never the bottleneck. One process serves one
-publishing and one consuming connection at a time, each in a thread that spends its time in system calls.
+Only a server that is never the bottleneck shows the cost of the load generator itself. One process
+serves one publishing and one consuming connection at a time, each in a thread that spends its time
+in system calls.
 """
 
 import os
@@ -43,7 +44,7 @@ BATCH_BYTES = 262144
 
 
 class SinkSession:
-    """One connection: polite until basic.publish or basic.consume, mindless afterwards."""
+    """One connection: answers methods until basic.publish or basic.consume, then moves bytes."""
 
     def __init__(self, sock: socket.socket, size: int) -> None:
         self.sock = sock
@@ -105,7 +106,7 @@ class SinkSession:
         self.sock.sendall(out.getvalue())
 
     def take_until_close(self) -> None:
-        """Take octets unread until connection.close, which is the last thing a client sends."""
+        """Read and drop octets until connection.close, the last method a client sends."""
         buffer = bytearray(1 << 20)
         close = b"\x00\x0a\x00\x32"
         while True:
@@ -114,7 +115,7 @@ class SinkSession:
                 return
 
     def deliver(self) -> None:
-        """Send one batch of deliveries again and again; a second thread takes the acks."""
+        """Send one batch of deliveries until connection.close; a second thread drops the acks."""
         out = BytesWriter()
         properties = Properties(content_type=b"application/octet-stream", delivery_mode=1).encode()
         body = bytes(self.size)
@@ -132,7 +133,7 @@ class SinkSession:
 
 
 def serve(listener: socket.socket, size: int) -> None:
-    """Serve connections of `listener` for ever; deliveries have bodies of `size` octets."""
+    """Serve connections of `listener` without end; deliveries have bodies of `size` octets."""
     while True:
         sock, _ = listener.accept()
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -140,7 +141,10 @@ def serve(listener: socket.socket, size: int) -> None:
 
 
 def start_sink(size: int) -> tuple[int, int]:
-    """Fork a sink; its process id and its port on the loopback. The caller ends it with SIGTERM and waits for it."""
+    """Fork a sink; return its process id and its port on the loopback.
+
+    The caller ends the process with SIGTERM and waits for it.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
     pid = os.fork()
     if pid == 0:

@@ -1,7 +1,7 @@
-"""How often a broker's process asks the kernel to make a file durable, seen with strace.
+"""Counts with strace how often a broker's process asks the kernel to make a file durable.
 
-strace attaches to the running process and slows it down, so nothing is timed meanwhile. Counts are by the kind of file:
-the ending of its name.
+strace attaches to the running process and slows it down, so nothing is timed meanwhile. Calls are
+counted by kind of file: the ending of its name.
 """
 
 import re
@@ -15,13 +15,16 @@ from pathlib import Path
 
 ATTACH_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 30.0
-# `123 fdatasync(7</data/journal/1.wal>) = 0`; a call that another thread interrupts is shown in two lines, of which
-# the first has the file.
+# A call as in `123 fdatasync(7</data/journal/1.wal>) = 0`. strace shows a call that another thread
+# interrupts in two lines; only the first has the file.
 _CALL = re.compile(r"\b(?:fsync|fdatasync)\(\d+<([^>]*)>")
 
 
 class SyncCount:
-    """Counts from its start to `stop`. `is_available` is False where strace is missing or may not look."""
+    """Counts syncs of `pid` from the construction to `stop`.
+
+    `is_available` is False where strace is missing or may not attach.
+    """
 
     def __init__(self, pid: int, directory: Path) -> None:
         self._path = directory / "strace.log"
@@ -66,7 +69,7 @@ class SyncCount:
         self._process = None
 
     def stop(self) -> Counter[str]:
-        """Detach; returns the calls by ending of the file's name."""
+        """Detach; return the number of calls by ending of the file's name."""
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
@@ -77,5 +80,8 @@ class SyncCount:
 
 
 def count_syncs(text: str) -> Counter[str]:
-    """The calls in the output of strace by ending of the file's name; a file without one counts under its name."""
+    """Count the sync calls in strace's output by the ending of the file's name.
+
+    A file without an ending counts under its name.
+    """
     return Counter(Path(path).suffix or Path(path).name for path in _CALL.findall(text))

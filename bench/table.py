@@ -1,12 +1,13 @@
-"""Medians, spreads and ratios of many results as a Markdown table."""
+"""Markdown tables of results: medians, ranges and ratios."""
 
 from statistics import median
 
 from bench.measure import Result
 
-# A ratio above 1 is always in favour of the first broker.
+# Units in which less is better: their ratio is inverted, so that above 1 the first broker is
+# better.
 LOWER_IS_BETTER = ("ms", "s", "MiB")
-# Units in which one broker can be said to be better.
+# Units whose figures get a ratio.
 COMPARED = ("msg/s", *LOWER_IS_BETTER)
 NO_FIGURE = "-"
 
@@ -14,7 +15,10 @@ NO_FIGURE = "-"
 def markdown_table(
     rows: list[str], results: list[Result], brokers: list[str], failures: dict[tuple[str, str], str]
 ) -> str:
-    """One line per row name; with two brokers their ratios as well. `failures` is (row, broker) to the reason."""
+    """Return a table with one line a row name; two brokers get ratios of their figures as well.
+
+    `failures` maps (row, broker) to the text shown instead of a figure.
+    """
     head = ["workload"]
     for broker in brokers:
         head += [broker, "CPU µs/msg", "RSS MiB"]
@@ -57,7 +61,7 @@ def median_of(values: list[float | None]) -> float | None:
 
 
 def figure(values: list[float], unit: str) -> str:
-    """The median, and with several rounds the range: a wide one says that the machine was not quiet."""
+    """Format the median, and the range of several rounds; a wide range means a busy machine."""
     digits = 0 if unit == "msg/s" else 2
     text = f"{median(values):,.{digits}f} {unit}"
     if len(values) > 1:
@@ -70,14 +74,14 @@ def plain(value: float | None, digits: int) -> str:
 
 
 def ratio(ours: float | None, theirs: float | None, lower_is_better: bool) -> str:
-    """How many times better the first is."""
+    """Format how many times better the first broker is."""
     if not ours or not theirs:
         return NO_FIGURE
     return f"{theirs / ours if lower_is_better else ours / theirs:.2f}"
 
 
 def figure_table(figures: dict[str, list[tuple[str, float, str]]]) -> str:
-    """Figures (name, value, unit) by broker, one line per name in the order of their first appearance."""
+    """Return a table of figures (name, value, unit) by broker, one line a name, in given order."""
     brokers = list(figures)
     values = {
         broker: {name: (value, unit) for name, value, unit in taken}
@@ -102,6 +106,6 @@ def figure_table(figures: dict[str, list[tuple[str, float, str]]]) -> str:
 
 
 def measured(value: float, unit: str) -> str:
-    """A value with its unit, with as many digits as mean something."""
+    """Format a value with its unit: rates and counts without decimals, others with two."""
     digits = 0 if unit in ("msg/s", "") else 2
     return f"{value:,.{digits}f} {unit}".rstrip()

@@ -1,9 +1,9 @@
-"""The workloads: what is sent to a broker, and which figure is taken.
+"""The workloads: the load that each puts on a broker, and the figures that it takes.
 
-Each is a function from a `Setting` to results of one broker in one round. Throughput is always that of whole messages
-that have done everything the workload asks: a run publishes for some seconds, then waits until all of it is consumed,
-and divides the count by the time up to the last message. A broker that merely accepts quickly and falls behind gains
-nothing by it.
+A workload is a function from a `Setting` to the results of one broker in one round. Throughput
+counts only messages that have finished everything the workload asks: a run publishes for some
+seconds, then waits until all messages are consumed, and divides the count by the time up to the
+last message. A broker that accepts quickly and delivers late gains nothing.
 """
 
 import time
@@ -23,7 +23,7 @@ DRAIN_S = "60"
 
 @dataclass
 class Setting:
-    """Where and how large: one broker in one round."""
+    """The setting of a run: broker, round, cores of the load generator, and sizes."""
 
     broker: Broker
     round: int
@@ -53,7 +53,7 @@ class Setting:
 
 @dataclass
 class Workload:
-    """`run` gives results in the order of `rows`: most workloads have one figure, some two."""
+    """A workload; `run` returns one result for each of `rows`, in that order (one or two)."""
 
     name: str
     rows: list[str]
@@ -63,7 +63,7 @@ class Workload:
 
 
 def run_flow(workload: Workload, setting: Setting) -> list[Result]:
-    """Publish and consume at once, to the last message."""
+    """Publish and consume at the same time, to the last message; the figure is the receive rate."""
     delete_queues(setting.broker, [f"bench-{number}" for number in range(1, 5)])
     sample = setting.perf(
         *("--queue-pattern", "bench-%d", "--time", str(setting.seconds), "--drain", DRAIN_S),
@@ -77,7 +77,7 @@ def run_flow(workload: Workload, setting: Setting) -> list[Result]:
 
 
 def run_backlog(workload: Workload, setting: Setting) -> list[Result]:
-    """Publish into a queue without consumers, then consume it without publishers."""
+    """Fill a queue without consumers, then drain it without publishers; one rate for each."""
     count = str(setting.backlog_messages)
     queue = ["--queue", "bench-backlog", "--no-auto-delete", *workload.arguments]
     delete_queues(setting.broker, ["bench-backlog"])
@@ -105,7 +105,7 @@ def run_backlog(workload: Workload, setting: Setting) -> list[Result]:
 
 
 def run_round_trip(workload: Workload, setting: Setting) -> list[Result]:
-    """One message at a time, each waiting for its confirm."""
+    """Publish one message at a time, each after the confirm of the last; the figure is the rate."""
     delete_queues(setting.broker, ["bench-1"])
     sample = setting.perf(
         "--queue",
@@ -121,7 +121,7 @@ def run_round_trip(workload: Workload, setting: Setting) -> list[Result]:
 
 
 def run_paced(workload: Workload, setting: Setting) -> list[Result]:
-    """A rate both brokers keep with ease: latency is what differs."""
+    """Publish at a rate that both brokers keep easily; the figures are median and p99 latency."""
     delete_queues(setting.broker, ["bench-1"])
     sample = setting.perf("--queue", "bench-1", "--time", str(setting.seconds), *workload.arguments)
     latency = sample.summary["consumer_latency_us"]
@@ -132,7 +132,10 @@ def run_paced(workload: Workload, setting: Setting) -> list[Result]:
 
 
 def run_restart(workload: Workload, setting: Setting) -> list[Result]:
-    """SIGKILL with confirmed messages on disk; the time from the start of the process to a queue that has them all."""
+    """SIGKILL the broker with confirmed messages on disk, and time its restart.
+
+    The time runs from the start of the process until the queue reports all of the messages.
+    """
     count = setting.restart_messages
     delete_queues(setting.broker, ["bench-restart"])
     setting.perf(
@@ -161,7 +164,7 @@ def run_restart(workload: Workload, setting: Setting) -> list[Result]:
 
 
 def message_count(broker: Broker, queue: str) -> int:
-    """Ready messages of a queue that must exist."""
+    """Return the number of ready messages of a queue; MeasureError when it does not exist."""
     client = Client(parse_uri(broker.uri), "bench", 60.0)
     try:
         reply = client.request(QueueDeclare(queue=queue.encode(), passive=True))

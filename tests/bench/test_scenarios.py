@@ -1,4 +1,4 @@
-"""Each scenario runs, small, against a broker of ours, and gives the figures it is there for."""
+"""Small runs of the scenarios against warren give the figures that they promise."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(TIMEOUT_S + 60)]
 
 
 def figures(directory: Path, *arguments: str) -> dict[str, float]:
-    """By name."""
+    """Run `python -m bench` with `arguments` on warren alone; return its figures by name."""
     done = subprocess.run(
         [
             sys.executable,
@@ -35,7 +35,7 @@ def figures(directory: Path, *arguments: str) -> dict[str, float]:
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, Any] = json.loads(done.stdout)
     assert found["scenario"] == arguments[0]
-    # The broker's data are gone.
+    # The scenario has deleted the broker's data.
     assert list(directory.iterdir()) == []
     return {figure["name"]: figure["value"] for figure in found["figures"]}
 
@@ -60,7 +60,8 @@ def test_many_queues(tmp_path: Path) -> None:
 
 
 def test_interference(tmp_path: Path) -> None:
-    # Nothing may expire while it is filled, which takes a second where nothing else runs.
+    # No message may expire during the filling, which takes a second on a machine without other
+    # load.
     sizes = (
         "--messages",
         "2000",

@@ -1,4 +1,4 @@
-"""What is read from strace's output, of which threads' calls may interrupt each other."""
+"""Counting sync calls in strace's output, where calls of threads may interrupt each other."""
 
 from bench.syncs import count_syncs
 

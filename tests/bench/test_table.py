@@ -1,4 +1,4 @@
-"""The tables' medians, ranges and ratios: above 1 is always in favour of the first broker."""
+"""Medians, ranges and ratios of the tables; a ratio above 1 always favours the first broker."""
 
 from bench.measure import Result
 from bench.table import figure_table, markdown_table

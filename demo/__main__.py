@@ -1,6 +1,7 @@
-"""`python -m demo`: run the story in a temporary directory, then leave no process and no file behind.
+"""`python -m demo`: run the story in a temporary directory; leave no process and no file behind.
 
-Exit status: 0 when everything was proven, 1 when a check failed or the demo could not go on, 130 when interrupted.
+Exit status: 0 when all checks passed, 1 when a check failed or the demo could not continue, 130
+when interrupted.
 """
 
 import argparse
@@ -40,8 +41,9 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     options = parse_arguments(arguments)
     console = Console(highlight=False)
-    # A stop from outside takes everything down in good order, as Ctrl-C does. Ctrl-C too may be ignored at the start: in a
-    # shell's background, under nohup.
+    # SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does, so that `finally` cleans up.
+    # SIGINT too needs the handler: in a shell's background or under nohup the process inherits it
+    # ignored.
     for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signal_number, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="warren-demo-"))
@@ -60,7 +62,7 @@ def main(arguments: list[str]) -> int:
             console.print(f"  {line}", style="dim", markup=False, soft_wrap=True)
         return 1
     finally:
-        # From here on nothing interrupts: what is left would be left for good.
+        # Ignore signals during the cleanup: an interrupted one would leave processes and files.
         for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(signal_number, signal.SIG_IGN)
         processes.kill_all()

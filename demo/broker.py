@@ -1,4 +1,4 @@
-"""The broker as its users run it: `warren server` on a free port of the loopback, with its data in one directory."""
+"""The demo's broker: `warren server` on a free port of the loopback, its data in one directory."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ HOST = "127.0.0.1"
 
 
 class Broker:
-    """One node; started again after `end`, it finds the data of before, and takes another free port."""
+    """One node; a start after `end` finds the data again, and takes another free port."""
 
     def __init__(self, processes: Processes) -> None:
         self._processes = processes
@@ -27,16 +27,16 @@ class Broker:
 
     @property
     def uri(self) -> str:
-        """For Spark."""
+        """The URI of the node, for Spark."""
         return f"amqp://guest:guest@{HOST}:{self.port}/%2F"
 
     @property
     def parameters(self) -> pika.ConnectionParameters:
-        """For pika."""
+        """The connection parameters of the node, for pika."""
         return pika.ConnectionParameters(HOST, self.port, blocked_connection_timeout=30)
 
     def start(self) -> float:
-        """Returns when the node accepts clients: the seconds that took."""
+        """Start the node; return the seconds until it accepts clients. DemoError when it fails."""
         started = time.monotonic()
         data_dir = str(self._processes.directory / "data")
         process = self._processes.start(
@@ -50,7 +50,7 @@ class Broker:
             "off",
         )
         self._process = process
-        # A node that neither becomes ready nor ends must not hang the demo.
+        # Kill a node that neither becomes ready nor ends, so that it cannot hang the demo.
         watchdog = threading.Timer(START_TIMEOUT_S, process.kill)
         watchdog.start()
         try:
@@ -64,19 +64,19 @@ class Broker:
         return time.monotonic() - started
 
     def kill(self) -> None:
-        """SIGKILL, now; `end` says what became of it."""
+        """Send SIGKILL to the node and return at once; `end` then returns its exit status."""
         assert self._process is not None
         os.kill(self._process.pid, signal.SIGKILL)
 
     def end(self) -> int:
-        """SIGKILL if it still runs; returns the exit status, for a signal minus its number."""
+        """SIGKILL a node that still runs; return its exit status, a signal as a negative number."""
         assert self._process is not None
         process, self._process = self._process, None
         self._processes.kill(process)
         return process.returncode
 
     def stop(self) -> int:
-        """SIGTERM, and SIGKILL when that is not enough; returns the exit status."""
+        """Stop with SIGTERM, with SIGKILL after STOP_TIMEOUT_S; return the exit status."""
         assert self._process is not None
         process = self._process
         os.kill(process.pid, signal.SIGTERM)

@@ -1,18 +1,19 @@
-"""What the demo claims to have proven: each claim is a check with numbers from this run.
+"""The claims that the demo proves: each is a check with numbers from this run.
 
-A failed check does not end the run, so that one report shows all of them; `DemoError` does, when nothing can follow.
+A failed check does not end the run, so that one report shows all checks. `DemoError` ends it, when
+no further step is possible.
 """
 
 from dataclasses import dataclass, field
 
 
 class DemoError(Exception):
-    """The demo cannot go on; one line that says why."""
+    """The demo cannot continue; the text is one line with the reason."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One claim, and whether it held. `text` says what was proven, or what was found instead."""
+    """One claim and its outcome; `text` states the proof, or the finding that contradicts it."""
 
     is_passed: bool
     text: str
@@ -30,10 +31,10 @@ class Checks:
 
     @property
     def failed(self) -> list[Check]:
-        """Those that did not hold."""
+        """The checks that failed, in order."""
         return [check for check in self.made if not check.is_passed]
 
     @property
     def all_passed(self) -> bool:
-        """Did the run prove everything it set out to?"""
+        """True when the run made checks and none failed."""
         return bool(self.made) and not self.failed

@@ -1,7 +1,7 @@
-"""The real input: the files of the Python standard library, and which queue each of them goes to.
+"""The input: the files of the Python standard library, and the queue of each file.
 
-A file's kind is its extension; the kind is the routing key. The two most frequent kinds have a queue each, all others
-share one. Every file is one message, known by its message-id.
+A file's kind is its extension; the kind is the routing key. The two most frequent kinds have a
+queue each, all others share one. Every file is one message, identified by its message-id.
 """
 
 import hashlib
@@ -15,17 +15,17 @@ from pathlib import Path
 
 from demo.checks import DemoError
 
-# Not part of the library: what was installed into it, and what Python made of it.
+# Directories that are not part of the library: installed packages and compiled bytecode.
 SKIPPED_DIRECTORIES = {"site-packages", "dist-packages", "__pycache__"}
-# What Spark takes in one row (docs/spark.md). A static libpython can be larger.
+# Largest body that Spark accepts in one row (docs/spark.md). A static libpython can be larger.
 FILE_BYTES_MAX = 64 * 1024 * 1024
-# From this size on a body is kept apart from the queue's index, in RabbitMQ and in warren.
+# RabbitMQ and warren store bodies from this size on outside of the queue's index.
 EMBED_BYTES = 4096
 
 
 @dataclass(frozen=True)
 class SourceFile:
-    """One file as it was when the demo began. `number` is its place in the order of publishing."""
+    """One file as read at the start of the demo; `number` is its place in the publishing order."""
 
     number: int
     path: Path
@@ -36,13 +36,16 @@ class SourceFile:
 
     @property
     def message_id(self) -> str:
-        """The message's name, the same when it is published again."""
+        """The message-id of the file, the same when it is published again."""
         return f"stdlib-{self.number:06d}"
 
 
 @dataclass(frozen=True)
 class QueuePlan:
-    """The queues: `streamed` goes to Spark's stream, `consumed` to pika, `reported` is read by Spark and stays."""
+    """The queues: Spark streams `streamed`, pika consumes `consumed`, Spark only reads `reported`.
+
+    The messages of `reported` stay in the queue.
+    """
 
     streamed: str
     consumed: str
@@ -51,13 +54,13 @@ class QueuePlan:
 
     @property
     def queues(self) -> tuple[str, str, str]:
-        """All of them."""
+        """The names of all queues."""
         return (self.streamed, self.consumed, self.reported)
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """All files to publish, and what was left out (as text, for the report)."""
+    """All files to publish, and the skipped files (as text, for the report)."""
 
     root: Path
     files: list[SourceFile]
@@ -66,20 +69,23 @@ class Corpus:
 
     @property
     def total_bytes(self) -> int:
-        """Of all bodies together."""
+        """The size of all bodies together, in bytes."""
         return sum(file.size for file in self.files)
 
     def queue_of(self, file: SourceFile) -> str:
-        """Where its message goes."""
+        """The queue that the file's message goes to."""
         return self.plan.queue_of_kind[file.kind]
 
     def in_queue(self, queue: str, files: list[SourceFile]) -> list[SourceFile]:
-        """Those of `files` that go to `queue`, in order."""
+        """The members of `files` that go to `queue`, in order."""
         return [file for file in files if self.queue_of(file) == queue]
 
 
 def find_files() -> tuple[Path, list[Path]]:
-    """The library's directory and its regular files, sorted. DemoError when there is no such directory."""
+    """Return the library's directory and its regular files, sorted.
+
+    DemoError when there is no such directory, or no file in it.
+    """
     root = Path(sysconfig.get_path("stdlib"))
     if not root.is_dir():
         raise DemoError(f"there is no standard library to publish: {root} is not a directory")
@@ -90,14 +96,17 @@ def find_files() -> tuple[Path, list[Path]]:
 
 
 def sample(paths: list[Path], count: int | None) -> list[Path]:
-    """`count` of the paths, evenly spread; all of them for None."""
+    """Return `count` of the paths, evenly spread; all of them for None."""
     if count is None or count >= len(paths):
         return paths
     return [paths[index * len(paths) // count] for index in range(count)]
 
 
 def read_corpus(root: Path, paths: list[Path], advance: Callable[[], None]) -> Corpus:
-    """Read every file once. DemoError when one cannot be read, or when there are fewer than three kinds."""
+    """Read every file once; `advance` is called for each.
+
+    DemoError when a file cannot be read, or when there are fewer than three kinds.
+    """
     files: list[SourceFile] = []
     left_out: list[str] = []
     for path in paths:

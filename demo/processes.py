@@ -1,9 +1,9 @@
-"""The processes that the demo starts, and their end.
+"""Starts and kills the demo's processes, each with all its descendants.
 
-Each is the leader of a session of its own, so a Ctrl-C of the terminal reaches only the demo, and everything a process
-started in turn (Spark: a JVM, Python workers in process groups of their own) can be found by its session and killed.
-A process is reaped only by `kill`, after that. Error output goes to log files in the demo's directory; all temporary
-files are there too.
+Each process leads a session of its own. So a Ctrl-C of the terminal reaches only the demo, and
+`kill` finds all descendants by their session (Spark has a JVM, and Python workers in process groups
+of their own). Only `kill` reaps a process, after all descendants have ended. Error output goes to
+log files in the demo's directory; all temporary files are there too.
 """
 
 import os
@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 class Processes:
-    """Starts Python programs with `directory` as their world."""
+    """Starts Python programs whose working, log and temporary directory is `directory`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -34,7 +34,7 @@ class Processes:
     def start(
         self, module: str, *arguments: str, variables: dict[str, str] | None = None
     ) -> subprocess.Popen[str]:
-        """`python -m module arguments`, with a pipe from its standard output."""
+        """Start `python -m module arguments` with a pipe from its standard output."""
         self._newest_log = self.directory / f"{module}.log"
         with self._newest_log.open("a") as log:
             process = subprocess.Popen(
@@ -51,8 +51,8 @@ class Processes:
         return process
 
     def kill(self, process: subprocess.Popen[str]) -> None:
-        """SIGKILL to the process and everything it started; returns when all are gone."""
-        # A kill that was interrupted may have reaped it already: then its id is not its own any more.
+        """SIGKILL the process and all its descendants; return when all have ended."""
+        # An interrupted kill may have reaped the process: its id may belong to another one then.
         if process.returncode is None:
             _kill_session(process)
             process.wait()
@@ -61,20 +61,20 @@ class Processes:
         self._running.remove(process)
 
     def kill_all(self) -> None:
-        """End whatever still runs."""
+        """Kill every process that still runs."""
         for process in list(self._running):
             with suppress(DemoError):
                 self.kill(process)
 
     def last_words(self) -> list[str]:
-        """The end of the newest log, for the user who will not find it any more."""
+        """The last lines of the newest log, for the error message: the file itself is deleted."""
         if self._newest_log is None or not self._newest_log.exists():
             return []
         lines = self._newest_log.read_text(errors="replace").splitlines()[-LAST_LINES:]
         return [f"from {self._newest_log.name}:", *lines] if lines else []
 
     def _environment(self) -> dict[str, str]:
-        # A configuration meant for another broker must not reach this one.
+        # WARREN_* variables may configure another broker; they must not reach this one.
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("WARREN_")
         }
@@ -90,12 +90,15 @@ class Processes:
 
 
 def has_ended(process: subprocess.Popen[str]) -> bool:
-    """Has it exited? Leaves it unreaped: so long its process id, which is its session's too, is nobody else's."""
+    """Whether the process has exited; leaves it unreaped.
+
+    The system cannot reuse the id of an unreaped process, which is its session's id too.
+    """
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _kill_session(leader: subprocess.Popen[str]) -> None:
-    # The leader at once: looking for the others takes its time.
+    # Kill the leader at once, because the search for the others takes time.
     os.kill(leader.pid, signal.SIGKILL)
     deadline = time.monotonic() + KILL_TIMEOUT_S
     while True:
@@ -111,7 +114,7 @@ def _kill_session(leader: subprocess.Popen[str]) -> None:
 
 
 def _session_members(leader: int) -> list[int]:
-    """The living processes of the session; its leader also when it has ended."""
+    """Ids of the session's living processes, and of its leader even when that has ended."""
     members = []
     for pid in psutil.pids():
         with suppress(ProcessLookupError, PermissionError, psutil.Error):

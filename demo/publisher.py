@@ -1,7 +1,8 @@
-"""Publishing with confirms through pika, so many messages in flight at a time, and what is known when the broker dies.
+"""A publisher with confirms through pika, which knows the state of each message at a kill.
 
-A message is confirmed when the broker's ack for it has arrived here; everything else that was sent is in flight, and
-may or may not be on the broker's disk. pika's blocking connection waits for each confirm, so this is a SelectConnection.
+A message is confirmed when the broker's ack for it has arrived; every other sent message is in
+flight, and may or may not be on the broker's disk. The publisher keeps a window of messages in
+flight. pika's blocking connection waits for each confirm, so the publisher uses a SelectConnection.
 """
 
 from collections.abc import Callable
@@ -16,21 +17,21 @@ from demo.corpus import Corpus, SourceFile
 EXCHANGE = "stdlib"
 IN_FLIGHT_MAX = 64
 IN_FLIGHT_BYTES_MAX = 8 * 1024 * 1024
-# Between the moment half of the messages are confirmed and the kill: the broker is in the middle of the next ones.
+# Delay between the confirm of half of the messages and the kill, which then hits the next messages.
 KILL_DELAY_S = 0.002
 STALL_TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True)
 class Published:
-    """Both in the order of publishing."""
+    """Confirmed and unconfirmed messages of a run, each in the order of publishing."""
 
     confirmed: list[SourceFile]
     in_flight: list[SourceFile]
 
 
 def declare(parameters: pika.ConnectionParameters, corpus: Corpus) -> None:
-    """Durable queues, bound to a durable direct exchange by file extension."""
+    """Declare durable queues, bound to a durable direct exchange by file extension."""
     connection = pika.BlockingConnection(parameters)
     channel = connection.channel()
     channel.exchange_declare(EXCHANGE, "direct", durable=True)
@@ -42,7 +43,10 @@ def declare(parameters: pika.ConnectionParameters, corpus: Corpus) -> None:
 
 
 class Publisher:
-    """Publishes files in order, once; `kill_at` confirms later, `kill` is called. It goes on until the connection breaks."""
+    """Publishes files in order, once each; after `kill_at` confirms it calls `kill`.
+
+    After the kill it continues until the connection breaks.
+    """
 
     def __init__(
         self,
@@ -56,7 +60,7 @@ class Publisher:
         self._kill_at = kill_at
         self._kill = kill
         self._is_killed = False
-        # Few files must not all be in flight at once, or the kill has no middle to hit.
+        # A window below the number of files, so that the kill finds some published and some not.
         self._in_flight_max = min(IN_FLIGHT_MAX, 1 + len(files) // 8)
         self._channel: Any = None
         self._next = 0
@@ -66,7 +70,10 @@ class Publisher:
         self._confirmed_at_last_look = -1
 
     def run(self, parameters: pika.ConnectionParameters) -> Published:
-        """Returns when all are confirmed, or the broker was killed. DemoError when it refuses one, or stalls."""
+        """Publish until all files are confirmed, or the broker is killed.
+
+        DemoError when the broker refuses a message, or confirms none for STALL_TIMEOUT_S.
+        """
         if not self._files:
             return Published([], [])
         connection = pika.SelectConnection(
@@ -83,7 +90,7 @@ class Publisher:
             [*self._in_flight.values()],
         )
 
-    # -- what pika calls -----------------------------------------------------------------------------------------------
+    # -- what pika calls ---------------------------------------------------------------------------
 
     def _on_open(self, connection: Any) -> None:
         connection.channel(on_open_callback=self._on_channel_open)
@@ -111,7 +118,8 @@ class Publisher:
         tag = method.delivery_tag
         tags = [tag]
         if method.multiple:
-            # Tags were given in order, so the oldest come first.
+            # A multiple ack confirms all tags up to its own. The table is in the order of the tags,
+            # so the oldest come first.
             tags = [known for known in self._in_flight if known <= tag]
         for known in tags:
             file = self._in_flight.pop(known)
@@ -130,7 +138,7 @@ class Publisher:
         if len(self._confirmed) < len(self._files) and not self._is_killed:
             raise DemoError(f"the connection to the broker broke: {reason!r}")
 
-    # -- parts ---------------------------------------------------------------------------------------------------------
+    # -- parts -------------------------------------------------------------------------------------
 
     def _fill(self) -> None:
         while (

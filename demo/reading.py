@@ -1,4 +1,4 @@
-"""Reading queues through pika, and comparing what comes with the files, byte for byte."""
+"""Reads queues through pika, and compares the messages with the files byte for byte."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +15,10 @@ SILENCE_TIMEOUT_S = 30.0
 
 @dataclass
 class Contents:
-    """What was in a queue, in its order: the files whose messages came; names of messages that are not as published."""
+    """The messages of a queue: known files in queue order, and names of messages that differ.
+
+    `damaged` names the messages that are not as published; `left_behind` counts those that stayed.
+    """
 
     files: list[SourceFile] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
@@ -23,7 +26,7 @@ class Contents:
 
 
 def message_count(parameters: pika.ConnectionParameters, queue: str) -> int:
-    """How many messages are ready."""
+    """Return the number of ready messages of a queue."""
     connection = pika.BlockingConnection(parameters)
     count = _declared_count(connection.channel(), queue)
     connection.close()
@@ -38,7 +41,11 @@ def read_queue(
     *,
     is_acking: bool,
 ) -> Contents:
-    """Everything that is ready; without acks it all goes back to its place afterwards. `files` is by message-id."""
+    """Read all ready messages of a queue; without acks they all return to their places afterwards.
+
+    `files` maps message-ids to files. DemoError when a message does not arrive in
+    SILENCE_TIMEOUT_S.
+    """
     contents = Contents()
     connection = pika.BlockingConnection(parameters)
     channel = connection.channel()
@@ -66,7 +73,7 @@ def read_queue(
                 if is_acking:
                     channel.basic_ack(method.delivery_tag, multiple=True)
                 break
-    # Closing requeues what is not acked; a second look, on another connection, sees what is left.
+    # The close requeues unacked messages; a second connection then counts the ready ones.
     connection.close()
     contents.left_behind = message_count(parameters, queue)
     return contents

@@ -1,4 +1,4 @@
-"""The report at the end: the Spark table, then every claim with its numbers."""
+"""The report of the demo: the Spark table, then every claim with its numbers."""
 
 from rich.console import Console
 from rich.table import Table
@@ -11,7 +11,7 @@ KINDS_SHOWN = 10
 
 
 def show_kinds(console: Console, queue: str, kinds: list[Kind]) -> None:
-    """The queue by file extension, largest first."""
+    """Print the messages of a queue by file extension, largest total first."""
     table = Table(
         title=f"Queue {queue}, read by Spark as a table", title_justify="left", title_style="bold"
     )
@@ -38,7 +38,7 @@ def show_kinds(console: Console, queue: str, kinds: list[Kind]) -> None:
 def show_checks(
     console: Console, checks: Checks, elapsed_s: float, spark_missing: str | None
 ) -> None:
-    """What was proven, and what was not."""
+    """Print every check with its outcome, the reason for missing Spark parts, and the result."""
     table = Table.grid(padding=(0, 1))
     for check in checks.made:
         mark = "[green]✓[/green]" if check.is_passed else "[red]✗[/red]"
@@ -63,7 +63,7 @@ def show_checks(
 
 
 def megabytes(count: int) -> str:
-    """For people."""
+    """Format a number of bytes as megabytes with one decimal."""
     return f"{count / 1e6:,.1f} MB"
 
 

@@ -1,8 +1,9 @@
-"""A Spark program as a user would write one: drain a queue into Parquet, then report on another queue.
+"""A Spark program as a user would write it: drain a queue into Parquet, then report on another.
 
-`python -m demo.spark_driver DIRECTORY STREAMED_QUEUE REPORTED_QUEUE MESSAGES_PER_BATCH`; the broker's URI comes in
-WARREN_URI. The demo kills the first run in the middle of the drain and starts it again; group and checkpoint carry the
-state. Prints a line for each phase it enters and writes its results to DIRECTORY/results.json.
+`python -m demo.spark_driver DIRECTORY STREAMED_QUEUE REPORTED_QUEUE MESSAGES_PER_BATCH`; the
+variable WARREN_URI holds the broker's URI. The demo kills the first run in the middle of the drain
+and starts the program again; reader group and checkpoint keep the state. The program prints a line
+for each phase it enters and writes its results to DIRECTORY/results.json.
 """
 
 import sys
@@ -39,12 +40,12 @@ def main(arguments: list[str]) -> int:
 
 
 def enter(phase: str) -> None:
-    """Tell the demo what comes next."""
+    """Print the name of the next phase, which the demo reads."""
     print(phase, flush=True)
 
 
 def drain(spark: SparkSession, directory: Path, queue: str, messages_per_batch: int) -> None:
-    """Everything that is in the queue now, into Parquet: exactly once, however often this is run or killed."""
+    """Move the queue's present messages to Parquet: exactly once, despite kills and repeats."""
     stream = (
         spark.readStream.format("warren")
         .option("queues", queue)
@@ -63,7 +64,8 @@ def drain(spark: SparkSession, directory: Path, queue: str, messages_per_batch: 
 
 
 def rows(messages: DataFrame) -> list[Row]:
-    """One row a message, in the queue's order; headers come as JSON text."""
+    """Return one row a message, in queue order."""
+    # Header values are JSON text: the regular expression removes the quotes of the hash.
     found = messages.select(
         "seq",
         "message_id",
@@ -75,7 +77,10 @@ def rows(messages: DataFrame) -> list[Row]:
 
 
 def kinds(spark: SparkSession, queue: str) -> list[Kind]:
-    """The queue by routing key, largest first. The schema is the projection: no body leaves the broker for this."""
+    """Return figures of the queue by routing key, largest total first.
+
+    The schema is the projection: the broker sends no bodies for it.
+    """
     messages = (
         spark.read.format("warren")
         .schema("routing_key string, size int")

@@ -1,10 +1,13 @@
-"""What the Spark driver tells the demo: phases on its standard output, results in a file. JSON of these structs."""
+"""The results that the Spark driver writes for the demo, as a file of JSON."""
 
 from msgspec import Struct
 
 
 class Row(Struct, frozen=True):
-    """One message as Spark saw it; `sha256` is computed by Spark from the body, `sha256_header` was published with it."""
+    """One message as Spark read it.
+
+    Spark computes `sha256` from the body; `sha256_header` was published with the message.
+    """
 
     seq: int
     message_id: str
@@ -14,7 +17,7 @@ class Row(Struct, frozen=True):
 
 
 class Kind(Struct, frozen=True):
-    """Messages of one routing key, in numbers; `small` ones are below 4096 bytes."""
+    """Figures of the messages of one routing key; `small` counts bodies below 4096 bytes."""
 
     routing_key: str
     count: int
@@ -25,7 +28,11 @@ class Kind(Struct, frozen=True):
 
 
 class SparkResults(Struct, frozen=True):
-    """`drained` is read from Parquet after the second run; `again` counts the rows that a third run added to it."""
+    """All results of the driver.
+
+    `drained` holds the rows of Parquet after the second run; `again` counts the rows that a third
+    run added to them.
+    """
 
     spark_version: str
     drained: list[Row]

@@ -1,4 +1,4 @@
-"""Runs the Spark driver: once to kill it in the middle of the drain, then again to the end."""
+"""Runs the Spark driver twice: the first run is killed in the drain, the second runs to the end."""
 
 import os
 import queue
@@ -20,21 +20,24 @@ from warrenmq.admin.protocol import GroupList, GroupStatus, ListGroups
 from warrenmq.spark import SparkUnavailableError
 from warrenmq.spark.java import require_spark
 
-# Enough batches that the kill falls between the first and the last.
+# Batches of the drain: enough that the kill falls between the first and the last.
 BATCHES = 4
 KILL_AFTER_BATCHES = 1
 DRIVER_TIMEOUT_S = 270.0
 POLL_S = 0.005
-# Perf data would go to the system's temporary directory. A JVM that lives for seconds spends most of them compiling
-# itself: the quick compiler alone and the simplest collector halve that.
+# Perf data would go to the system's temporary directory. A JVM that lives for seconds spends most
+# of them compiling itself: the quick compiler alone and the simplest collector halve that time.
 JVM_OPTIONS = "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
-# Called with a phase and the number of messages whose batches are committed.
+# Shows progress: called with a phase and the number of messages in committed batches.
 ShowPhase = Callable[[str, int], None]
 
 
 def why_no_spark(directory: Path) -> str | None:
-    """The one line that says what is missing, or None. JVMs keep to `directory` from here on."""
+    """Return the reason (one line) why Spark cannot run, or None.
+
+    JVMs started after this call keep their temporary files in `directory`.
+    """
     given = os.environ.get("JAVA_TOOL_OPTIONS", "")
     os.environ["JAVA_TOOL_OPTIONS"] = (
         f'{given} -Djava.io.tmpdir="{directory}" {JVM_OPTIONS}'.strip()
@@ -47,7 +50,7 @@ def why_no_spark(directory: Path) -> str | None:
 
 
 class SparkRun:
-    """The driver's two lives on one checkpoint."""
+    """The two runs of the driver on one checkpoint."""
 
     def __init__(
         self, processes: Processes, broker: Broker, plan: QueuePlan, message_count: int
@@ -63,7 +66,11 @@ class SparkRun:
         return self._processes.directory / "checkpoint"
 
     def drain_until_killed(self, show: ShowPhase) -> int:
-        """Start draining, and SIGKILL everything of Spark inside a batch: the number of messages committed by then."""
+        """Start the drain, and SIGKILL all processes of Spark inside a batch.
+
+        Returns the number of committed messages. DemoError when the driver ends by itself or
+        stalls.
+        """
         process = self._start()
         deadline = time.monotonic() + DRIVER_TIMEOUT_S
         show("Spark starts", 0)
@@ -76,7 +83,7 @@ class SparkRun:
             planned = _batches(self._checkpoint / "offsets")
             if planned:
                 show("Spark drains", self._messages(committed))
-            # An offset without its commit: the batch is planned, its messages are on their way.
+            # An offset without its commit is a batch in progress.
             if committed >= BATCHES or (committed >= KILL_AFTER_BATCHES and planned > committed):
                 self._end(process)
                 return self._messages(_batches(self._checkpoint / "commits"))
@@ -84,7 +91,7 @@ class SparkRun:
             time.sleep(POLL_S)
 
     def run_to_the_end(self, show: ShowPhase) -> SparkResults:
-        """Start again and let it finish."""
+        """Start the driver again and wait for its end; DemoError when it fails or stalls."""
         process = self._start()
         phases = _lines(process)
         phase = "Spark starts again"
@@ -103,7 +110,7 @@ class SparkRun:
         )
 
     def group(self) -> GroupStatus:
-        """How the reader group stands in the broker."""
+        """The state of the one reader group; DemoError when there is not exactly one."""
         with AdminClient(NodeAddress(self._broker.uri), "demo") as client:
             groups = client.request(ListGroups(), GroupList).groups
         if len(groups) != 1:
@@ -136,7 +143,7 @@ class SparkRun:
 
 
 def _batches(log: Path) -> int:
-    """How many batches one of the checkpoint's logs has; the log is a directory with a file for each."""
+    """Count the batches in a log of the checkpoint, which is a directory with a file for each."""
     try:
         return sum(name.isdigit() for name in os.listdir(log))
     except FileNotFoundError:
@@ -144,7 +151,7 @@ def _batches(log: Path) -> int:
 
 
 def _lines(process: subprocess.Popen[str]) -> "queue.SimpleQueue[str]":
-    """The process's output as it comes, read by a thread that ends with it."""
+    """Return a queue of the process's output lines; a thread fills it until the process ends."""
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def read() -> None:

@@ -1,4 +1,4 @@
-"""Progress on the terminal: one line a step, with a bar while it runs and the time it took when it is done."""
+"""Progress on the terminal: one line a step, with a bar while it runs and its elapsed time."""
 
 import time
 from collections.abc import Iterator
@@ -11,23 +11,23 @@ DESCRIPTION_WIDTH = 38
 
 
 class Bar:
-    """The bar of one step."""
+    """The progress bar of one step."""
 
     def __init__(self, progress: Progress, task: TaskID) -> None:
         self._progress = progress
         self._task = task
 
     def advance(self, count: int = 1) -> None:
-        """So many more are done."""
+        """Add `count` finished parts."""
         self._progress.advance(self._task, count)
 
     def show(self, description: str, done: int) -> None:
-        """The step is at something else now, with `done` in all."""
+        """Replace the description, and set the number of finished parts to `done`."""
         self._progress.update(self._task, description=_padded(description), completed=done)
 
 
 class Steps:
-    """Runs steps one after the other and remembers what each took."""
+    """Shows the steps one after the other, and measures the time since the first."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -35,12 +35,12 @@ class Steps:
 
     @property
     def elapsed_s(self) -> float:
-        """Since the first step."""
+        """Seconds since the first step."""
         return time.monotonic() - self._started
 
     @contextmanager
     def step(self, description: str, total: int | None) -> Iterator[Bar]:
-        """A step of `total` parts; None when nobody knows."""
+        """Show a bar for a step of `total` parts; None for an unknown number."""
         columns = [
             TextColumn("{task.description}"),
             BarColumn(bar_width=18),

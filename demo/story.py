@@ -1,9 +1,10 @@
-"""What happens, in order: publish, kill, restart, verify, publish the rest, then pika and Spark take what is theirs.
+"""The steps of the demo: publish, kill, restart, verify, publish the rest, consume.
 
-The demo keeps account of every message: confirmed before the kill, in flight at the kill, published afterwards. What
-was confirmed is never published again, so a message that is there twice can only be one that was in flight, had reached
-the disk without its confirm reaching us, and was published again; how many these are is known before it happens. From
-then on the contents of each queue are known exactly, in order, and everything that reads a queue is compared with that.
+The demo keeps account of every message: confirmed before the kill, in flight at the kill, published
+afterwards. A confirmed message is never published again. So a duplicate can only be a message that
+was in flight, had reached the disk before its confirm reached the publisher, and was published
+again; their number is known before the second publish. From then on the contents of each queue are
+known exactly, in order, and every reader of a queue is compared with them.
 """
 
 from dataclasses import dataclass
@@ -36,7 +37,7 @@ class Story:
     file_limit: int | None
 
     def tell(self) -> None:
-        """All of it. DemoError when it cannot go on; what was found is in `checks`."""
+        """Run all steps; the findings are in `checks`. DemoError when the demo cannot continue."""
         self._steps = Steps(self.console)
         spark_missing = why_no_spark(self.processes.directory)
         root, paths = find_files()
@@ -88,7 +89,7 @@ class Story:
                 soft_wrap=True,
             )
 
-    # -- publish, kill, restart ----------------------------------------------------------------------------------------
+    # -- publish, kill, restart --------------------------------------------------------------------
 
     def _publish_and_kill(self, broker: Broker, corpus: Corpus) -> Published:
         kill_at = len(corpus.files) // 2
@@ -108,7 +109,10 @@ class Story:
     def _look_after_restart(
         self, broker: Broker, corpus: Corpus, before: Published, restart_s: float
     ) -> dict[str, list[SourceFile]]:
-        """Compare everything in the queues with the files, and leave it there; what each queue has, in order."""
+        """Compare all messages in the queues with the files, without consuming them.
+
+        Returns the files of each queue, in order.
+        """
         with self._steps.step("restarted: comparing with the files", None) as bar:
             contents = {
                 queue: read_queue(
@@ -144,7 +148,7 @@ class Story:
         before: Published,
         survivors: dict[str, list[SourceFile]],
     ) -> list[SourceFile]:
-        """Publish what was not confirmed, the survivors of those in flight a second time: what a publisher must do."""
+        """Publish every unconfirmed message, as a publisher must; survivors become duplicates."""
         confirmed = {file.number for file in before.confirmed}
         remaining = [file for file in corpus.files if file.number not in confirmed]
         with self._steps.step("publishing what was not confirmed", len(remaining)) as bar:
@@ -162,7 +166,7 @@ class Story:
         )
         return remaining
 
-    # -- pika ----------------------------------------------------------------------------------------------------------
+    # -- pika --------------------------------------------------------------------------------------
 
     def _consume(
         self, broker: Broker, queues: dict[str, list[SourceFile]], names: list[str]
@@ -186,7 +190,7 @@ class Story:
                 f"{_some(content.damaged)} damaged, {content.left_behind} left behind",
             )
 
-    # -- Spark ---------------------------------------------------------------------------------------------------------
+    # -- Spark -------------------------------------------------------------------------------------
 
     def _drain_with_spark(
         self, broker: Broker, corpus: Corpus, expected: list[SourceFile]
@@ -247,7 +251,10 @@ def _is_exactly(content: Contents, expected: list[SourceFile]) -> bool:
 
 
 def _is_the_same(rows: list[Row], expected: list[SourceFile]) -> bool:
-    """Are the rows, in the order of their seq ids, these messages, each with the body and hash it was published with?"""
+    """True when the rows, in order, are these messages with their published bodies and hashes.
+
+    The seq ids must be distinct.
+    """
     if len({row.seq for row in rows}) != len(rows):
         return False
     return [(row.message_id, row.size, row.sha256, row.sha256_header) for row in rows] == [

@@ -1,11 +1,11 @@
-"""Which build is tested, with which random cases, and what a skip means.
+"""Options and fixtures of all tests: the build under test, the random cases, the meaning of a skip.
 
-`--build=compiled` and `--build=interpreted` insist on one build; without the option whatever `warren` Python finds is
-tested, and the header names it.
+`--build=compiled` and `--build=interpreted` insist on one build; without the option the tests use
+the `warren` that Python finds, and the header names it.
 
-Under CI the property tests of the interpreted build try the same cases each time, those of the compiled build the
-commit's own (`tests/support/explored.py`); elsewhere hypothesis chooses. Under CI a skip for want of a tool is a failure
-(`tests/support/skips.py`).
+Under CI the property tests of the interpreted build try the same cases each time; those of the
+compiled build try the commit's own cases (`tests/support/explored.py`). Elsewhere hypothesis
+chooses. Under CI a skip because of a missing tool is a failure (`tests/support/skips.py`).
 """
 
 import importlib.util
@@ -36,7 +36,7 @@ SOURCES = Path(__file__).parent.parent / "src"
 IS_CI = bool(os.environ.get("CI"))
 EXPLORES = IS_CI and build_name() == "compiled"
 
-# How long an example takes says more about the machine than about the code.
+# No deadline: the duration of an example depends more on the machine than on the code.
 settings.register_profile(
     "any machine",
     settings(),
@@ -57,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Insist on the build; give hypothesis, which is configured after us, the commit's number."""
+    """Insist on the build; set hypothesis' seed to the commit's number before it is configured."""
     config.pluginmanager.register(SkipPolicy(IS_CI))
     if EXPLORES and config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(commit_number())
@@ -93,7 +93,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.fixture(scope="session")
 def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator["RabbitmqBroker"]:
-    """The one RabbitMQ of a test run, stopped or running. Tests leave no queues and exchanges behind."""
+    """The one RabbitMQ of a test run, stopped or running; tests leave no queues or exchanges."""
     from bench.brokers import rabbitmq_server
     from tests.support.rabbitmq.directories import make_node
 
@@ -102,7 +102,7 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator["RabbitmqBrok
     broker = make_node(tmp_path_factory.mktemp("rabbitmq"))
     yield broker
     broker.kill()
-    # What it has beside its node.
+    # End its epmd, which runs beside the node.
     broker.stop()
 
 
@@ -110,7 +110,10 @@ def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator["RabbitmqBrok
 def rabbitmq_directories(
     rabbitmq: "RabbitmqBroker", tmp_path_factory: pytest.TempPathFactory
 ) -> "RealDirectories":
-    """What it leaves on the disk, killed and stopped, with a ledger. Made once; tests only look."""
+    """Directories of a killed and of a stopped RabbitMQ, with an account of their messages.
+
+    Made once a test run; tests only read them.
+    """
     from tests.support.rabbitmq.directories import make
 
     return make(rabbitmq, tmp_path_factory.mktemp("rabbitmq-directories"))
@@ -118,7 +121,7 @@ def rabbitmq_directories(
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """The one Spark session of a test run: a JVM takes its time to start, and a gigabyte."""
+    """The one Spark session of a test run: a JVM needs seconds to start, and a gigabyte."""
     from tests.support.spark.settings import FAST_SETTINGS
     from warrenmq.spark import SparkUnavailableError, session
     from warrenmq.spark.java import require_spark

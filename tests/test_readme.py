@@ -1,4 +1,4 @@
-"""What README.md shows runs as it stands there, on another port."""
+"""The examples of README.md run unchanged, but for the port."""
 
 import json
 import os
@@ -18,14 +18,14 @@ __all__ = ["broker_uri"]
 README = Path(__file__).parent.parent / "README.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
 JOBS = re.findall(r"^    \.venv/bin/warren (pipeline .*)$", README.read_text(), re.MULTILINE)
-# A JVM starts in some of them, and the machine may be busy.
+# Some examples start a JVM, and the machine may be busy.
 TIMEOUT_S = 240
 
 pytestmark = pytest.mark.timeout(2 * TIMEOUT_S + 60)
 
 
 def environment(**more: str) -> dict[str, str]:
-    """For a program that is started somewhere else."""
+    """Return the environment for a program in another directory: PYTHONPATH is made absolute."""
     found = {**os.environ, **more}
     if paths := found.get("PYTHONPATH"):
         found["PYTHONPATH"] = os.pathsep.join(
@@ -63,7 +63,7 @@ def test_the_first_tour_publishes_and_fetches(broker_uri: str, tmp_path: Path) -
 @pytest.mark.spark
 @pytest.mark.slow
 def test_the_spark_tour_shows_the_message(broker_uri: str, tmp_path: Path) -> None:
-    # As the README says: a few messages more, which nobody has fetched.
+    # The README asks for a few more messages, which no consumer has fetched.
     publish_only = BLOCKS[0].partition("method, properties, body")[0] + "connection.close()\n"
     run_block(publish_only, broker_uri, tmp_path)
     output = run_block(BLOCKS[1], broker_uri, tmp_path)
@@ -75,7 +75,7 @@ def test_the_spark_tour_shows_the_message(broker_uri: str, tmp_path: Path) -> No
 @pytest.mark.slow
 @pytest.mark.timeout((2 + len(JOBS)) * TIMEOUT_S + 60)
 def test_the_jobs_of_the_tour(broker_uri: str, tmp_path: Path) -> None:
-    """One after the other, as they stand there: what was archived is in the queue again, in the backup and in the report."""
+    """The tour's jobs, in order, move all messages: archive, replay, backup and report agree."""
     publish_only = BLOCKS[0].partition("method, properties, body")[0] + "connection.close()\n"
     for _ in range(2):
         run_block(publish_only, broker_uri, tmp_path)

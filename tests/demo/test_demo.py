@@ -1,7 +1,7 @@
-"""The demo as people run it: what it reports, how it ends, and that it leaves no process and no file behind.
+"""The demo as a user runs it reports right, ends right, and leaves no process and no file behind.
 
-Each run gets a temporary directory, a home and a working directory of its own, all of which must be empty afterwards;
-its processes are recognised by the TMPDIR they inherited.
+Each run gets a temporary directory, a home and a working directory of its own, all of which must be
+empty afterwards. The tests recognise its processes by the TMPDIR that they inherited.
 """
 
 import os
@@ -26,7 +26,7 @@ SMALL = ("--files", "300")
 
 pytestmark = pytest.mark.timeout(SPARK_TIMEOUT_S + 60)
 
-# Runs the demo after `{damage}`, which replaces parts of it.
+# A program that runs the demo after `{damage}`, code that replaces parts of it.
 DAMAGED_DEMO = """
 import sys
 from demo import __main__, broker
@@ -36,7 +36,7 @@ sys.exit(__main__.main(["--files", "300"]))
 
 
 class DemoRun:
-    """One run of `python ARGUMENTS` in a world of its own."""
+    """One run of `python ARGUMENTS` in directories of its own below `world`."""
 
     def __init__(self, world: Path) -> None:
         self.world = world
@@ -51,7 +51,10 @@ class DemoRun:
         variables: dict[str, str] | None = None,
         ignores_interrupts: bool = False,
     ) -> None:
-        """Return at once. `ignores_interrupts`: as a shell starts its background jobs."""
+        """Start the run and return at once.
+
+        `ignores_interrupts`: SIGINT is ignored at the start, as in a shell's background jobs.
+        """
         given = [
             os.path.abspath(path)
             for path in os.environ.get("PYTHONPATH", "").split(os.pathsep)
@@ -74,14 +77,14 @@ class DemoRun:
         )
 
     def finish(self) -> int:
-        """Wait for the end; returns the exit status. The output is kept with every space made one."""
+        """Wait for the end; return the exit status. `output` has each run of spaces made one."""
         assert self.process is not None
         text, _ = self.process.communicate(timeout=SPARK_TIMEOUT_S)
         self.output = re.sub(r"\s+", " ", text)
         return self.process.returncode
 
     def left_processes(self) -> list[psutil.Process]:
-        """Everything that still lives in this world."""
+        """All living processes of this run."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
@@ -90,7 +93,7 @@ class DemoRun:
         return found
 
     def has_process(self, word: str) -> bool:
-        """Does one with `word` in its command line live in this world?"""
+        """Whether a living process of this run has `word` as a word of its command line."""
         for process in self.left_processes():
             with suppress(psutil.Error):
                 if word in process.cmdline():
@@ -98,13 +101,13 @@ class DemoRun:
         return False
 
     def left_files(self) -> list[Path]:
-        """Everything that a run left in its directories."""
+        """All files and directories that the run left in its directories."""
         return [path for path in self.world.rglob("*") if path.parent != self.world]
 
 
 @pytest.fixture
 def demo() -> Iterator[DemoRun]:
-    # pytest's own directories have names too long for a socket in them, which Spark would like to make.
+    # Spark makes a socket in its directory; the names of pytest's directories are too long for it.
     with tempfile.TemporaryDirectory(prefix="demo-test-") as world:
         run = DemoRun(Path(world))
         yield run
@@ -151,7 +154,7 @@ def test_everything_is_proven(demo: DemoRun) -> None:
     reported = number(r"saw exactly the ([\d,]+) messages", demo.output)
     assert in_parquet + consumed + reported == 300 + twice
     assert 0 < number(r"inside a batch, with ([\d,]+) of", demo.output) < in_parquet
-    # The table's last row: what Spark counted is what it saw.
+    # The last row of the table: Spark counts as many messages as it reads.
     assert number(r"│ all │ ([\d,]+) │", demo.output) == reported
 
 
@@ -235,12 +238,13 @@ sysconfig.get_path = lambda name: "/nonexistent/python"
 @pytest.mark.slow
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_it_takes_everything_down(demo: DemoRun, signal_number: signal.Signals) -> None:
-    """However it was started: in a shell's background SIGINT is ignored."""
+    """SIGINT and SIGTERM stop every process, even when SIGINT is ignored at the start."""
     require_java()
     demo.start("-m", "demo", *SMALL, ignores_interrupts=signal_number == signal.SIGINT)
     assert demo.process is not None
     deadline = time.monotonic() + SPARK_TIMEOUT_S
-    # Spark's Python workers start last: broker, driver and JVM are there, in sessions and process groups of their own.
+    # Spark's Python workers start last: then broker, driver and JVM run, in sessions and process
+    # groups of their own.
     while not demo.has_process("pyspark.daemon"):
         assert time.monotonic() < deadline and demo.process.poll() is None
         time.sleep(0.1)

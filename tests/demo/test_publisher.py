@@ -1,4 +1,4 @@
-"""The demo's publisher around the kill, without a broker: confirms that arrive late must not leave nothing in flight."""
+"""The demo's publisher has messages in flight even when confirms arrive after the kill."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ from demo.publisher import Publisher
 
 
 class FakeConnection:
-    """Takes publishes, and runs at once what should run later."""
+    """Counts publishes, and calls delayed callbacks at once."""
 
     def __init__(self) -> None:
         self.ioloop = self
@@ -36,7 +36,7 @@ def test_confirms_that_arrive_after_the_kill_leave_something_in_flight(tmp_path:
     publisher._fill()
     sent = connection.published
     assert 0 < sent < len(files) // 2
-    # The broker had confirmed all of them, and the next ones too, when the signal hit it.
+    # The broker has confirmed these messages, and the next ones too, when the signal hits it.
     for _ in range(2):
         ack = pika.spec.Basic.Ack(connection.published, multiple=True)
         publisher._on_confirm(SimpleNamespace(method=ack))

@@ -13,7 +13,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Final
 
-COMPILED_PACKAGES: Final = ("broker", "perf", "queues", "routing", "store", "wire")
+COMPILED_PACKAGES: Final = ("broker", "perf", "queues", "routing", "store", "vocabulary", "wire")
 INTERPRETED: Final = (
     "store/disk/",
     "store/file_system.py",

@@ -21,7 +21,6 @@ from warrenmq.admin.client import (
     NodeUnreachableError,
 )
 from warrenmq.admin.protocol import (
-    ACCESS_REFUSED,
     PROTOCOL_HEADER,
     Ack,
     Acked,
@@ -38,6 +37,7 @@ from warrenmq.admin.protocol import (
     Reserved,
     encode_frame,
 )
+from warrenmq.vocabulary.error_codes import ACCESS_REFUSED
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,9 @@ from warrenmq.admin.protocol import (
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_group import DATA_LOSS, FENCED
 from warrenmq.queues.variable_queue import UNLIMITED
 from warrenmq.store.message import QueueLedger
+from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED
 
 SLICE = 4
 NAMES = (b"qa", b"qb", b"qc")
@@ -82,7 +82,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.client = MemoryClient(self.node)
         # There are no channels here; the consumers' messages are in `out`.
         setattr(self.node.groups, "first_unacked_seq", self.first_unacked)  # noqa: B010 - mypy takes no assignment
-        # Behind what staging logs have out, and what groups hold.
+        # Behind what stages have out, and what groups hold.
         self.node.vhost.host.unacked_finders[2:] = [self.out_between]
 
     def first_unacked(self, queue: Queue, from_seq: int) -> int:

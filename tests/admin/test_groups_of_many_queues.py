@@ -5,7 +5,6 @@ import pytest
 from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from tests.support.brokers.one_queue_group import MANY
 from warrenmq.admin.protocol import (
-    BAD_REQUEST,
     Ack,
     Acked,
     DeleteGroup,
@@ -28,8 +27,8 @@ from warrenmq.admin.protocol import (
     SeekTime,
     TimeSought,
 )
-from warrenmq.queues.reader_group import DATA_LOSS, NOT_FOUND, PRECONDITION
 from warrenmq.queues.reader_groups import MEMBERS_MAX
+from warrenmq.vocabulary.error_codes import BAD_REQUEST, DATA_LOSS, NOT_FOUND, PRECONDITION
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNo
 from tests.support.brokers.one_queue_group import MANY, OneQueue, end_of, open_one
 from tests.support.spark.blocks import read_block
 from warrenmq.admin.protocol import (
-    STORAGE_FAILED,
     DeleteGroup,
     DescribeQueue,
     ErrorReply,
@@ -18,8 +17,9 @@ from warrenmq.admin.protocol import (
     Peek,
     QueueDescription,
 )
-from warrenmq.queues.reader_group import DATA_LOSS, EVERYTHING, RESERVED_BYTES_MAX
+from warrenmq.queues.reader_group import EVERYTHING, RESERVED_BYTES_MAX
 from warrenmq.testing.simulated.file_system import POWER
+from warrenmq.vocabulary.error_codes import DATA_LOSS, STORAGE_FAILED
 
 
 class PausedNode(MemoryNode):

@@ -7,10 +7,7 @@ from tests.support.brokers.one_queue_group import OneQueue, end_of, open_one
 from tests.support.spark.blocks import read_block
 from warrenmq.admin.client import NodeAddress
 from warrenmq.admin.protocol import (
-    ACCESS_REFUSED,
-    BAD_REQUEST,
     REQUEST_BYTES_MAX,
-    STORAGE_FAILED,
     Acked,
     DeleteGroup,
     DescribeQueue,
@@ -33,7 +30,15 @@ from warrenmq.admin.protocol import (
     SeekTime,
     encode_frame,
 )
-from warrenmq.queues.reader_group import DATA_LOSS, FENCED, NOT_FOUND, PRECONDITION
+from warrenmq.vocabulary.error_codes import (
+    ACCESS_REFUSED,
+    BAD_REQUEST,
+    DATA_LOSS,
+    FENCED,
+    NOT_FOUND,
+    PRECONDITION,
+    STORAGE_FAILED,
+)
 
 MANY = 1 << 40
 

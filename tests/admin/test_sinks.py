@@ -1,4 +1,4 @@
-"""Sinks: staging logs, commits, and what a crash leaves of them (broker/vhost/staging.py, admin/sink_calls.py)."""
+"""Sinks: stages, commits, and what a crash leaves of them (broker/vhost/staging.py, admin/sink_calls.py)."""
 
 import gc
 
@@ -56,7 +56,7 @@ def test_a_batch_appears_when_it_is_committed() -> None:
     first = stage(client, "s", 0, [staged_message(b"a"), staged_message(b"b")])
     second = stage(client, "s", 0, [staged_message(b"c")])
     assert node.vhost.queues[b"q"].ready_count == 0
-    assert list(node.vhost.queues) == [b"q"], "nobody sees a staging log"
+    assert list(node.vhost.queues) == [b"q"], "nobody sees a stage"
     reply = client.must(CommitBatch("s", 0, [second, first], wait_ms=1000))
     assert reply == BatchCommitted(is_repeated=False, is_moved=True)
     assert bodies(node) == [b"c", b"a", b"b"]

@@ -63,7 +63,7 @@ class Golden:
         self.channel = channel
         self.confirms = Confirms(channel)
         self.queues: dict[bytes, list[Known]] = {}
-        # The staging log of the batch that is left to be committed.
+        # The stage of the batch that is left to be committed.
         self.stage = 0
         self.number = 0
 

@@ -1,4 +1,4 @@
-"""Very many durable queues: cases T10 and T71 of the storage reference.
+"""Very many durable queues: cases T10 and T71 of docs/guarantees.md.
 
 100,000 of them where warren is compiled. Interpreted it takes a multiple of the time, so there are fewer;
 `python -m tests.kill.many --queues N` does the same with any number, and prints how long everything took.

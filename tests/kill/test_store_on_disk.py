@@ -1,6 +1,6 @@
 """What the store leaves on the disk, and starts from all of it: real processes, real files, real kernels.
 
-Cases T6, T12, T30, T31, T42, T46, T47, T72 and T73 of the storage reference; T13 is in `test_restart`.
+Cases T6, T12, T30, T31, T42, T46, T47, T72 and T73 of docs/guarantees.md; T13 is in `test_restart`.
 """
 
 import os

@@ -51,7 +51,7 @@ def make_store(path: Path, queues: int = 2, messages: int = 5) -> Path:
     writer = StoreWriter.create(path, definitions, extents)
     manifests = []
     for part in writer.plan.parts:
-        with PartWriter(writer.work, part) as rows:
+        with PartWriter(writer.work_directory, part) as rows:
             for number in range(messages):
                 body = b"%d of %d" % (number, part.queue_id) + bytes(5000 * (number % 2))
                 rows.add(MessageRow(b"", b"q", b"\x00\x00", body, 1_700_000_000_000))

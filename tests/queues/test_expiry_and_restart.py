@@ -1,4 +1,4 @@
-"""Thousands of messages that expire together, in memory and on disk, and what restarts find (T56)."""
+"""T56: thousands of messages expire together, in memory and on disk, and restarts find the rest."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def publish(node: MemoryNode, count: int, expiration_ms: int) -> None:
 
 
 def settled(node: MemoryNode) -> Queue:
-    """The queue, when all that is due has been done, a slice a turn."""
+    """The queue after enough turns to do all due work, a slice a turn."""
     for _ in range(50):
         node.broker.tick(node.clock.now_ms())
         node.work()
@@ -28,7 +28,7 @@ def settled(node: MemoryNode) -> Queue:
 
 
 def stopped(node: MemoryNode) -> None:
-    """In order: the journal's last word is the mark of a clean stop."""
+    """Stop in an orderly way: the last record of the journal is the mark of a clean stop."""
     node.vhost.journal.request_clean_stop()
     assert node.driver.flush(node.vhost.journal.seal(), node.clock.now_ms()) is None
 

@@ -1,4 +1,4 @@
-"""No message waits for ever: whoever can take one gets it, whatever its size and whatever else happens meanwhile."""
+"""No message waits for ever: a consumer that can take one gets it, whatever else happens."""
 
 import pytest
 from hypothesis import settings
@@ -88,7 +88,7 @@ SOCKETS = st.integers(0, 2)
 
 
 class LivenessMachine(RuleBasedStateMachine):
-    """Three queues, three sockets. Turns, seals and loads happen when the test says so, loads in any order."""
+    """Three queues and three sockets; the test runs turns and seals, and loads in any order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -201,7 +201,7 @@ class LivenessMachine(RuleBasedStateMachine):
             check_woken(queue)
 
     def teardown(self) -> None:
-        """Once all sockets are read and everything is acked, whoever consumes a queue has emptied it."""
+        """Once all sockets are written and all messages acked, each queue with a consumer is empty."""
         busy = True
         while busy:
             self.host.settle_down()

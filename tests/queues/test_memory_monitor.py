@@ -370,7 +370,7 @@ def test_the_account_is_the_sum(bench: Bench) -> None:
 
 
 class Flooded(Model):
-    """A queue that is published to; rates and durations as in reference 3.10."""
+    """A queue that is published to; with the rates and durations of S59 and S69."""
 
     def __init__(self, account: MemoryAccount) -> None:
         super().__init__(account)

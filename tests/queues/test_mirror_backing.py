@@ -1,7 +1,7 @@
-"""Mirrors made of `MirrorBacking`: each equals its queue after every step, wherever either has its messages.
-
-The queues are those of `test_queue_machine.py`. Each tells a mirror in a vhost of its own, which pages, seals and loads
-at other moments, as it would on another node. At the end the mirror takes over and gives out what is left.
+"""A mirror made of `MirrorBacking` equals its queue after every step, in memory and on disk.
+The queues are those of `test_queue_machine.py`. The feed of each updates a mirror in another vhost,
+which pages, seals and loads at other moments, as on another node. At the end the mirror takes over
+and delivers what is left.
 """
 
 from hypothesis import HealthCheck, settings
@@ -24,7 +24,7 @@ NOW_MS = 1_000
 
 
 class Link(OperationFeed):
-    """Applies what a queue tells to its mirror, twice, and to the model that the queue is compared with."""
+    """Applies each change of a queue twice to its mirror, and once to the queue's model."""
 
     def __init__(self, model: MirrorModel, mirror: MirrorBacking) -> None:
         self.model = model
@@ -70,7 +70,8 @@ class MirroredQueueMachine(QueueMachine):
     def __init__(self) -> None:
         super().__init__()
         self.other = ModelHost(embed_below=60, page_batch=4, segment_entries=8)
-        # Its clock is far behind: a message that expires does so where the master says, and not here.
+        # The mirror's clock is far behind: messages expire when the master says so, not by this
+        # clock.
         self.other.now_ms = NOW_MS
         self.copies: list[Queue] = []
         self.backings: list[MirrorBacking] = []
@@ -90,7 +91,7 @@ class MirroredQueueMachine(QueueMachine):
             model = self.mirrors[int(queue.id)] = MirrorModel(queue)
             queue.backing.feed = Link(model, backing)
 
-    # -- what happens on the other node ------------------------------------------------------------------------------
+    # -- what happens on the other node ------------------------------------------------------------
 
     @rule(commit=st.booleans())
     def mirror_seals(self, commit: bool) -> None:
@@ -121,7 +122,7 @@ class MirroredQueueMachine(QueueMachine):
     def mirror_load_comes_back(self, data: st.DataObject) -> None:
         self.other.loads.pop(data.draw(st.integers(0, len(self.other.loads) - 1)))()
 
-    # -- what must hold ----------------------------------------------------------------------------------------------
+    # -- what must hold ----------------------------------------------------------------------------
 
     @invariant()
     def mirrors_equal(self) -> None:
@@ -147,7 +148,7 @@ class MirroredQueueMachine(QueueMachine):
             assert all(ready.delta.covers(seq) for seq in on_disk)
 
     def teardown(self) -> None:
-        """The master is gone; the mirror gives out all that is live, in order, with its flags. Then the machine ends."""
+        """After the master is gone, the mirror delivers all live messages in order, with their flags."""
         for number, queue in enumerate(self.queues):
             copy = self.copies[number]
             live = dict(sorted(self.mirrors[int(queue.id)].messages.items()))

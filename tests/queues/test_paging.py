@@ -1,4 +1,4 @@
-"""What paging leaves in memory, in numbers. Orders and places are compared step by step in `test_queue_machine.py`."""
+"""Counts of what paging leaves in memory; `test_queue_machine.py` compares orders and places."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def publish(host: ModelHost, queue: Queue, count: int, size: int, persistent: bo
 
 
 def drained(host: ModelHost, queue: Queue) -> list[int]:
-    """All bodies, as numbers, in order of delivery."""
+    """All bodies as numbers, in the order of delivery."""
     found: list[int] = []
     while (entry := host.take(queue, no_ack=True)) is not None:
         found.append(int(entry.message.body[-9:]))
@@ -52,12 +52,12 @@ def drained(host: ModelHost, queue: Queue) -> list[int]:
 def test_permitted_betas(
     length: int, q1: int, q3: int, q4: int, target: int, permitted: int
 ) -> None:
-    """T52."""
+    """T52: permitted_beta_count has these values."""
     assert permitted_beta_count(length, q1, q3, q4, target, SEGMENT_ENTRIES) == permitted
 
 
 def test_a_larger_target_permits_no_less() -> None:
-    """T52, C9: monotone in the target."""
+    """T52, C9: a larger target never permits fewer betas."""
     for length in (1, 1_000, 16_384, 40_000, 1_000_000):
         before = 0
         for target in [1, 10, *range(100, 2_000_000, 9_973), 1 << 40]:
@@ -67,7 +67,7 @@ def test_a_larger_target_permits_no_less() -> None:
 
 
 def test_one_segment_and_a_half_without_memory(host: ModelHost) -> None:
-    """T51: what is beyond a segment's positions is delta; the next message enters at q1; all come in order."""
+    """T51: positions beyond one segment become delta, the next message enters q1, order holds."""
     queue = host.declare()
     count = SEGMENT_ENTRIES * 3 // 2
     publish(host, queue, count, 10)
@@ -90,7 +90,7 @@ def test_one_segment_and_a_half_without_memory(host: ModelHost) -> None:
 
 
 def test_small_messages_of_one_segment_are_paged_too(host: ModelHost) -> None:
-    """W18: their number is permitted, so their positions stay; their contents are too much."""
+    """W18: the positions are few enough to stay, but the contents are too large and leave memory."""
     queue = host.declare()
     publish(host, queue, 10_000, 1_000)
     queue.backing.memory.set_target(0)
@@ -103,7 +103,7 @@ def test_small_messages_of_one_segment_are_paged_too(host: ModelHost) -> None:
 @pytest.mark.parametrize("size", [10, 5_000])
 @pytest.mark.parametrize("persistent", [True, False])
 def test_unacked_messages_are_paged(host: ModelHost, size: int, persistent: bool) -> None:
-    """T54: half of them are out; nothing of them is in memory; what is requeued comes again, in its place."""
+    """T54: unacked messages leave memory, and a requeue returns them to their places."""
     queue = host.declare()
     publish(host, queue, 100, size, persistent)
     held = [host.take(queue) for _ in range(50)]

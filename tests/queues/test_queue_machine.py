@@ -1,7 +1,6 @@
-"""Queues under every kind of pressure against lists that do the same, with everything compared after every step.
-
-Two queues of one vhost: a durable one and one that is not. The test decides when batches are sealed, when turns end, when
-loads come back and in which order, and when the journal wants its old files back.
+"""Queues under every kind of pressure equal lists that do the same, after every step.
+One vhost has a durable queue and one that is not durable. The test decides when batches are sealed,
+when turns end, when and in which order loads complete, and when the journal needs old files back.
 """
 
 from hypothesis import HealthCheck, settings
@@ -21,7 +20,7 @@ QUEUES = st.integers(0, 1)
 
 
 class Taker(Consumer):
-    """A consumer with room for so many; what it is given goes to the machine."""
+    """A consumer with limited room that hands its messages to the machine."""
 
     def __init__(self, machine: "QueueMachine", queue: Queue, no_ack: bool) -> None:
         super().__init__(queue, b"c", no_ack, False, 0, 0)
@@ -40,13 +39,13 @@ class Taker(Consumer):
 
 
 class Model:
-    """What a queue is, as a list."""
+    """A queue as a list."""
 
     def __init__(self) -> None:
-        # (seq id, body, expiry) of the ready ones, and of those that are out.
+        # (seq id, body, expiry) of the ready messages; by seq id, of the unacked ones.
         self.ready: list[tuple[int, bytes, int]] = []
         self.out: dict[int, tuple[int, bytes, int]] = {}
-        # Expired at the head: the queue may still have them, until it looks.
+        # Messages that expired at the head: the queue may still have them until its next check.
         self.expired: dict[int, tuple[int, bytes, int]] = {}
         self.delivered: set[int] = set()
 
@@ -60,7 +59,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.mirrors: dict[int, MirrorModel] = {}
         self.takers: list[Taker] = []
         self.bodies = 0
-        # A message without any time to live is still given to a consumer who is there.
+        # A publish gives even a message with a time to live of 0 to a waiting consumer.
         self.is_publishing = False
 
     @initialize(is_lazy=st.booleans(), ttl_ms=st.sampled_from([-1, -1, -1, 500]))
@@ -71,10 +70,10 @@ class QueueMachine(RuleBasedStateMachine):
             self.models.append(Model())
             self.takers.append(Taker(self, queue, not durable))
 
-    # -- what happens ------------------------------------------------------------------------------------------------
+    # -- what happens ------------------------------------------------------------------------------
 
     def on_taken(self, entry: Entry, no_ack: bool) -> None:
-        """Somebody was given an entry: it is the oldest one that has not expired."""
+        """An entry was taken: it has to be the oldest one that has not expired."""
         assert entry.message is not ABSENT and entry.has_content
         number = [queue.ledger.queue_id for queue in self.queues].index(entry.ledger.queue_id)
         model = self.models[number]
@@ -182,7 +181,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(number=QUEUES, data=st.data(), max_messages=st.integers(1, 9))
     def hold(self, number: int, data: st.DataObject, max_messages: int) -> None:
-        """A reader group takes a range, from memory or from disk."""
+        """A reader group reserves a range, from memory or from disk."""
         queue = self.queues[number]
         model = self.models[number]
         first = data.draw(st.integers(0, queue.next_seq))
@@ -252,7 +251,7 @@ class QueueMachine(RuleBasedStateMachine):
         is_lazy=st.booleans(),
     )
     def press(self, number: int, most: int, turns: int, is_lazy: bool) -> None:
-        """What a memory monitor does to a queue in need."""
+        """Put a queue under pressure as a memory monitor does."""
         self.queues[number].backing.memory.set_mode(is_lazy and most == 0)
         self.queues[number].backing.memory.set_target(most)
         for _ in range(turns):
@@ -275,7 +274,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(number=QUEUES, data=st.data())
     def lose_content(self, number: int, data: st.DataObject) -> None:
-        """A content becomes unreadable, its record stays."""
+        """A content becomes unreadable while its record stays."""
         store = self.host.stores[number]
         if store.live:
             store.unreadable.add(data.draw(st.sampled_from(sorted(store.live))))
@@ -290,7 +289,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(number=QUEUES)
     def fetch_held(self, number: int) -> None:
-        """A reader group wants to see what it holds."""
+        """A reader group fetches the contents of its reserved messages."""
         absent = [entry for entry in self.my_out(number) if entry.form != ALPHA]
 
         def arrived(lost: list[Entry]) -> None:
@@ -318,7 +317,7 @@ class QueueMachine(RuleBasedStateMachine):
             if queue.backing.has_expiring:
                 queue.drop_expired_head(self.host.now_ms)
 
-    # -- what must hold ----------------------------------------------------------------------------------------------
+    # -- what must hold ----------------------------------------------------------------------------
 
     @invariant()
     def same(self) -> None:
@@ -332,7 +331,8 @@ class QueueMachine(RuleBasedStateMachine):
             store = self.host.stores[number]
             if ready.count < len(model.ready):
                 self.expire(number)
-            # What has expired on disk is found when it is read; where something is damaged nobody knows how much is left.
+            # A message that expired on disk is found when it is read. Where something is damaged,
+            # the count of the rest is unknown.
             if ready.delta.is_uncertain:
                 assert ready.count > 0 or not model.ready
             else:
@@ -360,12 +360,12 @@ class QueueMachine(RuleBasedStateMachine):
                 )
 
     def teardown(self) -> None:
-        """Everybody lets go, everything is read to the end: each message once, in order, unharmed."""
+        """With all messages back, each queue delivers each message once, in order and unharmed."""
         self.host.is_behind = False
         for number, queue in enumerate(self.queues):
             self.cancel(number)
             self.host.settle_down()
-            # What expired while those before it were out is gone, although they come back.
+            # A message that expired behind unacked ones is gone, although these come back.
             self.expire(number)
             out = self.my_out(number)
             if out:

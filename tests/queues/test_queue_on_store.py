@@ -1,4 +1,4 @@
-"""Queues that page, on the real store: what a load may bring back, what a restart finds, and that nothing leaks."""
+"""Paging queues on the real store: what a load returns, what a restart finds, and no leaks."""
 
 import errno
 
@@ -32,7 +32,7 @@ def fill(
 
 
 def take(node: MemoryNode, queue: Queue, no_ack: bool = False, limit: int = 1000) -> Entry | None:
-    """The head, from wherever it is."""
+    """Take the head of the queue, from memory or from disk."""
     found: list[Entry | None] = []
 
     def look(now_ms: int) -> None:
@@ -51,7 +51,7 @@ def take(node: MemoryNode, queue: Queue, no_ack: bool = False, limit: int = 1000
 
 
 def bodies(node: MemoryNode, queue: Queue) -> list[int]:
-    """Everything ready, taken."""
+    """Take all ready messages; returns their bodies as numbers."""
     found = []
     while (entry := take(node, queue, True)) is not None:
         found.append(int(entry.message.body))
@@ -59,12 +59,12 @@ def bodies(node: MemoryNode, queue: Queue) -> list[int]:
 
 
 def forget_gets(node: MemoryNode) -> None:
-    """So much later that nobody seems to want the head any more."""
+    """Advance the clock until no basic.get counts as waiting for the head."""
     node.clock.time_ms += 2000
 
 
 def held_out(node: MemoryNode, entries: list[Entry]) -> None:
-    """The test has these unacked."""
+    """Make the vhost find these entries as unacked."""
     node.vhost.host.unacked_finders.append(
         lambda ledger, first, end: [
             one for one in entries if one.ledger is ledger and first <= one.seq < end
@@ -74,7 +74,7 @@ def held_out(node: MemoryNode, entries: list[Entry]) -> None:
 
 @pytest.mark.parametrize("size", [10, 4200])
 def test_a_load_without_any_room_brings_one_message(node: MemoryNode, size: int) -> None:
-    """With a paging ratio of 0 no queue has room for what is read ahead."""
+    """With a paging ratio of 0 no queue has room to read ahead."""
     node.broker.memory_account.page_above = 0
     node.declare(b"q").backing.memory.set_mode(True)
     queue = fill(node, 20, size, False)
@@ -87,7 +87,7 @@ def test_a_load_without_any_room_brings_one_message(node: MemoryNode, size: int)
 def test_what_was_acked_does_not_come_back_with_a_load(
     node: MemoryNode, persistent: bool, is_sealed: bool
 ) -> None:
-    """Out of order acks in the midst of what goes to disk afterwards: whether or not a batch has carried them."""
+    """A message acked out of order inside delta's range stays away, its ack sealed or not."""
     node.declare(b"q")
     queue = fill(node, 5, persistent=persistent)
     out: list[Entry] = []
@@ -104,7 +104,7 @@ def test_what_was_acked_does_not_come_back_with_a_load(
     queue.leave(second, ACKED, node.clock.now_ms())
     if is_sealed:
         node.commit()
-    # The first one goes back, and to disk: the range on disk covers 2, 3 and 4 now.
+    # The first message returns, to disk: delta's range then covers messages 2, 3 and 4.
     forget_gets(node)
     queue.requeue([out.pop(0)], node.clock.now_ms())
     node.work()
@@ -117,7 +117,7 @@ def test_what_was_acked_does_not_come_back_with_a_load(
 def test_persistent_messages_in_a_queue_that_is_not_durable_are_settled_once(
     node: MemoryNode,
 ) -> None:
-    """To such a queue they are transient: nothing of it outlives the node, and what was acked does not come back."""
+    """Such a queue treats them as transient, and an acked one does not come back."""
     node.declare(b"q", durable=False)
     queue = fill(node, 5)
     queue.backing.memory.set_mode(True)
@@ -130,7 +130,7 @@ def test_persistent_messages_in_a_queue_that_is_not_durable_are_settled_once(
         out.append(entry)
     queue.leave(out.pop(1), ACKED, node.clock.now_ms())
     forget_gets(node)
-    # The first one goes back to disk, and the range on disk begins before the one that was acked.
+    # The first message returns to disk, and delta's range begins before the acked one.
     queue.requeue([out.pop(0)], node.clock.now_ms())
     node.work()
     assert queue.backing.ready.delta.start == 1
@@ -141,7 +141,7 @@ def test_persistent_messages_in_a_queue_that_is_not_durable_are_settled_once(
 def test_a_purge_reads_positions_only(
     node: MemoryNode, is_deleted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Large contents that are given up are not read; the references of many messages come with one read."""
+    """No released large content is read; one read brings the references of many messages."""
     node.declare(b"q")
     queue = fill(node, 500, LARGE)
     queue.backing.memory.set_mode(True)
@@ -169,7 +169,7 @@ def test_a_purge_reads_positions_only(
 
 
 def test_w27_what_is_appended_behind_a_segment_that_is_written_anew_stays(node: MemoryNode) -> None:
-    """A sync of it has failed: its queue goes on, and the copy that the disk is to get knows nothing of that."""
+    """After a failed sync the queue continues, and the segment's copy keeps later appends."""
     queue = node.declare(b"q")
     queue.backing.memory.set_mode(True)
     fill(node, 10)
@@ -179,7 +179,7 @@ def test_w27_what_is_appended_behind_a_segment_that_is_written_anew_stays(node: 
     now_ms = node.clock.now_ms()
     node.vhost.advance(now_ms)
     assert node.driver.run_jobs(now_ms) and store.checkpoints.failures == 1
-    # The append waits in the lane behind the copy.
+    # The append waits behind the copy in the lane.
     for number in range(10, 20):
         node.publish(b"q", b"%d" % number)
     node.driver.flush(node.vhost.journal.seal(), now_ms)
@@ -192,7 +192,7 @@ def test_w27_what_is_appended_behind_a_segment_that_is_written_anew_stays(node: 
 
 
 def test_a_segment_that_is_deleted_has_all_that_is_in_memory_again(node: MemoryNode) -> None:
-    """Ready or unacked, small or large: they are in the index and in memory, and may leave memory afterwards."""
+    """Ready and unacked messages of any size are in the index and in memory, and may leave memory."""
     node.declare(b"q")
     queue = fill(node, 5)
     fill(node, 5, 4200, first=5)
@@ -221,8 +221,9 @@ def test_a_segment_that_is_deleted_has_all_that_is_in_memory_again(node: MemoryN
 
 @pytest.mark.parametrize("is_requeued", [True, False])
 def test_a_load_leaves_to_a_client_what_it_has(node: MemoryNode, is_requeued: bool) -> None:
-    """The content of a message that is out cannot be read for a while. Whoever has it settles it, once: the other queue
-    that shares it keeps its own."""
+    """A load does not count a client's message as lost; the client settles its content once.
+    The other queue that shares the content keeps its reference.
+    """
     queues = [node.declare(b"q"), node.declare(b"r")]
     for number in range(4):
         message = Message(
@@ -242,7 +243,7 @@ def test_a_load_leaves_to_a_client_what_it_has(node: MemoryNode, is_requeued: bo
         one.backing.memory.set_mode(True)
     forget_gets(node)
     node.work()
-    # The first goes back: the range on disk covers the second, which is out.
+    # The first message returns: delta's range covers the second, which is unacked.
     queue.requeue([out.pop(0)], node.clock.now_ms())
     forget_gets(node)
     node.work()
@@ -273,7 +274,7 @@ def test_a_load_leaves_to_a_client_what_it_has(node: MemoryNode, is_requeued: bo
 
 
 def test_what_expires_while_its_content_is_loaded_is_not_lost(node: MemoryNode) -> None:
-    """By the time the load looks for it, its segment may have been given up."""
+    """A message may expire and its segment be deleted before the load reads its content."""
     queue = node.declare(b"q")
     now_ms = node.clock.now_ms()
     for number in range(4):
@@ -283,7 +284,7 @@ def test_what_expires_while_its_content_is_loaded_is_not_lost(node: MemoryNode) 
     node.commit()
     queue.backing.memory.set_mode(True)
     node.work()
-    # Read ahead, and given up again, so that their positions are in memory.
+    # Read the messages ahead and page them again, so that their positions are in memory.
     queue.backing.memory.set_mode(False)
     queue.when_head(lambda now_ms: None)
     node.work()
@@ -307,7 +308,7 @@ def test_what_expires_while_its_content_is_loaded_is_not_lost(node: MemoryNode) 
 
 
 def test_after_a_restart_loads_do_not_look_through_what_is_unacked(node: MemoryNode) -> None:
-    """All may have been delivered before; what is out now is all older than what is loaded."""
+    """Unacked messages are older than loaded ones, even if all may have been delivered before."""
     node.declare(b"q")
     fill(node, 1500)
     node = node.crash()
@@ -331,7 +332,7 @@ def test_after_a_restart_loads_do_not_look_through_what_is_unacked(node: MemoryN
 
 
 def test_what_a_start_brings_back_counts_as_memory() -> None:
-    """The monitor may have to page it before anybody publishes anything."""
+    """The monitor may have to page recovered messages before the first publish."""
     node = MemoryNode(MemoryDisk())
     node.declare(b"q")
     for _ in range(100):

@@ -1,6 +1,5 @@
-"""Queues under memory pressure, step by step: what sinks when, what comes back when, and who has to wait for it.
-
-The store is the model; its loads come back when the test says so.
+"""Queues under memory pressure, step by step: what is paged, what is loaded, and who waits.
+The store is the model; its loads complete when the test says so.
 """
 
 import pytest
@@ -29,7 +28,7 @@ def host() -> ModelHost:
     return ModelHost()
 
 
-# -- steps of 3.5 ----------------------------------------------------------------------------------------------------
+# -- steps of 3.5 ----------------------------------------------------------------------------------
 
 
 def test_t50_targets_that_jump_keep_order_and_counts(host: ModelHost) -> None:
@@ -45,7 +44,7 @@ def test_t50_targets_that_jump_keep_order_and_counts(host: ModelHost) -> None:
 
 
 def test_t51_one_and_a_half_segments() -> None:
-    """At target 0 a segment stays in q3 and the rest is delta; what comes then goes to q1; order holds to the end."""
+    """At target 0 one segment stays in q3, the rest is delta, later messages enter q1, order holds."""
     host = ModelHost(page_batch=2048, segment_entries=16384)
     queue = host.declare(durable=False)
     fill(queue, 24576, 1, False)
@@ -60,7 +59,7 @@ def test_t51_one_and_a_half_segments() -> None:
 
 
 def test_alphas_sink_from_q1_oldest_first_then_from_q4_youngest_first(host: ModelHost) -> None:
-    """S62, S64: into the middle, whose oldest stays older than what q4 gives."""
+    """S62, S64: alphas move to the middle, whose oldest message stays older than those of q4."""
     queue = host.declare(durable=False)
     fill(queue, 6, LARGE, False)
     queue.backing.memory.set_target(5)
@@ -69,7 +68,7 @@ def test_alphas_sink_from_q1_oldest_first_then_from_q4_youngest_first(host: Mode
     assert forms(queue) == [ALPHA] * 5 + [BETA]
     fill(queue, 3, LARGE, False)
     host.settle_down()
-    # The three that came to q1 sank first.
+    # The three messages that entered q1 moved first.
     assert shape(queue) == (5, 4, 0, 0, 0)
     fill(queue, 1, LARGE, False)
     queue.backing.memory.set_target(2)
@@ -81,7 +80,7 @@ def test_alphas_sink_from_q1_oldest_first_then_from_q4_youngest_first(host: Mode
 
 
 def test_large_persistent_messages_become_gamma_and_transient_ones_beta(host: ModelHost) -> None:
-    """S51, S52, S54: content on disk; the position of a persistent one, too."""
+    """S51, S52, S54: contents are on disk, and so are the positions of persistent messages."""
     queue = host.declare()
     fill(queue, 3, LARGE)
     queue.backing.memory.set_target(0)
@@ -107,13 +106,13 @@ def test_c14_small_messages_keep_their_content_until_they_go_to_delta(host: Mode
     host.settle_down()
     ready = queue.backing.ready
     assert ready.delta.count > 0 and len(host.stores[0].live) >= ready.delta.count
-    # Anything that is in the index keeps nothing in memory.
+    # A message that is in the index keeps nothing in memory.
     assert all(ready.at(index).journal_state != INDEXED for index in range(int(ready.ram_count)))
     assert drain(host, queue) == list(range(1, 41))
 
 
 def test_s66_only_lumps_go_to_delta(host: ModelHost) -> None:
-    """Less than a batch above what is permitted stays where it is."""
+    """Messages move to delta only when a whole batch exceeds the permitted number."""
     queue = host.declare(durable=False)
     queue.backing.memory.set_target(0)
     fill(queue, 16 + 7, SMALL, False)
@@ -127,12 +126,12 @@ def test_s66_only_lumps_go_to_delta(host: ModelHost) -> None:
     assert shape(queue) == (0, 16, 8, 7, 0)
     fill(queue, 1, SMALL, False)
     host.settle_down()
-    # q3 is at what is permitted, so q2 gives: its oldest.
+    # q3 has the permitted number, so q2 moves its oldest messages.
     assert shape(queue) == (0, 8, 16, 8, 0)
 
 
 def test_c7_the_oldest_of_q3_stays() -> None:
-    """However much must go: without it nobody could tell what is next."""
+    """However many messages must go, the oldest stays: without it the next message is unknown."""
     host = ModelHost(page_batch=1, segment_entries=4)
     queue = host.declare(durable=False)
     fill(queue, 50, SMALL, False)
@@ -145,7 +144,7 @@ def test_c7_the_oldest_of_q3_stays() -> None:
 
 
 def test_small_messages_in_the_middle_are_bounded_by_bytes() -> None:
-    """A segment of small messages would be 64 MiB: above 4 MiB they go to delta, but for the oldest."""
+    """A segment of small messages may take 64 MiB: above 4 MiB all but the oldest go to delta."""
     host = ModelHost(embed_below=1 << 20, page_batch=8, segment_entries=16384)
     queue = host.declare(durable=False)
     fill(queue, 50, 100_000, False)
@@ -156,7 +155,7 @@ def test_small_messages_in_the_middle_are_bounded_by_bytes() -> None:
 
 
 def test_what_paging_frees_the_account_knows_in_the_same_turn(host: ModelHost) -> None:
-    """Nobody needs to use the queue for that: the monitor would ask it again and again for what it has not."""
+    """Otherwise the monitor would ask the queue repeatedly for memory that it no longer has."""
     queue = host.declare()
     fill(queue, 30, LARGE)
     host.settle_down()
@@ -176,14 +175,14 @@ def test_what_paging_frees_the_account_knows_in_the_same_turn(host: ModelHost) -
 def test_publishing_without_a_pause_does_not_keep_a_queue_from_paging(
     host: ModelHost, target: int
 ) -> None:
-    """The youngest are never on disk then: what is older goes all the same."""
+    """The youngest messages are never on disk then; the older ones are paged all the same."""
     queue = host.declare()
     queue.backing.memory.set_target(target)
     for _ in range(50):
         for _ in range(10):
             body = b"%0*d" % (LARGE, queue.next_seq)
             queue.publish(Message(ADDRESS, b"\x00\x00", body, True, 0), -1, host.now_ms)
-        # One batch is written, the next one is on its way, behind which others gather.
+        # One batch is durable and the next one in flight, and more messages gather behind it.
         host.commit()
         host.seal()
         for _ in range(10):
@@ -196,7 +195,7 @@ def test_publishing_without_a_pause_does_not_keep_a_queue_from_paging(
 
 
 def test_what_is_not_sealed_waits_for_the_seal(host: ModelHost) -> None:
-    """Nothing PENDING moves, and nobody asks again and again before the seal."""
+    """A PENDING message does not move, and the queue asks for no more turns before the seal."""
     queue = host.declare(is_lazy=True)
     for _ in range(5):
         queue.publish(Message(ADDRESS, b"\x00\x00", b"x", True, 0), -1, NOW_MS)
@@ -211,7 +210,7 @@ def test_what_is_not_sealed_waits_for_the_seal(host: ModelHost) -> None:
 
 
 def test_what_waits_for_its_content_waits_for_the_commit(host: ModelHost) -> None:
-    """A reference is not written to the index before the content it refers to is on disk."""
+    """No reference is written to the index before its content is on disk."""
     queue = host.declare(is_lazy=True)
     for size in (SMALL, LARGE, SMALL):
         queue.publish(Message(ADDRESS, b"\x00\x00", b"1" * size, True, 0), -1, NOW_MS)
@@ -235,7 +234,7 @@ def test_a_disk_that_is_behind_is_given_no_more(host: ModelHost) -> None:
 
 
 def test_w19_paging_goes_in_slices_and_other_queues_have_their_turn() -> None:
-    """One turn takes its steps; a queue that came later is served in the turn after the next at the latest."""
+    """One turn takes its steps; a queue that comes later is served two turns later at the latest."""
     host = ModelHost(page_batch=2048, segment_entries=16384)
     most = TURN_STEPS_MAX // WRITE_STEPS
     first = host.declare(durable=False)
@@ -254,7 +253,7 @@ def test_w19_paging_goes_in_slices_and_other_queues_have_their_turn() -> None:
 
 
 def test_a_turn_pages_a_bounded_number_of_messages_and_more_than_came_in() -> None:
-    """G6: what one turn writes and moves does not depend on the backlog, only on what was published in it."""
+    """G6: the work of one turn depends on the publishes in it, not on the backlog."""
     host = ModelHost(page_batch=2048, segment_entries=16384)
     queue = host.declare(durable=False)
     fill(queue, 20000, SMALL, False)
@@ -273,7 +272,7 @@ def test_a_turn_pages_a_bounded_number_of_messages_and_more_than_came_in() -> No
     host.turn()
     assert queue.backing.steps_used <= TURN_STEPS_MAX
     host.settle_down()
-    # A stream that goes on for as long as it likes does not make memory grow.
+    # An endless stream of publishes does not make memory grow.
     for _ in range(50):
         fill(queue, 200, SMALL, False)
         host.turn()
@@ -284,7 +283,7 @@ def test_a_turn_pages_a_bounded_number_of_messages_and_more_than_came_in() -> No
 
 
 def test_a_batch_that_is_cut_goes_to_delta_to_its_end() -> None:
-    """S66: what a turn does not manage of it follows."""
+    """S66: a batch that a turn cuts off follows in later turns."""
     host = ModelHost(page_batch=2048, segment_entries=16)
     queue = host.declare(durable=False)
     fill(queue, 2100, SMALL, False)
@@ -296,7 +295,7 @@ def test_a_batch_that_is_cut_goes_to_delta_to_its_end() -> None:
 
 
 def test_w18_write_through_leaves_memory_as_it_is(host: ModelHost) -> None:
-    """What the journal wants to be rid of goes to the index, a slice at a time, and stays alpha."""
+    """Messages that block a journal file go to the index in slices and stay alpha."""
     queue = host.declare()
     fill(queue, 20)
     assert not queue.backing.index_upto(15, 6)
@@ -309,7 +308,7 @@ def test_w18_write_through_leaves_memory_as_it_is(host: ModelHost) -> None:
     assert host.stores[0].live == {}
 
 
-# -- coming back -----------------------------------------------------------------------------------------------------
+# -- coming back -----------------------------------------------------------------------------------
 
 
 def test_delivery_stops_at_a_head_on_disk_and_goes_on_when_it_comes(host: ModelHost) -> None:
@@ -330,7 +329,7 @@ def test_delivery_stops_at_a_head_on_disk_and_goes_on_when_it_comes(host: ModelH
 
 
 def test_the_next_batch_is_read_before_the_last_one_is_used_up(host: ModelHost) -> None:
-    """Read-ahead: with less than half a batch left, a load is under way while the rest is delivered."""
+    """With less than half a batch left, a load runs while the rest is delivered (read-ahead)."""
     queue = lazy(host, 30)
     taker = Taker(host, queue, 1)
     queue.add_consumer(taker)
@@ -354,7 +353,7 @@ def test_the_next_batch_is_read_before_the_last_one_is_used_up(host: ModelHost) 
 
 
 def test_nobody_reads_without_a_consumer(host: ModelHost) -> None:
-    """A queue that nobody consumes from stays on disk, whatever comes back to it."""
+    """A queue without consumers stays on disk, whatever is requeued to it."""
     queue = lazy(host, 30)
     fill(queue, 5, SMALL, False)
     entry = host.take(queue)
@@ -408,11 +407,11 @@ def test_a_damaged_content_lowers_the_counts_as_well(host: ModelHost) -> None:
     assert host.contents == {}
 
 
-# -- T57, T63 --------------------------------------------------------------------------------------------------------
+# -- T57, T63 --------------------------------------------------------------------------------------
 
 
 def test_t57_modes_change_with_messages_in_all_states(host: ModelHost) -> None:
-    """Lazy and back, with a disk that is behind in between, while messages come, go and come back."""
+    """Messages arrive, leave and return while the mode changes, some of it on a slow disk."""
     queue = host.declare()
     expected: list[int] = []
     for round_number in range(6):
@@ -459,10 +458,10 @@ def test_s75_lazy_keeps_nothing_without_consumers_and_a_little_with_one(host: Mo
 
 @pytest.mark.parametrize("moves", [0, 1, 2])
 def test_a_slice_may_end_where_a_lazy_queue_is_parted(host: ModelHost, moves: int) -> None:
-    """All became q1 with nothing in front of it: whoever wanted the head waited for ever."""
+    """A slice that ended there made all messages q1, and a waiting consumer never got the head."""
     queue = host.declare(durable=False, is_lazy=True)
     fill(queue, 5, SMALL, False)
-    # Enough to write one message, and for so many moves.
+    # Enough steps to write one message and to make `moves` moves.
     host.steps_left = WRITE_STEPS + moves
     assert page_slice(queue.backing, Progress()) == MORE
     queue.backing.ready.check()
@@ -474,7 +473,7 @@ def test_a_slice_may_end_where_a_lazy_queue_is_parted(host: ModelHost, moves: in
 @pytest.mark.parametrize("no_ack", [False, True])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_t63_direct_delivery(host: ModelHost, no_ack: bool, persistent: bool) -> None:
-    """An empty queue with a consumer hands on at once; a consumer that dies gives back, marked redelivered."""
+    """An empty queue delivers at once; messages of a dead consumer come back, marked redelivered."""
     queue = host.declare()
     taker = Taker(host, queue, 5, no_ack)
     queue.add_consumer(taker)
@@ -497,11 +496,11 @@ def test_t63_direct_delivery(host: ModelHost, no_ack: bool, persistent: bool) ->
     host.check()
 
 
-# -- expiry ----------------------------------------------------------------------------------------------------------
+# -- expiry ----------------------------------------------------------------------------------------
 
 
 def test_t56_expired_messages_are_dropped_in_slices() -> None:
-    """10,000 at the head: no step drops more than a slice, and nothing that lives is lost."""
+    """10,000 at the head: no step drops more than a slice, and no live message is lost."""
     host = ModelHost()
     queue = host.declare()
     fill(queue, 10_000, SMALL, True, 100)
@@ -515,7 +514,7 @@ def test_t56_expired_messages_are_dropped_in_slices() -> None:
 
 
 def test_what_expires_on_disk_is_not_read_before_its_time(host: ModelHost) -> None:
-    """The queue knows when its head expires, although that is on disk."""
+    """The queue knows the expiry of a head on disk."""
     queue = host.declare(is_lazy=True, ttl_ms=1000)
     fill(queue, 20)
     host.settle_down()

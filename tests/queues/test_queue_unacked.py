@@ -447,7 +447,7 @@ def test_peeking_goes_on_in_memory_behind_what_is_unacked_on_disk(host: ModelHos
 
 
 def test_s69_the_target_is_duration_times_rates(host: ModelHost) -> None:
-    """2000 messages a second in total, 33.9 seconds: 67,800 messages or thereabouts (reference 3.10)."""
+    """2000 messages a second in total, 33.9 seconds: 67,800 messages or thereabouts (S69)."""
     queue = host.declare(durable=False)
     host.turn()
     for _ in range(40):

@@ -1,4 +1,4 @@
-"""What is in memory for consumers is bounded in bytes, whatever the sizes of messages, and whoever can take one gets it."""
+"""Bytes in memory for consumers are bounded, and each consumer that can take a message gets it."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ def host() -> ModelHost:
 
 
 def small_host() -> ModelHost:
-    """The only queue that is active has ROOM bytes for its consumers; a batch of messages has more."""
+    """The only active queue has ROOM bytes for its consumers, less than a batch of messages."""
     host = ModelHost(page_batch=64, segment_entries=64)
     host.memory.page_above = AHEAD_SHARE * ROOM
     return host
@@ -122,7 +122,7 @@ def test_bytes_are_bounded_and_who_can_take_gets(
     queue = paged(host, is_lazy, sizes)
     taker = consume(host, queue, 1)
     for is_ack, count in steps:
-        # Some are acked, or the consumer becomes ready for more.
+        # Some messages are acked, or the consumer gets room for more.
         for entry in taker.taken[: count if is_ack else 0]:
             taker.taken.remove(entry)
             host.settle(entry)

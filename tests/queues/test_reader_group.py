@@ -1,22 +1,19 @@
-"""Reader groups on a real queue: ranges, limits, slices, fencing, and what stays together after a crash."""
+"""Reader groups on a real queue: ranges, limits, slices, fencing, and unity after a crash."""
 
 import pytest
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.reader_group import (
-    DATA_LOSS,
     EVERYTHING,
-    FENCED,
     GROUP_SLICE_MESSAGES,
     MORE,
-    NOT_FOUND,
-    PRECONDITION,
     GroupError,
     GroupMember,
 )
 from warrenmq.queues.reader_groups import ReaderGroup
 from warrenmq.queues.reservation import Reservation
+from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED, NOT_FOUND, PRECONDITION
 
 NOW_MS = 1_700_000_000_000
 

@@ -1,4 +1,4 @@
-"""Entry ring, variable queue, consumer circle and unacked window against lists and dictionaries that do the same."""
+"""Entry ring, variable queue, consumer circle and unacked window equal lists and dictionaries."""
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -33,7 +33,7 @@ def seqs(entries: list[Entry]) -> list[int]:
     return [int(one.seq) for one in entries]
 
 
-# -- the ring --------------------------------------------------------------------------------------------------------
+# -- the ring --------------------------------------------------------------------------------------
 
 
 class RingMachine(RuleBasedStateMachine):
@@ -105,7 +105,7 @@ def test_a_ring_grows_wherever_its_oldest_is(head: int) -> None:
     assert seqs(ring.take_all()) == list(range(101, 149))
 
 
-# -- the variable queue ----------------------------------------------------------------------------------------------
+# -- the variable queue ----------------------------------------------------------------------------
 
 
 class VariableQueueMachine(RuleBasedStateMachine):
@@ -162,7 +162,7 @@ TestVariableQueue = VariableQueueMachine.TestCase
 TestVariableQueue.settings = MACHINE
 
 
-# -- the window of unacked deliveries --------------------------------------------------------------------------------
+# -- the window of unacked deliveries --------------------------------------------------------------
 
 
 class WindowMachine(RuleBasedStateMachine):
@@ -173,7 +173,7 @@ class WindowMachine(RuleBasedStateMachine):
         self.next_tag = 1
 
     def tags(self, data: st.DataObject) -> int:
-        """A tag: outstanding, settled, not given yet or never."""
+        """A tag that is outstanding, settled, not given yet or never given."""
         return data.draw(
             st.one_of(st.integers(1, self.next_tag + 3), st.sampled_from([0, -1, 1 << 62]))
         )
@@ -250,15 +250,15 @@ def test_a_message_that_is_never_acked_holds_no_others() -> None:
         window.append(one)
         assert window.take(tag) is one
     assert window.all() == [first]
-    # Looks inside: what is settled must not pile up behind the straggler.
+    # The test reads internals: settled tags must not pile up behind the straggler.
     assert len(window._tags) < 1000
 
 
-# -- the circle of consumers -----------------------------------------------------------------------------------------
+# -- the circle of consumers -----------------------------------------------------------------------
 
 
 class Taker(Consumer):
-    """A consumer with room for so many."""
+    """A consumer with room for a number of messages."""
 
     def __init__(self, name: int, priority: int) -> None:
         super().__init__(QUEUE, b"%d" % name, False, False, priority, 0)
@@ -275,7 +275,7 @@ class Taker(Consumer):
 
 
 class CircleMachine(RuleBasedStateMachine):
-    """The model: a list by priority, in order of waiting."""
+    """The model is a list by priority, in the order of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -313,7 +313,7 @@ class CircleMachine(RuleBasedStateMachine):
         found = self.circle.next_ready()
         expected = None
         for taker in sorted(self.waiting, key=lambda one: -one.priority):
-            # `sorted` is stable: among equals, who has waited longest comes first.
+            # `sorted` is stable: among equals, the consumer that has waited longest comes first.
             if expected is not None:
                 break
             self.waiting.remove(taker)
@@ -340,7 +340,7 @@ def test_priorities_that_nobody_has_any_more_are_forgotten() -> None:
     for priority in range(5000):
         taker = Taker(priority, priority)
         circle.add(taker)
-        # Half of them leave while they wait, half after they could not take any more.
+        # Half of the consumers leave while they wait, half after they could not take a message.
         if priority % 2:
             assert circle.next_ready() is None
         taker.stop_waiting()

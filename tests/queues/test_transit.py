@@ -1,4 +1,4 @@
-"""Large messages on their way to sockets: bounded for the whole node, and none waits for ever."""
+"""Large messages on their way to sockets are bounded for the node, and none waits for ever."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 class Socket(Taker):
-    """A consumer whose socket has what it was given, until the test has it written."""
+    """A consumer whose socket has its deliveries until the test calls `write`."""
 
     def __init__(self, host: ModelHost, queue: Queue) -> None:
         super().__init__(host, queue, 1 << 30)
@@ -65,7 +65,7 @@ def test_sockets_together_hold_no_more_than_the_room(
     small = sum(size for _, sizes in queues for size in sizes if size <= LARGE_BYTES)
     sockets = start(host, [queue_with(host, is_lazy, sizes) for is_lazy, sizes in queues])
     for _ in range(100):
-        # Half of the room, and then one more message, however large.
+        # Half of the room may be in use, and then one more message of any size.
         assert transit.used_bytes <= transit.room_bytes // 2 + 500_000 + small
         busy = [socket for socket in sockets if socket.unsent]
         if not busy:
@@ -103,7 +103,7 @@ def test_what_stands_still_takes_no_room_up_to_a_second_room() -> None:
     host.settle_down()
     assert socket.unsent == MIB
     socket.write()
-    # More than twice the room would be on its way.
+    # The message would bring more than twice the room on its way.
     transit.change(2 * MIB)
     transit.change_stuck(2 * MIB)
     queue.publish(Message(ADDRESS, b"\x00\x00", b"x" * MIB, True, 0), -1, 0)
@@ -121,7 +121,7 @@ def test_a_socket_that_takes_less_than_64_kib_a_second_stands_still() -> None:
     size = int(out.size_bytes)
     out.take()
     out.set_unsent(size)
-    # The first look may come at any time after the first byte.
+    # The first check may come at any time after the first byte.
     out.note_progress(5000)
     out.note_progress(5000 + STUCK_MS - 1)
     assert transit.stuck_bytes == 0
@@ -134,7 +134,7 @@ def test_a_socket_that_takes_less_than_64_kib_a_second_stands_still() -> None:
     out.set_unsent(size - LARGE_BYTES)
     out.note_progress(7500)
     assert (transit.stuck_bytes, out.stuck_ms(7500)) == (0, 0)
-    # More that is gathered is no progress.
+    # More gathered bytes are no progress.
     out.content(1, b"\x00\x00", bytes(MIB))
     more = int(out.size_bytes)
     out.take()
@@ -143,7 +143,7 @@ def test_a_socket_that_takes_less_than_64_kib_a_second_stands_still() -> None:
     assert transit.stuck_bytes == transit.used_bytes == size - LARGE_BYTES + more
     out.drop()
     assert (transit.stuck_bytes, transit.used_bytes) == (0, 0)
-    # After an idle time nobody stands still at once.
+    # After an idle time no socket stands still at once.
     out.note_progress(100_000)
     out.content(1, b"\x00\x00", bytes(MIB))
     out.note_progress(100_500)

@@ -1,4 +1,4 @@
-"""The variable queue on its own: where messages enter, wait and leave, and what may stay in memory."""
+"""The variable queue alone: where messages enter, wait and leave, and what may stay in memory."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def publish(ready: VariableQueue, owner: Queue, *seqs: int, indexed: bool = True
 
 
 def parts(ready: VariableQueue) -> list[list[int]]:
-    """Seq ids of q4, q3, q2 and q1."""
+    """The seq ids of q4, q3, q2 and q1."""
     return [
         [int(ring.at(place).seq) for place in range(int(ring.count))]
         for ring in (ready.q4, ready.q3, ready.q2, ready.q1)
@@ -73,13 +73,13 @@ def in_all_parts(ready: VariableQueue, owner: Queue) -> None:
     assert (ready.delta.start, ready.delta.end, ready.delta.count) == (50, 70, 2)
 
 
-# -- S61, S70-S73 ----------------------------------------------------------------------------------------------------
+# -- S61, S70-S73 ----------------------------------------------------------------------------------
 
 
 def test_a_message_enters_at_q4_until_something_is_behind_it(
     ready: VariableQueue, owner: Queue
 ) -> None:
-    """S61: to q4 while q3 is empty, else to q1."""
+    """S61: a message enters q4 while q3 is empty, else q1."""
     publish(ready, owner, 1, 2)
     assert parts(ready) == [[1, 2], [], [], []]
     ready.push_q4()
@@ -88,7 +88,7 @@ def test_a_message_enters_at_q4_until_something_is_behind_it(
 
 
 def test_taking_the_last_of_q3_makes_q1_the_head(ready: VariableQueue, owner: Queue) -> None:
-    """S70, S71: q4 first, then q3; with q3 and delta empty q1 becomes q4."""
+    """S70, S71: messages leave q4 first, then q3; with q3 and delta empty q1 becomes q4."""
     publish(ready, owner, 1, 2)
     ready.push_q4()
     publish(ready, owner, 3, 4)
@@ -98,7 +98,7 @@ def test_taking_the_last_of_q3_makes_q1_the_head(ready: VariableQueue, owner: Qu
 
 
 def test_an_emptied_delta_hands_on_to_q2(ready: VariableQueue, owner: Queue) -> None:
-    """S72: the load that empties delta brings q2 to q3; one that does not leaves it."""
+    """S72: the load that empties delta moves q2 to q3; a load that does not leaves q2."""
     in_all_parts(ready, owner)
     ready.accept([entry(owner, 50, True)], 60, 0)
     assert parts(ready) == [[10, 20], [30, 40, 50], [70, 80], [90, 100]]
@@ -109,7 +109,7 @@ def test_an_emptied_delta_hands_on_to_q2(ready: VariableQueue, owner: Queue) -> 
 
 
 def test_with_q3_empty_everything_is(ready: VariableQueue, owner: Queue) -> None:
-    """S73: taken to the end, the parts empty in order."""
+    """S73: taking all messages empties the parts in order."""
     in_all_parts(ready, owner)
     ready.accept([entry(owner, 50, True), entry(owner, 60, True)], 70, 0)
     assert [int(ready.fetch().seq) for _ in range(10)] == list(range(10, 110, 10))
@@ -130,7 +130,7 @@ def test_the_head_is_ready_or_on_its_way(ready: VariableQueue, owner: Queue) -> 
     ready.check()
 
 
-# -- T52 -------------------------------------------------------------------------------------------------------------
+# -- T52 -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -154,12 +154,12 @@ def test_the_head_is_ready_or_on_its_way(ready: VariableQueue, owner: Queue) -> 
 def test_t52_permitted_beta_count(
     length: int, q1: int, q3: int, q4: int, target: int, permitted: int
 ) -> None:
-    """S65, C8: what may stay beta, by target."""
+    """S65, C8: the target decides how many messages may stay beta."""
     assert permitted_beta_count(length, q1, q3, q4, target, SEGMENT) == permitted
 
 
 def test_t52_a_larger_target_permits_more() -> None:
-    """C9."""
+    """C9: a larger target never permits fewer betas."""
     targets = [0, 1, 10, 1000, 20_000, 1_000_000, 10**12, int(UNLIMITED)]
     found = [
         int(permitted_beta_count(200_000, 0, 200_000, 0, target, SEGMENT)) for target in targets
@@ -167,7 +167,7 @@ def test_t52_a_larger_target_permits_more() -> None:
     assert found == sorted(found)
 
 
-# -- T53 -------------------------------------------------------------------------------------------------------------
+# -- T53 -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_t53_what_comes_back_goes_to_its_place(
 
 
 def test_t53_between_two_parts_content_decides(ready: VariableQueue, owner: Queue) -> None:
-    """Without content it goes to the middle, and what follows it in one requeue cannot overtake it."""
+    """An entry without content goes to the middle, and those after it in a requeue follow it."""
     in_all_parts(ready, owner)
     ready.requeue(
         [entry(owner, 25, True, True), entry(owner, 26, True), entry(owner, 85, True, True)]
@@ -204,7 +204,7 @@ def test_t53_between_two_parts_content_decides(ready: VariableQueue, owner: Queu
 
 
 def test_t53_what_belongs_to_delta_is_left_to_the_disk(ready: VariableQueue, owner: Queue) -> None:
-    """The index has it already: it counts, and costs no memory."""
+    """The index has the message already: it is counted and costs no memory."""
     in_all_parts(ready, owner)
     before = ready.ram_bytes
     ready.requeue([entry(owner, 55, True), entry(owner, 65, True, True)])
@@ -212,11 +212,11 @@ def test_t53_what_belongs_to_delta_is_left_to_the_disk(ready: VariableQueue, own
     ready.check()
 
 
-# -- figures and ranges ----------------------------------------------------------------------------------------------
+# -- figures and ranges ----------------------------------------------------------------------------
 
 
 def test_every_state_is_counted_with_its_bytes(ready: VariableQueue, owner: Queue) -> None:
-    """alpha, beta, gamma, delta: messages and bytes, and what they cost in memory."""
+    """Messages and bytes of alpha, beta, gamma and delta are counted, and their cost in memory."""
     publish(ready, owner, 1, 2, 3, 4)
     size = 14
     assert (ready.ram_count, ready.alpha_bytes) == (4, 4 * size)
@@ -255,7 +255,7 @@ def test_a_range_ends_where_delta_begins(ready: VariableQueue, owner: Queue) -> 
 
 
 def test_the_middle_may_be_taken_from_under_q1(ready: VariableQueue, owner: Queue) -> None:
-    """A range that empties q3 while q4 and q1 are there joins those two."""
+    """A range that empties q3 while q4 and q1 have messages joins those two."""
     publish(ready, owner, 1, 2, 3)
     ready.push_q4()
     publish(ready, owner, 4, 5, 6, 7)
@@ -265,7 +265,7 @@ def test_the_middle_may_be_taken_from_under_q1(ready: VariableQueue, owner: Queu
 
 
 def test_a_load_that_finds_less_lowers_the_count(ready: VariableQueue, owner: Queue) -> None:
-    """Damaged messages, and what a count of a restart had too many."""
+    """Damaged messages lower the count, and so do those that a restart counted too many."""
     ready.restore_delta(1, 100, 10, 1000)
     ready.restore(entry(owner, 100))
     ready.check()
@@ -288,7 +288,7 @@ def test_a_range_without_anything_ready_is_cut_off(ready: VariableQueue, owner: 
 
 
 def test_what_a_restart_brings_keeps_its_order(ready: VariableQueue, owner: Queue) -> None:
-    """Small messages come with their content, large ones without; publishing goes on behind them."""
+    """Small messages return with their content, large ones without; publishes continue after them."""
     for seq, paged in ((1, False), (2, True), (3, False)):
         ready.restore(entry(owner, seq, paged=paged))
     publish(ready, owner, 4, indexed=False)

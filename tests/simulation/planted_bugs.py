@@ -236,7 +236,7 @@ class _MisplacingFlusher(BatchFlusher):
 
 
 def _from_nowhere(kind: int, body: bytes) -> bytes:
-    # A move has the id of the staging log, then the seq id; replace the seq id.
+    # A move has the id of the stage, then the seq id; replace the seq id.
     return body[:4] + (1 << 40).to_bytes(8, "big") + body[12:] if kind in (MOVE, MOVE_REF) else body
 
 

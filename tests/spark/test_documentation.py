@@ -1,4 +1,4 @@
-"""Tests that docs/spark.md lists all options and all columns with their types, and that it runs."""
+"""The pages of docs/spark/ list each option, column and error of the code, and their blocks run."""
 
 import re
 from pathlib import Path
@@ -20,20 +20,37 @@ from warrenmq.tables.schemas import COLUMNS as STORE_COLUMNS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "spark.md"
-TEXT = PAGE.read_text()
+ROOT = Path(__file__).parent.parent.parent
+PAGES = ROOT / "docs" / "spark"
+# Pages with blocks, in the order of the site's menu. The first one defines the names that the
+# others use.
+PAGES_WITH_BLOCKS = (
+    "index.md",
+    "tables.md",
+    "streams.md",
+    "writing.md",
+    "other-brokers.md",
+    "store.md",
+    "archive.md",
+    "jobs.md",
+)
 
 
-def rows(heading: str) -> list[list[str]]:
-    """The rows of the table under a heading, cell by cell."""
-    section = TEXT.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+def rows(page: str, heading: str) -> list[list[str]]:
+    """The rows of the first table below a heading of a page, cell by cell."""
+    section = (PAGES / page).read_text().split(f"\n## {heading}\n")[1]
+    section = re.split("\n##+ ", section)[0]
     lines = [line for line in section.splitlines() if line.startswith("| `")]
     return [[cell.strip() for cell in re.split(r" \| ", line.strip("| "))] for line in lines]
 
 
 def test_every_option_is_documented_with_where_it_counts() -> None:
     """No more and no fewer than the source takes."""
-    documented = {name.strip("`"): row[1] for row in rows("Options") for name in row[0].split(", ")}
+    documented = {
+        name.strip("`"): row[1]
+        for row in rows("options.md", "Options")
+        for name in row[0].split(", ")
+    }
     assert documented == (
         dict.fromkeys(COMMON_OPTIONS, "both")
         | dict.fromkeys(STREAM_OPTIONS, "stream")
@@ -43,7 +60,7 @@ def test_every_option_is_documented_with_where_it_counts() -> None:
 
 def test_every_option_of_writing_is_documented() -> None:
     """The page lists exactly the options that the sink takes."""
-    assert [row[0].strip("`") for row in rows("Write options")] == list(SINK_OPTIONS)
+    assert [row[0].strip("`") for row in rows("writing.md", "Write options")] == list(SINK_OPTIONS)
 
 
 def test_every_error_that_is_explained_is_one_that_can_come() -> None:
@@ -51,7 +68,7 @@ def test_every_error_that_is_explained_is_one_that_can_come() -> None:
 
     The page also explains each text of data loss.
     """
-    source = PAGE.parent.parent / "src" / "warrenmq"
+    source = ROOT / "src" / "warrenmq"
     files = [
         *(source / "spark").rglob("*.py"),
         *(source / "queues").glob("reader_group*.py"),
@@ -59,7 +76,7 @@ def test_every_error_that_is_explained_is_one_that_can_come() -> None:
     ]
     # Join texts that consist of several adjacent literals.
     code = re.sub(r'"\s+f?"', "", "\n".join(path.read_text() for path in files))
-    explained = [row[0].strip("`") for row in rows("What an error means")]
+    explained = [row[0].strip("`") for row in rows("errors.md", "What an error means")]
     assert len(explained) > 10
     for text in explained:
         if "Python worker" in text:
@@ -74,13 +91,15 @@ def test_every_error_that_is_explained_is_one_that_can_come() -> None:
 
 def test_every_column_is_documented_with_its_type() -> None:
     """The page lists the columns of a read in their order."""
-    documented = [(row[0].strip("`"), row[1]) for row in rows("Columns")]
+    documented = [(row[0].strip("`"), row[1]) for row in rows("options.md", "Columns")]
     assert documented == [(name, kind.simpleString()) for name, kind in COLUMNS.items()]
 
 
 def test_every_option_for_other_brokers_is_documented() -> None:
     """The page lists exactly the options that source and sink take, in their order."""
-    documented = [(row[0].strip("`"), row[1]) for row in rows("Options for other brokers")]
+    documented = [
+        (row[0].strip("`"), row[1]) for row in rows("other-brokers.md", "Options for other brokers")
+    ]
     expected = [(name, "both") for name in AMQP_COMMON_OPTIONS]
     expected += [(name, "reading") for name in AMQP_STREAM_OPTIONS]
     assert documented == expected + [(name, "writing") for name in AMQP_SINK_OPTIONS]
@@ -88,14 +107,17 @@ def test_every_option_for_other_brokers_is_documented() -> None:
 
 def test_every_column_that_is_written_is_documented() -> None:
     """The page names every column that can be written."""
-    sentence = TEXT.split("**Columns that are written** are ")[1].split(". ")[0]
+    page = (PAGES / "other-brokers.md").read_text()
+    sentence = page.split("**Columns that are written** are ")[1].split(". ")[0]
     assert re.findall("`([a-z_]+)`", sentence) == list(SINK_COLUMNS)
 
 
 def test_every_option_of_a_store_is_documented_with_its_tables() -> None:
     """No more and no fewer than the source takes."""
     documented = {
-        name.strip("`"): row[1] for row in rows("Store options") for name in row[0].split(", ")
+        name.strip("`"): row[1]
+        for row in rows("store.md", "Store options")
+        for name in row[0].split(", ")
     }
     expected = {"path": "all", "table": "all"}
     for name in dict.fromkeys(name for names in TABLE_OPTIONS.values() for name in names):
@@ -107,7 +129,8 @@ def test_every_option_of_a_store_is_documented_with_its_tables() -> None:
 def test_every_table_is_documented_with_its_columns() -> None:
     """The page lists the columns of each table; of messages those that format "warren" lacks."""
     documented = {
-        row[0].strip("`"): re.findall("`([a-z_]+)`", row[2]) for row in rows("Store tables")
+        row[0].strip("`"): re.findall("`([a-z_]+)`", row[2])
+        for row in rows("store.md", "Store tables")
     }
     expected = {table: list(columns) for table, columns in STORE_COLUMNS.items()}
     expected["messages"] = [name for name in expected["messages"] if name not in COLUMNS]
@@ -120,16 +143,28 @@ def test_every_table_is_documented_with_its_columns() -> None:
 def test_every_block_runs(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The blocks of the page run one after the other, like a notebook, against their own broker."""
+    """Page after page, as in a notebook; a page may use the names of the first page alone."""
     broker = BrokerProcess(tmp_path / "broker")
     broker.start()
     monkeypatch.setenv("WARREN_URI", broker.uri)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    names: dict[str, object] = {"__name__": "walk"}
+    first_names: dict[str, object] = {"__name__": "walk"}
     try:
-        for block in re.finditer(r"^```python\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL):
-            # Blank lines before the block make errors name the line of the page.
-            lines_before = TEXT[: block.start(1)].count("\n")
-            exec(compile("\n" * lines_before + block[1], str(PAGE), "exec"), names)
+        for name in PAGES_WITH_BLOCKS:
+            names = first_names if name == PAGES_WITH_BLOCKS[0] else dict(first_names)
+            run_blocks(PAGES / name, names)
     finally:
         broker.kill()
+
+
+def run_blocks(page: Path, names: dict[str, object]) -> None:
+    text = page.read_text()
+    for block in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        # Blank lines in front: errors name the line of the page.
+        lines_before = text[: block.start(1)].count("\n")
+        exec(compile("\n" * lines_before + block[1], str(page), "exec"), names)
+
+
+def test_every_page_with_blocks_is_run() -> None:
+    with_blocks = [path.name for path in PAGES.iterdir() if "```python" in path.read_text()]
+    assert sorted(with_blocks) == sorted(PAGES_WITH_BLOCKS)

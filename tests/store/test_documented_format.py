@@ -103,7 +103,7 @@ def write_story(path: Path) -> None:
 
 @pytest.fixture
 def moves(tmp_path: Path) -> list[Record]:
-    """What is left of a small, a large and a transient message of the staging log with id 7, which were published."""
+    """What is left of a small, a large and a transient message of the stage with id 7, which were published."""
     directory = tmp_path / "moves"
     directory.mkdir()
     store = store_with_two_queues(directory)

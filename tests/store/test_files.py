@@ -1,4 +1,4 @@
-"""A start sorts a vhost's directory: our files, strange files, remains (storage reference, 5.2)."""
+"""A start sorts a vhost's directory: our files, strange files, remains (T22, T33)."""
 
 import os
 import random

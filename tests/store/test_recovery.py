@@ -1,4 +1,4 @@
-"""Recovery from damaged bytes never fails, and loses exactly what was damaged (reference 5.2)."""
+"""Recovery from damaged bytes never fails, and loses exactly what was damaged (T20-T24)."""
 
 import random
 import time

@@ -1,4 +1,4 @@
-"""Files that cannot be read, or are gone, under a running store: patience, lost+found, and another file."""
+"""Unreadable or missing files of a running store: retries, lost+found, and a new file."""
 
 import errno
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def fill(driver: CheckedStore, count: int, *queue_ids: int, size: int = 20) -> N
 
 
 def fail_reads(monkeypatch: pytest.MonkeyPatch, path: str, fails: Callable[[], bool]) -> None:
-    """Reads of `path` give EIO as long as `fails` says so."""
+    """Make reads of `path` raise EIO while `fails` returns true."""
     read = LocalFileSystem.read
 
     def broken(files: LocalFileSystem, name: str, offset: int, size: int) -> bytes:
@@ -35,7 +35,7 @@ def fail_reads(monkeypatch: pytest.MonkeyPatch, path: str, fails: Callable[[], b
 
 
 def loaded_in_time(driver: CheckedStore, queue_id: int, seconds: int = 8) -> list[Position]:
-    """What the index of a queue delivers in so many seconds."""
+    """The positions that the index of a queue delivers within that many seconds."""
     found: list[Position] = []
     ledger = driver.queues[queue_id].ledger
     next_seq = 0
@@ -71,7 +71,7 @@ def test_a_segment_that_cannot_be_read_for_four_seconds_costs_nothing(
     waiting = Loaded()
     driver.queues[1].load(8, 16, 8, 1 << 40, waiting)
     driver.finish_jobs()
-    # Nobody else waits.
+    # Queue 2 does not wait.
     assert seqs(loaded_in_time(driver, 2, 1)) == [*range(1, 21)]
     while waiting.next_seq < 0:
         driver.commit()
@@ -84,7 +84,7 @@ def test_a_segment_that_cannot_be_read_for_four_seconds_costs_nothing(
 def test_a_segment_that_stays_unreadable_is_put_aside(
     driver: CheckedStore, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """T32: whether it is appended to (the last one) or not; what is in memory goes to the file in its place."""
+    """T32: any unreadable segment is replaced; its messages in memory go to the new file."""
     fill(driver, 20, 1)
     held = [driver.positions[1][seq] for seq in (9, 12, 18)]
     driver.index(1)
@@ -101,7 +101,7 @@ def test_a_segment_that_stays_unreadable_is_put_aside(
     (kept,) = lost_and_found(driver)
     assert (kept.name, kept.read_bytes()) == (f"queues-1-{number}.idx", before)
     assert driver.losses.lost == driver.store.files.losses.lost_count == 20 - len(left)
-    # The queue goes on, and what is left is found again: here and after a crash.
+    # The queue continues, and the remaining messages are found at once and after a crash.
     fill(driver, 10, 1)
     driver.index(1)
     left += range(21, 31)
@@ -118,7 +118,7 @@ def test_a_segment_that_stays_unreadable_is_put_aside(
 def test_appends_on_their_way_to_a_segment_that_is_put_aside_are_not_lost(
     driver: CheckedStore,
 ) -> None:
-    """Those that were handed out before it was given up, and those after it."""
+    """Appends handed out before and after the replacement of the segment both count."""
     fill(driver, 18, 1)
     driver.index(1)
     for _ in range(4):
@@ -128,7 +128,7 @@ def test_appends_on_their_way_to_a_segment_that_is_put_aside_are_not_lost(
     index = queue.ledger.index
     assert index is not None
     queue.index([driver.positions[1].pop(seq) for seq in (19, 20)])
-    queue.loss.give_up(queue.ledger, index.segments[-1], None)
+    queue.loss.replace_segment(queue.ledger, index.segments[-1], None)
     queue.index([driver.positions[1].pop(seq) for seq in (21, 22)])
     driver.finish_jobs()
     assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), *range(19, 23)]
@@ -139,12 +139,12 @@ def test_appends_on_their_way_to_a_segment_that_is_put_aside_are_not_lost(
 
 
 def run_on(driver: CheckedStore, turns: int = 30) -> int:
-    """Run so many turns; returns how often a flush or a job failed."""
+    """Run that many turns; returns the number of failed flushes and jobs."""
     return sum(len(driver.turn()) for _ in range(turns))
 
 
 def publish_and_index(driver: CheckedStore, count: int) -> None:
-    """More messages of queue 1, on their way to its index."""
+    """Publish messages to queue 1 and start appending them to its index."""
     for _ in range(count):
         driver.publish(20, 1)
     run_on(driver, 1)
@@ -156,7 +156,7 @@ def publish_and_index(driver: CheckedStore, count: int) -> None:
 def test_a_segment_that_is_deleted_while_it_is_appended_to_costs_what_only_it_had(
     driver: CheckedStore, is_open: bool
 ) -> None:
-    """T26: no append is tried for ever; the queue goes on with a new file, also after a crash."""
+    """T26: no append is retried for ever; the queue continues with a new file, past a crash too."""
     fill(driver, 20, 1)
     held = [driver.positions[1][seq] for seq in (17, 19)]
     driver.index(1)
@@ -182,7 +182,7 @@ def test_a_segment_that_is_deleted_while_it_is_appended_to_costs_what_only_it_ha
 
 
 def test_a_crash_before_the_checkpoint_knows_of_the_new_file(driver: CheckedStore) -> None:
-    """The checkpoint has more entries and bytes than the file has: what is there is delivered, the rest is counted."""
+    """A file shorter than its checkpoint says delivers what it has; the rest counts as lost."""
     fill(driver, 20, 1)
     driver.index(1)
     driver.checkpoint()
@@ -190,7 +190,7 @@ def test_a_crash_before_the_checkpoint_knows_of_the_new_file(driver: CheckedStor
     publish_and_index(driver, 2)
     run_on(driver, 15)
     driver.reopen()
-    # The journal has the two, too: they are indexed once more.
+    # The journal has the two messages as well, so they are indexed once more.
     assert sorted(seqs(driver.load(1))) == [*range(1, 16), 21, 22]
     driver.index(1)
     run_on(driver)
@@ -207,7 +207,7 @@ def test_a_crash_before_the_checkpoint_knows_of_the_new_file(driver: CheckedStor
 def test_a_segment_that_is_cut_off_keeps_what_is_left(
     driver: CheckedStore, is_loaded_first: bool
 ) -> None:
-    """T26: its end is gone when a node starts; whether a load or an append meets it first."""
+    """T26: a segment's end is missing at a start, and either a load or an append meets it first."""
     fill(driver, 20, 1)
     places = [driver.positions[1][seq] for seq in (18, 19)]
     driver.index(1)
@@ -233,7 +233,7 @@ def test_a_segment_that_is_cut_off_keeps_what_is_left(
 
 
 def test_a_checkpoint_notices_a_segment_that_was_deleted(driver: CheckedStore) -> None:
-    """What is gone is known before anybody asks for it, and what is in memory is written again."""
+    """A deleted segment is noticed before a load asks for it; messages in memory are rewritten."""
     fill(driver, 20, 1)
     driver.checkpoint()
     held = driver.positions[1][18]
@@ -251,7 +251,7 @@ def test_a_checkpoint_notices_a_segment_that_was_deleted(driver: CheckedStore) -
 def test_a_transient_content_file_that_is_deleted_costs_what_was_in_it(
     driver: CheckedStore,
 ) -> None:
-    """What comes later is written to a file of the same name, at its place."""
+    """Later contents are written to a file of the same name at their own offsets."""
     queue = driver.queues[1]
     positions: list[Position] = []
     for _ in range(4):
@@ -279,7 +279,7 @@ def test_a_transient_content_file_that_is_deleted_costs_what_was_in_it(
 def test_a_journal_file_that_is_deleted_costs_nothing_that_is_in_memory(
     driver: CheckedStore,
 ) -> None:
-    """The batch that notices is not confirmed; what was confirmed before is moved to the index, and outlives a crash then."""
+    """The batch that notices fails; earlier messages move to the index and survive a crash."""
     fill(driver, 6, 1)
     number = driver.store.journal.files[-1].number
     (driver.path / "journal" / f"{number}.wal").unlink()

@@ -1,4 +1,4 @@
-"""A store that is written part by part is the one that a node would have: it checks clean, and gives back every message."""
+"""A store that is written part by part equals a node's: it checks clean and has every message."""
 
 import contextlib
 import multiprocessing
@@ -61,14 +61,14 @@ def row(body: bytes, seq: int = 0, **more: Any) -> MessageRow:
 
 
 def write(writer: StoreWriter, part: Part, rows: list[MessageRow]) -> PartManifest:
-    with PartWriter(writer.work, part) as writing:
+    with PartWriter(writer.work_directory, part) as writing:
         for one in rows:
             writing.add(one)
         return writing.finish()
 
 
 def one_queue(directory: Path, rows: list[MessageRow], **more: int) -> WrittenStore:
-    """A store with one queue, written as a whole."""
+    """Write a whole store with one queue."""
     writer = StoreWriter.create(directory, definitions(b"q"), [extent(1, 1 << 40, **more)])
     return writer.finish([write(writer, writer.plan.parts[0], rows)])
 
@@ -77,7 +77,7 @@ Found = tuple[int, bytes, bytes, bytes, int, bool, int]
 
 
 def found_in(directory: Path, queue_id: int = 1, segment_entries: int = 16384) -> list[Found]:
-    """(seq, address, properties, body, expiry, redelivered, enqueued) of what lies in a queue."""
+    """(seq, address, properties, body, expiry, redelivered, enqueued) of a queue's messages."""
     found: list[Found] = []
     with files_of(VhostDirectory(1, directory / "msg_stores/vhosts/1", None)) as files:
         snapshot = VhostSnapshot(files, segment_entries)
@@ -105,7 +105,7 @@ def found_in(directory: Path, queue_id: int = 1, segment_entries: int = 16384) -
 
 def must_check_clean(directory: Path, messages: int, segment_entries: int = 16384) -> None:
     if segment_entries == 16384:
-        # What `warren store check` does.
+        # `warren store check` runs this function.
         result = check_directory(directory)
     else:
         result = CheckResult()
@@ -115,11 +115,11 @@ def must_check_clean(directory: Path, messages: int, segment_entries: int = 1638
     assert result.messages == messages
 
 
-# -- what a node makes of it -----------------------------------------------------------------------------------------
+# -- what a node makes of it -----------------------------------------------------------------------
 
 
 def test_a_node_delivers_every_message_as_it_was(tmp_path: Path) -> None:
-    """Three segments of small ones with holes; sizes around the limit of what is embedded; some that two queues share."""
+    """Three segments with holes, sizes around the embed threshold, and contents of two queues."""
     sizes = [0, 1, 4000, *range(4060, 4120), 100_000, 1 << 20]
     block = Properties(
         content_type=b"text/plain", headers=b"\x01nI\x00\x00\x00\x07", delivery_mode=2
@@ -145,11 +145,11 @@ def test_a_node_delivers_every_message_as_it_was(tmp_path: Path) -> None:
             inside += rows[-len(sizes) :]
         manifests.append(write(writer, parts[1, first], inside))
     for queue, first in ((1, 49_152), (2, 1)):
-        with PartWriter(writer.work, parts[queue, first]) as writing:
+        with PartWriter(writer.work_directory, parts[queue, first]) as writing:
             for number, content in enumerate(contents[1]):
                 writing.add_shared(content, Sharer(queue, (49_200 if queue == 1 else 1) + number))
             manifests.append(writing.finish())
-    # A part that is written in other processes comes back through JSON.
+    # The manifest of a part that another process wrote comes back through JSON.
     raw = msgspec.json.encode(manifests)
     result = writer.finish(msgspec.json.decode(raw, type=list[PartManifest]))
     assert result.messages == len(rows) + 2 * len(shared)
@@ -181,7 +181,7 @@ def test_a_node_delivers_every_message_as_it_was(tmp_path: Path) -> None:
 def _share(
     writer: StoreWriter, part: Part, bodies: list[bytes], *places: tuple[int, int]
 ) -> tuple[PartManifest, list[SharedContent]]:
-    with PartWriter(writer.work, part) as writing:
+    with PartWriter(writer.work_directory, part) as writing:
         contents = [
             writing.share(row(body), [Sharer(queue, first + number) for queue, first in places])
             for number, body in enumerate(bodies)
@@ -215,7 +215,7 @@ def test_messages_that_were_out_before_are_redelivered(tmp_path: Path) -> None:
         node.kill()
 
 
-# -- any messages ----------------------------------------------------------------------------------------------------
+# -- any messages ----------------------------------------------------------------------------------
 
 BODIES = st.one_of(
     st.binary(max_size=40),
@@ -247,7 +247,7 @@ def test_any_messages_come_back(
     shared: list[tuple[bytes, int]],
     part_messages: int,
 ) -> None:
-    """Queues with holes, of short segments and small content files, some of whose last messages are shared."""
+    """Queues with holes, short segments, small content files, and shared last messages."""
     with tempfile.TemporaryDirectory() as scratch:
         directory = Path(scratch) / "data"
         rows: dict[int, list[MessageRow]] = {}
@@ -317,7 +317,7 @@ def _write_shared(
     for part in writer.plan.parts:
         if part.queue_id:
             continue
-        with PartWriter(writer.work, part) as writing:
+        with PartWriter(writer.work_directory, part) as writing:
             for _ in range(part.end_content_id - part.first_content_id):
                 (body, _), group = waiting.pop(0)
                 if group:
@@ -331,7 +331,7 @@ def _write_shared(
 def _write_queue_part(
     writer: StoreWriter, part: Part, rows: list[MessageRow], places: dict[Sharer, SharedContent]
 ) -> PartManifest:
-    with PartWriter(writer.work, part) as writing:
+    with PartWriter(writer.work_directory, part) as writing:
         for one in rows:
             if part.first_seq <= one.seq < part.end_seq:
                 assert writing.add(one) == one.seq
@@ -382,7 +382,7 @@ def test_queues_without_messages(tmp_path: Path) -> None:
         assert queue is not None and queue.ledger.next_seq == 77
 
 
-# -- parts -----------------------------------------------------------------------------------------------------------
+# -- parts -----------------------------------------------------------------------------------------
 
 
 def _in_a_process(work: Path, part: Part) -> bytes:
@@ -397,7 +397,9 @@ def test_parts_are_written_in_several_processes(tmp_path: Path) -> None:
         tmp_path / "data", definitions(b"q"), [extent(1, 40_000)], part_messages=16384
     )
     with multiprocessing.get_context("spawn").Pool(2) as pool:
-        raw = pool.starmap(_in_a_process, [(writer.work, part) for part in writer.plan.parts])
+        raw = pool.starmap(
+            _in_a_process, [(writer.work_directory, part) for part in writer.plan.parts]
+        )
     writer.finish(msgspec.json.decode(one, type=PartManifest) for one in raw)
     must_check_clean(tmp_path / "data", 39_999)
     assert [one[0] for one in found_in(tmp_path / "data")] == list(range(1, 40_000))
@@ -449,7 +451,7 @@ def test_messages_out_of_order_or_place_are_refused(tmp_path: Path) -> None:
         tmp_path / "data", definitions(b"q"), [extent(1, 20, first_seq=10)], {1: 1}
     )
     shared_part, part = writer.plan.parts
-    writing = PartWriter(writer.work, part)
+    writing = PartWriter(writer.work_directory, part)
     writing.add(row(b"a", 12))
     for seq in (9, 12, 20):
         with pytest.raises(ValueError, match="may follow here"):
@@ -458,7 +460,7 @@ def test_messages_out_of_order_or_place_are_refused(tmp_path: Path) -> None:
         writing.add(row(b"b", 13, routing_key=b"k" * 256))
     with pytest.raises(ValueError, match="need a part for them"):
         writing.share(row(b"b"), [Sharer(1, 14)])
-    sharing = PartWriter(writer.work, shared_part)
+    sharing = PartWriter(writer.work_directory, shared_part)
     sharing.share(row(b"b"), [Sharer(1, 14)])
     with pytest.raises(ValueError, match="fewer contents"):
         sharing.share(row(b"b"), [Sharer(1, 15)])
@@ -466,16 +468,16 @@ def test_messages_out_of_order_or_place_are_refused(tmp_path: Path) -> None:
         sharing.share(row(b"b"), [])
 
 
-# -- unfinished ------------------------------------------------------------------------------------------------------
+# -- unfinished ------------------------------------------------------------------------------------
 
 
 def test_nothing_is_there_before_the_end(tmp_path: Path) -> None:
-    """And what is finished of it is not written again."""
+    """No target directory exists before the end, and finished parts are not written again."""
     target = tmp_path / "data"
     writer = StoreWriter.create(target, definitions(b"a", b"b"), [extent(1, 9), extent(2, 9)])
     first, second = writer.plan.parts
     write(writer, first, [row(b"first")])
-    killed = PartWriter(writer.work, second)
+    killed = PartWriter(writer.work_directory, second)
     killed.add(row(b"lost"))
     assert not target.exists()
     with pytest.raises(ToolError, match="is being made, or was interrupted"):
@@ -498,7 +500,7 @@ def test_nothing_is_there_before_the_end(tmp_path: Path) -> None:
 def test_a_second_attempt_at_a_part_does_not_meet_the_first(tmp_path: Path) -> None:
     writer = StoreWriter.create(tmp_path / "data", definitions(b"q"), [extent(1, 99)])
     [part] = writer.plan.parts
-    slow, fast = PartWriter(writer.work, part), PartWriter(writer.work, part)
+    slow, fast = PartWriter(writer.work_directory, part), PartWriter(writer.work_directory, part)
     for writing in (slow, fast):
         for seq in range(1, 50):
             writing.add(row(b"m" * 100 * seq, seq))
@@ -514,7 +516,7 @@ def test_a_second_attempt_at_a_part_does_not_meet_the_first(tmp_path: Path) -> N
 def test_finishing_again_after_it_was_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_calls: int
 ) -> None:
-    """At whatever move, sync or removal it ended."""
+    """Finishing resumes after an interruption at any move, sync or removal."""
     target = tmp_path / "data"
     writer = StoreWriter.create(target, definitions(b"a", b"b"), [extent(1, 9), extent(2, 9)])
     manifests = [
@@ -554,7 +556,7 @@ def test_shared_contents_and_the_messages_that_have_them_must_agree(tmp_path: Pa
     writer = StoreWriter.create(tmp_path / "data", definitions(b"q"), [extent(1, 9)], {1: 2})
     sharing, part = writer.plan.parts
     manifest, contents = _share(writer, sharing, [b"a" * 5000, b"b" * 5000], (1, 1))
-    with PartWriter(writer.work, part) as writing:
+    with PartWriter(writer.work_directory, part) as writing:
         writing.add_shared(contents[0], Sharer(1, 1))
         with pytest.raises(ValueError, match="in the part of 1"):
             writing.add_shared(contents[1], Sharer(2, 2))
@@ -577,9 +579,12 @@ def test_a_directory_with_something_in_it_is_refused(tmp_path: Path) -> None:
 
 def test_giving_up_leaves_nothing(tmp_path: Path) -> None:
     writer = StoreWriter.create(tmp_path / "data", definitions(b"q"), [extent(1, 9)])
-    with pytest.raises(RuntimeError), PartWriter(writer.work, writer.plan.parts[0]) as writing:
+    with (
+        pytest.raises(RuntimeError),
+        PartWriter(writer.work_directory, writer.plan.parts[0]) as writing,
+    ):
         writing.add(row(b"a"))
         raise RuntimeError
-    assert list((writer.work / "parts").iterdir()) == []
-    writer.give_up()
+    assert list((writer.work_directory / "parts").iterdir()) == []
+    writer.discard()
     assert list(tmp_path.iterdir()) == []

@@ -202,7 +202,7 @@ def test_the_engine_has_no_clock_no_files_and_no_sockets() -> None:
                     for name in names
                     if name.partition(".")[0] in SHELL_MODULES
                 ]
-    assert bad == [], "the engine takes bytes, events and the time as arguments (DESIGN D3)"
+    assert bad == [], "the engine does no I/O: it takes bytes, events and the time as arguments"
 
 
 def test_only_the_command_line_prints() -> None:

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from warrenmq.admin.group_store import commit_acks, commit_group, storage_failed
 from warrenmq.admin.node import AdminVhost, Clock
 from warrenmq.admin.protocol import (
-    BAD_REQUEST,
     Ack,
     Acked,
     DeleteGroup,
@@ -40,10 +39,12 @@ from warrenmq.admin.status import group_status
 from warrenmq.broker.definitions.metadata import DeleteReaderGroup
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_group import NOT_FOUND, GroupError, GroupMember, text
+from warrenmq.queues.reader_group import GroupError, GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup
 from warrenmq.queues.record_block import encode_block
 from warrenmq.queues.segment_places import SegmentPlaces
+from warrenmq.vocabulary.error_codes import BAD_REQUEST, NOT_FOUND
+from warrenmq.vocabulary.names import name_text
 
 
 class GroupCalls:
@@ -140,7 +141,8 @@ class GroupCalls:
             queue = self._vhost.queue(name)
             if queue is None:
                 raise GroupError(
-                    NOT_FOUND, f"no queue '{text(name)}' in vhost '{text(self._vhost.name)}'"
+                    NOT_FOUND,
+                    f"no queue '{name_text(name)}' in vhost '{name_text(self._vhost.name)}'",
                 )
             found[queue.id] = queue
         return list(found.values())

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 
 from warrenmq.admin.node import AdminVhost, member_definition
-from warrenmq.admin.protocol import STORAGE_FAILED, ErrorReply
+from warrenmq.admin.protocol import ErrorReply
 from warrenmq.broker.definitions.metadata import Change, DeleteGroupMember, PutReaderGroup
 from warrenmq.queues.reader_groups import ReaderGroup
+from warrenmq.vocabulary.error_codes import STORAGE_FAILED
 
 
 def commit_group(vhost: AdminVhost, group: ReaderGroup, done: Callable[[bool], None]) -> None:

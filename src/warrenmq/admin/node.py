@@ -20,8 +20,9 @@ from warrenmq.broker.vhost.staging import Staging
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_group import GroupMember, text
+from warrenmq.queues.reader_group import GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup, ReaderGroups
+from warrenmq.vocabulary.names import name_text
 
 _log = logging.getLogger(__name__)
 
@@ -141,7 +142,7 @@ class AdminVhost:
         except ValueError as error:
             # Another version of Python wrote the pattern. The group keeps its positions and joins
             # no new queues.
-            _log.warning("reader group '%s': %s", text(definition.name), error)
+            _log.warning("reader group '%s': %s", name_text(definition.name), error)
             group = ReaderGroup(definition.name, definition.epoch, "")
         group.stored_epoch = definition.epoch
         self.reader_groups.by_name[definition.name] = group

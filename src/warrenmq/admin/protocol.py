@@ -39,15 +39,6 @@ STAGE_BYTES: Final = 1024 * 1024
 # Largest reply (bytes): a block whose largest message may be as large as the broker takes.
 REPLY_BYTES_MAX: Final = 1 << 30
 
-# Codes of ErrorReply. queues/reader_group.py has the others: fenced, data_loss, not_found,
-# precondition.
-BAD_REQUEST: Final = "bad_request"
-ACCESS_REFUSED: Final = "access_refused"
-# The broker could not make the request durable (disk full ...). Nothing is lost; a retry may
-# succeed.
-STORAGE_FAILED: Final = "storage_failed"
-# Some messages of a batch would reach no queue.
-UNROUTABLE: Final = "unroutable"
 # Steps of a backup that has ended.
 BACKUP_DONE: Final = "done"
 BACKUP_FAILED: Final = "failed"

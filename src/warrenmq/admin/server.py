@@ -16,8 +16,6 @@ import warrenmq
 from warrenmq.admin.group_calls import GroupCalls
 from warrenmq.admin.node import AdminNode, AdminVhost, BackupRefused, Clock
 from warrenmq.admin.protocol import (
-    ACCESS_REFUSED,
-    BAD_REQUEST,
     LENGTH_BYTES,
     REQUEST_BYTES_MAX,
     Ack,
@@ -55,15 +53,17 @@ from warrenmq.admin.sink_protocol import (
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.loading import peek_anywhere
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_group import (
+from warrenmq.queues.reader_group import GroupError
+from warrenmq.queues.reader_groups import refuse_exclusive
+from warrenmq.queues.record_block import encode_block
+from warrenmq.vocabulary.error_codes import (
+    ACCESS_REFUSED,
+    BAD_REQUEST,
     DATA_LOSS,
     NOT_FOUND,
     PRECONDITION,
-    GroupError,
-    text,
 )
-from warrenmq.queues.reader_groups import refuse_exclusive
-from warrenmq.queues.record_block import encode_block
+from warrenmq.vocabulary.names import name_text
 
 # Time for the login (s).
 LOGIN_TIMEOUT_S: Final = 10.0
@@ -298,7 +298,7 @@ def _describe_queue(vhost: AdminVhost, request: DescribeQueue) -> QueueDescripti
     queue = vhost.queue(request.queue)
     if queue is None:
         raise GroupError(
-            NOT_FOUND, f"no queue '{text(request.queue)}' in vhost '{text(vhost.name)}'"
+            NOT_FOUND, f"no queue '{name_text(request.queue)}' in vhost '{name_text(vhost.name)}'"
         )
     refuse_exclusive(queue)
     return QueueDescription(
@@ -320,7 +320,7 @@ def _queue_of(vhost: AdminVhost, name: bytes, incarnation: int) -> Queue:
 
 
 def _deleted_text(name: bytes, incarnation: int) -> str:
-    return f"queue '{text(name)}' (incarnation {incarnation}) is deleted"
+    return f"queue '{name_text(name)}' (incarnation {incarnation}) is deleted"
 
 
 def _peek(vhost: AdminVhost, request: Peek, reply: Callable[[Reply], None]) -> None:

@@ -10,13 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from warrenmq.admin.node import AdminVhost, Clock, Timer
-from warrenmq.admin.protocol import (
-    ACCESS_REFUSED,
-    REQUEST_BYTES_MAX,
-    STAGE_BYTES,
-    ErrorReply,
-    Reply,
-)
+from warrenmq.admin.protocol import REQUEST_BYTES_MAX, STAGE_BYTES, ErrorReply, Reply
 from warrenmq.admin.sink_protocol import (
     AbortStages,
     BatchCommitted,
@@ -36,8 +30,9 @@ from warrenmq.admin.sink_protocol import (
     StageOpened,
     StagesAborted,
 )
-from warrenmq.broker.vhost.stage import NOT_FOUND, PRECONDITION, STORAGE_FAILED, StageError
+from warrenmq.broker.vhost.stage import StageError
 from warrenmq.broker.vhost.staging import Staging
+from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, NOT_FOUND, PRECONDITION, STORAGE_FAILED
 
 # Interval at which a client that waits for memory or disk is checked (s).
 FULL_RETRY_S: Final = 0.01
@@ -100,7 +95,7 @@ class SinkCalls:
         except StageError as error:
             self._reply(ErrorReply(error.code, error.text))
 
-    # -- staging logs ------------------------------------------------------------------------------
+    # -- stages ------------------------------------------------------------------------------
 
     def _open(self, request: OpenStage) -> None:
         if request.queue and not self._is_administrator:

@@ -21,9 +21,10 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.build import build_name
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_figures import FormFigures, QueueFigures
-from warrenmq.queues.reader_group import GroupMember, text
+from warrenmq.queues.reader_group import GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup, ReaderGroups
 from warrenmq.store.figures import ContentFigures, StoreFigures
+from warrenmq.vocabulary.names import name_text
 
 
 def node_status(broker: Broker, name: str, vhosts: list[VhostStatus]) -> NodeStatus:
@@ -81,7 +82,7 @@ def vhost_status(vhost: Vhost, groups: ReaderGroups) -> VhostStatus:
 def queue_status(queue: Queue, readers: list[GroupMember]) -> QueueStatus:
     """Figures of a queue, and what each of `readers` has reserved and not acked of it."""
     figures = QueueFigures(queue)
-    name = text(figures.name)
+    name = name_text(figures.name)
     return QueueStatus(
         name=name,
         name_raw=None if name.encode() == figures.name else figures.name,
@@ -110,7 +111,9 @@ def queue_status(queue: Queue, readers: list[GroupMember]) -> QueueStatus:
         next_seq=figures.next_seq,
         indexed_upto=figures.indexed_upto,
         groups=[
-            QueueGroupStatus(text(reader.group_name), len(reader.reserved_entries), reader.lag())
+            QueueGroupStatus(
+                name_text(reader.group_name), len(reader.reserved_entries), reader.lag()
+            )
             for reader in readers
         ],
     )
@@ -133,7 +136,7 @@ def group_status(group: ReaderGroup, now_ms: int) -> GroupStatus:
         if not member.is_ended
     ]
     return GroupStatus(
-        group=text(group.name),
+        group=name_text(group.name),
         pattern=group.pattern,
         epoch=group.epoch,
         opener=group.opener,

@@ -10,17 +10,11 @@ import msgspec
 import typer
 
 from warrenmq.admin.client import AdminRefusedError
-from warrenmq.admin.protocol import (
-    BAD_REQUEST,
-    DeleteGroup,
-    GroupDeleted,
-    GroupList,
-    GroupStatus,
-    ListGroups,
-)
+from warrenmq.admin.protocol import DeleteGroup, GroupDeleted, GroupList, GroupStatus, ListGroups
 from warrenmq.cli.connection import Node, node_client, takes_node
 from warrenmq.cli.output import AsJson, fail, print_json, print_rows
-from warrenmq.queues.reader_group import NOT_FOUND
+from warrenmq.vocabulary.error_codes import BAD_REQUEST, NOT_FOUND
+from warrenmq.vocabulary.names import name_text
 
 NO_GROUP_EXIT = 1
 
@@ -84,7 +78,7 @@ def show_command(
     rows = [["queue", "incarnation", "acked", "reserved", "held", "lag", "lag seconds"]]
     for member in status.members:
         numbers = [member.incarnation, member.acked, member.reserved, member.held, member.lag]
-        queue_name = _text(member.queue) + (" (deleted)" if member.is_lost else "")
+        queue_name = name_text(member.queue) + (" (deleted)" if member.is_lost else "")
         rows.append([queue_name, *map(str, numbers), f"{member.lag_seconds:.1f}"])
     print_rows(rows, 1)
 
@@ -119,7 +113,7 @@ def _groups(node: Node) -> list[GroupStatus]:
 def _as_json(status: GroupStatus) -> dict[str, object]:
     found: dict[str, object] = msgspec.to_builtins(status, builtin_types=(bytes,))
     members = [
-        {**msgspec.to_builtins(member, builtin_types=(bytes,)), "queue": _text(member.queue)}
+        {**msgspec.to_builtins(member, builtin_types=(bytes,)), "queue": name_text(member.queue)}
         for member in status.members
     ]
     return {**found, "members": members}
@@ -129,9 +123,5 @@ def _queues(status: GroupStatus) -> str:
     """The pattern and its number of queues, or the names of the first queues."""
     if status.pattern:
         return f"{status.pattern} ({len(status.members)})"
-    names = [_text(member.queue) for member in status.members]
+    names = [name_text(member.queue) for member in status.members]
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "replace")

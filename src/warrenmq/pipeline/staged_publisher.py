@@ -16,6 +16,7 @@ from warrenmq.pipeline.broker import RETRY_OPTION, address_of, as_job_error
 from warrenmq.pipeline.result import JobError
 from warrenmq.spark.broker_link import link_to
 from warrenmq.spark.retry import BrokerAwayError, Retry, SourceError
+from warrenmq.vocabulary.error_codes import NOT_FOUND
 
 if TYPE_CHECKING:
     from warrenmq.spark.sink_options import SinkOptions
@@ -24,7 +25,6 @@ BATCH_MESSAGES: Final = 20_000
 BATCH_BYTES: Final = 16 << 20
 WAIT_MS: Final = 120_000
 _PURPOSE: Final = "pipeline"
-_NOT_FOUND: Final = "not_found"
 
 
 class StagedPublisher:
@@ -84,14 +84,14 @@ class StagedPublisher:
         try:
             self._request(DeleteSink(self._sink), SinkDeleted)
         except AdminRefusedError as error:
-            if error.code != _NOT_FOUND:
+            if error.code != NOT_FOUND:
                 raise
 
     def _status(self) -> SinkStatus | None:
         try:
             status: SinkStatus = self._request(DescribeSink(self._sink), SinkStatus)
         except AdminRefusedError as error:
-            if error.code != _NOT_FOUND:
+            if error.code != NOT_FOUND:
                 raise
             return None
         return status

@@ -1,4 +1,4 @@
-"""Memory monitor: how much of its messages each queue may hold in RAM (S59, S69; reference 3.10).
+"""Memory monitor: how much of its messages each queue may hold in RAM (S59, S69).
 
 Every interval, the queues that were active report for how many seconds their messages in memory
 last at their rates. When the node uses more than the paging ratio of its memory limit, all get the

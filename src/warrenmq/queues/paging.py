@@ -1,4 +1,4 @@
-"""Paging: which messages of a queue leave memory, one slice at a time (3.5, S59-S69, S74-S76).
+"""Paging: which messages of a queue leave memory, one slice at a time (S59-S69, S74-S76).
 
 A default queue pages while more of its messages are in memory, unacked ones included, than its
 `target_ram_count`:

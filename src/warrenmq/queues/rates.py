@@ -1,4 +1,4 @@
-"""The rates of a queue's messages, and the number of them that it may keep in memory (3.10).
+"""The rates of a queue's messages, and the number of them that it may keep in memory (S59, S69).
 
 The four rates are messages in, messages out, acks in (deliveries that wait for one), and acks out.
 Each is an exponential average with a half-life of five seconds, made from counters that the queue

@@ -40,12 +40,10 @@ from warrenmq.queues.queue import Queue
 from warrenmq.queues.reservation import Reservation
 from warrenmq.store.index_load import RECORD_OVERHEAD_BYTES
 from warrenmq.store.message import NOT_JOURNALED
+from warrenmq.vocabulary.error_codes import DATA_LOSS, PRECONDITION
+from warrenmq.vocabulary.names import name_text
 
 # Codes of GroupError; part of the admin protocol.
-FENCED: Final = "fenced"
-DATA_LOSS: Final = "data_loss"
-NOT_FOUND: Final = "not_found"
-PRECONDITION: Final = "precondition"
 
 # Messages reserved or acked in one step; the bound limits how long other work on the loop waits.
 GROUP_SLICE_MESSAGES: Final = 2048
@@ -128,7 +126,7 @@ class GroupMember:
         if queue is None:
             raise GroupError(
                 DATA_LOSS,
-                f"reader group '{text(self.group_name)}': queue '{text(self.queue_name)}' "
+                f"reader group '{name_text(self.group_name)}': queue '{name_text(self.queue_name)}' "
                 f"(incarnation {self.queue_id}) is deleted",
             )
         queue.last_used_ms = now_ms
@@ -614,14 +612,14 @@ class GroupMember:
 
     def _acked_text(self, start: i64) -> str:
         return (
-            f"reader group '{text(self.group_name)}' has acked everything of queue '{text(self.queue_name)}' below "
+            f"reader group '{name_text(self.group_name)}' has acked everything of queue '{name_text(self.queue_name)}' below "
             f"position {self.acked}; position {start} is gone (is the caller's checkpoint an old copy?)"
         )
 
     def _beyond_text(self, position: i64) -> str:
         return (
-            f"reader group '{text(self.group_name)}' has reserved up to position {self.reserved} of queue "
-            f"'{text(self.queue_name)}'; position {position} is above it (is the group a new one of that name, or the "
+            f"reader group '{name_text(self.group_name)}' has reserved up to position {self.reserved} of queue "
+            f"'{name_text(self.queue_name)}'; position {position} is above it (is the group a new one of that name, or the "
             "broker's data directory an old copy?)"
         )
 
@@ -636,8 +634,3 @@ def _make_durable(queue: Queue, entries: list[Entry], now_ms: i64) -> None:
     for entry in entries:
         if entry.journal_state == NOT_JOURNALED:
             journal_alone(queue.backing, entry, now_ms)
-
-
-def text(name: bytes) -> str:
-    """`name` as it appears in texts for people."""
-    return name.decode("utf-8", "replace")

@@ -19,18 +19,12 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from warrenmq.queues.entry import Entry
-from warrenmq.queues.name_pattern import NamePattern
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_group import (
-    DATA_LOSS,
-    FENCED,
-    NOT_FOUND,
-    PRECONDITION,
-    GroupError,
-    GroupMember,
-    text,
-)
+from warrenmq.queues.reader_group import GroupError, GroupMember
 from warrenmq.store.message import QueueLedger
+from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED, NOT_FOUND, PRECONDITION
+from warrenmq.vocabulary.name_pattern import NamePattern
+from warrenmq.vocabulary.names import name_text
 
 # Requests name a position for each member and must stay small.
 MEMBERS_MAX: Final = 1000
@@ -64,11 +58,11 @@ class ReaderGroup:
     def expect(self, epoch: i64) -> None:
         """Raise GroupError unless `epoch` is the newest. Every call of a reader begins with it."""
         if self.is_deleted:
-            raise GroupError(NOT_FOUND, f"reader group '{text(self.name)}' is deleted")
+            raise GroupError(NOT_FOUND, f"reader group '{name_text(self.name)}' is deleted")
         if epoch != self.epoch:
             raise GroupError(
                 FENCED,
-                f"reader group '{text(self.name)}' was taken over by {self.opener or 'another opener'} "
+                f"reader group '{name_text(self.name)}' was taken over by {self.opener or 'another opener'} "
                 f"(epoch {self.epoch}); the caller's epoch {epoch} is over",
             )
 
@@ -78,7 +72,7 @@ class ReaderGroup:
         if member is None:
             raise GroupError(
                 DATA_LOSS,
-                f"reader group '{text(self.name)}' reads no queue with incarnation {queue_id}",
+                f"reader group '{name_text(self.name)}' reads no queue with incarnation {queue_id}",
             )
         return member
 
@@ -110,7 +104,7 @@ class ReaderGroup:
         if len(self.members) >= MEMBERS_MAX:
             raise GroupError(
                 PRECONDITION,
-                f"reader group '{text(self.name)}' would have more than {MEMBERS_MAX} queues",
+                f"reader group '{name_text(self.name)}' would have more than {MEMBERS_MAX} queues",
             )
         member = GroupMember(self.name, queue.name, queue.id, start, start)
         member.queue = queue
@@ -195,7 +189,7 @@ class ReaderGroups:
             if not queue.durable:
                 raise GroupError(
                     PRECONDITION,
-                    f"queue '{text(queue.name)}' is not durable: a reader group needs durable queues, "
+                    f"queue '{name_text(queue.name)}' is not durable: a reader group needs durable queues, "
                     "because what it reserves must outlive a restart",
                 )
             refuse_exclusive(queue)
@@ -225,7 +219,7 @@ class ReaderGroups:
         """The group `name`; GroupError when there is none."""
         group = self.by_name.get(name)
         if group is None:
-            raise GroupError(NOT_FOUND, f"no reader group '{text(name)}'")
+            raise GroupError(NOT_FOUND, f"no reader group '{name_text(name)}'")
         return group
 
     def delete(self, name: bytes, now_ms: i64) -> None:
@@ -295,15 +289,17 @@ class ReaderGroups:
             if member.group_name != name and len(member.reserved_entries) > 0:
                 raise GroupError(
                     PRECONDITION,
-                    f"reader group '{text(member.group_name)}' holds {len(member.reserved_entries)} messages of queue "
-                    f"'{text(queue.name)}'; go on with that group or delete it",
+                    f"reader group '{name_text(member.group_name)}' holds {len(member.reserved_entries)} messages of queue "
+                    f"'{name_text(queue.name)}'; continue with that group or delete it",
                 )
 
 
 def refuse_exclusive(queue: Queue) -> None:
     """Raise GroupError when `queue` is exclusive to a connection, which alone may read it."""
     if queue.definition.owner is not None:
-        raise GroupError(PRECONDITION, f"queue '{text(queue.name)}' is exclusive to a connection")
+        raise GroupError(
+            PRECONDITION, f"queue '{name_text(queue.name)}' is exclusive to a connection"
+        )
 
 
 def compile_pattern(pattern: str) -> NamePattern:
@@ -327,13 +323,13 @@ def _refuse_loss(group: ReaderGroup, queues: list[Queue], pattern: str) -> None:
         if successor is not None:
             raise GroupError(
                 DATA_LOSS,
-                f"reader group '{text(group.name)}' was reading an earlier queue '{text(member.queue_name)}' "
+                f"reader group '{name_text(group.name)}' was reading an earlier queue '{name_text(member.queue_name)}' "
                 f"(incarnation {member.queue_id}) that is deleted; the one there is now is a new one "
                 f"(incarnation {successor.id})",
             )
         if pattern != "" and pattern == group.pattern:
             raise GroupError(
                 DATA_LOSS,
-                f"reader group '{text(group.name)}' was reading queue '{text(member.queue_name)}' "
+                f"reader group '{name_text(group.name)}' was reading queue '{name_text(member.queue_name)}' "
                 f"(incarnation {member.queue_id}), which was deleted with messages that were not read",
             )

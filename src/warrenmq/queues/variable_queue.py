@@ -18,7 +18,7 @@ delivered message that is requeued returns to the place of its seq id.
 This module knows the order, the places and the counts. `paging.py` decides which messages move
 towards the disk, `loading.py` brings them back.
 
-Invariants (reference 3.6), asserted by `check`: q1 not empty => q3 or delta not empty; q2 not empty
+Invariants (S73, T50), asserted by `check`: q1 not empty => q3 or delta not empty; q2 not empty
 => delta not empty; every part ascends by seq id, and q4 < q3 < delta < q2 < q1; all counts are
 exact. Delta not empty => q3 not empty holds only for a queue with consumers, and not during a load:
 without consumers nothing is read ahead (`head_state`).

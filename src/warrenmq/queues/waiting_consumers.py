@@ -10,7 +10,7 @@ from warrenmq.queues.entry import Consumer, WaitingPlace
 
 
 class WaitingConsumers(WaitingPlace):
-    """Waiting consumers: highest priority first, first come first served within one (9.1).
+    """Waiting consumers: highest priority first, first come first served within one (protocol 9.1).
 
     A consumer waits in at most one such place, its `waits_in`.
     """

@@ -24,12 +24,13 @@ from warrenmq.admin.protocol import (
     SeekTime,
     TimeSought,
 )
-from warrenmq.queues.name_pattern import NamePattern
-from warrenmq.queues.reader_group import NOT_FOUND, PRECONDITION, text
 from warrenmq.spark.broker_link import BrokerLink, link_to
 from warrenmq.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
 from warrenmq.spark.options import EVERYTHING, LATEST, Bound, OptionError, SourceOptions
 from warrenmq.spark.retry import SourceError
+from warrenmq.vocabulary.error_codes import NOT_FOUND, PRECONDITION
+from warrenmq.vocabulary.name_pattern import NamePattern
+from warrenmq.vocabulary.names import name_text
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -100,7 +101,7 @@ class WarrenBatchReader(DataSourceReader):
             return
         reader = RangeReader(self._options, self._schema, self._link())
         for part in partition.ranges:
-            yield from reader.read(text(part.queue), part, part.peek, _refused)
+            yield from reader.read(name_text(part.queue), part, part.peek, _refused)
 
     def _queues(self) -> list[bytes]:
         """Names of the queues to read: those in the options, or all that match their pattern."""
@@ -142,7 +143,7 @@ class WarrenBatchReader(DataSourceReader):
 
     def _seq(self, bound: Bound, name: bytes, queue: QueueDescription, default: int) -> int:
         if bound.timestamp_ms is None:
-            return bound.seqs.get(text(name), default)
+            return bound.seqs.get(name_text(name), default)
         request = SeekTime(name, queue.incarnation, bound.timestamp_ms)
         return self._link().request(request, TimeSought).seq
 

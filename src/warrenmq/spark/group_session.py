@@ -25,13 +25,13 @@ from warrenmq.admin.protocol import (
     Reserved,
     Slice,
 )
-from warrenmq.queues.name_pattern import NamePattern
-from warrenmq.queues.reader_group import DATA_LOSS, NOT_FOUND
 from warrenmq.spark.broker_link import BrokerLink, link_to
 from warrenmq.spark.lag import SourceLag
 from warrenmq.spark.offsets import Positions, QueueKey, queue_key
 from warrenmq.spark.options import ACK_ON_LATEST_OFFSET, EARLIEST, SourceOptions
 from warrenmq.spark.retry import SourceError
+from warrenmq.vocabulary.error_codes import DATA_LOSS, NOT_FOUND
+from warrenmq.vocabulary.name_pattern import NamePattern
 
 _REOPEN_PAUSE_S: Final = 0.5
 

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from warrenmq.admin.client import AdminRefusedError, NodeUnreachableError, OtherBrokerError
-from warrenmq.admin.protocol import STORAGE_FAILED
+from warrenmq.vocabulary.error_codes import STORAGE_FAILED
 
 PAUSE_FIRST_S: Final = 0.1
 PAUSE_MAX_S: Final = 2.0

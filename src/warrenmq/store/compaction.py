@@ -1,4 +1,4 @@
-"""Decides when the content stores of a vhost are compacted (S50)."""
+"""Decides when the content stores of a vhost are compacted (S34)."""
 
 from typing import Final
 

@@ -7,7 +7,7 @@ the disk, the larger the batch (S17-S19, W8).
 
 A message settled before its batch is sealed is never written: a queue that keeps up costs no
 content writes. A confirm leaves only when its batch is durable, or when nothing of the message is
-left to lose (G1, section 6 "Confirms").
+left to lose (G1, protocol 6, "Confirms").
 
 Files. The journal is a sequence of `<n>.wal` files, the newest open for writing. A file retires
 when nothing in it is needed any more: every position it holds is settled, or has moved to its

@@ -5,6 +5,7 @@ from typing import Any
 
 from warrenmq.offline.data_directory import DataDirectory
 from warrenmq.tables.columns import table_as_json
+from warrenmq.vocabulary.names import name_text
 
 
 def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]]:
@@ -25,7 +26,7 @@ def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]
         rows.append(_row("permission", permission.vhost, permission.user, allowed))
     for exchange in definitions.exchanges:
         described = {
-            "type": _text(exchange.type),
+            "type": name_text(exchange.type),
             "auto_delete": exchange.auto_delete,
             "internal": exchange.internal,
             "arguments": table_as_json(exchange.arguments),
@@ -41,10 +42,10 @@ def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]
         rows.append(_row("queue", queue.vhost, queue.name, declared))
     for binding in definitions.bindings:
         bound = {
-            "source": _text(binding.source),
-            "destination": _text(binding.destination),
+            "source": name_text(binding.source),
+            "destination": name_text(binding.destination),
             "destination_type": "queue" if binding.destination_is_queue else "exchange",
-            "routing_key": _text(binding.key),
+            "routing_key": name_text(binding.key),
             "arguments": table_as_json(binding.arguments),
         }
         rows.append(_row("binding", binding.vhost, binding.destination, bound))
@@ -53,7 +54,7 @@ def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]
         rows.append(_row("reader_group", group.vhost, group.name, opened))
     for member in definitions.group_members:
         reached = {
-            "queue": _text(member.queue_name),
+            "queue": name_text(member.queue_name),
             "queue_id": member.queue_id,
             "acked": member.acked,
             "reserved": member.reserved,
@@ -77,11 +78,7 @@ def metadata_rows(data: DataDirectory, vhost: str | None) -> list[dict[str, Any]
 def _row(kind: str, vhost: bytes | None, name: bytes, attributes: dict[str, Any]) -> dict[str, Any]:
     return {
         "kind": kind,
-        "vhost": None if vhost is None else _text(vhost),
-        "name": _text(name),
+        "vhost": None if vhost is None else name_text(vhost),
+        "name": name_text(name),
         "json": json.dumps(attributes, sort_keys=True),
     }
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "replace")

@@ -44,6 +44,7 @@ from warrenmq.tables.parts import (
     ReadOptions,
 )
 from warrenmq.tables.schemas import COLUMNS, DAMAGE, FILES, JOURNAL, MESSAGES, METADATA, POSITIONS
+from warrenmq.vocabulary.names import name_text
 
 PARTITION_BYTES: Final = 128 * 1024 * 1024
 PARTITION_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -95,7 +96,7 @@ def _must_be_known(data: DataDirectory, options: ReadOptions) -> None:
     vhosts = {vhost.definition.name for vhost in data.vhosts if vhost.definition is not None}
     if options.vhost is not None:
         vhosts = {options.vhost.encode()}
-    known = {_text(queue.name) for queue in data.definitions.queues if queue.vhost in vhosts}
+    known = {name_text(queue.name) for queue in data.definitions.queues if queue.vhost in vhosts}
     for name in options.queues:
         if name not in known:
             raise PlanError(f"{data.path} has no queue '{name}'")
@@ -117,7 +118,9 @@ def _node_rows(data: DataDirectory, table: str) -> list[dict[str, Any]]:
         ]
         for definition in data.missing:
             rows.append(
-                _damage(_text(definition.name), None, f"the vhost has no directory {definition.id}")
+                _damage(
+                    name_text(definition.name), None, f"the vhost has no directory {definition.id}"
+                )
             )
         if data.definitions_error:
             rows.append(_damage("", "node.sqlite", data.definitions_error))
@@ -144,10 +147,6 @@ def _shown(path: str) -> str:
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "replace")
-
-
 class _VhostPlan:
     def __init__(
         self,
@@ -172,7 +171,7 @@ class _VhostPlan:
         )
         definition = vhost.definition
         self._names = {
-            int(queue.id): _text(queue.name)
+            int(queue.id): name_text(queue.name)
             for queue in data.definitions.queues
             if definition is not None and queue.vhost == definition.name
         }

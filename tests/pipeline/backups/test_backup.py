@@ -157,7 +157,7 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     definitions.bindings.append(PutBinding(b"/", b"x\xff", b"q\xfe", True, b"\xfd.#", b""))
     extent = QueueExtent(vhost_id=1, queue_id=7, end_seq=100, next_seq=500)
     writer = StoreWriter.create(tmp_path / "old", definitions, [extent])
-    with PartWriter(writer.work, writer.plan.parts[0]) as part:
+    with PartWriter(writer.work_directory, writer.plan.parts[0]) as part:
         for key in (b"plain", b"\xfd.key"):
             part.add(
                 MessageRow(b"x\xff", key, b"\x00\x00", b"body", 1_700_000_000_000, redelivered=True)
@@ -177,7 +177,7 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     assert (state.next_seq, state.messages) == (500, 2)
 
 
-# -- interrupted ---------------------------------------------------------------------------------------------------------
+# -- interrupted -----------------------------------------------------------------------------------
 
 
 class Killed(BaseException):
@@ -249,7 +249,7 @@ def test_another_restore_is_not_gone_on_with(backups: Backups, tmp_path: Path) -
         run_restore(backups.live, tmp_path / "data")
 
 
-# -- what must not be -----------------------------------------------------------------------------------------------------
+# -- what must not be ------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ def make_far_store(path: Path) -> None:
     definitions.queues.append(PutQueue(b"/", 1, b"q", True, False, b""))
     extent = QueueExtent(vhost_id=1, queue_id=1, first_seq=FIRST, end_seq=FIRST + 100)
     writer = StoreWriter.create(path, definitions, [extent])
-    with PartWriter(writer.work, writer.plan.parts[0]) as part:
+    with PartWriter(writer.work_directory, writer.plan.parts[0]) as part:
         for number in range(10):
             part.add(
                 MessageRow(

@@ -308,7 +308,7 @@ class Channel(ChannelSide):
         reply = self.reply
         if reply is None or not self.connection.has_room_for_reply(len(body)):
             return
-        # Direct replies repeat the next delivery tag without advancing it (9.6).
+        # Direct replies repeat the next delivery tag without advancing it (P23).
         out = self.connection.out
         out.deliver(self.number, reply.tag_field, self.next_delivery_tag, False, address)
         out.content(self.number, properties, body)
@@ -424,7 +424,7 @@ class Channel(ChannelSide):
     # -- end ---------------------------------------------------------------------------------------
 
     def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:
-        """Forget `consumer`, whose queue was deleted; notify the client if it wants that (9.2)."""
+        """Forget `consumer`, whose queue was deleted; notify a client that wants it (protocol 9.2)."""
         self.consumers.pop(consumer.tag, None)
         if self.connection.client.wants_cancel_notices() and not self.is_closing:
             self.cancels.add(consumer.tag)
@@ -452,7 +452,7 @@ class Channel(ChannelSide):
         return idle
 
     def close(self) -> None:
-        """Release what the channel holds: consumers, unacked messages, an open transaction (5.1).
+        """Release what the channel holds: consumers, unacked messages, a transaction (protocol 5.1).
 
         When `close` returns, the unacked messages are back in their queues.
         """

@@ -508,7 +508,7 @@ def _without_default_type(raw: bytes) -> bytes:
 
 def _probe_reply_queue(channel: Channel, name: bytes, nowait: bool) -> None:
     # A declaration of a direct reply-to name creates nothing: it asks whether a channel consumes
-    # these replies (9.6).
+    # these replies (protocol 9.6).
     if name != REPLY_TO and name not in channel.vhost.reply_channels:
         raise ChannelException(NOT_FOUND, f"no {channel.vhost.queue_text(name)}")
     if not nowait:

@@ -332,7 +332,7 @@ class Connection(ClientSide):
         self, channel: Channel, kind: i64, data: bytes, start: i64, end: i64
     ) -> None:
         # Ignore frames that the peer sent before it saw the close; only the closing handshake
-        # counts (5.1, P7).
+        # counts (protocol 5.1, P7).
         if kind != FRAME_METHOD:
             return
         method = decode_method(data, start, end)

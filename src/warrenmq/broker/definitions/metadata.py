@@ -1,4 +1,4 @@
-"""The stored definitions of a node, and the interface of their store (DESIGN D5).
+"""The stored definitions of a node, and the interface of their store (decision 002).
 
 Definitions are vhosts, users, permissions, exchanges, queues, bindings, reader groups, stages and
 sinks. A *change* writes or deletes one definition. `load` returns objects of the class that writes

@@ -1,4 +1,4 @@
-"""The definitions of a single node in one SQLite file (DESIGN D5).
+"""The definitions of a single node in one SQLite file (decision 002).
 
 The file uses a write-ahead log with `synchronous=FULL`: a commit returns after SQLite has synced
 the log, so an `apply` is one fsync. Names and argument tables are BLOBs, compared byte for byte.

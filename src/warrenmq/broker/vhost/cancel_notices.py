@@ -1,4 +1,4 @@
-"""The consumers of a channel whose queues were deleted, until their client is notified (9.2)."""
+"""Consumers of a channel whose queues were deleted, until their client is notified (protocol 9.2)."""
 
 
 class CancelNotices:

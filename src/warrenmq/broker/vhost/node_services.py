@@ -34,5 +34,5 @@ class NodeServices:
         raise RuntimeError("abstract")
 
     def random_name(self) -> bytes:
-        """22 random characters for a server-made name (5.4)."""
+        """22 random characters for a server-made name (protocol 5.4)."""
         raise RuntimeError("abstract")

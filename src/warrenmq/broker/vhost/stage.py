@@ -15,13 +15,6 @@ from warrenmq.store.message import JournalFile, MovedMessage
 # Messages that one turn moves for each sink.
 MOVE_SLICE_MESSAGES: Final = 1024
 
-# Error codes of the admin protocol.
-BAD_REQUEST: Final = "bad_request"
-NOT_FOUND: Final = "not_found"
-PRECONDITION: Final = "precondition"
-STORAGE_FAILED: Final = "storage_failed"
-UNROUTABLE: Final = "unroutable"
-
 
 class StageError(Exception):
     """A refused request: an error code of the admin protocol, and the reason in one line."""

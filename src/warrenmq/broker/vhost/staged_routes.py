@@ -12,12 +12,13 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.broker.content.properties import PublishProperties, inspect_properties
-from warrenmq.broker.vhost.stage import BAD_REQUEST, NOT_FOUND, PRECONDITION, StageError
+from warrenmq.broker.vhost.stage import StageError
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_group import text
 from warrenmq.routing.exchange import Exchange
 from warrenmq.store.message import Message
+from warrenmq.vocabulary.error_codes import BAD_REQUEST, NOT_FOUND, PRECONDITION
+from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import AmqpError
 from warrenmq.wire.frames import FRAME_OVERHEAD
 
@@ -95,11 +96,12 @@ class StagedRoutes:
         if properties.user_id is not None and user is not None and properties.user_id != user:
             raise StageError(
                 PRECONDITION,
-                f"user_id '{text(properties.user_id)}' is not that of the session, '{text(user)}'",
+                f"user_id '{name_text(properties.user_id)}' is not that of the session, '{name_text(user)}'",
             )
         if properties.reply_to == _DIRECT_REPLY_TO:
             raise StageError(
-                PRECONDITION, f"reply_to '{text(_DIRECT_REPLY_TO)}' needs a channel that consumes"
+                PRECONDITION,
+                f"reply_to '{name_text(_DIRECT_REPLY_TO)}' needs a channel that consumes",
             )
         name = message.exchange()
         exchange = self._vhost.router.exchanges.get(name)

@@ -1,9 +1,8 @@
 """Sinks: batches of messages that are published once, whatever crashes (decision 010).
 
 Several clients write the parts of a batch, each part into a *stage*: a durable queue of the vhost
-that no client can name, bind or consume, journaled and paged like any other (`Stage`). Error texts
-call a stage a staging log. A commit names the sink, the number of the batch and its stages in
-order. The commit point is one row of the definitions (PutSink). A batch whose number is not above
+that no client can name, bind or consume, journaled and paged like any other (`Stage`). A commit
+names the sink, the number of the batch and its stages in order. The commit point is one row of the definitions (PutSink). A batch whose number is not above
 the row's is committed already. Stages that no commit names are dropped after STAGE_TTL_MS.
 
 After the commit point the messages are moved: taken from the stages in order, routed through their
@@ -32,30 +31,26 @@ from warrenmq.broker.definitions.metadata import (
     PutStage,
 )
 from warrenmq.broker.vhost.arrival import arrive
-from warrenmq.broker.vhost.stage import (
-    BAD_REQUEST,
-    MOVE_SLICE_MESSAGES,
-    NOT_FOUND,
-    PRECONDITION,
-    STORAGE_FAILED,
-    UNROUTABLE,
-    MoveSlice,
-    Sink,
-    Stage,
-    StageError,
-)
+from warrenmq.broker.vhost.stage import MOVE_SLICE_MESSAGES, MoveSlice, Sink, Stage, StageError
 from warrenmq.broker.vhost.staged_routes import StagedRoutes, inspect
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_group import text
 from warrenmq.queues.settings import NO_LIMIT, QueueSettings
 from warrenmq.queues.variable_queue import LOADING, READY
 from warrenmq.store.message import JournalFile, MovedMessage, QueueLedger
 from warrenmq.store.publish_body import decode_message
 from warrenmq.store.record import read_u32
+from warrenmq.vocabulary.error_codes import (
+    BAD_REQUEST,
+    NOT_FOUND,
+    PRECONDITION,
+    STORAGE_FAILED,
+    UNROUTABLE,
+)
+from warrenmq.vocabulary.names import name_text
 
 # The stages of an uncommitted batch are dropped when no client has staged anything of the batch for
 # this time.
@@ -107,7 +102,7 @@ class Staging:
         """
         if len(self.stages) >= STAGES_MAX:
             raise StageError(
-                PRECONDITION, f"there are {STAGES_MAX} staging logs in this vhost already"
+                PRECONDITION, f"there are {STAGES_MAX} stages in this vhost already"
             )
         queue_id = self.vhost.node.next_queue_id()
         stage = Stage(
@@ -155,7 +150,7 @@ class Staging:
             self.drop([stage], now_ms)
             raise StageError(
                 PRECONDITION,
-                f"staging log {stage_id} has {stage.message_count} messages instead of {count}",
+                f"stage {stage_id} has {stage.message_count} messages instead of {count}",
             )
         stage.used_ms = now_ms
         stage.is_finished = True
@@ -163,7 +158,7 @@ class Staging:
 
         def on_durable(ok: bool, done_ms: int) -> None:
             if stage.is_dropped:
-                done(StageError(PRECONDITION, f"staging log {stage_id} was dropped"))
+                done(StageError(PRECONDITION, f"stage {stage_id} was dropped"))
             elif not ok or self.vhost.journal.failed_count != stage.failures_at_open:
                 # A batch of the journal failed, so some messages of the stage may be in memory
                 # only.
@@ -239,7 +234,7 @@ class Staging:
         """
         stages = [self._expect_finished(stage_id, name, batch) for stage_id in stage_ids]
         if len(set(stage_ids)) < len(stage_ids):
-            raise StageError(PRECONDITION, "the commit names a staging log twice")
+            raise StageError(PRECONDITION, "the commit names a stage twice")
         unroutable: i64 = 0
         for stage in stages:
             unroutable += stage.unroutable_count
@@ -280,11 +275,12 @@ class Staging:
         stages = [stage for stage in self.stages.values() if stage.sink == name]
         if sink is None and len(stages) == 0:
             raise StageError(
-                NOT_FOUND, f"no sink '{text(name)}' in vhost '{text(self.vhost.name)}'"
+                NOT_FOUND, f"no sink '{name_text(name)}' in vhost '{name_text(self.vhost.name)}'"
             )
         if sink is not None and sink.is_busy():
             raise StageError(
-                PRECONDITION, f"sink '{text(name)}' is publishing batch {sink.batch}; try again"
+                PRECONDITION,
+                f"sink '{name_text(name)}' is publishing batch {sink.batch}; try again",
             )
         self.sinks.pop(name, None)
         self.drop(stages, now_ms)
@@ -533,15 +529,15 @@ class Staging:
     def _expect(self, stage_id: i64) -> Stage:
         stage = self.stages.get(stage_id)
         if stage is None:
-            raise StageError(NOT_FOUND, f"staging log {stage_id} is not there (any more)")
+            raise StageError(NOT_FOUND, f"stage {stage_id} is not there (any more)")
         return stage
 
     def _expect_own(self, stage_id: i64, client: object) -> Stage:
         stage = self._expect(stage_id)
         if stage.is_finished:
-            raise StageError(PRECONDITION, f"staging log {stage_id} is finished")
+            raise StageError(PRECONDITION, f"stage {stage_id} is finished")
         if stage.client is not client:
-            raise StageError(PRECONDITION, f"staging log {stage_id} was opened by another session")
+            raise StageError(PRECONDITION, f"stage {stage_id} was opened by another session")
         return stage
 
     def _expect_finished(self, stage_id: i64, name: bytes, batch: i64) -> Stage:
@@ -549,11 +545,11 @@ class Staging:
         if stage.sink != name or stage.batch != batch:
             raise StageError(
                 PRECONDITION,
-                f"staging log {stage_id} is for batch {stage.batch} of sink '{text(stage.sink)}', "
-                f"not for batch {batch} of '{text(name)}'",
+                f"stage {stage_id} is for batch {stage.batch} of sink '{name_text(stage.sink)}', "
+                f"not for batch {batch} of '{name_text(name)}'",
             )
         if not stage.is_durable:
-            raise StageError(PRECONDITION, f"staging log {stage_id} is not finished")
+            raise StageError(PRECONDITION, f"stage {stage_id} is not finished")
         return stage
 
     def _sweep(self, now_ms: i64) -> None:
@@ -613,8 +609,8 @@ def _call_waiters(sink: Sink) -> None:
 
 def _unroutable_text(stages: list[Stage], count: i64) -> str:
     address = next(stage.unroutable for stage in stages if stage.unroutable_count > 0)
-    exchange = text(address[1 : 1 + address[0]])
-    key = text(address[2 + address[0] :])
+    exchange = name_text(address[1 : 1 + address[0]])
+    key = name_text(address[2 + address[0] :])
     return (
         f"{count} messages would get to no queue, the first one with routing key '{key}' to exchange '{exchange}'; "
         f"nothing of the batch was published"

@@ -24,6 +24,7 @@ from warrenmq.spark.amqp.connection import (
 )
 from warrenmq.spark.amqp.options import AmqpSinkOptions
 from warrenmq.spark.retry import Retry, SourceError
+from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.encode import write_content, write_method_frame
 from warrenmq.wire.methods import BasicAck, BasicNack, BasicPublish, ConfirmSelect, ConfirmSelectOk
 
@@ -143,8 +144,8 @@ class ConfirmedPublisher:
             elif isinstance(event, Returned):
                 method = event.method
                 raise SourceError(
-                    f"no queue takes what is published to exchange '{_text(method.exchange)}' with routing key "
-                    f"'{_text(method.routing_key)}' ({_text(method.reply_text)}); with mandatory=ignore it is dropped"
+                    f"no queue takes what is published to exchange '{name_text(method.exchange)}' with routing key "
+                    f"'{name_text(method.routing_key)}' ({name_text(method.reply_text)}); with mandatory=ignore it is dropped"
                 )
         if self._refused:
             self._send_refused_again()
@@ -236,7 +237,3 @@ def publisher_for(options: AmqpSinkOptions) -> ConfirmedPublisher:
     if publisher is None:
         publisher = _publishers[key] = ConfirmedPublisher(options)
     return publisher
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "replace")

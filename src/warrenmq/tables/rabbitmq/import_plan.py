@@ -19,6 +19,7 @@ from warrenmq.tables.rabbitmq.damage import Damage
 from warrenmq.tables.rabbitmq.definitions import Definitions
 from warrenmq.tables.rabbitmq.queue_index import IN_STORE, LiveEntries, read_index
 from warrenmq.tables.rabbitmq.slot_index import read_slots
+from warrenmq.vocabulary.names import name_text
 
 VHOSTS_PATH: Final = Path("msg_stores/vhosts")
 PARTITION_BYTES: Final = 128 << 20
@@ -285,8 +286,8 @@ class _VhostPlanning:
             return PlannedQueue(self._vhost, path.name, path)
         level = _PRIORITY_SUFFIX.search(name)
         if level is not None:
-            return PlannedQueue(self._vhost, _text(name[:-2]), path, level[1][0])
-        return PlannedQueue(self._vhost, _text(name), path)
+            return PlannedQueue(self._vhost, name_text(name[:-2]), path, level[1][0])
+        return PlannedQueue(self._vhost, name_text(name), path)
 
     def _divide(self, queue: PlannedQueue, entries: LiveEntries, contents: Contents) -> None:
         """Find the contents of a queue's messages, and cut the queue into partitions."""
@@ -345,7 +346,3 @@ def _parts(order: Any, lengths: Any, partition_bytes: int) -> list[Any]:
         parts.append(order[start:end])
         start = end
     return parts
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "replace")

@@ -10,7 +10,7 @@ NONE: Final = -1
 
 
 class StagedMessage:
-    """One message of a staging log; it is published with `exchange`, `key` and `expiration_ms`."""
+    """One message of a stage; it is published with `exchange`, `key` and `expiration_ms`."""
 
     __slots__ = (
         "content", "copies", "exchange", "expiration_ms", "is_durable", "key", "previous", "published_by", "stage",
@@ -35,7 +35,7 @@ class StagedMessage:
 
 
 class StageModel:
-    """A staging log as its client knows it; `id` is the broker's."""
+    """A stage as its client knows it; `id` is the broker's."""
 
     def __init__(self, sink: SinkModel, stage_id: int, batch: int, target: bytes) -> None:
         self.sink = sink
@@ -77,7 +77,7 @@ class SinkModel:
         return max(self.batch, self.asked) + 1
 
     def finished(self) -> list[StageModel]:
-        """Finished staging logs that no commit has named yet."""
+        """Finished stages that no commit has named yet."""
         return [
             stage
             for stage in self.stages.values()

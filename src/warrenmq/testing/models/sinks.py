@@ -117,7 +117,7 @@ class StagedMessages:
                 self._restart_message(message, message.content.number in published)
             self._restart_stages(sink, stages)
         if stages:
-            raise Violation("sink", f"staging logs {sorted(stages)} are there after a restart")
+            raise Violation("sink", f"stages {sorted(stages)} are there after a restart")
 
     def _restart_sink(self, sink: SinkModel, batch: int) -> None:
         allowed = {sink.batch, max(sink.batch, sink.former)}
@@ -168,7 +168,7 @@ class StagedMessages:
             count = found.pop(stage.id, NONE)
             if count == NONE:
                 if stage.is_finished and not stage.is_dropped:
-                    raise Violation("lost", f"staging log {stage.id} of sink {sink.name} is gone")
+                    raise Violation("lost", f"stage {stage.id} of sink {sink.name} is gone")
                 del sink.stages[stage.id]
             elif stage.is_dropped and count < len(stage.messages):
                 # The drop of the log could not be stored, but the acks of its messages could.
@@ -176,7 +176,7 @@ class StagedMessages:
             elif not stage.is_ending or (count != len(stage.messages) and stage.is_finished):
                 raise Violation(
                     "sink",
-                    f"staging log {stage.id} of sink {sink.name} has {count} messages after a restart, not "
+                    f"stage {stage.id} of sink {sink.name} has {count} messages after a restart, not "
                     f"{len(stage.messages)}",
                 )
             else:

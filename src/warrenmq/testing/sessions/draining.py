@@ -72,7 +72,7 @@ def check_rest(node: SimulatedNode) -> None:
     definitions = node.disk.metadata.load()
     if definitions.stages or definitions.sinks:
         raise Violation(
-            "leak", f"{len(definitions.stages)} staging logs are still defined in an empty broker"
+            "leak", f"{len(definitions.stages)} stages are still defined in an empty broker"
         )
     if node.journal.live_bytes() != 0:
         raise Violation(

@@ -13,7 +13,7 @@ from warrenmq.testing.simulated.node import SimulatedNode
 
 
 def route(topology: TopologyModel, target: bytes, exchange: bytes, key: bytes) -> list[QueueModel]:
-    """The queues of a staged message; `target` is the queue of its staging log, or empty."""
+    """The queues of a staged message; `target` is the queue of its stage, or empty."""
     if not target:
         return topology.route(exchange, [key])
     queue = topology.queues.get(target)

@@ -1,7 +1,7 @@
 """Sinks in a history: tasks that stage parts of a batch, and a driver that commits the batches.
 
 The clients act as a Spark query does. Each task of a sink has a connection of its own, and so has
-the driver. A task fills a staging log for the next batch and finishes it. The driver commits
+the driver. A task fills a stage for the next batch and finishes it. The driver commits
 finished logs, repeats a commit, or commits with the number of an old batch. `move_watch.py` sees
 what the broker then publishes. The restart shows what became of a commit that a crash left without
 an answer.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from warrenmq.admin.protocol import UNROUTABLE, ErrorReply, Reply, Request
+from warrenmq.admin.protocol import ErrorReply, Reply, Request
 from warrenmq.admin.sink_protocol import (
     AbortStages,
     BatchCommitted,
@@ -35,6 +35,7 @@ from warrenmq.testing.sessions.move_watch import route
 from warrenmq.testing.sessions.topology import EXCHANGE
 from warrenmq.testing.simulated.admin import AdminClient
 from warrenmq.testing.simulated.node import SimulatedNode
+from warrenmq.vocabulary.error_codes import UNROUTABLE
 from warrenmq.wire.properties import Properties
 
 # Task number of the driver, which is no task.
@@ -100,7 +101,7 @@ class SinkSessions:
         return True
 
     def _leave(self, key: tuple[int, int]) -> None:
-        """Disconnect a client; drop its staging log unless the client asked to finish it."""
+        """Disconnect a client; drop its stage unless the client asked to finish it."""
         stage = self._open.pop(key, None)
         if stage is not None and not stage.is_ending:
             stage.is_dropped = True
@@ -113,7 +114,7 @@ class SinkSessions:
     ) -> None:
         def opened(reply: Reply) -> None:
             if not isinstance(reply, StageOpened):
-                raise Violation("answer", f"a staging log is not opened: {reply}")
+                raise Violation("answer", f"a stage is not opened: {reply}")
             stage = StageModel(sink, reply.stage, batch, queue)
             self._opened.add(stage.id)
             sink.stages[stage.id] = stage
@@ -286,7 +287,7 @@ class SinkSessions:
 
         def aborted(reply: Reply) -> None:
             if not isinstance(reply, StagesAborted) or reply.count != len(stages):
-                raise Violation("sink", f"{len(stages)} staging logs were to be dropped: {reply}")
+                raise Violation("sink", f"{len(stages)} stages were to be dropped: {reply}")
 
         self._ask(client, AbortStages([stage.id for stage in stages]), aborted)
         return True
@@ -333,7 +334,7 @@ def clear_sinks(node: SimulatedNode) -> None:
     stages = sorted(staging.stages)
     reply = client.answer_to(AbortStages(stages))
     if reply != StagesAborted(len(stages)):
-        raise Violation("sink", f"of the staging logs {stages} not all can be dropped: {reply}")
+        raise Violation("sink", f"of the stages {stages} not all can be dropped: {reply}")
     for name in sorted(staging.sinks):
         reply = client.answer_to(DeleteSink(name.decode()))
         if not isinstance(reply, SinkDeleted):

@@ -1,0 +1,5 @@
+"""Words that the engine, the admin protocol, the commands and Spark share: error codes and names.
+
+Imports nothing of warren; everybody may import it. `error_codes.py` has the codes of refused
+requests, `names.py` and `name_pattern.py` what is done with the names that clients send.
+"""

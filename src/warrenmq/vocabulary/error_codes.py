@@ -1,0 +1,20 @@
+"""Codes of requests that the broker refuses, as the admin protocol sends them in `ErrorReply`."""
+
+from typing import Final
+
+# A request that is no valid one.
+BAD_REQUEST: Final = "bad_request"
+ACCESS_REFUSED: Final = "access_refused"
+# A queue, a group, a sink or a vhost that the request names does not exist.
+NOT_FOUND: Final = "not_found"
+# The state of what the request names forbids it.
+PRECONDITION: Final = "precondition"
+# Somebody else has opened the reader group since.
+FENCED: Final = "fenced"
+# Messages that a reader group has reserved, or wants to read again, are gone.
+DATA_LOSS: Final = "data_loss"
+# The broker could not make the request durable, for want of disk space for example. Nothing is
+# lost; a retry may succeed.
+STORAGE_FAILED: Final = "storage_failed"
+# Some messages of a sink's batch would reach no queue.
+UNROUTABLE: Final = "unroutable"

@@ -54,7 +54,7 @@ def test_what_has_expired_is_gone_and_the_rest_is_counted(is_paged: bool) -> Non
     node = node.crash()
     assert settled(node).ready_count == COUNT + 10
 
-    # While it was down the others have expired.
+    # The second COUNT messages expire while the node is down.
     node.clock.time_ms += 60_000
     node = node.crash()
     assert settled(node).ready_count == 10

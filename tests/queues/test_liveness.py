@@ -201,7 +201,7 @@ class LivenessMachine(RuleBasedStateMachine):
             check_woken(queue)
 
     def teardown(self) -> None:
-        """Once all sockets are written and all messages acked, each queue with a consumer is empty."""
+        """With all sockets written and all messages acked, each consumed queue is empty."""
         busy = True
         while busy:
             self.host.settle_down()

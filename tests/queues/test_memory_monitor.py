@@ -1,6 +1,6 @@
-"""The memory monitor: the original's algorithm by the table, and what was added to it: bytes, idle queues, disk alarm.
-
-The queues are models that do what is asked of them at once: rates as exponential averages, a target, and a disk.
+"""The memory monitor: RabbitMQ's algorithm by a table, and the additions.
+The additions are bytes, idle queues and the disk alarm. The queues are models that obey at once:
+exponential averages as rates, a target, and a disk.
 """
 
 import math
@@ -19,14 +19,14 @@ ENDLESS = 1 << 40
     [
         # The worked example: (61 / 3) / 0.6.
         ([10.0, 20.0, 30.0], 600_000, False, 33.888_888),
-        # Below the paging ratio, without a finite duration, with the disk alarm.
+        # Below the paging ratio, without a finite duration, and with the disk alarm.
         ([10.0], 499_999, False, FOREVER_S),
         ([], 900_000, False, FOREVER_S),
         ([10.0], 990_000, True, FOREVER_S),
         ([10.0], 500_000, False, 22.0),
-        # All squeezed to nothing: the second lets them grow.
+        # All durations are zero: the added second lets the queues grow.
         ([0.0, 0.0], 600_000, False, 0.833_333),
-        # Not where it is tight.
+        # Nothing is added when memory is tight.
         ([0.0, 0.0], 950_000, False, 0.0),
         ([10.0], 950_000, False, 10.526_315),
         ([10.0], 949_999, False, 11.578_959),
@@ -43,18 +43,18 @@ def test_the_desired_duration(
 
 def test_a_limit_of_zero_leaves_nothing() -> None:
     assert desired_duration(10.0, 1, 5, 0, 0.5, False) == 0.0
-    # The disk is the stronger argument: paging needs it.
+    # The disk alarm wins: paging needs disk space.
     assert desired_duration(10.0, 1, 5, 0, 0.5, True) == FOREVER_S
 
 
 def test_nothing_used_is_not_too_much_even_of_nothing() -> None:
-    """A paging ratio of 0 pages everything, and there is a moment when everything is paged."""
+    """With a paging ratio of 0 all messages are paged, and at some moment no memory is used."""
     assert desired_duration(10.0, 1, 0, LIMIT, 0.0, False) == FOREVER_S
     assert desired_duration(10.0, 1, 1, LIMIT, 0.0, False) < FOREVER_S
 
 
 class Model(MemoryUser):
-    """A queue with given rates that obeys at once, if `obeys`."""
+    """A queue with given rates that pages at once if `obeys` is set."""
 
     def __init__(
         self, account: MemoryAccount, duration: float = FOREVER_S, rates: float = 0.0
@@ -82,7 +82,7 @@ class Model(MemoryUser):
 
 
 class Bench:
-    """An account and a monitor: paging by bytes begins at half a million bytes, BEGIN of half the limit."""
+    """An account and a monitor: paging by bytes begins at 500,000, BEGIN of half the limit."""
 
     def __init__(self) -> None:
         self.wakes = 0
@@ -103,7 +103,7 @@ class Bench:
         self.monitor.set_resident(int(LIMIT * share))
 
     def tick(self, *touched: Model) -> None:
-        """The next interval; `touched` were active in it."""
+        """Run the next interval, in which the `touched` queues are active."""
         self.now_ms += 2500
         for model in touched:
             model.update(model.ram_bytes)
@@ -129,7 +129,7 @@ def test_the_worked_example_to_the_target_of_a_queue(bench: Bench) -> None:
     bench.resident(0.35)
     bench.tick(*models)
     assert [model.told for model in models] == [[FOREVER_S]] * 3
-    # r = 0.6: the account 0.3, and as much beside it.
+    # r = 0.6: the account has 0.3, and the rest of the process another 0.3.
     for model in models:
         model.update(100_000)
     bench.resident(0.6)
@@ -137,7 +137,8 @@ def test_the_worked_example_to_the_target_of_a_queue(bench: Bench) -> None:
     bench.account.is_over = False
     bench.tick(*models)
     assert bench.monitor.desired_s == pytest.approx(33.888_888)
-    # It got smaller, but concerns at once only those whose own is longer; all are told at their next report.
+    # A smaller duration goes at once only to queues with a longer one; the others get it at their
+    # next report.
     assert [len(model.told) for model in models] == [1, 1, 1]
     bench.tick(*models)
     assert [model.told[1:] for model in models] == [[pytest.approx(33.888_888)]] * 3
@@ -154,7 +155,7 @@ def test_what_got_smaller_is_told_at_once_to_those_it_concerns(bench: Bench) -> 
     # D = (103 / 2) / 0.6 = 85.8
     assert short.told == [FOREVER_S]
     assert long.told == [FOREVER_S, pytest.approx(85.833_333)]
-    # What got larger waits for the report.
+    # A larger duration waits for the report.
     bench.monitor.set_limit(10 * LIMIT)
     bench.tick(short, long)
     assert short.told[1:] == [FOREVER_S]
@@ -173,7 +174,7 @@ def test_reports_come_every_five_seconds(bench: Bench) -> None:
 
 @pytest.mark.parametrize("busy_bytes", [10, 600_000])
 def test_idle_queues_are_not_touched(bench: Bench, busy_bytes: int) -> None:
-    """Neither while there is room, nor when one busy queue is what fills the memory."""
+    """Idle queues stay untouched while there is room and while one busy queue fills the memory."""
     idle = [bench.model(10, 5.0) for _ in range(10_000)]
     active = bench.model(10, 10.0, 1000.0)
     bench.tick(active)
@@ -199,10 +200,10 @@ def test_an_account_that_is_over_does_not_wait_for_the_interval(bench: Bench) ->
     model.update(500_001)
     assert bench.wakes == 1
     bench.turns()
-    # 2 x 100 s x share: what it has now, scaled to the goal.
+    # 2 x 100 s x share: the bytes held, scaled to the goal.
     share = 500_000 * GOAL / 500_001
     assert model.told[-1] == pytest.approx(2 * 100.0 * share)
-    # Once: not again before the next reaction is due, however much it rises.
+    # The reaction does not repeat before its interval has passed, however much the account rises.
     told = len(model.told)
     model.target = ENDLESS
     model.update(600_000)
@@ -222,7 +223,8 @@ def test_the_active_ones_keep_the_same_share(bench: Bench) -> None:
     models[1].update(300_000)
     bench.turns()
     share = (450_000 - 10) / 600_000
-    # D = ((60 + 10 + 50 + 1) / 3) / 0.6 is 67.2 s: more than what the first has, times its share, only for itself.
+    # D = ((60 + 10 + 50 + 1) / 3) / 0.6 is 67.2 s. The first queue gets D, which is below its
+    # scaled duration.
     assert models[0].told == [pytest.approx(121 / 3 / 0.60001)]
     assert models[1].told == [pytest.approx(2 * 10.0 * share)]
     assert crumb.told == []
@@ -232,7 +234,7 @@ def test_those_idle_for_longest_give_first(bench: Bench) -> None:
     models = [bench.model(100_000) for _ in range(4)]
     active = bench.model(10_000, 50.0, 100.0)
     bench.tick(active)
-    # They fall idle one after another, the last first.
+    # The queues fall idle one after another, the last one first.
     for count in (3, 2, 1, 0):
         bench.tick(active, *models[:count])
     for model in models:
@@ -241,7 +243,7 @@ def test_those_idle_for_longest_give_first(bench: Bench) -> None:
     active.told.clear()
     active.update(110_000)
     bench.turns()
-    # 510 000 are held, the goal is 450 000: one gives all it has.
+    # 510,000 bytes are held and the goal is 450,000: one queue gives all its bytes.
     assert [model.told for model in models] == [[], [], [], [0.0]]
     assert bench.account.ram_bytes == 410_000
     assert active.told == []
@@ -266,10 +268,10 @@ def test_a_queue_that_is_active_in_name_only_gives_too(bench: Bench) -> None:
     model = bench.model(600_000)
     bench.turns(1)
     assert model.told == [0.0]
-    # It is not told otherwise while it gives.
+    # The queue gets no other duration while it pages.
     bench.tick(model)
     assert model.told == [0.0]
-    # When it is done, and then works again, it may have what the others may.
+    # After it has paged all and works again, it may use memory as the others do.
     model.update(0)
     bench.tick()
     bench.tick()
@@ -297,7 +299,7 @@ def test_many_idle_queues_are_asked_in_slices(bench: Bench) -> None:
         most = max(most, told - asked)
         asked = told
     assert most == ASK_SLICE
-    # All of them, since the other half is being worked with.
+    # All idle queues are asked, since the busy queue uses the other half.
     assert asked == 450
     assert bench.account.ram_bytes == 450_000
     assert bench.account.idle_bytes == 0
@@ -315,7 +317,7 @@ def test_crumbs_are_left_alone_while_somebody_has_more(bench: Bench) -> None:
     bench.turns()
     assert large.told[-1] == 0.0
     assert sum(len(model.told) for model in crumbs) == 0
-    # They hold 100 000 of 600 000, the one that works is cut down to what remains of 450 000.
+    # The crumbs hold 100,000 of 600,000 bytes; the busy queue is cut down to the rest of 450,000.
     assert active.told[-1] == pytest.approx(min(51 / 0.6, 2 * 50.0 * 350_000 / 400_000))
 
 
@@ -333,7 +335,7 @@ def test_the_disk_alarm_stops_paging_at_once_and_its_end_starts_it(bench: Bench)
     for _ in range(4):
         bench.tick(model, giving)
         bench.turns(20)
-    # Only the replies to its reports, which do not limit it.
+    # Only replies to the queue's reports follow, without a limit.
     assert set(model.told[count:]) == {FOREVER_S}
     bench.monitor.set_disk_low(False, bench.now_ms)
     bench.turns(12)
@@ -348,7 +350,8 @@ def test_memory_that_messages_do_not_hold_does_not_make_them_page_for_ever(bench
         bench.turns(20)
     assert set(model.told) == {FOREVER_S}
     assert bench.monitor.used_bytes() == 200_000
-    # Messages that hold half of the threshold must not grow beyond it while the rest is in use.
+    # Messages that hold half of the threshold must not grow beyond it while other users hold the
+    # rest.
     assert bench.account.page_above == 250_000
     bench.resident(0.2)
     assert bench.account.page_above == 400_000
@@ -370,7 +373,7 @@ def test_the_account_is_the_sum(bench: Bench) -> None:
 
 
 class Flooded(Model):
-    """A queue that is published to; with the rates and durations of S59 and S69."""
+    """A queue under constant publishes, with the rates and durations of S59 and S69."""
 
     def __init__(self, account: MemoryAccount) -> None:
         super().__init__(account)
@@ -411,9 +414,9 @@ def test_a_flood_stays_at_the_threshold(bench: Bench) -> None:
         highest = max(highest, bench.account.ram_bytes)
         bench.monitor.tick(bench.now_ms)
         bench.monitor.end_turn(bench.now_ms)
-    # Beyond it is what comes until the next reaction.
+    # The excess is what arrives until the next reaction.
     assert highest < 500_000 + 11 * 100_000
-    # And when it is over, memory may be used again.
+    # After the flood, memory may be used again.
     queue.update(0)
     for _ in range(10):
         bench.tick(queue)
@@ -426,7 +429,7 @@ def test_paging_begins_before_the_ratio_is_reached(bench: Bench) -> None:
     assert bench.account.page_above == int(LIMIT * 0.5 * BEGIN)
     monitor.set_limit(0)
     assert bench.account.page_above == 0
-    # Above 1 there is none before the alarm, and as good as none at all.
+    # With a ratio above 1 there is no paging before the alarm, and practically none at all.
     huge = MemoryMonitor(bench.account, 1000.0, 2500)
     huge.set_limit(1 << 50)
     assert bench.account.page_above > 1 << 58

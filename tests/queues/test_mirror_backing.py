@@ -148,7 +148,7 @@ class MirroredQueueMachine(QueueMachine):
             assert all(ready.delta.covers(seq) for seq in on_disk)
 
     def teardown(self) -> None:
-        """After the master is gone, the mirror delivers all live messages in order, with their flags."""
+        """After the master is gone, the mirror delivers all live messages in order, with flags."""
         for number, queue in enumerate(self.queues):
             copy = self.copies[number]
             live = dict(sorted(self.mirrors[int(queue.id)].messages.items()))

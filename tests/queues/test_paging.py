@@ -90,7 +90,7 @@ def test_one_segment_and_a_half_without_memory(host: ModelHost) -> None:
 
 
 def test_small_messages_of_one_segment_are_paged_too(host: ModelHost) -> None:
-    """W18: the positions are few enough to stay, but the contents are too large and leave memory."""
+    """W18: so few positions may stay, but the contents are too large and leave memory."""
     queue = host.declare()
     publish(host, queue, 10_000, 1_000)
     queue.backing.memory.set_target(0)

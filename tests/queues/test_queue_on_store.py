@@ -192,7 +192,7 @@ def test_w27_what_is_appended_behind_a_segment_that_is_written_anew_stays(node: 
 
 
 def test_a_segment_that_is_deleted_has_all_that_is_in_memory_again(node: MemoryNode) -> None:
-    """Ready and unacked messages of any size are in the index and in memory, and may leave memory."""
+    """Ready and unacked messages of any size are in index and memory, and may leave memory."""
     node.declare(b"q")
     queue = fill(node, 5)
     fill(node, 5, 4200, first=5)

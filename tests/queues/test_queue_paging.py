@@ -28,7 +28,7 @@ def host() -> ModelHost:
     return ModelHost()
 
 
-# -- steps of 3.5 ----------------------------------------------------------------------------------
+# -- paging step by step (S62-S68) -----------------------------------------------------------------
 
 
 def test_t50_targets_that_jump_keep_order_and_counts(host: ModelHost) -> None:
@@ -44,7 +44,7 @@ def test_t50_targets_that_jump_keep_order_and_counts(host: ModelHost) -> None:
 
 
 def test_t51_one_and_a_half_segments() -> None:
-    """At target 0 one segment stays in q3, the rest is delta, later messages enter q1, order holds."""
+    """At target 0 one segment stays in q3, the rest is delta, and later messages enter q1."""
     host = ModelHost(page_batch=2048, segment_entries=16384)
     queue = host.declare(durable=False)
     fill(queue, 24576, 1, False)
@@ -234,7 +234,7 @@ def test_a_disk_that_is_behind_is_given_no_more(host: ModelHost) -> None:
 
 
 def test_w19_paging_goes_in_slices_and_other_queues_have_their_turn() -> None:
-    """One turn takes its steps; a queue that comes later is served two turns later at the latest."""
+    """One turn takes its steps; a later queue is served by the turn after the next."""
     host = ModelHost(page_batch=2048, segment_entries=16384)
     most = TURN_STEPS_MAX // WRITE_STEPS
     first = host.declare(durable=False)
@@ -473,7 +473,7 @@ def test_a_slice_may_end_where_a_lazy_queue_is_parted(host: ModelHost, moves: in
 @pytest.mark.parametrize("no_ack", [False, True])
 @pytest.mark.parametrize("persistent", [False, True])
 def test_t63_direct_delivery(host: ModelHost, no_ack: bool, persistent: bool) -> None:
-    """An empty queue delivers at once; messages of a dead consumer come back, marked redelivered."""
+    """An empty queue delivers at once; a dead consumer's messages return, marked redelivered."""
     queue = host.declare()
     taker = Taker(host, queue, 5, no_ack)
     queue.add_consumer(taker)

@@ -1,6 +1,5 @@
-"""Queues on disk and what is out of them: requeues, purges, deletions, readers of ranges, and what memory they account for.
-
-The store is the model; its loads come back when the test says so.
+"""Queues on disk with unacked messages: requeues, purges, deletions, range readers, memory.
+The store is the model; its loads complete when the test says so.
 """
 
 import pytest
@@ -30,7 +29,7 @@ def host() -> ModelHost:
     return ModelHost()
 
 
-# -- T53, T54 --------------------------------------------------------------------------------------------------------
+# -- T53, T54 --------------------------------------------------------------------------------------
 
 
 def test_t53_a_block_that_comes_back_in_reverse_keeps_its_order(host: ModelHost) -> None:
@@ -80,7 +79,7 @@ def test_t53_with_holes_and_with_what_is_out_in_the_midst_of_delta(
 
 
 def test_t54_unacked_messages_leave_memory_and_come_back(host: ModelHost) -> None:
-    """Half are out; at target 0 none has its content in memory; a requeue reads it again."""
+    """Half are unacked; at target 0 no content is in memory; a requeue reads it again."""
     queue = host.declare()
     fill(queue, 20, LARGE)
     out = [host.take(queue) for _ in range(10)]
@@ -104,7 +103,7 @@ def test_t54_unacked_messages_leave_memory_and_come_back(host: ModelHost) -> Non
 
 
 def test_small_unacked_messages_leave_memory_as_well(host: ModelHost) -> None:
-    """C14 says they cannot; here they move to the index."""
+    """C14 says that they cannot; here they move to the index."""
     queue = host.declare()
     fill(queue, 10)
     for _ in range(10):
@@ -118,11 +117,11 @@ def test_small_unacked_messages_leave_memory_as_well(host: ModelHost) -> None:
     host.check()
 
 
-# -- contents that come, or not, for whom they were not asked -----------------------------------------------------------
+# -- contents that arrive or fail for another taker -----------------------------------------------
 
 
 def group_takes_what_is_read(host: ModelHost, damaged: set[int]) -> tuple[Queue, Entry]:
-    """Three messages on disk; while the contents are read for a waiting basic.get, a reader group takes the first."""
+    """While contents of three messages are read for a basic.get, a reader group takes the first."""
     queue = host.declare()
     fill(queue, 3, LARGE)
     queue.backing.memory.set_target(0)
@@ -139,7 +138,7 @@ def group_takes_what_is_read(host: ModelHost, damaged: set[int]) -> tuple[Queue,
 def test_the_content_of_what_a_client_has_by_now_is_not_asked_for(
     host: ModelHost, is_given_back: bool
 ) -> None:
-    """Who looks at the queue waits for other loads; meanwhile a client gets the message, and it leaves memory again."""
+    """A peek waits for other loads; meanwhile a client takes the message, and it is paged again."""
     queue = host.declare()
     fill(queue, 3, LARGE)
     entry = host.take(queue)
@@ -185,7 +184,7 @@ def test_a_purge_does_not_keep_a_content_from_a_message_that_was_taken_before(
 def test_who_holds_a_message_learns_that_its_content_is_lost(
     host: ModelHost, is_purged: bool
 ) -> None:
-    """Whoever asked for it: the waiting basic.get did, and a purge does not change that."""
+    """A reader group learns of the loss although a basic.get asked and a purge came between."""
     queue, _held = group_takes_what_is_read(host, {1})
     if is_purged:
         queue.purge(NOW_MS)
@@ -197,7 +196,7 @@ def test_who_holds_a_message_learns_that_its_content_is_lost(
 
 
 def test_what_is_in_memory_stays_there_until_the_rest_has_come(host: ModelHost) -> None:
-    """Dropped while the others are read, it would have to be read itself, and they be dropped meanwhile, and so on."""
+    """Contents dropped while others load would make the loads alternate without end."""
     queue = host.declare()
     fill(queue, 4, LARGE)
     queue.backing.memory.set_target(0)
@@ -227,7 +226,7 @@ def test_what_is_in_memory_stays_there_until_the_rest_has_come(host: ModelHost) 
 def test_a_range_that_ends_or_begins_with_damage_is_counted_without_it(
     host: ModelHost, first: int
 ) -> None:
-    """Three are taken out of ten on disk; what is left is read to its end, whatever was damaged."""
+    """Three of ten messages on disk are taken; the rest is read to its end despite the damage."""
     queue = lazy(host, 10)
     host.stores[0].damaged = {first, 10}
     taken: list[Entry] = []
@@ -248,12 +247,12 @@ def test_a_range_that_ends_or_begins_with_damage_is_counted_without_it(
     host.check()
 
 
-# -- T55 -------------------------------------------------------------------------------------------------------------
+# -- T55 -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_t55_purge_with_unacked(host: ModelHost, size: int) -> None:
-    """What is out is not purged, wherever it lies in the range on disk; it comes back afterwards."""
+    """Unacked messages are not purged, wherever they lie in delta's range; they return later."""
     queue = host.declare()
     fill(queue, 100, size)
     out = [host.take(queue) for _ in range(60)]
@@ -279,7 +278,7 @@ def test_t55_purge_with_unacked(host: ModelHost, size: int) -> None:
 
 
 def test_t55_purge_of_whole_segments_reads_nothing(host: ModelHost) -> None:
-    """Without references, segments go at once; only what lies at the edges is read."""
+    """Segments without references are deleted unread; only the edges of the range are read."""
     queue = lazy(host, 100)
     before = host.stores[0].loads
     purge = queue.purge(NOW_MS)
@@ -291,7 +290,7 @@ def test_t55_purge_of_whole_segments_reads_nothing(host: ModelHost) -> None:
 
 
 def test_w19_a_purge_takes_turns() -> None:
-    """Many messages in memory: gone at once, settled in slices, answered at the end."""
+    """Many messages in memory leave at once, are settled in slices, and are answered at the end."""
     host = ModelHost()
     queue = host.declare()
     fill(queue, 5000)
@@ -336,7 +335,7 @@ def test_a_load_that_is_overtaken_by_a_purge_brings_nothing(host: ModelHost) -> 
 
 
 def test_delete_gives_everything_up(host: ModelHost) -> None:
-    """In memory, on disk and unacked, while a load is under way."""
+    """A deletion settles messages in memory, on disk and unacked, with a load in flight."""
     queue = host.declare()
     fill(queue, 5000, SMALL)
     fill(queue, 5, LARGE)
@@ -357,7 +356,7 @@ def test_delete_gives_everything_up(host: ModelHost) -> None:
     assert host.memory.ram_bytes == 0
 
 
-# -- readers ---------------------------------------------------------------------------------------------------------
+# -- readers ---------------------------------------------------------------------------------------
 
 
 def test_a_range_on_disk_can_be_looked_at_and_taken(host: ModelHost) -> None:
@@ -377,7 +376,7 @@ def test_a_range_on_disk_can_be_looked_at_and_taken(host: ModelHost) -> None:
 
 
 def test_contents_that_are_lost_are_looked_past(host: ModelHost) -> None:
-    """Also when all of a look are: what is behind them is the answer, as it is on disk."""
+    """A peek skips lost contents, even whole batches of them, and continues on disk."""
     queue = host.declare()
     fill(queue, 6, LARGE)
     queue.backing.memory.set_target(0)
@@ -426,7 +425,7 @@ def test_taking_a_range_ends_before_what_somebody_else_has(host: ModelHost) -> N
 
 
 def test_peeking_goes_on_in_memory_behind_what_is_unacked_on_disk(host: ModelHost) -> None:
-    """Nothing ready is in the rest of the range on disk: the first message behind it is the answer."""
+    """With nothing ready left in delta's range, the first message after it is the answer."""
     queue = host.declare()
     fill(queue, 10)
     host.settle_down()
@@ -443,11 +442,11 @@ def test_peeking_goes_on_in_memory_behind_what_is_unacked_on_disk(host: ModelHos
     assert [int(entry.seq) for entry in seen.pop()] == [11, 12]
 
 
-# -- the memory monitor ----------------------------------------------------------------------------------------------
+# -- the memory monitor ----------------------------------------------------------------------------
 
 
 def test_s69_the_target_is_duration_times_rates(host: ModelHost) -> None:
-    """2000 messages a second in total, 33.9 seconds: 67,800 messages or thereabouts (S69)."""
+    """2000 messages a second for 33.9 seconds make about 67,800 messages (S69)."""
     queue = host.declare(durable=False)
     host.turn()
     for _ in range(40):
@@ -484,7 +483,7 @@ def test_rates_halve_in_five_seconds_and_an_idle_queue_has_no_duration(host: Mod
 
 
 def test_the_account_follows_what_is_in_memory(host: ModelHost) -> None:
-    """Ready and unacked messages, once a turn; an idle queue is on no list."""
+    """The account counts ready and unacked messages once a turn; an idle queue is on no list."""
     queue = host.declare()
     fill(queue, 10)
     host.turn()
@@ -507,7 +506,7 @@ def held(host: ModelHost, queue: Queue) -> Entry:
 
 
 class CountingHost(ModelHost):
-    """Counts how often all that is unacked is walked through."""
+    """Counts the walks through all unacked messages."""
 
     walk_count = 0
 
@@ -518,7 +517,7 @@ class CountingHost(ModelHost):
 
 @pytest.mark.parametrize("gap", [0, 3000])
 def test_very_many_unacked_messages_go_a_slice_at_a_time(gap: int) -> None:
-    """S73, W19: the youngest first, a few walks through them and a bounded number of moves a turn, wherever they are."""
+    """S73, W19: the youngest leave first, with few walks and a bounded number of moves a turn."""
     host = CountingHost(page_batch=2048, segment_entries=16384)
     queue = host.declare()
     fill(queue, 1000)
@@ -543,7 +542,7 @@ def test_very_many_unacked_messages_go_a_slice_at_a_time(gap: int) -> None:
         assert turns < 200
     assert [entry.form == ALPHA for entry in old + young] == [True] * 500 + [False] * 2500
     host.settle_down()
-    # Those that are handed out later are above where it stopped, and are found all the same.
+    # Messages delivered later lie above the point where paging stopped, and are found all the same.
     fill(queue, 700)
     late = [held(host, queue) for _ in range(700)]
     queue.backing.memory.set_target(0)

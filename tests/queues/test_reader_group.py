@@ -48,7 +48,7 @@ def open_as(
 
 
 def open_group(node: MemoryNode, name: bytes = b"g", from_latest: bool = False) -> GroupMember:
-    """Its one member."""
+    """Open a group with one member; returns the member."""
     queue = node.vhost.queues[b"q"]
     return open_as(node, name, queue, from_latest).members[queue.id]
 
@@ -69,7 +69,7 @@ def reserve(
 
 
 def ack(group: GroupMember, end: int) -> int:
-    """In how many slices."""
+    """Ack up to `end`; returns the number of slices."""
     slices = 1
     while group.ack_slice(end, NOW_MS):
         group.check()
@@ -90,7 +90,7 @@ def refusal(call: object, *arguments: object) -> str:
 
 
 def test_reserve_takes_messages_out_of_reach_of_consumers(node: MemoryNode) -> None:
-    """What is reserved is neither ready nor delivered to anybody else."""
+    """A reserved message is neither ready nor delivered to anyone else."""
     queue = fill(node, 5)
     group = open_group(node)
     reservation = reserve(group, 0, max_messages=3)
@@ -100,7 +100,7 @@ def test_reserve_takes_messages_out_of_reach_of_consumers(node: MemoryNode) -> N
 
 
 def test_reserve_stops_at_each_limit(node: MemoryNode) -> None:
-    """Messages, bytes and the target position each end a range; one message is taken however large it is."""
+    """Messages, bytes and the target position each end a range; the first message always fits."""
     fill(node, 10, size=1000)
     group = open_group(node)
     assert reserve(group, 0, max_messages=2).end == 3
@@ -111,7 +111,7 @@ def test_reserve_stops_at_each_limit(node: MemoryNode) -> None:
 
 
 def test_reserve_more_than_one_slice_takes_everything(node: MemoryNode) -> None:
-    """A reserve works in slices and still ends where the queue ends."""
+    """A reserve works in slices and still ends at the end of the queue."""
     count = 2 * GROUP_SLICE_MESSAGES + 100
     fill(node, count)
     group = open_group(node)
@@ -128,7 +128,7 @@ def test_reserve_more_than_one_slice_takes_everything(node: MemoryNode) -> None:
 def test_reserve_repeated_from_the_same_start_gives_the_same_messages_first(
     node: MemoryNode,
 ) -> None:
-    """An answer that was lost is given again, and smaller limits cut within what is held."""
+    """A lost answer is repeated, and smaller limits cut within the reserved range."""
     fill(node, 10)
     group = open_group(node)
     assert reserve(group, 0, max_messages=6).end == 7
@@ -139,7 +139,7 @@ def test_reserve_repeated_from_the_same_start_gives_the_same_messages_first(
 
 
 def test_reserve_stops_before_a_message_somebody_else_has_unacked(node: MemoryNode) -> None:
-    """A message that may come back must not lie inside a range that was handed out."""
+    """A message that may come back must not lie inside a reserved range."""
     queue = fill(node, 5)
     queue.get(False, NOW_MS)
     group = open_group(node)
@@ -148,7 +148,7 @@ def test_reserve_stops_before_a_message_somebody_else_has_unacked(node: MemoryNo
 
 
 def test_fetch_may_be_repeated_and_is_bounded(node: MemoryNode) -> None:
-    """Fetch gives the same messages any number of times, within its limits, at least one."""
+    """Fetch repeats the same messages any number of times, within its limits, at least one."""
     fill(node, 10, size=100)
     group = open_group(node)
     reserve(group, 0)
@@ -160,7 +160,7 @@ def test_fetch_may_be_repeated_and_is_bounded(node: MemoryNode) -> None:
 
 
 def test_ack_is_monotone_and_may_be_repeated(node: MemoryNode) -> None:
-    """A lower or equal position is no error and changes nothing; above reserved is an error."""
+    """A lower or equal position changes nothing and is no error; one above reserved is an error."""
     queue = fill(node, 10)
     group = open_group(node)
     reserve(group, 0, max_messages=6)
@@ -173,7 +173,7 @@ def test_ack_is_monotone_and_may_be_repeated(node: MemoryNode) -> None:
 
 
 def test_positions_outside_of_the_held_range_are_data_loss(node: MemoryNode) -> None:
-    """Below acked the messages are gone, above reserved they were never promised."""
+    """Messages below acked are gone, and those above reserved were never promised."""
     fill(node, 10)
     group = open_group(node)
     reserve(group, 0, max_messages=6)
@@ -186,7 +186,7 @@ def test_positions_outside_of_the_held_range_are_data_loss(node: MemoryNode) -> 
 
 
 def test_slices_lie_at_multiples_and_skip_what_is_empty(node: MemoryNode) -> None:
-    """Slices depend on the range alone; gaps cost none."""
+    """Slices depend on the range alone, and gaps get no slice."""
     queue = fill(node, 100)
     for _ in range(30):
         queue.get(True, NOW_MS)
@@ -210,7 +210,7 @@ def test_slices_lie_at_multiples_and_skip_what_is_empty(node: MemoryNode) -> Non
 
 
 def test_newest_opener_wins_and_older_epochs_are_refused_by_name(node: MemoryNode) -> None:
-    """Opening fences off whoever opened before; the refusal names the newcomer."""
+    """Opening fences off the previous opener, and the refusal names the new one."""
     fill(node, 3)
     groups = node.groups.reader_groups
     queue = node.vhost.queues[b"q"]
@@ -224,7 +224,7 @@ def test_newest_opener_wins_and_older_epochs_are_refused_by_name(node: MemoryNod
 
 
 def test_opening_keeps_positions_and_latest_counts_only_at_creation(node: MemoryNode) -> None:
-    """A group goes on where it stood, whatever start is asked for."""
+    """A group continues from its positions, whatever start is requested."""
     fill(node, 4)
     group = open_group(node, from_latest=True)
     assert (group.acked, group.reserved) == (5, 5)
@@ -237,7 +237,7 @@ def test_opening_keeps_positions_and_latest_counts_only_at_creation(node: Memory
 
 
 def test_open_refuses_what_cannot_work(node: MemoryNode) -> None:
-    """A transient queue, and a second group where one holds messages."""
+    """A transient queue is refused, and so is a second group while one has reserved messages."""
     transient = node.declare(b"transient", durable=False)
     assert refusal(open_as, node, b"t", transient) == PRECONDITION
     queue = fill(node, 2)
@@ -249,7 +249,7 @@ def test_open_refuses_what_cannot_work(node: MemoryNode) -> None:
 
 
 def test_a_queue_declared_anew_is_another_one(node: MemoryNode) -> None:
-    """Reading goes on only when the opener accepts the loss, and from the new queue's beginning."""
+    """Reading continues only if the opener accepts the loss, from the start of the new queue."""
     fill(node, 5)
     group = open_group(node)
     reserve(group, 0)
@@ -271,7 +271,7 @@ def test_a_queue_declared_anew_is_another_one(node: MemoryNode) -> None:
 
 
 def test_delete_returns_messages_to_their_places(node: MemoryNode) -> None:
-    """Held messages are ready again, in order, and the group is gone for all who know it."""
+    """Reserved messages are ready again, in order, and every use of the group fails."""
     queue = fill(node, 5)
     group = open_group(node)
     reserve(group, 0, max_messages=4)
@@ -286,7 +286,7 @@ def test_delete_returns_messages_to_their_places(node: MemoryNode) -> None:
 
 
 def test_recover_holds_the_live_messages_of_the_range_again(node: MemoryNode) -> None:
-    """After a crash [acked, reserved) is held, transient messages of the range included, the rest is ready."""
+    """After a crash [acked, reserved) is reserved, transient messages too; the rest is ready."""
     fill(node, 3)
     fill(node, 3, persistent=False)
     fill(node, 3)
@@ -301,19 +301,19 @@ def test_recover_holds_the_live_messages_of_the_range_again(node: MemoryNode) ->
     recovered = group_again.member(queue.id)
     recovered.check()
     assert seqs(recovered, 3, 6) == [3, 4, 5]
-    # 6 was transient and not reserved.
+    # Message 6 was transient and not reserved.
     assert [entry.seq for entry in queue.backing.peek(0, 10, EVERYTHING)] == [7, 8, 9]
 
 
 def test_recover_without_the_queue_tells_of_the_loss() -> None:
-    """A group whose queue is gone is kept, so that its reader learns of it."""
+    """A group stays when its queue is gone, so that its reader learns of the loss."""
     group = ReaderGroup(b"g", 2, "")
     group.recover_member(17, b"q", 3, 6, False, None)
     assert refusal(group.member(17).expect_queue, NOW_MS) == DATA_LOSS
 
 
 def test_every_call_counts_as_use_of_the_queue(node: MemoryNode) -> None:
-    """A queue with x-expires does not expire under a reader."""
+    """A queue with x-expires does not expire while a reader uses it."""
     queue = fill(node, 1)
     group = open_group(node)
     group.expect_queue(NOW_MS + 5000)

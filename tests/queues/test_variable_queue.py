@@ -288,7 +288,7 @@ def test_a_range_without_anything_ready_is_cut_off(ready: VariableQueue, owner: 
 
 
 def test_what_a_restart_brings_keeps_its_order(ready: VariableQueue, owner: Queue) -> None:
-    """Small messages return with their content, large ones without; publishes continue after them."""
+    """Small messages return with content, large ones without; publishes continue after them."""
     for seq, paged in ((1, False), (2, True), (3, False)):
         ready.restore(entry(owner, seq, paged=paged))
     publish(ready, owner, 4, indexed=False)

@@ -17,7 +17,8 @@ from demo.checks import DemoError
 
 # Directories that are not part of the library: installed packages and compiled bytecode.
 SKIPPED_DIRECTORIES = {"site-packages", "dist-packages", "__pycache__"}
-# Largest body that Spark accepts in one row (docs/spark.md). A static libpython can be larger.
+# Largest body that Spark accepts in one row (docs/spark/streams.md).
+# A static libpython can be larger.
 FILE_BYTES_MAX = 64 * 1024 * 1024
 # RabbitMQ and warren store bodies from this size on outside of the queue's index.
 EMBED_BYTES = 4096

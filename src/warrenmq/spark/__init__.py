@@ -8,7 +8,7 @@
 - `java.py` and `local_session.py` start Spark; `lag.py` reports how far behind a stream is.
 
 The package needs the extra `warrenmq[spark]`. Importing the package imports neither pyspark nor
-pyarrow. Only `pipeline/` and the command line import it; the broker does not. See docs/spark.md.
+pyarrow. Only `pipeline/` and the command line import it; the broker does not. See docs/spark/.
 """
 
 from warrenmq.spark.java import SparkUnavailableError

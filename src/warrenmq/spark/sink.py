@@ -1,10 +1,11 @@
-"""Writing with the data source "warren": each batch is published exactly once (docs/spark.md).
+"""Writing with the data source "warren": each batch is published exactly once.
 
 Each task writes its rows into a stage in the broker, which no consumer reads, and returns the id of
 the stage. The driver commits all stages of a batch with one request. The request may be repeated:
 the broker knows the last batch that it published for a sink. A run that fails or is killed before
 the commit has published nothing. After the commit Spark may ask for the same batch again, and the
 broker answers that the batch is done. The broker deletes abandoned stages after an hour.
+docs/spark/writing.md is the user's side.
 """
 
 import logging

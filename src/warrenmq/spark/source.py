@@ -1,9 +1,9 @@
 """The data source "warren": queues of a warren broker, as a stream or as a table.
 
 Spark finds it by `.format("warren")` without registration, through the top-level package
-`pyspark_warren`. Options are in options.py and columns in columns.py; docs/spark.md has tables of
-both. There is no `pushFilters`: in PySpark 4.3 a source that takes filters returns wrong rows when
-a DataFrame is used twice.
+`pyspark_warren`. Options are in options.py and columns in columns.py; docs/spark/options.md has
+tables of both. There is no `pushFilters`: in PySpark 4.3 a source that takes filters returns wrong
+rows when a DataFrame is used twice.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Streaming read: takes messages exactly once into Spark's checkpoint, through a reader group.
 
-How Spark behaves (checked on 4.3), and what follows; docs/spark.md has the user's side:
+How Spark behaves (checked on 4.3), and what follows; docs/spark/streams.md has the user's side:
 
 * Spark stores only the end of a batch. The start of the first batch is `initialOffset()`, which
   Spark asks again after a crash. `initialOffset()` therefore returns the group's acked positions,

@@ -1,6 +1,6 @@
 """Tests a real Spark: a stream from one queue of another broker to another queue of it.
 
-The examples of docs/spark.md are run too, in tests/spark/test_documentation.py.
+The examples of docs/spark/ are run too, in tests/spark/test_documentation.py.
 
 """
 

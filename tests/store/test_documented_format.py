@@ -1,8 +1,8 @@
 """The pages of docs/storage/ against the files that the engine writes.
 
-Their tables of bytes are read and used as the decoder: every record of every file, made by a store on a real disk,
-must come out with the values that went in, and nothing may be left over. Their tables of limits and settings are compared
-with the constants, and each piece of code that they name must be there.
+The tests use the pages' tables of bytes as their decoder. A store on a real disk writes every kind
+of record, and each must come out with the values that went in, without a byte left over. The tables
+of limits and settings are compared with the constants. All code that the pages name must exist.
 """
 
 import ast
@@ -38,7 +38,7 @@ SOURCES = ROOT / "src" / "warrenmq"
 UNITS = {"": 1, "ms": 1, "KiB": 1024, "MiB": 1024**2, "GiB": 1024**3, "s": 1}
 
 
-# -- a store that has written every kind of record -------------------------------------------------------------------
+# -- a store that has written every kind of record -------------------------------------------------
 
 
 @dataclass
@@ -70,7 +70,7 @@ def decode_directory(directory: Path) -> list[Record]:
 
 
 def store_with_two_queues(path: Path, content_file_size_limit: int = 1 << 20) -> StoreDriver:
-    """An empty store with queues 1 and 2, whose content store has every content of 256 bytes and more."""
+    """An empty store with queues 1 and 2; contents of 256 bytes or more go to its content store."""
     store = StoreDriver(path, StoreSettings(1 << 20, content_file_size_limit, 256))
     store.add_queue(1)
     store.add_queue(2)
@@ -78,7 +78,7 @@ def store_with_two_queues(path: Path, content_file_size_limit: int = 1 << 20) ->
 
 
 def write_story(path: Path) -> None:
-    """A small and a large message to both queues, more to the second; the first is indexed, and acks one of each."""
+    """Publish to both queues, small and large, and once more to the second; index and ack some."""
     store = store_with_two_queues(path)
     now_ms = store.now_ms
     small = store.publish_message(message_of(b"small", now_ms), 1, 2, expiry_ms=now_ms + 60_000)
@@ -103,7 +103,7 @@ def write_story(path: Path) -> None:
 
 @pytest.fixture
 def moves(tmp_path: Path) -> list[Record]:
-    """What is left of a small, a large and a transient message of the stage with id 7, which were published."""
+    """The records of a small, a large and a transient message, published from stage 7."""
     directory = tmp_path / "moves"
     directory.mkdir()
     store = store_with_two_queues(directory)
@@ -180,7 +180,7 @@ def of_kind(records: list[Record], kind: str, path: str = "") -> list[Fields]:
     return [record.fields for record in records if record.kind == kind and path in record.path]
 
 
-# -- bytes ---------------------------------------------------------------------------------------------------------
+# -- bytes -----------------------------------------------------------------------------------------
 
 
 def test_every_record_that_the_page_describes_is_written_and_where_it_says(
@@ -390,7 +390,7 @@ def test_a_checkpoint_that_is_cut_or_changed_does_not_count(tmp_path: Path) -> N
 
 
 def test_a_compacted_file_in_a_checkpoint(tmp_path: Path) -> None:
-    """Three contents a file; of the first two files one content each is left, one of them for one of two queues."""
+    """Compaction merges two files with one live content each; one has released a reference."""
     store = store_with_two_queues(tmp_path, content_file_size_limit=2500)
     contents: dict[int, list[Position]] = {}
     for content_id in range(1, 11):
@@ -436,7 +436,7 @@ def test_the_file_by_hand_is_a_file() -> None:
     assert fields["positions"] == [position(1, 1), position(2, 1)]
 
 
-# -- limits and names ------------------------------------------------------------------------------------------------
+# -- limits and names ------------------------------------------------------------------------------
 
 
 def value_of(text: str) -> int:

@@ -46,7 +46,7 @@ def cells_of(line: str) -> list[str]:
 
 @cache
 def structures() -> dict[str, Structure]:
-    """The tables below headings of the fourth level, by name."""
+    """The tables below third-level headings of the format pages, by name."""
     found: dict[str, Structure] = {}
     current: Structure | None = None
     for line in _format_lines():

@@ -424,7 +424,7 @@ class Channel(ChannelSide):
     # -- end ---------------------------------------------------------------------------------------
 
     def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:
-        """Forget `consumer`, whose queue was deleted; notify a client that wants it (protocol 9.2)."""
+        """Forget `consumer` of a deleted queue; notify a client that wants it (protocol 9.2)."""
         self.consumers.pop(consumer.tag, None)
         if self.connection.client.wants_cancel_notices() and not self.is_closing:
             self.cancels.add(consumer.tag)
@@ -452,7 +452,7 @@ class Channel(ChannelSide):
         return idle
 
     def close(self) -> None:
-        """Release what the channel holds: consumers, unacked messages, a transaction (protocol 5.1).
+        """Release the channel's consumers, unacked messages and transaction (protocol 5.1).
 
         When `close` returns, the unacked messages are back in their queues.
         """

@@ -1,4 +1,4 @@
-"""Consumers of a channel whose queues were deleted, until their client is notified (protocol 9.2)."""
+"""Consumers of deleted queues, until their client is notified (protocol 9.2)."""
 
 
 class CancelNotices:

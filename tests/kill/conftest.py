@@ -1,4 +1,4 @@
-"""A broker process for each test, which the test may kill."""
+"""Each test has a broker process, which it may kill."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.support.brokers.process import BrokerProcess
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """Not started yet."""
+    """A broker process that has not been started yet."""
     process = BrokerProcess(tmp_path)
     yield process
     process.kill()

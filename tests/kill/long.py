@@ -1,7 +1,6 @@
-"""`python -m tests.kill.long --kills 200`: the kill test under mixed load, as long as one likes.
-
-Prints a line for each round and a summary. When a promise is broken it says which, keeps the directory with the log, the
-data and a copy of the data as the latest kill had left them, and ends with status 1.
+"""`python -m tests.kill.long --kills 200`: the kill test under mixed load, for any duration.
+Prints a line for each round and a summary. A broken promise is reported; the directory stays, with
+the log, the data and a copy of the data as the latest kill had left them; and the exit status is 1.
 """
 
 import argparse

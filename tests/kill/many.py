@@ -1,7 +1,7 @@
-"""`python -m tests.kill.many --queues 100000`: starts, stops and kills with very many durable queues, and what they cost.
-
-Prints a line for each step: how long it took, the processor time and the memory of the node, and its descriptors. When a
-promise is broken it says which, keeps the directory with the log and the data, and ends with status 1.
+"""`python -m tests.kill.many --queues 100000`: the costs of starts, stops, kills with many queues.
+Prints a line for each step: its duration, and the node's processor time, memory and descriptors. A
+broken promise is reported, the directory stays, with the log and the data, and the exit status is
+1.
 """
 
 import argparse
@@ -18,19 +18,19 @@ from tests.support.brokers.watched_broker import MIB, WatchedBroker
 from tests.support.kills.many_queues import ManyQueues
 from warrenmq.build import build_name
 
-# Parts of the time that a stop takes, after which the node is killed.
+# Fractions of a stop's duration after which the node is killed.
 MOMENTS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.95)
 
 
 class Steps:
-    """Runs and prints them."""
+    """Runs the steps and prints their costs."""
 
     def __init__(self, node: BrokerProcess) -> None:
         self.node = node
         self.broker = WatchedBroker(node)
 
     def run(self, name: str, step: Callable[[], object]) -> None:
-        """One step."""
+        """Run and print one step."""
         before_s = self._cpu_s()
         started = time.monotonic()
         step()
@@ -42,7 +42,7 @@ class Steps:
         print(line, flush=True)
 
     def _cpu_s(self) -> float:
-        # User and system time; nothing when there is no process.
+        # User and system time in seconds; 0 without a process.
         if self.node.process is None:
             return 0.0
         fields = Path(f"/proc/{self.node.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -50,7 +50,7 @@ class Steps:
 
 
 def run(many: ManyQueues) -> None:
-    """All of it."""
+    """Run all steps."""
     node = many.node
     steps = Steps(node)
     everything = range(many.count)
@@ -93,7 +93,7 @@ def main() -> int:
     print(f"warren {build_name()}, {options.queues:,} queues")
     try:
         run(ManyQueues(node, options.queues))
-    except Exception as error:  # whatever it is, the data are kept to be looked at
+    except Exception as error:  # whatever the error, the data stay for an inspection
         print(f"{error!r}\n{directory} is kept", file=sys.stderr)
         return 1
     finally:

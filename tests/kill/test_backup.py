@@ -1,4 +1,4 @@
-"""Backups of a node that goes on publishing, and new nodes made of them (T74, T75)."""
+"""T74, T75: backups of a node that continues to publish, and new nodes restored from them."""
 
 import random
 import sqlite3
@@ -32,7 +32,7 @@ from warrenmq.wire.properties import Properties
 
 pytestmark = pytest.mark.kill
 
-# Small files, so that many are sealed, linked and deleted.
+# Files are small, so that many are sealed, linked and deleted.
 SETTINGS = ("journal_file_size_limit=1MiB", "msg_store_file_size_limit=64KiB")
 DEFINITIONS = ("vhosts", "users", "permissions", "exchanges", "queues", "bindings")
 
@@ -52,12 +52,12 @@ def data_of(node: BrokerProcess) -> Path:
 
 
 def store_of(node: BrokerProcess) -> Path:
-    """The store of vhost /."""
+    """The directory of vhost /'s store."""
     return data_of(node) / "msg_stores/vhosts/1"
 
 
 def definitions(directory: Path) -> dict[str, list[tuple[object, ...]]]:
-    """The rows of a stopped node's, or a backup's, tables."""
+    """The rows of the definition tables of a stopped node or a backup."""
     connection = sqlite3.connect(directory / "node.sqlite")
     try:
         return {
@@ -68,7 +68,7 @@ def definitions(directory: Path) -> dict[str, list[tuple[object, ...]]]:
 
 
 def backlog(node: BrokerProcess, count: int, size: int, queue: bytes = b"big") -> None:
-    """So many messages of `size` bytes in a durable queue, confirmed."""
+    """Publish `count` confirmed messages of `size` bytes to a durable queue."""
     peer = connect(node)
     channel = peer.channel()
     channel.declare(queue, durable=True)
@@ -92,7 +92,7 @@ def test_what_was_confirmed_before_a_backup_is_in_it(
     node.start()
     setup = connect(node)
     declare_everything(setup.channel())
-    # The journal is full: checkpoints and deletions are going on, and indexes are appended to.
+    # The full journal keeps checkpoints, deletions and appends to indexes busy.
     backlog(node, 3000, 2000)
     workers: list[Worker] = [
         kind(node, ledger, choose.getrandbits(30)) for kind in (Publisher, Eater, Declarer)
@@ -130,7 +130,7 @@ def test_what_was_confirmed_before_a_backup_is_in_it(
             assert not set(numbers) & acked_for_good
     bodies = [message.body for message in read_all(channel, b"big")]
     assert bodies == [b"%d." % number + bytes(2000) for number in range(3000)]
-    # What was declared before and deleted meanwhile may be there or not.
+    # A queue that was declared before and deleted meanwhile may be there or not.
     ledger.declared &= declared
     check_definitions(ledger, peer, sorted(declared - ledger.deleted & ledger.declared)[:200])
     peer.close()
@@ -224,12 +224,12 @@ def test_what_the_node_does_later_does_not_touch_a_backup(
 def test_a_node_killed_during_a_backup(
     node: BrokerProcess, restored: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is left of the backup is not taken for one, and is not in the way of the node."""
+    """A backup's remains are not taken for a backup and do not disturb the node."""
     disk = FailingDisk(tmp_path, monkeypatch)
     node.settings = SETTINGS
     node.start()
     backlog(node, 3000, 2000)
-    # The backup waits for its checkpoint, and is not done before the kill.
+    # While the disk hangs, the backup waits for its checkpoint and cannot end before the kill.
     disk.hang("fdatasync")
     command = [
         sys.executable,
@@ -283,7 +283,7 @@ def test_what_is_refused(node: BrokerProcess, tmp_path: Path) -> None:
     done = warren("backup", tmp_path / "backup", "--port", "1")
     assert done.returncode == 2 and "no connection to" in done.stderr
     assert not (tmp_path / "backup").exists()
-    # An empty directory gives way.
+    # An empty directory is replaced.
     (tmp_path / "empty").mkdir()
     assert warren("backup", tmp_path / "empty", *where).returncode == 0
     assert (tmp_path / "empty/manifest.json").is_file()
@@ -298,7 +298,7 @@ def test_a_backup_of_a_stopped_node(
     backlog(node, 50, 10_000, b"large")
     node.kill()
     assert warren("backup", tmp_path / "backup", "--data-dir", data_of(node)).returncode == 0
-    # The node goes on; the backup stays what it is.
+    # The node continues, and the backup stays unchanged.
     node.start()
     backlog(node, 3000, 2000)
     node.kill()
@@ -365,7 +365,7 @@ def test_a_store_that_had_problems_is_restored_on_demand(
     node.settings = SETTINGS
     node.start()
     backlog(node, 3000, 2000)
-    # Behind its last checkpoint the journal is not asked for what is in the segment.
+    # A message in a segment is not read from the journal before the last checkpoint.
     await_rest(store_of(node))
     assert node.stop() == 0
     segment = store_of(node) / "queues/1/0.idx"
@@ -385,7 +385,7 @@ def test_a_store_that_had_problems_is_restored_on_demand(
 def test_missing_definitions_are_no_reason_to_lose_data(
     node: BrokerProcess, restored: BrokerProcess, tmp_path: Path
 ) -> None:
-    """T75. A backup without its definitions is refused; salvage names the queues by their ids."""
+    """T75: a backup without its definitions is refused; salvage names the queues by their ids."""
     node.settings = SETTINGS
     node.start()
     backlog(node, 300, 200)

@@ -1,4 +1,4 @@
-"""A full or broken disk: nothing is confirmed that is not durable, the node says so, serves on, and recovers by itself."""
+"""On a full or broken disk only durable data are confirmed; the node reports, serves, recovers."""
 
 import errno
 import resource
@@ -45,7 +45,7 @@ def confirming(peer: Peer) -> ChannelPeer:
 
 
 def outcome(channel: ChannelPeer, tag: int) -> bool:
-    """Was everything up to `tag` acked? All of it must be decided the same way."""
+    """Whether everything up to `tag` was acked; all of it must have the same outcome."""
     while True:
         item = channel.event()
         assert isinstance(item, BasicAck | BasicNack), item
@@ -81,11 +81,12 @@ def test_publishes_are_nacked_and_the_node_serves_on(
     channel.publish(b"q", b"before", PERSISTENT)
     assert outcome(channel, 1)
     if call == "open":
-        # A new file is wanted after a failure only.
+        # A new file is opened only after a failure.
         disk.fail("fdatasync", number)
         channel.publish(b"q", b"lost", PERSISTENT)
         assert not outcome(channel, 2)
-        # First the one: between the two an attempt of the node's own might find a disk without faults.
+        # `call` must fail first: between the two lines, an attempt of the node could find a disk
+        # without faults.
         disk.fail(call, number)
         disk.heal("fdatasync")
     else:
@@ -95,17 +96,17 @@ def test_publishes_are_nacked_and_the_node_serves_on(
     for tag in range(3, 8):
         channel.publish(b"q", b"not durable %d" % tag, PERSISTENT)
         assert not outcome(channel, tag)
-    # What needs no disk works: consumers, transient messages, other clients.
+    # Consumers, transient messages and other clients, which need no disk, are served.
     channel.publish(b"v", b"transient")
     assert outcome(channel, 8)
     other = connect(node).channel()
     assert b"transient" in other.drain(b"v")
     assert other.get(b"q").body == b"before"
     other.peer.close()
-    # Definitions are elsewhere, and well.
+    # Definitions are in another file, which works.
     other = connect(node).channel()
     other.declare(b"new", durable=True)
-    # What promises durability is refused.
+    # A transaction promises durability and is refused.
     other.send(TxSelect())
     other.expect(TxSelectOk)
     other.publish(b"q", b"in a transaction", PERSISTENT)
@@ -116,7 +117,7 @@ def test_publishes_are_nacked_and_the_node_serves_on(
     tag = 9
     channel.publish(b"q", b"after 9", PERSISTENT)
     while not outcome(channel, tag):
-        # One more batch may have been on its way.
+        # One more batch may have been in flight.
         assert time.monotonic() < deadline
         tag += 1
         channel.publish(b"q", b"after %d" % tag, PERSISTENT)
@@ -129,7 +130,7 @@ def test_publishes_are_nacked_and_the_node_serves_on(
     log = node.log_path.read_text()
     assert "a commit failed; publishes are nacked until one succeeds" in log
     assert "commits succeed again" in log
-    # Said once, not for every attempt.
+    # The failure is logged once, not at every attempt.
     assert log.count("a commit failed") <= 3
     assert len(list(journal_of(node).iterdir())) <= 4
     node.kill()
@@ -155,7 +156,8 @@ def test_acked_while_the_disk_failed(node: BrokerProcess, disk: FailingDisk) -> 
         channel.send(BasicAck(message.deliver.delivery_tag))
     time.sleep(0.4)
     disk.heal()
-    # Durable with the next confirm at the latest, in spite of the commits that failed in between.
+    # The acks are durable with the next confirm at the latest, in spite of the failed commits
+    # between.
     tag = 12
     channel.publish(b"v", b"", PERSISTENT)
     assert outcome(channel, tag)
@@ -173,7 +175,7 @@ def test_acked_while_the_disk_failed(node: BrokerProcess, disk: FailingDisk) -> 
 
 
 def test_files_may_not_grow(node: BrokerProcess) -> None:
-    """The kernel's own refusal: a limit on the size of files, which hits journal and definitions alike."""
+    """A limit on file sizes makes the kernel refuse writes of journal and definitions alike."""
     peer = declared(node)
     channel = confirming(peer)
     assert node.process is not None
@@ -187,7 +189,7 @@ def test_files_may_not_grow(node: BrokerProcess) -> None:
     assert other.peer.await_close().reply_code == 506
     assert len(list(journal_of(node).iterdir())) <= 2
     resource.prlimit(node.process.pid, resource.RLIMIT_FSIZE, (soft, hard))
-    # The next attempt may be the one that was under way.
+    # The first attempt may still be the one that was in flight.
     tag = 4
     channel.publish(b"q", b"fits", PERSISTENT)
     while not outcome(channel, tag):
@@ -203,7 +205,7 @@ def test_files_may_not_grow(node: BrokerProcess) -> None:
 def test_a_slow_disk_delays_only_those_who_wait_for_it(
     node: BrokerProcess, disk: FailingDisk
 ) -> None:
-    """So slow that it does not answer at all until they have their answers."""
+    """The disk does not answer at all until the others have their answers."""
     peer = declared(node)
     disk.hang("fdatasync")
     durable, transient = confirming(peer), connect(node).channel()
@@ -212,12 +214,12 @@ def test_a_slow_disk_delays_only_those_who_wait_for_it(
     for _ in range(50):
         transient.publish(b"v", b"quick")
         assert transient.get(b"v", True).body == b"quick"
-    # All of them have come to the node.
+    # All publishes have reached the node.
     durable.quiet()
     disk.heal()
     confirms = durable.confirms(200)
     assert all(isinstance(confirm, BasicAck) for confirm in confirms)
-    # Group commit: what came before the first sync, and all the others.
+    # Group commit: one batch before the first sync, and one for all others.
     assert len(confirms) <= 3
 
 

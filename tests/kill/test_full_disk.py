@@ -1,4 +1,4 @@
-"""A file system without a free byte: what docs/operations/disk.md promises of it, on a real one."""
+"""A real file system without a free byte keeps the promises of docs/operations/disk.md."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +28,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 @pytest.fixture
 def node(tmp_path: Path, disk: SmallDisk) -> Iterator[BrokerProcess]:
-    """A node whose data directory is that disk; nothing but the disk's end stops publishers."""
+    """A node whose data directory is the small disk; only a full disk stops publishers."""
     process = BrokerProcess(tmp_path, "disk_free_limit.absolute=0")
     yield process
     process.kill()
@@ -37,13 +37,14 @@ def node(tmp_path: Path, disk: SmallDisk) -> Iterator[BrokerProcess]:
 
 
 def reserve_bytes(node: BrokerProcess) -> int:
-    """Size of the reserve."""
+    """The size of the reserve."""
     return (node.directory / "data" / RESERVE_PATH).stat().st_size
 
 
 def declare_until_refused(node: BrokerProcess) -> list[bytes]:
-    """Durable queues, one after another, while there is room in the blocks that the definitions have; the last of these
-    names is refused."""
+    """Declare durable queues until one is refused; returns their names, the refused one last.
+    Declarations succeed while the definitions have room in their blocks.
+    """
     names: list[bytes] = []
     while True:
         names.append(b"new %d" % len(names))
@@ -67,7 +68,7 @@ def test_at_zero_bytes_free(node: BrokerProcess, disk: SmallDisk) -> None:
     assert reserve_bytes(node) == RESERVE_BYTES
     disk.fill()
     *made, refused = declare_until_refused(node)
-    # Refused to its author alone: what is there can be declared, deleted, acked.
+    # Only the declaration is refused: existing queues can be declared and deleted, messages acked.
     other = connect(node).channel()
     other.declare(b"q", durable=True)
     assert not exists(connect(node), refused)
@@ -75,7 +76,7 @@ def test_at_zero_bytes_free(node: BrokerProcess, disk: SmallDisk) -> None:
     other.expect(QueueDeleteOk)
     for message in unacked[:10]:
         channel.send(BasicAck(message.deliver.delivery_tag))
-    # Behind the acks, in the same journal; the reserve has room for it.
+    # The publish follows the acks in the same journal; the reserve has room for it.
     channel.quiet()
     confirmed = confirming(connect(node))
     confirmed.publish(b"q", b"behind", PERSISTENT)
@@ -83,7 +84,7 @@ def test_at_zero_bytes_free(node: BrokerProcess, disk: SmallDisk) -> None:
     assert "bytes of reserve are released" in node.log_path.read_text()
     node.kill()
 
-    # Not even the reserve is left.
+    # The reserve has been used up as well.
     disk.fill()
     node.start()
     assert sorted(body for body, _ in content(node)) == sorted(
@@ -97,7 +98,7 @@ def test_at_zero_bytes_free(node: BrokerProcess, disk: SmallDisk) -> None:
     full.publish(b"q", b"no room", PERSISTENT)
     assert not outcome(full, 1)
 
-    # With space again everything goes on by itself.
+    # With free space the node recovers by itself.
     disk.free()
     eventually(lambda: reserve_bytes(node) == RESERVE_BYTES, "the reserve is held again")
     other = connect(node).channel()

@@ -1,7 +1,7 @@
 """Very many durable queues: cases T10 and T71 of docs/guarantees.md.
-
-100,000 of them where warren is compiled. Interpreted it takes a multiple of the time, so there are fewer;
-`python -m tests.kill.many --queues N` does the same with any number, and prints how long everything took.
+The tests use 100,000 queues where warren is compiled, and fewer where it is interpreted, which
+takes a multiple of the time; `python -m tests.kill.many --queues N` does the same with any number
+and prints the duration of each step.
 """
 
 import pytest
@@ -14,16 +14,16 @@ from warrenmq.build import build_name
 pytestmark = [pytest.mark.kill, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 QUEUES = 100_000 if build_name() == "compiled" else 10_000
-# Parts of the time that a stop takes, after which the node is killed.
+# Fractions of a stop's duration after which the node is killed.
 MOMENTS = (0.0, 0.4, 0.8)
-# More than a node has without queues: clients that hang up, files that are open for a moment.
+# Descriptors beyond those of a node without queues: clients that hang up, files open for a moment.
 DESCRIPTORS = 80
-# A queue with two messages, one of them in memory perhaps.
+# Bytes of memory for a queue with two messages, one of which may be in memory.
 QUEUE_BYTES = 16_000
 
 
 def test_killed_while_it_stops(node: BrokerProcess) -> None:
-    """T10: whoever has no more patience with a stop than this loses nothing, and the next start is like any other."""
+    """T10: a stop killed out of impatience loses nothing, and the next start is like any other."""
     many = ManyQueues(node, QUEUES)
     node.start()
     assert node.stop() == 0
@@ -33,7 +33,8 @@ def test_killed_while_it_stops(node: BrokerProcess) -> None:
     stop_s = many.stop_while_publishing()
     assert stop_s > 0
     kills = 0
-    # No stop takes as long as the one before it: another one is killed as soon as it begins, should all have been over.
+    # Each stop may be shorter than the last. If all had ended before their kill, one more is killed
+    # as soon as it begins.
     for moment in (*MOMENTS, *[0.0] * 5):
         if kills > 0 and moment == 0.0:
             break

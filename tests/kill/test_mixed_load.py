@@ -1,4 +1,4 @@
-"""SIGKILL under everything at once, a short version of `python -m tests.kill.long`."""
+"""SIGKILL under a mixed load: a short version of `python -m tests.kill.long`."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def test_killed_under_mixed_load(node: BrokerProcess) -> None:
     kills.run(KILLS)
     reached = kills.reached()
     kills.finish()
-    # The test is worth nothing when little happened.
+    # The test proves nothing unless much happened.
     for worker in ("Feeder", "Taker"):
         for kind in ("Default", "Lazy", "Fan", "Bulk"):
             assert kills.done[kind + worker] > 5 * KILLS, kills.done

@@ -1,4 +1,4 @@
-"""Stops, crashes and starts in all orders, and data directories that are not as they were left."""
+"""Stops, crashes and starts in all orders, and data directories that someone changed."""
 
 import random
 import shutil
@@ -20,23 +20,23 @@ from warrenmq.wire.methods import BasicConsume, BasicConsumeOk, ExchangeDeclare
 
 pytestmark = pytest.mark.kill
 
-# Exit status of a start that is refused for it.
+# Exit status of a start that refuses lost definitions.
 DEFINITIONS_LOST = 3
 
 
 def journal_of(node: BrokerProcess) -> Path:
-    """The journal of vhost /."""
+    """The journal directory of vhost /."""
     return node.directory / "data" / "msg_stores" / "vhosts" / "1" / "journal"
 
 
 def lost_of(node: BrokerProcess) -> list[Path]:
-    """What lies in the vhost's lost+found."""
+    """The files in the vhost's lost+found."""
     lost = journal_of(node).parent / "lost+found"
     return sorted(lost.iterdir()) if lost.exists() else []
 
 
 def publish(channel: ChannelPeer, queue: bytes, *bodies: bytes) -> None:
-    """Persistent and confirmed."""
+    """Publish persistent messages and wait for their confirms."""
     confirms = Confirms(channel)
     for body in bodies:
         confirms.publish(queue, body, PERSISTENT, b"", lambda: None)
@@ -44,14 +44,14 @@ def publish(channel: ChannelPeer, queue: bytes, *bodies: bytes) -> None:
 
 
 def consume(channel: ChannelPeer, queue: bytes, count: int) -> list[Message]:
-    """So many deliveries, unacked."""
+    """Receive `count` deliveries without acking them."""
     channel.send(BasicConsume(queue, b"c"))
     channel.expect(BasicConsumeOk)
     return [channel.message() for _ in range(count)]
 
 
 def filled(node: BrokerProcess, *bodies: bytes) -> Peer:
-    """A started node with these in the durable queue q."""
+    """Start a node whose durable queue q contains these bodies."""
     node.start()
     peer = connect(node)
     channel = peer.channel()
@@ -61,7 +61,7 @@ def filled(node: BrokerProcess, *bodies: bytes) -> Peer:
 
 
 def content(node: BrokerProcess, queue: bytes = b"q") -> list[tuple[bytes, bool]]:
-    """Bodies and redelivered flags of what is in the queue, which stays there."""
+    """The bodies and redelivered flags of a queue's messages, which stay in the queue."""
     peer = connect(node)
     channel = peer.channel()
     messages = []
@@ -78,7 +78,7 @@ def test_a_clean_stop_remembers_what_was_delivered(node: BrokerProcess) -> None:
     assert [channel.get(b"q").body for _ in range(2)] == [b"1", b"2"]
     assert node.stop() == 0
     for _ in range(2):
-        # Looking at them delivers them, so the second look finds all marked.
+        # Reading the messages delivers them, so the second reading finds all marked.
         node.start()
         found = content(node)
         assert [body for body, _ in found] == [b"1", b"2", b"3", b"4"]
@@ -176,7 +176,7 @@ def test_sigterm_in_the_middle_of_publishing(node: BrokerProcess) -> None:
         assert node.stop() == 0
         for worker in workers:
             worker.join(20)
-            # Told with connection.close (320).
+            # The node closes connections with connection.close (320).
             assert worker.failure is None or "320 CONNECTION_FORCED" in str(worker.failure), (
                 worker.failure
             )
@@ -220,7 +220,7 @@ def test_one_data_directory_has_one_node(node: BrokerProcess) -> None:
         second.start()
     assert [body for body, _ in content(node)] == [b"1"]
     assert node.stop() == 0
-    # The lock goes with its holder, however that ends.
+    # The lock ends with its holder, whatever ends the holder.
     node.start()
     node.kill()
     node.start()
@@ -230,7 +230,7 @@ def test_strange_files_in_the_journal(node: BrokerProcess) -> None:
     filled(node, b"1", b"2")
     node.kill()
     (good,) = [path for path in journal_of(node).iterdir() if path.stat().st_size > 200]
-    # An old copy of it by an operator, an editor's backup, and a file that was never written.
+    # An operator's old copy of a file, an editor's backup, and a file that was never written.
     shutil.copy(good, good.with_name("700.wal"))
     shutil.copy(good, good.with_name(good.name + "~"))
     good.with_name("701.wal").write_bytes(b"")
@@ -272,7 +272,7 @@ def test_lost_definitions_do_not_lose_messages(node: BrokerProcess, how: str) ->
         database.unlink()
     else:
         database.write_bytes(b"no database" * 1000)
-    # Nobody has said that it may go on without them; however often it is started.
+    # A start without permission to accept the loss is refused, however often it is tried.
     for _ in range(2):
         assert node.refused() == DEFINITIONS_LOST
     line = node.log_path.read_text().splitlines()[-1]
@@ -330,7 +330,8 @@ def test_a_journal_that_stays_small(node: BrokerProcess) -> None:
         channel.drain(b"busy")
     written = 600 * 10 * 9_000
     assert written > 50 * MIB
-    # A few files of 1 MiB, and what is allocated ahead; on a busy machine the last checkpoint may be on its way.
+    # A few files of 1 MiB and their allocation ahead; on a busy machine the last checkpoint may be
+    # in flight.
     deadline = time.monotonic() + 60
     while (on_disk := disk_bytes(journal_of(node))) >= 20 * MIB:
         assert time.monotonic() < deadline, f"{on_disk / MIB:.1f} MiB"

@@ -1,8 +1,7 @@
-"""The promise of the store: SIGKILL in the middle of confirmed publishing, fifty times, at random moments.
-
-After each restart: every confirmed message is there, byte for byte and in order; nothing is damaged or doubled; what was
-acked, and the ack synced, stays away; queues and bindings whose declaration was answered are there; what is transient
-or not durable is gone.
+"""The promise of the store survives fifty SIGKILLs at random moments of confirmed publishing.
+After each restart: every confirmed message is there, byte for byte and in order; no message is
+damaged or doubled; no message whose ack was synced comes back; queues and bindings whose
+declaration was answered are there; transient messages and objects that are not durable are gone.
 """
 
 import random
@@ -38,7 +37,7 @@ SEED = 20260
 
 
 def declare_everything(channel: ChannelPeer) -> None:
-    """What the workers need, and some that must not survive."""
+    """Declare all that the workers need, durable."""
     for queue in DURABLE_QUEUES:
         channel.declare(queue, durable=True)
     channel.exchange(FAN, b"fanout", durable=True)
@@ -48,13 +47,13 @@ def declare_everything(channel: ChannelPeer) -> None:
 
 
 def declare_volatile(channel: ChannelPeer) -> None:
-    """A queue that is not durable, with a persistent message in it."""
+    """Declare a queue that is not durable, and put a persistent message into it."""
     channel.declare(VOLATILE)
     channel.publish(VOLATILE, b"gone with the node", PERSISTENT)
 
 
 def read_all(channel: ChannelPeer, queue: bytes) -> list[Message]:
-    """Every message of the queue, unacked."""
+    """Receive every message of the queue, unacked."""
     count = channel.declare(queue, durable=True).message_count
     channel.send(BasicConsume(queue, queue))
     channel.expect(BasicConsumeOk)
@@ -62,7 +61,7 @@ def read_all(channel: ChannelPeer, queue: bytes) -> list[Message]:
 
 
 def check_queue(ledger: Ledger, queue: bytes, messages: list[Message], is_clean: bool) -> list[int]:
-    """Compare what came back with what was promised; returns the numbers."""
+    """Compare the messages of a queue with what was promised; returns their numbers."""
     numbers = [number_of(message.body) for message in messages]
     assert numbers == sorted(set(numbers)), f"{queue!r}: out of order or doubled"
     assert is_clean or all(message.deliver.redelivered for message in messages), (
@@ -77,7 +76,7 @@ def check_queue(ledger: Ledger, queue: bytes, messages: list[Message], is_clean:
 
 
 def check_and_eat(ledger: Ledger, peer: Peer, choose: random.Random, is_clean: bool = False) -> int:
-    """Check all queues; ack most of what is there, durably; returns how many there were."""
+    """Check all queues and ack most of their messages, durably; returns the number of messages."""
     channel = peer.channel()
     total = 0
     acked: dict[bytes, set[int]] = {}
@@ -85,7 +84,8 @@ def check_and_eat(ledger: Ledger, peer: Peer, choose: random.Random, is_clean: b
         messages = read_all(channel, queue)
         numbers = check_queue(ledger, queue, messages, is_clean)
         total += len(numbers)
-        # From here on these are as good as confirmed: they were read from the disk. Acks of them were lost.
+        # These messages were read from the disk, so they count as confirmed from here on. Acks of
+        # them were lost.
         ledger.confirmed[queue] |= set(numbers)
         ledger.acked[queue] -= set(numbers)
         acked[queue] = set()
@@ -107,7 +107,7 @@ def check_and_eat(ledger: Ledger, peer: Peer, choose: random.Random, is_clean: b
 
 
 def check_definitions(ledger: Ledger, peer: Peer, names: list[bytes]) -> None:
-    """Declared queues are there with their bindings, deleted ones are not."""
+    """Check that declared queues exist with their bindings and that deleted ones do not."""
     channel = peer.channel()
     for name in names:
         assert exists(peer, name) == (name in ledger.declared), name
@@ -138,7 +138,7 @@ def test_fifty_kills(node: BrokerProcess) -> None:
         ]
         for worker in workers:
             worker.start()
-        # Now and then before anything is done.
+        # In every fifth round the kill may come before anything is done.
         let_work(workers, choose.uniform(0.02, 0.5), 0 if round_number % 5 == 0 else 2)
         if round_number % 5 != 0:
             let_work(workers[:1], 0.0, 70)
@@ -157,7 +157,7 @@ def test_fifty_kills(node: BrokerProcess) -> None:
         assert len(names) >= before
     check_definitions(ledger, setup, sorted(ledger.declared | ledger.deleted))
     setup.close()
-    # The test is worth nothing when little happened; each worker has done its least.
+    # The test proves nothing unless much happened: each worker has a minimum.
     assert done["Publisher"] > 50 * KILLS
     assert done["Eater"] > KILLS
     assert done["Declarer"] > KILLS

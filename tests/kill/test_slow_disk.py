@@ -1,4 +1,4 @@
-"""A disk that is slow or hangs: confirms come in batches, consumers do not notice, memory stays bounded."""
+"""With a slow or hanging disk, confirms come in batches, consumers go on, memory is bounded."""
 
 import socket
 import threading
@@ -19,7 +19,7 @@ from warrenmq.wire.methods import BasicAck, BasicPublish
 pytestmark = pytest.mark.kill
 
 PATIENCE_S = 100.0
-# Nothing more is sent for so long: the node has stopped reading.
+# Seconds without any bytes sent after which the node counts as having stopped reading.
 STANDSTILL_S = 2.0
 
 
@@ -43,7 +43,7 @@ def test_a_slow_disk_confirms_in_batches_and_consumers_do_not_notice(
     consumer = connect(node).channel()
     consumer.qos(1000)
     consumer.consume(b"q")
-    # So slow that nothing is confirmed before the consumer has everything.
+    # The disk confirms nothing before the consumer has every message.
     disk.hang("fdatasync")
     well_behaved = WellBehaved(WatchedBroker(node))
     well_behaved.start()
@@ -64,20 +64,22 @@ def test_a_slow_disk_confirms_in_batches_and_consumers_do_not_notice(
 
 
 class Flood(threading.Thread):
-    """A client that publishes persistent messages as fast as its socket takes them. `sent` bytes so far."""
+    """A client that publishes persistent messages as fast as its socket takes them.
+    `sent` is the number of bytes sent so far.
+    """
 
     def __init__(self, node: BrokerProcess, size: int) -> None:
         super().__init__(daemon=True)
         peer = connect(node)
         peer.channel()
         link = peer.link
-        self.socket: socket.socket = link.socket  # type: ignore[attr-defined]  # a link to a process is a socket's
+        self.socket: socket.socket = link.socket  # type: ignore[attr-defined]  # has a socket
         self.sent = 0
         self.packet = method_frame(1, BasicPublish(b"", b"q")) + header_frame(1, size, PERSISTENT)
         self.packet += frame(BODY, 1, bytes(size))
 
     def run(self) -> None:
-        # Longer than any disk hangs here.
+        # No disk in these tests hangs longer.
         self.socket.settimeout(120)
         try:
             while True:
@@ -105,24 +107,24 @@ def test_a_disk_that_hangs_costs_bounded_memory(
     def sent_bytes() -> int:
         return sum(flood.sent for flood in floods)
 
-    # Until it takes no more.
+    # Wait until the node reads no more.
     deadline = time.monotonic() + PATIENCE_S
     peak, sent, since = before, 0, time.monotonic()
     while sent <= STOP_BYTES // 2 or time.monotonic() < since + STANDSTILL_S:
         assert time.monotonic() < deadline, f"{sent / MIB:.0f} MiB were sent"
-        # Is it bounded, and not only slow?
+        # The total is bounded: the node is not merely slow.
         assert sent < STOP_BYTES + 48 * MIB
         peak = max(peak, broker.rss())
         time.sleep(0.05)
         if sent_bytes() > sent:
             sent, since = sent_bytes(), time.monotonic()
-    # It took what it has room for, and no more; the rest are the buffers of sockets.
+    # The node took only what it has room for; the rest is in the buffers of sockets.
     assert STOP_BYTES // 2 < sent < STOP_BYTES + 48 * MIB
-    # Each message is an object with its own overhead; and there is the copy that is being written.
+    # Each message is an object with its own overhead, and a copy is being written.
     assert peak - before < STOP_BYTES * 3, f"{(peak - before) / MIB:.0f} MiB"
     well_behaved.await_rounds(20)
     well_behaved.stop()
-    # The disk comes back: everybody goes on.
+    # The disk is healed, and every client continues.
     disk.heal()
     deadline = time.monotonic() + PATIENCE_S
     while sent_bytes() < 2 * sent:

@@ -1,5 +1,4 @@
-"""What the store leaves on the disk, and starts from all of it: real processes, real files, real kernels.
-
+"""The store's files after every kind of end start again: real processes, files and kernels.
 Cases T6, T12, T30, T31, T42, T46, T47, T72 and T73 of docs/guarantees.md; T13 is in `test_restart`.
 """
 
@@ -38,19 +37,19 @@ SMALL_FILES = (
     "msg_store_file_size_limit=64KiB",
     "memory_monitor_interval=100",
 )
-# Every queue pages all it has.
+# Every queue pages all its messages.
 PAGING = (*SMALL_FILES, "vm_memory_high_watermark_paging_ratio=0")
-# Both sides of what is stored in the index.
+# Body sizes on both sides of the threshold for the index.
 SIZES = (0, 100, 1000, 4000, 5000, 20_000)
 
 
 def store_of(node: BrokerProcess) -> Path:
-    """The directory of vhost /."""
+    """The directory of vhost /'s store."""
     return journal_of(node).parent
 
 
 def flood(channel: ChannelPeer, queue: bytes, size: int, count: int) -> None:
-    """Publish that many persistent messages of zeros at once; return when they are confirmed."""
+    """Publish that many persistent messages of zeros at once and wait for their confirms."""
     channel.confirm_select()
     one = method_frame(channel.number, BasicPublish(b"", queue)) + header_frame(
         channel.number, size, PERSISTENT
@@ -64,12 +63,12 @@ def flood(channel: ChannelPeer, queue: bytes, size: int, count: int) -> None:
 
 
 def bodies_of_all_sizes(count: int) -> list[bytes]:
-    """Each says who it is."""
+    """Bodies of all sizes, each with its number."""
     return [body_of(number, SIZES[number % len(SIZES)]) for number in range(count)]
 
 
 def fill_three(node: BrokerProcess, bodies: list[bytes]) -> Peer:
-    """The default queue q, the lazy queue z and, through an exchange, both."""
+    """Publish to the default queue q and the lazy queue z, through an exchange that feeds both."""
     peer = filled(node)
     channel = peer.channel()
     channel.declare(b"z", durable=True, arguments=LAZY)
@@ -87,12 +86,12 @@ def bodies_in(node: BrokerProcess, queue: bytes) -> list[bytes]:
     return [body for body, _ in content(node, queue)]
 
 
-# -- T6, T12, T30 --------------------------------------------------------------------------------------------------
+# -- T6, T12, T30 ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("settings", [(), PAGING])
 def test_crash_clean_stop_clean_stop(node: BrokerProcess, settings: tuple[str, ...]) -> None:
-    """T6, with contents in all places, some of them unacked at each end."""
+    """T6: the contents are in all places, and some messages are unacked at each end."""
     node.settings = settings
     bodies = bodies_of_all_sizes(120)
     peer = fill_three(node, bodies)
@@ -111,12 +110,12 @@ def test_crash_clean_stop_clean_stop(node: BrokerProcess, settings: tuple[str, .
     assert channel.drain(b"q") == bodies
     node.kill()
     node.start()
-    # The acks of `drain` may have been lost with the node, the other queue's references may not.
+    # Acks of `drain` may have been lost with the node; the other queue's references may not.
     assert bodies_in(node, b"z") == bodies
 
 
 def copy_running(source: Path, target: Path) -> None:
-    """File after file while they change; what goes away meanwhile is left out."""
+    """Copy file after file while they change; files that are deleted meanwhile are left out."""
     for parent, directories, names in os.walk(source):
         here = target / Path(parent).relative_to(source)
         here.mkdir(parents=True, exist_ok=True)
@@ -129,7 +128,7 @@ def copy_running(source: Path, target: Path) -> None:
 
 
 class Publishing(threading.Thread):
-    """Publishes to q and z in turn and acks some, until the node is gone; `confirmed` numbers by queue."""
+    """Publishes to q and z in turn until the node is gone; `ledger.confirmed` has the numbers."""
 
     def __init__(self, node: BrokerProcess) -> None:
         super().__init__(daemon=True)
@@ -155,9 +154,9 @@ class Publishing(threading.Thread):
 
 @pytest.mark.parametrize("settings", [(), PAGING])
 def test_an_image_of_a_running_node(tmp_path: Path, settings: tuple[str, ...]) -> None:
-    """T12: such a copy shows each file at another moment. It starts, and delivers nothing but what was published.
-
-    While no file is begun or given up meanwhile, which the first settings see to, even all that was confirmed before is there.
+    """T12: a copy whose files are of different moments starts and delivers published messages only.
+    While no file is begun or deleted meanwhile, which the first settings ensure, everything
+    confirmed before the copy is there.
     """
     node = BrokerProcess(tmp_path / "original", *settings)
     try:
@@ -194,11 +193,11 @@ def test_an_image_of_a_running_node(tmp_path: Path, settings: tuple[str, ...]) -
 @pytest.mark.parametrize("kept", [20, 0.5, -1])
 @pytest.mark.parametrize("names", [("checkpoint",), ("checkpoint", "checkpoint.previous")])
 def test_a_truncated_checkpoint(node: BrokerProcess, kept: float, names: tuple[str, ...]) -> None:
-    """T30: what is left of it is a valid beginning. The one before does as well; without any, the indexes do."""
+    """T30: a cut checkpoint is replaced by the one before, or by the indexes."""
     node.settings = PAGING
     bodies = bodies_of_all_sizes(200)
     fill_three(node, bodies)
-    # Two starts, so that there are two checkpoints: a node is not ready before it has its own.
+    # Two starts make two checkpoints: a node is not ready before it has written its own.
     for _ in range(2):
         node.kill()
         node.start()
@@ -216,11 +215,11 @@ def test_a_truncated_checkpoint(node: BrokerProcess, kept: float, names: tuple[s
     assert "checkpoint" in node.log_path.read_text()
 
 
-# -- T31: permissions, file systems --------------------------------------------------------------------------------
+# -- T31: permissions, file systems ----------------------------------------------------------------
 
 
 def without_privileges() -> tuple[str, ...]:
-    """A wrapper in which permissions count for root, too."""
+    """A wrapper command under which permissions apply to root too."""
     if os.geteuid() != 0:
         return ()
     if shutil.which("setpriv") is None:
@@ -240,7 +239,7 @@ def without_privileges() -> tuple[str, ...]:
     ],
 )
 def test_what_may_not_be_read_stops_the_start(node: BrokerProcess, what: str) -> None:
-    """T31: it is not lost, so nothing may be done as if it were; one line says what is wrong."""
+    """T31: an unreadable file is not lost, so the start ends, with one line about the cause."""
     bodies = bodies_of_all_sizes(50)
     fill_three(node, bodies)
     node.kill()
@@ -261,7 +260,7 @@ def test_what_may_not_be_read_stops_the_start(node: BrokerProcess, what: str) ->
 
 @pytest.mark.parametrize("what", ["queues/*/*.idx", "msg_store_persistent/*.rdq"])
 def test_what_may_not_be_read_later_is_not_thrown_away(node: BrokerProcess, what: str) -> None:
-    """T31: files that a start does not look into. Whatever the node says meanwhile, nothing is lost for ever."""
+    """T31: files that a start does not read stay, and nothing is lost for ever in the meantime."""
     node.settings = PAGING
     bodies = bodies_of_all_sizes(50)
     fill_three(node, bodies)
@@ -289,7 +288,7 @@ def test_what_may_not_be_read_later_is_not_thrown_away(node: BrokerProcess, what
 
 
 def test_a_file_system_that_is_read_only(node: BrokerProcess) -> None:
-    """T31: the start ends with one line, and has changed nothing."""
+    """T31: the start ends with one line and has changed nothing."""
     bodies = bodies_of_all_sizes(50)
     fill_three(node, bodies)
     node.kill()
@@ -308,7 +307,7 @@ def test_a_file_system_that_is_read_only(node: BrokerProcess) -> None:
     assert bodies_in(node, b"q") == bodies
 
 
-# -- T42, T46, T47: what is short, slow or stuck -------------------------------------------------------------------
+# -- T42, T46, T47: too few, slow or stuck -------------------------------------------------------
 
 DESCRIPTORS = 140
 MANY = 300
@@ -316,7 +315,7 @@ MANY = 300
 
 @pytest.mark.slow
 def test_more_queues_than_descriptors(node: BrokerProcess) -> None:
-    """T42."""
+    """T42: far more queues than descriptors survive a kill and a stop without an error."""
     if shutil.which("prlimit") is None:
         pytest.skip("prlimit is not installed")
     node.wrapper = ("prlimit", f"--nofile={DESCRIPTORS}:{DESCRIPTORS}")
@@ -349,7 +348,7 @@ def test_more_queues_than_descriptors(node: BrokerProcess) -> None:
 def test_a_slow_disk_under_a_lazy_queue(
     node: BrokerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T46: confirms come in batches, the consumer of a queue that goes to the disk and back does not wait for each."""
+    """T46: confirms come in batches, and a consumer of messages paged meanwhile waits for none."""
     disk = FailingDisk(tmp_path, monkeypatch)
     node.settings = SMALL_FILES
     peer = fill_three(node, [])
@@ -358,7 +357,7 @@ def test_a_slow_disk_under_a_lazy_queue(
     consumer = connect(node).channel()
     consumer.qos(200)
     consumer.consume(b"z")
-    # So slow that nothing is confirmed before the consumer has everything.
+    # The disk confirms nothing before the consumer has every message.
     disk.hang("fdatasync")
     bodies = bodies_of_all_sizes(600)
     for body in bodies:
@@ -375,9 +374,9 @@ def test_a_slow_disk_under_a_lazy_queue(
 @pytest.mark.slow
 @pytest.mark.parametrize("reads", [False, True])
 def test_memory_while_nothing_is_acked(node: BrokerProcess, reads: bool) -> None:
-    """T47: a consumer without prefetch on a long lazy queue stops reading, or reads all and acks nothing."""
+    """T47: a consumer without prefetch stops reading a long lazy queue, or acks nothing of it."""
     count, size = 30_000, 2000
-    # The paging threshold: 10 MiB.
+    # The paging threshold is 10 MiB.
     node.settings = ("memory_monitor_interval=100", "vm_memory_high_watermark.absolute=1GiB")
     node.settings += ("vm_memory_high_watermark_paging_ratio=0.01",)
     node.start()
@@ -398,7 +397,8 @@ def test_memory_while_nothing_is_acked(node: BrokerProcess, reads: bool) -> None
     while time.monotonic() < deadline:
         peak = max(peak, broker.rss())
         time.sleep(0.05)
-    # With their contents they would take 80 MiB. What may stay is an entry for each, large when interpreted.
+    # Contents would take 80 MiB. An entry for each message may stay, which is large when
+    # interpreted.
     assert peak - before < 45 * MIB, f"{(peak - before) / MIB:.0f} MiB"
     broker.check_service()
     consumer.peer.drop()
@@ -409,11 +409,11 @@ def test_memory_while_nothing_is_acked(node: BrokerProcess, reads: bool) -> None
         time.sleep(0.1)
 
 
-# -- T72, T73: what a start costs ----------------------------------------------------------------------------------
+# -- T72, T73: what a start costs ------------------------------------------------------------------
 
 
 def bytes_read(node: BrokerProcess) -> int:
-    """By the node so far, from anywhere."""
+    """The number of bytes that the node has read so far, from anywhere."""
     assert node.process is not None
     fields = dict(
         line.split(": ") for line in Path(f"/proc/{node.process.pid}/io").read_text().splitlines()
@@ -426,7 +426,7 @@ def bytes_read(node: BrokerProcess) -> int:
 def test_a_start_reads_no_bodies_and_takes_no_memory_for_them(
     node: BrokerProcess, is_clean: bool
 ) -> None:
-    """T72 and T73: 60 MiB in lazy queues, most of it behind the checkpoint; a start reads what the journal's tail has."""
+    """T72, T73: with 60 MiB in lazy queues, a start reads the journal behind the checkpoint only."""
     node.settings = ("journal_file_size_limit=1MiB",)
     node.start()
     empty = WatchedBroker(node)
@@ -450,6 +450,6 @@ def test_a_start_reads_no_bodies_and_takes_no_memory_for_them(
     assert (channel.count(b"small"), channel.count(b"large")) == (30_000, 1500)
     assert channel.get(b"small").body == bytes(1000)
     assert channel.get(b"large").body == bytes(20_000)
-    # A journal file is read to the end of what is allocated ahead.
+    # A journal file is read to the end of its allocation ahead.
     assert read < (12 if is_clean else 24) * MIB, lines[-1]
     assert rss < 16 * MIB, f"{rss / MIB:.1f} MiB"

@@ -2,13 +2,14 @@
 
     python -m tests.mutants [FACT]...
 
-A fact is a row of the facts table (`tests/store/test_storage_facts.py`), such as S17. Each mutant is one line of output:
-`killed` by its test, or `ALIVE`. The exit code is 1 when one lives. First of all each test has to pass on the sources as
-they are. Everything runs interpreted: a mutant costs what its test costs.
+A fact is a row of the facts table (`tests/store/test_storage_facts.py`), such as S17. Each mutant
+is one line of output: `killed` by its test, or `ALIVE`. The exit code is 1 if a mutant lives. All
+tests must pass on the unchanged sources first. Everything runs interpreted: a mutant takes the time
+of its test.
 
     python -m tests.mutants sample [OPTION]...
 
-Breaks the engine anywhere, by chance: see `sample.py`.
+Breaks the engine at random places: see `sample.py`.
 """
 
 import sys
@@ -19,12 +20,12 @@ from tests.mutants import sample
 from tests.mutants.running import TESTS_FAILED, copy_sources, run_tests
 from tests.mutants.table import MUTANTS, Mutant
 
-# A mutant may hang what it breaks.
+# Seconds that a mutant may take: it may hang the code that it breaks.
 TIMEOUT_S = 300
 
 
 def try_mutant(sources: Path, mutant: Mutant) -> bool:
-    """Is `mutant` noticed? `sources` is as it was afterwards."""
+    """Run the tests of `mutant`; returns whether one fails. `sources` are restored afterwards."""
     path = sources / "warrenmq" / mutant.path
     text = path.read_text(encoding="utf-8")
     path.write_text(mutant.applied_to(text), encoding="utf-8")
@@ -39,7 +40,7 @@ def try_mutant(sources: Path, mutant: Mutant) -> bool:
 
 
 def main(facts: list[str]) -> int:
-    """Run the mutants of `facts`, or all; or a sample."""
+    """Run the mutants of `facts`, or all of them, or a sample."""
     if facts[:1] == ["sample"]:
         return sample.main(facts[1:])
     chosen = [mutant for mutant in MUTANTS if not facts or mutant.fact in facts]

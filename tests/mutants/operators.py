@@ -1,4 +1,4 @@
-"""Small faults that a program may have at one place of its source, found by walking over its syntax tree."""
+"""Small faults at one place of a source file, found by walking over its syntax tree."""
 
 import ast
 import copy
@@ -9,7 +9,7 @@ _COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
 }  # fmt: skip
-# What is there for people and for tests says nothing about the program's behaviour.
+# These functions are for people and for tests; the program's behaviour does not depend on them.
 _SKIPPED_FUNCTIONS = {"check", "__repr__"}
 _INTEGERS = {"int", "i64"}
 
@@ -40,7 +40,7 @@ class _Finder(ast.NodeVisitor):
         self.path = path
         self.text = text
         self.found: list[Fault] = []
-        # Byte at which each line begins.
+        # The byte at which each line begins.
         self._lines = [0]
         for line in text.splitlines(keepends=True):
             self._lines.append(self._lines[-1] + len(line.encode()))
@@ -54,10 +54,11 @@ class _Finder(ast.NodeVisitor):
             self.found.append(Fault(self.path, node.lineno, start, old, new, kind))
 
     def _add_changed(self, node: ast.expr, changed: ast.expr, kind: str) -> None:
-        # Brackets keep a line break within the expression, and its place among its neighbours.
+        # Brackets keep a line break inside the expression, and the expression apart from its
+        # neighbours.
         self._add(node, f"({ast.unparse(changed)})", kind)
 
-    # -- what is left out ----------------------------------------------------------------------------------------------
+    # -- what is left out --------------------------------------------------------------------------
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         if node.name in _SKIPPED_FUNCTIONS:
@@ -82,7 +83,7 @@ class _Finder(ast.NodeVisitor):
     def visit_Raise(self, node: ast.Raise) -> None:
         pass
 
-    # -- faults --------------------------------------------------------------------------------------------------------
+    # -- faults ------------------------------------------------------------------------------------
 
     def visit_Compare(self, node: ast.Compare) -> None:
         if len(node.ops) == 1:
@@ -152,5 +153,5 @@ def faults(path: str, text: str) -> Iterator[Fault]:
     """Every fault that the source `text` of the file `path` can have, in the order of the file."""
     finder = _Finder(path, text)
     finder.visit(ast.parse(text))
-    # The same text at the same place is the same fault, however it was found.
+    # The same text at the same place is the same fault, even if two rules found it.
     yield from sorted(set(finder.found), key=lambda fault: (fault.start, len(fault.old), fault.new))

@@ -1,4 +1,4 @@
-"""Tests on a copy of the sources, interpreted."""
+"""Runs tests on a copy of the sources, interpreted."""
 
 import os
 import shutil
@@ -7,22 +7,25 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-# pytest's exit code for failed tests; others mean that nothing was tested.
+# pytest's exit code for failed tests. With other codes nothing was tested.
 TESTS_FAILED = 1
 
 
 def copy_sources(directory: Path) -> Path:
-    """A copy of the sources below `directory`; returns what goes into PYTHONPATH."""
+    """Copy the sources below `directory`; returns the entry for PYTHONPATH."""
     sources = directory / "src"
     shutil.copytree(ROOT / "src", sources, ignore=shutil.ignore_patterns("__pycache__"))
     return sources
 
 
 def run_tests(sources: Path, tests: list[str], timeout_s: int) -> tuple[int, str]:
-    """pytest's exit code and last line, for `tests` (its arguments) with the package of `sources`. What does not end within
-    `timeout_s` has failed."""
+    """Run `tests` (arguments of pytest) on the package in `sources`.
+    Returns pytest's exit code and last line. Tests that take longer than `timeout_s` seconds count
+    as failed.
+    """
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    # What failed with one mutant is not to be tried again with the next: it might fail without any.
+    # Hypothesis must not retry the failed examples of one mutant with the next: they might fail
+    # without it.
     examples = sources.parent / "examples"
     shutil.rmtree(examples, ignore_errors=True)
     environment = {

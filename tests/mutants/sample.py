@@ -1,11 +1,12 @@
-"""How many of the faults that the engine may have do the tests notice? A sample of them, drawn by a seed.
+"""Measures the share of the engine's possible faults that the tests notice, by a random sample.
 
     python -m tests.mutants sample [--seed N] [--count N] [--jobs N] [--out FILE]
 
-Each fault is put into a copy of the sources, and tests are run on it, interpreted, those of the same package first, until
-one fails (`killed`). What all of `ROUND` let pass is `ALIVE`; some of these are no faults at all, since the program
-does the same with them. `--out` collects the outcomes, a line of JSON each; faults that are in the file already are not
-tried again, so a run that was interrupted goes on.
+Each fault is put into a copy of the sources, and tests run on it, interpreted, those of the same
+package first, until one fails (`killed`). A fault that all of `ROUND` let pass is `ALIVE`; some of
+these are no faults, since the program does the same with them. `--out` appends each outcome to a
+file, a line of JSON each. Faults that are in the file already are not tried again, so a second run
+resumes an interrupted one.
 """
 
 import argparse
@@ -22,17 +23,17 @@ from tests.mutants.operators import Fault, faults
 from tests.mutants.running import ROOT, TESTS_FAILED, copy_sources, run_tests
 
 PACKAGES = ("store", "queues", "broker", "wire")
-# Made by a table; its own tests compare it with the table.
+# A table generates this module; its own tests compare it with the table.
 LEFT_OUT = ("wire/methods.py",)
 ROUND = ("queues", "store", "broker", "wire", "routing", "protocol", "admin", "simulation")
-# Which of them are near to a package, the nearest first.
+# The directories of `ROUND` that are near to a package, the nearest first.
 NEAR = {
     "store": ("store", "queues", "simulation", "admin", "protocol"),
     "queues": ("queues", "simulation", "admin", "protocol", "store"),
     "broker": ("broker", "protocol", "admin", "simulation"),
     "wire": ("wire", "protocol", "broker"),
 }
-# Tests that take longer hang: those of a directory take a third of it at most.
+# Seconds after which tests count as hanging: those of a directory take a third of it at most.
 TIMEOUT_S = 150
 
 
@@ -48,17 +49,17 @@ def all_faults(sources: Path) -> list[Fault]:
 
 
 def directories(path: str) -> list[str]:
-    """Where the tests are that may notice a fault in `path`, the nearest first."""
+    """The directories of tests that may notice a fault in `path`, the nearest first."""
     near = NEAR[path.partition("/")[0]]
     return [f"tests/{name}" for name in (*near, *(name for name in ROUND if name not in near))]
 
 
-# What takes long, starts processes, or kills some is for `make test`.
+# Tests that take long, start processes or kill them run in `make test` only.
 QUICK = ("-m", "not slow and not kill and not spark")
 
 
 def failure(sources: Path, tests: list[str]) -> tuple[int, str]:
-    """pytest's exit code and last line for the first of the directories `tests` that does not pass; 0 when all do."""
+    """pytest's exit code and last line for the first failing directory of `tests`, or 0."""
     for directory in tests:
         code, line = run_tests(sources, [directory, *QUICK], TIMEOUT_S)
         if code != 0:
@@ -67,7 +68,7 @@ def failure(sources: Path, tests: list[str]) -> tuple[int, str]:
 
 
 def try_fault(sources: Path, fault: Fault) -> dict[str, object]:
-    """Run the tests on `sources` with `fault`; afterwards they are as they were."""
+    """Run the tests on `sources` with `fault`; the sources are restored afterwards."""
     path = sources / "warrenmq" / fault.path
     text = path.read_text(encoding="utf-8")
     path.write_text(fault.applied_to(text), encoding="utf-8")
@@ -76,7 +77,7 @@ def try_fault(sources: Path, fault: Fault) -> dict[str, object]:
         code, line = failure(sources, directories(fault.path))
     finally:
         path.write_text(text, encoding="utf-8")
-    # A source that cannot even be imported is noticed as well: pytest ends with other codes then.
+    # A fault that breaks the import is noticed as well: pytest then ends with another code.
     return asdict(fault) | {
         "is_killed": code != 0,
         "by": line if code == TESTS_FAILED else f"exit code {code}: {line}" if code else "",
@@ -85,7 +86,7 @@ def try_fault(sources: Path, fault: Fault) -> dict[str, object]:
 
 
 def main(arguments: list[str]) -> int:
-    """Draw, try, and tell the share of those that were killed."""
+    """Draw faults, try them, and print the share of killed ones."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants sample")
     parser.add_argument("--seed", type=int, default=13)
     parser.add_argument("--count", type=int, default=200)

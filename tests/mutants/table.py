@@ -1,11 +1,11 @@
-"""The mutants: one small fault for a fact, and the tests of the facts table that must notice it."""
+"""The mutants: each has one small fault that breaks a fact, and the tests that must notice it."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """`new` in place of `old`, which stands once in `path` (below the package), breaks `fact`."""
+    """Breaks `fact`: `new` replaces `old`, which occurs once in `path` (below the package)."""
 
     fact: str
     what: str
@@ -16,14 +16,14 @@ class Mutant:
     tests: list[str]
 
     def applied_to(self, text: str) -> str:
-        """The text of the file with the fault in it. AssertionError when `old` does not stand there once."""
+        """The text of the file with the fault; raises AssertionError unless `old` occurs once."""
         count = text.count(self.old)
         assert count == 1, f"{self.fact}: {self.old!r} stands {count} times in {self.path}"
         return text.replace(self.old, self.new)
 
 
 def mutant(fact: str, what: str, path: str, old: str, new: str, *tests: str) -> Mutant:
-    """A mutant; `tests` are relative to `tests/`."""
+    """Make a mutant; `tests` are relative to `tests/`."""
     return Mutant(fact, what, path, old, new, [f"tests/{test}" for test in tests])
 
 

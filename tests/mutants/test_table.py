@@ -1,6 +1,5 @@
-"""The table of mutants fits the sources: what a mutant replaces is there, and its tests are those of its fact.
-
-Running them all takes minutes: `python -m tests.mutants`.
+"""The table of mutants fits the sources, and its tests are those of its facts.
+Running all mutants takes minutes: `python -m tests.mutants`.
 """
 
 from pathlib import Path
@@ -22,7 +21,7 @@ def test_there_are_enough() -> None:
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.fact} {mutant.what}")
 def test_a_mutant_changes_the_sources(mutant: Mutant) -> None:
-    """When a line of the sources has changed, say in the table how its fact is broken now."""
+    """Each mutant's `old` is in the sources; after a change there, the table needs a new fault."""
     text = (PACKAGE / mutant.path).read_text(encoding="utf-8")
     assert mutant.applied_to(text) != text
 

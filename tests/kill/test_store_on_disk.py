@@ -426,7 +426,7 @@ def bytes_read(node: BrokerProcess) -> int:
 def test_a_start_reads_no_bodies_and_takes_no_memory_for_them(
     node: BrokerProcess, is_clean: bool
 ) -> None:
-    """T72, T73: with 60 MiB in lazy queues, a start reads the journal behind the checkpoint only."""
+    """T72, T73: with 60 MiB in lazy queues, a start reads only the journal's last part."""
     node.settings = ("journal_file_size_limit=1MiB",)
     node.start()
     empty = WatchedBroker(node)

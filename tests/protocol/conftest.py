@@ -1,6 +1,6 @@
-"""Protocol tests run against the engine in memory and against a broker process; see `tests/support/brokers/fixtures.py`.
-
-`python -m tests.support.against_rabbitmq` runs them against RabbitMQ.
+"""Protocol tests run against the engine in memory and against a broker process.
+`tests/support/brokers/fixtures.py` has both; `python -m tests.support.against_rabbitmq` runs the
+tests against RabbitMQ.
 """
 
 from tests.support.brokers.fixtures import amqp, broker_uri

@@ -1,4 +1,4 @@
-"""Those who do not read what they get cost bounded memory and slow nobody else; those who send too fast are not read."""
+"""A client that does not read costs bounded memory; one that sends too fast is not read from."""
 
 import sys
 from types import FrameType
@@ -43,7 +43,7 @@ def test_deliveries_stop_while_the_socket_is_full(amqp: Amqp) -> None:
         publisher.publish(queue, BODY)
     assert len(link.arrived) <= OUTPUT_BYTES_MAX
     assert publisher.count(queue) >= 100 - OUTPUT_BYTES_MAX // len(BODY)
-    # The socket takes more: everything is served.
+    # When the socket takes data again, the rest is delivered.
     link.connection.is_writable = True
     link.connection.on_written(amqp.engine().now_ms)
     assert slow.bodies(100) == [BODY] * 100
@@ -81,7 +81,8 @@ def test_a_consumer_that_does_not_read(amqp: Amqp) -> None:
     for _ in range(400):
         publisher.publish(queue, body)
     publisher.confirms(400)
-    # 40 MB: more than sockets hold. What the one does not read, the other gets.
+    # 40 MB are more than sockets can buffer. The second consumer gets the messages that the first
+    # does not read.
     for number in range(200):
         tag = fast.message().deliver.delivery_tag
         if number % 10 == 9:
@@ -101,7 +102,7 @@ def test_replies_that_are_not_read(amqp: Amqp) -> None:
     for _ in range(400):
         other.publish(queue, b"x" * 100_000)
     assert other.count(queue) == 400
-    # All answers together are far more than sockets hold; the broker goes on with others meanwhile.
+    # All answers together are far more than sockets can buffer; the broker serves others meanwhile.
     greedy.send(BasicGet(queue, True))
     for _ in range(399):
         greedy.peer.link.send(method_frame(1, BasicGet(queue, True)))
@@ -168,7 +169,7 @@ def test_many_declarations_in_one_packet(amqp: Amqp) -> None:
 
 
 def test_declarations_and_publishes_in_one_packet_keep_their_order(amqp: Amqp) -> None:
-    """More than the list of kept frames gives up at a time."""
+    """More frames are kept than the list of kept frames releases at a time."""
     channel = amqp.channel()
     names = [amqp.name() for _ in range(700)]
     frames: list[bytes] = []
@@ -186,7 +187,7 @@ def test_declarations_and_publishes_in_one_packet_keep_their_order(amqp: Amqp) -
 
 @has_no_meaning(build_name() == "compiled", "counts the calls of Python functions")
 def test_a_kept_frame_is_kept_once(amqp: Amqp) -> None:
-    """A channel that waits for each of many declarations does not touch all that wait behind it each time."""
+    """A channel that waits for many declarations does not touch all kept frames for each."""
     amqp.engine()
     channel = amqp.channel()
     names = [amqp.name() for _ in range(500)]

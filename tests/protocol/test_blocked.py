@@ -1,7 +1,6 @@
-"""Alarms: who is blocked and who is not, what the client is told, what goes on meanwhile, and that nothing is lost.
-
-Every test runs on the engine in memory and on a node with sockets; both take their alarms from limits that the test
-moves.
+"""Alarms: which connections are blocked, their notices, what continues, and no loss.
+Every test runs on the engine in memory and on a node with sockets. Both get their alarms from
+limits that the test moves.
 """
 
 import time
@@ -49,7 +48,7 @@ SILENCE_S = 0.1
 
 
 class Alarmed:
-    """A broker whose memory and disk the test calls low."""
+    """A broker whose memory and disk the test declares low."""
 
     def __init__(self, directory: Path, is_real: bool) -> None:
         self.memory: MemoryBroker | None = None
@@ -66,7 +65,7 @@ class Alarmed:
             self.low(memory=False, disk=False)
 
     def low(self, memory: bool | None = None, disk: bool | None = None) -> None:
-        """What is low from now on; None leaves it as it is."""
+        """Declare memory or disk low or not low; None leaves it unchanged."""
         self.call(lambda: self._low(memory, disk))
 
     def _low(self, memory: bool | None, disk: bool | None) -> None:
@@ -77,7 +76,7 @@ class Alarmed:
             self.broker.set_disk_free_limit(ENORMOUS if disk else 0, 0, now_ms)
 
     def call(self, function: Callable[[], None]) -> None:
-        """Do something in the broker, and what follows from it."""
+        """Call `function` in the broker and run the work that follows from it."""
         if self.node is not None:
             self.node.call(function)
         else:
@@ -99,7 +98,7 @@ class Alarmed:
         return self.node
 
     def connection(self, peer: Peer) -> Connection:
-        """The broker's end of a peer."""
+        """The broker's connection object of a peer."""
         self.engine()
         assert isinstance(peer.link, EngineLink)
         assert peer.link.connection is not None
@@ -124,7 +123,7 @@ def nothing_comes(peer: Peer) -> None:
 
 
 def published(alarmed: Alarmed, queue: bytes, *bodies: bytes) -> None:
-    """Messages from somebody else, before any alarm."""
+    """Publish messages from another connection, before any alarm."""
     channel = alarmed.connect().channel()
     channel.declare(queue)
     channel.publish_each(queue, *bodies)
@@ -147,7 +146,7 @@ def test_a_publisher_is_told_why_it_is_blocked_and_when_it_is_over(
     peer = alarmed.connect()
     channel = peer.channel()
     alarmed.low(memory, disk)
-    # Not before it publishes.
+    # The notice comes only after a publish.
     channel.declare(b"q")
     nothing_comes(peer)
     channel.publish_each(b"q", b"1", b"2")
@@ -159,7 +158,7 @@ def test_a_publisher_is_told_why_it_is_blocked_and_when_it_is_over(
     peer.expect(ConnectionUnblocked)
     channel.publish(b"q", b"4")
     assert channel.drain(b"q") == [b"1", b"2", b"3", b"4"]
-    # Once more.
+    # A second alarm works like the first.
     alarmed.low(memory, disk)
     channel.publish(b"q", b"5")
     peer.expect(ConnectionBlocked)
@@ -217,7 +216,7 @@ def test_of_two_alarms_the_last_to_clear_unblocks(alarmed: Alarmed, first: str) 
     channel.publish(b"q", b"1")
     assert peer.expect(ConnectionBlocked).reason == f"low on {first}".encode()
     alarmed.low(memory=True, disk=True)
-    # Told once.
+    # The notice comes once.
     nothing_comes(peer)
     alarmed.low(**{first: False})
     nothing_comes(peer)
@@ -248,7 +247,8 @@ def test_what_a_blocked_connection_settles_is_settled(
         consumer.nack(tag, requeue=False)
     else:
         consumer.reject(tag, requeue=False)
-    # There is room in the window again: the next one comes, while the publish is still kept.
+    # The settled delivery makes room in the prefetch: the next one comes while the publish is still
+    # kept.
     assert consumer.message().body == b"2"
     consumer.ack(tag + 1)
     observer = alarmed.connect().channel()
@@ -285,7 +285,7 @@ def test_settles_of_a_transaction_wait_for_their_turn(alarmed: Alarmed) -> None:
     channel.publish(b"to", b"one")
     channel.ack(tags[0])
     channel.send(TxCommit())
-    # Of the second transaction, which never commits.
+    # These two belong to the second transaction, which never commits.
     channel.publish(b"to", b"two")
     channel.ack(tags[1])
     peer.expect(ConnectionBlocked)
@@ -417,7 +417,7 @@ def test_a_close_waits_for_what_was_published_before(alarmed: Alarmed) -> None:
 
 
 def flood(channel: ChannelPeer, queue: bytes, size: int) -> int:
-    """Publish about `size` bytes; returns how many messages."""
+    """Publish about `size` bytes; returns the number of messages."""
     body = bytes(10_000)
     count = size // len(body) + 1
     for _ in range(count):
@@ -439,13 +439,13 @@ def test_a_full_window_stops_the_reading_and_not_the_heartbeats(alarmed: Alarmed
         return connection.is_reading
 
     assert is_reading()
-    # The window is the connection's, not each channel's.
+    # The window belongs to the connection, not to each channel.
     count += flood(other, b"q", WINDOW_BYTES // 2)
     assert not is_reading()
     peer.expect(ConnectionBlocked)
     for _ in range(10):
         engine.advance(2000)
-        # Ours go out; theirs, which wait in the socket, are not missed.
+        # Our heartbeats go out. Those of the client wait in the socket and are not missed.
         found = peer.next_frame()
         assert found is not None
         assert found.kind == 8
@@ -461,7 +461,7 @@ def test_blocked_connections_together_keep_a_bounded_amount(alarmed: Alarmed) ->
     channels = [peer.channel() for peer in peers]
     channels[0].declare(b"q")
     alarmed.low(memory=True)
-    # Frames by reference: one body for all of them.
+    # All frames refer to one body.
     packet = (
         method_frame(1, BasicPublish(b"", b"q"))
         + header_frame(1, 1 << 20)
@@ -500,7 +500,7 @@ def test_connections_are_unblocked_one_after_another(alarmed: Alarmed) -> None:
     broker.set_vm_memory_high_watermark(ENORMOUS, 0, now_ms)
     broker.end_turn(now_ms)
     assert blocked() == [False] * 2 + [True] * 4
-    # New publishers go on at once, those that wait keep their order.
+    # New publishers continue at once, while waiting ones keep their order.
     free = alarmed.connect()
     free_channel = free.channel()
     assert blocked() == [False] * 6
@@ -529,7 +529,7 @@ def test_an_alarm_that_comes_back_finds_the_rest_still_blocked(alarmed: Alarmed)
     assert [alarmed.connection(peer).throttle.is_alarmed for peer in peers] == [True] * 4
     observer = alarmed.connect().channel()
     assert observer.count(b"q") == sum(counts[:2])
-    # One that was let go is blocked again by its next publish.
+    # A connection that was unblocked is blocked again by its next publish.
     channels[0].publish(b"q", b"x")
     peers[0].expect(ConnectionBlocked)
     alarmed.low(memory=False)
@@ -560,7 +560,8 @@ def test_a_client_that_hangs_up_unread_is_noticed(alarmed: Alarmed) -> None:
     channel.declare(b"q")
     observer = alarmed.connect().channel()
     alarmed.low(memory=True)
-    # Not much more than is read: behind what fits into no buffer, TCP does not bring the end either.
+    # Send little more than the broker reads: TCP does not deliver the end behind data that fit into
+    # no buffer.
     for _ in range(WINDOW_BYTES // 10_000 + 3):
         channel.publish(b"q", bytes(10_000))
     peer.expect(ConnectionBlocked)

@@ -1,6 +1,5 @@
-"""Alarms that come and go at random among publishes, acks and other methods: the outcome is that of a run without any.
-
-Some bodies come in two frames with other things in between, so that alarms begin and end in the midst of them.
+"""Random alarms among publishes, acks and other methods change no outcome.
+Some bodies come in two frames with other frames between, so that alarms begin and end within them.
 """
 
 from hypothesis import given, settings
@@ -37,7 +36,7 @@ OPERATIONS = st.lists(
 
 
 class Run:
-    """One connection with some channels that all publish, and consume what the others have published."""
+    """One connection whose channels all publish and consume the messages of the others."""
 
     def __init__(self) -> None:
         self.memory = MemoryBroker()
@@ -55,14 +54,14 @@ class Run:
         for number, channel in enumerate(self.channels):
             channel.consume(b"q%d" % ((number + 1) % CHANNELS))
         self.published = [0] * CHANNELS
-        # Channels with half a body.
+        # Channels that have sent half a body.
         self.open: set[int] = set()
         self.confirmed = [0] * CHANNELS
         self.received: list[list[bytes]] = [[] for _ in range(CHANNELS)]
         self.unsettled: list[list[int]] = [[] for _ in range(CHANNELS)]
 
     def notices(self) -> list[type[Method]]:
-        """What has come on channel 0."""
+        """The methods received on channel 0."""
         found: list[type[Method]] = []
         while self.peer.has_control():
             found.append(type(self.peer.expect(Method)))
@@ -77,7 +76,7 @@ class Run:
         self.memory.pump()
 
     def take(self) -> None:
-        """Everything that has come."""
+        """Process everything received so far."""
         while self.peer.read(0.001):
             pass
         for number, channel in enumerate(self.channels):
@@ -92,7 +91,7 @@ class Run:
                     self.confirmed[number] = item.delivery_tag
 
     def begin(self, number: int) -> None:
-        """Send all of a message but its last octet."""
+        """Send a message except its last octet."""
         self.finish(number)
         self.open.add(number)
         self.published[number] += 1
@@ -104,7 +103,7 @@ class Run:
         )
 
     def finish(self, number: int) -> None:
-        """A channel can do nothing else in the midst of a body."""
+        """Send the last octet of an open body: a channel can do nothing else within one."""
         if number in self.open:
             self.open.remove(number)
             self.peer.send(frame(BODY, number + 1, b"0"))
@@ -115,7 +114,7 @@ class Run:
         self.channels[number].publish(b"q%d" % number, b"%d" % self.published[number])
 
     def settle(self, number: int) -> bool:
-        """Ack or nack the oldest delivery, if there is one; alarm or not, the next takes its place."""
+        """Settle the oldest delivery, if any; even under an alarm the next one takes its place."""
         self.take()
         self.finish(number)
         unsettled = self.unsettled[number]

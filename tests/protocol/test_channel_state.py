@@ -1,4 +1,4 @@
-"""Opening, closing and failing channels; what may not be said on one (protocol 5.1, 11, P7)."""
+"""Opening, closing and failing channels, and what one may not send there (protocol 5.1, 11, P7)."""
 
 import pytest
 
@@ -135,7 +135,7 @@ def test_what_is_under_way_on_a_failed_channel_is_swallowed(amqp: Amqp) -> None:
     )
     close = channel.await_close()
     assert close.reply_code == 404
-    # In the middle of a content, too.
+    # Frames within a content are ignored as well.
     peer.send(frame(BODY, number, b"def"), method_frame(number, ChannelCloseOk()))
     del peer.channels[number]
     again = peer.channel(number)

@@ -1,4 +1,4 @@
-"""Exclusive and auto-delete queues, and what is gone when which reply arrives (protocol 2, 7.2, 9.5, 11)."""
+"""Exclusive and auto-delete queues, and what is gone at which reply (protocol 2, 7.2, 9.5, 11)."""
 
 import pytest
 
@@ -79,7 +79,7 @@ def test_exclusive_queues_go_with_a_connection_error(amqp: Amqp) -> None:
     queue = channel.declare(amqp.name(), exclusive=True).queue
     channel.send(ExchangeDeclare(amqp.name("x"), b"nonsense"))
     assert channel.peer.await_close().reply_code == 503
-    # Before our close-ok, even.
+    # The queue is gone even before our close-ok.
     assert not queue_exists(other, queue)
 
 
@@ -91,7 +91,7 @@ def test_an_exclusive_name_is_free_again(amqp: Amqp) -> None:
         channel.peer.close()
 
 
-# -- auto-delete ---------------------------------------------------------------------------------------------------
+# -- auto-delete -----------------------------------------------------------------------------------
 
 
 def test_auto_delete_waits_for_a_first_consumer(amqp: Amqp) -> None:
@@ -194,14 +194,14 @@ def test_consumers_are_gone_after_channel_close_ok(amqp: Amqp) -> None:
     other.consume(queue, exclusive=True)
 
 
-# -- consumers ---------------------------------------------------------------------------------------------------------
+# -- consumers -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["close connection", "drop"])
 def test_what_one_channel_gives_back_goes_to_no_other_of_its_connection(
     amqp: Amqp, how: str
 ) -> None:
-    """The other one would take it without acks, and never read it."""
+    """Such a consumer would take the message without acks and never read it."""
     other = amqp.connect().channel()
     queue = other.declare(amqp.name()).queue
     other.publish_each(queue, b"1", b"2")

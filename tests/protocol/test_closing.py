@@ -1,4 +1,4 @@
-"""The end of a connection, from either side or both (protocol 2, 11, P33)."""
+"""The end of a connection, begun by the client, the broker or both (protocol 2, 11, P33)."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""Publisher confirms: numbering, batching, what is acked when, what is nacked (protocol section 6)."""
+"""Publisher confirms: numbering, batching, what is acked when, and nacks (protocol section 6)."""
 
 import pytest
 
@@ -166,7 +166,7 @@ def test_a_refused_publish_closes_the_channel_instead(amqp: Amqp) -> None:
     channel.closed_with(404, f"no exchange '{missing.decode()}' in vhost '/'", BasicPublish())
 
 
-# -- inside the engine -----------------------------------------------------------------------------------------------
+# -- inside the engine -----------------------------------------------------------------------------
 
 
 def test_a_persistent_message_is_confirmed_by_the_commit_only(amqp: Amqp) -> None:

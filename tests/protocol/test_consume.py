@@ -1,4 +1,4 @@
-"""basic.consume, cancel, get, and the order in which consumers are served (protocol 5.5, 9.1, 9.2)."""
+"""basic.consume, cancel, get, and the order of serving consumers (protocol 5.5, 9.1, 9.2)."""
 
 import re
 
@@ -28,7 +28,7 @@ def consumer_count(channel: ChannelPeer, queue: bytes) -> int:
     return channel.expect(QueueDeclareOk).consumer_count
 
 
-# -- consume -------------------------------------------------------------------------------------------------------
+# -- consume ---------------------------------------------------------------------------------------
 
 
 def test_deliveries(amqp: Amqp) -> None:
@@ -117,7 +117,7 @@ def test_exclusive_consumer(amqp: Amqp) -> None:
     text = f"queue '{queue.decode()}' in vhost '/' in exclusive use"
     amqp.channel().refused(BasicConsume(queue), 403, text)
     other = amqp.channel()
-    # basic.get is not a consumer.
+    # basic.get does not count as a consumer.
     assert other.is_empty(queue)
     channel.cancel(b"t")
     other.consume(queue)
@@ -210,7 +210,7 @@ def test_delivery_tags_count_gets_and_no_ack_deliveries(amqp: Amqp) -> None:
     channel.refused(BasicAck(3), 406, "unknown delivery tag 3")
 
 
-# -- cancel --------------------------------------------------------------------------------------------------------
+# -- cancel ----------------------------------------------------------------------------------------
 
 
 def test_cancel_of_an_unknown_tag(amqp: Amqp) -> None:
@@ -251,7 +251,7 @@ def test_no_delivery_after_cancel_ok(amqp: Amqp) -> None:
     assert list(channel.events) == []
 
 
-# -- cancelled by the broker -----------------------------------------------------------------------------------------
+# -- cancelled by the broker -----------------------------------------------------------------------
 
 
 def test_consumers_are_told_of_the_end_of_their_queue(amqp: Amqp) -> None:
@@ -265,7 +265,7 @@ def test_consumers_are_told_of_the_end_of_their_queue(amqp: Amqp) -> None:
     item = channel.event()
     assert isinstance(item, BasicCancel)
     assert (item.consumer_tag, item.nowait) == (b"a", True)
-    # The tag is free, and what was unacked may be acked in vain.
+    # The tag is free, and an ack of the unacked delivery is accepted without effect.
     channel.ack(unacked)
     channel.declare(queue)
     channel.consume(queue, b"a")
@@ -323,7 +323,7 @@ def test_requeue_into_a_deleted_queue_is_accepted(amqp: Amqp) -> None:
     channel.quiet()
 
 
-# -- get -----------------------------------------------------------------------------------------------------------
+# -- get -------------------------------------------------------------------------------------------
 
 
 def test_get(amqp: Amqp) -> None:

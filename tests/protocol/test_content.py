@@ -41,7 +41,7 @@ EVERYTHING = Properties(
 
 
 def through(channel: ChannelPeer, queue: bytes, body: bytes, properties: bytes = b"\0\0") -> None:
-    """Publish, get back by get and by delivery, compare."""
+    """Publish a message, get it back by get and by delivery, and compare."""
     for _ in range(2):
         channel.publish(queue, body, properties)
     got = channel.get(queue, no_ack=True)
@@ -119,7 +119,7 @@ def test_pieces_of_any_size(amqp: Amqp, seed: int) -> None:
         body = b"".join(pieces)
         frames = [frame(BODY, 1, piece) for piece in pieces]
         while pieces and not pieces[-1]:
-            # What comes behind the last octet would be a frame too many.
+            # A frame after the last octet would be one frame too many.
             pieces.pop()
             frames.pop()
         channel.peer.send(

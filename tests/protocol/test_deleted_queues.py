@@ -1,4 +1,4 @@
-"""What a deleted queue took is free at once, without a look of the cycle collector: that one comes seldom."""
+"""A deleted queue's memory is free at once, without the cycle collector, which runs seldom."""
 
 import gc
 
@@ -28,7 +28,7 @@ def test_deleted_queues_leave_no_cycles(amqp: Amqp) -> None:
                     channel.publish(queue, b"x" * 5000, PERSISTENT)
                 channel.get(queue)
                 channel.delete(queue)
-        # Unacked messages know their queue.
+        # Unacked messages refer to their queue.
         channel.close()
         engine.advance(10_000)
         assert queue_count() == before

@@ -24,7 +24,7 @@ DEFAULT = "operation not permitted on the default exchange"
 
 
 def exists(channel: ChannelPeer, name: bytes) -> bool:
-    """Is there such an exchange? Looks through a channel of its own."""
+    """Whether the exchange exists; uses a channel of its own."""
     other = channel.peer.channel()
     other.send(ExchangeDeclare(name, b"", True))
     try:
@@ -86,7 +86,7 @@ def test_unknown_type_closes_the_connection(amqp: Amqp, type: str) -> None:
     channel.send(ExchangeDeclare(amqp.name("x"), type.encode()))
     close = channel.peer.await_close()
     assert (close.reply_code, close.failing_class_id, close.failing_method_id) == (503, 40, 10)
-    # RabbitMQ says `unknown` or `invalid` depending on whether it ever heard the word.
+    # RabbitMQ says `unknown` or `invalid`, depending on whether it knows the word from elsewhere.
     known = {f"COMMAND_INVALID - unknown exchange type '{type}'"}
     if amqp.is_foreign:
         known.add(f"COMMAND_INVALID - invalid exchange type '{type}'")
@@ -179,7 +179,7 @@ def test_delete_if_unused_looks_at_bindings_from_it(amqp: Amqp) -> None:
     channel.exchange(source)
     channel.exchange(target)
     channel.bind_exchange(target, source, b"k")
-    # A binding *to* it is no use of it.
+    # A binding *to* the exchange does not count as use.
     channel.send(ExchangeDelete(target, True))
     channel.expect(ExchangeDeleteOk)
     queue = channel.declare(amqp.name(), exclusive=True).queue
@@ -209,7 +209,7 @@ def test_bind_exchange_to_what_is_missing(amqp: Amqp) -> None:
     channel = channel.peer.channel()
     channel.refused(ExchangeBind(missing, there), 404, text)
     channel = channel.peer.channel()
-    # The source is named first.
+    # The error names the source first.
     other = amqp.name("x")
     channel.refused(
         ExchangeBind(missing, other), 404, f"no exchange '{other.decode()}' in vhost '/'"
@@ -286,7 +286,7 @@ def test_bits_are_packed_across_no_wait(amqp: Amqp) -> None:
 
 
 def test_a_pattern_that_would_slow_down_every_publish_is_refused(amqp: Amqp) -> None:
-    """A topic exchange has room for so many words of patterns with several `#`; the channel is closed, nothing else."""
+    """Patterns with several `#` have a limit of words; beyond it only the channel is closed."""
     amqp.departure("RabbitMQ has no such limit, and matches by recursion")
     channel = amqp.channel()
     exchange, queue = amqp.name("x"), amqp.name("q")

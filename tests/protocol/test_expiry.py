@@ -1,7 +1,6 @@
 """x-message-ttl, the expiration property, x-expires (protocol 7.1, 7.2).
-
-Time goes on while the machine is busy with something else: what must not be over yet is asked for only where it
-cannot be, and what must be over is waited for.
+Time passes while the machine is busy with something else. A test therefore checks that something
+has not yet expired only where it cannot have, and waits for what must have expired.
 """
 
 import pytest
@@ -42,7 +41,7 @@ def got_in_time(
     bodies: list[bytes],
     pause_ms: int = 0,
 ) -> tuple[list[int], float]:
-    """Tags of messages got before they expired, and when they were published; again if the machine was too slow."""
+    """Get messages before they expire; returns tags and publish time, retries when too slow."""
     while True:
         started_ms = amqp.now_ms()
         channel.publish_each(queue, *bodies)
@@ -74,7 +73,7 @@ def test_message_ttl(amqp: Amqp) -> None:
     queue = channel.declare(amqp.name()).queue
     channel.publish(queue, b"x", expiring(200))
     channel.publish(queue, b"y")
-    # They are in the queue: their time runs.
+    # The messages are in the queue, so their time runs.
     channel.quiet()
     amqp.pause(400)
     assert channel.drain(queue) == [b"y"]
@@ -126,7 +125,7 @@ def test_ttl_0_without_a_consumer_is_gone_at_once(amqp: Amqp, via: str) -> None:
     queue = channel.declare(amqp.name(), arguments=arguments).queue
     channel.confirm_select()
     channel.publish(queue, b"x", expiring(0) if via == "message" else b"\0\0", mandatory=True)
-    # Confirmed, and not returned: a queue had it.
+    # The confirm without a return shows that a queue had the message.
     assert len(channel.confirms(1)) == 1
     assert channel.is_empty(queue)
     assert channel.count(queue) == 0
@@ -190,7 +189,7 @@ def test_expired_messages_of_a_durable_queue_are_confirmed_once(amqp: Amqp) -> N
     channel.delete(queue)
 
 
-# -- x-expires -----------------------------------------------------------------------------------------------------
+# -- x-expires -------------------------------------------------------------------------------------
 
 
 def exists(channel: ChannelPeer, queue: bytes) -> bool:
@@ -205,7 +204,7 @@ def exists(channel: ChannelPeer, queue: bytes) -> bool:
 
 
 def is_gone(channel: ChannelPeer, queue: bytes) -> bool:
-    """Looks without using it, as a declaration would: what has no queue to go to comes back."""
+    """Whether a probe comes back as unroutable; unlike a declaration, it does not use the queue."""
     channel.publish(queue, b"probe", PERSISTENT, mandatory=True)
     assert isinstance(channel.call(ChannelFlow(True)), ChannelFlowOk)
     return bool(channel.events) and channel.message().returned.reply_code == 312
@@ -214,7 +213,7 @@ def is_gone(channel: ChannelPeer, queue: bytes) -> bool:
 def test_an_unused_queue_expires(amqp: Amqp) -> None:
     channel = amqp.channel()
     queue = channel.declare(amqp.name(), arguments=table(x__expires=300)).queue
-    # Publishing is no use of it.
+    # A publish does not count as use.
     for _ in range(5):
         channel.publish(queue, b"x")
         amqp.pause(100)
@@ -223,7 +222,7 @@ def test_an_unused_queue_expires(amqp: Amqp) -> None:
 
 
 def use_a_while(amqp: Amqp, channel: ChannelPeer, use: str, expires_ms: int) -> bytes | None:
-    """A queue used for longer than it may stay unused; None if the machine was too slow to use it in time."""
+    """Use a queue beyond its x-expires; returns None if the machine was too slow for that."""
     arguments = table(x__expires=expires_ms)
     used_ms = amqp.now_ms()
     queue = channel.declare(amqp.name(), arguments=arguments).queue
@@ -259,7 +258,7 @@ def test_use_puts_expiry_off(amqp: Amqp, use: str) -> None:
 def test_a_consumer_keeps_a_queue(amqp: Amqp) -> None:
     channel = amqp.channel()
     queue = amqp.name()
-    # In one packet, so that it does not expire in between.
+    # One packet has both methods, so that the queue does not expire between them.
     channel.peer.send(
         method_frame(1, QueueDeclare(queue, arguments=table(x__expires=200))),
         method_frame(1, BasicConsume(queue, b"t")),

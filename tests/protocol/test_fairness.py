@@ -1,4 +1,4 @@
-"""Consumers that share room (a channel's prefetch, a connection's output) are served in turn (protocol 9.1, 9.3)."""
+"""Consumers take turns at a channel's prefetch and a connection's output (protocol 9.1, 9.3)."""
 
 import sys
 from collections import Counter
@@ -26,14 +26,14 @@ from warrenmq.wire.methods import (
     TxSelectOk,
 )
 
-# RabbitMQ draws the queue that is first; in a hundred messages that shows.
+# RabbitMQ picks the first queue at random, which shows in a hundred messages.
 DRAWN_TOLERANCE = 0.7
 TOLERANCE = 0.2
 BODY = b"x" * 1000
 
 
 def filled(channel: ChannelPeer, amqp: Amqp, count: int, body: bytes = b"x") -> bytes:
-    """A queue with so many messages."""
+    """Declare a queue with `count` messages."""
     queue = channel.declare(amqp.name()).queue
     channel.publish_each(queue, *[body] * count)
     assert channel.count(queue) == count
@@ -56,7 +56,7 @@ def test_queues_share_the_channel_wide_prefetch(amqp: Amqp, prefetch: int, at_on
     for queue in queues:
         channel.consume(queue, queue)
     shares: Counter[bytes] = Counter()
-    # The first consumer begins with a full prefetch; acked at once, that is its lead for good.
+    # The first consumer begins with a full prefetch. When all is acked at once, it keeps that lead.
     for number in range(1, 151 if at_once else 100):
         message = channel.message().deliver
         shares[message.consumer_tag] += 1
@@ -110,7 +110,8 @@ def test_a_consumer_without_acks_shares_too(amqp: Amqp) -> None:
         while message.consumer_tag != b"counted":
             message = channel.message().deliver
         channel.ack(message.delivery_tag)
-    # It takes no room, so it may be ahead; but it has not waited until the other queue was empty.
+    # A consumer without acks takes no room, so it may be ahead; it has not waited for the other
+    # queue to empty.
     assert channel.count(free) <= 50 - 15
 
 
@@ -180,7 +181,7 @@ def test_room_of_a_commit_goes_to_who_waits(amqp: Amqp) -> None:
 
 
 def test_channels_share_their_connections_output(amqp: Amqp) -> None:
-    """Neither the order of channels nor that of consumers decides who is sent the next burst."""
+    """The order of channels or consumers does not decide which one is sent the next burst."""
     engine = amqp.engine()
     peer = amqp.connect()
     one, two = peer.channel(), peer.channel()
@@ -188,7 +189,7 @@ def test_channels_share_their_connections_output(amqp: Amqp) -> None:
     one.consume(first, b"first", no_ack=True)
     queues = [filled(two, amqp, 900, BODY) for _ in range(2)]
     arrived: list[bytes] = []
-    # All of `first` is delivered by now: it is filled again while nothing is written.
+    # All of `first` has been delivered. It is filled again while the socket takes nothing.
     one.bodies(900)
     link = peer.link
     assert isinstance(link, EngineLink) and link.connection is not None
@@ -206,7 +207,7 @@ def test_channels_share_their_connections_output(amqp: Amqp) -> None:
             )
             channel.events.clear()
     assert_even(amqp, Counter(arrived[:750]), 3)
-    # Short turns: nobody waits until another one's burst has filled the socket.
+    # Turns are short: no consumer waits until another one's burst has filled the socket.
     assert max(len(list(run)) for _, run in groupby(arrived[:750])) <= TURN_MESSAGES
 
 
@@ -215,7 +216,7 @@ def consume_without_acks(queue: bytes) -> BasicConsume:
 
 
 def test_channels_that_get_share_their_connections_output(amqp: Amqp) -> None:
-    """Who asks for one message after the other holds up no other channel that does, and no consumer."""
+    """A client with many gets in a row holds up neither other such channels nor consumers."""
     engine = amqp.engine()
     peer = amqp.connect()
     channels = [peer.channel(), peer.channel(), peer.channel()]

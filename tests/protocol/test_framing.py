@@ -1,4 +1,4 @@
-"""Frames that are not what they should be, and limits of their size (protocol section 1)."""
+"""Malformed frames, and the limits of the sizes of frames (protocol section 1)."""
 
 import re
 import struct
@@ -36,7 +36,7 @@ QUEUE_DECLARE = struct.pack(">HH", 50, 10)
 def faulty(
     peer: Peer, data: bytes, code: int, text: str, class_id: int = 0, method_id: int = 0
 ) -> None:
-    """The bytes close the connection with this reply."""
+    """Check that the bytes close the connection with this reply."""
     peer.send(data)
     close = peer.await_close()
     found = close.reply_text.decode()
@@ -71,7 +71,7 @@ def test_socket_is_closed_after_a_framing_fault_without_waiting_for_close_ok(amq
 
 
 def test_payload_of_frame_max_is_taken(amqp: Amqp) -> None:
-    # The eight bytes of the frame itself are forgiven.
+    # The eight bytes of the frame itself do not count.
     channel = amqp.connect(frame_max=4096).channel()
     queue = channel.declare(amqp.name()).queue
     body = bytes(range(256)) * 16
@@ -366,7 +366,7 @@ def test_frames_after_a_connection_error_are_ignored(amqp: Amqp) -> None:
         method_frame(1, BasicPublish(b"", queue)),
         header_frame(1, 1),
         frame(BODY, 1, b"x"),
-        # RabbitMQ handles channels beside each other, so there these would be found first.
+        # RabbitMQ handles channels concurrently, so it would find these first.
         *([] if amqp.is_foreign else stray),
     )
     peer.closed_with(540, "prefetch_size!=0 (1)", 60, 10)

@@ -1,4 +1,4 @@
-"""Opening a connection: what is offered, what may be answered, what is refused and how (protocol sections 2, 10)."""
+"""Opening a connection: offers, accepted answers, and refusals (protocol sections 2, 10)."""
 
 import struct
 

@@ -7,7 +7,7 @@ from tests.support.brokers.fixtures import Amqp
 def test_the_broker_sends_heartbeats_at_half_the_interval(amqp: Amqp) -> None:
     peer = amqp.connect(heartbeat=2)
     for _ in range(2):
-        # How soon, only the engine can tell, whose clock waits for those who wait.
+        # Only the engine can tell how soon, since its clock waits for the test.
         found = peer.next_frame(3.9 if amqp.memory is not None else None)
         assert found is not None
         assert (found.kind, found.channel, found.payload) == (HEARTBEAT, 0, b"")
@@ -26,7 +26,7 @@ def test_a_silent_client_is_dropped_after_two_to_three_intervals(amqp: Amqp) -> 
     amqp.pause(3500)
     assert not peer.channels[1].events
     peer.channels[1].quiet()
-    # No close frame: heartbeats, then the end.
+    # No close frame comes: only heartbeats and the end.
     assert {found.kind for found in peer.frames_until_end()} == {HEARTBEAT}
 
 

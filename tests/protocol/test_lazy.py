@@ -1,4 +1,4 @@
-"""Lazy queues: everything is on disk, and clients notice nothing of that (S74-S76)."""
+"""Lazy queues have everything on disk, and clients notice no difference (S74-S76)."""
 
 import pytest
 
@@ -12,7 +12,7 @@ COUNT = 3000
 
 
 def lazy_queue(amqp: Amqp, count: int, durable: bool = True, size: int = 0, mode: int = 2) -> bytes:
-    """A lazy queue with `count` messages, numbered from 0, that had time to go to disk."""
+    """A lazy queue with `count` messages, numbered from 0, which have had time to go to disk."""
     channel = amqp.channel()
     name = amqp.name()
     channel.declare(name, durable=durable, arguments=LAZY)
@@ -30,14 +30,14 @@ def lazy_queue(amqp: Amqp, count: int, durable: bool = True, size: int = 0, mode
 @pytest.mark.parametrize("mode", [1, 2])
 @pytest.mark.parametrize("size", [0, 5000])
 def test_messages_come_in_order_and_whole(amqp: Amqp, mode: int, size: int) -> None:
-    """Small and large, transient and persistent ones, got one by one."""
+    """Small and large, transient and persistent messages come back when got one by one."""
     name = lazy_queue(amqp, 50, True, size, mode)
     channel = amqp.channel()
     assert channel.drain(name) == [b"%d" % number + bytes(size) for number in range(50)]
 
 
 def test_a_consumer_is_served_from_disk(amqp: Amqp) -> None:
-    """More than one batch, acked as they come."""
+    """A consumer gets more than one batch, acked message by message."""
     name = lazy_queue(amqp, COUNT)
     channel = amqp.channel()
     channel.qos(100)
@@ -53,7 +53,7 @@ def test_a_consumer_is_served_from_disk(amqp: Amqp) -> None:
 
 
 def test_methods_behind_a_get_wait_for_it(amqp: Amqp) -> None:
-    """The head is on its way from disk: what was sent after the get is answered after it."""
+    """While the head is read from disk, methods after a get wait for the get's answer."""
     name = lazy_queue(amqp, 10)
     channel = amqp.channel()
     message = channel.get(name)

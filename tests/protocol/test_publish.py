@@ -1,4 +1,4 @@
-"""basic.publish: checks, mandatory and return, CC and BCC, what is done to properties (protocol 5.5, 6)."""
+"""basic.publish: checks, mandatory, return, CC and BCC, edits of properties (protocol 5.5, 6)."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def with_headers(**headers: Field) -> bytes:
     return Properties(headers=encode_table(dict(headers))).encode()
 
 
-# -- refusals ------------------------------------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------------
 
 
 def test_immediate(amqp: Amqp) -> None:
@@ -205,7 +205,7 @@ def test_message_of_more_than_63_bits(amqp: Amqp) -> None:
     )
 
 
-# -- mandatory -----------------------------------------------------------------------------------------------------
+# -- mandatory -------------------------------------------------------------------------------------
 
 
 def test_unroutable_is_dropped(amqp: Amqp) -> None:
@@ -301,7 +301,7 @@ def test_alternate_exchanges_in_a_circle(amqp: Amqp) -> None:
     assert channel.message().returned.exchange == first
 
 
-# -- routing -------------------------------------------------------------------------------------------------------
+# -- routing ---------------------------------------------------------------------------------------
 
 
 def test_a_queue_gets_a_message_once_however_many_bindings_match(amqp: Amqp) -> None:
@@ -438,7 +438,7 @@ def test_bad_x_match(amqp: Amqp, arguments: bytes, text: str) -> None:
     channel.refused(QueueBind(queue, exchange, b"", False, arguments), 406, text)
 
 
-# -- CC and BCC ----------------------------------------------------------------------------------------------------
+# -- CC and BCC ------------------------------------------------------------------------------------
 
 
 def test_carbon_copies(amqp: Amqp) -> None:

@@ -84,7 +84,7 @@ def test_channel_wide_limit_counts_what_is_unacked_and_acts_at_once(amqp: Amqp) 
     channel.publish_each(queue, b"3", b"4", b"5")
     assert channel.bodies(1) == [b"3"]
     channel.quiet()
-    # Raising frees, 0 lifts.
+    # Raising the limit frees room, and 0 removes it.
     channel.qos(5, whole_channel=True)
     assert channel.bodies(1) == [b"4"]
     channel.quiet()

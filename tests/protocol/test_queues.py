@@ -30,7 +30,7 @@ CLASSIC_ONLY = (
 
 
 def arguments_of(key: str, tag: str, value: object) -> bytes:
-    """A table with one field of that very type."""
+    """A table with one field of exactly that type."""
     return encode_table({key: Field(ord(tag), value)})
 
 
@@ -46,7 +46,7 @@ def missing(name: bytes) -> str:
     return f"no queue '{name.decode()}' in vhost '/'"
 
 
-# -- names ---------------------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 def test_server_named(amqp: Amqp) -> None:
@@ -78,7 +78,7 @@ def test_an_empty_name_is_the_last_queue_declared(amqp: Amqp) -> None:
     channel.publish_each(first, b"1")
     channel.publish_each(second, b"2", b"3")
     assert channel.get(b"").body == b"2"
-    # A passive declaration counts.
+    # A passive declaration counts as well.
     channel.count(first)
     assert channel.get(b"").body == b"1"
     channel.bind(b"", b"amq.direct", b"")
@@ -114,7 +114,7 @@ def test_passive_declaration_of_an_empty_name(amqp: Amqp) -> None:
     channel.refused(declaration(b"", passive=True), 404, missing(b""))
 
 
-# -- declare -------------------------------------------------------------------------------------------------------
+# -- declare ---------------------------------------------------------------------------------------
 
 
 def test_counts_are_of_ready_messages_and_consumers(amqp: Amqp) -> None:
@@ -202,7 +202,7 @@ def test_another_channel_of_the_owner_may_use_an_exclusive_queue(amqp: Amqp) -> 
     assert owner.peer.channel().count(name) == 0
 
 
-# -- delete and purge ----------------------------------------------------------------------------------------------
+# -- delete and purge ------------------------------------------------------------------------------
 
 
 def test_delete_counts_ready_messages(amqp: Amqp) -> None:
@@ -298,7 +298,7 @@ def test_unbind_has_no_no_wait_bit(amqp: Amqp) -> None:
     assert type(channel.reply()).__name__ == "QueueUnbindOk"
 
 
-# -- arguments -----------------------------------------------------------------------------------------------------
+# -- arguments -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tag", list("bBsuIil"))
@@ -306,7 +306,7 @@ def test_every_integer_type_will_do(amqp: Amqp, tag: str) -> None:
     channel = amqp.channel()
     name = amqp.name()
     channel.declare(name, exclusive=True, arguments=arguments_of("x-message-ttl", tag, 100))
-    # Equal by value, whatever the type.
+    # Arguments are equal by value, whatever their type.
     channel.declare(name, exclusive=True, arguments=table(x__message__ttl=100))
 
 
@@ -334,7 +334,7 @@ def test_bad_argument(amqp: Amqp, key: str, tag: str, value: object, reason: str
     name = amqp.name()
     text = f"invalid arg '{key}' for queue '{name.decode()}' in vhost '/': {reason}"
     channel.refused(declaration(name, arguments_of(key, tag, value)), 406, text)
-    # Nothing was left behind.
+    # The refused declaration has left nothing behind.
     channel.peer.channel().refused(declaration(name, passive=True), 404, missing(name))
 
 

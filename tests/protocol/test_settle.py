@@ -1,4 +1,4 @@
-"""ack, nack, reject, recover: which tags may be settled, and where a requeued message goes (protocol 5.5, 9.1)."""
+"""ack, nack, reject, recover: valid tags, and places of requeued messages (protocol 5.5, 9.1)."""
 
 import random
 
@@ -32,11 +32,11 @@ def numbers(messages: list[bytes]) -> list[int]:
 
 
 def get_all(channel: ChannelPeer, queue: bytes, count: int) -> list[int]:
-    """Take `count` messages without acking; their tags."""
+    """Take `count` messages without acking; returns their tags."""
     return [channel.get(queue).got.delivery_tag for _ in range(count)]
 
 
-# -- tags ----------------------------------------------------------------------------------------------------------
+# -- tags ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tag", [0, 1, 2**63])
@@ -71,7 +71,7 @@ def test_multiple_up_to_a_tag_that_is_not_outstanding(amqp: Amqp) -> None:
     get_all(channel, queue, 3)
     channel.ack(2)
     channel.refused(BasicAck(2, True), 406, "unknown delivery tag 2")
-    # Nothing was acked by that: both come back.
+    # The refused ack settled nothing: both messages come back.
     assert numbers(amqp.channel().drain(queue)) == [0, 2]
 
 
@@ -113,7 +113,7 @@ def test_acks_in_any_order(amqp: Amqp) -> None:
     assert numbers(amqp.channel().drain(queue)) == [tags[-1] - 1]
 
 
-# -- back to the queue ---------------------------------------------------------------------------------------------
+# -- back to the queue -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("durable", [False, True])
@@ -219,7 +219,7 @@ def test_unacked_go_to_another_consumer_when_their_channel_ends(amqp: Amqp) -> N
     assert all(message.deliver.redelivered for message in messages)
 
 
-# -- recover -------------------------------------------------------------------------------------------------------
+# -- recover ---------------------------------------------------------------------------------------
 
 
 def test_recover(amqp: Amqp) -> None:

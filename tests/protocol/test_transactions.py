@@ -108,7 +108,7 @@ def test_checks_happen_at_publish(amqp: Amqp) -> None:
 
 
 def returned_at_commit(channel: ChannelPeer) -> list[bytes]:
-    """Commit; bodies of what came back, all of it before the commit-ok."""
+    """Commit; returns the bodies of the returned messages, all of which precede the commit-ok."""
     channel.log.clear()
     commit(channel)
     bodies = []
@@ -205,7 +205,7 @@ def test_acks_take_effect_at_commit(amqp: Amqp) -> None:
     commit(channel)
     channel.ack(tags[1])
     channel.quiet()
-    # An ack that was not committed does not count when the channel ends.
+    # An uncommitted ack does not count when the channel ends.
     channel.close()
     assert amqp.channel().drain(queue) == [b"2"]
 

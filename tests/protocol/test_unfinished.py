@@ -1,4 +1,4 @@
-"""What clients begin and do not end: bodies that are arriving, and transactions. All of it is counted, bounded, and ends."""
+"""Bodies that are arriving and open transactions are counted, bounded, and ended."""
 
 import struct
 from collections.abc import Callable
@@ -33,7 +33,7 @@ CAPABILITIES: dict[str, object] = {"connection.blocked": True}
 
 
 class Limited:
-    """A broker in memory with a queue q, 1 TiB of memory, and no alarm."""
+    """A broker in memory with a queue q, ENORMOUS memory and no alarm."""
 
     def __init__(self, max_unfinished_size: int = 0, timeout_s: int = 60) -> None:
         self.memory = MemoryBroker(
@@ -62,11 +62,11 @@ class Limited:
         return Peer(self.memory.connect()).open(capabilities=CAPABILITIES)
 
     def unfinished(self) -> int:
-        """Bytes."""
+        """The number of bytes of unfinished messages."""
         return self.broker.memory_account.unfinished_bytes
 
     def messages(self) -> list[int]:
-        """Sizes of the bodies in q, which are taken out."""
+        """Take the messages out of q; returns the sizes of their bodies."""
         return [len(body) for body in self.connect().channel().drain(b"q")]
 
 
@@ -122,7 +122,7 @@ def test_an_end_releases_what_was_unfinished(limited: Limited, end: str) -> None
         assert limited.unfinished() == 130_000
         peer.drop()
     else:
-        # A method in the midst of a body ends the connection.
+        # A method within a body ends the connection.
         channel.send(TxSelect())
     assert limited.unfinished() == 0
     assert limited.messages() == []
@@ -143,7 +143,7 @@ def test_many_unfinished_bodies_of_a_connection_are_too_many() -> None:
         406, f"{9 * len(PIECE)} bytes of unfinished messages on this connection, at most {MIB} are allowed",
         BasicPublish(),
     )  # fmt: skip
-    # The others have room again.
+    # The other channels have room again.
     for channel in channels:
         go_on(channel, PIECE)
     go_on(fourth, PIECE, PIECE)
@@ -215,7 +215,7 @@ def test_a_frame_is_bounded_where_no_limit_was_negotiated() -> None:
     peer.closed_with(501, f"type 3, all octets = <<>>: {{frame_too_large,{MIB + 1},{MIB - 8}}}")
 
 
-# -- bodies that stand still ---------------------------------------------------------------------------------------
+# -- bodies that stand still -----------------------------------------------------------------------
 
 
 def test_a_body_that_stands_still_ends() -> None:
@@ -224,7 +224,7 @@ def test_a_body_that_stands_still_ends() -> None:
     channel, other = peer.channel(), peer.channel()
     begin(channel, MIB, PIECE)
     limited.memory.advance(2_900)
-    # A frame of that channel counts, others do not.
+    # Frames of that channel count as progress, frames of other channels do not.
     go_on(channel, PIECE)
     limited.memory.advance(2_000)
     other.publish(b"q", b"other")
@@ -233,7 +233,7 @@ def test_a_body_that_stands_still_ends() -> None:
     limited.memory.advance(200)
     assert peer.read(0.2)
     assert limited.unfinished() == 0
-    # The rest may be on its way.
+    # The rest of the body may still be arriving.
     go_on(channel, PIECE)
     channel.closed_with(406, "the body of a message has not gone on for 3 s", BasicPublish())
     other.quiet()
@@ -271,7 +271,7 @@ def test_time_in_which_the_broker_does_not_read_is_not_the_clients() -> None:
     assert not connection_of(peer).is_reading
     limited.memory.advance(10_000)
     limited.set_disk_low(False)
-    # Nor is that in which the socket's end of it holds it back.
+    # Time in which the shell does not read the socket does not count either.
     connection_of(peer).is_unread = True
     limited.memory.advance(10_000)
     connection_of(peer).is_unread = False
@@ -280,7 +280,7 @@ def test_time_in_which_the_broker_does_not_read_is_not_the_clients() -> None:
     assert limited.messages() == [12 * len(PIECE)]
 
 
-# -- alarms --------------------------------------------------------------------------------------------------------
+# -- alarms ----------------------------------------------------------------------------------------
 
 
 def test_an_alarm_stops_a_body_and_lets_acks_pass(limited: Limited) -> None:
@@ -290,7 +290,7 @@ def test_an_alarm_stops_a_body_and_lets_acks_pass(limited: Limited) -> None:
     consumer.qos(1)
     consumer.consume(b"q")
     tag = consumer.message().deliver.delivery_tag
-    # What came before the alarm counts nothing.
+    # Bytes before the alarm do not count against its window.
     begin(channel, 30 * len(PIECE), *[PIECE] * 10)
     limited.set_memory_low(True)
     assert connection_of(peer).is_reading
@@ -348,11 +348,11 @@ def test_an_open_transaction_passes_the_memory_alarm(limited: Limited) -> None:
     channel.publish(b"q", b"before")
     limited.set_memory_low(True)
     channel.publish(b"q", b"behind")
-    # Also when it is larger than what passes of others.
+    # A body of the transaction may exceed the window that stops other bodies.
     begin(channel, 17 * len(PIECE), *[PIECE] * 17)
     assert isinstance(channel.call(TxCommit()), TxCommitOk)
     assert limited.messages() == [6, 6, 17 * len(PIECE)]
-    # The next one has not begun, so it waits.
+    # The next transaction has not begun, so it waits.
     channel.publish(b"q", b"next")
     channel.send(TxCommit())
     peer.expect(ConnectionBlocked)
@@ -409,12 +409,12 @@ def test_no_more_than_so_much_passes_an_alarm(limited: Limited, is_one_body: boo
             channel.publish(b"q", PIECE)
     text = "low on memory: the transaction cannot take more messages"
     if not is_one_body:
-        # What the other transaction has of it is not to be had.
+        # The room is shared: the other transaction gets none of what this one has taken.
         other.publish(b"q", PIECE)
         other.closed_with(406, text, BasicPublish())
         channel.publish(b"q", PIECE)
     channel.closed_with(406, text, BasicPublish())
-    # An alarm later there is as much again.
+    # The next alarm has the full room again.
     limited.set_memory_low(False)
     again = peer.channel()
     again.call(TxSelect())
@@ -425,7 +425,7 @@ def test_no_more_than_so_much_passes_an_alarm(limited: Limited, is_one_body: boo
 
 
 def sized(channel: ChannelPeer, size: int) -> None:
-    """An unfinished body of `size` bytes."""
+    """Begin a body of 128 MiB and send `size` bytes of it."""
     begin(channel, 128 * MIB, *[PIECE] * (size // len(PIECE)), bytes(size % len(PIECE)))
 
 
@@ -440,7 +440,7 @@ def transaction_of(channel: ChannelPeer, size: int) -> None:
 def test_those_who_keep_the_alarm_on_are_closed(
     limited: Limited, fill: Callable[[ChannelPeer, int], None]
 ) -> None:
-    """Largest first, until half of a quarter of the limit is left."""
+    """The largest are closed first, until half of the bound (a quarter of the limit) is left."""
     limited.set_memory_limit(4 * UNFINISHED_MIN_BYTES)
     peers = [limited.connect() for _ in range(4)]
     for peer, mib in zip(peers, (1, 7, 9, 5), strict=True):

@@ -1,11 +1,12 @@
-"""Feed the codec a great many damaged inputs and see that nothing but ConnectionException comes out.
+"""Feeds the codec many damaged inputs and checks that only ConnectionException comes out.
 
-    python -m tests.wire.fuzz_codec --inputs 1000000 [--seed 1]
+python -m tests.wire.fuzz_codec --inputs 1000000 [--seed 1]
 
-Inputs are valid encodings of every method, table and property block, damaged in ways that hurt parsers most: wrong
-lengths, cut ends, swapped pieces, flipped bits; some are plain noise. What still decodes must encode and decode again
-to the same bytes. Exits 1 on another exception (printing the input, which then belongs into a test) or when peak
-memory grows by more than RSS_GROWTH_MAX_MIB after the first twentieth of the run.
+Inputs are valid encodings of every method, table and property block, damaged in the ways that hurt
+parsers most: wrong lengths, cut ends, swapped pieces, flipped bits; some are plain noise. An input
+that still decodes must encode and decode again to the same bytes. Exits 1 on another exception
+(printing the input, which then belongs into a test) or when peak memory grows by more than
+RSS_GROWTH_MAX_MIB after the first twentieth of the run.
 """
 
 import argparse
@@ -46,12 +47,12 @@ INTERESTING += [
     *[tag.encode() for tag in "tbBsuIilLfdDSxAFTVU"],
 ]
 
-# (the target that reads it, a valid input of it)
+# (the target that reads the input, a valid input for the target)
 Seed = tuple[str, bytes]
 
 
 def sample_table(rng: random.Random, depth: int = 0) -> bytes:
-    """A valid table with every type in it, sometimes nested deeper than is taken."""
+    """A valid table with every type in it, sometimes nested deeper than is accepted."""
     body = b""
     values = [
         b"t\x01",
@@ -137,7 +138,7 @@ def make_seeds(rng: random.Random) -> list[Seed]:
 
 
 def damage(rng: random.Random, data: bytes, other: bytes) -> bytes:
-    """`data` after one to four accidents, most of which keep its length so that the damage reaches far in."""
+    """`data` after one to four accidents; most keep its length, so that damage reaches far in."""
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
         at = rng.randrange(len(data) + 1)
         accident = rng.choice([0, 1, 1, 1, 2, 3, 4, 5, 5, 5, 6])
@@ -163,7 +164,7 @@ def damage(rng: random.Random, data: bytes, other: bytes) -> bytes:
 def read_method(data: bytes, rng: random.Random) -> None:
     method = decode_method(data, 0, len(data))
     again = method_payload(method)
-    # Reserved arguments and unused bits are gone after one pass; nothing may change in the second.
+    # The first pass removes reserved arguments and unused bits; the second may change nothing.
     assert method_payload(decode_method(again, 0, len(again))) == again
 
 
@@ -185,7 +186,7 @@ def read_properties(data: bytes, rng: random.Random) -> None:
 
 
 def read_stream(data: bytes, rng: random.Random) -> None:
-    """All of the stream in chunks, methods decoded as a connection would."""
+    """Read the stream in chunks and decode methods as a connection would."""
     buffer = FrameBuffer(4096)
     at = 0
     while at < len(data):
@@ -228,7 +229,7 @@ def fuzz(inputs: int, seed: int) -> tuple[Counter[str], float, float]:
         if index % 16 == 0:
             data = rng.randbytes(rng.randint(0, 64))
         else:
-            # An unknown method ends the reading at once, so the id is mostly left alone.
+            # An unknown method ends the reading at once, so most damage spares the id.
             spared = 4 if target == "method" and index % 8 else 0
             data = data[:spared] + damage(rng, data[spared:], rng.choice(seeds)[1])
         try:

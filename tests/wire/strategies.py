@@ -1,4 +1,4 @@
-"""Hypothesis strategies for everything the codec reads and writes, driven by the specification file."""
+"""Hypothesis strategies for all that the codec reads and writes, from the specification file."""
 
 from typing import cast
 
@@ -45,7 +45,7 @@ def _integers(tag: int, bits: int, signed: bool) -> st.SearchStrategy[Field]:
 
 
 def _names() -> st.SearchStrategy[str]:
-    # Any bytes make a name; those that are not UTF-8 come as surrogates.
+    # Any bytes make a name; bytes that are not UTF-8 come as surrogates.
     return st.binary(max_size=20).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
 
 
@@ -105,7 +105,7 @@ def build(spec: MethodSpec, values: dict[str, object]) -> Method:
 
 
 def arguments_of(spec: MethodSpec, method: Method) -> dict[str, object]:
-    """The reverse of `build`."""
+    """The arguments of a method by name; the reverse of `build`."""
     return {argument.name: getattr(method, argument.name) for argument in spec.live}
 
 

@@ -16,7 +16,7 @@ from warrenmq.wire.errors import (
 
 
 def test_reply_has_the_name_of_its_code() -> None:
-    """The text goes onto the wire as it is."""
+    """The text goes onto the wire unchanged."""
     error = ChannelException(NOT_FOUND, "no queue 'q' in vhost '/'", 50, 10)
     assert (error.code, error.text) == (404, "NOT_FOUND - no queue 'q' in vhost '/'")
     assert (error.class_id, error.method_id) == (50, 10)
@@ -25,13 +25,13 @@ def test_reply_has_the_name_of_its_code() -> None:
 
 
 def test_reply_without_explanation_is_the_bare_name() -> None:
-    """As RabbitMQ answers when it crashed."""
+    """RabbitMQ answers so when it crashed."""
     assert ConnectionException(INTERNAL_ERROR, "").text == "INTERNAL_ERROR"
 
 
 @given(st.integers(200, 600), st.text(st.characters(), max_size=400))
 def test_reply_text_fits_a_shortstr(code: int, explanation: str) -> None:
-    """At most 255 bytes of UTF-8 whatever is quoted, lone surrogates included."""
+    """A reply text has at most 255 bytes of UTF-8, whatever it quotes, lone surrogates included."""
     assert len(reply_text(code, explanation).encode()) <= 255
 
 
@@ -44,10 +44,10 @@ def test_long_reply_is_cut_to_252_bytes_and_dots() -> None:
 
 @pytest.mark.parametrize(("octets", "text"), [(b"", "<<>>"), (b"\x00\xff", "<<0,255>>")])
 def test_octets_are_quoted_in_decimal(octets: bytes, text: str) -> None:
-    """RabbitMQ's notation."""
+    """Octets are quoted in RabbitMQ's notation."""
     assert octets_text(octets) == text
 
 
 def test_quoted_octets_are_bounded() -> None:
-    """A megabyte of garbage does not become four of text."""
+    """A megabyte of garbage does not become four megabytes of text."""
     assert len(octets_text(bytes(1 << 20))) < 300

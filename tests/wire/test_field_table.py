@@ -53,7 +53,7 @@ def nested_table(depth: int) -> bytes:
 
 
 def nested_array(depth: int) -> bytes:
-    """A table whose one value is an array nested so that there are `depth` levels, the table being the first."""
+    """A table of `depth` levels whose only value is a nested array; it is the first level."""
     body = b""
     for _ in range(depth - 2):
         body = b"A" + len(body).to_bytes(4, "big") + body
@@ -61,7 +61,7 @@ def nested_array(depth: int) -> bytes:
 
 
 def is_refused(raw: bytes) -> None:
-    """Both readers refuse `raw`, each with its own code."""
+    """Check that both readers refuse `raw`, each with its own code."""
     with pytest.raises(ConnectionException) as caught:
         decode_table(raw)
     assert (caught.value.code, caught.value.text) == (541, "INTERNAL_ERROR")
@@ -92,7 +92,7 @@ def test_each_type_cut_short_is_refused(tag: str, value_hex: str, value: object,
 
 @given(field_tables)
 def test_table_round_trip_is_byte_exact(table: dict[str, Field]) -> None:
-    """Encoding, decoding and encoding again changes neither values nor bytes, nor the order."""
+    """Encoding, decoding and encoding again changes no value, no byte and no order."""
     raw = encode_table(table)
     validate_table(raw, 0, len(raw))
     decoded = decode_table(raw)
@@ -102,7 +102,7 @@ def test_table_round_trip_is_byte_exact(table: dict[str, Field]) -> None:
 
 
 def test_first_of_equal_names_wins() -> None:
-    """As in RabbitMQ's look-ups."""
+    """The first of equal names wins, as in RabbitMQ's look-ups."""
     assert decode_table(b"\x01at\x01\x01aV\x01bV") == {
         "a": Field(ord("t"), True),
         "b": Field(ord("V"), None),
@@ -110,12 +110,12 @@ def test_first_of_equal_names_wins() -> None:
 
 
 def test_any_non_zero_bool_is_true() -> None:
-    """It is written as 1."""
+    """A true value is encoded as 1."""
     assert encode_table(decode_table(b"\x01at\xff")) == b"\x01at\x01"
 
 
 def test_nan_is_accepted() -> None:
-    """RabbitMQ drops the connection; a client that sends a NaN header deserves better."""
+    """A NaN header is accepted, although RabbitMQ drops the connection for it."""
     for raw in (b"\x01ad\x7f\xf8" + bytes(6), b"\x01af\x7f\xc0" + bytes(2)):
         value = decode_table(raw)["a"].value
         assert isinstance(value, float)
@@ -125,14 +125,14 @@ def test_nan_is_accepted() -> None:
 
 @pytest.mark.parametrize("nest", [nested_table, nested_array])
 def test_nesting_is_limited(nest: object) -> None:
-    """64 levels are taken, 65 and 100,000 are refused without touching the stack's end."""
+    """64 levels are accepted; 65 and 100,000 are refused without coming near the stack's end."""
     assert callable(nest)
     raw = nest(DEPTH_MAX)
     validate_table(raw, 0, len(raw))
     assert encode_table(decode_table(raw)) == raw
     is_refused(nest(DEPTH_MAX + 1))
     is_refused(nest(2000))
-    # Lengths that claim more than there is, 100,000 levels of them.
+    # 100,000 levels, each with a length that claims more bytes than there are.
     is_refused(b"\x01aF\xff\xff\xff\xff" * 100_000)
 
 
@@ -140,7 +140,7 @@ def test_nesting_is_limited(nest: object) -> None:
     "tag", [tag for tag in range(256) if chr(tag) not in {row[0] for row in TYPES}]
 )
 def test_unknown_tag_is_refused(tag: int) -> None:
-    """The standard's U, for one, is unknown to RabbitMQ."""
+    """An unknown tag is refused, such as the standard's U, which RabbitMQ does not know."""
     is_refused(b"\x01a" + bytes([tag]) + bytes(20))
 
 
@@ -195,7 +195,7 @@ def test_python_values_come_back() -> None:
 
 
 def test_time_behind_the_year_9999_stays_a_number() -> None:
-    """A timestamp has 64 bits, a datetime does not."""
+    """A timestamp has 64 bits, more than a datetime can express."""
     assert to_python({"t": Field(ord("T"), (1 << 64) - 1)}) == {"t": (1 << 64) - 1}
     assert to_python({"t": Field(ord("T"), 253402300799)}) == {
         "t": datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
@@ -215,7 +215,7 @@ def test_time_behind_the_year_9999_stays_a_number() -> None:
     ],
 )
 def test_python_value_without_encoding_is_refused(value: object) -> None:
-    """ValueError, not another value."""
+    """Such a value raises ValueError and does not become another value."""
     with pytest.raises(ValueError, match=r"encoding|64-bit|before 1970"):
         fields_from_python({"a": value})
 
@@ -251,7 +251,7 @@ def test_python_nesting_is_limited() -> None:
     ids=lambda value: repr(value) if isinstance(value, Field) else None,
 )
 def test_field_without_encoding_is_our_mistake(field: Field, error: type[Exception]) -> None:
-    """Encoding refuses what the wire cannot say, compiled and interpreted alike."""
+    """Encoding refuses what the wire cannot express, compiled and interpreted alike."""
     with pytest.raises(error):
         encode_table({"a": field})
     with pytest.raises(ValueError, match="at most 255"):

@@ -25,7 +25,7 @@ Frame = tuple[int, int, bytes]
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
-    """A frame, put together independently of the codec."""
+    """A frame that is put together without the codec."""
     return (
         bytes([kind])
         + channel.to_bytes(2, "big")
@@ -80,7 +80,7 @@ def test_frames_survive_any_chunking(frames: list[Frame], cuts: list[int]) -> No
 
 
 def test_frames_survive_a_cut_at_every_boundary() -> None:
-    """Whole, byte by byte, and cut once at each offset."""
+    """The stream is read whole, byte by byte, and cut once at each offset."""
     frames: list[Frame] = [
         (1, 1, b"method"),
         (2, 65535, bytes(12)),
@@ -96,7 +96,7 @@ def test_frames_survive_a_cut_at_every_boundary() -> None:
 
 
 def test_bytes_fed_before_the_last_ones_were_read_are_kept() -> None:
-    """A caller may stop in the middle of a chunk (back-pressure) and feed on."""
+    """A caller may stop in the middle of a chunk (back-pressure) and continue to feed."""
     buffer = FrameBuffer(0)
     buffer.feed(frame(8, 0, b"a") + frame(8, 0, b"b"))
     assert buffer.next_frame() == 8
@@ -107,7 +107,7 @@ def test_bytes_fed_before_the_last_ones_were_read_are_kept() -> None:
 
 
 def test_frame_over_frame_max_is_refused_on_its_header() -> None:
-    """The payload alone is measured, and nothing of it is waited for."""
+    """Only the payload is measured, and the check does not wait for it."""
     assert len(read([frame(3, 1, bytes(4096))], 4096)) == 1
     text = "FRAME_ERROR - type 3, all octets = <<>>: {frame_too_large,4097,4088}"
     assert refused(frame(3, 1, bytes(4097))[:7]) == text
@@ -115,12 +115,12 @@ def test_frame_over_frame_max_is_refused_on_its_header() -> None:
 
 
 def test_frame_max_0_is_no_limit() -> None:
-    """Zero negotiates the limit away."""
+    """frame_max 0 means no limit."""
     assert len(read([frame(3, 1, bytes(200_000))], 0)) == 1
 
 
 def test_wrong_end_octet_is_refused() -> None:
-    """All octets are quoted up to 16, the first 16 of more."""
+    """Up to 16 octets are quoted in full, of more the first 16."""
     bad = frame(8, 0, b"ab")[:-1] + b"\x00"
     assert (
         refused(bad) == "FRAME_ERROR - type 8, all octets = <<97,98>>: {invalid_frame_end_marker,0}"
@@ -137,7 +137,7 @@ def test_wrong_end_octet_is_refused() -> None:
 def test_written_method_is_one_frame(
     example: tuple[MethodSpec, dict[str, object]], channel: int
 ) -> None:
-    """Its length is right and its channel unsigned, also behind other bytes in the buffer."""
+    """The frame has the right length and an unsigned channel, also behind other bytes."""
     method = build(*example)
     arguments = written(method.write_arguments)
     out = BytesWriter()
@@ -150,7 +150,9 @@ def test_written_method_is_one_frame(
 
 @given(st.binary(max_size=300), st.integers(9, 64), st.binary(min_size=2, max_size=100))
 def test_content_is_split_by_frame_max(body: bytes, frame_max: int, properties: bytes) -> None:
-    """Header frame whole, body frames of at most frame_max - 8 bytes that add up to the body, none when it is empty."""
+    """The header is one frame; body frames of at most frame_max - 8 bytes add up to the body.
+    An empty body has no body frame.
+    """
     stream = written(lambda out: write_content(out, 9, properties, body, frame_max))
     frames = read([stream], 0)
     header = b"\x00\x3c\x00\x00" + len(body).to_bytes(8, "big") + properties
@@ -163,13 +165,13 @@ def test_content_is_split_by_frame_max(body: bytes, frame_max: int, properties: 
 
 
 def test_content_without_limit_is_one_body_frame() -> None:
-    """frame_max 0."""
+    """frame_max 0 means no limit: the body is one frame."""
     frames = read([written(lambda out: write_content(out, 1, b"\x00\x00", bytes(200_000), 0))], 0)
     assert [len(each[2]) for each in frames] == [14, 200_000]
 
 
 def test_channel_out_of_range_is_our_mistake() -> None:
-    """ValueError, compiled and interpreted alike."""
+    """Such a channel raises ValueError, compiled and interpreted alike."""
     with pytest.raises(ValueError, match="unsigned 16-bit"):
         write_method_frame(BytesWriter(), 65536, QueueDeclare())
     with pytest.raises(ValueError, match="unsigned 16-bit"):
@@ -177,7 +179,7 @@ def test_channel_out_of_range_is_our_mistake() -> None:
 
 
 def test_bytes_of_a_publish() -> None:
-    """One worked example, byte by byte."""
+    """The encoding of one publish is fixed byte by byte."""
 
     def publish(out: BytesWriter) -> None:
         write_method_frame(out, 1, BasicPublish(exchange=b"e", routing_key=b"key", mandatory=True))

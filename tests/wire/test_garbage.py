@@ -1,4 +1,4 @@
-"""Whatever bytes arrive: a protocol error, or a value; never another exception, a hang or a large allocation."""
+"""Any bytes give a protocol error or a value, never another exception, a hang or much memory."""
 
 import tracemalloc
 from collections.abc import Callable
@@ -25,15 +25,15 @@ def survives(read: Callable[[], object]) -> None:
 
 @given(st.sampled_from(METHOD_SPECS), st.binary(max_size=80))
 def test_garbage_arguments(spec: object, arguments: bytes) -> None:
-    """Noise behind a valid method id."""
-    payload = getattr(spec, "id").to_bytes(4, "big") + arguments  # noqa: B009 - the table is loaded from a script, untyped
+    """Noise behind a valid method id is an error or a value."""
+    payload = getattr(spec, "id").to_bytes(4, "big") + arguments  # noqa: B009 - untyped
     survives(lambda: decode_method(payload, 0, len(payload)))
 
 
 @given(st.binary(max_size=80))
 @settings(max_examples=300)
 def test_garbage_everywhere(data: bytes) -> None:
-    """Noise at every entry."""
+    """Noise at every entry point is an error or a value."""
     survives(lambda: decode_method(data, 0, len(data)))
     survives(lambda: decode_table(data))
     survives(lambda: validate_table(data, 0, len(data)))
@@ -44,7 +44,7 @@ def test_garbage_everywhere(data: bytes) -> None:
 
 @given(st.lists(st.binary(max_size=40), max_size=8), st.integers(0, 4096))
 def test_garbage_stream(chunks: list[bytes], frame_max: int) -> None:
-    """Noise in chunks: frames or an error, and the buffer never holds more than was fed."""
+    """Noise in chunks gives frames or an error; the buffer never holds more than was fed."""
 
     def read() -> None:
         buffer = FrameBuffer(frame_max)
@@ -65,7 +65,7 @@ def test_garbage_stream(chunks: list[bytes], frame_max: int) -> None:
     ],
 )
 def test_announced_lengths_allocate_nothing(data: bytes) -> None:
-    """A length is compared with what is there before anything is made of it."""
+    """A length is compared with the bytes that are there before anything is allocated for it."""
     tracemalloc.start()
     try:
         survives(lambda: decode_method(data, 0, len(data)))
@@ -76,7 +76,7 @@ def test_announced_lengths_allocate_nothing(data: bytes) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_fuzz_of_a_few_inputs(seed: int) -> None:
-    """A short run of the fuzzer; the long one is `python -m tests.wire.fuzz_codec`."""
+    """The fuzzer passes a short run; the long one is `python -m tests.wire.fuzz_codec`."""
     outcomes, _, _ = fuzz(5_000, seed)
     assert sum(outcomes.values()) == 5_000
     for target in TARGETS:

@@ -1,6 +1,6 @@
-"""Bytes kept in golden/, which pika's encoder once wrote: we write the same, read them back, and pika reads ours.
-
-The files are never regenerated; a line is added for each new method or for bytes that once went wrong.
+"""Our encoder writes the bytes in golden/, which pika's once wrote; both decoders read them.
+The files are never regenerated. A line is added for each new method and for bytes that once went
+wrong.
 """
 
 import json
@@ -56,13 +56,13 @@ def pika_class(spec: MethodSpec) -> Any:
 
 
 def pika_instance(spec: MethodSpec) -> Any:
-    # Some of pika's classes have arguments without defaults; decode fills them all.
+    # Some of pika's classes have arguments without defaults; `decode` fills them all.
     return object.__new__(pika_class(spec))
 
 
 @pytest.mark.parametrize("golden", load("methods.jsonl"), ids=lambda golden: golden["method"])
 def test_method_frame_is_pikas(golden: dict[str, Any]) -> None:
-    """The same bytes for the same arguments, in both directions."""
+    """The same arguments give the same bytes, in both directions."""
     spec = SPEC_BY_NAME[golden["method"]]
     frame = bytes.fromhex(golden["frame"])
     out = writer()
@@ -87,7 +87,7 @@ def test_method_frame_is_pikas(golden: dict[str, Any]) -> None:
 
 
 def test_every_method_has_a_golden_frame_and_pikas_id() -> None:
-    """Ids come from pika's own generated specification."""
+    """The ids come from pika's own generated specification."""
     golden = {line["method"] for line in load("methods.jsonl")}
     assert golden == set(SPEC_BY_NAME)
     for spec in METHOD_SPECS:
@@ -99,7 +99,7 @@ def test_every_method_has_a_golden_frame_and_pikas_id() -> None:
     "golden", load("properties.jsonl"), ids=lambda golden: "+".join(golden["properties"])
 )
 def test_properties_block_is_pikas(golden: dict[str, Any]) -> None:
-    """The same bytes for the same properties, in both directions."""
+    """The same properties give the same bytes, in both directions."""
     block = bytes.fromhex(golden["block"])
     values: dict[str, Any] = {
         name: wire_value(value) for name, value in golden["properties"].items()

@@ -1,4 +1,4 @@
-"""Every method, both ways, and what becomes of bytes that are none."""
+"""Every method encodes and decodes, and bytes that are no method are refused."""
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ def decode(payload: bytes) -> Method:
 
 
 def refused(payload: bytes) -> tuple[int, str, int, int]:
-    """Code, text and ids of the error that `payload` is answered with."""
+    """The code, text and ids of the error that answers `payload`."""
     with pytest.raises(ConnectionException) as caught:
         decode(payload)
     return caught.value.code, caught.value.text, caught.value.class_id, caught.value.method_id
@@ -37,7 +37,7 @@ def test_generated_file_is_what_the_specification_says() -> None:
 
 
 def test_specification_has_the_methods_of_rabbitmq() -> None:
-    """As many methods as RabbitMQ 3.10's own specification, less the ones only its AMQP 1.0 plug-in uses."""
+    """All methods of RabbitMQ 3.10's specification, except those of its AMQP 1.0 plug-in, exist."""
     assert len(METHOD_SPECS) == 66
     assert len({spec.id for spec in METHOD_SPECS}) == 66
     assert [spec.name for spec in METHOD_SPECS if spec.content] == [
@@ -50,7 +50,7 @@ def test_specification_has_the_methods_of_rabbitmq() -> None:
 
 @given(methods_with_values())
 def test_method_round_trip(example: tuple[MethodSpec, dict[str, object]]) -> None:
-    """Decoding what was encoded gives the same class, ids and arguments, also from the middle of a buffer."""
+    """An encoded method decodes to the same class, ids and arguments, even inside a buffer."""
     spec, values = example
     method = build(spec, values)
     payload = payload_of(method)
@@ -80,7 +80,8 @@ def test_method_cut_short_is_refused(
     code, _, class_id, method_id = refused(payload[:cut])
     assert code == 501
     if cut >= 4:
-        # A cut may leave a string that is no longer UTF-8 only if its length said so, which it does not.
+        # A cut does not make a string invalid UTF-8: its length then exceeds the bytes, which is
+        # the error.
         assert (class_id, method_id) == (spec.id >> 16, spec.id & 0xFFFF)
 
 
@@ -88,14 +89,14 @@ def test_method_cut_short_is_refused(
 def test_method_with_bytes_left_over_is_refused(
     example: tuple[MethodSpec, dict[str, object]], more: bytes
 ) -> None:
-    """Bytes behind the last argument are not ignored."""
+    """Bytes after the last argument are not ignored."""
     spec, values = example
     payload = payload_of(build(spec, values)) + more
     assert refused(payload)[0] == 501
 
 
 def test_undecodable_arguments_are_quoted_in_the_reply() -> None:
-    """501 with the argument bytes as a decimal list and the ids of the method."""
+    """The reply is 501 with the argument bytes as a decimal list and the ids of the method."""
     assert refused(b"\x00\x32\x00\x0a\x00\x00\x03ab") == (
         501,
         "FRAME_ERROR - cannot decode <<0,0,3,97,98>>",
@@ -105,7 +106,7 @@ def test_undecodable_arguments_are_quoted_in_the_reply() -> None:
 
 
 def test_long_undecodable_arguments_are_cut_in_the_reply() -> None:
-    """A reply text has at most 255 bytes, the last three dots."""
+    """A reply text has at most 255 bytes, the last three of which are dots."""
     text = refused(b"\x00\x32\x00\x0a" + b"\x00" * 1000)[1]
     assert text.startswith("FRAME_ERROR - cannot decode <<0,0,")
     assert len(text) == 255
@@ -113,7 +114,7 @@ def test_long_undecodable_arguments_are_cut_in_the_reply() -> None:
 
 
 def test_unknown_method_is_command_invalid() -> None:
-    """503 with the ids that were sent; ids over 32767 are unsigned."""
+    """The reply is 503 with the ids that were sent; ids over 32767 are unsigned."""
     assert refused(b"\x00\x3c\x00\x0b\x00\xff")[0] == 501  # 60,11 exists and has no arguments
     assert refused(b"\x00\x3c\x00\x0c") == (
         503,
@@ -126,14 +127,14 @@ def test_unknown_method_is_command_invalid() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3])
 def test_method_frame_without_a_whole_id_is_an_unknown_frame(size: int) -> None:
-    """501 with all octets quoted, no ids."""
+    """The reply is 501 with all octets quoted and without ids."""
     octets = ",".join(["1"] * size)
     text = f"FRAME_ERROR - type 1, all octets = <<{octets}>>: unknown_frame"
     assert refused(b"\x01" * size) == (501, text, 0, 0)
 
 
 def test_shortstr_that_is_not_utf8_is_refused_without_content_only() -> None:
-    """queue.declare's names are checked (RabbitMQ blames no method for it), basic.publish's are not."""
+    """queue.declare's names are checked (RabbitMQ blames no method), basic.publish's are not."""
     declare = payload_of(QueueDeclare(queue=b"caf\xe9"))
     assert refused(declare) == (501, "FRAME_ERROR - Malformed UTF-8 in shortstr", 0, 0)
     assert payload_of(decode(payload_of(QueueDeclare(queue="café".encode())))) != declare
@@ -143,7 +144,7 @@ def test_shortstr_that_is_not_utf8_is_refused_without_content_only() -> None:
 
 
 def test_bits_share_an_octet_lowest_first_and_unused_ones_are_ignored() -> None:
-    """durable is the second bit of exchange.declare; the three bits nobody owns may be anything."""
+    """durable is exchange.declare's second bit; the three unused bits may have any value."""
     payload = payload_of(ExchangeDeclare(exchange=b"e", type=b"t", durable=True))
     assert payload.hex() == "0028000a" + "0000" + "0165" + "0174" + "02" + "00000000"
     decoded = decode(payload[:-5] + b"\xe2" + payload[-4:])
@@ -167,7 +168,7 @@ def test_reserved_arguments_are_skipped() -> None:
     ],
 )
 def test_bad_table_in_a_method_is_refused(table: str, text: str) -> None:
-    """501 with the ids of the method."""
+    """The reply is 501 with the ids of the method."""
     body = bytes.fromhex(table)
     payload = payload_of(QueueDeclare(queue=b"q", arguments=body))
     code, refused_text, class_id, method_id = refused(payload)
@@ -188,6 +189,6 @@ def test_bad_table_in_a_method_is_refused(table: str, text: str) -> None:
     ids=["shortstr", "short", "negative", "long", "octet"],
 )
 def test_value_without_encoding_is_our_mistake(method: Method) -> None:
-    """Encoding a value out of its type's range raises ValueError, compiled and interpreted alike."""
+    """A value out of its type's range raises ValueError, compiled and interpreted alike."""
     with pytest.raises(ValueError, match=r"at most 255|unsigned"):
         payload_of(method)

@@ -38,7 +38,7 @@ def values_of(block: Properties) -> dict[str, object]:
 
 @given(properties)
 def test_properties_round_trip(block: Properties) -> None:
-    """Decoding what was encoded gives all 14 properties again, and the scans agree with the decoder."""
+    """Encoded properties decode to all 14 values again, and the scans agree with the decoder."""
     raw = block.encode()
     decoded = decode_properties(raw)
     assert values_of(decoded) == values_of(block)
@@ -49,7 +49,7 @@ def test_properties_round_trip(block: Properties) -> None:
 
 @given(properties, st.data())
 def test_properties_cut_short_are_refused(block: Properties, data: st.DataObject) -> None:
-    """No proper prefix decodes, and the scans never contradict the decoder with another exception."""
+    """No proper prefix decodes, and the scans raise no exception that the decoder does not."""
     raw = block.encode()
     cut = data.draw(st.integers(0, len(raw) - 1))
     with pytest.raises(ConnectionException) as caught:
@@ -59,14 +59,14 @@ def test_properties_cut_short_are_refused(block: Properties, data: st.DataObject
 
 
 def test_properties_with_bytes_left_over_are_refused() -> None:
-    """Bytes behind the last property are an error."""
+    """Bytes after the last property are an error."""
     with pytest.raises(ConnectionException):
         decode_properties(NO_PROPERTIES + b"\x00")
 
 
 @pytest.mark.parametrize("index", range(14))
 def test_presence_bits_run_down_from_bit_15(index: int) -> None:
-    """The n-th property is flagged by bit 15 - n."""
+    """Bit 15 - n flags the n-th property."""
     name = NAMES[index]
     value: object = 1 if name in {"delivery_mode", "priority", "timestamp"} else b""
     block = Properties(**{name: value})  # type: ignore[arg-type]  # built by name
@@ -74,13 +74,13 @@ def test_presence_bits_run_down_from_bit_15(index: int) -> None:
 
 
 def test_bits_1_and_0_are_ignored() -> None:
-    """No continuation word follows, as in RabbitMQ; they are written as 0."""
+    """No continuation word follows, as in RabbitMQ; both bits are encoded as 0."""
     assert decode_properties(b"\x00\x03").encode() == NO_PROPERTIES
     assert decode_properties(b"\x10\x03\x02").encode() == b"\x10\x00\x02"
 
 
 def test_malformed_headers_are_refused() -> None:
-    """The decoder looks into the headers table, the scan for it does not."""
+    """The decoder reads the headers table, while the scan for it does not."""
     raw = Properties(headers=b"\x01aU\x00").encode()
     with pytest.raises(ConnectionException) as caught:
         decode_properties(raw)
@@ -92,13 +92,13 @@ def test_malformed_headers_are_refused() -> None:
     "raw", ["", "10", "1000", "9000", "900005", "30000000", "3000ffffffff", "b00000ffffffff01"]
 )
 def test_delivery_mode_of_a_malformed_block_is_minus_one(raw: str) -> None:
-    """The hot path asks without a try."""
+    """The hot path calls delivery_mode without a try."""
     assert delivery_mode(bytes.fromhex(raw)) == -1
 
 
 @pytest.mark.parametrize("raw", ["", "20", "2000", "a000", "2000000000", "2000ffffffff"])
 def test_headers_of_a_malformed_block_are_refused(raw: str) -> None:
-    """541, as for any undecodable property."""
+    """The error is 541, as for any undecodable property."""
     with pytest.raises(ConnectionException) as caught:
         headers_span(bytes.fromhex(raw))
     assert caught.value.code == 541
@@ -114,6 +114,6 @@ def test_headers_of_a_malformed_block_are_refused(raw: str) -> None:
     ],
 )
 def test_property_without_encoding_is_our_mistake(block: Properties) -> None:
-    """ValueError, compiled and interpreted alike."""
+    """Such a property raises ValueError, compiled and interpreted alike."""
     with pytest.raises(ValueError, match=r"at most 255|unsigned"):
         block.encode()

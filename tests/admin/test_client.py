@@ -1,4 +1,4 @@
-"""The blocking client: addresses, refusals, and peers that are no warren node."""
+"""The blocking client reads addresses, reports refusals, and rejects peers that are no node."""
 
 import contextlib
 import pickle
@@ -51,7 +51,7 @@ from warrenmq.vocabulary.error_codes import ACCESS_REFUSED
     ],
 )
 def test_address_is_read_as_other_clients_read_it(uri: str, expected: tuple[object, ...]) -> None:
-    """Percent-encoding, defaults, IPv6."""
+    """A URI is read with percent-encoding, defaults and IPv6 hosts."""
     address = NodeAddress(uri)
     assert (address.host, address.port, address.user, address.password, address.vhost) == expected
     assert NodeAddress(f"amqp://{address.where}").port == address.port
@@ -89,7 +89,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def test_calls_on_a_real_node(broker: BrokerProcess) -> None:
-    """Over a socket: a reply, a refusal that leaves the connection usable, a long poll."""
+    """Over a socket: a reply, a refusal after which the connection is usable, and a long poll."""
     import pika
 
     with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
@@ -109,7 +109,7 @@ def test_calls_on_a_real_node(broker: BrokerProcess) -> None:
 def test_no_reply_is_taken_for_that_to_another_request(
     broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody has interrupted the wait for one that comes all the same."""
+    """After an interrupted wait a client is unusable: the late reply belongs to the old request."""
 
     def interrupted(self: AdminClient) -> None:
         raise KeyboardInterrupt
@@ -124,7 +124,7 @@ def test_no_reply_is_taken_for_that_to_another_request(
 
 
 def test_large_reserve_is_committed_without_outside_help(broker: BrokerProcess) -> None:
-    """It takes more than one turn of the node's loop, and nothing else happens there."""
+    """A reserve of more than one turn finishes although no other event wakes the node's loop."""
     import pika
 
     with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
@@ -139,7 +139,10 @@ def test_large_reserve_is_committed_without_outside_help(broker: BrokerProcess) 
 
 
 def test_reserve_waits_for_what_a_consumer_has(broker: BrokerProcess) -> None:
-    """The barrier on a real channel: nothing behind an unacked message, everything after it is given back."""
+    """A reserve takes no message behind an unacked one, and takes all after its requeue.
+
+    The consumer is a real channel.
+    """
     import pika
 
     with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
@@ -159,7 +162,7 @@ def test_reserve_waits_for_what_a_consumer_has(broker: BrokerProcess) -> None:
 
 
 def test_ranges_of_several_queues_outlive_a_killed_broker(tmp_path: Path) -> None:
-    """With the same epoch: the messages, where each queue is acked, and a queue that joined by the pattern."""
+    """A killed broker keeps the epoch, the ranges, the acks, and a queue that joined by pattern."""
     import pika
 
     broker = BrokerProcess(tmp_path)
@@ -174,7 +177,7 @@ def test_ranges_of_several_queues_outlive_a_killed_broker(tmp_path: Path) -> Non
             channel.queue_declare("k3", durable=True)
             for name, count in (("k1", 10), ("k2", 20), ("k3", 30)):
                 for number in range(count):
-                    # Transient messages are in the range as well.
+                    # The range contains transient messages as well.
                     properties = pika.BasicProperties(delivery_mode=1 + number % 2)
                     channel.basic_publish("", name, b"%d" % number, properties)
             reserved = client.request(Reserve("kill", group.epoch, {}, 1000, 1 << 20), Reserved)
@@ -197,7 +200,7 @@ def test_ranges_of_several_queues_outlive_a_killed_broker(tmp_path: Path) -> Non
 
 
 def test_refused_login_names_no_password(broker: BrokerProcess) -> None:
-    """Wrong password, unknown vhost."""
+    """The error for a wrong password or an unknown vhost does not show the password."""
     for uri in (
         f"amqp://guest:geheim@127.0.0.1:{broker.port}",
         f"amqp://127.0.0.1:{broker.port}/nope",
@@ -209,18 +212,18 @@ def test_refused_login_names_no_password(broker: BrokerProcess) -> None:
 
 
 def test_errors_travel_between_processes() -> None:
-    """Workers pickle what they raise."""
+    """A refusal keeps its code and text when it is pickled, as workers do with errors."""
     error = pickle.loads(pickle.dumps(AdminRefusedError("fenced", "taken over")))
     assert (error.code, str(error)) == ("fenced", "taken over")
 
 
 def answer_with(data: bytes) -> NodeAddress:
-    """A peer that accepts once, answers `data` to whatever is sent, and closes."""
+    """Start a peer that accepts once, answers `data`, and closes; return its address."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
         accepted, _ = listener.accept()
-        # The client may be gone before it has read everything.
+        # The client may close before it has read all data.
         with accepted, listener, contextlib.suppress(OSError):
             accepted.recv(len(PROTOCOL_HEADER))
             accepted.sendall(data)
@@ -245,13 +248,13 @@ def answer_with(data: bytes) -> NodeAddress:
     ],
 )
 def test_peer_that_is_no_node_is_unreachable(data: bytes, text: str) -> None:
-    """One error of one kind, whatever it says."""
+    """Every peer that is no node gives NodeUnreachableError, whatever it answers."""
     with pytest.raises(NodeUnreachableError, match=text):
         AdminClient(answer_with(data))
 
 
 def test_who_does_not_answer_in_time_is_said_to() -> None:
-    """As a node that has no room for a long time."""
+    """A node that does not answer in time gives NodeUnreachableError, which names the timeout."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         accepted: list[socket.socket] = []
 
@@ -269,6 +272,6 @@ def test_who_does_not_answer_in_time_is_said_to() -> None:
 
 
 def test_nobody_there_is_unreachable(tmp_path: Path) -> None:
-    """The port is somebody's, who does not listen."""
+    """A port without a listener gives NodeUnreachableError."""
     with nobody() as port, pytest.raises(NodeUnreachableError, match="no connection to"):
         AdminClient(NodeAddress(f"amqp://127.0.0.1:{port}"))

@@ -1,4 +1,4 @@
-"""The figures of stores and queues: exactly what a model that looks at files and messages says, and who may see them."""
+"""Figures of stores and queues equal those of a model, and only permitted users see them."""
 
 import random
 
@@ -26,13 +26,13 @@ LARGE = 5000
 
 
 class Model:
-    """A node with some queues, and what the test knows of every message that is alive."""
+    """A node with three queues, and the test's own account of every live message."""
 
     def __init__(self, seed: int) -> None:
         self.choose = random.Random(seed)
         self.node = MemoryNode(MemoryDisk())
         store = self.node.vhost.store
-        # Small files, so that some are merged and many go.
+        # Small files, so that some are compacted and many deleted.
         store.contents.persistent.file_size_limit = store.contents.transient.file_size_limit = (
             12_000
         )
@@ -42,7 +42,7 @@ class Model:
             self.node.declare(b"transient", durable=False),
         ]
         self.out: list[Entry] = []
-        # Per queue: size of the body and whether it is persistent, by seq id.
+        # Live messages of each queue: (body size, is persistent) by seq id.
         self.alive: list[dict[int, tuple[int, bool]]] = [{} for _ in self.queues]
         self.published = [0] * len(self.queues)
         self.settled = [0] * len(self.queues)
@@ -79,7 +79,7 @@ class Model:
         raise AssertionError("the head never comes")
 
     def settle(self) -> None:
-        # Some of them stay for long, in files of which the rest is garbage.
+        # A fifth of the messages stay for long, in files whose rest is garbage.
         quick = [entry for entry in self.out if self.is_ending or entry.seq % 5 > 0]
         if quick:
             entry = self.choose.choice(quick)
@@ -120,18 +120,18 @@ class Model:
             self.requeue(place)
         else:
             self.page(place)
-            # Nobody seems to want anything for a while.
+            # Let 1.5 s pass without demand.
             self.node.clock.time_ms += 1500
 
     def file_bytes(self, name: str, kind: str) -> int:
-        """What was written to all files that end in `kind` below the directory `name`."""
+        """Bytes of all files whose path starts with `name` and ends with `kind`."""
         files = self.node.disk.files.files()
         return sum(
             len(file.data) for path, file in files if path.startswith(name) and path.endswith(kind)
         )
 
     def check_queue(self, place: int, status: QueueStatus) -> None:
-        """Counted one by one."""
+        """Compare a queue's figures with a count of its messages one by one."""
         queue = self.queues[place]
         ready = queue.backing.ready
         rings = {"q1": ready.q1, "q2": ready.q2, "q3": ready.q3, "q4": ready.q4}
@@ -171,7 +171,7 @@ class Model:
         )
 
     def check_store(self, status: VhostStatus) -> None:
-        """Counted in files."""
+        """Compare the store's figures with the sizes of its files."""
         persistent, transient = "/msg_store_persistent/", "/msg_store_transient/"
         on_disk = (
             self.file_bytes("", ".wal") + self.file_bytes("", ".idx") + self.file_bytes("", ".rdq")
@@ -193,7 +193,7 @@ class Model:
                     [size for size, persistent in alive.values() if size == LARGE and persistent]
                 )
         assert status.index.live_positions == indexed
-        # One record for each, all of the same size.
+        # Each large message has one record, all of the same size.
         assert status.persistent.valid_bytes % max(lasting, 1) == 0
         assert LARGE * lasting <= status.persistent.valid_bytes <= (LARGE + 100) * lasting
         for contents in (status.persistent, status.transient):
@@ -227,7 +227,7 @@ def test_figures_are_those_of_a_model(seed: int) -> None:
         while model.alive[place]:
             model.get(place)
             model.settle()
-    # Everything goes that is not being written.
+    # All files are deleted but those in which the store appends.
     for _ in range(5):
         model.node.clock.time_ms += 3000
         model.work()
@@ -262,7 +262,7 @@ def described(client: MemoryClient) -> NodeStatus:
     [([], False), (["management"], False), (["monitoring"], True), (["administrator"], True)],
 )
 def test_who_sees_which_vhosts(tags: list[str], sees_all: bool) -> None:
-    """A vhost that a user may not enter is nobody's business but the administrators'."""
+    """Only monitoring users and administrators see a vhost that they may not enter."""
     node = MemoryNode(MemoryDisk())
     other = MemoryNode(MemoryDisk())
     node.broker.vhosts[b"other"] = other.vhost

@@ -1,11 +1,12 @@
-"""Exactly once, as a state machine: a driver as Spark's, on a node that both crash whenever they like.
+"""Exactly once, as a state machine: a driver like Spark's and a node, which crash at any moment.
 
-The driver knows what Spark's checkpoint knows: offsets that were planned, batches that were committed; the sink remembers
-what each batch number wrote first, as an idempotent sink does. The node loses what was not synced, commits fail,
-consumers take messages and give them back, a zombie of an older epoch interferes. Queues come and go, named or found by a
-pattern; what a deleted one had and nobody had read is lost, and nothing else. Whatever happens: a batch read again is
-the same, and in the end the sink has each confirmed message exactly once, those consumers acked apart. A queue may be
-lazy, or be told to give up its memory, so what a group wants is on disk as often as not.
+The driver knows only the content of Spark's checkpoint: planned offsets and committed batches. The
+sink keeps the first content of each batch number, as an idempotent sink does. The node loses
+unsynced data, commits fail, consumers take and requeue messages, and a zombie of an older epoch
+interferes. Queues, named or found by a pattern, are declared and deleted; only unread messages of a
+deleted queue are lost. Invariants: a batch that is read again is the same; in the end the sink has
+each confirmed message exactly once, except those that consumers acked. A queue may be lazy or
+paged, so the messages that a group reads are often on disk.
 """
 
 from hypothesis import HealthCheck, settings
@@ -48,21 +49,26 @@ class GroupMachine(RuleBasedStateMachine):
         self.pattern = ""
         for name in NAMES[:2]:
             self.node.declare(name)
-        # Not the group's business.
+        # Queues outside of the group.
         self.node.declare(b"other")
         self.node.declare(b"q-transient", durable=False)
-        # Bodies by fate. Confirmed: must arrive. Maybe: synced or not, nobody was told.
+        # Number of the next body; each body is unique.
         self.next_body = 0
+        # Persistent bodies without a confirm: they may or may not be on disk.
         self.unconfirmed: list[bytes] = []
+        # Bodies that must arrive.
         self.confirmed: set[bytes] = set()
+        # Bodies that a consumer acked.
         self.consumed: set[bytes] = set()
-        # Deleted with their queue, or purged; by incarnation and seq id what each queue was sent.
+        # Bodies that were purged or deleted with their queue.
         self.lost: set[bytes] = set()
         self.has_lost_queue = False
+        # Bodies published to each queue, by incarnation and seq id.
         self.published: dict[int, dict[int, bytes]] = {}
         self.out: list[Entry] = []
         self.bodies_out: dict[tuple[int, int], bytes] = {}
-        # Spark's checkpoint: ends of the batches planned (offsets), number of batches done (commits).
+        # Spark's checkpoint: start of batch 0, ends of the planned batches (offsets), and the
+        # number of finished batches (commits).
         self.initial: Offset = {}
         self.offsets: list[Offset] = []
         self.commits = 0
@@ -70,7 +76,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.seen: dict[tuple[int, int, int], list[bytes]] = {}
         self.zombies: list[GroupOpened] = []
         self.group: GroupOpened | None = None
-        # Incarnations that the group has, as far as the driver was told.
+        # Incarnations of the group that the driver knows from replies.
         self.known: set[int] = set()
         self.connect()
 
@@ -80,9 +86,9 @@ class GroupMachine(RuleBasedStateMachine):
 
     def connect(self) -> None:
         self.client = MemoryClient(self.node)
-        # There are no channels here; the consumers' messages are in `out`.
+        # The node has no channels; `out` holds the consumers' unacked messages.
         setattr(self.node.groups, "first_unacked_seq", self.first_unacked)  # noqa: B010 - mypy takes no assignment
-        # Behind what stages have out, and what groups hold.
+        # Keep the first two finders, of stages and of groups.
         self.node.vhost.host.unacked_finders[2:] = [self.out_between]
 
     def first_unacked(self, queue: Queue, from_seq: int) -> int:
@@ -121,7 +127,7 @@ class GroupMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.queues)
     @rule(data=st.data(), is_lazy=st.booleans(), most=st.sampled_from([0, 3, int(UNLIMITED)]))
     def page(self, data: st.DataObject, is_lazy: bool, most: int) -> None:
-        """Memory is short, or plentiful again."""
+        """Set the mode and the memory target of a queue, and let it page."""
         queue = self.any_queue(data)
         queue.backing.memory.set_mode(is_lazy)
         queue.backing.memory.set_target(most)
@@ -137,7 +143,7 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(is_torn=st.booleans())
     def failing_sync(self, is_torn: bool) -> None:
         self.node.commit(ok=False, is_torn=is_torn)
-        # Nacked; they stay in memory.
+        # The messages are nacked; the queue keeps them in memory.
         self.unconfirmed.clear()
 
     @precondition(lambda self: self.queues)
@@ -151,7 +157,7 @@ class GroupMachine(RuleBasedStateMachine):
             entry = queue.get(False, self.node.clock.now_ms())
         if entry is not None:
             self.out.append(entry)
-            # It may leave memory while it is out.
+            # The body may leave memory while the message is unacked.
             self.bodies_out[int(queue.id), int(entry.seq)] = entry.message.body
 
     @precondition(lambda self: self.out)
@@ -181,13 +187,13 @@ class GroupMachine(RuleBasedStateMachine):
         self.has_lost_queue = True
         self.lost.update(self.published.get(queue.id, {}).values())
         self.node.delete(queue.name)
-        # What consumers have of it is theirs to ack, and nobody's to give back.
+        # Consumers may still ack messages of a deleted queue, but cannot requeue them.
         self.out = [entry for entry in self.out if entry.queue is not queue]
 
     @precondition(lambda self: self.queues)
     @rule(data=st.data())
     def purge(self, data: st.DataObject) -> None:
-        """What the group holds stays; what it does not hold is gone."""
+        """A purge removes ready messages; reserved and unacked messages stay."""
         queue = self.any_queue(data)
         held = queue.unacked_count
         groups = self.node.groups.reader_groups
@@ -211,7 +217,7 @@ class GroupMachine(RuleBasedStateMachine):
         return self.group
 
     def open_again(self) -> GroupOpened:
-        """Strictly, and when that is refused, accepting what is lost."""
+        """Open the group; when that is refused as data loss, open it again and accept the loss."""
         names = [] if self.pattern else [queue.name for queue in self.queues]
         reply = self.client.ask(OpenGroup("g", names, self.pattern))
         if isinstance(reply, ErrorReply) and reply.code == DATA_LOSS:
@@ -225,7 +231,7 @@ class GroupMachine(RuleBasedStateMachine):
         return {member.incarnation: member.acked for member in self.group.members}
 
     def run_again(self) -> None:
-        """What Spark does first after a start: the batch that was planned and not committed."""
+        """Run the batch that was planned and not committed, as Spark does after a start."""
         acked = self.members()
         if self.commits == 0:
             if self.offsets:
@@ -265,7 +271,7 @@ class GroupMachine(RuleBasedStateMachine):
             reply = self.reserve(max_messages, min_messages, commit_ok, is_torn)
         if isinstance(reply, ErrorReply):
             assert not commit_ok, reply
-            # The same failure nacked what was published.
+            # The failed commit nacked the unconfirmed messages too.
             self.unconfirmed.clear()
             return
         assert isinstance(reply, Reserved)
@@ -348,7 +354,7 @@ class GroupMachine(RuleBasedStateMachine):
         return bodies
 
     def read_range(self, incarnation: int, start: int, end: int) -> list[bytes] | None:
-        """None: its queue is deleted."""
+        """Return the bodies of a range of one queue, or None when the queue is deleted."""
         group = self.open()
         bodies: list[bytes] = []
         plan = self.client.ask(PlanRange("g", group.epoch, incarnation, start, end, SLICE))
@@ -384,7 +390,7 @@ class GroupMachine(RuleBasedStateMachine):
             group.check()
 
     def teardown(self) -> None:
-        """Consumers go away, everything left is read: each confirmed message arrived once."""
+        """Requeue all unacked messages and read the rest: each confirmed message arrived once."""
         for entry in self.out:
             entry.queue.requeue([entry], self.node.clock.now_ms())
         self.out.clear()

@@ -1,4 +1,4 @@
-"""A group's position outlives the numbering of its queue: numbers of transient messages are in no journal."""
+"""A group's position stays valid after a crash, although no journal has transient seq ids."""
 
 from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from tests.support.brokers.one_queue_group import end_of, one_queue, open_one
@@ -16,7 +16,7 @@ def test_new_messages_are_never_numbered_below_what_a_group_has_passed() -> None
     seqs = [node.publish(b"q", b"new %d" % number) for number in range(3)]
     node.commit()
     assert min(seqs) >= opened.acked
-    # And so the group finds them.
+    # Then the group finds the new messages.
     client = MemoryClient(node)
     opened = open_one(client)
     assert end_of(client.must(opened.reserve(opened.reserved))) == seqs[-1] + 1

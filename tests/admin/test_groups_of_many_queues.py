@@ -1,4 +1,4 @@
-"""Groups of several queues: which they read, shares, times, and what a deleted queue means."""
+"""Groups of several queues: their members, shares, waits, start times, and deleted queues."""
 
 import pytest
 
@@ -62,7 +62,7 @@ def positions(group: GroupOpened) -> dict[int, int]:
 
 
 def ranges(reply: object) -> dict[bytes, tuple[int, int]]:
-    """By queue, where its range begins and ends."""
+    """Return (start, end) of the range of each queue in a reply."""
     assert isinstance(reply, Reserved), reply
     return {part.queue: (part.start, part.end) for part in reply.members}
 
@@ -78,7 +78,7 @@ def ends(reply: object) -> dict[int, int]:
 def test_a_pattern_names_durable_queues_whose_whole_name_matches(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """Transient and exclusive ones cannot be read; another start of the name is another name."""
+    """A pattern selects durable queues whose whole name matches, no transient or exclusive ones."""
     node.declare(b"aa")
     node.declare(b"a-transient", durable=False)
     node.declare(b"a-exclusive", owner=object())
@@ -89,7 +89,7 @@ def test_a_pattern_names_durable_queues_whose_whole_name_matches(
 def test_queues_join_by_the_pattern_at_a_reserve_and_stay_over_a_crash(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """From their first message; a driver that outlives the broker goes on with them."""
+    """A queue that joins is read from its first message, and after a crash in the same epoch."""
     group = opened(client, pattern="[a-c]")
     fill(node, b"a", 1)
     node.declare(b"c")
@@ -106,7 +106,7 @@ def test_queues_join_by_the_pattern_at_a_reserve_and_stay_over_a_crash(
 def test_what_is_not_named_any_more_leaves_and_gives_back_what_it_held(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """Also after a crash; named again, it joins anew."""
+    """A queue that is not named leaves with its reservation, also after a crash, and may rejoin."""
     fill(node, b"a", 2)
     fill(node, b"b", 3)
     group = opened(client, b"a", b"b")
@@ -127,7 +127,11 @@ def test_names_and_pattern_exclude_each_other_and_must_mean_something(client: Me
 
 
 def test_no_pattern_holds_up_the_node(node: MemoryNode, client: MemoryClient) -> None:
-    """A matcher that backtracks takes 2^200 steps for this one; a look-around, which only such a one has, is refused."""
+    """Patterns match in linear time; a look-around is refused.
+
+    A backtracking matcher takes 2^200 steps for this pattern, and only such a matcher has
+    look-arounds.
+    """
     node.declare(b"x" * 200 + b"y")
     node.declare(b"x" * 200)
     group = opened(client, pattern="(x+)+")
@@ -136,7 +140,7 @@ def test_no_pattern_holds_up_the_node(node: MemoryNode, client: MemoryClient) ->
 
 
 def test_a_group_has_a_limit(node: MemoryNode, client: MemoryClient) -> None:
-    """Requests name a position for each queue, and requests are small."""
+    """A group has at most MEMBERS_MAX queues: a request names a position for each, and is small."""
     for number in range(MEMBERS_MAX):
         node.declare(b"many-%d" % number)
     group = opened(client, pattern="many.*")
@@ -148,7 +152,7 @@ def test_a_group_has_a_limit(node: MemoryNode, client: MemoryClient) -> None:
 
 
 def test_incarnations_of_others_are_refused(node: MemoryNode, client: MemoryClient) -> None:
-    """A position that is not the group's is a checkpoint that is not its own."""
+    """A request that names another queue's incarnation is refused: its checkpoint is foreign."""
     group = opened(client, b"a")
     other = node.vhost.queues[b"b"].id
     for request in (
@@ -188,7 +192,7 @@ def test_a_limit_of_one_starves_nobody(node: MemoryNode, client: MemoryClient) -
 
 
 def test_bytes_are_exceeded_by_one_message_at_most(node: MemoryNode, client: MemoryClient) -> None:
-    """However many queues there are."""
+    """A reserve exceeds its byte limit by one message at most, whatever the number of queues."""
     names = [b"n%d" % number for number in range(10)]
     for name in names:
         node.declare(name)
@@ -201,7 +205,7 @@ def test_bytes_are_exceeded_by_one_message_at_most(node: MemoryNode, client: Mem
 def test_the_same_request_again_gives_at_least_the_same(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """Its answer was lost; meanwhile more has come."""
+    """A request repeated after a lost answer gives the same ranges, although messages have come."""
     fill(node, b"a", 4)
     fill(node, b"b", 50)
     group = opened(client, b"a", b"b")
@@ -239,7 +243,7 @@ def test_acks_of_several_queues_are_one_call(node: MemoryNode, client: MemoryCli
 def test_a_reserve_waits_for_so_many_messages_or_so_long(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """The delay counts from the first of them on, over several requests."""
+    """The wait for a minimum counts from the first message on, over several requests."""
     group = opened(client, b"a", b"b")
     request = Reserve("g", group.epoch, positions(group), 100, MANY, 10, 5000, 2000)
     fill(node, b"a", 4)
@@ -262,7 +266,7 @@ def test_a_reserve_waits_for_so_many_messages_or_so_long(
             sum(end - start for start, end in ranges(reply).values()) for reply in client.replies()
         ]
     assert answers == [0, 0, 1]
-    # The last answer was lost.
+    # Repeat the request as if its answer were lost.
     again = client.must(request)
     assert sum(end - start for start, end in ranges(again).values()) == 1
 
@@ -271,7 +275,7 @@ def test_a_reserve_waits_for_so_many_messages_or_so_long(
 def test_what_lies_below_a_group_is_none_of_its_messages(
     node: MemoryNode, client: MemoryClient, is_lazy: bool
 ) -> None:
-    """It was left to others: it does not count for the minimum of a reserve, nor as lag."""
+    """Messages below a group's start count neither for the minimum of a reserve nor as lag."""
     node.vhost.queues[b"a"].backing.memory.set_mode(is_lazy)
     fill(node, b"a", 20)
     node.commit()
@@ -315,7 +319,10 @@ def test_a_message_in_any_queue_ends_the_wait(node: MemoryNode, client: MemoryCl
 
 
 def test_a_queue_that_was_read_to_its_end_may_go(node: MemoryNode, client: MemoryClient) -> None:
-    """With a pattern that is no loss, before and after a crash; a position it had is known until nobody names it."""
+    """With a pattern, the deletion of a fully read queue is no loss, before and after a crash.
+
+    The group knows the queue's last position until no request names it.
+    """
     fill(node, b"a", 3)
     group = opened(client, pattern="[ab]")
     offset = ends(client.must(Reserve("g", group.epoch, positions(group), MANY, MANY)))
@@ -339,7 +346,10 @@ def test_a_queue_that_was_read_to_its_end_may_go(node: MemoryNode, client: Memor
 def test_a_range_of_which_nothing_is_left_is_acked_when_its_queue_has_ended(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """A crash between the definition and the messages of a reserve, which nobody had an answer to, leaves an empty range."""
+    """An empty range is acked after its queue is deleted.
+
+    A crash between the definition and the messages of an unanswered reserve leaves an empty range.
+    """
     group = opened(client, pattern="[ab]")
     fill(node, b"a", 1)
     client.send(Reserve("g", group.epoch, positions(group), MANY, MANY))
@@ -361,7 +371,7 @@ def test_a_range_of_which_nothing_is_left_is_acked_when_its_queue_has_ended(
 def test_a_queue_that_goes_with_messages_is_a_loss_until_somebody_accepts_it(
     node: MemoryNode, client: MemoryClient, pattern: str, is_held: bool
 ) -> None:
-    """For every call that concerns it, after a crash too; the other queue is read on afterwards."""
+    """Every call refuses a lost queue, after a crash too, until a call accepts the loss."""
     names = () if pattern else (b"a", b"b")
     fill(node, b"a", 3)
     group = opened(client, *names, pattern=pattern)
@@ -396,7 +406,7 @@ def test_a_waiting_reserve_learns_that_one_of_its_queues_goes(
 def test_a_reserve_goes_on_without_a_queue_that_ends_meanwhile(
     node: MemoryNode, client: MemoryClient, is_committing: bool
 ) -> None:
-    """With a pattern that is no loss, whether it waits for messages or for the disk."""
+    """With a pattern, a reserve that waits for messages or disk continues without a deleted queue."""
     group = opened(client, pattern="[ab]")
     if is_committing:
         fill(node, b"b", 1)
@@ -415,7 +425,7 @@ def test_a_reserve_goes_on_without_a_queue_that_ends_meanwhile(
 def test_two_groups_never_hold_one_range(
     node: MemoryNode, client: MemoryClient, is_lazy: bool
 ) -> None:
-    """Opened when neither held anything: the second one waits before what the first one has, and gets what that gives back."""
+    """A second group gets nothing at or behind the first group's reservation until its release."""
     node.vhost.queues[b"a"].backing.memory.set_mode(is_lazy)
     first = opened(client, b"a")
     second = client.must(OpenGroup("h", [b"a"]))
@@ -439,7 +449,7 @@ def test_two_groups_never_hold_one_range(
 def test_a_time_is_found_wherever_the_messages_are(
     node: MemoryNode, client: MemoryClient, is_lazy: bool
 ) -> None:
-    """In memory and on disk, with gaps, before the first and after the last."""
+    """A time is found in memory and on disk, in gaps, before the first message, after the last."""
     queue = node.declare(b"timed")
     queue.backing.memory.set_mode(is_lazy)
     times = []
@@ -462,7 +472,7 @@ def test_a_time_is_found_wherever_the_messages_are(
 def test_a_group_may_begin_at_a_time_at_the_end_or_at_a_place(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """Where it counts: for queues that join."""
+    """The start of a group applies only to queues that join."""
     fill(node, b"a", 5)
     node.clock.time_ms += 1000
     now_ms = node.clock.time_ms
@@ -505,7 +515,7 @@ def status_of(client: MemoryClient) -> GroupStatus:
 
 @pytest.mark.parametrize("is_lazy", [False, True])
 def test_lag_in_messages_and_seconds(node: MemoryNode, client: MemoryClient, is_lazy: bool) -> None:
-    """Of what is held, in memory, or on disk."""
+    """The lag counts messages that are reserved, in memory, or on disk."""
     node.vhost.queues[b"a"].backing.memory.set_mode(is_lazy)
     for _ in range(5):
         node.publish(b"a", b"x")
@@ -516,7 +526,7 @@ def test_lag_in_messages_and_seconds(node: MemoryNode, client: MemoryClient, is_
     first_ms = node.clock.time_ms - 5000
     status = status_of(client)
     assert (status.pattern, status.held, status.lag) == ("[ab]", 0, 5)
-    # To find out takes a moment.
+    # The broker measures the lag during the request, which takes a moment.
     assert status.lag_seconds == pytest.approx((node.clock.time_ms - first_ms) / 1000, abs=0.1)
     client.must(Reserve("g", group.epoch, {1: 0}, 3, MANY))
     client.must(Ack("g", group.epoch, {1: 2}))

@@ -23,7 +23,7 @@ from warrenmq.vocabulary.error_codes import DATA_LOSS, STORAGE_FAILED
 
 
 class PausedNode(MemoryNode):
-    """Its disk does nothing while `is_paused`."""
+    """A node whose disk does nothing while `is_paused`."""
 
     is_paused = False
 
@@ -66,7 +66,7 @@ def fetch_all(client: MemoryClient, group: OneQueue, start: int, end: int) -> li
 
 
 def test_a_range_on_disk_is_reserved_read_again_and_acked(node: MemoryNode) -> None:
-    """More than one load, in the middle of a queue that goes on growing."""
+    """A range of more than one load is read again the same, while the queue grows."""
     fill(node, 5000)
     assert on_disk(node) == 5000
     client = MemoryClient(node)
@@ -82,7 +82,7 @@ def test_a_range_on_disk_is_reserved_read_again_and_acked(node: MemoryNode) -> N
 
 
 def test_what_a_group_holds_keeps_little_in_memory(node: MemoryNode) -> None:
-    """A large range: contents are read for each fetch, not kept from the reserve on."""
+    """The contents of a large range are read at each fetch, not kept in memory by the reserve."""
     fill(node, 4000, 10_000)
     client = MemoryClient(node)
     group = open_one(client)
@@ -99,12 +99,12 @@ def test_what_a_group_holds_keeps_little_in_memory(node: MemoryNode) -> None:
 def test_held_messages_are_held_again_after_a_crash_before_anybody_is_served(
     node: MemoryNode,
 ) -> None:
-    """They are read from disk first; calls that come earlier are answered afterwards."""
+    """A start reads the reserved messages from disk before it answers calls or serves consumers."""
     fill(node, 3000)
     group = open_one(MemoryClient(node))
     client = MemoryClient(node)
     assert reserve(client, group, 0, 2500) == 2501
-    # A checkpoint, so that the index counts.
+    # Take a checkpoint, so that the start uses the index.
     node.vhost.store.checkpoints.want()
     node.commit()
     node.work()
@@ -135,7 +135,7 @@ def test_held_messages_are_held_again_after_a_crash_before_anybody_is_served(
 
 
 def test_transient_messages_of_a_queue_with_a_group_are_journaled(node: MemoryNode) -> None:
-    """What a group reserves must outlive a crash, also when paging came before the reserve."""
+    """Reserved transient messages survive a crash, also when they were paged before the reserve."""
     client = MemoryClient(node)
     group = open_one(client)
     fill(node, 50, persistent=False)
@@ -147,7 +147,10 @@ def test_transient_messages_of_a_queue_with_a_group_are_journaled(node: MemoryNo
 
 
 def test_what_the_index_alone_has_is_not_reserved_before_a_checkpoint(node: MemoryNode) -> None:
-    """It moved there while its batch was on its way, and the batch failed: no journal has it."""
+    """A message that only the index has is not reserved before a checkpoint.
+
+    It moved to the index while its batch was in flight, and the batch failed: no journal has it.
+    """
     client = MemoryClient(node)
     group = open_one(client)
     for number in range(20):
@@ -198,7 +201,7 @@ def test_peek_reads_from_disk_and_leaves_everything_there(node: MemoryNode) -> N
 
 
 def test_peek_at_a_queue_that_is_deleted_meanwhile_is_refused() -> None:
-    """Its rest must not be taken for empty."""
+    """A peek at a queue that is deleted meanwhile is refused, instead of a shorter result."""
     node = PausedNode(MemoryDisk())
     node.declare(b"q").backing.memory.set_mode(True)
     fill(node, 3000)
@@ -216,7 +219,7 @@ def test_peek_at_a_queue_that_is_deleted_meanwhile_is_refused() -> None:
 
 
 def test_a_damaged_record_in_the_middle_costs_itself(node: MemoryNode) -> None:
-    """What lies before and behind it is read side by side, and the reader is told nothing of it twice."""
+    """A damaged record costs only itself: a fetch returns all messages around it, each time."""
     fill(node, 300, 100)
     client = MemoryClient(node)
     group = open_one(client)

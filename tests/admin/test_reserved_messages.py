@@ -1,4 +1,4 @@
-"""Messages that a reader group has reserved: they do not expire, and nobody else can take them."""
+"""Messages that a reader group has reserved do not expire, and no other client can take them."""
 
 import pytest
 
@@ -57,7 +57,7 @@ def held_range(client: MemoryClient, node: MemoryNode) -> tuple[GroupOpened, Mem
 
 
 def test_held_messages_do_not_expire(node: MemoryNode, client: MemoryClient) -> None:
-    """Neither by themselves nor while the node is down; given back, they do."""
+    """Reserved messages expire neither in memory nor while the node is down; released ones do."""
     queue = node.vhost.queues[b"a"]
     now_ms = node.clock.now_ms()
     for number in range(3):
@@ -96,7 +96,7 @@ def test_a_purge_and_other_consumers_leave_held_messages(
 def test_compaction_moves_held_contents_and_they_are_read_on(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """Their neighbours in the content files are garbage."""
+    """Reserved contents stay readable when compaction moves them away from garbage."""
     store = node.vhost.store
     store.contents.persistent.file_size_limit = 100_000
     for number in range(60):

@@ -1,4 +1,4 @@
-"""Admin sessions: login, frames from anybody, one request at a time, the long poll, and what is durable when."""
+"""Admin sessions: login, arbitrary frames, request order, the long poll, durability of answers."""
 
 import pytest
 
@@ -101,7 +101,7 @@ def fetch_all(
 def test_login_with_wrong_credentials_is_refused_and_closed(
     node: MemoryNode, user: str, password: str, vhost: str
 ) -> None:
-    """One refusal, then the connection ends."""
+    """A wrong login gets one refusal, then the connection ends."""
     client = MemoryClient(node, log_in=False)
     reply = client.ask(Login(user, password, vhost))
     assert isinstance(reply, ErrorReply) and reply.code == ACCESS_REFUSED
@@ -109,14 +109,14 @@ def test_login_with_wrong_credentials_is_refused_and_closed(
 
 
 def test_requests_before_login_are_refused(node: MemoryNode) -> None:
-    """Nothing is told to strangers."""
+    """A request before the login is refused, and the connection ends."""
     client = MemoryClient(node, log_in=False)
     assert client.refused(ListGroups()) == ACCESS_REFUSED
     assert client.is_closed
 
 
 def test_silent_peer_is_closed(node: MemoryNode) -> None:
-    """Who does not log in within ten seconds is closed; who did stays."""
+    """A peer that does not log in within ten seconds is closed; one that logged in stays."""
     silent = MemoryClient(node, log_in=False)
     logged_in = MemoryClient(node)
     node.clock.advance(60_000)
@@ -137,7 +137,7 @@ def test_silent_peer_is_closed(node: MemoryNode) -> None:
     ],
 )
 def test_unreadable_frame_is_answered_and_closed(client: MemoryClient, frame: bytes) -> None:
-    """Garbage gets one clear refusal and no more attention."""
+    """An unreadable frame gets one refusal; the session then closes and ignores further bytes."""
     client.session.receive(frame)
     (reply,) = client.replies()
     assert isinstance(reply, ErrorReply) and reply.code == BAD_REQUEST
@@ -165,12 +165,12 @@ def test_unreadable_frame_is_answered_and_closed(client: MemoryClient, frame: by
     ],
 )
 def test_values_out_of_range_are_bad_requests(client: MemoryClient, request_: OpenGroup) -> None:
-    """Numbers that do not fit, and names that are none, never reach the groups."""
+    """Numbers out of range and invalid names are refused before they reach the groups."""
     assert client.refused(request_) == BAD_REQUEST
 
 
 def test_frames_may_be_cut_anywhere(node: MemoryNode) -> None:
-    """Byte by byte gives the same replies as at once."""
+    """Frames that arrive byte by byte get the same replies as frames that arrive at once."""
     frames = bytes(encode_frame(Login("guest", "guest", "/")) + encode_frame(DescribeQueue(b"q")))
     whole = MemoryClient(node, log_in=False)
     whole.session.receive(frames)
@@ -185,7 +185,7 @@ def test_frames_may_be_cut_anywhere(node: MemoryNode) -> None:
 def test_requests_sent_ahead_are_answered_in_order_without_recursion(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """A thousand requests in one packet, the last of which fails."""
+    """A thousand requests in one packet are answered in order; the last one is refused."""
     client.session.receive(
         bytes(encode_frame(ListGroups())) * 1000 + bytes(encode_frame(DescribeQueue(b"x")))
     )
@@ -200,7 +200,7 @@ def test_requests_sent_ahead_are_answered_in_order_without_recursion(
 def test_nothing_is_worked_on_while_the_peer_does_not_read(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """A client that asks and never reads costs bounded memory."""
+    """A client that sends requests and never reads costs bounded memory."""
     client.session.pause_writing()
     client.send(ListGroups())
     assert client.replies() == []
@@ -212,7 +212,7 @@ def test_nothing_is_worked_on_while_the_peer_does_not_read(
 
 
 def test_login_is_not_shown_with_its_password() -> None:
-    """Neither the request nor the address prints it."""
+    """Neither the login request nor the address shows the password in its repr."""
     assert "geheim" not in repr(Login("u", "geheim", "/"))
     assert "geheim" not in repr(NodeAddress("amqp://u:geheim@h/v"))
 
@@ -221,7 +221,7 @@ def test_login_is_not_shown_with_its_password() -> None:
 
 
 def test_open_is_answered_when_the_epoch_is_durable(node: MemoryNode, client: MemoryClient) -> None:
-    """The definition is on disk before the answer, and every opening raises the epoch."""
+    """The group's definition is on disk before the answer, and every opening raises the epoch."""
     client.send(OpenGroup("g", [b"q"]))
     assert client.replies() == []
     node.commit()
@@ -232,7 +232,7 @@ def test_open_is_answered_when_the_epoch_is_durable(node: MemoryNode, client: Me
 
 
 def test_open_that_cannot_be_stored_is_refused(node: MemoryNode, client: MemoryClient) -> None:
-    """No promise without a disk; later it works."""
+    """An opening that cannot be stored is refused; a later one works."""
     reply = client.ask(OpenGroup("g", [b"q"]), commit_ok=False)
     assert isinstance(reply, ErrorReply) and reply.code == STORAGE_FAILED
     assert open_one(client).epoch == node.disk.groups[b"g"].epoch
@@ -241,7 +241,7 @@ def test_open_that_cannot_be_stored_is_refused(node: MemoryNode, client: MemoryC
 def test_open_of_an_unknown_transient_or_exclusive_queue_is_refused(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """All say what is wrong."""
+    """An unknown, transient or exclusive queue is refused with its own error code."""
     node.declare(b"transient", durable=False)
     node.declare(b"exclusive", owner=object())
     assert client.refused(OpenGroup("g", [b"nope"])) == NOT_FOUND
@@ -252,14 +252,14 @@ def test_open_of_an_unknown_transient_or_exclusive_queue_is_refused(
 def test_reserved_range_survives_a_crash_with_its_transient_messages(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """When the answer is out, the range is on disk."""
+    """An answered reserve is on disk, transient messages included: a crash keeps the range."""
     fill(node, 3, persistent=False)
     group = open_one(client)
     assert reserved_end(client, reserve(group, 0)) == 4
     fill(node, 2, persistent=False)
     restarted = node.crash()
     client = MemoryClient(restarted)
-    # The epoch is still good: a driver that outlives the broker goes on.
+    # The epoch is still valid: a driver that outlives the broker continues.
     assert fetch_all(client, group, 0, 4) == [b"m0", b"m1", b"m2"]
     assert restarted.vhost.queues[b"q"].ready_count == 0
 
@@ -267,7 +267,7 @@ def test_reserved_range_survives_a_crash_with_its_transient_messages(
 def test_reserve_is_not_answered_when_it_cannot_be_stored(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """A failing disk refuses; the messages stay held, and asking again gives the same range."""
+    """A failing disk refuses the reserve; messages stay reserved, and a retry gives the range."""
     fill(node, 3, persistent=False)
     group = open_one(client)
     reply = client.ask(reserve(group, 0), commit_ok=False)
@@ -279,7 +279,7 @@ def test_reserve_is_not_answered_when_it_cannot_be_stored(
 def test_reserve_notices_that_an_earlier_batch_failed(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """A message whose own batch failed is journaled again before its range is promised."""
+    """A message whose batch failed is journaled again before a reserve of its range is answered."""
     group = open_one(client)
     fill(node, 2)
     node.commit(ok=False)
@@ -290,7 +290,10 @@ def test_reserve_notices_that_an_earlier_batch_failed(
 def test_reserve_notices_that_a_batch_in_flight_failed(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """The commit after it succeeded, and yet not all of the range is on disk: no promise."""
+    """A reserve is refused when an earlier batch in flight fails, although its own commit succeeds.
+
+    Part of the range is not on disk then.
+    """
     group = open_one(client)
     fill(node, 2)
     in_flight = node.vhost.journal.seal()
@@ -306,7 +309,7 @@ def test_reserve_notices_that_a_batch_in_flight_failed(
 def test_reserve_waits_for_messages_and_no_longer_than_asked(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """The long poll ends with the first message, or with nothing."""
+    """The long poll ends with the first message, or with an empty range after its time."""
     group = open_one(client)
     client.send(reserve(group, 0, wait_ms=2000))
     node.clock.advance(1000)
@@ -326,7 +329,7 @@ def test_reserve_waits_for_messages_and_no_longer_than_asked(
 def test_reserve_waits_behind_a_message_that_a_consumer_has(
     node: MemoryNode, client: MemoryClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The range goes on when the consumer has settled, in order and with what it gave back."""
+    """A reserve waits for a consumer's unacked message, and gets it in order after its requeue."""
     fill(node, 3)
     group = open_one(client)
     queue = node.vhost.queues[b"q"]
@@ -353,7 +356,7 @@ def test_reserve_waits_behind_a_message_that_a_consumer_has(
 def test_waiting_reserve_takes_nothing_when_its_group_is_not_its_own_any_more(
     node: MemoryNode, client: MemoryClient, happens: OpenGroup | DeleteGroup | None, code: str
 ) -> None:
-    """Taken over, deleted, or without its queue: the message that ends the wait stays where it is."""
+    """A waiting reserve takes no message when its group is taken over, deleted or without queue."""
     group = open_one(client)
     client.send(reserve(group, 0, wait_ms=2000))
     if happens is None:
@@ -371,7 +374,7 @@ def test_waiting_reserve_takes_nothing_when_its_group_is_not_its_own_any_more(
 def test_poll_of_a_lost_connection_leaves_nothing_behind(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """Timer and watcher go with the connection."""
+    """A lost connection removes the timer and the watcher of its long poll."""
     group = open_one(client)
     client.send(reserve(group, 0, wait_ms=2000))
     client.session.connection_lost()
@@ -384,7 +387,7 @@ def test_poll_of_a_lost_connection_leaves_nothing_behind(
 def test_ack_is_answered_when_journal_and_definition_are_durable(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """After the answer a crash brings nothing back; before it, the definition never leads the acks."""
+    """An answered ack survives a crash; before the answer the definition never leads the acks."""
     fill(node, 5)
     group = open_one(client)
     reserved_end(client, reserve(group, 0))
@@ -400,7 +403,7 @@ def test_ack_is_answered_when_journal_and_definition_are_durable(
 
 
 def test_reserve_acks_what_lies_below_its_start(node: MemoryNode, client: MemoryClient) -> None:
-    """One round trip a batch; an idle group's ack reaches the disk without another message."""
+    """A reserve acks all messages below its start: one round trip a batch, also when idle."""
     fill(node, 4)
     group = open_one(client)
     end = reserved_end(client, reserve(group, 0, max_messages=2))
@@ -413,7 +416,7 @@ def test_reserve_acks_what_lies_below_its_start(node: MemoryNode, client: Memory
 
 
 def test_zombies_are_refused_every_call(node: MemoryNode) -> None:
-    """What an older epoch asks for is not done, whatever it is."""
+    """Every request of an older epoch is refused."""
     fill(node, 5)
     client = MemoryClient(node)
     old = open_one(client)
@@ -434,7 +437,7 @@ def test_zombies_are_refused_every_call(node: MemoryNode) -> None:
 def test_readers_of_a_deleted_group_are_zombies_of_its_successor(
     node: MemoryNode, crashes: bool
 ) -> None:
-    """A group of the same name is another one: what the reader of the old one asks for is not done to it."""
+    """A new group of the same name refuses requests of the deleted group's readers."""
     fill(node, 5)
     old = open_one(MemoryClient(node))
     again = open_one(MemoryClient(node))
@@ -454,7 +457,7 @@ def test_readers_of_a_deleted_group_are_zombies_of_its_successor(
 def test_plan_and_fetch_together_give_each_message_once(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """Slices, fetched in small blocks, add up to the range."""
+    """The slices of a plan, fetched in small blocks, add up to the range."""
     fill(node, 50)
     group = open_one(client)
     end = reserved_end(client, reserve(group, 0))
@@ -468,7 +471,7 @@ def test_plan_and_fetch_together_give_each_message_once(
 
 
 def test_groups_are_listed_and_deleted_durably(node: MemoryNode, client: MemoryClient) -> None:
-    """The list shows positions and lag; a deleted group does not come back with a crash."""
+    """The list shows positions and lag; a deleted group does not reappear after a crash."""
     fill(node, 5)
     group = open_one(client)
     reserved_end(client, reserve(group, 0, max_messages=2))
@@ -491,7 +494,7 @@ def test_groups_are_listed_and_deleted_durably(node: MemoryNode, client: MemoryC
 def test_peek_changes_nothing_and_skips_what_vanished(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """The same messages as often as one likes; consumed ones are simply not there."""
+    """A peek changes nothing and can be repeated; consumed messages are missing from it."""
     fill(node, 6)
     described = client.must(DescribeQueue(b"q"))
     assert described == QueueDescription(1, True, 6, 1, 7)
@@ -523,5 +526,5 @@ def test_exclusive_queues_are_for_their_connection_to_look_at(
 
 
 def test_describe_an_empty_queue(client: MemoryClient) -> None:
-    """Begin and end are the next seq id."""
+    """The first and the end of an empty queue are the next seq id."""
     assert client.must(DescribeQueue(b"q")) == QueueDescription(1, True, 0, 1, 1)

@@ -1,4 +1,7 @@
-"""Every message of a sink is there once, wherever the node is killed on the way (broker/vhost/staging.py, store/moves.py)."""
+"""Every message of a sink exists once, wherever the node is killed.
+
+The subjects are broker/vhost/staging.py and store/moves.py.
+"""
 
 from random import Random
 
@@ -16,12 +19,12 @@ BATCHES = 2
 TO_BOTH = Properties(
     headers=encode_table(fields_from_python({"CC": ["r"]})), delivery_mode=2
 ).encode()
-# Small and large ones, to one and to two queues.
+# Small and large bodies.
 BODIES = [b"%d:" % number + b"." * (5000 if number % 3 == 0 else 5) for number in range(6)]
 
 
 def started(disk: MemoryDisk) -> MemoryNode:
-    """The node on `disk`, with its queues."""
+    """Start a node on `disk`, and declare its queues when they are missing."""
     node = MemoryNode(disk)
     node.broker.access.users[b"guest"] = PutUser(
         USER.name, USER.password_hash, USER.hashing, ["administrator"]
@@ -40,7 +43,7 @@ def messages_of(batch: int) -> list[bytes]:
 
 
 def placed(batch: int) -> list[bytes]:
-    """For the queue t, wherever they are addressed to."""
+    """Messages to stage for the queue t; their addresses lead elsewhere."""
     return [staged_message(b"%d:" % batch + body, b"q", b"gone") for body in BODIES[2:4]]
 
 
@@ -56,7 +59,7 @@ def expected(queue: bytes) -> list[bytes]:
 
 
 def write_all(node: MemoryNode) -> None:
-    """What a program does that does not know how far it has come: all batches, each staged and committed again."""
+    """Stage and commit all batches again, like a program that does not know its progress."""
     client = MemoryClient(node)
     for batch in range(BATCHES):
         messages = messages_of(batch)

@@ -1,5 +1,8 @@
-"""Where the messages of a sink go: every kind of exchange and queue, and those that come and go between stage, commit and
-move (broker/vhost/staged_routes.py, broker/vhost/staging.py)."""
+"""Messages of a sink are routed through every kind of exchange and queue.
+
+Exchanges and queues may be declared and deleted between stage, commit and move. The subjects are
+broker/vhost/staged_routes.py and broker/vhost/staging.py.
+"""
 
 import pytest
 
@@ -42,7 +45,7 @@ def bind(
 
 
 def publish(client: MemoryClient, *messages: bytes, batch: int = 0) -> None:
-    """Staged, committed and moved."""
+    """Stage, commit and move messages as one batch."""
     client.must(CommitBatch("s", batch, [stage(client, "s", batch, list(messages))], wait_ms=1000))
 
 
@@ -59,7 +62,7 @@ def test_an_alternate_exchange_gets_what_its_own_does_not_route() -> None:
 
 
 def test_exchanges_behind_exchanges_and_headers_behind_them() -> None:
-    """Each queue once, whatever ways lead there."""
+    """Each queue gets a message once, whatever the number of paths to it."""
     node, client = started()
     node.declare(b"r")
     router = node.vhost.router
@@ -98,7 +101,7 @@ def test_copies_go_to_the_keys_in_the_headers_and_blind_ones_are_not_seen() -> N
 
 @pytest.mark.parametrize("keys", ["c", [1], {"a": 1}])
 def test_copies_are_a_list_of_keys(keys: object) -> None:
-    """Those that are no strings count for nothing, as in basic.publish."""
+    """CC must be a list; members that are no strings are ignored, as in basic.publish."""
     node, client = started()
     wrong = Properties(headers=table(CC=keys)).encode()
     opened = client.must(OpenStage("s", 0))
@@ -115,7 +118,7 @@ def test_copies_are_a_list_of_keys(keys: object) -> None:
 
 
 def test_nobody_publishes_to_an_internal_exchange() -> None:
-    """Nor to one that has become internal since the last message."""
+    """Staging to an internal exchange is refused, also when it became internal after a message."""
     node, client = started()
     router = node.vhost.router
     outer = exchange(node, b"x")
@@ -130,7 +133,7 @@ def test_nobody_publishes_to_an_internal_exchange() -> None:
 
 
 def test_what_is_deleted_behind_the_stage_gets_nothing_and_holds_nothing_up() -> None:
-    """The batch is published to what is there."""
+    """A commit publishes to the queues and exchanges that still exist, and does not block."""
     node, client = started()
     node.declare(b"gone")
     going = exchange(node, b"x")
@@ -158,7 +161,7 @@ def test_what_is_deleted_behind_the_stage_gets_nothing_and_holds_nothing_up() ->
 
 
 def test_what_is_declared_anew_behind_the_commit_gets_it() -> None:
-    """A queue of the same name, and a binding."""
+    """A queue that is declared anew under the same name gets the message."""
     node, client = started()
     node.declare(b"new")
     log = stage(client, "s", 0, [staged_message(b"a", b"new")])
@@ -170,7 +173,7 @@ def test_what_is_declared_anew_behind_the_commit_gets_it() -> None:
 
 @pytest.mark.parametrize("size", [1, 9000])
 def test_queues_and_messages_that_live_no_time(size: int) -> None:
-    """Their messages are gone at once, and the batch is through."""
+    """Messages with a time to live of 0 expire at once, and the batch finishes."""
     node, client = started()
     node.declare(b"now", settings=QueueSettings(message_ttl_ms=0))
     short = Properties(delivery_mode=2, expiration=b"0").encode()
@@ -189,7 +192,7 @@ def test_queues_and_messages_that_live_no_time(size: int) -> None:
 
 
 def test_expirations_are_counted_from_the_moment_of_publishing() -> None:
-    """However long a message was staged."""
+    """An expiration counts from the publishing, however long the message was staged."""
     node, client = started()
     second = Properties(delivery_mode=2, expiration=b"1000").encode()
     log = stage(client, "s", 0, [staged_message(b"a", properties=second)])
@@ -202,7 +205,7 @@ def test_expirations_are_counted_from_the_moment_of_publishing() -> None:
 
 
 def test_those_who_stage_wait_while_memory_is_short() -> None:
-    """As publishers do; what was sent is taken."""
+    """Clients that stage wait during a memory alarm, as publishers do; sent blocks are not lost."""
     node, client = started()
     other = MemoryClient(node)
     opened = client.must(OpenStage("s", 0))
@@ -228,7 +231,7 @@ def test_those_who_stage_wait_while_memory_is_short() -> None:
 
 
 def test_nothing_is_moved_while_the_disk_is_full() -> None:
-    """The commit stands, the one behind it waits, and both go on when there is room."""
+    """On a full disk a commit stays, the next one waits, and both resume when there is room."""
     node, client = started()
     other = MemoryClient(node)
     logs = [stage(client, "s", batch, [staged_message(b"%d" % batch)]) for batch in (0, 1)]
@@ -251,7 +254,7 @@ def test_nothing_is_moved_while_the_disk_is_full() -> None:
 
 
 def test_a_sink_that_is_deleted_under_its_writers() -> None:
-    """What they have staged is gone, and they are told; its numbers begin anew."""
+    """A deleted sink loses its stages; its writers get errors, and batch numbers begin anew."""
     node, client = started()
     publish(client, staged_message(b"a"), batch=7)
     finished = stage(client, "s", 8, [staged_message(b"b")])
@@ -267,7 +270,7 @@ def test_a_sink_that_is_deleted_under_its_writers() -> None:
 
 
 def test_a_commit_whose_client_is_gone_counts_as_its_repetition_does() -> None:
-    """It waits for the batch before it; a driver that is started anew commits the same batch, with other logs."""
+    """A waiting commit of a lost client and its repetition with another stage publish once."""
     node, client = started()
     first, second = (stage(client, "s", batch, [staged_message(b"%d" % batch)]) for batch in (0, 1))
     client.send(CommitBatch("s", 0, [first]))

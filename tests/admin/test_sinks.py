@@ -1,4 +1,7 @@
-"""Sinks: stages, commits, and what a crash leaves of them (broker/vhost/staging.py, admin/sink_calls.py)."""
+"""Sinks publish exactly once: stages, commits, and their state after a crash.
+
+The subjects are broker/vhost/staging.py and admin/sink_calls.py.
+"""
 
 import gc
 
@@ -42,7 +45,7 @@ from warrenmq.wire.properties import Properties
 
 
 def one_batch(node: MemoryNode, ok: bool) -> None:
-    """A single group commit."""
+    """Run a single group commit, which succeeds or fails."""
     batch = node.vhost.journal.seal()
     if ok:
         node.disk.store(batch.change_sets)
@@ -294,7 +297,7 @@ def test_moves_of_a_batch_that_fails_are_written_again(size: int, failures: int)
         one_batch(node, False)
         node.vhost.advance(node.clock.now_ms())
         assert node.vhost.staging.stages, "nothing is settled before it is durable"
-    # One is acked between the failure and what makes up for it.
+    # Ack one message between the failure and the retry.
     queue.leave(taken, ACKED, node.clock.now_ms())
     settle(node)
     assert node.disk.stages == {}
@@ -337,7 +340,7 @@ def test_what_was_settled_in_the_index_before_its_move_is_written_again_stays_se
 
 
 def administrator(node: MemoryNode) -> MemoryClient:
-    """A session of one."""
+    """Open the session of an administrator."""
     node.broker.access.users[b"guest"] = PutUser(
         USER.name, USER.password_hash, USER.hashing, ["administrator"]
     )
@@ -345,7 +348,10 @@ def administrator(node: MemoryNode) -> MemoryClient:
 
 
 def test_a_staging_log_for_a_queue_is_not_routed() -> None:
-    """Addresses stay as they are, also those that lead nowhere and names of users that are others; after crashes, too."""
+    """Messages staged for a queue keep their addresses and user-ids, also after crashes.
+
+    An address may lead nowhere, and a user-id may name another user.
+    """
     node, _ = started()
     node.declare(b"r")
     client = administrator(node)
@@ -377,7 +383,7 @@ def test_a_staging_log_for_a_queue_is_not_routed() -> None:
 
 
 def test_a_queue_that_is_not_there_gets_nothing() -> None:
-    """As of messages that no queue would get."""
+    """A stage for a missing queue counts as unroutable; without mandatory it is dropped."""
     node, _ = started()
     client = administrator(node)
     log = stage(client, "s", 0, [staged_message(b"a")], b"not-there")
@@ -387,7 +393,7 @@ def test_a_queue_that_is_not_there_gets_nothing() -> None:
 
 
 def test_only_administrators_put_messages_into_queues() -> None:
-    """Nobody else may make up where a message came from."""
+    """Only administrators may stage for a queue, because such messages have invented addresses."""
     node, client = started()
     assert client.refused(OpenStage("s", 0, b"q")) == "access_refused"
     assert isinstance(client.must(OpenStage("s", 0)), StageOpened)
@@ -395,7 +401,7 @@ def test_only_administrators_put_messages_into_queues() -> None:
 
 
 def test_a_batch_may_name_the_one_that_it_follows() -> None:
-    """So two who write to a sink, or a commit that comes late, cannot publish anything twice."""
+    """A commit that names its predecessor protects from duplicates of two writers or late commits."""
     node, client = started()
 
     def log(batch: int) -> int:
@@ -411,7 +417,7 @@ def test_a_batch_may_name_the_one_that_it_follows() -> None:
 
 
 def test_it_is_compared_when_the_batch_before_is_through() -> None:
-    """What was the last one when the commit came does not matter."""
+    """The named predecessor is compared after all earlier batches, not when the commit arrives."""
     node, client = started()
     other = MemoryClient(node)
     logs = [stage(client, "s", batch, [staged_message(b"%d" % batch)]) for batch in (1, 2, 3)]
@@ -430,7 +436,7 @@ def test_it_is_compared_when_the_batch_before_is_through() -> None:
 
 
 def test_a_log_belongs_to_the_session_that_opened_it() -> None:
-    """Nobody else adds to it or ends it; what a commit has named is nobody's any more."""
+    """Only the session that opened a stage may add to it or finish it; none after a commit."""
     node, client = started()
     other = MemoryClient(node)
     opened = client.must(OpenStage("s", 0))
@@ -451,7 +457,7 @@ def test_a_log_belongs_to_the_session_that_opened_it() -> None:
 
 
 def test_nothing_is_seen_before_its_commit_is_durable() -> None:
-    """Nor when the commit comes right behind that of a batch without messages."""
+    """Messages appear only after their commit is durable, also right behind an empty batch."""
     node, client = started()
     log = stage(client, "s", 1, [staged_message(b"a")])
     settle(node)
@@ -468,7 +474,7 @@ def test_nothing_is_seen_before_its_commit_is_durable() -> None:
 
 
 def test_properties_must_fit_into_a_frame() -> None:
-    """A header frame is never cut, so nobody could be given the message."""
+    """Properties must fit into one frame: a header frame is never split, so none could get them."""
     _, client = started()
     most = Settings().frame_max - 8 - 12
     for size, code in ((most, None), (most + 1, "precondition")):
@@ -486,7 +492,7 @@ def test_properties_must_fit_into_a_frame() -> None:
 
 
 def test_an_exchange_that_was_deleted_is_missed_at_once() -> None:
-    """Although messages have just been routed through it."""
+    """A deleted exchange is refused at once, although earlier messages were routed through it."""
     node, client = started()
     router = node.vhost.router
     exchange = router.exchanges[b"amq.fanout"]
@@ -500,7 +506,7 @@ def test_an_exchange_that_was_deleted_is_missed_at_once() -> None:
 
 
 def test_logs_of_a_batch_that_is_still_staged_stay() -> None:
-    """However long its other tasks take: an hour is counted from the last one."""
+    """Stages of a batch stay while one of them is being written: the hour counts from the last."""
     node, client = started()
     first = stage(client, "s", 0, [staged_message(b"a")])
     stage(client, "s", 1, [staged_message(b"another batch")])
@@ -520,7 +526,7 @@ def test_logs_of_a_batch_that_is_still_staged_stay() -> None:
 
 
 def test_a_client_is_told_how_large_a_message_may_be() -> None:
-    """One that is larger ends the session, which may be all that its client sees of it."""
+    """OpenStage reports the largest block; a larger frame ends the session without a reason."""
     node, client = started()
     opened = client.must(OpenStage("s", 0))
     assert isinstance(opened, StageOpened)
@@ -542,7 +548,11 @@ def test_a_client_is_told_how_large_a_message_may_be() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_what_was_moved_is_freed_at_once(fails: bool) -> None:
-    """The cycle collector does not see messages: a cycle around a few thousand of them looks small, and stays for hours."""
+    """A finished move leaves no reference cycle.
+
+    The cycle collector does not count messages: a cycle around a few thousand of them looks small
+    and stays for hours.
+    """
     node, client = started()
     node.vhost.staging.slice_messages = 2
     gc.collect()
@@ -588,7 +598,8 @@ def test_a_sink_that_waited_for_the_disk_goes_on_in_the_next_turn() -> None:
     settle(node)
     assert bodies(node) == []
     flow.stop_bytes = STOP_BYTES
-    # Flow control is on when the turn begins; the turn itself finds the store idle and turns it off.
+    # Flow control is on at the start of the turn; the turn finds the store idle and switches it
+    # off.
     flow.store_waits(node.vhost.journal, 2 * STORE_STOP_BYTES, 0, False)
     assert node.vhost.advance(node.clock.now_ms()), "another turn is wanted"
     settle(node)

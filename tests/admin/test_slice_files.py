@@ -1,4 +1,4 @@
-"""A slice read from the node's files is what the node would send, or it is not read from them."""
+"""A slice read from the node's files equals the node's answer, or the reader rejects the files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +33,7 @@ SLICE = 100
 
 
 class Reading:
-    """A group on the queue `q` of a node, which holds everything."""
+    """A group that has reserved all messages of the queue `q` of a node."""
 
     def __init__(self, node: NodeThread) -> None:
         self.client = AdminClient(NodeAddress(node.uri), "a test")
@@ -64,7 +64,7 @@ def from_files(part: Slice) -> pa.Table | None:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[NodeThread]:
-    """A lazy queue with COUNT messages, of which a consumer took a few."""
+    """A node with the lazy queue `q` of COUNT messages."""
     node = NodeThread(tmp_path)
     fill(node, 10)
     yield node
@@ -81,7 +81,7 @@ def fill(node: NodeThread, size: int, count: int = COUNT) -> None:
 
 
 def test_slices_from_files_and_from_the_node_are_the_same(node: NodeThread) -> None:
-    """With gaps where somebody else took messages; before and after more was appended to the file."""
+    """Files and node give equal slices, with gaps, before and after an append to the file."""
     channel = node.peer().open().channel()
     for _ in range(7):
         channel.get(b"q", no_ack=True)
@@ -97,7 +97,11 @@ def test_slices_from_files_and_from_the_node_are_the_same(node: NodeThread) -> N
 
 
 def test_what_is_redelivered_is_so_from_the_files_too(tmp_path: Path) -> None:
-    """After a stop nobody knows what consumers had; the records were written before."""
+    """Redelivered messages are marked from files too: a partly redelivered slice names no files.
+
+    After a start all messages up to the last delivered one count as redelivered; their records were
+    written before.
+    """
     node = NodeThread(tmp_path)
     fill(node, 10)
     channel = node.peer().open().channel()
@@ -107,7 +111,7 @@ def test_what_is_redelivered_is_so_from_the_files_too(tmp_path: Path) -> None:
     node = NodeThread(tmp_path)
     reading = Reading(node)
     first, *rest = reading.plan()
-    # Redelivered and not in one slice: not from files.
+    # The slice mixes redelivered messages with others, so it has no files.
     assert first.files == []
     for part in rest:
         assert from_files(part) == reading.fetched(part)
@@ -122,7 +126,7 @@ def test_contents_elsewhere_are_not_read_from_segments(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_as_it_was_planned_is_not_believed(node: NodeThread) -> None:
-    """Gone, short, changed, or with other messages in it."""
+    """A planned file that is missing, short, changed, or has other messages is rejected."""
     part = Reading(node).plan()[1]
     assert from_files(part) is not None
     path = Path(part.files[0].path)

@@ -1,4 +1,4 @@
-"""What mypyc accepts without a word and runs differently from Python, found by looking at the source."""
+"""Code that mypyc accepts silently and runs differently from Python is found in the source."""
 
 import ast
 from collections import defaultdict
@@ -10,7 +10,11 @@ PACKAGE = Path(__file__).parent.parent.parent / "src" / "warrenmq"
 
 
 def test_an_except_target_has_one_type() -> None:
-    """Compiled, a name has one type in a function: a second `except OtherError as error` ends in a TypeError."""
+    """The target of all `except` clauses of a function has one type.
+
+    Compiled, a name has one type in a function: a second `except OtherError as error` raises
+    TypeError.
+    """
     bad = []
     for path in compiled_module_paths(PACKAGE):
         for function in ast.walk(ast.parse(Path(path).read_text())):

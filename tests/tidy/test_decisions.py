@@ -1,4 +1,4 @@
-"""The pages of docs/decisions are numbered without gaps or twins, and say their number in their title."""
+"""The pages of docs/decisions have unique numbers without gaps, which their titles repeat."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ PAGES = sorted((Path(__file__).parent.parent.parent / "docs" / "decisions").glob
 
 
 def test_decisions_are_numbered_from_one() -> None:
-    """Two changes that land on one day may both take the next number: the later one moves."""
+    """No number is missing or used twice; of two changes with one number, the later one moves."""
     assert [page.name[:3] for page in PAGES] == [
         f"{number:03}" for number in range(1, len(PAGES) + 1)
     ]

@@ -1,4 +1,4 @@
-"""Rules for everything that is read: width, words with one meaning, sources and links that resolve."""
+"""Rules for all prose: width, words with one meaning, source numbers and links that resolve."""
 
 import ast
 import io
@@ -14,10 +14,10 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 COLUMNS_MAX = 100
-# Generated from a table that has the words.
+# Generated: the words of its comments come from the table spec/amqp0-9-1.toml.
 GENERATED = "src/warrenmq/wire/methods.py"
 
-# Names that meant two things or none, and the words that took their place (docs/glossary.md).
+# Names with two meanings or none, and the words to use instead (docs/glossary.md).
 REPLACED = {
     "BackupHold": "BackupPins",
     "BackupOwner": "BackupListener",
@@ -39,16 +39,16 @@ KEEPS_HELD = tuple(
     f"src/warrenmq/{name}.py"
     for name in ("admin/protocol", "admin/status", "cli/group", "spark/group_session")
 )
-# A number of a source: S, W, G, T and C stand in docs/guarantees.md, P in docs/protocol-notes.md.
+# A source number. docs/guarantees.md lists S, W, G, T and C; docs/protocol-notes.md lists P.
 SOURCE = re.compile(r"\b([SWGTCP][1-9][0-9]?)\b")
 SOURCE_PAGES = ("docs/guarantees.md", "docs/protocol-notes.md")
-# A link to a file, with or without a heading behind it.
+# A link to a file, with or without an anchor.
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]+)\)")
 
 
 @cache
 def tracked(*suffixes: str) -> tuple[Path, ...]:
-    """Files that git knows or would add."""
+    """Files with one of these suffixes that git tracks or would add."""
     listing = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -110,7 +110,7 @@ def test_prose_ends_at_column_100() -> None:
 
 
 def test_replaced_names_do_not_come_back() -> None:
-    """The engine, its shells and tools keep one meaning a word; tests may use what reads best."""
+    """Replaced names do not occur in src/; tests may use them where they read best."""
     found = []
     for path in sources():
         if not name_of(path).startswith("src/"):

@@ -1,4 +1,4 @@
-"""What a run of the tests promises about itself: nothing is left out in silence, and each commit explores."""
+"""A run of the tests reports every test that it leaves out, and each commit tries new cases."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""House rules that a reviewer should not have to repeat; each says what to do instead.
+"""House rules that no reviewer should have to repeat; each failure says what to do instead.
 
-A limit has a list of the files that were over it when it was set. The lists may only shrink: `test_exceptions_are_needed`
-fails when an entry has become unnecessary.
+Each limit has a list of known exceptions. The lists may only shrink: `test_exceptions_are_needed`
+fails when an entry is unnecessary.
 """
 
 import ast
@@ -23,12 +23,12 @@ SOURCES = ROOT / "src"
 MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 ATTRIBUTES_MAX = 20
-# Whose classes that holds for, inherited attributes included.
+# Packages whose classes must keep ATTRIBUTES_MAX, inherited attributes included.
 ENGINE = tuple(
     f"src/warrenmq/{package}/" for package in ("wire", "routing", "store", "queues", "broker")
 )
 
-# Generated, or one table that does not get clearer in two files.
+# Exceptions to MODULE_LINES_MAX: a module that is one table, which is not clearer in two files.
 LONG_MODULES: set[str] = set()
 LONG_FUNCTIONS: set[str] = set()
 WIDE_CLASSES = {
@@ -39,18 +39,19 @@ WIDE_CLASSES = {
     "ContentStore": "files, contents, and the accounts of both change together",
 }
 
-# They name nothing and collect everything. A leftover function belongs beside the type of its first argument.
+# Names that say nothing and collect everything. A leftover function belongs beside the type of its
+# first argument.
 BANNED_NAMES = {
     "base", "common", "context", "controller", "core", "data", "handler", "helper", "helpers", "info", "item", "manager",
     "misc", "obj", "processor", "service", "state", "tmp", "util", "utils", "wrapper",
 }  # fmt: skip
 
-# What the engine gets as arguments instead (bytes, the time, effects), and what must not appear in it.
+# Modules that the engine must not import: it gets bytes, the time and effects as arguments instead.
 SHELL_MODULES = {
     "asyncio", "os", "random", "secrets", "select", "selectors", "socket", "sqlite3", "subprocess",
     "threading", "time", "uuid", "uvloop",
 }  # fmt: skip
-# The shells inside compiled packages; `perf` is a program with its own sockets and clock.
+# Shells inside compiled packages, exempt from SHELL_MODULES; `perf` has its own sockets and clock.
 SHELLS = (
     "store/disk/",
     "broker/definitions/metadata_sqlite.py",
@@ -60,7 +61,7 @@ SHELLS = (
 
 
 def tracked(*suffixes: str) -> list[Path]:
-    """Files that git knows or would add, so that a file is held to the rules before its first commit."""
+    """Files that git tracks or would add, so that the rules apply before a file's first commit."""
     listing = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT, capture_output=True, text=True, check=True,
@@ -101,14 +102,14 @@ def long_functions() -> set[str]:
         for node in ast.walk(tree(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_generated(path):
                 assert node.end_lineno is not None
-                # Without the signature: the options of a command are a table, not logic.
+                # Count without the signature: the options of a command are a table, not logic.
                 if node.end_lineno - node.body[0].lineno + 1 > FUNCTION_LINES_MAX:
                     found.add(f"{name_of(path)}:{node.name}")
     return found
 
 
 def wide_classes() -> set[str]:
-    """Classes of the engine by name, with more attributes than are allowed, those of their base classes included."""
+    """Names of engine classes with too many attributes, those of their base classes included."""
     own: dict[str, set[str]] = {}
     bases: dict[str, list[str]] = {}
     for path in modules():
@@ -156,7 +157,10 @@ def test_exceptions_are_needed() -> None:
 
 
 def test_every_module_can_be_imported_alone() -> None:
-    """Compiled modules share one library, so an import cycle can hide behind the order in which tests import."""
+    """Each module can be imported alone.
+
+    Compiled modules share one library, so the import order of the tests can hide an import cycle.
+    """
     for path in modules():
         if path.stem != "__main__":
             importlib.import_module(
@@ -217,14 +221,17 @@ def test_only_the_command_line_prints() -> None:
                 and node.func.id == "print"
             ):
                 bad.append(f"{name_of(path)}:{node.lineno}")
-    # The ready line is the one word of the node to whoever started it.
+    # The node prints one line: the ready line, for the program that started it.
     allowed = {"src/warrenmq/server/node.py"}
     assert [place for place in bad if place.rpartition(":")[0] not in allowed] == []
 
 
 @pytest.mark.parametrize("marker", ["type: ignore", "noqa"])
 def test_a_silenced_checker_has_its_reason_beside_it(marker: str) -> None:
-    """`# type: ignore[code]  # why`: the code keeps it narrow, the reason lets the next reader remove it."""
+    """A silenced check names its code and its reason: `# type: ignore[code]  # why`.
+
+    The code keeps the exception narrow; the reason lets the next reader remove it.
+    """
     explained = re.compile(rf"{marker}(\[[\w, -]+\]|: [A-Z0-9, ]+?)\s+[#-] \S+")
     bad = []
     for path in tracked(".py"):
@@ -274,7 +281,7 @@ def test_documents_point_at_files_that_exist() -> None:
 
 
 def test_the_repository_speaks_of_itself_alone() -> None:
-    """No path of somebody's machine, no package index in what is installed from."""
+    """No file names a path of one machine, and no lock file names a package index."""
     private = re.compile(r"(?<![\w.])/(?:home|root|Users)/\w|file:///|extra-index-url|--index-url")
     bad = []
     for path in tracked(".py", ".md", ".toml", ".lock", ".json", ".yaml", "Makefile", "run"):

@@ -1,4 +1,4 @@
-"""Confirms against a model of what a publisher has to be told: each publish once, rightly, and not before its time."""
+"""Against a model, each publish is confirmed once, with the right outcome, and not too early."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ CHANNEL = 7
 
 
 class Publisher:
-    """Reads what a channel writes to its connection."""
+    """A connection whose output the test reads as confirms of one channel."""
 
     def __init__(self) -> None:
         link = MemoryBroker().connect()
@@ -25,7 +25,7 @@ class Publisher:
         self.socket.out.take()
 
     def confirms(self) -> list[tuple[int, bool, bool]]:
-        """Number, multiple, ok of each confirm since the last look."""
+        """Return (number, multiple, ok) of each confirm since the last call."""
         frames = FrameBuffer(1 << 20)
         frames.feed(b"".join(self.socket.out.take()))
         found = []
@@ -42,16 +42,19 @@ class Confirms(RuleBasedStateMachine):
         super().__init__()
         self.publisher = Publisher()
         self.confirms = PublishConfirms(self.publisher.socket, CHANNEL)
-        # Batches are done in order, other parties in any.
+        # Batches of the journal, which finish in order; the last one gathers.
         self.batches = [ConfirmParty()]
+        # Other parties, which finish in any order.
         self.others: list[ConfirmParty] = []
-        # Of each publish: the parties it waits for, and whether a failure of each is one of its own.
+        # Parties that each publish still waits for, by its number; FAILED for each that failed.
         self.waits: dict[int, list[ConfirmParty]] = {}
+        # Parties that failed.
         self.failed: set[ConfirmParty] = set()
+        # Numbers of refused publishes.
         self.refused: set[int] = set()
-        # Those that wait for parties of their own.
+        # Numbers of publishes that wait for parties of their own.
         self.alone: set[int] = set()
-        # Not told of yet, and what may be told of them: publishes without a party may share a batch's failure.
+        # Numbers of publishes without a confirm.
         self.untold: dict[int, bool] = {}
 
     def publish(self, parties: list[ConfirmParty]) -> int:
@@ -127,7 +130,7 @@ class Confirms(RuleBasedStateMachine):
                 if one in self.refused or self.waits[one]:
                     assert not ok
                 else:
-                    # Without a party of its own it may have shared the fate of a batch.
+                    # A publish without a party of its own may share the failure of a batch.
                     assert ok or self.failed
 
     @invariant()
@@ -151,7 +154,7 @@ TestConfirms.settings = settings(deadline=None, max_examples=100, stateful_step_
 
 
 def test_what_is_decided_out_of_turn_is_told_alone() -> None:
-    """What follows it without waiting for anything is told in turn."""
+    """A publish that is decided out of turn is confirmed alone; the next ones stay in order."""
     publisher = Publisher()
     confirms = PublishConfirms(publisher.socket, CHANNEL)
     batch, other = ConfirmParty(), ConfirmParty()

@@ -1,4 +1,4 @@
-"""The log of connections, in the words of RabbitMQ 3.10.8, from whose log these lines were taken."""
+"""The log of connections has the words of RabbitMQ 3.10.8; the lines are copied from its log."""
 
 import logging
 
@@ -18,7 +18,7 @@ from warrenmq.wire.methods import (
 
 
 class Logged:
-    """A broker in memory, whose peers are all called `test`, and what it logs of connections."""
+    """A broker in memory, whose peers are all named `test`, and its log of connections."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO)
@@ -26,7 +26,7 @@ class Logged:
         self.caplog = caplog
 
     def lines(self) -> list[tuple[str, str]]:
-        """Level and text of what was logged since the last call."""
+        """Return (level, text) of the log records since the last call."""
         found = [
             (record.levelname.lower(), record.getMessage())
             for record in self.caplog.records

@@ -1,4 +1,4 @@
-"""Bodies put together from pieces: byte for byte, and without taking their size twice."""
+"""A body joined from pieces is exact, and never takes twice its size in memory."""
 
 import random
 import tracemalloc
@@ -37,7 +37,7 @@ def test_a_body_of_many_blocks_is_its_pieces() -> None:
     pieces = []
     size = 0
     while size < 5 * BLOCK_BYTES:
-        # Small ones come in rows, large ones end a block now and then.
+        # Runs of small pieces alternate with large pieces, which sometimes end a block.
         pieces += [rng.randbytes(rng.choice((1, 1000, SMALL_PIECE_BYTES)))] * rng.randrange(40)
         pieces.append(rng.randbytes(rng.choice((FRAME, FRAME, BLOCK_BYTES // 2))))
         size += len(pieces[-1])

@@ -1,4 +1,4 @@
-"""A declare-ok promises that the definition is on disk, whoever declared it first."""
+"""A declare-ok promises that the definition is on disk, also to a client that repeats it."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def channel_of(memory: MemoryBroker) -> ChannelPeer:
 
 @pytest.fixture
 def memory() -> MemoryBroker:
-    """A broker with a durable queue q and exchanges x and y, q bound to y."""
+    """A broker with a durable queue q and durable exchanges x and y; q is bound to y."""
     memory = MemoryBroker()
     channel = channel_of(memory)
     channel.declare(b"q", durable=True)
@@ -78,7 +78,7 @@ def test_the_second_to_ask_waits_for_the_disk_as_the_first_does(
 
 
 def fail_one(memory: MemoryBroker) -> None:
-    """The group commit that has gathered stores no definitions, and writes everything else."""
+    """Finish the gathered group commit: no definition is stored, all other records are written."""
     journal = memory.vhost.journal
     batch = journal.seal()
     for change_set in batch.change_sets:
@@ -88,7 +88,7 @@ def fail_one(memory: MemoryBroker) -> None:
 
 
 def definitions_of(memory: MemoryBroker) -> tuple[object, ...]:
-    """Queues, exchanges and bindings in memory."""
+    """Return the queues, exchanges and bindings in memory."""
     router = memory.vhost.router
     bindings = [(it.source.name, it.destination.name, it.key) for it in router.all_bindings()]
     return sorted(router.queues), sorted(router.exchanges), sorted(bindings)
@@ -108,18 +108,18 @@ def test_what_cannot_be_stored_is_refused_and_taken_back(
     author.send(method)
     same.send(method)
     fail_one(memory)
-    # It would not be there after a crash, so nobody is told that it is.
+    # The definition would be missing after a crash, so no client gets an ok.
     for channel in (author, same):
         assert channel.peer.await_close().reply_code == 506
     assert definitions_of(memory) == before
-    # What was there before is none of its business, and needs no disk.
+    # Declaring existing definitions works, and needs no disk.
     other.send(QueueDeclare(b"q", False, True))
     other.expect(QueueDeclareOk)
     other.send(ExchangeDeclare(b"x", b"direct", False, True))
     other.expect(ExchangeDeclareOk)
     other.send(QueueBind(b"q", b"y", b"bound"))
     other.expect(QueueBindOk)
-    # And it can be made when there is room again.
+    # The definition can be created when the disk has room again.
     memory.holds_commits = False
     other.send(method)
     other.expect(reply)
@@ -156,7 +156,7 @@ def test_a_deletion_that_cannot_be_stored_is_tried_again_until_it_is(
     fail_one(memory)
     assert first.peer.await_close().reply_code == 506
     assert definitions_of(memory) == gone
-    # It waits to be stored; until then nobody is told that it is.
+    # The deletion waits to be stored; until then no client gets an ok.
     second = channel_of(memory)
     second.send(method)
     memory.pump()
@@ -187,7 +187,10 @@ def test_a_deletion_overtakes_its_own_refusal(memory: MemoryBroker) -> None:
 def test_s9_a_binding_is_stored_when_both_its_ends_are(
     memory: MemoryBroker, is_exchange_durable: bool, is_queue_durable: bool
 ) -> None:
-    """A stored binding whose queue is gone would come to life with a later queue of that name."""
+    """A binding is stored only when both its ends are durable.
+
+    A stored binding of a deleted queue would bind a later queue of that name.
+    """
     channel = channel_of(memory)
     channel.declare(b"other", durable=is_queue_durable)
     channel.exchange(b"z", durable=is_exchange_durable)
@@ -202,7 +205,10 @@ def test_s9_a_binding_is_stored_when_both_its_ends_are(
 
 
 def test_messages_of_a_refused_queue_are_those_of_a_deleted_one() -> None:
-    """They are in the journal; a start must not take them for those of a queue whose definition is lost."""
+    """A start treats journaled messages of a refused queue as messages of a deleted queue.
+
+    A start must not take them for messages of a queue whose definition is lost.
+    """
     node = MemoryNode(MemoryDisk())
     vhost = node.vhost
     now_ms = node.clock.now_ms()
@@ -216,7 +222,7 @@ def test_messages_of_a_refused_queue_are_those_of_a_deleted_one() -> None:
     )
     node.publish(b"new", b"confirmed")
     batch = vhost.journal.seal()
-    # The driver's flusher would call every change set stored, and this one is refused.
+    # The driver's flusher marks every change set stored; this one must stay refused.
     refused, batch.change_sets = batch.change_sets, []
     node.driver.flusher.flush(
         FlushJob(vhost.journal, batch, node.driver.flusher, lambda changes: None)
@@ -225,6 +231,6 @@ def test_messages_of_a_refused_queue_are_those_of_a_deleted_one() -> None:
     vhost.store.on_batch_done(batch, True, now_ms)
     assert vhost.queues == {}
     node.commit()
-    # It asserts that nothing was found that no definition names.
+    # `crash` asserts that the start finds no messages without a definition.
     assert node.crash().vhost.queues == {}
     assert node.disk.next_queue_id > queue.id

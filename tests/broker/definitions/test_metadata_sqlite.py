@@ -1,4 +1,4 @@
-"""The definitions in SQLite: what is applied is loaded again, all or nothing, and damage is told from bad luck."""
+"""Definitions in SQLite: changes are loaded again, all or nothing; damage differs from failure."""
 
 import shutil
 import sqlite3
@@ -78,7 +78,7 @@ def loaded(path: Path) -> list[tuple[object, ...]]:
 
 
 def test_metadata_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    """Every kind, any bytes, in order, with their types."""
+    """Definitions of every kind, with any bytes, are loaded in order with their types."""
     path = tmp_path / "node.sqlite"
     metadata = SqliteMetadata(path)
     assert listed(metadata.load()) == []
@@ -90,7 +90,7 @@ def test_metadata_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_metadata_is_durable_before_it_is_closed(tmp_path: Path) -> None:
-    """A copy of the files at any moment after `apply` has it, as after a crash."""
+    """A copy of the files after `apply` has the changes, as after a crash."""
     metadata = SqliteMetadata(tmp_path / "node.sqlite")
     for count in range(1, len(EVERYTHING) + 1):
         metadata.apply(EVERYTHING[count - 1 : count])
@@ -106,7 +106,10 @@ def test_metadata_is_durable_before_it_is_closed(tmp_path: Path) -> None:
 
 
 def test_metadata_is_synced_with_each_commit(tmp_path: Path) -> None:
-    """SQLite says itself how it was opened: FULL (2) syncs the write-ahead log at every commit, OFF and NORMAL do not."""
+    """SQLite syncs its write-ahead log at every commit: `synchronous` is FULL (2).
+
+    OFF and NORMAL do not sync at commits.
+    """
     metadata = SqliteMetadata(tmp_path / "node.sqlite")
     connection = metadata._connection
     assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
@@ -115,7 +118,7 @@ def test_metadata_is_synced_with_each_commit(tmp_path: Path) -> None:
 
 
 def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
-    """By name or id, in the order of the changes; deleting what is not there is fine."""
+    """A put replaces by name or id and a delete removes, in order; a missing target is no error."""
     metadata = SqliteMetadata(tmp_path / "node.sqlite")
     metadata.apply(EVERYTHING)
     metadata.apply(
@@ -164,7 +167,7 @@ def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
 
 
 def test_metadata_remembers_the_ids_of_deleted_queues(tmp_path: Path) -> None:
-    """An id is never given twice, whatever became of its queue."""
+    """A queue id is never given twice, also after its queue is deleted."""
     metadata = SqliteMetadata(tmp_path / "node.sqlite")
     assert metadata.load().next_queue_id == 1
     metadata.apply(
@@ -179,7 +182,7 @@ def test_metadata_remembers_the_ids_of_deleted_queues(tmp_path: Path) -> None:
 
 
 def test_metadata_takes_a_queue_that_was_refused_for_a_deleted_one(tmp_path: Path) -> None:
-    """It was never stored, and there may be messages of it in a journal."""
+    """The id of a refused queue is not reused: a journal may have messages of it."""
     metadata = SqliteMetadata(tmp_path / "node.sqlite")
     metadata.apply([DeleteQueue(b"/", 4)])
     assert metadata.load().next_queue_id == 5
@@ -191,13 +194,13 @@ def test_metadata_takes_a_queue_that_was_refused_for_a_deleted_one(tmp_path: Pat
 def test_metadata_tells_want_of_space_and_a_lock_from_other_failures(tmp_path: Path) -> None:
     path = tmp_path / "node.sqlite"
     metadata = SqliteMetadata(path)
-    # No page more than there are: what SQLite says on a full disk.
+    # Forbid more pages: SQLite then reports the error of a full disk.
     (pages,) = metadata._connection.execute("PRAGMA page_count").fetchone()
     metadata._connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(MetadataError) as full:
         metadata.apply([PutExchange(b"/", b"x", b"direct", False, False, bytes(100_000))])
     assert full.value.may_be_full and not full.value.is_locked
-    # Smaller ones go on.
+    # Smaller changes still fit.
     metadata.apply([PutVhost(b"/", 1)])
     metadata._connection.execute("PRAGMA busy_timeout = 0")
     other = sqlite3.connect(path, isolation_level=None)
@@ -211,7 +214,7 @@ def test_metadata_tells_want_of_space_and_a_lock_from_other_failures(tmp_path: P
 
 
 def test_metadata_apply_is_all_or_nothing(tmp_path: Path) -> None:
-    """A change that fails takes its whole transaction back, and the store goes on."""
+    """A failing change rolls back its whole transaction, and later changes work."""
     metadata = SqliteMetadata(tmp_path / "node.sqlite")
     metadata.apply([PutVhost(b"/", 1)])
     with pytest.raises(MetadataError) as caught:
@@ -224,7 +227,7 @@ def test_metadata_apply_is_all_or_nothing(tmp_path: Path) -> None:
 
 
 def test_metadata_locked_by_another_is_no_damage(tmp_path: Path) -> None:
-    """The error says what it is; later it works again."""
+    """A locked database gives an error that says so, and works again after the lock."""
     path = tmp_path / "node.sqlite"
     metadata = SqliteMetadata(path)
     other = sqlite3.connect(path, isolation_level=None)
@@ -239,7 +242,7 @@ def test_metadata_locked_by_another_is_no_damage(tmp_path: Path) -> None:
 
 
 def test_metadata_is_applied_from_another_thread(tmp_path: Path) -> None:
-    """Loaded by the loop, applied by the flusher."""
+    """The loop's thread may load and the flusher's thread apply."""
     metadata = SqliteMetadata(tmp_path / "node.sqlite")
     metadata.load()
     thread = threading.Thread(target=metadata.apply, args=([PutVhost(b"/", 1)],))
@@ -250,7 +253,10 @@ def test_metadata_is_applied_from_another_thread(tmp_path: Path) -> None:
 
 
 def test_metadata_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
-    """It knew groups of one queue; a deleted queue's name is not known any more."""
+    """Groups of version 1, which have one queue, become groups of many.
+
+    The name of a deleted queue is unknown, so its member has an empty name.
+    """
     path = tmp_path / "node.sqlite"
     metadata = SqliteMetadata(path)
     metadata.apply([PutQueue(b"/", 7, b"q", True, False, b"")])
@@ -280,7 +286,7 @@ def test_metadata_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
 
 
 def test_metadata_of_version_2_is_brought_up_to_date(tmp_path: Path) -> None:
-    """All of its staging logs are routed; new ones may have a target."""
+    """Stages of version 2 have no target: they are routed; new ones may have a target."""
     path = tmp_path / "node.sqlite"
     SqliteMetadata(path).close()
     connection = sqlite3.connect(path)
@@ -302,7 +308,7 @@ def test_metadata_of_version_2_is_brought_up_to_date(tmp_path: Path) -> None:
 
 
 def test_metadata_of_a_later_version_is_refused_but_not_damaged(tmp_path: Path) -> None:
-    """It must not be moved aside: a newer warren wants it back."""
+    """A later version is refused, not damaged: it must not be moved aside, for a newer warren."""
     path = tmp_path / "node.sqlite"
     SqliteMetadata(path).close()
     with sqlite3.connect(path) as connection:
@@ -316,14 +322,14 @@ def test_metadata_of_a_later_version_is_refused_but_not_damaged(tmp_path: Path) 
 
 
 def test_metadata_that_cannot_be_opened_is_not_damaged(tmp_path: Path) -> None:
-    """A directory in its place."""
+    """A directory in place of the file is a failure to open, not damage."""
     with pytest.raises(MetadataError, match="cannot open") as caught:
         SqliteMetadata(tmp_path)
     assert not isinstance(caught.value, MetadataDamaged)
 
 
 def test_metadata_empty_file_is_a_new_store(tmp_path: Path) -> None:
-    """What a crash before the first commit leaves behind."""
+    """An empty file, as a crash before the first commit leaves it, is a new store."""
     path = tmp_path / "node.sqlite"
     path.touch()
     assert loaded(path) == []
@@ -340,7 +346,7 @@ def test_metadata_empty_file_is_a_new_store(tmp_path: Path) -> None:
     ],
 )
 def test_metadata_without_its_tables_is_damaged(tmp_path: Path, statement: str) -> None:
-    """A database, but not ours."""
+    """A database without one of warren's tables, rows or columns is damaged."""
     path = tmp_path / "node.sqlite"
     SqliteMetadata(path).close()
     connection = sqlite3.connect(path)
@@ -370,7 +376,7 @@ def intact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_metadata_damaged_anywhere_is_reported_or_harmless(
     intact: Path, data: st.DataObject
 ) -> None:
-    """Overwritten or cut off at any place: MetadataError, or definitions; never another exception."""
+    """A file damaged or cut at any place gives MetadataError or definitions, no other exception."""
     raw = bytearray(intact.read_bytes())
     position = data.draw(st.integers(0, len(raw) - 1))
     if data.draw(st.booleans()):

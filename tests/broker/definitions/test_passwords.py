@@ -1,4 +1,4 @@
-"""Password hashes: RabbitMQ's format, and what never lets anybody in."""
+"""Password hashes have RabbitMQ's format; blank passwords and broken hashes never match."""
 
 import base64
 import hashlib
@@ -19,7 +19,7 @@ from warrenmq.broker.definitions.passwords import (
 
 @given(st.binary(min_size=1, max_size=80), st.binary(max_size=80))
 def test_password_opens_its_own_hash_only(password: bytes, other: bytes) -> None:
-    """And no other algorithm's."""
+    """A password matches its own hash, no other password's and no other algorithm's."""
     stored = hash_password(password)
     assert is_password(password, stored, SHA256)
     assert is_password(other, stored, SHA256) == (other == password)
@@ -27,7 +27,7 @@ def test_password_opens_its_own_hash_only(password: bytes, other: bytes) -> None
 
 
 def test_hash_of_the_rabbitmq_documentation() -> None:
-    """The worked example there: salt 908D C60A, password test12."""
+    """The example of RabbitMQ's documentation matches: salt 908D C60A, password test12."""
     stored = base64.b64decode("kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR")
     assert stored[:4] == bytes.fromhex("908DC60A")
     assert is_password(b"test12", stored, SHA256)
@@ -38,7 +38,7 @@ def test_hash_of_the_rabbitmq_documentation() -> None:
     ("hashing", "name"), [(SHA256, "sha256"), (SHA512, "sha512"), (MD5, "md5")]
 )
 def test_every_algorithm_verifies(hashing: str, name: str) -> None:
-    """Salt first, then the hash over salt and password."""
+    """Every algorithm verifies a hash of the form salt, then the digest of salt and password."""
     salt = b"\x00\x01\xfe\xff"
     stored = salt + hashlib.new(name, salt + "p\u00e4ss".encode()).digest()
     assert is_password("p\u00e4ss".encode(), stored, hashing)
@@ -48,7 +48,7 @@ def test_every_algorithm_verifies(hashing: str, name: str) -> None:
 
 @pytest.mark.parametrize("hashing", [*HASHING_ALGORITHMS, "rabbit_password_hashing_none", ""])
 def test_what_never_opens(hashing: str) -> None:
-    """A blank password, an empty hash, an unknown algorithm."""
+    """A blank password, an empty hash and an unknown algorithm never match."""
     assert not is_password(b"", hash_password(b"x")[:4] + hashlib.sha256(b"").digest(), hashing)
     assert not is_password(b"x", b"", hashing)
     assert not is_password(b"", b"", hashing)
@@ -56,6 +56,6 @@ def test_what_never_opens(hashing: str) -> None:
 
 
 def test_salt_is_random() -> None:
-    """One password of two users does not show."""
+    """Hashes of one password differ, so that equal passwords of two users do not show."""
     assert len({hash_password(b"x") for _ in range(8)}) == 8
     assert len(hash_password(b"x")) == 36

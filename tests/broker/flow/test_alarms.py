@@ -1,4 +1,7 @@
-"""Alarms as such: limits, measurements, since when, and what the log says. Their effect: tests/protocol/test_blocked.py."""
+"""Alarms: limits, measurements, start times and log lines.
+
+tests/protocol/test_blocked.py tests their effect on clients.
+"""
 
 import logging
 
@@ -22,13 +25,13 @@ def test_limits_are_absolute_or_relative(alarms: Alarms) -> None:
     assert alarms.memory_limit_bytes == int(8 * GIB * 0.4)
     alarms.set_memory_limit(GIB, 0.9, 0)
     assert alarms.memory_limit_bytes == GIB
-    # Not more than there is.
+    # The memory limit never exceeds the memory of the machine.
     alarms.set_memory_limit(9 * GIB, 0.9, 0)
     assert alarms.memory_limit_bytes == 8 * GIB
     assert alarms.disk_limit_bytes == 50_000_000
     alarms.set_disk_limit(-1, 1.5, 0)
     assert alarms.disk_limit_bytes == 12 * GIB
-    # A limit of nothing is a limit.
+    # A limit of 0 is a limit.
     alarms.set_disk_limit(0, 1.5, 0)
     assert alarms.disk_limit_bytes == 0
 

@@ -1,4 +1,7 @@
-"""Flow control from the disk: who is stopped, when, and when they go on. On a real disk: tests/kill/test_slow_disk.py."""
+"""Flow control from the disk stops and resumes the right publishers at the right limits.
+
+tests/kill/test_slow_disk.py tests it on a real disk.
+"""
 
 from tests.support.brokers.amqp_frames import PERSISTENT, header_frame, method_frame
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
@@ -22,7 +25,7 @@ def channel_of(memory: MemoryBroker) -> ChannelPeer:
 
 
 def flooding(memory: MemoryBroker) -> ChannelPeer:
-    """Published more to `q` than may wait for a disk that does not answer."""
+    """Return a channel that has published more to `q` than may wait for a silent disk."""
     flood = channel_of(memory)
     flood.declare(b"q", durable=True)
     memory.holds_commits = True
@@ -59,12 +62,12 @@ def test_who_publishes_to_a_disk_that_lags_is_stopped_until_half_is_written() ->
     flood.publish(b"q", BODY, PERSISTENT)
     assert not is_reading(flood)
     assert state(flood, memory) == "flow"
-    # Who has published before, and not since, goes on: it may be about to ack.
+    # A client without a publish since the limit is not stopped: it may be about to ack.
     assert is_reading(other)
     other.qos(1)
     other.consume(b"q")
     assert other.message().body == BODY
-    # What waits for the disk while it is on its way counts as well.
+    # Bytes of a sealed batch count until the disk has written it.
     batch = memory.vhost.journal.seal()
     assert memory.vhost.journal.pending_bytes == 0
     memory.pump()
@@ -74,7 +77,7 @@ def test_who_publishes_to_a_disk_that_lags_is_stopped_until_half_is_written() ->
     assert is_reading(flood)
     throttle = connection_of(flood).throttle
     assert (throttle.flow_count, memory.broker.disk_flow.stop_count) == (1, 1)
-    # Shown for a while, since nobody would ever see it.
+    # The state `flow` is shown for FLOW_SHOWN_MS after its end, or an operator would never see it.
     assert state(flood, memory) == "flow"
     memory.now_ms += FLOW_SHOWN_MS
     assert state(flood, memory) == "running"
@@ -117,7 +120,7 @@ def test_an_alarm_and_a_slow_disk_together() -> None:
     assert state(flood, memory) == "blocked"
     memory.holds_commits = False
     memory.pump()
-    # The window of the blocked connection is still full.
+    # The blocked connection's window of unprocessed bytes is still full.
     assert not is_reading(flood)
     memory.broker.set_vm_memory_high_watermark(10, 0, memory.now_ms)
     memory.pump()
@@ -162,7 +165,7 @@ def test_publishers_wait_for_queues_that_page_slower_than_they_publish() -> None
     flood.publish_each(b"q", *[bytes(1000)] * (4 * TURN_STEPS_MAX))
     assert is_reading(flood)
     held = broker.memory_monitor.account.ram_bytes
-    # Half of it may stay. The queue is asked, and a turn is not enough.
+    # The paging threshold is half of the memory. Paging to it takes the queue more than one turn.
     broker.set_vm_memory_high_watermark(held, 0, memory.now_ms)
     broker.end_turn(memory.now_ms)
     memory.vhost.advance(memory.now_ms)
@@ -181,7 +184,7 @@ def test_publishers_wait_for_queues_that_page_slower_than_they_publish() -> None
 
 
 def test_a_store_in_debt_stops_publishers_until_it_is_paid() -> None:
-    """W10: compaction that does not come along with the garbage."""
+    """Publishers stop when compaction is slower than the garbage, until it has caught up (W10)."""
     memory = MemoryBroker()
     store = memory.vhost.store
     contents = store.contents.persistent
@@ -202,7 +205,7 @@ def test_a_store_in_debt_stops_publishers_until_it_is_paid() -> None:
     flood, consumer = channel_of(memory), channel_of(memory)
     flood.declare(b"q", durable=True)
     consumer.consume(b"q")
-    # The third file is being written; one message of each stays.
+    # The third file is being written; one message of each full file stays.
     large = bytes(6_000_000)
     tags = []
     for _ in range(8):
@@ -214,13 +217,13 @@ def test_a_store_in_debt_stops_publishers_until_it_is_paid() -> None:
             consumer.ack(tag)
     memory.advance(2000)
     assert len(held) == 1 and StoreFigures(store).debt_bytes == 0
-    # As if the garbage in the first file were so much.
+    # Pretend that the first file has this much garbage.
     beyond = int(StoreFigures(store).disk_bytes - 2 * StoreFigures(store).live_bytes)
     add_garbage(memory, GARBAGE_ALLOWANCE_BYTES - beyond + 2 * DEBT_STOP_BYTES)
     assert debt_to_pay(store) == 2 * DEBT_STOP_BYTES
     flood.publish(b"q", b"small")
     assert is_reading(flood)
-    # What it grows by meanwhile.
+    # Growth of the debt up to DEBT_STOP_BYTES stops no publisher.
     add_garbage(memory, DEBT_STOP_BYTES)
     flood.publish(b"q", b"small")
     assert is_reading(flood)
@@ -234,7 +237,7 @@ def test_a_store_in_debt_stops_publishers_until_it_is_paid() -> None:
     for job in held:
         memory.driver.runner.run(job)
         job.finished()
-    # What was copied goes with the next two checkpoints.
+    # The second checkpoint after the compaction deletes the copied files.
     assert StoreFigures(store).deletable_bytes > DEBT_STOP_BYTES
     memory.advance(5000)
     assert is_reading(flood)
@@ -245,7 +248,7 @@ def test_a_store_in_debt_stops_publishers_until_it_is_paid() -> None:
 
 
 def add_garbage(memory: MemoryBroker, size: int) -> None:
-    """As if there were so much more in the first content file; publishers hear of it."""
+    """Pretend that the first content file has `size` more bytes of garbage, and update the debt."""
     contents = memory.vhost.store.contents.persistent
     contents.files[0].size_bytes += size
     contents.total_bytes += size
@@ -253,7 +256,7 @@ def add_garbage(memory: MemoryBroker, size: int) -> None:
 
 
 def test_debt_that_grows_while_the_disk_does_not_stops_nobody() -> None:
-    """A purge makes debt of what was alive; nobody has to wait for that. Nor for what grows again below the first mark."""
+    """Debt that a purge makes of live messages stops no publisher; only its growth does."""
     memory = MemoryBroker()
     contents = memory.vhost.store.contents.persistent
     flood, other = channel_of(memory), channel_of(memory)
@@ -263,7 +266,7 @@ def test_debt_that_grows_while_the_disk_does_not_stops_nobody() -> None:
     for _ in range(8):
         flood.publish(b"q", bytes(6_000_000), PERSISTENT)
     assert contents.file_count == 3
-    # As if there were so much more, all of it alive.
+    # Pretend that the first file has this much more, all of it alive.
     size = 3 * GARBAGE_ALLOWANCE_BYTES
     contents.files[0].valid_bytes += size
     contents.valid_bytes += size
@@ -277,7 +280,7 @@ def test_debt_that_grows_while_the_disk_does_not_stops_nobody() -> None:
     assert debt.grown_bytes < 1000
     other.publish(b"other", b"small")
     assert is_reading(other)
-    # From its lowest on what it grows by counts.
+    # Growth counts from the lowest debt.
     add_garbage(memory, -DEBT_STOP_BYTES)
     add_garbage(memory, DEBT_STOP_BYTES)
     assert abs(int(debt.grown_bytes) - DEBT_STOP_BYTES) < 1000
@@ -287,7 +290,11 @@ def test_debt_that_grows_while_the_disk_does_not_stops_nobody() -> None:
 
 
 def test_nobody_waits_for_what_the_store_does_not_give_back() -> None:
-    """What exceeds twice what is alive, but lies in the journal's window or in the file that is being written."""
+    """Debt that the store cannot pay stops no publisher.
+
+    Such debt exceeds twice the live bytes, but lies in the journal's window or in the file being
+    written.
+    """
     memory = MemoryBroker()
     store = memory.vhost.store
     flood = channel_of(memory)

@@ -1,4 +1,4 @@
-"""Whoever can take a message gets it: no mixture of limits, acks and cancels leaves a consumer waiting for nothing."""
+"""A consumer that can take a ready message gets it, after any mix of limits, acks and cancels."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Thousands of messages that cannot be had, and damage in as many places, are a few lines in the log (T78)."""
+"""Thousands of lost messages, or of damaged places, give a few lines in the log (T78)."""
 
 import re
 
@@ -13,7 +13,7 @@ COUNT = 300
 
 
 class LoggedNode:
-    """A node, and what it logs about its queues and files."""
+    """A node in memory, and its log of lost messages and damaged files."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.node = MemoryNode(MemoryDisk())
@@ -22,22 +22,22 @@ class LoggedNode:
 
     @property
     def seconds(self) -> int:
-        """That have begun."""
+        """The seconds that have begun since the start."""
         return 1 + (self.node.clock.now_ms() - self._started_ms) // 1000
 
     def lines(self, text: str) -> list[str]:
-        """What was logged with this in it."""
+        """Return the log lines that contain `text`."""
         lines = [record.getMessage() for record in self.caplog.records]
         return [line for line in lines if text in line]
 
     def counted(self, what: str) -> int:
-        """Messages or stretches, all that the log speaks of."""
+        """Return the sum of the counts before `what` in all log lines."""
         return sum(
             int(count) for line in self.lines(what) for count in re.findall(rf"(\d+) {what}", line)
         )
 
     def paged(self, name: bytes, size: int) -> Queue:
-        """A queue whose messages are all on disk."""
+        """Return a new queue of COUNT messages, all of them on disk."""
         queue = self.node.declare(name)
         self.publish(name, size)
         queue.backing.memory.set_mode(True)
@@ -55,11 +55,11 @@ class LoggedNode:
         files = self.node.disk.files
         for name in files.list_names("msg_store_persistent"):
             files.unlink(f"msg_store_persistent/{name}")
-        # Whoever deletes them is no process of ours: the deletion outlives a crash.
+        # Sync the deletion: another program makes it, so it survives a crash of the node.
         files.sync_directory("msg_store_persistent")
 
     def drain(self, queue: Queue) -> int:
-        """Take everything that can be had; the number of messages."""
+        """Take all messages that can be read; return their number."""
         taken = 0
         while queue.ready_count > 0:
             found: list[int] = []
@@ -104,7 +104,7 @@ def test_lost_contents_are_one_line_a_second(logged: LoggedNode) -> None:
         assert f"vhost '/': queue '{queue}': " in lines[0]
         assert "messages are lost: their contents cannot be read (ids 1 to " in lines[0]
         assert lines[-1].endswith(f" to {COUNT})")
-    # Nor has each attempt to read a line of its own.
+    # Failed reads of a file give at most one line a second.
     assert 1 <= len(logged.lines("0.rdq cannot be read")) <= logged.seconds
     told = len(logged.caplog.records)
     node.clock.advance(10_000)

@@ -1,4 +1,4 @@
-"""The command line as a person types it."""
+"""The command `warren` as a user types it: version, help, options, configuration errors."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Which node the options of a command name."""
+"""The options and the environment of a command name its node, user, password and vhost."""
 
 import pytest
 import typer
@@ -51,7 +51,7 @@ def test_without_options_it_is_the_node_of_this_machine() -> None:
 
 
 def test_a_uri_or_its_parts() -> None:
-    """Parts may hold any character."""
+    """A node is named by a URI or by its parts, which may hold any character."""
     node = named("--uri", "amqp://u:p@mars:1/v")
     assert (node.uri, node.named_by, node.default_notice) == (
         "amqp://u:p@mars:1/v",
@@ -74,13 +74,13 @@ def test_the_environment_is_for_commands_that_name_no_node(monkeypatch: pytest.M
     assert (node.address.host, node.address.password, node.address.vhost) == ("mars", "p", "w")
     assert node.named_by is NamedBy.ENVIRONMENT
     node = named("--host", "venus")
-    # The password of one node is not sent to another.
+    # The password in WARREN_URI is not sent to another node.
     assert (node.address.host, node.address.password) == ("venus", "guest")
     assert named("--uri", "amqp://venus").address.user == "guest"
 
 
 def test_whose_password_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command line's, else the URI's, else the environment's."""
+    """The password comes from the option, else from the URI, else from the environment."""
     monkeypatch.setenv("WARREN_PASSWORD", "environment")
     assert named().address.password == "environment"
     assert named("--uri", "amqp://u@mars").address.password == "environment"
@@ -111,7 +111,7 @@ def test_only_some_wait() -> None:
 
 
 def test_every_command_that_asks_a_node_has_the_same_options() -> None:
-    """Listed by their help, in a panel of their own."""
+    """The help of every command that connects to a node lists the same connection options."""
     from warrenmq.cli.group import group
     from warrenmq.cli.pipeline import pipeline
     from warrenmq.cli.sink import sink

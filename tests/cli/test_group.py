@@ -1,4 +1,4 @@
-"""`warren group` against a node, and without one."""
+"""`warren group` lists, shows and deletes reader groups, and reports failures in one line."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,10 @@ from warrenmq.admin.protocol import GroupOpened, OpenGroup, Reserve, Reserved
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[NodeThread]:
-    """Two queues, read by a pattern: one held in part, one not at all; another group of one queue."""
+    """A node with two groups: `orders` of two queues by pattern, and `other` of one queue.
+
+    The group `orders` has reserved two messages of its first queue, and none of its second.
+    """
     node = NodeThread(tmp_path)
     channel = node.peer().open().channel()
     channel.confirm_select()
@@ -65,7 +68,7 @@ def test_list_show_and_delete(node: NodeThread) -> None:
 @pytest.mark.parametrize("name", ["nope", "", "no/pe é"])
 @pytest.mark.parametrize("command", ["show", "delete"])
 def test_a_group_that_is_not_there(node: NodeThread, command: str, name: str) -> None:
-    """Or cannot be."""
+    """An unknown or impossible group name gives one line and status 1."""
     done = warren("group", command, name, "--port", node.port)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"warren: no reader group '{name}'\n"

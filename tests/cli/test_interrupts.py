@@ -1,4 +1,7 @@
-"""SIGINT ends every command, also one that was started with the signal ignored, as shells start background jobs."""
+"""SIGINT ends every command, also one that starts with the signal ignored.
+
+Shells start background jobs with SIGINT ignored.
+"""
 
 import signal
 import socket
@@ -28,7 +31,7 @@ def test_an_interrupt_stops_a_server_cleanly(tmp_path: Path) -> None:
 def test_an_interrupt_ends_a_command_that_waits(
     tmp_path: Path, command: list[str], status: int
 ) -> None:
-    """For a node that has accepted its connection and says nothing."""
+    """SIGINT ends a command that waits for a silent node, which has accepted its connection."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(60)
         port = str(listener.getsockname()[1])

@@ -1,4 +1,4 @@
-"""What a command's output is when nobody reads all of it."""
+"""A command whose output is closed early ends without an error."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
-    """As of `warren ... | head`: no stack, and the exit status of the run."""
+    """A closed output, as of `warren ... | head`, gives no stack and the exit status of the run."""
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as gone:
@@ -17,7 +17,7 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
             text=True,
             timeout=100,
             check=False,
-            # As it is by itself: what is printed is written at the end.
+            # Keep Python's buffering, so that the text is written at the end.
             env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
         )
     assert (done.returncode, done.stderr) == (0, "")

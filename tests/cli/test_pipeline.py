@@ -1,4 +1,4 @@
-"""What `warren pipeline` makes of a job: output, progress, exit status."""
+"""`warren pipeline` prints a job's result and progress, and sets its exit status."""
 
 import dataclasses
 import json
@@ -41,7 +41,7 @@ def count(progress: Progress) -> JobResult:
 def test_a_result_is_printed_and_its_status_is_the_exit_status(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As lines or JSON; without a terminal nothing else."""
+    """The result is printed as lines or JSON; without a terminal the job prints nothing else."""
     assert run(count) == 1
     assert tuple(capsys.readouterr()) == ("found: 2\n", "")
     assert run(lambda progress: CountResult(0), as_json=True) == 0
@@ -49,7 +49,7 @@ def test_a_result_is_printed_and_its_status_is_the_exit_status(
 
 
 def test_progress_is_shown_as_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    """As events in JSON or a bar, on standard error."""
+    """Progress goes to standard error, as JSON events or as a bar."""
     run(count, shown="json")
     event = json.loads(capsys.readouterr().err)
     assert (event["name"], event["done"], event["total"]) == ("counting", 2, 3)
@@ -61,7 +61,7 @@ def test_progress_is_shown_as_asked(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_could_not_be_done_is_one_line(
     failure: type[Exception], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And status 2."""
+    """A failure is one line on standard error, and status 2."""
 
     def fail(progress: Progress) -> JobResult:
         raise failure("no Java here")
@@ -71,7 +71,7 @@ def test_what_could_not_be_done_is_one_line(
 
 
 def test_ctrl_c_and_our_own_mistakes_are_not_findings(capsys: pytest.CaptureFixture[str]) -> None:
-    """Status 2: 1 says that the job came to its end."""
+    """An interrupt and a mistake in warren give status 2; 1 means that the job finished."""
 
     def interrupted(progress: Progress) -> JobResult:
         raise KeyboardInterrupt
@@ -90,7 +90,7 @@ def test_ctrl_c_and_our_own_mistakes_are_not_findings(capsys: pytest.CaptureFixt
 def test_the_stack_is_shown_when_it_is_asked_for(
     failure: type[Exception], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Behind the line with the cause."""
+    """With --traceback the stack follows the line with the cause."""
 
     def fail(progress: Progress) -> JobResult:
         raise failure("the cause")
@@ -103,7 +103,7 @@ def test_the_stack_is_shown_when_it_is_asked_for(
 
 @pytest.mark.parametrize("shown", ["none", "json", "bar"])
 def test_what_a_job_waits_for_is_a_line(shown: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of JSON, where lines are that."""
+    """A wait is announced in one line, which is JSON when the progress is JSON."""
 
     def wait(progress: Progress) -> JobResult:
         with Retry("mars:5672", 100, "--retry-timeout") as waiting:
@@ -121,7 +121,7 @@ ONE_OF_THEM = "warren: name a directory with --data-dir, or a node with --uri: o
 
 @pytest.mark.parametrize("command", ["backup new", "restore old", "report page.html"])
 def test_a_directory_or_a_node(command: str) -> None:
-    """One of them is named."""
+    """A job needs either a directory or a node: none or both are refused."""
     runner = CliRunner()
     for options in ([], ["--data-dir", "nothing/there", "--uri", "amqp://localhost:1"]):
         found = runner.invoke(pipeline, [*command.split(), *options])
@@ -146,7 +146,7 @@ def test_the_environment_names_a_node_when_no_directory_is_named(
 def test_a_job_waits_for_its_node_as_long_as_it_is_told(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And begins with it: nothing is started in vain. The default is named before."""
+    """A job first names its default node, then waits for it for --retry-timeout, before all work."""
     monkeypatch.delenv("WARREN_URI", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "messages.parquet").write_bytes(b"")

@@ -1,4 +1,4 @@
-"""`warren sink` against a node."""
+"""`warren sink` lists, shows and deletes sinks, and reports refusals."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ from warrenmq.admin.sink_protocol import (
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[NodeThread]:
-    """A queue q; sink `a` has published batch 4, sink `b` has staged two messages."""
+    """A node with a queue `q`: sink `a` has published batch 4, sink `b` has two staged messages."""
     node = NodeThread(tmp_path)
     channel = node.peer().open().channel()
     channel.declare(b"q", durable=True)

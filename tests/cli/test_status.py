@@ -1,4 +1,4 @@
-"""`warren status` and `warren queues` against a node, and without one."""
+"""`warren status` and `warren queues` show a node's figures, and report failures in one line."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,10 @@ LARGE = 10_000
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[NodeThread]:
-    """One large and two small messages in a queue, of which one is unacked; a lazy queue; one without messages."""
+    """A node with three queues: `orders`, the lazy `archive`, and `empty`.
+
+    `orders` has two small messages, of which one is unacked, and a large one; `archive` has four.
+    """
     node = NodeThread(tmp_path)
     channel = node.peer().open().channel()
     channel.confirm_select()

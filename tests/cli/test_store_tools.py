@@ -1,4 +1,4 @@
-"""`warren store`, `warren backup` and `warren restore` as a person types them: exit status, lines, JSON."""
+"""`warren store`, `warren backup` and `warren restore`: exit status, lines and JSON."""
 
 import json
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.kill
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """Running, with three messages in one queue and none in another."""
+    """A running node with three messages in the queue `q`, and the empty queue `none`."""
     process = BrokerProcess(tmp_path / "node")
     process.start()
     peer = connect(process)
@@ -34,7 +34,7 @@ def node(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def data(node: BrokerProcess) -> Path:
-    """The directory of the node, which is stopped."""
+    """The data directory of the node, which is stopped."""
     node.stop()
     return node.directory / "data"
 
@@ -163,7 +163,7 @@ def test_backup_of_a_running_node(node: BrokerProcess, tmp_path: Path) -> None:
     where = ("--host", node.host, "--port", node.port)
     found = warren_json("backup", tmp_path / "backup", *where)
     assert found["bytes"] > 50_000
-    # A password need not be on the command line.
+    # The password may come from the environment.
     done = warren("backup", tmp_path / "other", *where, environment={"WARREN_PASSWORD": "wrong"})
     assert done.returncode == 2 and "refused" in done.stderr
     assert "wrong" not in done.stderr.replace("wrong name or password", "")

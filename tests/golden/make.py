@@ -1,8 +1,9 @@
-"""Make a golden data directory: what a node of this state wrote, for every later state to read.
+"""Make golden data directories, which every later version must read.
 
-`python -m tests.golden.make NAME` runs a node, puts something of everything into it, ends it in both ways, and writes
-`NAME-stopped.tar.xz` and `NAME-killed.tar.xz` with `NAME.json`, which says what must come back, beside this file. It is
-run once for a format, by the commit that it is named after; the files are never changed.
+`python -m tests.golden.make NAME` fills a node with messages and definitions of every kind, once
+ends it with a stop and once with a kill, and writes `NAME-stopped.tar.xz` and `NAME-killed.tar.xz`
+beside this file. `NAME.json` holds the content that a reader must find. The program runs once for a
+format, at the commit that NAME names; the files never change.
 """
 
 import json
@@ -52,18 +53,18 @@ EVERYTHING = Properties(
 
 
 def body_of(number: int, size: int) -> bytes:
-    """A body that says who it is."""
+    """Return a body of `size` bytes that repeats its number."""
     return (b"%d " % number * (size // 2 + 1))[:size]
 
 
 class Golden:
-    """What lies in the queues of a node, in order."""
+    """A channel to a node, and the account of the messages in its queues, in order."""
 
     def __init__(self, channel: ChannelPeer) -> None:
         self.channel = channel
         self.confirms = Confirms(channel)
         self.queues: dict[bytes, list[Known]] = {}
-        # The stage of the batch that is left to be committed.
+        # Id of the stage of batch 5, which the reader commits.
         self.stage = 0
         self.number = 0
 
@@ -88,13 +89,16 @@ class Golden:
             self.queues[queue].append((exchange, key, properties, body, False))
 
     def sync(self) -> None:
-        """All that was published and acked is durable: a confirm that is sent behind it says so."""
+        """Make all publishes and acks durable: wait for the confirms of later publishes."""
         for _ in range(2):
             self.publish(b"ticks", 1)
             self.confirms.drain()
 
     def take(self, channel: ChannelPeer, queue: bytes, count: int, acked: set[int]) -> None:
-        """Deliver the oldest and ack those at the places `acked`; the others stay out and come back as redelivered."""
+        """Deliver the `count` oldest messages, and ack those at the places `acked`.
+
+        The others stay unacked and return as redelivered.
+        """
         channel.qos(count)
         tag = channel.consume(queue)
         deliveries = [channel.message() for _ in range(count)]
@@ -130,7 +134,7 @@ def fill(node: BrokerProcess) -> Golden:
     golden.sync()
     golden.take(peer.channel(), b"holes", 200, set(range(0, 200, 3)) | set(range(50, 90)))
     golden.take(peer.channel(), b"fan-b", 30, set(range(10)))
-    # From the beginning and from the middle of a segment.
+    # Ack messages at the beginning and in the middle of a segment.
     golden.take(peer.channel(), b"small", 900, set(range(400)) | set(range(500, 600)))
     golden.sync()
     _read_as_group(node, golden)
@@ -168,7 +172,7 @@ def _declare(golden: Golden) -> None:
 
 
 def _read_as_group(node: BrokerProcess, golden: Golden) -> None:
-    """A group holds 60 of 100 and has acked 25 of them."""
+    """Let a group reserve 60 of 100 messages and ack 25 of them."""
     for number in range(100):
         golden.publish(b"read", number * 60)
     golden.sync()
@@ -180,12 +184,12 @@ def _read_as_group(node: BrokerProcess, golden: Golden) -> None:
         end = {member.incarnation: first + 60}
         client.request(Reserve("readers", opened.epoch, start, 1000, 1 << 40, until=end), Reserved)
         client.request(Ack("readers", opened.epoch, {member.incarnation: first + 25}), Acked)
-    # What it holds is not for others.
+    # Consumers cannot get the reserved messages.
     golden.queues[b"read"] = golden.queues[b"read"][60:]
 
 
 def _stage(node: BrokerProcess, golden: Golden) -> None:
-    """Batch 4 of a sink is in its queue, batch 5 is staged and will be committed by who reads this."""
+    """Publish batch 4 of a sink, and stage batch 5, which the reader commits."""
     with AdminClient(NodeAddress(node.uri)) as client:
         for batch, sizes in ((4, (7, 6000)), (5, (8, 7000))):
             messages = []
@@ -206,7 +210,7 @@ def _stage(node: BrokerProcess, golden: Golden) -> None:
 
 
 def pack(data: Path, target: Path) -> None:
-    """All of a data directory but the reserve, which is large."""
+    """Pack a data directory without the file `reserve`, which is large."""
     with tarfile.open(target, "w:xz", preset=9) as archive:
         for path in sorted(data.rglob("*")):
             if path.name != "reserve":
@@ -234,7 +238,7 @@ def main(name: str) -> None:
                 copy, golden.stage, sorted(queue.decode() for queue in golden.queues)
             )
             for queue, messages in golden.queues.items():
-                # A node that was killed cannot know what was delivered.
+                # After a kill every message counts as redelivered.
                 known = (
                     [(*message[:4], True) for message in messages] if how == "killed" else messages
                 )

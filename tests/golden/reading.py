@@ -1,4 +1,4 @@
-"""Read a golden data directory in every way there is, and sum up what is found in JSON."""
+"""Reads a golden data directory offline and through a node, and sums up its content in JSON."""
 
 import hashlib
 import tarfile
@@ -21,7 +21,7 @@ from warrenmq.tables.reading import read
 from warrenmq.tables.schemas import COLUMNS, MESSAGES
 
 SETTINGS = ("journal_file_size_limit=1MiB", "msg_store_file_size_limit=64KiB")
-# What a message is, not where it lies.
+# Columns of the content of a message, without its location.
 COLUMN_NAMES = (
     "queue_id",
     "seq",
@@ -36,21 +36,21 @@ COLUMN_NAMES = (
     "properties_raw",
     "body",
 )
-# Its messages expire 49 days after they were published, which is as late as a client can ask for.
+# Queue whose messages expire 49 days after publishing, the latest time that a client can ask for.
 TIMED = b"timed"
-# Exchange, routing key, properties, body, redelivered.
+# A message: exchange, routing key, properties, body, redelivered.
 Known = tuple[bytes, bytes, bytes, bytes, bool]
 
 
 def unpack(archive: Path, directory: Path) -> Path:
-    """The data directory in `archive`, as the one of a node in `directory`."""
+    """Unpack `archive` as the data directory of a node in `directory`; return its path."""
     with tarfile.open(archive) as packed:
         packed.extractall(directory / "data", filter="data")
     return directory / "data"
 
 
 def digest(messages: list[Known]) -> str:
-    """Of all of them, in order."""
+    """Return the SHA-256 of all messages, in order."""
     found = hashlib.sha256()
     for exchange, key, properties, body, is_redelivered in messages:
         for part in (exchange, key, properties, body, b"\1" if is_redelivered else b"\0"):
@@ -59,7 +59,7 @@ def digest(messages: list[Known]) -> str:
 
 
 def read_offline(data: Path) -> dict[str, Any]:
-    """What the tools tell of a directory that no node has open."""
+    """Return the summary that the offline tools give of a data directory."""
     checked = check_directory(data)
     assert not checked.problems
     with opened(data) as directory:
@@ -85,8 +85,10 @@ def _rows(data: Path) -> dict[str, Any]:
 
 
 def read_online(directory: Path, stage: int, queues: list[str]) -> dict[str, Any]:
-    """What a node that starts on `directory`/data tells: its groups, and all that clients get out of its queues; before
-    that, the staged batch is committed."""
+    """Start a node on `directory`/data; return its groups and the messages that clients consume.
+
+    Commits the staged batch before it consumes the queues.
+    """
     node = BrokerProcess(directory, *SETTINGS)
     node.start()
     try:
@@ -117,7 +119,7 @@ def read_online(directory: Path, stage: int, queues: list[str]) -> dict[str, Any
 
 
 def contents_of(node: BrokerProcess, queue: bytes) -> list[Known]:
-    """Take everything out of a queue of a running node."""
+    """Consume all messages of a queue of a running node, and return them."""
     peer = connect(node)
     channel = peer.channel()
     found = []

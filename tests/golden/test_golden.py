@@ -1,4 +1,4 @@
-"""What earlier states wrote is read as they read it: offline, and by a node that starts on it."""
+"""Data directories of earlier formats give the same content, offline and through a node."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A broker that strangers may talk to; its memory is watched."""
+"""A broker for hostile clients; its memory is measured."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,13 +11,13 @@ from tests.support.brokers.watched_broker import WatchedBroker
 
 @pytest.fixture
 def node_settings() -> tuple[str, ...]:
-    """What the broker is started with; a module may have its own."""
+    """Settings of the broker; a module may override this fixture."""
     return ()
 
 
 @pytest.fixture
 def broker(tmp_path: Path, node_settings: tuple[str, ...]) -> Iterator[WatchedBroker]:
-    """A running broker; no bug of its own may show in its log."""
+    """A running broker, which must stop cleanly, without a traceback or internal error logged."""
     node = BrokerProcess(tmp_path, *node_settings)
     node.start()
     watched = WatchedBroker(node)

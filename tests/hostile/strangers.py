@@ -1,4 +1,4 @@
-"""Ten thousand ways to treat a broker badly, as asyncio clients. Each is one connection; none of them says goodbye."""
+"""Hostile clients for asyncio. Each is one connection, and none closes it in an orderly way."""
 
 import asyncio
 import random
@@ -28,7 +28,7 @@ from warrenmq.wire.methods import (
     QueueDeclare,
 )
 
-# How long a stranger waits for an answer, or for being thrown out.
+# Time that a stranger waits for an answer, or for the broker to close the connection.
 PATIENCE_S = 0.5
 LOGIN_TIMEOUT_S = 60.0
 
@@ -44,7 +44,7 @@ OPENING = (
 
 
 class Stranger:
-    """One connection."""
+    """One hostile connection, with a random generator of its own."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, seed: int
@@ -54,7 +54,7 @@ class Stranger:
         self.random = random.Random(seed)
 
     async def say(self, *chunks: bytes) -> None:
-        """Send, and wait until the kernel has it, for a while."""
+        """Send, and wait at most PATIENCE_S until the kernel has taken the bytes."""
         self.writer.write(b"".join(chunks))
         try:
             await asyncio.wait_for(self.writer.drain(), PATIENCE_S)
@@ -62,7 +62,7 @@ class Stranger:
             return
 
     async def listen(self) -> None:
-        """Read until there is silence or the end."""
+        """Read until the end of the stream, or PATIENCE_S without data."""
         try:
             while await asyncio.wait_for(self.reader.read(65536), PATIENCE_S):
                 pass
@@ -70,7 +70,7 @@ class Stranger:
             return
 
     async def log_in(self, channels: int = 1) -> None:
-        """Open channels 1 and on; returns when the broker has opened the last of them."""
+        """Log in and open channels 1 to `channels`; return when the broker has opened the last."""
         opens = b"".join(method_frame(number, ChannelOpen()) for number in range(1, channels + 1))
         await self.say(OPENING + opens)
         last = method_frame(channels, ChannelOpenOk())
@@ -189,7 +189,7 @@ async def torn_arguments(stranger: Stranger) -> None:
 
 
 async def huge_table(stranger: Stranger) -> None:
-    # Nested as deep as it fits, or as broad, or with a length that lies.
+    # The table is nested as deep as fits, or has many fields, or declares a wrong length.
     kind = stranger.random.randrange(3)
     table = b""
     if kind == 0:
@@ -236,7 +236,7 @@ async def never_reads(stranger: Stranger) -> None:
 
 async def many_channels(stranger: Stranger) -> None:
     await stranger.log_in(stranger.random.choice([10, 200, 300]))
-    # And one too many.
+    # Sometimes open more channels than channel_max allows.
     if stranger.random.random() < 0.05:
         await stranger.say(
             b"".join(method_frame(number, ChannelOpen()) for number in range(301, 2400))
@@ -297,7 +297,7 @@ MANNERS: list[Callable[[Stranger], Awaitable[None]]] = [
 
 
 async def visit(host: str, port: int, count: int, at_once: int, seed: int) -> dict[str, int]:
-    """`count` strangers, `at_once` of them at a time; returns how many of each kind got a connection."""
+    """Run `count` strangers, `at_once` at a time; return the number of finished ones by kind."""
     gate = asyncio.Semaphore(at_once)
     done: dict[str, int] = {}
 
@@ -311,11 +311,11 @@ async def visit(host: str, port: int, count: int, at_once: int, seed: int) -> di
                 if stranger.random.random() < 0.5:
                     await stranger.listen()
             except ConnectionError:
-                # Thrown out in the middle of a word.
+                # The broker may close the connection while the stranger still sends.
                 pass
             finally:
                 if stranger.random.random() < 0.5:
-                    # Gone with a reset instead of an end.
+                    # Half of the strangers end with a reset (RST) instead of a FIN.
                     sock = writer.get_extra_info("socket")
                     if sock is not None and sock.fileno() >= 0:
                         sock.setsockopt(

@@ -1,4 +1,4 @@
-"""Clients that send and never read: each costs the broker bounded memory, and nobody else's time."""
+"""A client that sends and never reads costs bounded memory, and delays no other client."""
 
 import socket
 import time
@@ -23,12 +23,13 @@ from warrenmq.wire.methods import (
 from warrenmq.wire.properties import Properties
 
 pytestmark = pytest.mark.slow
-# What one client may cost: the transport's buffer, gathered output, what the kernel refuses, one large message.
+# Memory that one client may cost: the transport's buffer, gathered output, bytes that the kernel
+# refuses, one large message.
 COST = 40 * MIB
 
 
 class Mute:
-    """A client that has logged in, opened channel 1, and reads no more."""
+    """A client that logs in, opens channel 1, and then never reads."""
 
     def __init__(self, broker: WatchedBroker) -> None:
         link = SocketLink(broker.node.host, broker.node.port)
@@ -38,7 +39,7 @@ class Mute:
         self.socket = link.socket
 
     def push(self, data: bytes, seconds: float) -> int:
-        """Send it again and again for a while, as fast as it is taken; returns how often."""
+        """Send `data` repeatedly for `seconds`, as fast as possible; return the number of times."""
         self.socket.setblocking(False)
         deadline = time.monotonic() + seconds
         sent = 0
@@ -58,7 +59,7 @@ def well_behaved(broker: WatchedBroker) -> WellBehaved:
 
 
 def with_message(broker: WatchedBroker, queue: bytes, body: bytes, count: int = 1) -> ChannelPeer:
-    """A queue with messages."""
+    """Declare a queue with `count` messages; return its channel."""
     channel = broker.connect().channel()
     channel.declare(queue)
     for _ in range(count):
@@ -94,7 +95,7 @@ def test_a_message_recovered_for_ever(broker: WatchedBroker, well_behaved: WellB
     mute = Mute(broker)
     mute.peer.send(method_frame(1, BasicConsume(b"q", b"c")))
     rejects = b"".join(method_frame(1, BasicReject(tag, True)) for tag in range(1, 20_000))
-    # More than the answer to the consume: the message is on its way, and may be rejected.
+    # Wait for more bytes than the consume-ok: then the message is delivered and may be rejected.
     mute.socket.settimeout(PATIENCE_S)
     eventually(lambda: len(mute.socket.recv(1000, socket.MSG_PEEK)) == 1000, "a delivery")
     mute.push(rejects, 1.5)
@@ -143,13 +144,13 @@ def test_a_consumer_that_never_reads_slows_nobody(
                 reader.send(BasicAck(item.deliver.delivery_tag))
                 received += 1
             reader.events.clear()
-    # 200 MB went through, all but what the mute one was given.
+    # The reader gets all 200 MB but the messages that the mute consumer was given.
     while received * size < (count * size) - 8 * MIB:
         message = reader.message()
         reader.send(BasicAck(message.deliver.delivery_tag))
         received += 1
     check(broker, well_behaved, before)
-    # What it was given and did not ack comes back when it goes.
+    # The mute consumer's unacked messages are requeued when its connection ends.
     mute.socket.close()
     if not no_ack:
         while received < count:
@@ -191,7 +192,7 @@ def test_a_body_in_crumbs(broker: WatchedBroker, well_behaved: WellBehaved, size
     mute.peer.send(method_frame(1, BasicPublish(b"", b"q")), header_frame(1, 64 * MIB))
     crumbs = frame(BODY, 1, bytes(size)) * 5000
     times = mute.push(crumbs, 0.7)
-    # The body as far as it has arrived, while it grows in one place and then in another.
+    # The part of the body that has arrived may be in memory more than once while it grows.
     check(broker, well_behaved, before, 20 * MIB + 3 * times * 5000 * size)
 
 
@@ -222,7 +223,7 @@ def test_direct_replies_to_one_who_does_not_read(
     before = broker.rss()
     for _ in range(200):
         server.publish(reply_to, bytes(MIB))
-    # All of them are handled when this is answered.
+    # The reply to this declare comes after all publishes.
     assert server.count(b"rpc") == 0
-    # The bound, and the copies of what is being written.
+    # The bound of the output, and the copies of the part being written.
     check(broker, well_behaved, before, 120 * MIB)

@@ -1,4 +1,4 @@
-"""Ten thousand hostile connections: the broker goes on serving, and its memory is flat."""
+"""During ten thousand hostile connections the broker serves others, and its memory stays flat."""
 
 import asyncio
 import resource
@@ -16,20 +16,20 @@ from tests.support.kills.ledger import Confirms
 WARM_UP = 1_500
 COUNT = 10_000
 AT_ONCE = 300
-# Descriptors that a node keeps for its disk.
+# File descriptors that a node reserves for its disk.
 RESERVED = 64
-# What is left over from a wave of strangers when it has gone: the allocator's fragments.
+# Memory that may remain after a wave of strangers: fragments of the allocator.
 FLAT = 8 * MIB
 
 
 @pytest.fixture
 def node_settings() -> tuple[str, ...]:
-    """Journal files that are full soon."""
+    """Small journal files, so that the node opens several."""
     return ("journal_file_size_limit=1MiB",)
 
 
 def is_refused(client: socket.socket) -> bool:
-    """Has the node hung up?"""
+    """Whether the node has closed the connection."""
     try:
         return client.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK) == b""
     except BlockingIOError:
@@ -38,7 +38,7 @@ def is_refused(client: socket.socket) -> bool:
         return True
 
 
-# Forty seconds where nothing else runs.
+# Takes 40 s on a machine without other load.
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_ten_thousand_strangers(broker: WatchedBroker) -> None:
@@ -61,7 +61,7 @@ def test_ten_thousand_strangers(broker: WatchedBroker) -> None:
         f"peak {client.peak / MIB:.1f}; a round trip took {client.slowest * 1000:.0f} ms at most of {client.rounds}, "
         f"{client.longest_work_s * 1000:.0f} ms of the broker's work"
     )
-    # What is freed is given back when nobody asks for anything for a while; what is not freed never is.
+    # The allocator returns freed memory to the system after some idle time; a leak never returns.
     eventually(lambda: broker.rss() - before < FLAT, "the memory of before", 0.2)
     assert client.peak - before < 100 * MIB
     assert client.rounds > 100
@@ -76,10 +76,10 @@ def test_more_connections_than_descriptors(broker: WatchedBroker) -> None:
     soft, hard = resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(node.process.pid, resource.RLIMIT_NOFILE, (150, hard))
     sockets = [socket.create_connection((node.host, node.port)) for _ in range(400)]
-    # Nobody is left who may get the place of one that goes.
+    # Wait until all others are refused, so that none can take the place of a closed connection.
     refused = len(sockets) - (150 - RESERVED)
     eventually(lambda: sum(is_refused(one) for one in sockets) >= refused, "all others refused")
-    # Those who are in are served, and the disk has what it needs.
+    # Accepted connections are served, and the disk has enough descriptors.
     confirms = Confirms(channel)
     for _ in range(30):
         confirms.publish(b"q", bytes(100_000), PERSISTENT, b"", lambda: None)

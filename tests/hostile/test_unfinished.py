@@ -1,4 +1,4 @@
-"""Clients that begin what they do not end, and go: the memory stays within its limit, and others are served."""
+"""Clients leave messages or transactions unfinished: memory stays bounded, others are served."""
 
 import contextlib
 import threading
@@ -15,7 +15,7 @@ from tests.support.brokers.watched_broker import MIB, WatchedBroker
 from warrenmq.wire.methods import BasicPublish
 
 pytestmark = pytest.mark.slow
-# About twice what a node takes that has nothing to do.
+# Memory limit of the node: about twice the memory of an idle node.
 LIMIT = 150 * MIB
 ANNOUNCED = 120 * MIB
 BODY_100_KB = bytes(100_000)
@@ -60,7 +60,10 @@ class Confirmed(threading.Thread):
 
 
 def send_bodies(broker: WatchedBroker, channels: int, upto: int) -> Peer:
-    """A client with `channels` bodies that are arriving, which sends `upto` bytes of them if it is let."""
+    """Return a client with `channels` unfinished bodies, which has sent up to `upto` bytes of them.
+
+    The client stops earlier when the broker stops reading or closes the connection.
+    """
     peer = broker.connect()
     for number in range(1, channels + 1):
         peer.channel()
@@ -125,7 +128,10 @@ def test_a_transaction_larger_than_memory(broker: WatchedBroker) -> None:
 
 
 def test_transactions_that_are_too_large_together(broker: WatchedBroker) -> None:
-    """Each is within its bound. They raise an alarm that nothing but their end can clear, and get it."""
+    """Transactions within their own bound raise a memory alarm together, which the broker clears.
+
+    Only the end of the transactions can clear the alarm.
+    """
     client = Confirmed(broker)
     client.start()
     connections: list[pika.BlockingConnection] = []

@@ -1,4 +1,4 @@
-"""The Celery application that `test_celery.py` and the worker it starts share; both read the same environment."""
+"""The Celery application of `test_celery.py` and its worker; both read the same environment."""
 
 import os
 import time

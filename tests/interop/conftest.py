@@ -1,4 +1,4 @@
-"""Other people's clients against a broker process; see `tests/support/brokers/fixtures.py`."""
+"""Fixtures of the client tests: a broker process (`tests/support/brokers/fixtures.py`), a name."""
 
 import random
 
@@ -11,5 +11,5 @@ __all__ = ["broker_uri"]
 
 @pytest.fixture
 def name() -> str:
-    """A name nobody else uses."""
+    """A unique name for queues and exchanges of one test."""
     return f"interop-{random.getrandbits(48):012x}"

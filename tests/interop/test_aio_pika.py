@@ -1,4 +1,4 @@
-"""aio-pika, unchanged: robust connections, transactions, the master/worker pattern."""
+"""Unmodified aio-pika works: robust connections, transactions, the master/worker pattern."""
 
 import asyncio
 
@@ -146,11 +146,11 @@ def test_robust_connection_comes_back(broker_uri: str, name: str) -> None:
             await queue.consume(on_message)
             is_back = asyncio.Event()
             connection.reconnect_callbacks.add(lambda *_: is_back.set())
-            # The transport is torn away, as by a network failure.
+            # Close the transport, as a network failure would.
             transport = connection.transport
             assert transport is not None
             await transport.connection.close(ConnectionResetError())
-            # `ready` would speak of the transport that is gone, or of one whose channels are not open again yet.
+            # `ready` may report the lost transport, or a new one whose channels are not open yet.
             await asyncio.wait_for(is_back.wait(), PATIENCE_S)
             await channel.default_exchange.publish(aio_pika.Message(b"after"), name)
             body = await asyncio.wait_for(received.get(), PATIENCE_S)

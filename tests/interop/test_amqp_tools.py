@@ -1,4 +1,4 @@
-"""The command-line tools of rabbitmq-c (Debian's amqp-tools), unchanged."""
+"""The unmodified command-line tools of rabbitmq-c (Debian's amqp-tools) work."""
 
 import shutil
 import subprocess
@@ -52,7 +52,7 @@ def test_declare_publish_get_delete(tools: Tools, name: str) -> None:
         "--body", "hello",
     )  # fmt: skip
     assert tools.run("amqp-get", "--queue", name).stdout == "hello"
-    # Exit status 2 says that there was nothing.
+    # Exit status 2 means an empty queue.
     assert tools.run("amqp-get", "--queue", name, check=False).returncode == 2
     assert tools.run("amqp-delete-queue", "--queue", name).stdout.strip() == "0"
 
@@ -107,7 +107,7 @@ def test_an_exclusive_queue_bound_to_an_exchange(tools: Tools, name: str) -> Non
     )  # fmt: skip
 
     def has_received() -> bool:
-        # Nobody says when its queue is bound.
+        # The tool does not report when its queue is bound, so publish until it ends.
         tools.run(
             "amqp-publish",
             "--exchange",

@@ -1,7 +1,7 @@
-"""amqplib under Node.js, unchanged; the scenario is in `node/scenario.js`.
+"""Unmodified amqplib under Node.js works; the scenario is in `node/scenario.js`.
 
-The library is installed once below build/, from the lock file beside the scenario, by whichever run of the tests comes
-first: several may go on at once.
+The first run of the tests installs the library below build/, from the lock file beside the
+scenario. Several runs may work at the same time.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.interop
 SCENARIO = Path(__file__).parent / "node"
 INSTALLED = Path(__file__).parent.parent.parent / "build" / "interop-node"
 LOCK = "package-lock.json"
-# Of a whole installation.
+# Copy of the lock file, which marks a finished installation.
 MARK = INSTALLED / "node_modules" / LOCK
 INSTALL_TIMEOUT_S = 200
 
@@ -31,7 +31,7 @@ def node_directory() -> Path:
             pytest.skip(f"{tool} is not installed")
     INSTALLED.mkdir(parents=True, exist_ok=True)
     with (INSTALLED / "installing").open("w") as guard:
-        # npm begins with taking away what is there, which the other run may be using.
+        # npm first removes the old installation, which another run may be using.
         fcntl.flock(guard, fcntl.LOCK_EX)
         if not is_installed():
             install()
@@ -39,12 +39,12 @@ def node_directory() -> Path:
 
 
 def is_installed() -> bool:
-    """Wholly, and what the lock file says."""
+    """Whether the installation is finished and matches the lock file."""
     return MARK.is_file() and filecmp.cmp(MARK, SCENARIO / LOCK, shallow=False)
 
 
 def install() -> None:
-    """Skip the test when there is no way to."""
+    """Install amqplib with npm; skip the test when npm fails."""
     for name in ("package.json", LOCK):
         shutil.copy(SCENARIO / name, INSTALLED / name)
     command = [

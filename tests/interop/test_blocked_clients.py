@@ -1,4 +1,4 @@
-"""Clients that know connection.blocked: pika's callbacks and timeout, aio-pika's waiting publishers."""
+"""Clients handle connection.blocked: pika's callbacks and timeout, aio-pika's publishers wait."""
 
 import asyncio
 import threading
@@ -66,7 +66,7 @@ def test_pika_gives_up_when_it_is_blocked_for_too_long(node: NodeThread) -> None
     with pytest.raises(ConnectionBlockedTimeout):
         channel.basic_publish("", "q", b"never taken")
         connection.process_data_events(time_limit=PATIENCE_S)
-    # The node must have noticed before it may take what it kept: of a client that is still there it would.
+    # Wait until the node has noticed the end: it would accept the kept publish of a living client.
     eventually(lambda: node.call(lambda: not node.node.protocols), "the client is gone")
     set_low(node, False)
     again = pika.BlockingConnection(pika.URLParameters(node.uri))

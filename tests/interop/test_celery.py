@@ -1,4 +1,4 @@
-"""A real Celery application: a worker process, retries, results over rpc://, groups, chains, chords, lost workers."""
+"""A Celery application works: retries, rpc:// results, groups, chains, chords, lost workers."""
 
 import importlib
 import os
@@ -15,17 +15,17 @@ from celery import chain, group
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(400)]
 
 ROOT = Path(__file__).parent.parent.parent
-# A worker takes two seconds to start where nothing else runs.
+# A worker starts in 2 s on a machine without other load.
 TIMEOUT_S = 90
 MODULE = "tests.interop.celery_app"
 
 
 class Worker:
-    """`celery worker` on the application, with its default options but for its size."""
+    """A process `celery worker` of the application, with a pool of three threads."""
 
     def __init__(self, directory: Path, environment: dict[str, str], name: str) -> None:
         self.log_path = directory / f"{name}.log"
-        # The sources of the tests, beside what already makes `warren` importable.
+        # Add the tests' root to the paths from which `warren` is importable.
         paths = [
             str(ROOT),
             *(
@@ -98,7 +98,7 @@ def test_results(tasks: ModuleType) -> None:
 
 @pytest.mark.usefixtures("worker")
 def test_retries(tasks: ModuleType) -> None:
-    # A retry waits unacked in the worker, which raises its prefetch for it while it runs.
+    # A retry waits unacked in the worker, which raises its prefetch count meanwhile.
     results = [tasks.third_time.delay() for _ in range(10)]
     assert [result.get(timeout=TIMEOUT_S) for result in results] == [2] * 10
 
@@ -137,7 +137,7 @@ def test_a_burst(tasks: ModuleType) -> None:
 
 @pytest.mark.usefixtures("worker")
 def test_remote_control(tasks: ModuleType) -> None:
-    # Broadcasts over fanout exchanges and reply queues that expire.
+    # Remote control uses broadcasts over fanout exchanges, and reply queues that expire.
     assert list(tasks.app.control.ping(timeout=TIMEOUT_S, limit=1)) == [
         {"first@localhost": {"ok": "pong"}}
     ]
@@ -180,7 +180,10 @@ def test_a_task_of_a_killed_worker_goes_to_another(
 
 
 def test_chord(tasks: ModuleType, environment: dict[str, str]) -> None:
-    """Chords need a backend that counts; the broker carries their tasks and the retries of the one that waits."""
+    """A chord works: the broker carries its tasks, and the retries of the task that waits.
+
+    A chord needs a result backend that counts.
+    """
     results = Path(environment["INTEROP_DIRECTORY"]) / "results"
     results.mkdir()
     environment = environment | {

@@ -1,4 +1,4 @@
-"""kombu, unchanged: messages, prefetch, SimpleQueue, retries of a lost connection."""
+"""Unmodified kombu works: messages, prefetch, SimpleQueue, confirms, heartbeats."""
 
 import queue as queues
 import socket
@@ -22,7 +22,7 @@ def connection(broker_uri: str) -> Iterator[Connection]:
 
 
 def test_it_is_taken_for_rabbitmq(connection: Connection) -> None:
-    # Chooses how prefetch is changed by the product and version.
+    # kombu chooses its way to change the prefetch count by product and version.
     connection.connect()
     properties = connection.connection.server_properties
     assert properties["product"] == "RabbitMQ"
@@ -110,7 +110,8 @@ def test_fanout_and_server_named_queues(connection: Connection, name: str) -> No
 
 
 def test_heartbeats(broker_uri: str, name: str) -> None:
-    # Longer than two intervals; who is not scheduled for one of them is not taken for dead yet.
+    # Run longer than two intervals. A client that is not scheduled for one interval stays
+    # connected.
     with Connection(broker_uri, heartbeat=2) as connection:
         connection.connect()
         for _ in range(14):

@@ -1,4 +1,4 @@
-"""pika, blocking and asyncio, unchanged."""
+"""Unmodified pika works, with its blocking and its asyncio connection."""
 
 import asyncio
 
@@ -163,7 +163,7 @@ def test_missing_vhost(broker_uri: str) -> None:
 
 def test_heartbeats_keep_an_idle_connection(broker_uri: str, name: str) -> None:
     parameters = pika.URLParameters(broker_uri)
-    # Who is not scheduled for an interval is not taken for dead yet.
+    # A client that is not scheduled for one interval of 2 s stays connected.
     parameters.heartbeat = 2
     connection = pika.BlockingConnection(parameters)
     channel = connection.channel()

@@ -1,4 +1,4 @@
-"""`warren perf` against a real `warren server`: everything published is confirmed and arrives, returns are counted."""
+"""`warren perf` on a `warren server`: messages are confirmed and arrive, returns are counted."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Publisher and consumer against the other end of a socket pair, which plays the broker."""
+"""Publisher and consumer of the load generator, with the test as the broker on a socket pair."""
 
 import socket
 import struct
@@ -48,7 +48,7 @@ def frames_of(data: bytes) -> list[tuple[int, bytes]]:
     found = []
     while (kind := buffer.next_frame()) != NEED_DATA:
         found.append((int(kind), buffer.data[buffer.start : buffer.end]))
-    # Nothing is left over: the next frame begins with the next byte.
+    # No bytes are left over: the next frame begins with the next byte.
     buffer.feed(HEARTBEAT_FRAME)
     assert buffer.next_frame() == FRAME_HEARTBEAT
     return found
@@ -78,7 +78,7 @@ def socket_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 
 def received(sock: socket.socket) -> bytes:
-    """Everything that has arrived."""
+    """Return all bytes that have arrived."""
     chunks = []
     try:
         while chunk := sock.recv(1 << 20):

@@ -1,4 +1,4 @@
-"""The scan sees the same messages however the stream is cut, and stops at what is not AMQP."""
+"""The scan finds the same messages wherever the stream is cut, and stops where it is not AMQP."""
 
 from random import Random
 
@@ -28,7 +28,7 @@ PROPERTIES = b"\x10\x00\x02"
 
 
 class Recorder(FrameScanner):
-    """Keeps what the hooks are told."""
+    """A scanner that records the calls of its hooks."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The histogram's percentiles are those of the sorted values, to within its stated error."""
+"""The histogram's percentiles equal those of the sorted values, within its stated error."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Options: what is refused says which option and what is allowed."""
+"""A refused option gives an error that names it and the allowed values."""
 
 import pytest
 

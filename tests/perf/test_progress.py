@@ -1,4 +1,4 @@
-"""When a run ends, decided on snapshots alone."""
+"""The end of a run is decided on snapshots alone."""
 
 import pytest
 
@@ -10,7 +10,7 @@ SECOND = 1_000_000_000
 
 
 def tick(progress: Progress, seconds: float, **counters: int) -> None:
-    """One tick with two processes, of which the first has done everything."""
+    """Update with the snapshots of two processes, of which only the first has counters."""
     snapshot = Snapshot()
     snapshot.counters.update(counters)
     progress.update([snapshot, Snapshot()], int(seconds * SECOND))

@@ -4,7 +4,7 @@ const assert = require("node:assert");
 const path = require("node:path");
 const { createRequire } = require("node:module");
 
-// amqplib is installed elsewhere: node_modules do not belong into a source tree.
+// amqplib is installed below build/: node_modules do not belong in a source tree.
 const amqp = createRequire(path.join(process.argv[4], "package.json"))("amqplib");
 const [uri, name] = [process.argv[2], process.argv[3]];
 

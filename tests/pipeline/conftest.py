@@ -1,4 +1,4 @@
-"""Backups that several tests look at."""
+"""Backups that several tests read."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def backups(tmp_path_factory: pytest.TempPathFactory) -> "Backups":
-    """Made once; the tests only look, or copy."""
+    """Backups of one node in several forms, made once; tests only read or copy them."""
     from tests.support.stores.made_backups import make_backups
 
     return make_backups(tmp_path_factory.mktemp("backups"))

@@ -1,4 +1,4 @@
-"""Which engine a job takes, and the local one: the same result in this process, in several, and in Spark."""
+"""A job chooses the right engine, and gives the same result in one process, several, and Spark."""
 
 import os
 import signal
@@ -63,7 +63,7 @@ def test_small_input_is_local_and_large_input_needs_a_spark_that_is_there(
 
 
 def test_tasks_are_done_by_several_processes(tmp_path: Path) -> None:
-    """Each once; a failure is told when the others are done, which then have their results."""
+    """Several processes run each task once; a failure is raised after the others have results."""
     sharing = LocalSharing(2)
     try:
         tasks = {str(number): number for number in range(6)}
@@ -88,7 +88,7 @@ def test_tasks_are_done_by_several_processes(tmp_path: Path) -> None:
 
 
 def map_to_text(part: Iterable[Any]) -> Iterator[str]:
-    # What a task prints must not end up among the results.
+    # A task's printed text must not get into its results.
     print("printed by a task")
     return map(str, part)
 
@@ -97,7 +97,7 @@ def map_to_text(part: Iterable[Any]) -> Iterator[str]:
 def test_verify_says_the_same_in_one_process_and_in_two(
     data: Path, store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a damaged store; `auto` takes no JVM for one that is so small."""
+    """For a damaged store, `verify` gives the same result in one process and in two."""
     paths = sorted(store.glob("queues/1/*.idx"), key=lambda path: int(path.stem))
     paths[1].write_bytes(bytes(4096))
     here = verify(data, engine="local")
@@ -110,7 +110,7 @@ def test_verify_says_the_same_in_one_process_and_in_two(
 
 @pytest.mark.kill
 def test_the_command_verifies_a_small_store_without_java(original: Path, tmp_path: Path) -> None:
-    """Even where there is none, nor PySpark."""
+    """A small store is verified without Java and without PySpark."""
     without = "import sys; sys.modules['pyspark'] = None; from warrenmq.cli import main; main()"
     environment = {"JAVA_HOME": str(tmp_path), "PATH": os.path.dirname(sys.executable)}
     command = [sys.executable, "-c", without, "pipeline", "verify", str(original)]
@@ -138,7 +138,7 @@ def test_verify_says_the_same_in_spark(spark: "SparkSession", data: Path, store:
 
 
 def test_a_spark_that_is_named_is_taken() -> None:
-    """And told apart from one that cannot be had."""
+    """A named Spark master excludes the engine `local`: the error says so."""
     with (
         pytest.raises(JobError, match="the engine local uses no Spark"),
         sharing_for("verify", "local", 0, "local[1]", None, Silent()),

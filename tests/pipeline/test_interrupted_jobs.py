@@ -1,4 +1,7 @@
-"""Jobs that make a directory: killed anywhere and called again, called with something else in between, called twice at once."""
+"""Jobs that make a directory resume after a kill, and refuse another job or a second call.
+
+A kill may come at any moment; another call may come between a kill and its resumption.
+"""
 
 import json
 import os
@@ -41,7 +44,7 @@ pytestmark = [pytest.mark.kill, pytest.mark.timeout(240)]
 
 
 def make_store(path: Path, queues: int = 2, messages: int = 5) -> Path:
-    """A data directory with a few messages in each queue."""
+    """Write a data directory with `messages` messages in each of its queues; return its path."""
     definitions = Definitions()
     definitions.vhosts.append(PutVhost(b"/", 1))
     extents = []
@@ -61,7 +64,7 @@ def make_store(path: Path, queues: int = 2, messages: int = 5) -> Path:
 
 
 def make_rabbitmq(path: Path, names: tuple[bytes, ...] = (b"one", b"two")) -> Path:
-    """A RabbitMQ node's directory: queues with a few messages that name them."""
+    """Write a RabbitMQ node's directory: each queue has five messages that contain its name."""
     vhost = make_node(path)
     for name in names:
         records = [segment_publish(i, i, message_term(i, b"%s %d" % (name, i))) for i in range(5)]
@@ -87,7 +90,7 @@ def bodies_in(directory: Path) -> dict[str, list[bytes]]:
 
 
 def call_of(job: str, tmp_path: Path) -> Callable[[Path], Any]:
-    """The job on something small, for a target."""
+    """Make a small source for the job; return a function that runs the job for a target."""
     if job == "backup":
         source = make_store(tmp_path / "store")
         return lambda target: run_backup(source, target)
@@ -104,7 +107,7 @@ def call_of(job: str, tmp_path: Path) -> Callable[[Path], Any]:
 
 @pytest.mark.parametrize("job", ["backup", "restore", "import", "import to Parquet", "rebuild"])
 def test_killed_anywhere_and_called_again(job: str, tmp_path: Path) -> None:
-    """The second call makes the same, gives the same figures, and leaves nothing behind; whatever the moment was."""
+    """A call after a kill at any moment gives the same result and figures, and leaves nothing."""
     call = call_of(job, tmp_path)
     expected = call(tmp_path / "expected").as_json()
     places = tmp_path / "places"
@@ -116,7 +119,7 @@ def test_killed_anywhere_and_called_again(job: str, tmp_path: Path) -> None:
         try:
             found = call(target).as_json()
         except ToolError as error:
-            # All that was left to do was to remove the note that there was something to do.
+            # The kill came when only the mark of the unfinished job was left to remove.
             assert str(error) == f"{target} is not empty" and number > 15
         else:
             changed = {name for name in found if found[name] != expected[name]}
@@ -142,7 +145,10 @@ def _as_data(tmp_path: Path, job: str) -> Path:
 
 
 def test_a_running_node_is_backed_up_although_the_job_was_killed(tmp_path: Path) -> None:
-    """Also while the node made the snapshot; none is left, neither beside the target nor where `--snapshots` says."""
+    """A backup of a running node resumes after a kill, also during the snapshot.
+
+    No snapshot is left, neither beside the target nor in the directory of `--snapshots`.
+    """
     node = BrokerProcess(tmp_path / "node")
     node.start()
     places, snapshots = tmp_path / "places", tmp_path / "snapshots"
@@ -161,7 +167,7 @@ def test_a_running_node_is_backed_up_although_the_job_was_killed(tmp_path: Path)
                 return run_backup(node.uri, places / "backup", **more)
 
             for number in deaths(call, step=6):
-                # The node may still be at the snapshot of the first one.
+                # The node may still make the snapshot for the killed call.
                 result = _patiently(call)
                 assert result.messages == 20, number
                 run_restore(places / "backup", places / "data")
@@ -190,11 +196,11 @@ def _patiently(call: Callable[[], Any]) -> Any:
 
 
 class Died(BaseException):
-    """Not to be caught."""
+    """Stands for a kill of the job; a BaseException, so that no handler runs."""
 
 
 def interrupted(call: Callable[[Any], Any], after: int) -> None:
-    """Call it with a Spark that ends before so many partitions."""
+    """Call the job with a Spark that raises Died after `after` partitions."""
     spark = InlineSpark()
     left = after
 
@@ -210,7 +216,10 @@ def interrupted(call: Callable[[Any], Any], after: int) -> None:
 
 
 def test_an_import_with_other_definitions_or_another_format_is_another_one(tmp_path: Path) -> None:
-    """Queues have other ids then, and what is written already has its place."""
+    """An interrupted import is not resumed with other definitions, format or files.
+
+    Queues would have other ids then, but parts of the store are written already.
+    """
     source = make_rabbitmq(tmp_path / "rabbit")
     one, other = tmp_path / "one.json", tmp_path / "other.json"
     queues = [{"name": name, "vhost": "/", "durable": True} for name in ("one", "two")]
@@ -271,7 +280,7 @@ def test_two_at_once(job: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("job", ["backup", "restore", "import", "rebuild"])
 def test_targets(job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty directory gives way, also the one that we are in; a place where a disk is mounted cannot."""
+    """An empty target directory is replaced, even the working one; a mount point is refused."""
     call = call_of(job, tmp_path)
     target = tmp_path / "target"
     target.mkdir()

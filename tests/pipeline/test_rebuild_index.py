@@ -1,4 +1,4 @@
-"""`rebuild-index`: what segments have lost comes from the journal and from the content files, and the rest is told."""
+"""`rebuild-index` recovers lost positions from journal and content files, and reports the rest."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.kill, pytest.mark.timeout(300)]
 
 
 def messages_in(directory: Path) -> dict[tuple[int, int], tuple[bytes, bytes, bytes]]:
-    """(queue id, seq id) to address, properties and body of every message."""
+    """Return address, properties and body of every message by (queue id, seq id)."""
     found = {}
     with opened(directory) as known, files_of(known.vhosts[0]) as files:
         snapshot = VhostSnapshot(files)
@@ -41,7 +41,10 @@ def test_nothing_lost(original: Path, tmp_path: Path) -> None:
 
 
 def test_all_segments_lost(data: Path, store: Path, original: Path, tmp_path: Path) -> None:
-    """Large messages come from the content files, small ones as far as journal files are left; none comes twice or changed."""
+    """Without segments, large messages come from content files, and small ones from the journal.
+
+    No message is duplicated or changed; the others are reported missing.
+    """
     for path in store.glob("queues/*/*.idx"):
         path.unlink()
     result = rebuild_index(data, tmp_path / "new")
@@ -62,7 +65,7 @@ def test_all_segments_lost(data: Path, store: Path, original: Path, tmp_path: Pa
 def test_what_old_journal_files_have(
     data: Path, store: Path, original: Path, tmp_path: Path
 ) -> None:
-    """The youngest positions of the index are in files that were not deleted yet."""
+    """Positions of a lost last segment are recovered from journal files that still exist."""
     last = max(store.glob("queues/1/*.idx"), key=lambda path: int(path.stem))
     last.unlink()
     result = rebuild_index(data, tmp_path / "new")

@@ -1,4 +1,4 @@
-"""What all jobs share: results as JSON, events, errors in one line."""
+"""The frame of all jobs: results as JSON and text, progress events, errors in one line."""
 
 import dataclasses
 import datetime
@@ -35,7 +35,7 @@ class SomeResult(JobResult):
 
 @pytest.mark.parametrize("name", ["", "no-directory/"])
 def test_a_job_makes_only_the_last_name_of_a_path(name: str, tmp_path: Path) -> None:
-    """A typo in front of it makes nothing."""
+    """A job creates only the last name of a path: a typo in a parent is an error."""
     path = tmp_path / f"{name}new"
     for check, error in ((must_have_parent, JobError), (must_be_new, ToolError)):
         if not name:
@@ -47,7 +47,7 @@ def test_a_job_makes_only_the_last_name_of_a_path(name: str, tmp_path: Path) -> 
 
 
 def test_a_result_is_json() -> None:
-    """Paths, times and bytes become text, nested as they are."""
+    """A result is JSON: paths, times and bytes become text, nested values stay nested."""
     result = SomeResult(Path("/a"), [Inner(b"q\xff", datetime.date(2026, 1, 31))], object())
     expected = {"path": "/a", "parts": [{"name": "q�", "at": "2026-01-31"}]}
     assert json.loads(json.dumps(result.as_json())) == expected
@@ -56,7 +56,7 @@ def test_a_result_is_json() -> None:
 
 
 def test_events_come_at_most_once_a_second_and_at_each_new_step() -> None:
-    """However often a job tells how far it is."""
+    """Progress events come at each new step, and at most once a second within a step."""
     now = [0.0]
     written: list[str] = []
     progress = JsonProgress(written.append, lambda: now[0])
@@ -71,7 +71,7 @@ def test_events_come_at_most_once_a_second_and_at_each_new_step() -> None:
 
 
 def test_no_event_comes_twice() -> None:
-    """However long nothing changes, and whoever tells of the end again."""
+    """An unchanged step is not repeated, also at its end."""
     now = [0.0]
     written: list[str] = []
     progress = JsonProgress(written.append, lambda: now[0])
@@ -82,7 +82,7 @@ def test_no_event_comes_twice() -> None:
 
 
 def test_a_result_is_told_in_words() -> None:
-    """Nothing that only a programmer reads."""
+    """The text of a result has words for None, False, empty lists and tables."""
 
     @dataclasses.dataclass
     class Mixed(JobResult):
@@ -102,7 +102,7 @@ def test_a_result_is_told_in_words() -> None:
 
 
 def test_an_error_of_ours_is_found_in_what_spark_makes_of_it() -> None:
-    """Its text, without the worker's traceback; of other errors the first line."""
+    """Spark's error gives the text of warren's own error, otherwise its first line."""
     text = (
         "[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):\n"
         "  File \"x.py\", line 3, in read\nwarrenmq.spark.broker_link.SourceError: no queue 'q' in vhost '/'\n SQLSTATE: XXKST"
@@ -116,7 +116,7 @@ def test_an_error_of_ours_is_found_in_what_spark_makes_of_it() -> None:
 
 
 def test_a_spark_that_does_not_start_is_told_to_who_asks_for_it() -> None:
-    """Not before: others may have failed meanwhile, with more to say."""
+    """A failed start of Spark is raised only at `wait`: another error may say more."""
     spark = StartingSpark()
 
     def fail() -> Sharing:
@@ -129,7 +129,7 @@ def test_a_spark_that_does_not_start_is_told_to_who_asks_for_it() -> None:
 
 
 def test_ctrl_c_waits_while_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PySpark would leave the JVM behind."""
+    """Ctrl-C is deferred while Spark starts, because PySpark would leave its JVM running."""
     pytest.importorskip("pyspark")
     came_to_its_end = False
 

@@ -1,4 +1,4 @@
-"""The jobs on stores with a real Spark, as the command line runs them: tasks reach the workers, results come back."""
+"""The jobs on stores with a real Spark: tasks reach the workers, and results come back."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ def test_backup_verify_restore(spark: "SparkSession", original: Path, tmp_path: 
 
 
 def test_exit_statuses_and_lines(data: Path, store: Path, tmp_path: Path) -> None:
-    """Of a command that needs no Spark, and of those that cannot begin."""
+    """A command that finds damage ends with status 1; one that cannot start with a line and 2."""
     change(store / "queues/1/0.idx", lambda raw: raw.__setitem__(300_000, raw[300_000] ^ 1))
     done = warren("pipeline", "rebuild-index", data, tmp_path / "new")
     assert done.returncode == 1 and "1 are known to be lost" in done.stdout

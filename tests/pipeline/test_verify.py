@@ -1,4 +1,4 @@
-"""`verify` says what `warren store check` says, on a directory that is clean and on damaged ones."""
+"""`verify` reports the same as `warren store check`, for clean and for damaged directories."""
 
 import random
 from collections.abc import Callable
@@ -30,7 +30,7 @@ def run_verify(directory: Path, **more: Path) -> VerifyResult:
 
 
 def must_agree(directory: Path) -> VerifyResult:
-    """Both find the same, problem by problem."""
+    """Assert that `verify` and the check find the same problems; return the result of `verify`."""
     found, expected = run_verify(directory), check_directory(directory)
     assert found.counts == dict(expected.problem_counts)
     assert [vars(row) for row in found.damage] == [vars(row) for row in expected.problems]
@@ -60,7 +60,7 @@ def flip(path: Path, seed: int) -> None:
 def test_a_killed_node_is_clean(original: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprint(original)
     assert must_agree(original).messages == MESSAGES
-    # Many tasks: the same.
+    # Many small tasks find the same.
     monkeypatch.setattr(verify_job, "TASK_BYTES", 100_000)
     must_agree(original)
     assert fingerprint(original) == before
@@ -103,7 +103,7 @@ def test_damage(data: Path, store: Path, number: int) -> None:
 
 
 def test_the_table_of_damage(data: Path, store: Path, tmp_path: Path) -> None:
-    """In Parquet: where it is, as far as it can be said."""
+    """The Parquet table of damage has kind, file, queue and byte range of each problem."""
     path = paths(store, "queues/1/*.idx")[0]
     change(path, lambda raw: raw.__setitem__(5000, raw[5000] ^ 1))
     result = run_verify(data, damage_to=tmp_path / "damage.parquet")
@@ -138,7 +138,7 @@ def test_an_interrupted_one_is_gone_on_with(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_place_for_the_damage_that_is_not_there(data: Path, tmp_path: Path) -> None:
-    """Told before anything is read, and with `work` nothing of it is lost."""
+    """A missing place for the damage table is refused before reading; `work` keeps the results."""
     with pytest.raises(ToolError, match=r"there is no directory .*nothing"):
         verify(data, damage_to=tmp_path / "nothing/damage.parquet")
     (tmp_path / "a directory").mkdir()

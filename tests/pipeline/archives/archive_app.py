@@ -1,6 +1,7 @@
-"""An archive to be killed: `python -m tests.pipeline.archives.archive_app URI TARGET FORMAT [once]`; queue "kills".
+"""An archive job for kill tests: `python -m tests.pipeline.archives.archive_app URI TARGET FORMAT`.
 
-Without `once` it goes on until it is killed. Batches and merges are small, so that many of both are under way.
+It archives the queue "kills" until it is killed; with a fourth argument `once` it ends with the
+queue. Batches and merges are small, so that a kill hits many of both.
 """
 
 import os
@@ -29,7 +30,7 @@ def main() -> None:
 
 
 def end_with(parent: int) -> None:
-    """A test run that is killed must not leave a JVM behind; this program has a process group of its own."""
+    """Kill the program's process group, JVM included, when the test run `parent` has ended."""
     while os.getppid() == parent:
         time.sleep(1)
     os.killpg(0, signal.SIGKILL)

@@ -1,4 +1,7 @@
-"""An archive batch by batch, on a node in memory and without a JVM: what is read, what a crash leaves, merges beside it."""
+"""An archive, batch by batch, has each message once: after crashes, and while merges run.
+
+The node is in memory, and no JVM runs.
+"""
 
 import errno
 import os
@@ -34,10 +37,10 @@ from warrenmq.pipeline.spark_run import StartingSpark
 
 
 class InlineSharing:
-    """Does tasks at once, with copies, as workers have them."""
+    """Runs tasks in this process on pickled copies, as workers get them."""
 
     def __init__(self) -> None:
-        # Of each batch.
+        # Number of tasks of each batch.
         self.tasks: list[int] = []
 
     def at_once(self) -> int:
@@ -50,7 +53,7 @@ class InlineSharing:
 
 
 class Archive:
-    """One archive of queue `q`, run after run."""
+    """One archive of the queue `q`; each `run` is a run of the job."""
 
     def __init__(self, place: Path) -> None:
         self.sharing = InlineSharing()
@@ -83,7 +86,7 @@ class Archive:
         return writer
 
     def bodies(self) -> list[bytes]:
-        """As a reader finds them who knows nothing of archives, in order of the files' names."""
+        """All bodies in the target's files, in order of the names, for any Parquet reader."""
         paths = sorted(self.books.target.rglob("*.parquet"))
         return [
             body
@@ -111,7 +114,7 @@ def link(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> MemoryLink:
 def test_run_after_run_archives_what_came(
     node: MemoryNode, link: MemoryLink, tmp_path: Path
 ) -> None:
-    """In order; what is archived is let go of, also after the last batch."""
+    """Each run archives the new messages in order, and acks them, also after the last batch."""
     archive = Archive(tmp_path)
     fill(node, 25)
     assert archive.run().batches == 3
@@ -122,14 +125,14 @@ def test_run_after_run_archives_what_came(
     assert archive.run().batches == 1
     assert archive.bodies() == numbered(0, 30)
     assert archive.run().batches == 0
-    # A task each: they are small.
+    # Each batch is small, so it is one task.
     assert archive.sharing.tasks == [1, 1, 1, 1]
 
 
 def test_a_large_batch_is_shared_out(
     node: MemoryNode, link: MemoryLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Evenly, to as many tasks as run at once; files are numbered in the order of their messages."""
+    """A large batch is shared evenly by the tasks that run at once; files keep message order."""
     monkeypatch.setattr(archive_source, "TASK_MESSAGES_MIN", 10)
     monkeypatch.setattr(archive_source, "ARCHIVE_SLICE_MESSAGES", 8)
     archive = Archive(tmp_path)
@@ -143,7 +146,7 @@ def test_a_large_batch_is_shared_out(
 
 
 class _CrashError(Exception):
-    """The program is killed here."""
+    """Stands for a kill of the program at this step."""
 
 
 _STEPS: dict[str, tuple[Any, str]] = {
@@ -164,7 +167,7 @@ def test_a_crash_between_any_two_steps(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each message once; other batches than before it are as good."""
+    """After a crash at any step the next run has each message once, with other batch sizes too."""
     archive = Archive(tmp_path)
     fill(node, 25)
     owner, name = _STEPS[step]
@@ -175,7 +178,8 @@ def test_a_crash_between_any_two_steps(
         def crash(*arguments: Any) -> Any:
             nonlocal left
             left -= 1
-            # After `ack` everything is done but that the broker is told; before the others it is not.
+            # The crash at `ack` comes after the step, which only misses the ack to the broker; the
+            # other crashes come before their step.
             if left < 0 and step != "ack":
                 raise _CrashError
             found = done(*arguments)
@@ -194,7 +198,7 @@ def test_a_crash_between_any_two_steps(
 def test_an_error_of_the_source_is_a_line(
     node: MemoryNode, link: MemoryLink, tmp_path: Path
 ) -> None:
-    """Here that of a queue that is deleted with messages in it."""
+    """An error of the source, here a queue deleted with its messages, is one line."""
     archive = Archive(tmp_path)
     fill(node, 5)
     archive.run()
@@ -206,7 +210,10 @@ def test_an_error_of_the_source_is_a_line(
 
 
 def test_lost_data_may_be_accepted(node: MemoryNode, link: MemoryLink, tmp_path: Path) -> None:
-    """The error says how; a queue that was deleted and is there again goes on as a new one."""
+    """Data loss is refused unless accepted; the error names the option.
+
+    A queue that was deleted and declared again continues as a new one.
+    """
     archive = Archive(tmp_path)
     fill(node, 5)
     archive.run()
@@ -224,7 +231,7 @@ def test_lost_data_may_be_accepted(node: MemoryNode, link: MemoryLink, tmp_path:
 def test_names_of_all_kinds_are_names_of_directories(
     node: MemoryNode, link: MemoryLink, tmp_path: Path
 ) -> None:
-    """They come back as they were; one that is too long is said so."""
+    """Queue names of all kinds survive as directory names; one that is too long gives an error."""
     names = [
         b".",
         b"..",
@@ -260,7 +267,7 @@ def test_names_of_all_kinds_are_names_of_directories(
 def test_what_fails_in_a_task_is_a_line(
     node: MemoryNode, link: MemoryLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of ours, which a job finds in the traceback of a worker. The next run does it."""
+    """An error in a task is one line, without the worker's traceback; the next run succeeds."""
     fill(node, 5)
     archive = Archive(tmp_path)
     with monkeypatch.context() as patch:
@@ -275,12 +282,12 @@ def test_what_fails_in_a_task_is_a_line(
     assert archive.bodies() == numbered(0, 5)
 
 
-# Twenty batches, each synced many times.
+# Runs twenty batches, each with many syncs.
 @pytest.mark.timeout(300)
 def test_a_merge_is_done_beside_the_stream(
     node: MemoryNode, link: MemoryLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches come while it writes; none of their files is lost, and they are merged afterwards."""
+    """Batches continue while a merge writes; no file is lost; later merges take the new files."""
     archive = Archive(tmp_path)
     fill(node, 200)
     is_merging, goes_on = threading.Event(), threading.Event()
@@ -296,7 +303,7 @@ def test_a_merge_is_done_beside_the_stream(
     def counted(writer: BatchWriter, staged: list[Path], offset: Any) -> None:
         nonlocal added
         if writer._merge is not None and not is_merging.is_set():
-            # A batch begins a merge only when the thread is through with what the one before it left to look at.
+            # A batch begins a merge only when the thread has finished with the batch before.
             wait([writer._merge], 30)
         add(writer, staged, offset)
         added += 1
@@ -314,7 +321,7 @@ def test_a_merge_is_done_beside_the_stream(
 
 
 def test_what_fails_in_a_merge_is_raised(tmp_path: Path) -> None:
-    """At the latest at the end."""
+    """An error in a merge is raised at the end of the run at the latest."""
 
     class Files(ParquetFiles):
         def replace(self, partition: str, chosen: list[SmallFile], name: str) -> int:
@@ -331,7 +338,7 @@ def test_what_fails_in_a_merge_is_raised(tmp_path: Path) -> None:
 
 
 def test_workers_are_forked_with_everything_loaded() -> None:
-    """From a process that has no second thread, and whose pyarrow does without pandas."""
+    """Workers are forked with all modules loaded, from a process with one thread and no pandas."""
     program = (
         "import os, sys; from warrenmq.pipeline import task_daemon; task_daemon.load(); import pyarrow, numpy;"
         "pyarrow.array(numpy.array([1])); "

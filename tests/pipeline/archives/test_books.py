@@ -1,4 +1,4 @@
-"""An archive's books and files, without Spark: batches that are repeated, crashes between any two steps, merges."""
+"""An archive's directory, without Spark: repeated batches, crashes between all steps, merges."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def books(tmp_path: Path) -> ArchiveDirectory:
 def stage(
     books: ArchiveDirectory, batch: int, partition: str = QUEUE, rows: int = 10
 ) -> list[Path]:
-    """What tasks do: two files; seq ids go on from batch to batch."""
+    """Write the two files of a batch, as tasks do; seq ids continue from batch to batch."""
     staged = books.new_staging()
     (staged / partition).mkdir(parents=True)
     for part in range(2):
@@ -64,7 +64,7 @@ def run_batch(books: ArchiveDirectory, batch: int) -> Commit:
 
 
 def seqs(books: ArchiveDirectory) -> list[int]:
-    """What a reader sees that knows nothing of archives."""
+    """All seq ids in the target's files, sorted, as any Parquet reader finds them."""
     files = [path for path in books.target.rglob("*.parquet") if "_delta_log" not in path.parts]
     return sorted(
         seq for path in files for seq in pq.read_table(path, partitioning=None)["seq"].to_pylist()
@@ -72,7 +72,7 @@ def seqs(books: ArchiveDirectory) -> list[int]:
 
 
 def test_a_batch_counts_once(books: ArchiveDirectory) -> None:
-    """What is committed is known by its number; totals add up; the target has finished files only."""
+    """A committed batch counts once: its number is known, totals add up, all files are finished."""
     assert books.committed() is None
     run_batch(books, 0)
     commit = run_batch(books, 1)
@@ -86,7 +86,7 @@ def test_a_batch_counts_once(books: ArchiveDirectory) -> None:
 
 
 def test_a_crash_before_the_commit_leaves_nothing_in_the_target(books: ArchiveDirectory) -> None:
-    """The next attempt starts afresh, in another directory."""
+    """After a crash before the commit the target is empty; the next attempt has a new directory."""
     first = stage(books, 0)
     again = stage(books, 0)
     assert again != first
@@ -98,7 +98,7 @@ def test_a_crash_before_the_commit_leaves_nothing_in_the_target(books: ArchiveDi
 
 @pytest.mark.parametrize("moved", [0, 1, 2])
 def test_a_crash_after_the_commit_is_gone_on_with(books: ArchiveDirectory, moved: int) -> None:
-    """However many files were moved before it; moving may be repeated."""
+    """A crash after the commit is resumed, after any number of moved files; moves may repeat."""
     commit = books.commit(stage(books, 0), {})
     books.move(Commit(0, commit.files[:moved], {}, 0, 0))
     for _ in range(2):
@@ -109,7 +109,10 @@ def test_a_crash_after_the_commit_is_gone_on_with(books: ArchiveDirectory, moved
 
 
 def test_an_archive_is_refused_when_it_is_another(books: ArchiveDirectory, tmp_path: Path) -> None:
-    """Another format, group or vhost; a target that is not empty; books of another version. One keeps its id."""
+    """An archive refuses another format, group or vhost, a used target, and another version.
+
+    The same archive keeps its id.
+    """
     run_batch(books, 0)
     wanted = "is an archive in format parquet of vhost '/' with the reader group g"
     with pytest.raises(JobError, match=wanted):
@@ -130,7 +133,7 @@ def test_an_archive_is_refused_when_it_is_another(books: ArchiveDirectory, tmp_p
 
 
 def test_an_archive_that_has_nothing_yet_may_become_another(books: ArchiveDirectory) -> None:
-    """A first run that has named a vhost that is not there leaves nothing to be sorry for."""
+    """An archive without a batch may change its format, vhost and group, as after a typo."""
     books.open("delta", "/other", "h")
     books.open("parquet", "/", "h")
     run_batch(books, 0)
@@ -140,7 +143,7 @@ def test_an_archive_that_has_nothing_yet_may_become_another(books: ArchiveDirect
 
 @pytest.mark.parametrize("copy", ["older", "none"])
 def test_an_older_copy_of_the_checkpoint_is_refused(books: ArchiveDirectory, copy: str) -> None:
-    """It would give names out again that files of the archive have."""
+    """An older copy of the checkpoint is refused: it would reuse the names of existing files."""
     books.id = json.loads((books.checkpoint / "archive.json").read_text())["id"]
     run_batch(books, 0)
     state = books.checkpoint / "committed.json"
@@ -166,7 +169,10 @@ def test_one_process_writes(books: ArchiveDirectory) -> None:
 
 
 def test_a_task_writes_a_file_for_each_queue_and_day(tmp_path: Path) -> None:
-    """However many there are; names are escaped as Spark does it; the columns of the partition are in the names only."""
+    """A task writes one file for each queue and day, with names escaped as Spark does.
+
+    The columns of the partition are in the names only.
+    """
     noon = 1_769_860_800_000_000
     with StagedFiles(tmp_path) as files:
         for number in range(30):
@@ -197,7 +203,10 @@ def small(*sizes: int) -> list[SmallFile]:
 
 
 def test_files_of_about_one_size_are_merged_when_they_are_many_or_fill_a_large_one() -> None:
-    """A large one among them stays; a few small ones wait."""
+    """Files of similar size merge when they are many or fill a large one.
+
+    A large file stays, and a few small files wait.
+    """
     mib = 1 << 20
     assert choose(small(*[1000] * 7), 128 * mib) == []
     assert choose(small(*[1000] * 9), 128 * mib) == small(*[1000] * 9)
@@ -207,7 +216,7 @@ def test_files_of_about_one_size_are_merged_when_they_are_many_or_fill_a_large_o
 
 
 def test_a_message_is_written_a_few_times_at_most() -> None:
-    """Many small batches: the bytes of all merges together stay a small multiple."""
+    """With many small batches all merges together write a small multiple of the bytes."""
     files: list[SmallFile] = []
     written = 0
     for number in range(2000):
@@ -233,7 +242,7 @@ def test_the_name_of_a_merged_file_sorts_in_its_place() -> None:
 
 
 def test_merging_keeps_every_row_in_order(books: ArchiveDirectory) -> None:
-    """In one file, with one row group; what is not merged stays, and so does a file of somebody else."""
+    """A merge keeps every row in order, in one file of one row group; foreign files stay."""
     for batch in range(5):
         run_batch(books, batch)
     (books.target / QUEUE / "README").write_text("mine")
@@ -246,7 +255,7 @@ def test_merging_keeps_every_row_in_order(books: ArchiveDirectory) -> None:
     assert pq.read_table(merged, partitioning=None)["seq"].to_pylist() == list(range(100))
     assert pq.read_metadata(merged).num_row_groups == 1
     assert not (books.checkpoint / "merging").exists()
-    # A commit that was merged already is moved once more after a crash.
+    # A move that repeats after a crash ignores files that are merged already.
     last = books.committed()
     assert last is not None
     books.move(last)
@@ -257,7 +266,7 @@ def test_merging_keeps_every_row_in_order(books: ArchiveDirectory) -> None:
 def test_a_crash_of_a_merge_leaves_one_of_the_two(
     books: ArchiveDirectory, dies_at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before the names are exchanged or after it: the same rows; what is left over goes at the next start."""
+    """A crash before or after the exchange of names keeps all rows; a start removes leftovers."""
 
     def die(one: Path, other: Path) -> None:
         if dies_at == "after":
@@ -294,7 +303,7 @@ def table_rows(books: ArchiveDirectory) -> list[dict[str, Any]]:
 
 
 def test_a_delta_table_has_a_batch_once(books: ArchiveDirectory) -> None:
-    """Entered again after a crash: the log has it already."""
+    """A batch that is entered again after a crash is in the Delta log once."""
     pytest.importorskip("deltalake")
     files = DeltaFiles(books)
     assert files.files() == []
@@ -308,7 +317,7 @@ def test_a_delta_table_has_a_batch_once(books: ArchiveDirectory) -> None:
 
 
 def test_a_delta_table_is_merged_by_its_log(books: ArchiveDirectory) -> None:
-    """The same rows from one file; the small ones stay for readers of an older version."""
+    """A merged Delta table has the same rows in one file; old files stay for older versions."""
     deltalake = pytest.importorskip("deltalake")
     files = DeltaFiles(books)
     for batch in range(5):
@@ -328,7 +337,7 @@ def test_a_delta_table_is_merged_by_its_log(books: ArchiveDirectory) -> None:
 
 @pytest.mark.parametrize("do", ["delete", "compact"])
 def test_what_others_do_to_a_delta_table_stays_done(books: ArchiveDirectory, do: str) -> None:
-    """Files that others have merged, or taken rows out of, are not merged any more, now or in a later run."""
+    """Files that another writer has merged or deleted rows from are never merged again."""
     deltalake = pytest.importorskip("deltalake")
     files = DeltaFiles(books)
     for batch in range(5):
@@ -345,7 +354,7 @@ def test_what_others_do_to_a_delta_table_stays_done(books: ArchiveDirectory, do:
     assert merger.merge(1) == 0
     assert [row["seq"] for row in table_rows(books)] == rows
     assert set(books.target.rglob("part-*.parquet")) == present
-    # What comes afterwards is merged as ever.
+    # Later files are merged as usual.
     for batch in range(5, 10):
         commit = run_batch(books, batch)
         files.commit(commit)
@@ -371,7 +380,10 @@ def test_a_damaged_delta_log_is_one_line(books: ArchiveDirectory) -> None:
 def test_files_that_somebody_takes_away_are_not_merged(
     books: ArchiveDirectory, gone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Old days of an archive may be moved elsewhere while it grows."""
+    """Files that disappear, before a merge or during it, are not merged; the others stay.
+
+    A user may move old days of an archive elsewhere while it grows.
+    """
     for batch in range(5):
         run_batch(books, batch)
     files = ParquetFiles(books)

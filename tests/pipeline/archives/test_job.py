@@ -1,4 +1,4 @@
-"""The job `archive`: what it refuses, what it does to a batch, and, with Spark and a broker, whole runs."""
+"""The job `archive` refuses impossible arguments, and derives its group from the target."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ URI = "amqp://guest:guest@127.0.0.1:1/"
 def test_what_cannot_be_is_refused_before_spark_starts(
     arguments: dict[str, object], text: str, tmp_path: Path
 ) -> None:
-    """In one line, and nothing is created."""
+    """Impossible arguments give one line before Spark starts, and create nothing."""
     if "checkpoint" in arguments:
         arguments = arguments | {"checkpoint": tmp_path / "target/checkpoint"}
     with pytest.raises(JobError, match=text):
@@ -46,7 +46,7 @@ def test_a_file_is_no_place_for_an_archive(tmp_path: Path) -> None:
 
 
 def test_the_default_group_belongs_to_the_place() -> None:
-    """The same for the same target, another for one of the same name elsewhere; a name the broker takes."""
+    """The default group depends on the whole path of the target, and is a valid group name."""
     assert default_group(Path("/a/b c/orders ü")) == default_group(Path("/a/b c/orders ü"))
     assert default_group(Path("/a/orders")) != default_group(Path("/b/orders"))
     assert default_group(Path("/a/orders ü")).startswith("archive-orders__-")

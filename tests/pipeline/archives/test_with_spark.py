@@ -1,4 +1,4 @@
-"""The job `archive` with a real Spark and a real broker: whole runs, a run that is told to stop, and kills."""
+"""The job `archive` with a real Spark and a real broker: whole runs, a stopped run, and kills."""
 
 import os
 import random
@@ -48,7 +48,7 @@ def fill(broker: BrokerProcess, queue: str, numbers: range) -> None:
 
 
 def message_ids(target: Path) -> list[int]:
-    """As a tool reads them that knows of no log: every file there is."""
+    """All message ids in all Parquet files of the target, sorted, without use of a Delta log."""
     import pyarrow.parquet as pq
 
     found: list[str] = []
@@ -60,7 +60,7 @@ def message_ids(target: Path) -> list[int]:
 
 
 class Steps:
-    """Remembers what a job said."""
+    """Records the names of a job's progress steps."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -72,7 +72,7 @@ class Steps:
 def test_run_after_run_archives_what_came(
     spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    """Several batches a run, files below queue and date, merged; and Spark reads what is there."""
+    """Runs of several batches archive all messages by queue and date, merged; Spark reads them."""
     queue = "orders/a b%"
     fill(broker, queue, range(250))
     steps = Steps()
@@ -109,7 +109,7 @@ def test_run_after_run_archives_what_came(
 def test_queues_of_a_pattern_have_a_directory_each(
     spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    """A name that looks like a number is a name."""
+    """Each queue of a pattern has a directory; a name that looks like a number stays a name."""
     for queue, numbers in (("eu.1", range(30)), ("eu.2", range(30, 50)), ("us.1", range(50, 60))):
         fill(broker, queue, numbers)
     target = tmp_path / "archive"
@@ -122,7 +122,7 @@ def test_queues_of_a_pattern_have_a_directory_each(
 def test_an_archive_is_told_to_stop(
     spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    """It goes on with what arrives until then, and the next run has nothing left to do."""
+    """A continuous archive takes all messages until its stop; the next run finds none."""
     fill(broker, "live", range(10))
     stopping = threading.Event()
     target = tmp_path / "archive"
@@ -160,7 +160,7 @@ def test_an_archive_is_told_to_stop(
 def test_a_delta_table_is_what_other_tools_read(
     spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    """All messages once, with Spark's types."""
+    """A Delta table has all messages once, with Spark's types, for other tools."""
     deltalake = pytest.importorskip("deltalake")
     fill(broker, "delta", range(60))
     target = tmp_path / "table"
@@ -171,7 +171,7 @@ def test_a_delta_table_is_what_other_tools_read(
 
 
 def test_errors_are_one_line(spark: "SparkSession", broker: BrokerProcess, tmp_path: Path) -> None:
-    """Of the source as well."""
+    """An error of the source is one line too."""
     with pytest.raises(JobError, match=r"^no queue 'not-there' in vhost '/'$"):
         archive(tmp_path / "archive", uri=broker.uri, queues=["not-there"], spark=spark)
 
@@ -179,9 +179,9 @@ def test_errors_are_one_line(spark: "SparkSession", broker: BrokerProcess, tmp_p
 @pytest.mark.kill
 @pytest.mark.parametrize("file_format", ["parquet", "delta"])
 def test_exactly_once_whatever_is_killed(file_format: str, tmp_path: Path) -> None:
-    """SIGKILL of the whole program at random moments, the broker in between, then one run to the end.
+    """Kills of program and broker at random moments, then a run to the end: each message once.
 
-    WARREN_ARCHIVE_KILLS sets the rounds.
+    WARREN_ARCHIVE_KILLS sets the number of rounds.
     """
     if file_format == "delta":
         pytest.importorskip("deltalake")
@@ -244,7 +244,7 @@ def start_app(
 def await_batches(
     app: "subprocess.Popen[bytes]", books: ArchiveDirectory, directory: Path, batches: int
 ) -> None:
-    """Until so many more batches count."""
+    """Return when `batches` more batches are committed."""
 
     def last() -> int:
         found = books.committed()

@@ -1,4 +1,7 @@
-"""`backup`, everything wiped, `restore`: the same messages bit for bit, from a node that runs, one that was killed, and files."""
+"""`backup` and `restore` give the same messages bit for bit.
+
+The backups are made of a running node, of the directory of a killed one, and of a backup of files.
+"""
 
 import json
 import shutil
@@ -48,7 +51,7 @@ pytestmark = [pytest.mark.kill, pytest.mark.timeout(240)]
 
 
 def exact_rows(directory: Path) -> list[dict[str, Any]]:
-    """Everything that can be told of the messages in a data directory, but for where they lie."""
+    """Return all columns of the messages in a data directory, except their location."""
     names = [name for name in DATA_SCHEMA.names if name not in ("content_id", "references")]
     schema = pa.schema([DATA_SCHEMA.field(name) for name in names])
     rows = [
@@ -81,12 +84,12 @@ def must_be_what_a_node_delivers(directory: Path, expected: dict[bytes, list[Exp
 
 @pytest.mark.parametrize("source", ["stopped", "of_files"])
 def test_restored_bit_for_bit(backups: Backups, tmp_path: Path, source: str) -> None:
-    """Rows, definitions, and what a node delivers that is started on it."""
+    """A restored store has the same rows and definitions, and a node delivers the same messages."""
     assert backups.results[source].exit_code == 0
     result = run_restore(getattr(backups, source), tmp_path / "data")
     count = sum(len(messages) for messages in backups.last.values())
     assert (result.messages, result.queues) == (count, len(backups.last))
-    # What two of the queues share was stored once.
+    # Contents that two queues share are stored once.
     assert result.shared_contents > 50
     assert exact_rows(tmp_path / "data") == exact_rows(backups.data)
     assert definitions_of(tmp_path / "data") == definitions_of(backups.data)
@@ -95,7 +98,7 @@ def test_restored_bit_for_bit(backups: Backups, tmp_path: Path, source: str) -> 
 
 
 def test_a_running_node(backups: Backups, tmp_path: Path) -> None:
-    """With messages that consumers hold, as it was at that moment."""
+    """A backup of a running node has its state at that moment, with unacked messages."""
     run_restore(backups.live, tmp_path / "data")
     must_be_what_a_node_delivers(tmp_path / "data", backups.first)
     assert "guest:" not in (backups.live / "manifest.json").read_text()
@@ -123,18 +126,18 @@ def test_a_chain_that_was_moved_apart(backups: Backups, tmp_path: Path) -> None:
 
 
 def test_an_increment_of_an_increment(backups: Backups, tmp_path: Path) -> None:
-    """Nothing has changed since: it is small, and the chain of three gives the same."""
+    """An increment without changes writes no messages, and the chain of three restores the same."""
     result = run_backup(backups.data, tmp_path / "third", base=backups.increment)
     assert result.written_messages == 0 and result.messages == backups.results["stopped"].messages
     assert run_restore(tmp_path / "third", tmp_path / "data").chain == 3
-    # What had been delivered, too, is as the last backup knows it.
+    # The redelivered flags too are those of the last backup.
     assert exact_rows(tmp_path / "data") == exact_rows(backups.data)
 
 
 def test_small_parts_and_files(
     backups: Backups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Many files, row groups and parts: the same."""
+    """Many files, row groups and parts restore the same rows."""
     monkeypatch.setattr(planning, "PARTITION_BYTES", 100_000)
     monkeypatch.setattr(planning, "PARTITION_BYTES_MAX", 150_000)
     monkeypatch.setattr(data_files, "ROW_GROUP_ROWS", 100)
@@ -147,7 +150,10 @@ def test_small_parts_and_files(
 
 
 def test_names_that_are_no_text(tmp_path: Path) -> None:
-    """As other writers of stores may have left them: kept as they are, in definitions and in messages."""
+    """Names that are no UTF-8 text survive in definitions and in messages.
+
+    Other writers of stores may have left such names.
+    """
     definitions = Definitions()
     definitions.vhosts.append(PutVhost(b"/", 1))
     definitions.users.append(PutUser(b"u\xff", b"hash", "rabbit_password_hashing_sha256", []))
@@ -181,11 +187,11 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
 
 
 class Killed(BaseException):
-    """The program is gone; nothing of it runs any more."""
+    """Stands for a kill of the program; a BaseException, so that no handler runs."""
 
 
 class DyingSpark(InlineSpark):
-    """Dies before a partition."""
+    """A Spark that raises Killed before the partition with the number `after` (from 0)."""
 
     def __init__(self, after: int) -> None:
         super().__init__()
@@ -254,7 +260,7 @@ def test_another_restore_is_not_gone_on_with(backups: Backups, tmp_path: Path) -
 
 @pytest.fixture
 def copy(backups: Backups, tmp_path: Path) -> Iterator[Path]:
-    """A backup to be damaged; nothing may come of it."""
+    """A copy of a backup for the test to damage; a restore of it must leave nothing."""
     shutil.copytree(backups.stopped, tmp_path / "backup")
     yield tmp_path / "backup"
     assert not (tmp_path / "data").exists()
@@ -299,7 +305,7 @@ def test_a_flip_in_the_manifest(copy: Path, tmp_path: Path) -> None:
 
 
 def hostile(copy: Path, edit: Any) -> None:
-    """Change the manifest, with its checksum right."""
+    """Edit the manifest, and write it with a correct checksum."""
     manifest, _ = read_manifest(copy)
     raw = json.loads((copy / "manifest.json").read_text())
     del raw["crc32c"]
@@ -339,7 +345,7 @@ def test_hostile_manifests(copy: Path, tmp_path: Path, edit: Any, text: str) -> 
 
 
 def test_figures_that_do_not_fit(copy: Path, tmp_path: Path) -> None:
-    """The manifest promises a message more: nothing is put in place."""
+    """A restore whose rows differ from the manifest's digest does not create the target."""
     hostile(
         copy,
         lambda raw: max(raw["queues"], key=lambda queue: queue["rows"]).update(digest="0" * 16),
@@ -373,7 +379,7 @@ def test_targets_that_are_in_the_way(backups: Backups, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_told(backups: Backups, tmp_path: Path) -> None:
-    """It is not in the backup; the rest is."""
+    """A message that cannot be read is reported lost; the backup has the rest."""
     data = tmp_path / "damaged"
     shutil.copytree(backups.data, data)
     damage_one_message(data)

@@ -1,4 +1,7 @@
-"""Chains of incremental backups that do not go as they should, stores put back in time, and what is on its way to queues."""
+"""Incremental backups with losses, stores restored to an older state, and committed sink batches.
+
+A committed batch of a sink may not have reached its queues at the time of the backup.
+"""
 
 import shutil
 from pathlib import Path
@@ -39,7 +42,10 @@ pytestmark = [pytest.mark.kill, pytest.mark.timeout(240)]
 
 
 def test_a_base_that_could_not_read_everything(backups: Backups, tmp_path: Path) -> None:
-    """What it lacks is not taken for something that it has: the increment can be restored, and tells the loss itself."""
+    """An increment does not rely on messages that its base lost.
+
+    The increment reports the loss itself, and can be restored.
+    """
     data = tmp_path / "damaged"
     shutil.copytree(backups.data, data)
     damage_one_message(data)
@@ -47,13 +53,13 @@ def test_a_base_that_could_not_read_everything(backups: Backups, tmp_path: Path)
     assert base.lost == 1
     result = run_backup(data, tmp_path / "increment", base=tmp_path / "base")
     assert (result.lost, result.messages) == (1, base.messages)
-    # The other queues are as in any increment.
+    # For the other queues the increment writes only changes.
     assert 0 < result.written_messages < result.messages
     third = run_backup(data, tmp_path / "third", base=tmp_path / "increment")
     assert (third.lost, third.messages) == (1, base.messages)
     assert run_restore(tmp_path / "third", tmp_path / "data").messages == base.messages
     assert check_directory(tmp_path / "data").problems == []
-    # It was mended: the message is in the next one.
+    # After a repair of the store the next increment has the message.
     shutil.copytree(backups.data, tmp_path / "mended")
     mended = run_backup(tmp_path / "mended", tmp_path / "fourth", base=tmp_path / "third")
     assert (mended.lost, mended.messages) == (0, base.messages + 1)
@@ -62,7 +68,7 @@ def test_a_base_that_could_not_read_everything(backups: Backups, tmp_path: Path)
 
 
 def test_a_store_that_was_put_back_in_time(backups: Backups, tmp_path: Path) -> None:
-    """Its new messages would have the seq ids of others."""
+    """An increment on a newer base is refused: new messages would reuse seq ids of the base."""
     restore_files(backups.of_files.parent / "files", tmp_path / "old")
     node = BrokerProcess(tmp_path / "again")
     shutil.copytree(backups.data, node.directory / "data")
@@ -112,7 +118,7 @@ FIRST = 3_000_000_000
 
 
 def make_far_store(path: Path) -> None:
-    """A queue through which a lot has gone, with a few messages, one of which is much older."""
+    """Write a store whose one queue has high seq ids, and ten messages with gaps between them."""
     definitions = Definitions()
     definitions.vhosts.append(PutVhost(b"/", 1))
     definitions.queues.append(PutQueue(b"/", 1, b"q", True, False, b""))
@@ -129,7 +135,7 @@ def make_far_store(path: Path) -> None:
 
 
 def test_a_queue_that_has_seen_a_lot(tmp_path: Path) -> None:
-    """What it takes is what is in it, not what went through."""
+    """The cost of a restore depends on a queue's messages, not on its past traffic."""
     make_far_store(tmp_path / "store")
     run_backup(tmp_path / "store", tmp_path / "backup")
     spark = InlineSpark()
@@ -151,8 +157,10 @@ COUNT = 40_000
 
 
 def killed_amid_moves(directory: Path) -> BrokerProcess:
-    """A node that was killed while it put a committed batch into its queue; one that was done before the signal came, as
-    when this process was not given the processor, is followed by another."""
+    """Return a node that was killed while it moved a committed batch to its queue.
+
+    A node that finishes before the signal, as on a busy machine, is replaced by another.
+    """
     for number in range(20):
         node = BrokerProcess(directory / f"node-{number}")
         commit_and_kill(node)
@@ -162,7 +170,7 @@ def killed_amid_moves(directory: Path) -> BrokerProcess:
 
 
 def commit_and_kill(node: BrokerProcess) -> None:
-    """The commit is durable, its messages may be on their way."""
+    """Commit a batch on a new node and kill it: the commit is durable, moves may be incomplete."""
     node.start()
     connect(node).channel().declare(b"q", durable=True)
     with AdminClient(NodeAddress(node.uri), "test") as client:
@@ -176,7 +184,7 @@ def commit_and_kill(node: BrokerProcess) -> None:
 
 
 def test_what_sinks_have_committed_and_no_queue_has_yet(tmp_path: Path) -> None:
-    """It is not in the backup, which is told; a store that is in the midst of it is as it should be."""
+    """A backup reports committed messages that are not in their queue yet; the store is sound."""
     node = killed_amid_moves(tmp_path)
     data = node.directory / "data"
     result = run_backup(data, tmp_path / "backup")
@@ -186,7 +194,7 @@ def test_what_sinks_have_committed_and_no_queue_has_yet(tmp_path: Path) -> None:
     assert must_agree(data).clean
     node.start()
     with AdminClient(NodeAddress(node.uri), "test") as client:
-        # As long as a client may wait.
+        # 60,000 ms is the longest wait of a client.
         assert client.request(CommitBatch("s", 0, [], wait_ms=60_000), BatchCommitted, 60).is_moved
     node.stop()
     done = run_backup(data, tmp_path / "increment", base=tmp_path / "backup")
@@ -196,7 +204,10 @@ def test_what_sinks_have_committed_and_no_queue_has_yet(tmp_path: Path) -> None:
 
 
 def newest_journal_file(store: Path) -> Path:
-    """With something in it: whether another one has just been begun depends on how publishes gathered in batches."""
+    """Return the newest journal file with more than 100,000 bytes of data.
+
+    The last file may be almost empty, depending on how publishes were batched.
+    """
     files = [
         path
         for path in (store / "journal").iterdir()
@@ -207,7 +218,7 @@ def newest_journal_file(store: Path) -> Path:
 
 @pytest.mark.parametrize("edit", ["gone", "zero", "flip", "no checkpoint"])
 def test_what_is_lost_without_being_counted(backups: Backups, tmp_path: Path, edit: str) -> None:
-    """A part of the journal, say: the backup has what is left, and does not look as if that were all."""
+    """A backup of a store with uncounted losses, such as a journal file, reports the damage."""
     data = tmp_path / "damaged"
     shutil.copytree(backups.data, data)
     store = data / "msg_stores/vhosts/1"

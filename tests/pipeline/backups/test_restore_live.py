@@ -1,4 +1,4 @@
-"""`restore_live`: the same messages bit for bit, in the queues of a node that runs; once, whatever is killed."""
+"""`restore_live` restores the same messages bit for bit into a running node, once despite kills."""
 
 import json
 import os
@@ -52,7 +52,7 @@ def run(backup: Path, node: BrokerProcess, **more: Any) -> LiveRestoreResult:
 
 
 def definitions_of(directory: Path) -> list[tuple[object, ...]]:
-    """But for the users, the ids of queues, and the order."""
+    """Return the definitions of a data directory, sorted, without permissions and queue ids."""
     with opened(directory) as data:
         found: Definitions = data.definitions
     found.permissions = []
@@ -62,7 +62,7 @@ def definitions_of(directory: Path) -> list[tuple[object, ...]]:
 
 
 def test_restored_bit_for_bit(backups: Backups, node: BrokerProcess) -> None:
-    """Into a node that has nothing; addresses, properties and bodies, in the order of each queue, and all definitions."""
+    """An empty node gets all definitions and all messages exactly, in the order of each queue."""
     result = run(backups.stopped, node)
     count = sum(len(messages) for messages in backups.last.values())
     assert (result.messages, result.restored, result.restored_before) == (count, count, 0)
@@ -89,7 +89,7 @@ def test_an_incremental_backup_is_restored_with_those_before_it(
 
 
 def test_a_conflict_is_told_before_anything_is_done(backups: Backups, node: BrokerProcess) -> None:
-    """Of a queue, of an exchange, and of queues that have messages already."""
+    """A differing queue or exchange, or a queue with messages, is reported before any change."""
     with pika.BlockingConnection(pika.URLParameters(node.uri)) as connection:
         channel = connection.channel()
         channel.queue_declare("lazy", durable=True)
@@ -127,7 +127,10 @@ def other(tmp_path: Path) -> Iterator[BrokerProcess]:
 def test_a_queue_that_no_client_can_declare(
     node: BrokerProcess, other: BrokerProcess, tmp_path: Path
 ) -> None:
-    """A durable one whose name the other node has made: told before anything is done; where it is there, it is filled."""
+    """A durable queue with a server-named name is refused where it is missing, else filled.
+
+    No client can declare such a name. The refusal comes before any change.
+    """
     with pika.BlockingConnection(pika.URLParameters(other.uri)) as connection:
         channel = connection.channel()
         channel.confirm_delivery()
@@ -164,7 +167,7 @@ def test_damage_is_told_before_anything_is_done(
 
 
 class Killer:
-    """Kills the node, or the job, each time so many more messages are restored."""
+    """Calls `kill` each time that `every` more messages are restored."""
 
     def __init__(self, kill: Any, every: int) -> None:
         self.kill = kill
@@ -178,13 +181,13 @@ class Killer:
 
 
 class Killed(BaseException):
-    """Nothing catches it."""
+    """Stands for a kill of the job; a BaseException, so that no handler runs."""
 
 
 def test_each_once_although_job_and_node_are_killed(
     backups: Backups, node: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Batches may be cut in another way by the run that goes on."""
+    """Each message is restored once despite kills of job and node, with changing batch sizes."""
 
     def kill_both() -> None:
         node.kill()
@@ -212,7 +215,7 @@ def test_each_once_although_job_and_node_are_killed(
 
 
 def test_what_others_take_and_publish_is_told(backups: Backups, node: BrokerProcess) -> None:
-    """The exit status is 1; nothing is restored again."""
+    """Messages that others consume or publish are reported with status 1, not restored again."""
     run(backups.stopped, node)
     with pika.BlockingConnection(pika.URLParameters(node.uri)) as connection:
         channel = connection.channel()
@@ -228,7 +231,7 @@ def test_what_others_take_and_publish_is_told(backups: Backups, node: BrokerProc
 
 
 def test_rows_are_compared_with_their_order() -> None:
-    """Whatever is there once or several times."""
+    """The comparison counts found, missing and other rows, and checks order and duplicates."""
 
     def compared(wanted: list[int], there: list[int]) -> tuple[int, int, int, bool]:
         found: Comparison = compare(np.array(wanted, np.int64), np.array(there, np.int64))
@@ -244,7 +247,7 @@ def test_rows_are_compared_with_their_order() -> None:
 
 
 def test_only_administrators_restore(backups: Backups, node: BrokerProcess) -> None:
-    """Others are told so before anything is done."""
+    """Users without the tag administrator are refused before any change."""
     assert node.stop() == 0
     metadata = SqliteMetadata(node.directory / "data" / "node.sqlite")
     user = metadata.load().users[0]
@@ -259,12 +262,15 @@ def test_only_administrators_restore(backups: Backups, node: BrokerProcess) -> N
 
 @pytest.mark.spark
 @pytest.mark.slow
-# Two JVMs, one after the other.
+# Starts two JVMs, one after the other.
 @pytest.mark.timeout(400)
 def test_a_command_that_is_killed_is_given_again(
     backups: Backups, node: BrokerProcess, tmp_path: Path
 ) -> None:
-    """SIGKILL of the driver when the first messages are there; workers of Spark check and compare."""
+    """A command that is killed after its first commit is resumed by the same command.
+
+    Workers of Spark check and compare.
+    """
     command = [sys.executable, "-m", "warrenmq", "pipeline", "restore", str(backups.stopped)]
     command += ["--uri", node.uri, "--json"]
     sink = f"restore-{backups.results['stopped'].id}"
@@ -288,7 +294,7 @@ def test_a_command_that_is_killed_is_given_again(
 
 
 def await_commit(node: BrokerProcess, sink: str, app: "subprocess.Popen[bytes]", log: Path) -> None:
-    """Until some messages are committed."""
+    """Return when the sink has committed messages."""
     deadline = time.monotonic() + 180
     with AdminClient(NodeAddress(node.uri)) as client:
         while not any(

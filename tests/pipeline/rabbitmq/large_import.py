@@ -1,8 +1,9 @@
-"""`python -m tests.pipeline.rabbitmq.large_import --messages 1000000 [--stopped]`: what import-rabbitmq makes of a large directory.
+"""`python -m tests.pipeline.rabbitmq.large_import`: test import-rabbitmq with a large directory.
 
-The real RabbitMQ gets numbered messages with confirms, whose bodies are embedded in its queue index, kept in its message
-store, or both, and is killed when the last one is confirmed (or stopped in good order). `warren pipeline import-rabbitmq`
-makes a data directory of it with Spark, and a node on that must deliver all of them, in order, byte for byte.
+The real RabbitMQ gets numbered messages with confirms, whose bodies are embedded in its queue
+index, kept in its message store, or both. After the last confirm it is killed, or stopped cleanly
+with `--stopped`. `warren pipeline import-rabbitmq` makes a data directory of it with Spark, and a
+node on that directory must deliver all messages, in order, byte for byte.
 """
 
 import argparse
@@ -21,22 +22,22 @@ from tests.support.brokers.process import BrokerProcess
 from warrenmq.wire.methods import BasicAck
 from warrenmq.wire.properties import Properties
 
-# Of ten messages, so many to each queue.
+# Queue of each of ten consecutive messages.
 SHARES = ("embedded",) * 6 + ("mixed",) * 3 + ("stored",)
-# Least size and span of the bodies in each, in bytes.
+# Smallest size and span of the body sizes of each queue, in bytes.
 SIZES = {"embedded": (8, 1000), "mixed": (8, 5000), "stored": (4096, 2000)}
-# Unconfirmed at most.
+# Highest number of unconfirmed messages.
 WINDOW = 2000
 PATIENCE_S = 60.0
 
 
 def queue_of(number: int) -> str:
-    """Where message `number` goes."""
+    """Return the queue of message `number`."""
     return SHARES[number % len(SHARES)]
 
 
 def body_of(number: int) -> bytes:
-    """Different for each number, and of a size that its queue's messages have."""
+    """Return the body of message `number`: unique, with a size in its queue's range."""
     least, span = SIZES[queue_of(number)]
     chance = number * 2654435761 % (1 << 32)
     word = b"%08x" % chance
@@ -44,12 +45,12 @@ def body_of(number: int) -> bytes:
 
 
 def properties_of(number: int) -> Properties:
-    """The number once more."""
+    """Return the properties of message `number`, whose message-id is the number."""
     return Properties(delivery_mode=2, message_id=b"%d" % number, priority=number % 10)
 
 
 def publish(channel: ChannelPeer, count: int) -> None:
-    """All of them, until the last is confirmed."""
+    """Publish `count` messages, and return when the last is confirmed."""
     channel.confirm_select()
     for queue in SIZES:
         channel.declare(queue.encode(), durable=True)
@@ -61,7 +62,7 @@ def publish(channel: ChannelPeer, count: int) -> None:
         while len(waiting) >= (WINDOW if number + 1 < count else 1):
             ack = channel.event(PATIENCE_S)
             assert isinstance(ack, BasicAck), ack
-            # Not in order: each queue confirms its own.
+            # Confirms come in any order, because each queue confirms its own messages.
             if ack.multiple:
                 waiting = {tag for tag in waiting if tag > ack.delivery_tag}
             else:
@@ -69,7 +70,7 @@ def publish(channel: ChannelPeer, count: int) -> None:
 
 
 def must_deliver(node: BrokerProcess, count: int) -> None:
-    """Every queue has its messages, in order, and nothing else."""
+    """Assert that every queue delivers its messages, in order, and no others."""
     for queue in SIZES:
         peer = Peer(SocketLink(node.host, node.port))
         peer.open()
@@ -88,7 +89,7 @@ def must_deliver(node: BrokerProcess, count: int) -> None:
 
 
 def run(directory: Path, count: int, is_stopped: bool) -> None:
-    """All of it, a line for each step."""
+    """Run all steps, and print a line with the elapsed time for each."""
     started = time.monotonic()
 
     def tell(step: str) -> None:
@@ -141,7 +142,7 @@ def run(directory: Path, count: int, is_stopped: bool) -> None:
 
 
 def main() -> None:
-    """The command line; keeps the directory when something is wrong."""
+    """Parse the command line and run; keep the directory when a check fails."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""`import-rabbitmq` on what the real RabbitMQ wrote: a node that is started on the result delivers every message, in order."""
+"""`import-rabbitmq` of a real RabbitMQ's directory: a node delivers every message, in order."""
 
 import json
 from pathlib import Path
@@ -35,7 +35,7 @@ real_only = pytest.mark.skipif(rabbitmq_server() is None, reason="rabbitmq-serve
 
 @pytest.fixture(scope="module")
 def real(rabbitmq_directories: RealDirectories) -> RealDirectories:
-    """A shorter name."""
+    """The session's RabbitMQ directories under a shorter name."""
     return rabbitmq_directories
 
 
@@ -88,7 +88,7 @@ def test_a_node_on_the_result_delivers_everything(
 ) -> None:
     monkeypatch.setattr(import_rabbitmq_job, "PART_MESSAGES", 16384)
     result = run_import(getattr(real, how), tmp_path / "data", real.definitions)
-    # Queues of other types are told, and so is what has no place here.
+    # The result reports queues of other types, and unsupported arguments.
     assert len(result.damage) == 2 and result.exit_code == 1 and result.lost == 0
     assert any("x-max-priority" in line for line in result.left_out)
     assert any("x-dead-letter-exchange" in line for line in result.left_out)
@@ -129,7 +129,7 @@ def test_what_is_no_data_directory(tmp_path: Path) -> None:
 
 
 def test_definitions_that_have_no_place(tmp_path: Path) -> None:
-    """Told one by one; what is left is taken by a start."""
+    """Unsupported definitions are reported one by one; a node's start accepts the others."""
     export = parse_definitions(
         b"""{"rabbit_version": "3.10.8",
         "users": [{"name": "ann", "password_hash": "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR",
@@ -173,7 +173,10 @@ def test_definitions_that_have_no_place(tmp_path: Path) -> None:
 
 
 def test_patterns_of_permissions_are_not_enforced_and_said_to_be_left_out() -> None:
-    """A user who may do only some things elsewhere may do all of them here: whoever imports is told."""
+    """Permission patterns other than `.*` are reported, because warren does not enforce them.
+
+    A user with limited rights in RabbitMQ has all rights in warren.
+    """
     rows = [
         {"user": "ann", "vhost": "/", "configure": ".*", "write": ".*", "read": ".*"},
         {"user": "bob", "vhost": "/", "configure": "", "write": "^out-", "read": ".*"},
@@ -194,7 +197,7 @@ def test_patterns_of_permissions_are_not_enforced_and_said_to_be_left_out() -> N
 
 
 def test_queues_that_a_restart_would_not_have(tmp_path: Path) -> None:
-    """What is left of queues that were not durable makes none; queues of the export are there, with messages or without."""
+    """Leftovers of transient queues make no queue; queues of the export exist, even empty."""
     vhost = make_node(tmp_path / "rabbit")
     publishes = [
         segment_publish(n, n, message_term(n, b"%d" % n), is_persistent=False) for n in range(3)
@@ -208,7 +211,7 @@ def test_queues_that_a_restart_would_not_have(tmp_path: Path) -> None:
             {"name": "durable", "vhost": "/", "durable": True},
             {"name": "amq.gen-x", "vhost": "/", "durable": False},
         ],
-        # As tools that edit exports leave them.
+        # Tools that edit exports leave such nulls.
         "users": [{"name": "ann", "tags": None, "password_hash": None}, {"name": None}],
         "permissions": [
             {"vhost": "/", "user": "bob", "configure": ".*", "write": ".*", "read": ".*"}

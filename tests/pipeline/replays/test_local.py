@@ -1,4 +1,4 @@
-"""The job `replay` without Spark: what is chosen of files, in which order, and what is left to Spark."""
+"""The job `replay` without Spark chooses and sorts messages of files, or leaves them to Spark."""
 
 import datetime
 from collections.abc import Iterator
@@ -39,7 +39,10 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def test_names_of_directories_are_columns_and_hidden_files_are_none(tmp_path: Path) -> None:
-    """Sorted by queue and seq; what has no seq comes first."""
+    """Partition names become columns, hidden files are ignored, rows are sorted by queue and seq.
+
+    Rows without a seq come first.
+    """
     table = tmp_path / "table"
     write(table / "queue=b%2Fc/date=2026-01-31/x.parquet", body=[b"4", b"3"], seq=[8, 7])
     write(table / "queue=a/date=2026-01-30/y.parquet", body=[b"2", b"1"], seq=[9, None])
@@ -77,7 +80,7 @@ def test_what_could_mean_something_else_is_left_to_spark(
 
 
 def test_messages_are_published_without_a_jvm(broker: BrokerProcess, tmp_path: Path) -> None:
-    """In their order, as they were; a dry run counts the same."""
+    """Without a JVM messages are published in order, unchanged; a dry run counts the same."""
     source = write(
         tmp_path / "source/a.parquet",
         queue=["a"] * 4,
@@ -95,7 +98,7 @@ def test_messages_are_published_without_a_jvm(broker: BrokerProcess, tmp_path: P
         dry = replay([source], uri=broker.uri, dry_run=True, engine="local")
         assert dry.routes == [RouteCount("", "q", 4)] and dry.messages == 4
         assert replay([source], uri=broker.uri, engine="local").published == 4
-        # The engine has no part in what a replay is.
+        # The engine is no part of a replay's identity.
         assert replay([source], uri=broker.uri).published_before == 4
         for number in (1, 2, 3, 4):
             _, properties, body = channel.basic_get("q", auto_ack=True)

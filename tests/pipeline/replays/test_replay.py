@@ -1,4 +1,7 @@
-"""The job `replay` from the checkpoint on, against a real broker and without Spark: what is chosen is published once."""
+"""The job `replay` publishes the chosen messages once, from its checkpoint, to a real broker.
+
+The tests write the checkpoint themselves, without Spark.
+"""
 
 import time
 from collections.abc import Iterator
@@ -37,14 +40,14 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(autouse=True)
 def empty_queues(broker: BrokerProcess) -> Iterator[None]:
-    """Each test finds and leaves nothing."""
+    """Empty the queues after each test."""
     yield
     taken(broker, "eu")
     taken(broker, "us")
 
 
 def taken(broker: BrokerProcess, queue: str) -> list[tuple[str, str, int]]:
-    """Exchange, routing key and number of each message, in order; they are gone then."""
+    """Consume all messages of a queue; return (exchange, routing key, number) of each, in order."""
     found: list[tuple[str, str, int]] = []
     with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
         channel = connection.channel()
@@ -61,7 +64,7 @@ def sinks(broker: BrokerProcess) -> list[str]:
 
 
 class Chosen:
-    """A source, and the checkpoint of its replay as choosing leaves it: files with 40 messages each."""
+    """A source, and its replay's checkpoint after the choice: files of 40 messages each."""
 
     def __init__(self, place: Path, count: int, **how: Any) -> None:
         self.source = place / "source"
@@ -80,7 +83,7 @@ class Chosen:
                     how.get("key", "eu.1" if number % 2 else "us.1") for number in numbers
                 ],
             }
-            # More than one row group.
+            # Write more than one row group.
             pq.write_table(
                 pa.table(rows),
                 self.directory.draft / f"part-{number:05d}.parquet",
@@ -92,7 +95,7 @@ class Chosen:
         return replay([self.source], uri=broker.uri, checkpoint=self.directory.path, **how)
 
     def publish_part(self, broker: BrokerProcess, count: int, is_noted: bool) -> StagedPublisher:
-        """What a run does until it is killed: the broker may still be on its way to the queues."""
+        """Publish `count` messages like a run before its kill: moves may be incomplete."""
         work = _Replay(broker.uri, self.state.identity, "fail", None)
         publisher = StagedPublisher(_sink_options(work, self.state), SINK)
         rows = next(iter(pieces(self.directory.messages(self.state, 0), count, 1 << 30)))
@@ -109,7 +112,10 @@ def numbers(found: list[tuple[str, str, int]]) -> list[int]:
 
 
 def test_all_is_published_once_in_order(broker: BrokerProcess, tmp_path: Path) -> None:
-    """As it was addressed; a second run has nothing to do, and the broker keeps nothing of the sink."""
+    """All messages are published once, in order, to their addresses.
+
+    A second run has nothing to do, and the broker has no sink left.
+    """
     chosen = Chosen(tmp_path, 100)
     result = chosen.run(broker)
     assert (result.messages, result.published, result.published_before) == (100, 100, 0)
@@ -124,7 +130,7 @@ def test_all_is_published_once_in_order(broker: BrokerProcess, tmp_path: Path) -
 
 
 def test_nothing_that_is_chosen_is_an_end_as_well(broker: BrokerProcess, tmp_path: Path) -> None:
-    """And it is said how to choose once more: there may be something by then."""
+    """A replay that chose no messages ends; its text says how to choose again."""
     chosen = Chosen(tmp_path, 0)
     for _ in range(2):
         result = chosen.run(broker)
@@ -137,10 +143,13 @@ def test_nothing_that_is_chosen_is_an_end_as_well(broker: BrokerProcess, tmp_pat
 def test_a_run_goes_on_where_the_broker_says(
     broker: BrokerProcess, tmp_path: Path, done: int, is_noted: bool
 ) -> None:
-    """Whether or not the checkpoint knew that it had begun; batches may be cut in another way."""
+    """A run resumes after the broker's last batch, with or without a note in the checkpoint.
+
+    The new run may cut batches differently.
+    """
     chosen = Chosen(tmp_path, 100, key="eu")
     chosen.publish_part(broker, done, is_noted)
-    # What was chosen is in the checkpoint.
+    # The checkpoint holds the chosen messages, so the source is not needed.
     chosen.source.rmdir()
     result = chosen.run(broker, rate=30 if done > 90 else None)
     assert (result.published, result.published_before) == (100 - done, done)
@@ -148,7 +157,7 @@ def test_a_run_goes_on_where_the_broker_says(
 
 
 def test_a_killed_broker_is_waited_for(broker: BrokerProcess, tmp_path: Path) -> None:
-    """It knows afterwards what it had taken."""
+    """A run waits for a killed broker, which then still knows its last batch."""
     chosen = Chosen(tmp_path, 200, key="eu")
 
     class Killer:
@@ -168,7 +177,7 @@ def test_a_killed_broker_is_waited_for(broker: BrokerProcess, tmp_path: Path) ->
 
 
 def test_the_rate_is_kept(broker: BrokerProcess, tmp_path: Path) -> None:
-    """The last of 120 messages at 60 a second leaves after a second, not sooner."""
+    """At 60 messages a second the last of 120 messages is published after at least a second."""
     began_s = time.monotonic()
     Chosen(tmp_path, 120).run(broker, rate=60)
     assert time.monotonic() - began_s >= 1.0
@@ -181,7 +190,7 @@ def test_routing_is_rewritten(broker: BrokerProcess, tmp_path: Path) -> None:
 
 
 def test_what_goes_nowhere_ends_it_or_is_left_out(broker: BrokerProcess, tmp_path: Path) -> None:
-    """Nothing of a refused batch is published; the same replay may then leave it out, which is exit status 1."""
+    """An unroutable batch is refused whole; with `mandatory="ignore"` it is left out, status 1."""
     chosen = Chosen(tmp_path, 10, key="nowhere")
     with pytest.raises(
         JobError,
@@ -194,7 +203,7 @@ def test_what_goes_nowhere_ends_it_or_is_left_out(broker: BrokerProcess, tmp_pat
 
 
 def test_two_runs_at_once_publish_nothing_twice(broker: BrokerProcess, tmp_path: Path) -> None:
-    """As on two machines, where the lock of the checkpoint does not help."""
+    """Two runs at once publish no message twice, even on two machines without a common lock."""
     chosen = Chosen(tmp_path, 100, key="eu")
     options = _sink_options(_Replay(broker.uri, chosen.state.identity, "fail", None), chosen.state)
     one, other = StagedPublisher(options, SINK), StagedPublisher(options, SINK)
@@ -211,7 +220,7 @@ def test_two_runs_at_once_publish_nothing_twice(broker: BrokerProcess, tmp_path:
 
 
 def test_a_sink_that_is_forgotten_is_not_begun_anew(broker: BrokerProcess, tmp_path: Path) -> None:
-    """Nobody knows then what was published."""
+    """A replay whose sink was deleted is refused: its progress is unknown."""
     chosen = Chosen(tmp_path, 10)
     chosen.publish_part(broker, 5, True).await_queues(5)
     with AdminClient(NodeAddress(broker.uri)) as client:
@@ -221,7 +230,7 @@ def test_a_sink_that_is_forgotten_is_not_begun_anew(broker: BrokerProcess, tmp_p
 
 
 def test_a_checkpoint_belongs_to_one_replay(broker: BrokerProcess, tmp_path: Path) -> None:
-    """And to one process; the text says what is different."""
+    """A checkpoint belongs to one replay and one process; the error names the differences."""
     chosen = Chosen(tmp_path, 10)
     with pytest.raises(
         JobError,
@@ -257,7 +266,7 @@ def test_what_cannot_be_is_refused_before_spark_starts(
 
 
 def test_the_default_checkpoint_belongs_to_the_arguments() -> None:
-    """And to the node; it is not among the partitions of a table."""
+    """The default checkpoint depends on arguments and node, and lies outside of a table."""
     one = ReplayIdentity(["/a/archive"], None, None, None, "/")
     other = ReplayIdentity(["/a/archive"], "size > 1", None, None, "/")
     assert default_checkpoint(one, "h:1") == default_checkpoint(one, "h:1")
@@ -270,7 +279,7 @@ def test_the_default_checkpoint_belongs_to_the_arguments() -> None:
 
 
 def test_batches_are_cut_by_number_and_by_bytes() -> None:
-    """In order, whatever the record batches are."""
+    """Pieces keep the order, and are limited by rows and by bytes, for any record batches."""
     batches = [
         pa.RecordBatch.from_pydict({"n": list(range(first, first + 10))}) for first in (0, 10, 20)
     ]

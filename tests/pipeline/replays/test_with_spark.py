@@ -1,4 +1,4 @@
-"""The job `replay` with a real Spark and a real broker: what is chosen of which source, and a kill in the middle."""
+"""The job `replay` with a real Spark and a real broker: all kinds of sources, and a kill."""
 
 import itertools
 import os
@@ -35,7 +35,7 @@ EXCHANGE = "shop"
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """With an exchange, whose queues are `eu` and `us`."""
+    """A broker with an exchange that routes to the queues `eu` and `us`."""
     broker = BrokerProcess(tmp_path_factory.mktemp("broker"))
     broker.start()
     with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
@@ -64,7 +64,7 @@ def publish(broker: BrokerProcess, numbers: range) -> None:
 
 
 def taken(broker: BrokerProcess, queue: str) -> list[Any]:
-    """All of a queue: what is delivered, properties and body."""
+    """Consume all messages of a queue; return address, message-id, headers and body of each."""
     found: list[Any] = []
     with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
         channel = connection.channel()
@@ -90,7 +90,10 @@ def ids(found: list[Any]) -> list[int]:
 def test_archives_tables_and_backups_are_replayed(
     spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    """As they were, or chosen by a filter and sent elsewhere; of an incremental backup, what was alive."""
+    """Archives, tables and backups are replayed as they were, or filtered and rerouted.
+
+    Of an incremental backup the live messages are replayed.
+    """
     publish(broker, range(40))
     backup(broker.uri, tmp_path / "first", spark=spark)
     assert len(taken(broker, "us")) == 14
@@ -166,7 +169,7 @@ def test_archives_tables_and_backups_are_replayed(
 def test_a_delta_table_is_replayed(
     spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    """The files that its log names, and the values that it has for names of directories, whoever has written them."""
+    """A Delta table is read by its log: only its files, and its values of partition columns."""
     deltalake = pytest.importorskip("deltalake")
     publish(broker, range(30))
     archive(tmp_path / "table", uri=broker.uri, queues=["eu", "us"], format="delta", spark=spark)
@@ -199,7 +202,7 @@ def test_a_delta_table_is_replayed(
 def test_large_bodies_do_not_fill_the_memory(
     spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    """They are copied in row groups of bounded size, however few rows these have."""
+    """Large bodies are copied in row groups of bounded size, so that memory stays bounded."""
     source = tmp_path / "source"
     source.mkdir()
     bodies = [os.urandom(1 << 20) for _ in range(120)]
@@ -228,7 +231,7 @@ def test_large_bodies_do_not_fill_the_memory(
 def test_errors_are_one_line_and_leave_nothing(
     spark: "SparkSession", broker: BrokerProcess, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Before anything is published; nor does Spark add to the line."""
+    """An error is one line before any publish, without output of Spark, and leaves no file."""
     source = tmp_path / "source"
     spark.sql("select 'x' body, 'shop' exchange, 'eu.1' routing_key").write.parquet(str(source))
     no_message = tmp_path / "no_message"
@@ -261,7 +264,7 @@ def test_errors_are_one_line_and_leave_nothing(
 def test_each_message_once_although_the_program_is_killed(
     spark: "SparkSession", broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    """SIGKILL of the command in the middle; the same command ends it."""
+    """After a SIGKILL of the command, the same command publishes the rest: each message once."""
     rows = spark.range(3000).selectExpr(
         "cast(id as string) body",
         "'' exchange",
@@ -305,7 +308,7 @@ def test_each_message_once_although_the_program_is_killed(
 def await_messages(
     broker: BrokerProcess, app: "subprocess.Popen[bytes]", log: Path, count: int
 ) -> None:
-    """Until so many are in the queue."""
+    """Return when the queue `eu` has `count` messages."""
     deadline = time.monotonic() + RUN_TIMEOUT_S
     with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
         channel = connection.channel()

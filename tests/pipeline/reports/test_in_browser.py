@@ -1,4 +1,4 @@
-"""The page of a report as people see it: in Chromium, at three widths, light and dark."""
+"""The page of a report is readable in Chromium, at several widths, light and dark."""
 
 import datetime
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ WIDTHS = (400, 800, 1400)
 SCHEMES = ("light", "dark")
 NOW = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 HOUR = datetime.timedelta(hours=1)
-# Short, as long as a name may be, wide, in other scripts, and with markup.
+# Names: short, of the greatest length, wide, in other scripts, and with markup.
 NAMES = [
     "q",
     "orders.eu.incoming",
@@ -39,7 +39,7 @@ NAMES = [
     "<b>markup</b> & \"quotes\" 'too'",
 ]
 
-# Runs in the page: everything that is wrong with it as it is shown, a line each.
+# Runs in the page; returns a line for each fault of its display, and counts of texts and charts.
 LOOK = """
 const wrong = [];
 const shown = element => element.getClientRects().length > 0 && getComputedStyle(element).visibility !== "hidden";
@@ -101,7 +101,7 @@ return [...document.querySelectorAll("svg")].filter(svg => svg.getClientRects().
   svg => [svg.getAttribute("aria-label"), [...svg.querySelectorAll(".role-axis-label text")].map(text => text.textContent)]);
 """
 COLOUR = "return getComputedStyle(document.querySelector('.tiles li:last-child')).backgroundColor"
-# The colours of the page and of the first series, as a picture has them.
+# Returns the colours of the page and of the first series, in the form of a picture's pixels.
 COLOURS = """
 const probe = document.createElement("i");
 document.body.append(probe);
@@ -115,7 +115,7 @@ return found;
 
 
 def full(damage: int) -> ReportFigures:
-    """Every section, with names of all kinds."""
+    """Return figures that fill every section, with names of all kinds."""
     messages = [MessageFigures("/", n, 10**9, n, n, NOW, 7 << 3 * i) for i, n in enumerate(NAMES)]
     return ReportFigures(
         source="/var/lib/warren/" + "a-long-name-without-spaces" * 5,
@@ -150,7 +150,7 @@ def full(damage: int) -> ReportFigures:
 
 
 def small() -> ReportFigures:
-    """Five messages, two hours."""
+    """Return figures of five messages in two hours."""
     return ReportFigures(
         source="data",
         made_at=NOW,
@@ -193,7 +193,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_everything_can_be_read_at_every_width(
     browser: Browser, pages: dict[str, Path], name: str, charts: int
 ) -> None:
-    """No text is clipped, overlaps another one, is too small or too pale; nothing scrolls sideways."""
+    """No text is clipped, overlapping, too small or too pale; the page never scrolls sideways."""
     browser.open(pages[name])
     for width in (360, *WIDTHS):
         for scheme in SCHEMES:
@@ -215,7 +215,7 @@ def test_axes_of_messages_count_whole_messages(browser: Browser, pages: dict[str
 
 
 def test_damage_is_seen_at_first_sight(browser: Browser, pages: dict[str, Path]) -> None:
-    """The tile of a store without damage has another colour than that of one with some, and than the other tiles."""
+    """The damage tile has one colour with damage, another without, and neither of other tiles."""
     for scheme in SCHEMES:
         colours: dict[str, Any] = {}
         for name in ("full", "small"):
@@ -230,7 +230,7 @@ def test_damage_is_seen_at_first_sight(browser: Browser, pages: dict[str, Path])
 def test_pictures_have_the_colours_of_the_reader(
     browser: Browser, pages: dict[str, Path], tmp_path: Path
 ) -> None:
-    """At each width, light and dark: the page, and bars on it."""
+    """Page and bars have the reader's colours at each width, light and dark."""
     backgrounds = set()
     for width in WIDTHS:
         for scheme in SCHEMES:

@@ -1,4 +1,4 @@
-"""The job `report`: what it refuses, a running node, the same one stopped, and damage; the same figures on each engine."""
+"""The job `report` gives the same figures for a running and a stopped node, and on each engine."""
 
 import contextlib
 import datetime
@@ -31,7 +31,7 @@ NOW = datetime.datetime.now(datetime.UTC)
 
 
 def test_what_cannot_be_is_refused_before_spark_starts(tmp_path: Path) -> None:
-    """In one line, and nothing is written."""
+    """Impossible arguments give one line before Spark starts, and write nothing."""
     page = tmp_path / "x.html"
     for arguments, text in (
         ({}, "name a data directory, or the URI"),
@@ -53,7 +53,7 @@ def test_what_cannot_be_is_refused_before_spark_starts(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def publishing(directory: Path) -> Iterator[tuple[BrokerProcess, "BlockingChannel"]]:
-    """A node, and a channel to it with confirms, whose connection may be closed."""
+    """Yield a running node and a confirming channel to it; the test may close its connection."""
     node = BrokerProcess(directory)
     node.start()
     try:
@@ -66,7 +66,10 @@ def publishing(directory: Path) -> Iterator[tuple[BrokerProcess, "BlockingChanne
 
 
 def test_a_running_node_and_the_same_one_stopped(tmp_path: Path) -> None:
-    """The same messages; the states of queues while it runs; dead letters from the header that tells of them."""
+    """A running and a stopped node give the same figures; only a running one has queue states.
+
+    Dead letters are counted from the header x-death.
+    """
     with publishing(tmp_path / "node") as (node, channel):
         for queue, count in (("orders", 40), ("dead", 10)):
             channel.queue_declare(queue, durable=True)
@@ -122,7 +125,7 @@ def test_a_running_node_and_the_same_one_stopped(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("warren-snapshot-*"))
 
 
-# What a publisher may write into the header x-death, and whether it is an entry at all.
+# Values that a publisher may write into the header x-death, and whether they count as an entry.
 _COUNT_MAX = (1 << 63) - 1
 _FORMS: list[tuple[Any, bool]] = [
     ([{"reason": "<script>", "queue": "</svg><b>", "count": 1}], True),
@@ -140,7 +143,7 @@ _FORMS: list[tuple[Any, bool]] = [
 
 
 def test_what_strangers_have_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names, headers of all forms and damage: every message counts, and nothing is markup."""
+    """With hostile names, headers and damage every message counts, and no text becomes markup."""
     with publishing(tmp_path / "node") as (node, channel):
         for queue in ("<script>alert(1)</script>", "\u202eqp", "a\x00b"):
             channel.queue_declare(queue, durable=True)
@@ -158,7 +161,7 @@ def test_what_strangers_have_written(tmp_path: Path, monkeypatch: pytest.MonkeyP
     data = tmp_path / "node" / "data"
     (data / "msg_stores/vhosts/<stray>").touch()
     result = report(tmp_path / "page.html", directory=data, engine="local")
-    # The figures do not depend on the tasks: all in one, or one for each partition.
+    # The figures are the same with one task and with one task for each partition.
     one = figures_of(data, tmp_path / "one", LocalSharing(1))
     monkeypatch.setattr(report_figures, "TASK_BYTES", 0)
     assert figures_of(data, tmp_path / "many", LocalSharing(1)) == one

@@ -1,4 +1,4 @@
-"""The page of a report, without Spark: what is drawn, and that nothing from a message gets into its markup."""
+"""The page of a report, without Spark, draws the right charts, and has no markup from messages."""
 
 import datetime
 import html.parser
@@ -52,7 +52,7 @@ def figures(name: str = "orders", hours: int = 3) -> ReportFigures:
 
 
 class Tags(html.parser.HTMLParser):
-    """Which elements a page has, and what its attributes say."""
+    """The names of the elements and of the attributes in a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class Tags(html.parser.HTMLParser):
 
 
 def test_nothing_from_a_message_becomes_markup() -> None:
-    """Wherever a name appears the page has the same elements as with a harmless one; no scripts, no addresses."""
+    """Hostile and harmless names give the same elements; the page has no scripts and no URLs."""
     hostile, harmless = Tags(page(figures(HOSTILE))), Tags(page(figures("orders")))
     assert hostile.names == harmless.names
     assert hostile.attributes == harmless.attributes
@@ -80,7 +80,7 @@ def test_nothing_from_a_message_becomes_markup() -> None:
 
 
 def test_every_section_is_there() -> None:
-    """And those without anything to show are left out."""
+    """A page has every section that has content, and leaves out the others."""
     titles = re.findall("<h2>(.*?)</h2>", page(figures()))
     assert titles == [
         "Depth by queue", "Age by queue", "States, alpha to delta", "Sizes of bodies",
@@ -92,7 +92,10 @@ def test_every_section_is_there() -> None:
 
 
 def test_hours_without_messages_have_a_place() -> None:
-    """In the rates and in the histogram of sizes; a clock that was wrong once does not make a page of a gigabyte."""
+    """Hours and sizes without messages keep their place in the charts.
+
+    One wrong clock does not make a page of a gigabyte.
+    """
     written = page(figures())
     assert all(f">Jan 31, {hour}:00<" in written for hour in (12, 13, 14, 15))
     assert ">32 B<" in written
@@ -100,7 +103,7 @@ def test_hours_without_messages_have_a_place() -> None:
 
 
 def test_bars_are_as_long_as_their_parts() -> None:
-    """In proportion; something small has a stroke, and can still be seen."""
+    """Bars are proportional to their parts; a tiny part keeps a visible stroke."""
     drawn = bars("t", [Bar("a", (300.0, 100.0)), Bar("b", (0.0, 0.01))], ("x", "y"), "messages")
     for drawing in (drawn.narrow, drawn.wide):
         widths = [
@@ -120,7 +123,7 @@ def ticks(drawn: Chart) -> list[str]:
 
 
 def test_axes_have_round_numbers() -> None:
-    """Whole messages, and units that fit the longest bar."""
+    """Axes count whole messages, with units that fit the longest bar."""
     for longest in (1, 2, 5, 9):
         found = ticks(columns("t", [Bar("a", (longest,))], ("x",), "messages"))
         assert all(text.isdigit() for text in found if text not in ("a", "messages")), found

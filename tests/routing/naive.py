@@ -1,16 +1,16 @@
-"""Routing said as plainly as possible: no index, no order, no speed. What the tests compare the real thing with."""
+"""A naive router without index, order or speed, which the tests compare the real router with."""
 
 from collections.abc import Iterable
 
 from warrenmq.wire.field_table import Field, decode_table
 from warrenmq.wire.field_types import TAG_LONGSTR, TAG_VOID, type_name
 
-# (source, destination is a queue, destination, key, arguments as a comparable value)
+# A binding: source, destination is a queue, destination, key, arguments as a comparable value.
 Bound = tuple[bytes, bool, bytes, bytes, object]
 
 
 def topic_fits(pattern: bytes, key: bytes) -> bool:
-    """Does the binding key `pattern` match?"""
+    """Whether the binding key `pattern` matches the routing key `key`."""
     return _words_fit(_words(pattern), _words(key))
 
 
@@ -19,7 +19,7 @@ def _words(key: bytes) -> list[bytes]:
 
 
 def _words_fit(pattern: list[bytes], words: list[bytes]) -> bool:
-    # fits[i]: do the words read so far fit the first i words of the pattern?
+    # fits[i]: the words read so far match the first i words of the pattern.
     fits = [all(word == b"#" for word in pattern[:end]) for end in range(len(pattern) + 1)]
     for word in words:
         before, fits = fits, [False]
@@ -32,7 +32,7 @@ def _words_fit(pattern: list[bytes], words: list[bytes]) -> bool:
 
 
 def plain(field: Field) -> object:
-    """A value that equals another one's if and only if they are equal by value (protocol.md 6)."""
+    """Return a comparable value; two are equal if the fields are equal by value (protocol.md 6)."""
     value = field.value
     if isinstance(value, bool):
         return "bool", value
@@ -66,7 +66,7 @@ def headers_fit(arguments: dict[str, Field], headers: dict[str, Field]) -> bool:
 
 
 class NaiveExchange:
-    """What is known of an exchange."""
+    """An exchange of the model: type, auto-delete flag, alternate exchange."""
 
     def __init__(self, type: bytes, auto_delete: bool, alternate: bytes | None) -> None:
         self.type = type
@@ -75,7 +75,7 @@ class NaiveExchange:
 
 
 class NaiveRouter:
-    """The exchanges, queues and bindings of a vhost in a dict, a set and a dict (binding to its raw arguments)."""
+    """The exchanges, queues and bindings of a vhost; `bindings` maps each to its raw arguments."""
 
     def __init__(self) -> None:
         self.exchanges: dict[bytes, NaiveExchange] = {}
@@ -91,7 +91,7 @@ class NaiveRouter:
         return source, is_queue, destination, key, frozenset(values)
 
     def remove(self, bindings: Iterable[Bound]) -> tuple[set[Bound], set[bytes]]:
-        """Remove bindings and what goes with them: (bindings, exchanges) that are gone."""
+        """Remove bindings, and auto-delete exchanges left without any; return both."""
         gone = set(bindings)
         for binding in gone:
             del self.bindings[binding]
@@ -128,7 +128,7 @@ class NaiveRouter:
         return binding[3] in keys
 
     def route(self, first: bytes, keys: list[bytes], headers: dict[str, Field]) -> set[bytes]:
-        """Names of the queues."""
+        """Return the names of the queues that get the message."""
         queues: set[bytes] = set()
         seen: set[bytes] = set()
         waiting = {first}

@@ -1,4 +1,4 @@
-"""Declaring twice: what is equal, and the exact words for what is not."""
+"""A repeated declaration is compared with the first; a difference gives RabbitMQ's exact text."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ def refusal(received: dict[str, Field], current: dict[str, Field], keys: list[st
 
 
 def test_argument_on_one_side_only() -> None:
-    """`none` for the side without it, value and type for the other."""
+    """An argument on one side only is shown as `none`, and with value and type on the other."""
     ttl = {"x-message-ttl": field("I", 60000)}
     assert refusal({}, ttl, ["x-expires", "x-message-ttl"]) == (
         "PRECONDITION_FAILED - inequivalent arg 'x-message-ttl' for queue 'q' in vhost '/': "
@@ -46,7 +46,7 @@ def test_argument_on_one_side_only() -> None:
 
 
 def test_argument_with_another_value() -> None:
-    """Both values, without their types."""
+    """For different values the text has both values, without their types."""
     assert refusal({"k": field("l", 2)}, {"k": field("S", b"two")}, ["k"]) == (
         "PRECONDITION_FAILED - inequivalent arg 'k' for queue 'q' in vhost '/': received '2' but current is 'two'"
     )
@@ -57,7 +57,7 @@ def test_argument_with_another_value() -> None:
 
 @pytest.mark.parametrize("tag", list("bBsuIilL"))
 def test_integers_are_equivalent_over_all_their_types(tag: str) -> None:
-    """But not to a float or to true."""
+    """Integers of all types are equivalent by value, but not to a float, a bool or a string."""
     assert_equivalent_arguments(["k"], QUEUE, {"k": field(tag, 1)}, {"k": field("I", 1)})
     for other in (field("d", 1.0), field("t", True), field("S", b"1"), field("I", 2)):
         refusal({"k": field(tag, 1)}, {"k": other}, ["k"])
@@ -65,14 +65,14 @@ def test_integers_are_equivalent_over_all_their_types(tag: str) -> None:
 
 @given(field_tables, field_tables)
 def test_only_the_given_keys_are_compared(one: dict[str, Field], other: dict[str, Field]) -> None:
-    """Other arguments may differ as they like; a table is equivalent to itself."""
+    """Only the given keys are compared; a table is equivalent to itself."""
     assert_equivalent_arguments(sorted(one), QUEUE, one, {**other, **one})
     assert_equivalent_arguments([], QUEUE, one, other)
 
 
 @given(fields, fields)
 def test_comparisons_are_symmetric(one: Field, other: Field) -> None:
-    """What is equivalent also matches, and any value prints."""
+    """Equivalence and matching are symmetric; equivalent values match; any value prints."""
     assert values_equivalent(one, one) and values_match(one, one)
     assert values_equivalent(one, other) == values_equivalent(other, one)
     assert values_match(one, other) == values_match(other, one)
@@ -94,7 +94,7 @@ def test_comparisons_are_symmetric(one: Field, other: Field) -> None:
     ],
 )
 def test_erlang_terms(value: Field, text: str) -> None:
-    """Values in error texts look as RabbitMQ prints them."""
+    """Values in error texts have the form in which RabbitMQ prints them."""
     assert erlang_value(value) == text
 
 
@@ -143,12 +143,12 @@ def declared_again(**changed: object) -> str:
     ],
 )
 def test_exchange_declared_differently(changed: dict[str, object], text: str) -> None:
-    """The first difference in RabbitMQ's order, in its words."""
+    """A different exchange declaration gives the first difference in RabbitMQ's order and words."""
     assert declared_again(**changed) == text
 
 
 def test_exchange_arguments_that_do_not_count() -> None:
-    """Only the alternate exchange does; its bytes may be of either type of bytes."""
+    """Only the argument alternate-exchange counts for exchanges; both types of bytes are equal."""
     exchange = make_exchange(
         b"x", b"direct", True, False, False, encode_table({AE: field("S", b"ae")})
     )
@@ -157,7 +157,7 @@ def test_exchange_arguments_that_do_not_count() -> None:
 
 
 def test_flag_and_resource_texts() -> None:
-    """For queues the same words."""
+    """Differences of queues have the same words as those of exchanges."""
     resource = resource_text("queue", b"q\xff", b"/")
     assert_equivalent_flag("durable", resource, True, True)
     with pytest.raises(
@@ -167,7 +167,7 @@ def test_flag_and_resource_texts() -> None:
 
 
 def test_name_argument_of_another_type_is_refused() -> None:
-    """406 for a new exchange or queue; absent or a longstr is fine."""
+    """A name argument that is no longstr gives 406; an absent one is accepted."""
     check_name_argument({}, AE, "exchange 'x' in vhost '/'")
     check_name_argument({AE: field("S", b"")}, AE, "exchange 'x' in vhost '/'")
     with pytest.raises(ChannelException) as caught:
@@ -185,5 +185,5 @@ def test_name_argument_of_another_type_is_refused() -> None:
 
 @given(st.binary(max_size=40))
 def test_any_bytes_print(value: bytes) -> None:
-    """Readable or not, no two are printed alike."""
+    """Any bytes print, and different bytes print differently."""
     assert erlang_value(field("S", value)) != erlang_value(field("S", value + b"x"))

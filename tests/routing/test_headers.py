@@ -1,4 +1,4 @@
-"""The headers exchange: against a transcription of its rules, and its two refusals."""
+"""The headers exchange matches as a transcription of its rules does, and refuses bad x-match."""
 
 import pytest
 from hypothesis import given
@@ -59,7 +59,7 @@ def with_mode(arguments: dict[str, Field], mode: bytes | None) -> dict[str, Fiel
 def test_headers_match_as_the_rules_say(
     arguments: dict[str, Field], headers: dict[str, Field], mode: bytes | None
 ) -> None:
-    """All four modes, by value and not by type tag, `x-` names only where they count."""
+    """Headers match in all four modes by value, not by type tag; `x-` names count in two modes."""
     arguments = with_mode(arguments, mode)
     assert routes(arguments, headers) == headers_fit(arguments, headers)
 
@@ -68,7 +68,7 @@ def test_headers_match_as_the_rules_say(
 def test_headers_match_arbitrary_tables(
     headers: dict[str, Field], mode: bytes | None, data: st.DataObject
 ) -> None:
-    """Any values at all, nested ones too: a message with the very headers of the binding and with others."""
+    """Arbitrary values match, nested ones too, for the binding's headers and for others."""
     some = data.draw(st.lists(st.sampled_from(sorted(headers)), unique=True)) if headers else []
     arguments = {name: headers[name] for name in some if name != "x-match"}
     for candidate in (arguments, {**arguments, **data.draw(field_tables)}):
@@ -100,7 +100,7 @@ def test_headers_match_arbitrary_tables(
 def test_headers_cases(
     arguments: dict[str, object], headers: dict[str, object], fits: bool
 ) -> None:
-    """The cases of protocol.md 6, written out."""
+    """The cases listed in protocol.md 6 route as stated there."""
     assert routes(fields_from_python(arguments), fields_from_python(headers)) is fits
 
 
@@ -128,7 +128,7 @@ def test_headers_cases(
     ],
 )
 def test_headers_binding_with_bad_x_match_is_refused(field: Field, text: str) -> None:
-    """406 with RabbitMQ's text, from the check and from the binding, which is not made."""
+    """A bad x-match gives 406 with RabbitMQ's text, in the check and the bind; nothing is bound."""
     router = Router()
     queue = Destination(b"q", True)
     router.add_queue(queue)
@@ -147,7 +147,7 @@ def test_headers_binding_with_bad_x_match_is_refused(field: Field, text: str) ->
 
 
 def test_malformed_headers_are_an_error_only_where_they_are_looked_at() -> None:
-    """A direct exchange never decodes them; a headers exchange answers 541 as RabbitMQ."""
+    """A direct exchange never decodes headers; a headers exchange answers 541, as RabbitMQ does."""
     router = Router()
     assert router.route(router.exchanges[b"amq.direct"], [b"k"], b"\xff") == []
     with pytest.raises(ConnectionException) as caught:

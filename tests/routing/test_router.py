@@ -1,4 +1,4 @@
-"""The router by example: what the protocol promises in words, and what the model cannot express."""
+"""Examples of the router's promises in the protocol, and of behaviour beyond the model."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def auto_delete(router: Router, name: bytes) -> Exchange:
 
 
 def test_predeclared_exchanges() -> None:
-    """The seven of every vhost, all durable."""
+    """Every vhost has seven predeclared exchanges, all durable."""
     router = Router()
     found = {(x.name, x.type, x.internal) for x in router.exchanges.values()}
     assert found == {
@@ -45,7 +45,7 @@ def test_predeclared_exchanges() -> None:
 
 
 def test_default_exchange_routes_by_queue_name_with_every_key() -> None:
-    """CC keys count there too; each queue once."""
+    """The default exchange routes every key, also those of CC, to the queue of that name, once."""
     router = Router()
     one, two = queue(router, b"one"), queue(router, b"two")
     assert router.route(router.default_exchange, [b"two", b"one", b"two", b"none"], b"") == [
@@ -55,7 +55,7 @@ def test_default_exchange_routes_by_queue_name_with_every_key() -> None:
 
 
 def test_queue_bound_in_many_ways_is_found_once() -> None:
-    """Several keys, arguments and paths, one copy of the message."""
+    """A queue bound by several keys, arguments and paths gets one copy of the message."""
     router = Router()
     target = queue(router, b"q")
     first, second = exchange(router, b"first", b"topic"), exchange(router, b"second")
@@ -68,7 +68,7 @@ def test_queue_bound_in_many_ways_is_found_once() -> None:
 
 
 def test_routing_keeps_nothing_of_a_result() -> None:
-    """The caller may change the list it was given."""
+    """The caller may change the list that `route` returned."""
     router = Router()
     target = queue(router, b"q")
     router.bind(router.exchanges[b"amq.direct"], target, b"k", b"")
@@ -90,7 +90,7 @@ def test_exchange_cycle_ends() -> None:
 
 
 def test_alternate_exchange_chain_with_a_cycle() -> None:
-    """Unmatched messages go on from one to the next with their own key, and stop at what was visited."""
+    """An unmatched message follows alternate exchanges with its own key, each exchange once."""
     router = Router()
     first = exchange(router, b"first", b"direct", "second")
     exchange(router, b"second", b"direct", "third")
@@ -102,7 +102,7 @@ def test_alternate_exchange_chain_with_a_cycle() -> None:
 
 
 def test_alternate_exchange_is_not_used_when_a_bound_exchange_matched() -> None:
-    """A match counts even if it leads nowhere; a missing alternate exchange is ignored."""
+    """A match without a queue still excludes the alternate exchange; a missing one is ignored."""
     router = Router()
     first = exchange(router, b"first", b"fanout", "spare")
     spare = exchange(router, b"spare")
@@ -117,14 +117,14 @@ def test_alternate_exchange_is_not_used_when_a_bound_exchange_matched() -> None:
 
 
 def test_default_exchange_as_alternate() -> None:
-    """What matched nothing goes to the queue of its routing key."""
+    """With the default exchange as alternate, an unmatched message goes to its key's queue."""
     router = Router()
     target = queue(router, b"q")
     assert router.route(exchange(router, b"x", b"direct", ""), [b"q"], b"") == [target]
 
 
 def test_auto_delete_exchange_stays_until_it_had_a_binding() -> None:
-    """Being bound to does not count; the last binding from it does."""
+    """An auto-delete exchange is deleted with its last outgoing binding, not an incoming one."""
     router = Router()
     source, middle = exchange(router, b"source"), auto_delete(router, b"middle")
     target = queue(router, b"q")
@@ -141,7 +141,7 @@ def test_auto_delete_exchange_stays_until_it_had_a_binding() -> None:
 
 
 def test_auto_delete_cascade_is_not_recursive() -> None:
-    """A chain longer than any call stack goes with the queue at its end."""
+    """A chain of exchanges longer than any call stack is deleted with the queue at its end."""
     router = Router()
     target = queue(router, b"q")
     chain = [auto_delete(router, b"x%d" % number) for number in range(20_000)]
@@ -155,7 +155,7 @@ def test_auto_delete_cascade_is_not_recursive() -> None:
 
 
 def test_binding_arguments_in_any_order_with_their_tags() -> None:
-    """The same arguments make the same binding, another type tag another one; L is l."""
+    """Equal arguments in any order are one binding; another type tag is another; L equals l."""
     router = Router()
     source, target = router.exchanges[b"amq.direct"], queue(router, b"q")
     assert router.bind(source, target, b"k", b"\x01aI\0\0\0\x01\x01bt\x01") is not None
@@ -168,7 +168,7 @@ def test_binding_arguments_in_any_order_with_their_tags() -> None:
 
 
 def test_binding_is_durable_when_both_ends_are() -> None:
-    """Transient ends make transient bindings."""
+    """A binding is durable only when both its ends are durable."""
     router = Router()
     target = queue(router, b"q")
     transient = router.bind(router.exchanges[b"amq.direct"], target, b"k", b"")
@@ -189,7 +189,10 @@ def test_binding_is_durable_when_both_ends_are() -> None:
     ],
 )
 def test_properties_key(key: bytes, arguments: bytes, expected: str) -> None:
-    """Form-encoded key; with arguments a hash of six characters that does not depend on their order."""
+    """The properties key is the form-encoded key, with six characters of hash for arguments.
+
+    The hash does not depend on the order of the arguments.
+    """
     router = Router()
     binding = router.bind(router.exchanges[b"amq.direct"], queue(router, b"q"), key, arguments)
     assert binding is not None
@@ -205,7 +208,7 @@ def test_properties_key(key: bytes, arguments: bytes, expected: str) -> None:
 
 
 def test_listings_show_the_implicit_bindings() -> None:
-    """Each queue has one from the default exchange, first in its list."""
+    """A listing shows each queue's binding from the default exchange, first in its list."""
     router = Router()
     target = queue(router, b"q")
     made = router.bind(router.exchanges[b"amq.direct"], target, b"k", b"")
@@ -218,7 +221,7 @@ def test_listings_show_the_implicit_bindings() -> None:
 
 
 def test_version_counts_changes_only() -> None:
-    """A binding that is there already, and one that is not, change nothing."""
+    """The version grows with each change; a repeated bind and an unbind of nothing are no change."""
     router = Router()
     versions = [router.version]
     target = queue(router, b"q")
@@ -243,7 +246,7 @@ def test_version_counts_changes_only() -> None:
 
 
 def test_unknown_exchange_type_closes_the_connection() -> None:
-    """503 with the name of the type; nothing is declared."""
+    """An unknown exchange type gives 503 with its name, and declares nothing."""
     router = Router()
     for type in EXCHANGE_TYPES:
         check_exchange_type(type)

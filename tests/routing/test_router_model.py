@@ -1,4 +1,4 @@
-"""The router against the naive model: any order of declarations, bindings and deletions, then routes."""
+"""The router agrees with the naive model after any order of declarations, binds and deletions."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -31,19 +31,20 @@ def described(binding: Binding, model: NaiveRouter) -> Bound:
 
 
 class RoutingMachine(RuleBasedStateMachine):
-    """Every rule does the same to both and compares what they say was removed."""
+    """Every rule changes router and model alike, and compares the removals that they report."""
 
     def __init__(self) -> None:
         super().__init__()
         self.router = Router()
         self.model = NaiveRouter()
         self.predeclared = set(self.router.exchanges)
-        # Most runs would be too short to build anything that breaks.
+        # Begin with a small topology, because most runs are too short to build one.
         for name in (b"q1", b"a"):
             self.add(name)
         self.declare_new(b"x1", b"topic", True, b"x2")
         self.declare_new(b"x2", b"direct", False, b"")
-        # Results as publishers keep them: good for as long as the version is the same.
+        # Results as publishers cache them: (version, exchange, keys, headers, queues). A result is
+        # valid while the version is the same.
         self.kept: list[tuple[int, Exchange, list[bytes], bytes, list[Destination]]] = []
 
     def compare(self, removed: RemovedBindings, expected: tuple[set[Bound], set[bytes]]) -> None:

@@ -1,4 +1,4 @@
-"""Topic exchanges: what matches, against a naive matcher, and what a publish may cost, whatever the patterns."""
+"""Topic exchanges match as a naive matcher does, at a bounded cost for any set of patterns."""
 
 import random
 from collections.abc import Iterator
@@ -20,8 +20,9 @@ pattern_words = st.sampled_from([b"a", b"b", b"", b"*", b"#", b"#", b"#."])
 keys = st.lists(words, max_size=8).map(b".".join) | st.binary(max_size=8)
 patterns = st.lists(pattern_words, max_size=8).map(b".".join) | st.binary(max_size=8)
 
-# What `topic.py` promises a word of a key: nodes of the trie, and digits of 30 bits of the automaton. The first time that
-# a word of patterns occurs, the automaton visits each of its places, and computes one more integer.
+# Cost of a word of a key that `topic.py` promises: nodes of the trie, and digits of 30 bits of the
+# automaton. When a word of patterns first occurs, the automaton visits each of its places, and
+# computes one more integer.
 VISITS_A_WORD = SHAPES_MAX + 1
 DIGITS_A_WORD = 5 * (STATES_MAX // 30 + 1)
 KEY_BYTES = 255
@@ -69,7 +70,10 @@ class Bound:
         }
 
     def cost(self, *routing_keys: bytes) -> int:
-        """Steps of one matching. The automaton is there: it is made once after a change of the bindings."""
+        """Steps of one matching, without building the automaton.
+
+        The automaton is built once after a change of the bindings.
+        """
         self.matched()
         before = self.exchange.matching_cost()
         self.matched(*routing_keys)
@@ -116,7 +120,7 @@ class Bound:
     ],
 )
 def test_topic_pattern_cases(pattern: bytes, key: bytes, fits: bool) -> None:
-    """Words are whole, `*` is one, `#` is any number, the empty key has none."""
+    """Words match whole; `*` matches one, `#` any number; the empty key has no words."""
     assert (Bound([pattern]).matched(key) == {b"0"}) is fits
     assert topic_fits(pattern, key) is fits
 
@@ -125,7 +129,7 @@ def test_topic_pattern_cases(pattern: bytes, key: bytes, fits: bool) -> None:
 def test_topic_exchange_matches_as_the_naive_matcher(
     bound: list[bytes], routing_keys: list[bytes], data: st.DataObject
 ) -> None:
-    """Whatever is bound and unbound, each pattern matches exactly the keys it should, one by one and as CC."""
+    """After any binds and unbinds each pattern matches the right keys, one by one and as CC."""
     topic = Bound(bound)
     assert topic.matched(*routing_keys) == topic.expected(*routing_keys)
     for name in (
@@ -146,7 +150,7 @@ def choices(count: int, seed: int, alphabet: list[bytes], length: int) -> Iterat
 
 
 def families() -> Iterator[tuple[str, list[bytes]]]:
-    """Pattern sets that would keep many trie nodes active for each word of a key."""
+    """Yield named pattern sets that keep many trie nodes active for each word of a key."""
     yield (
         "a and *",
         [b".".join(c) + b".z%d" % i for i, c in enumerate(choices(400, 1, [b"#.a", b"#.*"], 62))],
@@ -180,7 +184,7 @@ KEYS = [
 
 @pytest.mark.parametrize("bound", [pytest.param(bound, id=family) for family, bound in families()])
 def test_no_set_of_patterns_makes_a_word_cost_more(bound: list[bytes]) -> None:
-    """Each word of a key costs at most what `topic.py` says, and matches what it should."""
+    """With any patterns, each word of a key costs at most the limit of `topic.py`."""
     topic = Bound(bound)
     for key in KEYS:
         assert topic.cost(key) <= (key.count(b".") + 1) * (VISITS_A_WORD + DIGITS_A_WORD)
@@ -190,7 +194,7 @@ def test_no_set_of_patterns_makes_a_word_cost_more(bound: list[bytes]) -> None:
 
 
 def test_patterns_without_a_bound_are_refused() -> None:
-    """The automaton takes so many words and no more; what is bound stays bound, and goes on to match."""
+    """A full automaton refuses more patterns; existing bindings stay and continue to match."""
     topic = Bound([b"#.a." * 40 + b"#.%d" % i for i in range(1000)])
     accepted = len(topic.patterns)
     assert accepted == STATES_MAX // 42
@@ -209,7 +213,7 @@ def test_patterns_without_a_bound_are_refused() -> None:
 
 
 def test_a_restart_keeps_what_was_bound() -> None:
-    """Definitions are read in any order, and none of them is refused."""
+    """A restart refuses no binding, even beyond the limit: definitions come in any order."""
     router = Router()
     exchange = router.declare_exchange(b"x", b"topic", False, False, False, b"")
     for number in range(STATES_MAX // 42 + 5):
@@ -224,7 +228,7 @@ def test_a_restart_keeps_what_was_bound() -> None:
 
 
 def test_common_patterns_cost_what_their_shapes_do() -> None:
-    """Ten thousand bindings in a handful of shapes: a few visits a word, and nothing for the automaton."""
+    """Ten thousand bindings of a few shapes cost a few visits a word, and no automaton."""
     shapes = [
         b"dev.%d.temp",
         b"dev.%d.*",
@@ -241,7 +245,7 @@ def test_common_patterns_cost_what_their_shapes_do() -> None:
 
 
 def test_nothing_is_left_of_removed_patterns() -> None:
-    """After every binding is gone, in any order, a new exchange is as good as this one."""
+    """When all bindings are removed, in any order, the index of the exchange is empty."""
     bound = [b"a.b.c", b"a.*.c", b"a.b", b"#.c", b"", b"#", b"#.a.#.b.#", b"#.*.a.#.*.b"]
     topic = Bound(bound)
     for name in sorted(topic.patterns, key=lambda name: hash(name)):
@@ -250,7 +254,7 @@ def test_nothing_is_left_of_removed_patterns() -> None:
 
 
 def test_a_key_named_a_thousand_times_is_matched_once() -> None:
-    """CC may hold one key again and again, or many keys that lead to the same bindings."""
+    """A key that CC repeats costs one matching; a binding that several keys reach counts once."""
     topic = Bound([b"#.a", b"#.a.#.b"])
     assert [q.name for q in topic.router.route(topic.exchange, [b"a"] * 1000, b"")] == [b"0"]
     once = topic.cost(b"a")

@@ -1,4 +1,4 @@
-"""Configuration: every source, their precedence, and one-line errors that name the place."""
+"""Configuration: all sources, their precedence, and one-line errors that name the place."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -161,7 +161,7 @@ def test_environment_variables(tmp_path: Path) -> None:
         "WARREN_DEFAULT_PASS": "pw",
         "WARREN_DEFAULT_VHOST": "v",
         "WARREN_CONF__loopback_users__bob": "true",
-        # What an orchestrator adds for a service called "warren".
+        # Variables that an orchestrator sets for a service named "warren" must be ignored.
         "WARREN_PORT": "tcp://10.0.0.1:5672",
         "WARREN_SERVICE_HOST": "10.0.0.1",
     }
@@ -311,7 +311,7 @@ def test_every_setter_sets_fields_that_exist() -> None:
     names = {field.name for field in fields(Config)}
     for key, setter in config.KEYS.items():
         if "credit" in key:
-            # Known, to be refused with a reason.
+            # Keys of credit flow are known only to be refused with a reason.
             continue
         rest, value = samples.get(
             key,

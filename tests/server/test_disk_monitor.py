@@ -1,4 +1,4 @@
-"""The disk monitor: how often it looks, what it tells, and a disk that fails to answer."""
+"""The disk monitor measures at the right intervals, informs the broker, and survives errors."""
 
 import asyncio
 from pathlib import Path
@@ -35,7 +35,7 @@ def test_free_space_is_that_of_the_file_system(tmp_path: Path) -> None:
 
 
 class Measured:
-    """A disk with so much free, or an error: each once, the last one for ever."""
+    """A disk that returns or raises each of `results` once, then the last one always."""
 
     def __init__(self, *results: int | OSError) -> None:
         self.results = list(results)
@@ -50,7 +50,7 @@ class Measured:
 
 
 def run(measure: Measured, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """What the broker knows after the first look, and after several."""
+    """Return the free bytes that the broker knows after the first measurement and after several."""
     broker = MemoryBroker().broker
     broker.set_disk_free_limit(100, 0, 0)
     monkeypatch.setattr(disk_monitor, "INTERVAL_MIN_MS", 1)
@@ -61,7 +61,7 @@ def run(measure: Measured, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         monitor = DiskMonitor(asyncio.get_running_loop(), broker, lambda: 7, measure)
         await monitor.start()
         known.append(broker.alarms.disk_free_bytes)
-        # A look begins when the one before it is over and told.
+        # A measurement begins only after the broker has the result of the one before.
         await eventually_in_loop(lambda: measure.looks > 5, "more looks")
         known.append(broker.alarms.disk_free_bytes)
         monitor.stop()
@@ -79,7 +79,7 @@ def test_a_disk_that_does_not_answer_leaves_what_was_known(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert run(Measured(5, OSError(5, "Input/output error")), monkeypatch) == [5, 5]
-    # Said once.
+    # The repeated error gives one log line.
     assert [record.getMessage() for record in caplog.records if record.name == "warren.disk"] == [
         "free disk space cannot be determined: [Errno 5] Input/output error"
     ]

@@ -1,4 +1,4 @@
-"""Clients that go while the broker does not read them: closed, killed, vanished from the network."""
+"""The broker notices closed, reset and vanished clients whose sockets it does not read."""
 
 import ctypes
 import socket
@@ -35,7 +35,7 @@ def set_memory_low(node: NodeThread, is_low: bool) -> None:
 
 
 def blocked(node: NodeThread, heartbeat: int) -> tuple[Peer, socket.socket]:
-    """A client that is blocked and not read, with nothing on its way."""
+    """Return a blocked client whose socket the broker does not read, with no data in flight."""
     set_memory_low(node, True)
     peer = node.peer().open(capabilities=CAPABILITIES, heartbeat=heartbeat)
     channel = peer.channel()
@@ -58,7 +58,7 @@ def await_gone(node: NodeThread) -> None:
 def test_a_client_whose_end_is_behind_what_is_not_read(node: NodeThread) -> None:
     _, client = blocked(node, 600)
     client.setblocking(False)
-    # More than the buffers of both ends take: the end of the stream cannot come by itself.
+    # Fill the buffers of both ends: the end of the stream is behind data that nobody reads.
     with pytest.raises(BlockingIOError):
         while True:
             client.send(bytes(1 << 20))
@@ -75,7 +75,7 @@ def test_a_client_that_is_reset(node: NodeThread) -> None:
 
 def test_a_client_that_vanishes(node: NodeThread) -> None:
     _, client = blocked(node, 1)
-    # From here on the client's system drops what comes for it: no ack, no reset, as behind a cable that was cut.
+    # The client's system now drops all packets for it: no ack, no reset, as behind a cut cable.
     drop_all = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
     program = struct.pack("HL", 1, ctypes.addressof(drop_all))
     client.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, program)
@@ -85,7 +85,8 @@ def test_a_client_that_vanishes(node: NodeThread) -> None:
 
 def test_a_client_that_is_there_stays(node: NodeThread) -> None:
     peer, _ = blocked(node, 1)
-    # Its system acks our heartbeats; it need not read them, nor can its own be read.
+    # The client's system acks the broker's heartbeats. The client need not read them, and the
+    # broker does not read the client's heartbeats.
     connection = node.node.broker.connections[0]
     started_ms = node.node.clock.now_ms()
     eventually(

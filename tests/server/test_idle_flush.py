@@ -1,7 +1,7 @@
-"""A node with nothing else to do writes what nobody waits for (S19), and otherwise its timer does (S18).
+"""An idle node flushes its journal at once (S19); a busy node flushes by its timer (S18).
 
-The node's clock stands still unless a test moves it, and its timers are kept from it, so whatever is written is written for the
-reason that the test names.
+The node's clock moves only when a test moves it, and its timers fire only when a test calls them.
+So every flush has the reason that the test names.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ class StandingClock:
 
 
 class HeldTimers:
-    """The node's loop, but for timers, which a test calls itself."""
+    """The node's event loop, whose timers only the test calls."""
 
     def __init__(self, loop: Any) -> None:
         self._loop = loop
@@ -51,7 +51,7 @@ class StillNode:
         self.held = HeldTimers(self.loop)
         self.peers: list[Peer] = []
         (self.driver,) = self.node._drivers.values()
-        # The flush timer that the start has set must expire before the test holds timers back.
+        # The flush timer of the start must fire before the test takes over the timers.
         eventually(lambda: not self.driver._has_timer, "the timer has run out")
         thread.call(self._hold)
         self.journal: Journal = next(iter(self.node.broker.vhosts.values())).journal
@@ -101,7 +101,7 @@ def durable_queue(still: StillNode) -> tuple[ChannelPeer, bytes]:
 
 
 def published(channel: ChannelPeer, queue: bytes, count: int) -> None:
-    """A persistent message that nobody waits for, and proof that the node has it: there are `count` now."""
+    """Publish a persistent message without confirm; the queue must then have `count` messages."""
     channel.publish(queue, b"x", PERSISTENT)
     assert channel.count(queue) == count
 
@@ -129,7 +129,7 @@ def test_a_node_with_something_to_do_is_not_idle(still: StillNode) -> None:
 
 def test_a_publish_behind_another_waits_for_the_timer(still: StillNode) -> None:
     channel, queue = durable_queue(still)
-    # The declaration was written just now.
+    # The declaration was flushed at this time, so the interval has not passed.
     published(channel, queue, 1)
     assert not still.is_written()
     timers = [timer for timer in still.held.timers if timer[0] == FLUSH_INTERVAL_MS / 1000]

@@ -1,4 +1,4 @@
-"""A node with limits it cannot keep: the alarm is on from the start, publishers wait, consumers go on."""
+"""A node beyond its limits has its alarm from the start: publishers wait, consumers continue."""
 
 import time
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def connect(node: BrokerProcess) -> ChannelPeer:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """With a node's data: three messages in the durable queue q."""
+    """The directory of a stopped node with three messages in the durable queue `q`."""
     node = BrokerProcess(tmp_path)
     node.start()
     channel = connect(node)
@@ -72,7 +72,7 @@ def test_an_alarm_from_the_start(directory: Path, setting: str, reason: bytes, l
         assert message.body == body
         consumer.ack(message.deliver.delivery_tag)
     assert consumer.count(b"q") == 0
-    # It stops as if nothing were: what it had kept was never taken.
+    # The node stops cleanly. It drops the kept publish of the blocked client, which it never took.
     assert node.stop() == 0
     node = BrokerProcess(directory)
     node.start()
@@ -81,9 +81,9 @@ def test_an_alarm_from_the_start(directory: Path, setting: str, reason: bytes, l
 
 
 def publish_until_blocked(publisher: ChannelPeer, size: int) -> int:
-    """Publish to q until the broker has said that it is enough and takes no more; returns how many messages that were.
+    """Publish to `q` until the broker blocks and stops reading; return the number of messages.
 
-    Part of a frame may have gone: this connection is of no more use for publishing.
+    The last frame may be incomplete, so the connection cannot publish any more.
     """
     link = publisher.peer.link
     assert isinstance(link, SocketLink)
@@ -105,13 +105,13 @@ def publish_until_blocked(publisher: ChannelPeer, size: int) -> int:
 
 @pytest.mark.slow
 def test_a_node_that_fills_up_and_is_emptied_again(tmp_path: Path) -> None:
-    """Publishing stops at the limit, long before the memory would end, and goes on when consumers have made room."""
+    """Publishing stops at the memory limit, and resumes when consumers have made room."""
     node = BrokerProcess(tmp_path)
     node.start()
     base = WatchedBroker(node).rss()
     assert node.stop() == 0
     limit = base + 100 * MIB
-    # Without paging, which would keep it from filling up.
+    # Disable paging, which would keep the memory below the limit.
     node = BrokerProcess(
         tmp_path,
         f"vm_memory_high_watermark.absolute={limit}",
@@ -127,7 +127,7 @@ def test_a_node_that_fills_up_and_is_emptied_again(tmp_path: Path) -> None:
     consumer = connect(node)
     taken = len(consumer.drain(b"q"))
     assert taken > 800
-    # What the allocator still has it gives back every ten seconds.
+    # The node makes the allocator return freed memory every ten seconds.
     publisher.peer.expect(ConnectionUnblocked, PATIENCE_S)
     eventually(lambda: broker.rss() < limit - 50 * MIB, "the memory given back")
     publisher.peer.drop()

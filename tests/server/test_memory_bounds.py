@@ -1,6 +1,6 @@
-"""A node whose consumers do not keep up stays near its memory limit, and goes on taking messages.
+"""A node whose consumers do not keep up stays near its memory limit, and accepts more messages.
 
-A few cells of `python -m bench memory`, at a low limit.
+The cases are a few cells of `python -m bench memory`, at a low limit.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ def test_a_consumer_that_takes_nothing_does_not_fill_the_memory(
     broker = WarrenBroker(tmp_path, set(), (f"vm_memory_high_watermark.absolute = {LIMIT_MIB}MiB",))
     broker.start()
     try:
-        # Blocked for ever, the publisher would be stopped by the time limit.
+        # A publisher that stays blocked runs into the time limit, with fewer messages.
         outcome = Case(LIMIT_MIB, MIB, 1, mode, reader).run(broker, VOLUME, 60.0)
     finally:
         broker.stop()

@@ -1,4 +1,4 @@
-"""How much memory there is and is used; what the watch does at the limit."""
+"""The memory watch finds total and used memory, and returns freed memory to the system."""
 
 import asyncio
 import subprocess
@@ -27,7 +27,7 @@ MIB = 1 << 20
 
 
 def machine(tmp_path: Path, group: str, limits: dict[str, str], total_kb: int = 8_000_000) -> int:
-    """All memory, with these control groups."""
+    """Return the total memory that is found on a machine with these control groups."""
     proc, groups = tmp_path / "proc", tmp_path / "groups"
     (proc / "self").mkdir(parents=True)
     groups.mkdir()
@@ -48,7 +48,7 @@ TOTAL = 8_000_000 * 1024
         ("0::/\n", {}, TOTAL),
         ("0::/a/b\n", {"a/b/memory.max": "1000000000"}, 1_000_000_000),
         ("0::/a/b\n", {"a/b/memory.max": "max", "a/memory.max": "2000000000"}, 2_000_000_000),
-        # A container: the path is the host's, the root is its own group.
+        # In a container the path is the host's, and the root is the container's own group.
         ("0::/docker/xyz\n", {"memory.max": "3000000000"}, 3_000_000_000),
         ("0::/a\n", {"a/memory.max": "99000000000"}, TOTAL),
         (
@@ -72,7 +72,8 @@ def test_nothing_known(tmp_path: Path) -> None:
     assert total_memory_bytes(tmp_path, tmp_path) == UNKNOWN_TOTAL_BYTES
 
 
-# In a process of its own: what other tests left, threads among it, comes and goes.
+# Runs in a process of its own, because leftovers of other tests, such as threads, change the
+# memory.
 RESIDENT = """
 from warrenmq.server.memory_watch import ResidentMemory
 
@@ -97,7 +98,7 @@ def test_the_allocator_can_be_told_to_give_back() -> None:
 
 
 class Process:
-    """A process whose memory is what the test says; trimming gives back what was freed."""
+    """A process with `used` and `freed` bytes set by the test; a trim returns the freed ones."""
 
     def __init__(self, used: int, freed: int) -> None:
         self.used = used
@@ -116,7 +117,7 @@ class Process:
 
 
 async def looked(process: Process, times: int) -> None:
-    """It has looked so many times more, and done what follows from all of them but perhaps the last."""
+    """Wait for `times` more measurements; the reaction to the last one may be outstanding."""
     wanted = process.looks + times
     await eventually_in_loop(lambda: process.looks >= wanted, "another look")
 
@@ -128,7 +129,7 @@ def watch(
     look_s: float = 0.001,
     look_closely_s: float = 0.001,
 ) -> Broker:
-    """A node's watch with a limit of 1000 bytes; `script` runs when it has looked once, and then it looks on."""
+    """Run a watch with a limit of 1000 bytes; `script` runs after its first measurement."""
     broker = MemoryBroker().broker
     broker.set_vm_memory_high_watermark(1000, 0, 0)
     monkeypatch.setattr(memory_watch, "INTERVAL_S", look_s)
@@ -161,7 +162,7 @@ def test_a_small_process_gives_back_what_it_can_once_each_time_clients_fall_sile
         )
         watch.start()
         await looked(process, 5)
-        # Nothing has come yet.
+        # No client has sent anything yet.
         assert process.trims == 0
         watch.received(1)
         await looked(process, 10)
@@ -191,7 +192,7 @@ def test_at_the_limit_freed_memory_is_given_back_before_there_is_an_alarm(
 
 def test_over_the_limit_it_trims_once_in_a_while_only(monkeypatch: pytest.MonkeyPatch) -> None:
     process = Process(1200, 0)
-    # At leisure it would not look again.
+    # With the long interval the watch would not measure again.
     broker = watch(process, lambda _broker: None, monkeypatch, look_s=1000)
     assert broker.alarms.memory_since_ms == 5
     assert process.trims == 1
@@ -199,7 +200,7 @@ def test_over_the_limit_it_trims_once_in_a_while_only(monkeypatch: pytest.Monkey
 
 def test_far_from_the_limit_it_looks_at_leisure(monkeypatch: pytest.MonkeyPatch) -> None:
     process = Process(799, 0)
-    # It looks again, so not at the other interval.
+    # The watch measures again, so it does not use the interval for a close limit.
     broker = watch(process, lambda _broker: None, monkeypatch, look_closely_s=1000)
     assert broker.alarms.memory_used_bytes == 799
     assert broker.alarms.memory_since_ms == OFF
@@ -221,20 +222,21 @@ def test_what_is_received_brings_the_next_look_forward(monkeypatch: pytest.Monke
             process.used = used * MIB
             watch.received(size * MIB)
             looks.append(broker.alarms.memory_used_bytes // MIB)
-        # Over the limit: after the allocator has given back what it can, on another thread.
+        # Over the limit the result comes after a trim of the allocator on another thread.
         await eventually_in_loop(
             lambda: broker.alarms.memory_used_bytes == 421 * MIB, "the last look"
         )
         watch.stop()
 
     asyncio.run(receive())
-    # More than a sixteenth of the 320 MiB that were left, then of 120, then of 20; at last more than a MiB each time.
+    # A measurement follows a sixteenth of the room: of 320 MiB, then of 120, then of 20 MiB, and at
+    # last more than a MiB each time.
     assert looks == [100, 300, 400, 400, 415, 415, 415]
     assert broker.alarms.memory_since_ms == 5
 
 
 class Release(HeapRelease):
-    """Gives back 1 MiB with each step, as long as the process has freed memory."""
+    """Returns 1 MiB in each step, as long as the process has freed memory."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -255,7 +257,7 @@ class Release(HeapRelease):
 
 
 class Leisure:
-    """A watch far from its limit; `used` and `account` in MiB, time when the test says so."""
+    """A watch far from its limit; `used`, `account` and `freed` in MiB; the test sets the time."""
 
     def __init__(self, used: int, account: int, freed: int = 0) -> None:
         self.process = Process(used * MIB, freed * MIB)
@@ -267,7 +269,7 @@ class Leisure:
         self.watch: MemoryWatch | None = None
 
     async def look(self) -> int:
-        """Let it look a few times, and release what it wants; how often it has begun to."""
+        """Let the watch measure a few times and finish releases; return how many releases began."""
         if self.watch is None:
             loop, process = asyncio.get_running_loop(), self.process
             self.watch = MemoryWatch(
@@ -300,7 +302,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     [(600, 400, 1), (600, 472, 0), (600, 471, 0), (500, 371, 1), (2000, 1500, 0), (2000, 1499, 1)],
 )
 def test_what_is_free_is_given_back_when_it_is_much(used: int, account: int, begins: int) -> None:
-    """More than 128 MiB, and more than a quarter of the resident set."""
+    """Free memory is released when it exceeds 128 MiB and a quarter of the resident set."""
 
     async def script() -> None:
         leisure = Leisure(used, account, 10)
@@ -325,14 +327,14 @@ def test_what_could_not_be_given_back_is_not_looked_for_again() -> None:
         assert await leisure.look() == 1
         process.used += 1
         assert await leisure.look() == 2
-        # Not before a while has passed, however much it is.
+        # The next release waits for TRIM_INTERVAL_MS, whatever the amount.
         process.used += 1000 * MIB
         assert await leisure.look() == 2
         leisure.now_ms += TRIM_INTERVAL_MS - 1
         assert await leisure.look() == 2
         leisure.now_ms += 1
         assert await leisure.look() == 3
-        # Less has stayed than it was: more than that is new.
+        # The unaccounted memory has shrunk: a later growth above it is new free memory.
         process.used = 410 * MIB
         leisure.now_ms += TRIM_INTERVAL_MS
         assert await leisure.look() == 3
@@ -344,7 +346,7 @@ def test_what_could_not_be_given_back_is_not_looked_for_again() -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_at_the_limit_there_is_no_leisure() -> None:
-    """What is held while free places are looked for is free for the allocator to give back."""
+    """At the limit a release in steps ends, so that the allocator can trim the blocks it holds."""
 
     async def script() -> None:
         leisure = Leisure(100_000, 400, 50_000)
@@ -378,7 +380,7 @@ def test_a_watch_that_stops_leaves_nothing_half_done() -> None:
     asyncio.run(script())
 
 
-# In a process of its own: what other tests left in the heap counts as well.
+# Runs in a process of its own, because leftovers of other tests in the heap would count too.
 HOLES = """
 from warrenmq.server.heap_release import find_heap_release
 from warrenmq.server.memory_watch import ResidentMemory

@@ -1,4 +1,4 @@
-"""What a backup of a running node does when it fails. All else: tests/kill/test_backup.py."""
+"""A failing backup of a running node cleans up; tests/kill/test_backup.py tests the rest."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from warrenmq.server.online_backup import Backup, BackupRunner, LocalBackupPlace
 
 
 class Begun(Backup):
-    """A backup of which there is nothing yet but its directory."""
+    """A running backup that has only made its directory."""
 
     def __init__(self, place: LocalBackupPlace) -> None:
         self.place = place
@@ -16,7 +16,10 @@ class Begun(Backup):
 def test_what_is_there_of_a_failed_backup_is_removed_on_the_thread_that_copies(
     tmp_path: Path,
 ) -> None:
-    """It may be many large files: by the time the loop hears of it they are gone."""
+    """The copying thread removes the files of a failed backup before it notifies the loop.
+
+    The files may be many and large.
+    """
     place = LocalBackupPlace(tmp_path / "data", tmp_path / "backup")
     backup = Begun(place)
 

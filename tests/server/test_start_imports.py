@@ -1,7 +1,7 @@
-"""What a started server has loaded: nothing that only other commands, jobs or rare requests need.
+"""A started server has loaded no module that only other commands, jobs or rare requests need.
 
-A start is mostly imports, and whoever tests with warren starts many nodes. A time would be measured on a busy machine;
-what is in `sys.modules` when the node is ready is the same everywhere.
+Imports take most of a start, and a test suite with warren starts many nodes. The test compares
+`sys.modules` of a ready node, which is the same on every machine, unlike a measured time.
 """
 
 import json
@@ -9,7 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-# Packages that take tens of milliseconds to load, then modules of warren and of Python that others load for their part.
+# Packages that take tens of milliseconds to load, then modules of warren and of Python that load
+# others in turn.
 NOT_NEEDED = {
     "click", "fastapi", "jinja2", "numpy", "pandas", "psutil", "py4j", "pyarrow", "pydantic", "pyspark", "re2", "rich",
     "typer",
@@ -18,7 +19,7 @@ NOT_NEEDED = {
     "difflib", "encodings.idna", "http.client", "multiprocessing", "unittest", "xml",
 }  # fmt: skip
 
-# Says what is loaded in the moment the node says that it is ready, and stops it.
+# Prints the loaded modules when the node prints its ready line, and stops the node.
 PROGRAM = """
 import json, os, signal, sys
 

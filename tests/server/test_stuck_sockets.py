@@ -1,4 +1,4 @@
-"""Clients that do not read their sockets keep no room from those who do."""
+"""Clients that do not read their sockets take no output room from clients that do."""
 
 import logging
 from pathlib import Path
@@ -21,12 +21,12 @@ def test_a_healthy_consumer_goes_on_beside_sockets_that_nobody_reads(tmp_path: P
     node = NodeThread(tmp_path)
     try:
         transit = node.node.broker.memory_account.transit
-        # Nobody is closed, however long this machine takes.
+        # Disable the closing of stuck sockets, however slow the machine is.
         transit.close_after_ms = 1 << 40
         node.call(lambda: transit.set_room(ROOM))
         publisher = node.peer().open().channel()
         unread = publisher.declare(b"unread").queue
-        # Enough to fill the room, and, once it is seen that they stand still, not both.
+        # Three readers fill the room, but less than twice the room, the limit once they are stuck.
         readers = [node.peer().open().channel() for _ in range(3)]
         for reader in readers:
             reader.consume(unread)
@@ -41,7 +41,7 @@ def test_a_healthy_consumer_goes_on_beside_sockets_that_nobody_reads(tmp_path: P
         for _ in range(3):
             publisher.publish(b"read", BODY, PERSISTENT)
         assert healthy.bodies(3) == [BODY] * 3
-        # Those who read on lose nothing.
+        # Stuck readers stay connected, and get their messages when they read again.
         assert len(node.call(lambda: node.node.broker.connections)) == 5
         assert readers[0].bodies(1) == [BODY]
     finally:
@@ -49,7 +49,7 @@ def test_a_healthy_consumer_goes_on_beside_sockets_that_nobody_reads(tmp_path: P
 
 
 def unread(memory: MemoryBroker, queue: bytes) -> EngineLink:
-    """A client that stops to read before the first message comes."""
+    """Return a consumer that stops reading before its first message."""
     link = EngineLink(memory, True)
     channel = Peer(link).open().channel()
     channel.consume(queue)
@@ -73,7 +73,7 @@ def test_of_sockets_that_fill_both_rooms_those_with_most_are_closed(
 ) -> None:
     publisher = channel_of(memory)
     links: list[EngineLink] = []
-    # The last takes the most; together they have more than both rooms.
+    # The last client has the most bytes; together they exceed twice the room.
     for number, size in enumerate((MIB + 1, 2 * MIB, 6 * MIB)):
         queue = publisher.declare(b"q%d" % number).queue
         links.append(unread(memory, queue))
@@ -83,7 +83,7 @@ def test_of_sockets_that_fill_both_rooms_those_with_most_are_closed(
     assert transit.stuck_bytes > 2 * ROOM
     memory.advance(2 * CLOSE_AFTER_MS)
     assert [link.is_at_end for link in links] == [False, False, False]
-    # Now somebody wants the room.
+    # A healthy consumer now needs the room.
     healthy = channel_of(memory)
     healthy.declare(b"read")
     healthy.consume(b"read", no_ack=True)

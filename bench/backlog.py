@@ -196,6 +196,6 @@ class Backlog:
 
 
 def rate(steps: list[tuple[int, float]]) -> float:
-    """Messages a second over several steps."""
+    """Return messages a second over several steps; 0 when they took no time."""
     seconds = sum(seconds for _, seconds in steps)
     return sum(count for count, _ in steps) / seconds if seconds > 0 else 0.0

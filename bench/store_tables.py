@@ -1,11 +1,13 @@
-"""`python -m bench store-tables`: a backlog on disk as tables of Spark, beside a plain program that reads the same files.
+"""`python -m bench store-tables`: Spark and a plain program read the same backlog on disk.
 
-The store is written by the writer of data directories, without a node: one queue of persistent messages. Both read all of
-it and compare every checksum, of headers and of bodies: Spark (warm) through the data source `warren_store`, the plain
-program in a process of its own, with numpy, pyarrow and a loop over the records. Both count, and both write the same three
-columns as Parquet: zstd of the same level, checksums of pages, no dictionary of bodies. Spark also counts without bodies, as a
-user would who wants no more than a number, and reads all columns and half of the store: half the bytes should take half the
-time. CPU seconds are of all processes: of Spark's JVM with its compiler and collector, and of its Python workers.
+The writer of data directories makes the store without a node: one queue of persistent messages.
+Both programs read all of it and compare every checksum, of headers and of bodies: Spark (warm)
+through the data source `warren_store`, the plain program in a process of its own, with numpy,
+pyarrow and a loop over the records. Both count the messages, and both write the same three columns
+as Parquet: zstd of the same level, checksums of pages, no dictionary of bodies. Spark also counts
+without bodies, as a user would who needs only the number, and reads all columns and half of the
+store: half the bytes should take half the time. CPU seconds include all processes: Spark's JVM with
+its compiler and collector, and its Python workers.
 """
 
 import argparse
@@ -52,11 +54,11 @@ MIB = 1 << 20
 WARM_UP_MESSAGES = 500_000
 WARM_UPS = 3
 NUMBERS_ONLY = "seq BIGINT"
-# What the plain program makes of a message.
+# The columns that the plain program writes.
 SAME_COLUMNS = "seq BIGINT, enqueued_at TIMESTAMP, body BINARY"
 ALL_COLUMNS = ""
 SPARK_SETTINGS = {
-    # As the plain program has them, and not in the form that Spark calls INT96.
+    # The plain program writes timestamps as microseconds; Spark's default is INT96.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
@@ -139,7 +141,7 @@ def _measure(options: argparse.Namespace, directory: Path) -> None:
 def _measure_spark(
     options: argparse.Namespace, data: Path, size: int, target: Path
 ) -> tuple[list["Row"], int]:
-    """What Spark took, first what the plain program did as well; and the size of its largest Python worker, in bytes."""
+    """Return a row for each of Spark's runs, and the size of its largest Python worker in bytes."""
     spark = session("bench", f"local[{options.cores},4]", SPARK_SETTINGS)
 
     def table(columns: str, messages: int) -> "DataFrame":
@@ -187,19 +189,22 @@ def _measure_spark(
 
 @dataclass
 class Row:
-    """One measurement: of how many messages in how many bytes of the store, and what it took."""
+    """One measurement: messages and bytes of the store that it reads, and its cost."""
 
     name: str
+    # Messages that the run must find.
     expected: int
+    # Bytes of the store that the run reads.
     bytes: int
+    # Messages that the run found.
     messages: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
-    # Of the plain program.
+    # Highest resident memory of the plain program; 0 for Spark.
     memory_bytes: int = 0
 
     def timed(self, work: Callable[[], int | None]) -> "Row":
-        """Do the work; what it returns is the number of messages."""
+        """Run `work`, which returns a number of messages; record it, time and CPU time."""
         cpu = _cpu_seconds()
         started = time.monotonic()
         self.messages = work() or 0
@@ -214,7 +219,7 @@ class Row:
 
 
 def _plainly(row: Row, work: Callable[[], int]) -> Row:
-    """Do the work in a new process; its start is not counted."""
+    """Run `work` in a new process, without counting its start; return the row with its cost."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_work_plainly, row, work).result()
 
@@ -226,7 +231,7 @@ def _work_plainly(row: Row, work: Callable[[], int]) -> Row:
 
 
 def _cpu_seconds() -> float:
-    """Of this process and all that it has started, those that have ended included."""
+    """CPU seconds of this process and all processes it started, including ended ones."""
     total = 0.0
     for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
         try:
@@ -238,7 +243,7 @@ def _cpu_seconds() -> float:
 
 
 class Workers:
-    """Watches the memory of Spark's Python workers."""
+    """Samples the memory of Spark's Python workers until `stop`."""
 
     def __init__(self) -> None:
         self._over = threading.Event()
@@ -256,17 +261,17 @@ class Workers:
                     continue
 
     def stop(self) -> int:
-        """The largest resident size of one of them, in bytes."""
+        """Stop sampling; return the largest resident size of a worker in bytes."""
         self._over.set()
         self._thread.join()
         return self._peak
 
 
-# -- the backlog ---------------------------------------------------------------------------------------------------------
+# -- the backlog -----------------------------------------------------------------------------------
 
 
 def make_backlog(directory: Path, messages: int, size: int) -> Path:
-    """A data directory with one queue."""
+    """Write a data directory with a queue of `messages` bodies of `size` bytes; return its path."""
     definitions = Definitions()
     definitions.vhosts.append(PutVhost(b"/", 1))
     definitions.queues.append(PutQueue(b"/", 1, b"backlog", True, False, b""))
@@ -275,7 +280,7 @@ def make_backlog(directory: Path, messages: int, size: int) -> Path:
         directory, definitions, [extent], part_messages=16 * SEGMENT_ENTRIES
     )
     with multiprocessing.Pool(os.cpu_count()) as pool:
-        tasks = [(writer.work, part, size) for part in writer.plan.parts]
+        tasks = [(writer.work_directory, part, size) for part in writer.plan.parts]
         writer.finish(pool.imap(_write, tasks))
     return directory
 
@@ -305,16 +310,16 @@ def _columns(part: Part, size: int) -> Iterator[MessageColumns]:
         )
 
 
-# -- the plain program ---------------------------------------------------------------------------------------------------
+# -- the plain program -----------------------------------------------------------------------------
 
 
 def plain_count(data: Path) -> int:
-    """Records whose checksums are right."""
+    """Return the number of records; ValueError at the first wrong checksum."""
     return sum(len(bodies) for _, bodies, _ in _files(data))
 
 
 def plain_parquet(data: Path, target: Path, zstd_level: int) -> int:
-    """Write SAME_COLUMNS of each message whose checksums are right; returns how many there are."""
+    """Write SAME_COLUMNS of each message; return their number. ValueError at a wrong checksum."""
     schema = pa.schema(
         [("seq", pa.int64()), ("enqueued_at", pa.timestamp("ms")), ("body", pa.binary())]
     )
@@ -328,7 +333,8 @@ def plain_parquet(data: Path, target: Path, zstd_level: int) -> int:
         write_page_checksum=True,
     ) as writer:
         for raw, bodies, ends in _files(data):
-            # A position lies behind the record's header and the count of positions; then come expiry and flags.
+            # The position (21 bytes) follows the record's header and the count of positions (4
+            # bytes). Its seq id begins at byte 4; the time of enqueueing follows the position.
             heads = bodies[:, 0] + RECORD_HEADER_BYTES + 4
             seqs = _u64(raw, heads + 4)
             times = _u64(raw, heads + 21)
@@ -344,7 +350,10 @@ def plain_parquet(data: Path, target: Path, zstd_level: int) -> int:
 
 
 def _files(data: Path) -> Iterator[tuple[bytes, Any, Any]]:
-    """Each segment: its bytes, where records and their bodies begin (two columns), and where bodies end."""
+    """Yield for each segment its bytes, the starts of records and bodies, and the ends of bodies.
+
+    The starts are an array of two columns. ValueError at a wrong checksum.
+    """
     store_id = bytes.fromhex((data / "msg_stores/vhosts/1/store_id").read_text().strip())
     for path in sorted(
         (data / "msg_stores/vhosts/1/queues/1").iterdir(), key=lambda path: int(path.stem)
@@ -362,7 +371,7 @@ def _files(data: Path) -> Iterator[tuple[bytes, Any, Any]]:
                 raise ValueError(f"{path}: byte {at}")
             if crc32c(view[at + RECORD_HEADER_BYTES : end], header_crc) != body_crc:
                 raise ValueError(f"{path}: byte {at}")
-            # Exchange, routing key and properties have their lengths before them.
+            # Skip exchange, routing key and properties; each follows its length.
             place = at + RECORD_HEADER_BYTES + 4 + 21 + 9
             place += 1 + raw[place]
             place += 1 + raw[place]

@@ -406,7 +406,7 @@ def test_a_waiting_reserve_learns_that_one_of_its_queues_goes(
 def test_a_reserve_goes_on_without_a_queue_that_ends_meanwhile(
     node: MemoryNode, client: MemoryClient, is_committing: bool
 ) -> None:
-    """With a pattern, a reserve that waits for messages or disk continues without a deleted queue."""
+    """With a pattern, a reserve that waits for messages or disk survives a queue's deletion."""
     group = opened(client, pattern="[ab]")
     if is_committing:
         fill(node, b"b", 1)

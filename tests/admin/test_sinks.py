@@ -401,7 +401,10 @@ def test_only_administrators_put_messages_into_queues() -> None:
 
 
 def test_a_batch_may_name_the_one_that_it_follows() -> None:
-    """A commit that names its predecessor protects from duplicates of two writers or late commits."""
+    """A commit may name its predecessor, so that two writers or a late commit publish only once.
+
+    A commit after another batch is refused.
+    """
     node, client = started()
 
     def log(batch: int) -> int:

@@ -146,7 +146,7 @@ def test_the_environment_names_a_node_when_no_directory_is_named(
 def test_a_job_waits_for_its_node_as_long_as_it_is_told(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job first names its default node, then waits for it for --retry-timeout, before all work."""
+    """A job waits for its node for --retry-timeout, before all work; it first names a default."""
     monkeypatch.delenv("WARREN_URI", raising=False)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "messages.parquet").write_bytes(b"")

@@ -33,7 +33,7 @@ from warrenmq.admin.sink_protocol import (
 from warrenmq.wire.properties import Properties
 
 HERE = Path(__file__).parent
-# More than one segment of an index.
+# Messages of the queue `small`: more than one segment of an index.
 SMALL_COUNT = 17_000
 FAN_QUEUES = (b"fan-a", b"fan-b")
 EVERYTHING = Properties(

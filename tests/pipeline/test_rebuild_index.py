@@ -13,7 +13,7 @@ from warrenmq.store.disk.snapshot import VhostSnapshot
 
 __all__ = ["data", "original", "store"]
 
-# The first test makes the directory.
+# The first test makes the data directory, so it takes longest.
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(300)]
 
 

@@ -21,7 +21,7 @@ from warrenmq.store.checkpoint import CHECKPOINT_CONTENT, CHECKPOINT_QUEUE
 
 __all__ = ["data", "original", "store"]
 
-# The first test makes the directory.
+# The first test makes the data directory, so it takes longest.
 pytestmark = [pytest.mark.kill, pytest.mark.timeout(300)]
 
 

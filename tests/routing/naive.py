@@ -50,7 +50,7 @@ def plain(field: Field) -> object:
 
 
 def headers_fit(arguments: dict[str, Field], headers: dict[str, Field]) -> bool:
-    """The rules of the headers exchange, one line each."""
+    """Whether headers match the arguments of a binding, by the rules of the headers exchange."""
     mode = arguments.get("x-match", Field(TAG_LONGSTR, b"all")).value
     assert isinstance(mode, bytes)
     wanted = {

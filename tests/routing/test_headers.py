@@ -11,7 +11,7 @@ from warrenmq.routing.router import Router
 from warrenmq.wire.errors import ChannelException, ConnectionException
 from warrenmq.wire.field_table import Field, encode_table, fields_from_python
 
-# Few names and values that are nearly the same, so that matches and near misses are frequent.
+# Few names and similar values, so that matches and near misses are frequent.
 TEXT = Field(ord("S"), b"1")
 values = st.sampled_from(
     [

@@ -221,7 +221,7 @@ def test_listings_show_the_implicit_bindings() -> None:
 
 
 def test_version_counts_changes_only() -> None:
-    """The version grows with each change; a repeated bind and an unbind of nothing are no change."""
+    """The version grows with each change; a repeated bind or an unbind of nothing is none."""
     router = Router()
     versions = [router.version]
     target = queue(router, b"q")

@@ -16,7 +16,7 @@ GB = 10**9
 @pytest.mark.parametrize(
     ("free", "limit", "expected"),
     [
-        (0, 1, 10_000),  # alarmed: at leisure
+        (0, 1, 10_000),  # an alarm is on: the longest interval
         (50_000_000, 50_000_000, 100),
         (60_000_000, 50_000_000, 100),
         (2 * GB, 1 * GB, 8_000),

@@ -168,7 +168,7 @@ def test_pages_that_code_names_are_there() -> None:
 
 
 def test_the_site_builds_and_each_page_is_in_its_menu(tmp_path: Path) -> None:
-    """mkdocs fails on a link, an anchor or a page of the menu that leads nowhere."""
+    """mkdocs builds the site; it fails on a dead link, anchor or menu page."""
     pytest.importorskip("mkdocs")
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path],

@@ -1,4 +1,5 @@
-// Drives a broker with amqplib; prints one JSON line per step. Any failure ends the process with status 1.
+// Drives a broker with amqplib; prints one JSON line per step.
+// Any failure ends the process with status 1.
 "use strict";
 const assert = require("node:assert");
 const path = require("node:path");
@@ -30,7 +31,7 @@ async function consume(connection) {
   await new Promise((resolve, reject) => {
     channel
       .consume(name, (message) => {
-        // null tells of the end of the queue, which is deleted below.
+        // null means that the queue is deleted, as below.
         if (message === null) return;
         seen.push(Number(message.content.toString()));
         assert.strictEqual(message.properties.headers.number, seen.length - 1);

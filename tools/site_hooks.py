@@ -12,7 +12,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parent.parent
 TOP_PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
-# A page at the top links to a page of docs/ as docs/NAME.md; a page of docs/ links to one at the
+# A page at the top links to a page of docs/ as docs/NAME; a page of docs/ links to one at the
 # top as ../NAME.md.
 _DOWN = re.compile(r"\]\(docs/")
 _UP = re.compile(rf"\]\(((?:\.\./)*)\.\./({'|'.join(map(re.escape, TOP_PAGES))})")

@@ -3,8 +3,6 @@
 The subjects are broker/vhost/staging.py and admin/sink_calls.py.
 """
 
-import gc
-
 import pytest
 
 from tests.support.brokers.memory_node import USER, MemoryClient, MemoryNode
@@ -38,8 +36,7 @@ from warrenmq.admin.sink_protocol import (
 )
 from warrenmq.broker.definitions.metadata import PutUser
 from warrenmq.broker.definitions.settings import Settings
-from warrenmq.broker.flow.disk_flow import STOP_BYTES, STORE_STOP_BYTES
-from warrenmq.broker.vhost.staging import STAGE_TTL_MS
+from warrenmq.broker.vhost.stage import STAGE_TTL_MS
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.wire.properties import Properties
 
@@ -547,63 +544,3 @@ def test_a_client_is_told_how_large_a_message_may_be() -> None:
     assert client.refused(StageMessages(opened.stage, memoryview(large))) == "precondition"
     client.ask(StageMessages(opened.stage, memoryview(bytes(most + REQUEST_BYTES_MAX))))
     assert client.is_closed
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_what_was_moved_is_freed_at_once(fails: bool) -> None:
-    """A finished move leaves no reference cycle.
-
-    The cycle collector does not count messages: a cycle around a few thousand of them looks small
-    and stays for hours.
-    """
-    node, client = started()
-    node.vhost.staging.slice_messages = 2
-    gc.collect()
-    gc.disable()
-    try:
-        for batch in range(3):
-            log = stage(client, "s", batch, [staged_message(b"%d" % number) for number in range(5)])
-            client.send(CommitBatch("s", batch, [log]))
-            if fails:
-                one_batch(node, False)
-                node.vhost.advance(node.clock.now_ms())
-                one_batch(node, True)
-                node.vhost.advance(node.clock.now_ms())
-                one_batch(node, False)
-            settle(node)
-            assert [type(reply) for reply in client.replies()] == [BatchCommitted]
-        gc.set_debug(gc.DEBUG_SAVEALL)
-        gc.collect()
-        left = {type(thing).__name__ for thing in gc.garbage}
-    finally:
-        gc.set_debug(0)
-        gc.garbage.clear()
-        gc.enable()
-    assert len(bodies(node)) == 15
-    assert not left & {
-        "MoveSlice",
-        "Stage",
-        "Sink",
-        "Queue",
-        "SinkCalls",
-        "Staging",
-        "MovedMessage",
-        "Entry",
-    }
-
-
-def test_a_sink_that_waited_for_the_disk_goes_on_in_the_next_turn() -> None:
-    node, client = started()
-    flow = node.broker.disk_flow
-    log = stage(client, "s", 0, [staged_message(b"a")])
-    flow.stop_bytes = -1
-    client.must(CommitBatch("s", 0, [log]))
-    settle(node)
-    assert bodies(node) == []
-    flow.stop_bytes = STOP_BYTES
-    # Flow control is on at the start of the turn; the turn finds the store idle and switches it
-    # off.
-    flow.store_waits(node.vhost.journal, 2 * STORE_STOP_BYTES, 0, False)
-    assert node.vhost.advance(node.clock.now_ms()), "another turn is wanted"
-    settle(node)
-    assert bodies(node) == [b"a"]

@@ -1,4 +1,5 @@
-"""`make build` makes a wheel and a source distribution that install into an empty environment and work there."""
+"""`make build` makes a wheel and a source distribution that install into an empty environment and
+work there."""
 
 import os
 import subprocess
@@ -34,10 +35,11 @@ def run(*command: str | Path, cwd: Path = ROOT, environment: dict[str, str] | No
 
 
 def install(directory: Path, requirement: str) -> Path:
-    """A new environment in `directory` with `requirement` and nothing else; returns its folder of programs.
+    """A new environment in `directory` with `requirement` and nothing else; returns its folder of
+    programs.
 
-    Dependencies have the versions of the lock, so that a release of one of them cannot fail the test.
-    """
+    Dependencies have the versions of the lock, so that a release of one of them cannot fail the
+    test."""
     run(UV, "venv", "--quiet", "--no-config", "--python", sys.executable, directory)
     run(
         UV, "pip", "install", "--quiet", "--no-config", "--system-certs",

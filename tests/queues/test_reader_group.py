@@ -3,16 +3,11 @@
 import pytest
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
+from warrenmq.queues.group_error import GroupError
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_group import (
-    EVERYTHING,
-    GROUP_SLICE_MESSAGES,
-    MORE,
-    GroupError,
-    GroupMember,
-)
+from warrenmq.queues.reader_group import GROUP_SLICE_MESSAGES, GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup
-from warrenmq.queues.reservation import Reservation
+from warrenmq.queues.reservation import EVERYTHING, MORE, Reservation
 from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED, NOT_FOUND, PRECONDITION
 
 NOW_MS = 1_700_000_000_000

@@ -38,8 +38,9 @@ from warrenmq.admin.seek import seek_time
 from warrenmq.admin.status import group_status
 from warrenmq.broker.definitions.metadata import DeleteReaderGroup
 from warrenmq.queues.entry import Entry
+from warrenmq.queues.group_error import GroupError
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_group import GroupError, GroupMember
+from warrenmq.queues.reader_group import GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup
 from warrenmq.queues.record_block import encode_block
 from warrenmq.queues.segment_places import SegmentPlaces

@@ -24,7 +24,7 @@ from warrenmq.queues.reader_group import GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup, ReaderGroups
 from warrenmq.vocabulary.names import name_text
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("warren.admin")
 
 
 class Timer(Protocol):

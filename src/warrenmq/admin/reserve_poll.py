@@ -12,17 +12,11 @@ from typing import Final
 from warrenmq.admin.group_store import commit_acks, commit_group, storage_failed
 from warrenmq.admin.node import AdminVhost, Clock, Timer
 from warrenmq.admin.protocol import ErrorReply, MemberRange, Reply, Reserve, Reserved
+from warrenmq.queues.group_error import GroupError
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_group import (
-    EVERYTHING,
-    GROUP_SLICE_MESSAGES,
-    LOADING,
-    MORE,
-    GroupError,
-    GroupMember,
-)
+from warrenmq.queues.reader_group import GROUP_SLICE_MESSAGES, GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup
-from warrenmq.queues.reservation import Reservation
+from warrenmq.queues.reservation import EVERYTHING, LOADING, MORE, Reservation
 
 # Retry interval (s) when the next messages lie behind some that a consumer has not settled. A retry
 # on every publish would be too dear: to find out who has which messages unacked, it walks over

@@ -51,9 +51,9 @@ from warrenmq.admin.sink_protocol import (
     SinkRequest,
 )
 from warrenmq.queues.entry import Entry
+from warrenmq.queues.group_error import GroupError
 from warrenmq.queues.loading import peek_anywhere
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_group import GroupError
 from warrenmq.queues.reader_groups import refuse_exclusive
 from warrenmq.queues.record_block import encode_block
 from warrenmq.vocabulary.error_codes import (

@@ -200,8 +200,9 @@ def _with_options(command: Callable[..., None], options: dict[str, Any]) -> Call
     with_node.__name__ = command.__name__
     with_node.__doc__ = command.__doc__
     with_node.__annotations__ = {each.name: each.annotation for each in parameters}
-    # The inspect module lets functions have a __signature__; typeshed does not know it.
-    with_node.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    # The inspect module lets functions have a __signature__, which typeshed does not know.
+    shown = signature.replace(parameters=parameters)
+    with_node.__signature__ = shown  # type: ignore[attr-defined]  # inspect reads it
     return with_node
 
 

@@ -30,7 +30,7 @@ from warrenmq.pipeline.result import FAILED_EXIT, JobError, JobResult
 from warrenmq.pipeline.spark_run import one_line, program_ends_with_job
 from warrenmq.spark import SparkUnavailableError
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("warren.pipeline")
 
 pipeline = typer.Typer(
     help="Jobs on queues, stores and archives, run by Spark; they need the extra spark and Java 17 or newer.",

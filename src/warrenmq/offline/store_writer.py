@@ -164,9 +164,8 @@ class StoreWriter:
     ) -> WrittenStore:
         """Join the parts and put the store in place, durably. After a ToolError it can be retried.
 
-        `before_rename` is called with the whole directory before it gets its name; an error that it raises
-        stops `finish` there.
-        """
+        `before_rename` is called with the whole directory before it gets its name; an error that it
+        raises stops `finish` there."""
         chosen = list(manifests)
         result = WrittenStore(self.directory)
         for manifest in chosen:

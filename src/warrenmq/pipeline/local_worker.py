@@ -33,8 +33,9 @@ class LocalWorker:
         """
         try:
             _send(self._process.stdin, (task, part))
-            # Unpickling is safe: the bytes come from our own worker process.
-            texts, error = pickle.load(self._process.stdout)  # type: ignore[arg-type]  # noqa: S301
+            replies = self._process.stdout
+            assert replies is not None
+            texts, error = pickle.load(replies)  # noqa: S301 - from our own worker process
         except (OSError, EOFError, ValueError):
             raise JobError(
                 f"a worker process has ended (exit status {self._process.wait()}): killed, or out of memory"

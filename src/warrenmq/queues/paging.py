@@ -83,6 +83,18 @@ def journal_alone(contents: QueueContents, entry: Entry, now_ms: i64) -> None:
     contents.store.append(entry, now_ms)
 
 
+def journal_missing(contents: QueueContents, entries: list[Entry], now_ms: i64) -> None:
+    """Journal the entries that are not on disk yet: transient ones that must survive a restart.
+
+    Their content must be in memory. Some entries may have moved to the index before their queue had
+    any reader group; of these, transient ones and those whose batch had failed do not survive this
+    run of the node.
+    """
+    for entry in entries:
+        if entry.journal_state == NOT_JOURNALED:
+            journal_alone(contents, entry, now_ms)
+
+
 class PageStep:
     """One slice of paging: the steps it has left, and what stopped it."""
 

@@ -18,9 +18,8 @@ This module is a group's part in one queue; reader_groups.py binds several queue
 
 Invariants, `check()`: `acked <= reserved`; every reserved message lies in [acked, reserved);
 `reserved_entries` is in seq order; no consumer has an unacked message in [acked, reserved). The
-last one is why a reserve stops before a message that a consumer has not settled: if that message
-was requeued inside a reserved range, the range would change between two reads, and acking the range
-would lose the message.
+last one is why a reserve stops before a message that a consumer has not settled: requeued inside a
+reserved range, it would change the range between two reads, and an ack of the range would lose it.
 
 The incarnation of a queue is its id, which is never used twice: a queue deleted and declared again
 is another incarnation. No clock, no I/O: the caller does the long poll and waits for the journal
@@ -33,41 +32,21 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from warrenmq.queues.entry import ALPHA, GAMMA, Entry
+from warrenmq.queues.group_error import GroupError, acked_text, beyond_text
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.loading import EntryContents, IndexCopies, RangeLoad, peek_anywhere
-from warrenmq.queues.paging import journal_alone
+from warrenmq.queues.paging import journal_missing
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reservation import Reservation
+from warrenmq.queues.reservation import ENOUGH, EVERYTHING, LOADING, MORE, Reservation
 from warrenmq.store.index_load import RECORD_OVERHEAD_BYTES
 from warrenmq.store.message import NOT_JOURNALED
 from warrenmq.vocabulary.error_codes import DATA_LOSS, PRECONDITION
 from warrenmq.vocabulary.names import name_text
 
-# Codes of GroupError; part of the admin protocol.
-
 # Messages reserved or acked in one step; the bound limits how long other work on the loop waits.
 GROUP_SLICE_MESSAGES: Final = 2048
 # Bytes of content that reserved messages read from disk may keep in memory; fetches read the rest.
 RESERVED_BYTES_MAX: Final = 16777216
-# Above every position and count; small enough to add to it within an i64.
-EVERYTHING: Final = 1 << 62
-
-# How a slice of a reserve ended.
-ENOUGH: Final = 0  # a limit is reached, or no more messages can be reserved
-MORE: Final = 1  # call again
-LOADING: Final = 2  # the next messages are being read from disk; call again on the callback
-
-
-class GroupError(Exception):
-    """A group refuses a call.
-
-    `code` is one of the constants above, `text` gives the reason in words.
-    """
-
-    def __init__(self, code: str, text: str) -> None:
-        super().__init__(text)
-        self.code: str = code
-        self.text: str = text
 
 
 @final
@@ -135,9 +114,13 @@ class GroupMember:
     def check_start(self, start: i64) -> None:
         """Raise GroupError unless a reserve may begin at `start`."""
         if start < self.acked:
-            raise GroupError(DATA_LOSS, self._acked_text(start))
+            raise GroupError(
+                DATA_LOSS, acked_text(self.group_name, self.queue_name, self.acked, start)
+            )
         if start > self.reserved:
-            raise GroupError(DATA_LOSS, self._beyond_text(start))
+            raise GroupError(
+                DATA_LOSS, beyond_text(self.group_name, self.queue_name, self.reserved, start)
+            )
 
     def lag(self) -> i64:
         """The number of messages from `acked` on; messages below were left to other readers.
@@ -159,7 +142,9 @@ class GroupMember:
     def check_end(self, end: i64) -> None:
         """Raise GroupError unless everything below `end` may be acked, or is acked already."""
         if end > self.reserved:
-            raise GroupError(DATA_LOSS, self._beyond_text(end))
+            raise GroupError(
+                DATA_LOSS, beyond_text(self.group_name, self.queue_name, self.reserved, end)
+            )
         # A queue that has ended had nothing left to read: acks up to `reserved` remain allowed.
         if end > self.acked and not self.is_ended and self.queue is None:
             self.expect_queue(0)
@@ -532,7 +517,7 @@ class GroupMember:
         ):
             reservation.add(self.reserved_entries[index])
             index += 1
-        _make_durable(queue, self.reserved_entries[first:index], now_ms)
+        journal_missing(queue.backing, self.reserved_entries[first:index], now_ms)
         return ENOUGH if index < stop or reservation.is_full() or index == first else MORE
 
     def _take_ready(self, queue: Queue, reservation: Reservation, end: i64) -> bool:
@@ -606,31 +591,10 @@ class GroupMember:
         if start > end:
             raise GroupError(PRECONDITION, f"range [{start}, {end}) ends before it begins")
         if start < self.acked and start < end:
-            raise GroupError(DATA_LOSS, self._acked_text(start))
+            raise GroupError(
+                DATA_LOSS, acked_text(self.group_name, self.queue_name, self.acked, start)
+            )
         if end > self.reserved:
-            raise GroupError(DATA_LOSS, self._beyond_text(end))
-
-    def _acked_text(self, start: i64) -> str:
-        return (
-            f"reader group '{name_text(self.group_name)}' has acked everything of queue '{name_text(self.queue_name)}' below "
-            f"position {self.acked}; position {start} is gone (is the caller's checkpoint an old copy?)"
-        )
-
-    def _beyond_text(self, position: i64) -> str:
-        return (
-            f"reader group '{name_text(self.group_name)}' has reserved up to position {self.reserved} of queue "
-            f"'{name_text(self.queue_name)}'; position {position} is above it (is the group a new one of that name, or the "
-            "broker's data directory an old copy?)"
-        )
-
-
-def _make_durable(queue: Queue, entries: list[Entry], now_ms: i64) -> None:
-    """Journal the entries that are not on disk yet: transient ones in a range that must survive.
-
-    Their content must be in memory. Some entries moved to the index before the queue had any reader
-    group; of these, transient ones and those whose batch had failed do not survive this run of the
-    node.
-    """
-    for entry in entries:
-        if entry.journal_state == NOT_JOURNALED:
-            journal_alone(queue.backing, entry, now_ms)
+            raise GroupError(
+                DATA_LOSS, beyond_text(self.group_name, self.queue_name, self.reserved, end)
+            )

@@ -19,8 +19,9 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from warrenmq.queues.entry import Entry
+from warrenmq.queues.group_error import GroupError
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_group import GroupError, GroupMember
+from warrenmq.queues.reader_group import GroupMember
 from warrenmq.store.message import QueueLedger
 from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED, NOT_FOUND, PRECONDITION
 from warrenmq.vocabulary.name_pattern import NamePattern

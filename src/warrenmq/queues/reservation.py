@@ -1,10 +1,18 @@
 """A reserve of a reader group while it is under way, with its limits (`reader_group.py`)."""
 
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64
 
 from warrenmq.queues.entry import Entry
+
+# Above every position and count; small enough to add to it within an i64.
+EVERYTHING: Final = 1 << 62
+
+# How a slice of a reserve ended.
+ENOUGH: Final = 0  # a limit is reached, or no more messages can be reserved
+MORE: Final = 1  # call again
+LOADING: Final = 2  # the next messages are being read from disk; call again on the callback
 
 
 @final

@@ -35,7 +35,7 @@ from warrenmq.vocabulary.name_pattern import NamePattern
 
 _REOPEN_PAUSE_S: Final = 0.5
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("warren.spark")
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ PAUSE_MAX_S: Final = 2.0
 # A wait that lasts this long is logged, with its reason.
 ANNOUNCE_S: Final = 2.0
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("warren.spark")
 
 
 class SourceError(RuntimeError):

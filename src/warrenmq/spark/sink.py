@@ -58,7 +58,7 @@ _WAIT_MS: Final = 10_000
 _ONLY_BATCH: Final = 0
 _NOT_STAGED: Final = "the rows could not be staged, and nothing of the batch is published"
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("warren.spark")
 
 
 @dataclass(frozen=True)

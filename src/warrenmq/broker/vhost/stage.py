@@ -11,9 +11,19 @@ from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
 from warrenmq.store.journal import Journal
 from warrenmq.store.message import JournalFile, MovedMessage
+from warrenmq.vocabulary.names import name_text
 
 # Messages that one turn moves for each sink.
 MOVE_SLICE_MESSAGES: Final = 1024
+# The stages of an uncommitted batch are dropped when no client has staged anything of the batch for
+# this time.
+STAGE_TTL_MS: Final = 3_600_000
+# Stages that a vhost may have.
+STAGES_MAX: Final = 10_000
+# Content (bytes) of messages that are moved and not settled yet, of all sinks together.
+OUT_BYTES: Final = 8 * 1024 * 1024
+# Messages that are moved and not settled yet, of all sinks together.
+OUT_MESSAGES: Final = 16_384
 
 
 class StageError(Exception):
@@ -90,6 +100,13 @@ class Sink:
         """True while a commit is being written to disk or messages still have to be moved."""
         return self.is_committing or len(self.stages) > 0
 
+    def call_waiters(self) -> None:
+        """Call, once, everybody who waits until the sink is idle."""
+        waiters = self.waiters
+        self.waiters = []
+        for waiter in waiters:
+            waiter()
+
 
 class MoveSlice:
     """Messages of a stage that were published together, to be settled there once that is durable.
@@ -124,3 +141,14 @@ class MoveSlice:
             self.stage.queue.backing.host.wake()
         else:
             self.watch()
+
+
+def unroutable_text(stages: list[Stage], count: i64) -> str:
+    """Say which of the `count` messages that no queue would get is the first one of `stages`."""
+    address = next(stage.unroutable for stage in stages if stage.unroutable_count > 0)
+    exchange = name_text(address[1 : 1 + address[0]])
+    key = name_text(address[2 + address[0] :])
+    return (
+        f"{count} messages would get to no queue, the first one with routing key '{key}' to "
+        f"exchange '{exchange}'; nothing of the batch was published"
+    )

@@ -2,8 +2,9 @@
 
 Several clients write the parts of a batch, each part into a *stage*: a durable queue of the vhost
 that no client can name, bind or consume, journaled and paged like any other (`Stage`). A commit
-names the sink, the number of the batch and its stages in order. The commit point is one row of the definitions (PutSink). A batch whose number is not above
-the row's is committed already. Stages that no commit names are dropped after STAGE_TTL_MS.
+names the sink, the number of the batch and its stages in order. The commit point is one row of the
+definitions (PutSink). A batch whose number is not above the row's is committed already. Stages that
+no commit names are dropped after STAGE_TTL_MS.
 
 After the commit point the messages are moved: taken from the stages in order, routed through their
 exchanges, published, and settled in their stage once the journal's batch with their publishes is
@@ -11,8 +12,7 @@ durable (`store/journal.py`, "Moves"). A start resumes with the stages that the 
 that the journal records as published are only settled (`Stage.moved`). So each message is in the
 queues it was routed to exactly once, and in order for each stage.
 
-Messages are checked when they are staged: their properties, their exchange, and whether any queue
-would get them.
+A message is checked when it is staged: its properties, its exchange, whether a queue would get it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,18 @@ from warrenmq.broker.definitions.metadata import (
     PutStage,
 )
 from warrenmq.broker.vhost.arrival import arrive
-from warrenmq.broker.vhost.stage import MOVE_SLICE_MESSAGES, MoveSlice, Sink, Stage, StageError
+from warrenmq.broker.vhost.stage import (
+    MOVE_SLICE_MESSAGES,
+    OUT_BYTES,
+    OUT_MESSAGES,
+    STAGE_TTL_MS,
+    STAGES_MAX,
+    MoveSlice,
+    Sink,
+    Stage,
+    StageError,
+    unroutable_text,
+)
 from warrenmq.broker.vhost.staged_routes import StagedRoutes, inspect
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.definition import QueueDefinition
@@ -52,15 +63,6 @@ from warrenmq.vocabulary.error_codes import (
 )
 from warrenmq.vocabulary.names import name_text
 
-# The stages of an uncommitted batch are dropped when no client has staged anything of the batch for
-# this time.
-STAGE_TTL_MS: Final = 3_600_000
-# Stages that a vhost may have.
-STAGES_MAX: Final = 10_000
-# Content (bytes) of messages that are moved and not settled yet, of all sinks together.
-OUT_BYTES: Final = 8 * 1024 * 1024
-# Messages that are moved and not settled yet, of all sinks together.
-OUT_MESSAGES: Final = 16_384
 _SWEEP_INTERVAL_MS: Final = 10_000
 # In a block, a length (u32) precedes each message.
 _LENGTH_BYTES: Final = 4
@@ -101,9 +103,7 @@ class Staging:
         all messages; if it is empty, they are routed.
         """
         if len(self.stages) >= STAGES_MAX:
-            raise StageError(
-                PRECONDITION, f"there are {STAGES_MAX} stages in this vhost already"
-            )
+            raise StageError(PRECONDITION, f"there are {STAGES_MAX} stages in this vhost already")
         queue_id = self.vhost.node.next_queue_id()
         stage = Stage(
             self._make_queue(queue_id, sink, batch, now_ms), sink, batch, client, now_ms, target
@@ -239,7 +239,7 @@ class Staging:
         for stage in stages:
             unroutable += stage.unroutable_count
         if mandatory and unroutable > 0:
-            raise StageError(UNROUTABLE, _unroutable_text(stages, unroutable))
+            raise StageError(UNROUTABLE, unroutable_text(stages, unroutable))
         sink = self.sinks.get(name)
         if sink is None:
             sink = Sink(name)
@@ -363,7 +363,7 @@ class Staging:
                 self._on_stage_moved(sink, now_ms)
             if len(sink.stages) == 0:
                 self._moving.remove(sink)
-                _call_waiters(sink)
+                sink.call_waiters()
             elif self._must_pause():
                 self._is_paused = True
             elif self._move_slice(sink.stages[0], now_ms):
@@ -598,20 +598,3 @@ class _Commit:
         """Report that the commit is durable."""
         self._staging.on_committed(self._sink, self._batch, now_ms)
         self._done()
-
-
-def _call_waiters(sink: Sink) -> None:
-    waiters = sink.waiters
-    sink.waiters = []
-    for waiter in waiters:
-        waiter()
-
-
-def _unroutable_text(stages: list[Stage], count: i64) -> str:
-    address = next(stage.unroutable for stage in stages if stage.unroutable_count > 0)
-    exchange = name_text(address[1 : 1 + address[0]])
-    key = name_text(address[2 + address[0] :])
-    return (
-        f"{count} messages would get to no queue, the first one with routing key '{key}' to exchange '{exchange}'; "
-        f"nothing of the batch was published"
-    )

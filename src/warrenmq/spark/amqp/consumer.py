@@ -46,7 +46,7 @@ _TICK_S: Final = 0.5
 # between: a delivery may be under way at the first answer.
 _EMPTY_PAUSE_S: Final = 0.2
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("warren.spark")
 
 
 def known_ids(options: AmqpSourceOptions) -> int:

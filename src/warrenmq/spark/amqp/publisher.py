@@ -40,7 +40,7 @@ WRITE_BYTES: Final = 256 * 1024
 # Longest wait for the socket before time-outs are checked.
 _TICK_S: Final = 1.0
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("warren.spark")
 
 # (address, properties, body); the address has exchange and routing key as a message stores them.
 Message = tuple[bytes, bytes, bytes]

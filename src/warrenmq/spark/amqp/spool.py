@@ -47,7 +47,7 @@ _IDENTITY: Final = "spool.json"
 _COMMITTED: Final = "committed"
 _FILE_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,17})\.wal")
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("warren.spark")
 
 
 class Identity(msgspec.Struct):

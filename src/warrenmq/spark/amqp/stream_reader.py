@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 _EVERYTHING: Final = 1 << 62
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("warren.spark")
 
 
 @dataclass

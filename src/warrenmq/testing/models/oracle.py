@@ -246,7 +246,8 @@ class Oracle:
     def found(
         self, queue: QueueModel, numbers: list[int], reserved: dict[int, int], now_ms: int
     ) -> None:
-        """Judge recovery: `numbers` are in `queue`, in order; `reserved` maps a number to a group."""
+        """Judge recovery: `numbers` are in `queue`, in order; `reserved` maps a number to a
+        group."""
         if len(set(numbers)) < len(numbers):
             raise Violation(
                 "twice", f"queue {queue.name} has messages twice after a restart: {numbers}"

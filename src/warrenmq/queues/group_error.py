@@ -1,0 +1,35 @@
+"""The refusal of a call of a reader group, and the texts that need explaining to its reader."""
+
+from mypy_extensions import i64
+
+from warrenmq.vocabulary.names import name_text
+
+
+class GroupError(Exception):
+    """A group refuses a call.
+
+    `code` is one of the constants above, `text` gives the reason in words.
+    """
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code: str = code
+        self.text: str = text
+
+
+def acked_text(group: bytes, queue: bytes, acked: i64, position: i64) -> str:
+    """Say that `group` has acked `queue` up to `acked`, which is above the wanted `position`."""
+    return (
+        f"reader group '{name_text(group)}' has acked everything of queue '{name_text(queue)}' "
+        f"below position {acked}; position {position} is gone (is the caller's checkpoint an old "
+        "copy?)"
+    )
+
+
+def beyond_text(group: bytes, queue: bytes, reserved: i64, position: i64) -> str:
+    """Say that `group` has reserved `queue` up to `reserved`, which is below `position`."""
+    return (
+        f"reader group '{name_text(group)}' has reserved up to position {reserved} of queue "
+        f"'{name_text(queue)}'; position {position} is above it (is the group a new one of that "
+        "name, or the broker's data directory an old copy?)"
+    )

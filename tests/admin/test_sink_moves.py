@@ -1,4 +1,4 @@
-"""Moves of committed batches to their queues: they free what they used, and resume when they may."""
+"""Moves of committed batches to their queues: they free their memory, and resume when they may."""
 
 import gc
 

@@ -80,6 +80,18 @@ def test_nothing_is_read_ahead_that_is_larger_than_the_room(host: ModelHost, is_
 
 
 @pytest.mark.parametrize("is_lazy", [False, True])
+@pytest.mark.parametrize("excess", [0, 1])
+def test_a_message_that_fills_the_room_exactly_is_read_ahead(
+    host: ModelHost, is_lazy: bool, excess: int
+) -> None:
+    """A body, its address and its properties count; one byte more than the room is too much."""
+    size = ROOM - len(ADDRESS) - 2 + excess
+    queue = paged(host, is_lazy, [size] * 3)
+    consume(host, queue, 1)
+    assert queue.backing.ready.alpha_bytes == (0 if excess else ROOM)
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
 def test_what_arrives_while_a_consumer_holds_its_message_leaves_memory(
     host: ModelHost, is_lazy: bool
 ) -> None:

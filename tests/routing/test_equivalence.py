@@ -9,7 +9,7 @@ from warrenmq.routing.equivalence import (
     assert_equivalent_arguments,
     assert_equivalent_exchange,
     assert_equivalent_flag,
-    check_name_argument,
+    name_argument,
     resource_text,
 )
 from warrenmq.routing.exchange_types import make_exchange
@@ -168,10 +168,10 @@ def test_flag_and_resource_texts() -> None:
 
 def test_name_argument_of_another_type_is_refused() -> None:
     """A name argument that is no longstr gives 406; an absent one is accepted."""
-    check_name_argument({}, AE, "exchange 'x' in vhost '/'")
-    check_name_argument({AE: field("S", b"")}, AE, "exchange 'x' in vhost '/'")
+    name_argument({}, AE, "exchange 'x' in vhost '/'")
+    name_argument({AE: field("S", b"")}, AE, "exchange 'x' in vhost '/'")
     with pytest.raises(ChannelException) as caught:
-        check_name_argument({AE: field("I", 1)}, AE, "exchange 'x' in vhost '/'")
+        name_argument({AE: field("I", 1)}, AE, "exchange 'x' in vhost '/'")
     assert caught.value.text == (
         "PRECONDITION_FAILED - invalid type 'signedint' for arg 'alternate-exchange' in exchange 'x' in vhost '/'"
     )

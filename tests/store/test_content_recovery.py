@@ -1,6 +1,7 @@
 """A content store after a crash: references, copies, ids, and checkpoint rows."""
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -13,12 +14,14 @@ from tests.support.stores.dict_disk.content_driver import (
     source_of,
     thinned,
 )
-from tests.support.stores.made_files import STORE_ID
+from tests.support.stores.made_files import STORE_ID, message_of
+from tests.support.stores.store_driver import SETTINGS, Loaded, StoreDriver
 from warrenmq.store.content_recovery import ContentRecovery
 from warrenmq.store.content_scan import compact_contents, find_contents, scan_contents
 from warrenmq.store.content_store import ContentStore
 from warrenmq.store.message import ContentRef
 from warrenmq.store.record import FILE_HEADER_BYTES
+from warrenmq.store.store_settings import StoreSettings
 
 LIMIT = 4000
 
@@ -210,6 +213,31 @@ def test_a_content_of_the_tail_that_is_not_there(driver: ContentDriver) -> None:
     recovery.finish()
     driver.store.check()
     assert driver.store.valid_bytes == 100 and driver.store.next_id > 3
+
+
+def test_releases_of_several_lives_without_a_checkpoint_all_count(tmp_path: Path) -> None:
+    """A RELEASE record of a later life must not look like a repeated one of an earlier life."""
+    driver = StoreDriver(tmp_path, StoreSettings(*SETTINGS))
+    queue = driver.add_queue(1)
+    placed = [driver.publish_message(message_of(bytes(1000)), 1)[0] for _ in range(3)]
+    driver.commit()
+    queue.index(placed)
+    driver.store.checkpoints.want()
+    for _ in range(3):
+        driver.commit()
+    assert driver.store.checkpoints.count == 1
+    for position in placed:
+        driver.reopen()
+        queue = driver.add_queue(1)
+        loaded = Loaded()
+        queue.load(position.seq, position.seq + 1, 1, 1 << 40, loaded)
+        driver.finish_jobs()
+        driver.settle_one(loaded.positions[0])
+        driver.commit()
+        assert driver.store.checkpoints.count == 0
+    driver.reopen()
+    assert driver.store.contents.persistent.valid_bytes == 0
+    driver.store.check()
 
 
 def test_rows_are_encoded_again_only_after_a_change(driver: ContentDriver) -> None:

@@ -36,11 +36,23 @@ def fill(driver: CheckedStore, count: int, *queue_ids: int, size: int = 20) -> N
     driver.commit()
 
 
+def counts_of(driver: CheckedStore, queue_id: int) -> list[tuple[int, int, int, int]]:
+    """Number, records, live records and bytes of each segment of a queue."""
+    index = driver.queues[queue_id].ledger.index
+    assert index is not None
+    return [
+        (int(one.number), int(one.entries), int(one.live), int(one.size_bytes))
+        for one in index.segments
+    ]
+
+
 def test_what_is_in_the_index_comes_back(driver: CheckedStore) -> None:
     fill(driver, 20, 1)
     driver.index(1)
     fill(driver, 5, 1)
+    before = counts_of(driver, 1)
     restart_without_checkpoint(driver)
+    assert counts_of(driver, 1) == before
     assert driver.queues[1].ledger.indexed_upto == 21 and driver.queues[1].ledger.next_seq == 26
     driver.check()
 

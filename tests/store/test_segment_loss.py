@@ -80,6 +80,34 @@ def test_a_segment_that_cannot_be_read_for_four_seconds_costs_nothing(
     assert (driver.losses.lost, lost_and_found(driver)) == (0, [])
 
 
+def test_a_segment_that_is_to_be_written_again_is_not_put_aside(
+    driver: CheckedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W27: after a failed sync, a load waits for the new copy instead of trying the old one."""
+    fill(driver, 20, 1)
+    driver.index(1)
+    queue = driver.queues[1]
+    index = queue.ledger.index
+    assert index is not None
+    segment = index.find(1)
+    assert segment is not None
+    path = index.path_of(segment)
+    driver.store.rewriter.rewrite_whole(queue.ledger, segment, path)
+    (rewrite,) = driver.store.take_jobs(driver.now_ms)
+    # Loads put a segment aside that they cannot read for five seconds.
+    ends_ms = driver.now_ms + 6000
+    fail_reads(monkeypatch, path, lambda: driver.now_ms < ends_ms)
+    loaded = Loaded()
+    queue.load(8, 16, 8, 1 << 40, loaded)
+    while driver.now_ms < ends_ms:
+        driver.commit()
+    driver.runner.run(rewrite)
+    rewrite.finished()
+    driver.finish_jobs()
+    assert seqs(loaded.positions) == [*range(8, 16)]
+    assert (driver.losses.lost, lost_and_found(driver)) == (0, [])
+
+
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_segment_that_stays_unreadable_is_put_aside(
     driver: CheckedStore, monkeypatch: pytest.MonkeyPatch, number: int

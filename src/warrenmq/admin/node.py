@@ -269,6 +269,6 @@ class AdminNode:
             self._broker.log_refused(peer, f"admin login of user '{name}' refused")
             return f"login of user '{name}' was refused: wrong name or password, or not allowed from this host"
         vhost = self.vhost(vhost_name)
-        if vhost is None or not self._broker.access.may_enter(user, vhost_name):
+        if vhost is None or self._broker.access.rights(user, vhost_name) is None:
             return f"access to vhost '{vhost_name.decode('utf-8', 'replace')}' refused for user '{name}'"
         return vhost

@@ -85,14 +85,18 @@ def assert_equivalent_exchange(
         )
 
 
-def check_name_argument(arguments: dict[str, Field], key: str, resource: str) -> None:
-    """Raise ChannelException 406 if the argument `key` is there and not a name (longstr)."""
+def name_argument(arguments: dict[str, Field], key: str, resource: str) -> bytes | None:
+    """The name that the argument `key` gives, None without it; ChannelException 406 for no name."""
     field = arguments.get(key)
-    if field is not None and field.tag != TAG_LONGSTR:
+    if field is None:
+        return None
+    name = field.value
+    if field.tag != TAG_LONGSTR or not isinstance(name, bytes):
         raise ChannelException(
             PRECONDITION_FAILED,
             f"invalid type '{type_name(field.tag)}' for arg '{key}' in {resource}",
         )
+    return name
 
 
 def _flag_text(value: bool) -> str:

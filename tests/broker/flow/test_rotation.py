@@ -6,6 +6,9 @@ from hypothesis import strategies as st
 from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.fixtures import Amqp
 from tests.support.brokers.memory_broker import MemoryBroker
+from tests.support.stores.model_store import ModelHost
+from tests.support.stores.paging_queues import Taker
+from warrenmq.broker.flow.rotation import Rotation
 from warrenmq.queues.variable_queue import READY
 
 STEPS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2), st.integers(0, 3)), max_size=40)
@@ -16,6 +19,19 @@ def assert_nobody_waits_in_vain(engine: MemoryBroker) -> None:
         if queue.backing.ready.count > 0 and queue.backing.ready.head_state() == READY:
             able = [consumer.tag for consumer in queue.consumers if consumer.can_take()]
             assert able == [], queue.name
+
+
+def test_a_cancelled_consumer_does_not_keep_the_turn_of_its_queue() -> None:
+    """Consumers of other queues are served, and a queue without a waiting consumer is forgotten."""
+    host = ModelHost()
+    cancelled, waiting = (Taker(host, host.declare(), 1) for _ in range(2))
+    rotation = Rotation()
+    for consumer in (cancelled, waiting):
+        rotation.add(consumer)
+    assert cancelled.waits_in is not None
+    cancelled.waits_in.remove(cancelled)
+    assert rotation.take() is waiting
+    assert rotation.count == 0 and rotation.take() is None
 
 
 @settings(max_examples=25, deadline=None)

@@ -12,7 +12,7 @@ from tests.support.stores.store_driver import StoreDriver
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.connection import NEVER, Connection
 from warrenmq.broker.connection.states import CLOSED
-from warrenmq.broker.definitions.metadata import PutUser
+from warrenmq.broker.definitions.metadata import Definitions, PutPermission, PutUser
 from warrenmq.broker.definitions.passwords import hash_password
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.vhost.vhost import Vhost
@@ -51,10 +51,12 @@ class MemoryBroker:
         # The broker has asked for another turn.
         self.is_woken = False
         self.broker = Broker(settings or Settings(), random_bytes, self.wake)
-        for user in (GUEST, IMPERSONATOR, OUTSIDER):
-            self.broker.access.users[user.name] = user
-        for user in (GUEST, IMPERSONATOR):
-            self.broker.access.permissions.add((user.name, b"/"))
+        definitions = Definitions()
+        definitions.users = [GUEST, IMPERSONATOR, OUTSIDER]
+        definitions.permissions = [
+            PutPermission(b"/", user.name, ".*", ".*", ".*") for user in (GUEST, IMPERSONATOR)
+        ]
+        self.broker.load_users(definitions)
         self.driver = StoreDriver(SimulatedFileSystem(), StoreSettings(JOURNAL_FILE_BYTES))
         self.vhost = Vhost(self.broker, b"/", 1, self.driver.store)
         self.broker.vhosts[b"/"] = self.vhost

@@ -30,6 +30,7 @@ from warrenmq.broker.definitions.metadata import (
     DeleteSink,
     DeleteStage,
     PutGroupMember,
+    PutPermission,
     PutQueue,
     PutReaderGroup,
     PutSink,
@@ -163,8 +164,8 @@ class MemoryNode:
         definitions.next_queue_id = disk.next_queue_id
         definitions.stages = list(disk.stages.values())
         definitions.sinks = list(disk.sinks.values())
+        definitions.permissions = [PutPermission(b"/", USER.name, ".*", ".*", ".*")]
         self.broker.load_users(definitions)
-        self.broker.access.permissions.add((b"guest", b"/"))
         self.driver = StoreDriver(disk.files, StoreSettings(FILE_BYTES))
         self.vhost = Vhost(self.broker, b"/", 1, self.driver.store)
         self.broker.vhosts[b"/"] = self.vhost

@@ -360,7 +360,7 @@ class CheckedStore(StoreDriver):
             found = self.found(queue_id)
             assert list(found) == sorted(found)
             assert found == self.bodies[queue_id]
-        self.store.contents.persistent.check()
+        self.store.check()
 
 
 def _moved(found: Position, ledger: QueueLedger) -> Position:

@@ -117,7 +117,7 @@ class Channel(ChannelSide):
         # The frame kind that must come next.
         self._expected: i64 = FRAME_METHOD
         self._content: ContentAssembly = ContentAssembly()
-        self._route: PublishRoute = PublishRoute(vhost)
+        self._route: PublishRoute = PublishRoute(vhost, connection.client)
         vhost.host.channels[self] = None
 
     # -- frames ------------------------------------------------------------------------------------

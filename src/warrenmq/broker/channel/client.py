@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from warrenmq.broker.definitions.rights import NO_RIGHTS, Rights
+
 
 class Client:
     """The client of a connection; the handshake sets the attributes step by step.
@@ -14,6 +16,8 @@ class Client:
         self.name: str = ""
         self.capabilities: set[str] = set()
         self.user_name: bytes = b""
+        # Those of the user in the vhost of the connection.
+        self.rights: Rights = NO_RIGHTS
         self.is_impersonator: bool = False
 
     def wants_cancel_notices(self) -> bool:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
+from warrenmq.broker.channel.client import Client
 from warrenmq.broker.channel.direct_reply import REPLY_TO
 from warrenmq.broker.content.properties import PublishProperties
+from warrenmq.broker.definitions.rights import EXCHANGE
 from warrenmq.broker.transaction import routed_names
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.queue import Queue
@@ -25,9 +27,9 @@ from warrenmq.wire.methods import BasicPublish, decode_method
 
 
 class PublishRoute:
-    """The route of the last publish to an exchange of `vhost`."""
+    """The route of the last publish of `client` to an exchange of `vhost`."""
 
-    def __init__(self, vhost: VhostQueues) -> None:
+    def __init__(self, vhost: VhostQueues, client: Client) -> None:
         # Exchange and routing key as two short strings: the `address` of each message on the route.
         self.address: bytes = b""
         self.routing_key: bytes = b""
@@ -42,6 +44,7 @@ class PublishRoute:
         # True if the route is fixed and no reply: each message without CC and BCC goes to `queues`.
         self.is_plain: bool = False
         self._vhost: VhostQueues = vhost
+        self._client: Client = client
         self._exchange: Exchange = vhost.router.default_exchange
         self._raw: bytes = b""
         self._version: i64 = -1
@@ -63,6 +66,7 @@ class PublishRoute:
         self._raw = b""
         if method.immediate:
             raise ConnectionException(NOT_IMPLEMENTED, "immediate=true", 60, 40)
+        self._client.rights.expect_write(EXCHANGE, method.exchange, 60, 40)
         vhost = self._vhost
         router = vhost.router
         exchange = router.exchanges.get(method.exchange)

@@ -25,6 +25,7 @@ from warrenmq.broker.definitions.metadata import (
     PutQueue,
 )
 from warrenmq.broker.definitions.removal_changes import removal_changes
+from warrenmq.broker.definitions.rights import EXCHANGE, QUEUE
 from warrenmq.queues.arguments import EQUIVALENT_KEYS, parse_arguments
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.queue import Queue
@@ -32,7 +33,7 @@ from warrenmq.routing.equivalence import (
     assert_equivalent_arguments,
     assert_equivalent_exchange,
     assert_equivalent_flag,
-    check_name_argument,
+    name_argument,
 )
 from warrenmq.routing.exchange import (
     ALTERNATE_EXCHANGE,
@@ -172,6 +173,8 @@ def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
         return
     check_exchange_type(method.type)
     _refuse_default(name)
+    rights = channel.connection.client.rights
+    rights.expect_configure(EXCHANGE, name)
     exchange = vhost.router.exchanges.get(name)
     if exchange is not None:
         assert_equivalent_exchange(
@@ -190,9 +193,12 @@ def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
         raise ChannelException(
             ACCESS_REFUSED, f"exchange name '{shown}' contains reserved prefix 'amq.*'"
         )
-    check_name_argument(
+    alternate = name_argument(
         decode_table(method.arguments), ALTERNATE_EXCHANGE, vhost.exchange_text(name)
     )
+    if alternate is not None:
+        rights.expect_read(EXCHANGE, name)
+        rights.expect_write(EXCHANGE, alternate)
     new = vhost.router.declare_exchange(
         name, method.type, method.durable, method.auto_delete, method.internal, method.arguments
     )
@@ -217,6 +223,7 @@ def exchange_delete(channel: Channel, method: ExchangeDelete) -> None:
         raise ChannelException(
             ACCESS_REFUSED, f"deletion of system {vhost.exchange_text(name)} not allowed"
         )
+    channel.connection.client.rights.expect_configure(EXCHANGE, name)
     exchange = vhost.router.exchanges.get(name)
     changes: list[Change] = []
     if exchange is not None:
@@ -229,8 +236,7 @@ def exchange_delete(channel: Channel, method: ExchangeDelete) -> None:
 def exchange_bind(channel: Channel, method: ExchangeBind) -> None:
     """Handle exchange.bind."""
     source, destination = _clean(method.source), _clean(method.destination)
-    _refuse_default(source)
-    _refuse_default(destination)
+    _check_bind_rights(channel, source, EXCHANGE, destination)
     _bind(
         channel,
         _exchange(channel, source),
@@ -244,8 +250,7 @@ def exchange_bind(channel: Channel, method: ExchangeBind) -> None:
 def exchange_unbind(channel: Channel, method: ExchangeUnbind) -> None:
     """Handle exchange.unbind; a missing exchange or binding counts as unbound."""
     source, destination = _clean(method.source), _clean(method.destination)
-    _refuse_default(source)
-    _refuse_default(destination)
+    _check_bind_rights(channel, source, EXCHANGE, destination)
     exchanges = channel.vhost.router.exchanges
     reply = None if method.nowait else ExchangeUnbindOk()
     _unbind(
@@ -280,6 +285,8 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
         raise ChannelException(
             ACCESS_REFUSED, f"queue name '{shown}' contains reserved prefix 'amq.*'"
         )
+    rights = connection.client.rights
+    rights.expect_configure(QUEUE, name)
     # An exclusive queue is deleted with its connection, so it is never durable (S8).
     durable = method.durable and not method.exclusive
     existing = vhost.queues.get(name)
@@ -289,7 +296,10 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
         return
     arguments = method.arguments
     text = vhost.queue_text(name)
-    check_name_argument(decode_table(arguments), "x-dead-letter-exchange", text)
+    dead_letter_exchange = name_argument(decode_table(arguments), "x-dead-letter-exchange", text)
+    if dead_letter_exchange is not None:
+        rights.expect_read(QUEUE, name)
+        rights.expect_write(EXCHANGE, dead_letter_exchange)
     settings = parse_arguments(arguments, text)
     owner = connection if method.exclusive else None
     queue_id = vhost.node.next_queue_id()
@@ -310,8 +320,9 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
 def queue_bind(channel: Channel, method: QueueBind) -> None:
     """Handle queue.bind."""
     queue_name, key = _bind_names(channel, method.queue, method.routing_key)
-    _refuse_default(_clean(method.exchange))
-    exchange = _exchange(channel, _clean(method.exchange))
+    source = _clean(method.exchange)
+    _check_bind_rights(channel, source, QUEUE, queue_name)
+    exchange = _exchange(channel, source)
     _bind(
         channel,
         exchange,
@@ -325,17 +336,18 @@ def queue_bind(channel: Channel, method: QueueBind) -> None:
 def queue_unbind(channel: Channel, method: QueueUnbind) -> None:
     """Handle queue.unbind; a missing queue, exchange or binding counts as unbound."""
     queue_name, key = _bind_names(channel, method.queue, method.routing_key)
-    _refuse_default(_clean(method.exchange))
+    source = _clean(method.exchange)
+    _check_bind_rights(channel, source, QUEUE, queue_name)
     queue = channel.vhost.queues.get(queue_name)
     if queue is not None:
         check_owner(channel, queue)
-    exchange = channel.vhost.router.exchanges.get(_clean(method.exchange))
+    exchange = channel.vhost.router.exchanges.get(source)
     _unbind(channel, exchange, queue, key, method.arguments, QueueUnbindOk())
 
 
 def queue_purge(channel: Channel, method: QueuePurge) -> None:
     """Handle queue.purge, which drops ready messages only."""
-    queue = _queue(channel, named_queue(channel, method.queue))
+    queue = usable_queue(channel, method.queue)
     purge = queue.purge(channel.connection.now_ms)
     if method.nowait:
         return
@@ -358,6 +370,7 @@ def queue_delete(channel: Channel, method: QueueDelete) -> None:
     """Handle queue.delete; a missing queue counts as deleted, with 0 messages."""
     vhost = channel.vhost
     name = named_queue(channel, method.queue)
+    channel.connection.client.rights.expect_configure(QUEUE, name)
     queue = vhost.queues.get(name)
     count: i64 = 0
     changes: list[Change] = []
@@ -388,11 +401,14 @@ def named_queue(channel: Channel, name: bytes) -> bytes:
 
 
 def usable_queue(channel: Channel, name: bytes) -> Queue:
-    """The queue `name` (see `named_queue`), which this connection may use.
+    """The queue `name` (see `named_queue`), which this connection may read.
 
-    Raises ChannelException 404 if it is missing, 405 if it is exclusive to another connection.
+    Raises ChannelException 403 if the user may not, 404 if it is missing, 405 if it is exclusive to
+    another connection.
     """
-    return _queue(channel, named_queue(channel, name))
+    name = named_queue(channel, name)
+    channel.connection.client.rights.expect_read(QUEUE, name)
+    return _queue(channel, name)
 
 
 def check_owner(channel: Channel, queue: Queue) -> None:
@@ -457,6 +473,16 @@ def _unbind(
         if removed is not None:
             changes = removal_changes(vhost.name, removed)
     _reply_when_gone(channel, changes, reply)
+
+
+def _check_bind_rights(channel: Channel, source: bytes, kind: str, destination: bytes) -> None:
+    """Check a bind or unbind of the queue or exchange `destination` in RabbitMQ's order."""
+    rights = channel.connection.client.rights
+    rights.expect_write(kind, destination)
+    _refuse_default(source)
+    if kind == EXCHANGE:
+        _refuse_default(destination)
+    rights.expect_read(EXCHANGE, source)
 
 
 def _bind_names(channel: Channel, queue_name: bytes, key: bytes) -> tuple[bytes, bytes]:

@@ -124,11 +124,13 @@ class Handshake:
         if vhost is None:
             raise ConnectionException(NOT_ALLOWED, f"vhost {shown} not found", 10, 40)
         user_name = self._client.user_name
-        if not self._access.may_enter(user_name, name):
+        rights = self._access.rights(user_name, name)
+        if rights is None:
             user = user_name.decode("utf-8", "replace")
             raise ConnectionException(
                 NOT_ALLOWED, f"access to vhost '{shown}' refused for user '{user}'", 10, 40
             )
+        self._client.rights = rights
         self._log.granted(name)
         self.vhost = vhost
         self.state = RUNNING

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from warrenmq.broker.definitions.metadata import Definitions, PutUser
 from warrenmq.broker.definitions.passwords import is_password
+from warrenmq.broker.definitions.rights import Rights
 
 
 class Access:
@@ -11,8 +12,8 @@ class Access:
 
     def __init__(self, loopback_users: frozenset[bytes]) -> None:
         self.users: dict[bytes, PutUser] = {}
-        # Pairs (user, vhost) that have a permission entry.
-        self.permissions: set[tuple[bytes, bytes]] = set()
+        # By (user, vhost). A user without an entry may not enter the vhost.
+        self._rights: dict[tuple[bytes, bytes], Rights] = {}
         self._loopback_users: frozenset[bytes] = loopback_users
 
     def load(self, definitions: Definitions) -> None:
@@ -20,7 +21,13 @@ class Access:
         for user in definitions.users:
             self.users[user.name] = user
         for permission in definitions.permissions:
-            self.permissions.add((permission.user, permission.vhost))
+            self._rights[permission.user, permission.vhost] = Rights(
+                permission.user,
+                permission.vhost,
+                permission.configure,
+                permission.write,
+                permission.read,
+            )
 
     def authenticate(self, name: bytes, password: bytes, is_loopback: bool) -> PutUser | None:
         """The user `name`, or None for a wrong password or a login that must come over loopback."""
@@ -31,6 +38,6 @@ class Access:
             return None
         return user if is_password(password, user.password_hash, user.hashing) else None
 
-    def may_enter(self, user_name: bytes, vhost_name: bytes) -> bool:
-        """Whether the user has a permission entry for the vhost."""
-        return (user_name, vhost_name) in self.permissions
+    def rights(self, user_name: bytes, vhost_name: bytes) -> Rights | None:
+        """The rights of the user in the vhost; None: it may not enter."""
+        return self._rights.get((user_name, vhost_name))

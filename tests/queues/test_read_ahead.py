@@ -12,6 +12,8 @@ from warrenmq.queues.variable_queue import UNLIMITED
 from warrenmq.store.message import Message
 
 ROOM = 10_000
+# Bytes that count as content beside the body: address and properties.
+CONTENT_BYTES = len(ADDRESS) + 2
 
 
 @pytest.fixture
@@ -84,9 +86,8 @@ def test_nothing_is_read_ahead_that_is_larger_than_the_room(host: ModelHost, is_
 def test_a_message_that_fills_the_room_exactly_is_read_ahead(
     host: ModelHost, is_lazy: bool, excess: int
 ) -> None:
-    """A body, its address and its properties count; one byte more than the room is too much."""
-    size = ROOM - len(ADDRESS) - 2 + excess
-    queue = paged(host, is_lazy, [size] * 3)
+    """One byte more than the room is too much."""
+    queue = paged(host, is_lazy, [ROOM - CONTENT_BYTES + excess] * 3)
     consume(host, queue, 1)
     assert queue.backing.ready.alpha_bytes == (0 if excess else ROOM)
 
@@ -102,6 +103,18 @@ def test_what_arrives_while_a_consumer_holds_its_message_leaves_memory(
     fill(host, queue, [1000] * 60)
     assert queue.backing.ready.alpha_bytes <= ROOM + 1000 * 2
     host.check()
+
+
+@pytest.mark.parametrize(("missing", "kept"), [(0, 1), (1, 2)])
+def test_messages_of_a_lazy_queue_stay_in_memory_until_they_fill_the_room(
+    host: ModelHost, missing: int, kept: int
+) -> None:
+    """The message that fills the room stays; if one byte is missing, the next one stays too."""
+    queue = host.declare(is_lazy=True)
+    consume(host, queue, 1)
+    size = ROOM - missing
+    fill(host, queue, [1] + [size - CONTENT_BYTES] * 70)
+    assert queue.backing.ready.alpha_bytes == kept * size
 
 
 def test_queues_that_are_active_share_what_they_have_for_consumers(host: ModelHost) -> None:

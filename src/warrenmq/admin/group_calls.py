@@ -37,6 +37,7 @@ from warrenmq.admin.reserve_poll import ReservePoll
 from warrenmq.admin.seek import seek_time
 from warrenmq.admin.status import group_status
 from warrenmq.broker.definitions.metadata import DeleteReaderGroup
+from warrenmq.broker.definitions.rights import QUEUE, Rights
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.group_error import GroupError
 from warrenmq.queues.queue import Queue
@@ -44,22 +45,29 @@ from warrenmq.queues.reader_group import GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup
 from warrenmq.queues.record_block import encode_block
 from warrenmq.queues.segment_places import SegmentPlaces
-from warrenmq.vocabulary.error_codes import BAD_REQUEST, NOT_FOUND
+from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, BAD_REQUEST, NOT_FOUND
 from warrenmq.vocabulary.names import name_text
 
 
 class GroupCalls:
     """Carries out one session's reader group requests.
 
-    Each request is answered once, by the return value or by `reply`.
+    Each request is answered once, by the return value or by `reply`. `rights` say which queues the
+    session may read.
     """
 
     def __init__(
-        self, vhost: AdminVhost, clock: Clock, opener: str, reply: Callable[[Reply], None]
+        self,
+        vhost: AdminVhost,
+        clock: Clock,
+        opener: str,
+        rights: Rights,
+        reply: Callable[[Reply], None],
     ) -> None:
         self._vhost = vhost
         self._clock = clock
         self._opener = opener
+        self._rights = rights
         self._reply = reply
         self._poll: ReservePoll | None = None
 
@@ -126,7 +134,10 @@ class GroupCalls:
         )
 
     def _wanted(self, request: OpenGroup) -> list[Queue]:
-        """The queues that the request names or that match its pattern. Raises GroupError."""
+        """The queues that the request names or that match its pattern. Raises GroupError.
+
+        A pattern matches only queues that the session may read.
+        """
         if bool(request.queues) == bool(request.pattern):
             raise GroupError(
                 BAD_REQUEST, "a reader group needs either names of queues or a pattern"
@@ -136,9 +147,14 @@ class GroupCalls:
                 probe = ReaderGroup(request.group.encode(), 0, request.pattern)
             except ValueError as error:
                 raise GroupError(BAD_REQUEST, str(error)) from None
-            return [queue for queue in self._vhost.queues_above(0) if probe.matches(queue)]
+            return [
+                queue
+                for queue in self._vhost.queues_above(0)
+                if probe.matches(queue) and not self._rights.read_refusal(QUEUE, queue.name)
+            ]
         found: dict[int, Queue] = {}
         for name in request.queues:
+            self._expect_read(name)
             queue = self._vhost.queue(name)
             if queue is None:
                 raise GroupError(
@@ -153,7 +169,9 @@ class GroupCalls:
     def reserve(self, request: Reserve) -> None:
         """Reserve: answer when the ranges are durable, or with empty ones after `wait_ms`."""
         group = self._vhost.reader_groups.get(request.group.encode())
-        poll = ReservePoll(self._vhost, self._clock, group, request, self._end_poll)
+        for member in group.members.values():
+            self._expect_read(member.queue_name)
+        poll = ReservePoll(self._vhost, self._clock, group, request, self._rights, self._end_poll)
         self._poll = poll
         try:
             poll.start()
@@ -239,6 +257,7 @@ class GroupCalls:
         group.expect(request.epoch)
         members = [(group.member(incarnation), end) for incarnation, end in request.ends.items()]
         for member, end in members:
+            self._expect_read(member.queue_name)
             member.check_end(end)
 
         def let_go() -> None:
@@ -279,6 +298,8 @@ class GroupCalls:
     def delete(self, request: DeleteGroup) -> None:
         """DeleteGroup: answer when the deletion of the definition is durable."""
         name = request.group.encode()
+        for member in self._vhost.reader_groups.get(name).members.values():
+            self._expect_read(member.queue_name)
         self._vhost.reader_groups.delete(name, self._clock.now_ms())
         self._vhost.commit(
             [DeleteReaderGroup(self._vhost.name, name)],
@@ -320,9 +341,15 @@ class GroupCalls:
         group = self._vhost.reader_groups.get(name.encode())
         group.expect(epoch)
         member = group.member(incarnation)
+        self._expect_read(member.queue_name)
         if not member.is_ended:
             member.expect_queue(self._clock.now_ms())
         return member
+
+    def _expect_read(self, queue: bytes) -> None:
+        refusal = self._rights.read_refusal(QUEUE, queue)
+        if refusal:
+            raise GroupError(ACCESS_REFUSED, refusal)
 
     def _end_poll(self, reply: Reply) -> None:
         self._poll = None

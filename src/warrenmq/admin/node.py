@@ -16,6 +16,7 @@ from warrenmq.admin.protocol import BackupStatus, NodeStatus, QueueList, VhostSt
 from warrenmq.admin.status import node_status, queue_status, vhost_status
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change, PutGroupMember, PutReaderGroup
+from warrenmq.broker.definitions.rights import NO_RIGHTS, Rights
 from warrenmq.broker.vhost.staging import Staging
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.entry import Entry
@@ -224,6 +225,10 @@ class AdminNode:
         """Whether the user may see what concerns the whole node."""
         known = self._broker.access.users.get(user)
         return known is not None and not {"administrator", "monitoring"}.isdisjoint(known.tags)
+
+    def rights(self, user: bytes, vhost: AdminVhost) -> Rights:
+        """The rights of a user who is logged in to the vhost."""
+        return self._broker.access.rights(user, vhost.name) or NO_RIGHTS
 
     def may_impersonate(self, user: bytes) -> bool:
         """Whether the user may publish with another user's name in user-id (tag impersonator)."""

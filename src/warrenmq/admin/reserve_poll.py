@@ -12,6 +12,7 @@ from typing import Final
 from warrenmq.admin.group_store import commit_acks, commit_group, storage_failed
 from warrenmq.admin.node import AdminVhost, Clock, Timer
 from warrenmq.admin.protocol import ErrorReply, MemberRange, Reply, Reserve, Reserved
+from warrenmq.broker.definitions.rights import QUEUE, Rights
 from warrenmq.queues.group_error import GroupError
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.reader_group import GROUP_SLICE_MESSAGES, GroupMember
@@ -48,12 +49,14 @@ class ReservePoll:
         clock: Clock,
         group: ReaderGroup,
         request: Reserve,
+        rights: Rights,
         reply: Callable[[Reply], None],
     ) -> None:
         self._vhost = vhost
         self._clock = clock
         self._group = group
         self._request = request
+        self._rights = rights
         self._reply = reply
         # None until everything below the request's starts is acked.
         self._parts: list[Part] | None = None
@@ -89,13 +92,17 @@ class ReservePoll:
         self._stop_timers()
 
     def _join_new(self) -> None:
-        """Add the queues declared since the last call that match the group's pattern."""
+        """Add the queues declared since the last call that match the group's pattern.
+
+        A queue that the session may not read does not join.
+        """
         group = self._group
         if not group.pattern:
             return
         new = self._vhost.queues_above(group.matched_upto)
         for queue in reversed(new):
-            if queue.id not in group.members and group.matches(queue):
+            may_read = not self._rights.read_refusal(QUEUE, queue.name)
+            if queue.id not in group.members and group.matches(queue) and may_read:
                 self._vhost.reader_groups.refuse_second_holder(group.name, queue)
                 group.join(queue, 0)
             group.matched_upto = queue.id

@@ -50,6 +50,8 @@ from warrenmq.admin.sink_protocol import (
     OpenStage,
     SinkRequest,
 )
+from warrenmq.broker.definitions.rights import NO_RIGHTS, QUEUE
+from warrenmq.broker.vhost.stage import Author
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.group_error import GroupError
 from warrenmq.queues.loading import peek_anywhere
@@ -98,6 +100,7 @@ class AdminSession:
         self._groups: GroupCalls | None = None
         self._sinks: SinkCalls | None = None
         self._request_bytes_max = REQUEST_BYTES_MAX
+        self._rights = NO_RIGHTS
         self._is_administrator = False
         # Whether the user may see figures of other vhosts.
         self._is_monitor = False
@@ -239,14 +242,22 @@ class AdminSession:
                 case ListGroups():
                     groups.list_groups()
                 case DescribeQueue():
+                    self._expect_read(request.queue)
                     self._reply(_describe_queue(vhost, request))
                 case SeekTime():
+                    self._expect_read(request.queue)
                     queue = _queue_of(vhost, request.queue, request.incarnation)
                     seek_time(queue, request.ms, lambda seq: self._reply_later(TimeSought(seq)))
                 case Peek():
+                    self._expect_read(request.queue)
                     _peek(vhost, request, self._reply_later)
         except GroupError as error:
             self._reply(ErrorReply(error.code, error.text))
+
+    def _expect_read(self, queue: bytes) -> None:
+        refusal = self._rights.read_refusal(QUEUE, queue)
+        if refusal:
+            raise GroupError(ACCESS_REFUSED, refusal)
 
     def _start_later(self, request: Request) -> None:
         if not self._is_closed:
@@ -268,15 +279,16 @@ class AdminSession:
             self._refuse_and_close(answer, ACCESS_REFUSED)
             return
         self._login_timer.cancel()
-        self._vhost = answer
-        self._is_administrator = self._node.is_administrator(login.user.encode())
-        self._is_monitor = self._node.is_monitor(login.user.encode())
-        opener = f"{login.client or 'a client'} at {self._peer}"
-        self._groups = GroupCalls(answer, self._clock, opener, self._reply_later)
         user = login.user.encode()
-        owner = None if self._node.may_impersonate(user) else user
+        self._vhost = answer
+        self._rights = self._node.rights(user, answer)
+        self._is_administrator = self._node.is_administrator(user)
+        self._is_monitor = self._node.is_monitor(user)
+        opener = f"{login.client or 'a client'} at {self._peer}"
+        self._groups = GroupCalls(answer, self._clock, opener, self._rights, self._reply_later)
+        author = Author(None if self._node.may_impersonate(user) else user, self._rights)
         self._sinks = SinkCalls(
-            answer, self._clock, owner, self._is_administrator, self._reply_later
+            answer, self._clock, author, self._is_administrator, self._reply_later
         )
         self._reply(LoggedIn(warrenmq.__version__))
 

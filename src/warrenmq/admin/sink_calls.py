@@ -30,7 +30,7 @@ from warrenmq.admin.sink_protocol import (
     StageOpened,
     StagesAborted,
 )
-from warrenmq.broker.vhost.stage import StageError
+from warrenmq.broker.vhost.stage import Author, StageError
 from warrenmq.broker.vhost.staging import Staging
 from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, NOT_FOUND, PRECONDITION, STORAGE_FAILED
 
@@ -48,21 +48,21 @@ def block_bytes_max(max_message_size: int) -> int:
 class SinkCalls:
     """Carries out one session's sink requests; each is answered once, through `reply`.
 
-    `user` is the only name that a message's user-id may have; None = any name.
+    `author` is the session's user, with its rights to publish.
     """
 
     def __init__(
         self,
         vhost: AdminVhost,
         clock: Clock,
-        user: bytes | None,
+        author: Author,
         is_administrator: bool,
         reply: Callable[[Reply], None],
     ) -> None:
         self._vhost = vhost
         self._staging: Staging = vhost.staging
         self._clock = clock
-        self._user = user
+        self._author = author
         self._is_administrator = is_administrator
         self._reply = reply
 
@@ -110,7 +110,11 @@ class SinkCalls:
 
     def _stage(self, request: StageMessages) -> None:
         count = self._staging.stage_block(
-            request.stage, self, bytes(request.block), self._user, self._clock.now_ms()
+            request.stage,
+            self,
+            bytes(request.block),
+            self._author,
+            self._clock.now_ms(),
         )
         self._answer_staged(count)
 

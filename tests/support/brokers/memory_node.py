@@ -264,13 +264,13 @@ class MemoryNode:
 class MemoryClient:
     """One admin session of a node; `ask` runs the node until the reply comes."""
 
-    def __init__(self, node: MemoryNode, log_in: bool = True) -> None:
+    def __init__(self, node: MemoryNode, log_in: bool = True, user: str = "guest") -> None:
         self.node = node
         self.output = bytearray()
         self.is_closed = False
         self.session = AdminSession(node.admin, self, node.clock, "127.0.0.1:1", True)
         if log_in:
-            self.ask(Login("guest", "guest", "/"))
+            self.ask(Login(user, "guest", "/"))
 
     def write(self, data: bytearray, /) -> None:
         self.output += data

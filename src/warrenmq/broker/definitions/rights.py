@@ -51,9 +51,9 @@ class Right:
 
 
 class Rights:
-    """The rights of `user` in `vhost`. Each method raises ChannelException 403 when one is missing.
+    """The rights of `user` in `vhost`; `kind` is EXCHANGE or QUEUE.
 
-    `kind` is EXCHANGE or QUEUE.
+    The methods `expect_*` raise ChannelException 403 when the right is missing.
     """
 
     def __init__(self, user: bytes, vhost: bytes, configure: str, write: str, read: str) -> None:
@@ -77,18 +77,26 @@ class Rights:
         """Require the right to consume from `name`, or to bind something to it."""
         self._expect(self._read, kind, name, class_id, method_id)
 
+    def write_refusal(self, kind: str, name: bytes) -> str:
+        """The text that refuses a publish to `name`; "" when the user has the right."""
+        return self._refusal(self._write, kind, name)
+
+    def read_refusal(self, kind: str, name: bytes) -> str:
+        """The text that refuses to read from `name`; "" when the user has the right."""
+        return self._refusal(self._read, kind, name)
+
     def _expect(self, right: Right, kind: str, name: bytes, class_id: i64, method_id: i64) -> None:
+        refusal = self._refusal(right, kind, name)
+        if refusal:
+            raise ChannelException(ACCESS_REFUSED, refusal, class_id, method_id)
+
+    def _refusal(self, right: Right, kind: str, name: bytes) -> str:
         if not name and kind == EXCHANGE:
             name = _DEFAULT_EXCHANGE
         if right.covers(name):
-            return
+            return ""
         text = resource_text(kind, name, self._vhost)
-        raise ChannelException(
-            ACCESS_REFUSED,
-            f"access to {text} refused for user '{name_text(self._user)}'",
-            class_id,
-            method_id,
-        )
+        return f"access to {text} refused for user '{name_text(self._user)}'"
 
 
 # Those of a client that has not opened a vhost.

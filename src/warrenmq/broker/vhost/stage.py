@@ -7,6 +7,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq.broker.definitions.rights import Rights
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
 from warrenmq.store.journal import Journal
@@ -24,6 +25,17 @@ STAGES_MAX: Final = 10_000
 OUT_BYTES: Final = 8 * 1024 * 1024
 # Messages that are moved and not settled yet, of all sinks together.
 OUT_MESSAGES: Final = 16_384
+
+
+class Author:
+    """The user of a session that stages messages, and the rights of that user.
+
+    `user_id` is the only name that a message's user-id may have (None: any name).
+    """
+
+    def __init__(self, user_id: bytes | None, rights: Rights) -> None:
+        self.user_id: bytes | None = user_id
+        self.rights: Rights = rights
 
 
 class StageError(Exception):

@@ -12,12 +12,13 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.broker.content.properties import PublishProperties, inspect_properties
-from warrenmq.broker.vhost.stage import StageError
+from warrenmq.broker.definitions.rights import EXCHANGE
+from warrenmq.broker.vhost.stage import Author, StageError
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.queue import Queue
 from warrenmq.routing.exchange import Exchange
 from warrenmq.store.message import Message
-from warrenmq.vocabulary.error_codes import BAD_REQUEST, NOT_FOUND, PRECONDITION
+from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, BAD_REQUEST, NOT_FOUND, PRECONDITION
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import AmqpError
 from warrenmq.wire.frames import FRAME_OVERHEAD
@@ -37,11 +38,10 @@ class StagedRoutes:
         self._known: dict[bytes, list[Queue]] = {}
         self._version: i64 = -1
 
-    def check(self, message: Message, target: bytes, user: bytes | None) -> PublishProperties:
+    def check(self, message: Message, target: bytes, author: Author) -> PublishProperties:
         """Return the inspected properties of `message`; StageError if it may not be published.
 
-        `target` is the queue for the message; if it is empty, the exchange decides. `user` is the
-        only name that a user-id may have (None: any name).
+        `target` is the queue for the message; if it is empty, the exchange decides.
         """
         settings = self._vhost.node.settings
         if len(message.body) > settings.max_message_size:
@@ -51,7 +51,7 @@ class StagedRoutes:
             )
         properties = inspect(message)
         if len(target) == 0:
-            self._check_published(message, properties, user)
+            self._check_published(message, properties, author)
         return properties
 
     def queues_for(
@@ -83,7 +83,7 @@ class StagedRoutes:
         return queues
 
     def _check_published(
-        self, message: Message, properties: PublishProperties, user: bytes | None
+        self, message: Message, properties: PublishProperties, author: Author
     ) -> None:
         frame_max: i64 = self._vhost.node.settings.frame_max
         if frame_max != 0 and len(message.properties) > frame_max - FRAME_OVERHEAD - _HEADER_BYTES:
@@ -93,6 +93,7 @@ class StagedRoutes:
                 f"a message has {len(message.properties)} bytes of properties, which do not fit into a frame "
                 f"(frame_max is {frame_max})",
             )
+        user = author.user_id
         if properties.user_id is not None and user is not None and properties.user_id != user:
             raise StageError(
                 PRECONDITION,
@@ -104,6 +105,9 @@ class StagedRoutes:
                 f"reply_to '{name_text(_DIRECT_REPLY_TO)}' needs a channel that consumes",
             )
         name = message.exchange()
+        refusal = author.rights.write_refusal(EXCHANGE, name)
+        if refusal:
+            raise StageError(ACCESS_REFUSED, refusal)
         exchange = self._vhost.router.exchanges.get(name)
         if exchange is None:
             raise StageError(NOT_FOUND, f"no {self._vhost.exchange_text(name)}")

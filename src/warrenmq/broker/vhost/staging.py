@@ -37,6 +37,7 @@ from warrenmq.broker.vhost.stage import (
     OUT_MESSAGES,
     STAGE_TTL_MS,
     STAGES_MAX,
+    Author,
     MoveSlice,
     Sink,
     Stage,
@@ -114,19 +115,18 @@ class Staging:
         return stage
 
     def stage_block(
-        self, stage_id: i64, client: object, block: bytes, user: bytes | None, now_ms: i64
+        self, stage_id: i64, client: object, block: bytes, author: Author, now_ms: i64
     ) -> i64:
         """Append the messages of `block` to an unfinished stage of `client`; returns their number.
 
-        Each message of a block is a length (u32), then the body of a PUBLISH record without
-        positions. `user` is the only name that a user-id may have (None: any name). A malformed or
-        refused message drops the whole stage and raises StageError.
+        Each message is a length (u32), then the body of a PUBLISH record without positions. A
+        malformed one, or one that `author` may not publish, drops the stage and raises StageError.
         """
         stage = self._expect_own(stage_id, client)
         stage.used_ms = now_ms
         before = stage.message_count
         try:
-            self._stage_all(stage, block, user, now_ms)
+            self._stage_all(stage, block, author, now_ms)
         except StageError:
             self.drop([stage], now_ms)
             raise
@@ -503,7 +503,7 @@ class Staging:
         queue.delete(now_ms)
         return DeleteStage(self.vhost.name, queue.id)
 
-    def _stage_all(self, stage: Stage, block: bytes, user: bytes | None, now_ms: i64) -> None:
+    def _stage_all(self, stage: Stage, block: bytes, author: Author, now_ms: i64) -> None:
         at: i64 = 0
         end: i64 = len(block)
         while at < end:
@@ -518,7 +518,7 @@ class Staging:
             # A staged message is stored as persistent, whatever its own delivery mode: it must
             # survive a crash after the client has left.
             message.persistent = True
-            properties = self._routes.check(message, stage.target, user)
+            properties = self._routes.check(message, stage.target, author)
             if len(self._routes.queues_for(stage.target, message.address, properties)) == 0:
                 if stage.unroutable_count == 0:
                     stage.unroutable = message.address

@@ -37,6 +37,10 @@ class Right:
         except re.error:
             self._pattern = None
 
+    def is_valid(self) -> bool:
+        """Whether Python can compile the expression; RabbitMQ's PCRE knows a little more."""
+        return self._pattern is not None
+
     def covers(self, name: bytes) -> bool:
         """Whether the pattern is found in `name`."""
         known = self._known.get(name)

@@ -15,6 +15,7 @@ from warrenmq.broker.definitions.metadata import (
     PutVhost,
 )
 from warrenmq.broker.definitions.passwords import HASHING_ALGORITHMS, SHA256, hash_password
+from warrenmq.broker.definitions.rights import Right
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.tables.rabbitmq.definitions import Definitions as Export
 from warrenmq.wire.errors import AmqpError
@@ -24,8 +25,6 @@ NAME_BYTES_MAX: Final = 255
 _EXCHANGE_TYPES: Final = ("direct", "fanout", "topic", "headers")
 _DEFAULT_VHOST: Final = "/"
 _PERMISSION_KINDS: Final = ("configure", "write", "read")
-# Permission pattern that allows everything.
-_UNRESTRICTED: Final = ".*"
 # Sections of an export that are converted, or that have nothing worth keeping.
 _KNOWN_SECTIONS: Final = {
     "rabbit_version", "rabbitmq_version", "product_name", "product_version", "users", "permissions",
@@ -94,10 +93,10 @@ class ImportedDefinitions:
                 PutPermission(vhost.encode(), user.encode(), *patterns.values())
             )
             for kind, pattern in patterns.items():
-                if pattern != _UNRESTRICTED:
+                if not Right(pattern).is_valid():
                     self.left_out.append(
-                        f"the {kind} permission '{pattern}' of user '{user}' in vhost '{vhost}': it is kept but not "
-                        "enforced, so the user may do everything in the vhost"
+                        f"the {kind} permission '{pattern}' of user '{user}' in vhost '{vhost}': "
+                        "Python cannot compile it, so it allows nothing"
                     )
         if not self.definitions.users:
             self.definitions.users.append(

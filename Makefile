@@ -132,7 +132,7 @@ build: setup ## a wheel with the compiled modules, and the source distribution, 
 	@ls dist
 
 docs: $(VENV)/requirements ## docs/ as a site in build/site
-	@$(BIN)/mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 lock: $(VENV)/requirements ## resolve the requirements anew
 	@$(BIN)/uv pip compile --quiet --no-config --universal --python-version 3.11 --generate-hashes --upgrade \

@@ -209,7 +209,7 @@ def test_min_partitions_cuts_finer_and_always_alike(
 ) -> None:
     """`minPartitions` halves the usual slice size as often as necessary, always in the same way."""
     monkeypatch.setattr("warrenmq.spark.stream_reader.READ_SLICE_MESSAGES", 16)
-    monkeypatch.setattr("warrenmq.spark.stream_reader.READ_SLICE_MESSAGES_MIN", 2)
+    monkeypatch.setattr("warrenmq.spark.stream_reader.SLICE_MESSAGES_MIN", 2)
     fill(node, 10)
     reader = make(minPartitions="3")
     initial = reader.initialOffset()

@@ -328,7 +328,7 @@ class _Raw(dict[str, Any]):
         (lambda raw: raw["data"].append(raw["data"][0]), "a file occurs twice"),
         (lambda raw: raw["queues"].append(raw["queues"][0]), "a queue id occurs twice"),
         (lambda raw: raw["queues"][0].update(end_seq=1 << 80), "damaged"),
-        (lambda raw: raw["queues"][0].update(end_seq=-1), "cannot be"),
+        (lambda raw: raw["queues"][0].update(end_seq=-1), "impossible figures"),
         (lambda raw: raw["queues"][0].update(id=1234), "not in its definitions"),
         (lambda raw: raw.update(format=99), "format 99"),
         (

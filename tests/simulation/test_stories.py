@@ -12,6 +12,17 @@ from warrenmq.testing.shrink import tell
 from warrenmq.testing.simulated.node import Limits
 
 STORIES = {
+    "a checkpoint between a failed batch and the next writing of its moves": """403185 600 8192 0 16 4 200 200 2048 5
+        declare 2 1 0 1 640735516
+        idle 170100994
+        crash ordered 0 0 896037242
+        sink_stage 0 0 2 3 1065 1 0 0 125621075
+        sink_stage 1 1 -1 3 1460 1 0 0 35992593
+        sink_stage 1 1 -1 1 4 1 0 1 889111004
+        sink_commit 0 0 0 1 0 385041100
+        fault sync_directory 0 28 1 218249839
+        idle 352415225
+        backup 1032865889""",
     "whoever waits for the head while another load ends": """536 600 3000 64 8 1
         declare 1 1 0 1 27058327
         idle 511787610

@@ -113,8 +113,15 @@ class Checkpoints:
         return self._files.needs.has_dead_files(self._files.contents.persistent.dead_bytes)
 
     def may_take(self, now_ms: i64) -> bool:
-        """Whether a checkpoint may be taken now: one at a time, and a pause after a failure."""
-        return self._current is None and now_ms >= self._retry_at_ms
+        """Whether a checkpoint may be taken now: one at a time, and a pause after a failure.
+
+        None is taken between a failed batch with MOVEs and the batch that writes them again.
+        """
+        return (
+            self._current is None
+            and now_ms >= self._retry_at_ms
+            and not self._journal.moves.has_unwritten()
+        )
 
     def is_due(self, now_ms: i64) -> bool:
         """Whether a checkpoint is asked for, or due because dead space waits."""

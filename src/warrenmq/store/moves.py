@@ -61,6 +61,14 @@ class Moves:
         """True while the next batch must write a MOVE."""
         return len(self._messages) > 0 or len(self._unwritten) > 0
 
+    def has_unwritten(self) -> bool:
+        """True while MOVEs of failed batches wait for the next seal.
+
+        Positions of their messages may be in an index by then: a checkpoint of it must not become
+        durable without the MOVE, or a start would publish the staged message once more.
+        """
+        return len(self._unwritten) > 0
+
     def on_written(
         self, moves: list[Move], message: MovedMessage, positions: list[Position], file: JournalFile
     ) -> None:

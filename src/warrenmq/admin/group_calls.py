@@ -154,7 +154,7 @@ class GroupCalls:
             ]
         found: dict[int, Queue] = {}
         for name in request.queues:
-            self._expect_read(name)
+            self.expect_read(name)
             queue = self._vhost.queue(name)
             if queue is None:
                 raise GroupError(
@@ -170,7 +170,7 @@ class GroupCalls:
         """Reserve: answer when the ranges are durable, or with empty ones after `wait_ms`."""
         group = self._vhost.reader_groups.get(request.group.encode())
         for member in group.members.values():
-            self._expect_read(member.queue_name)
+            self.expect_read(member.queue_name)
         poll = ReservePoll(self._vhost, self._clock, group, request, self._rights, self._end_poll)
         self._poll = poll
         try:
@@ -257,7 +257,7 @@ class GroupCalls:
         group.expect(request.epoch)
         members = [(group.member(incarnation), end) for incarnation, end in request.ends.items()]
         for member, end in members:
-            self._expect_read(member.queue_name)
+            self.expect_read(member.queue_name)
             member.check_end(end)
 
         def let_go() -> None:
@@ -299,7 +299,7 @@ class GroupCalls:
         """DeleteGroup: answer when the deletion of the definition is durable."""
         name = request.group.encode()
         for member in self._vhost.reader_groups.get(name).members.values():
-            self._expect_read(member.queue_name)
+            self.expect_read(member.queue_name)
         self._vhost.reader_groups.delete(name, self._clock.now_ms())
         self._vhost.commit(
             [DeleteReaderGroup(self._vhost.name, name)],
@@ -341,12 +341,13 @@ class GroupCalls:
         group = self._vhost.reader_groups.get(name.encode())
         group.expect(epoch)
         member = group.member(incarnation)
-        self._expect_read(member.queue_name)
+        self.expect_read(member.queue_name)
         if not member.is_ended:
             member.expect_queue(self._clock.now_ms())
         return member
 
-    def _expect_read(self, queue: bytes) -> None:
+    def expect_read(self, queue: bytes) -> None:
+        """Raise GroupError when the session may not read `queue`, whether it exists or not."""
         refusal = self._rights.read_refusal(QUEUE, queue)
         if refusal:
             raise GroupError(ACCESS_REFUSED, refusal)

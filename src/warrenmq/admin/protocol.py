@@ -74,7 +74,7 @@ class OpenGroup(Struct, tag="open_group", forbid_unknown_fields=True, frozen=Tru
     start: Literal["earliest", "latest"] | Position = "earliest"
     # Start positions (seq ids) of single queues, by queue name.
     start_at: dict[str, Position] = {}
-    # Accept that a queue was deleted or declared anew instead of refusing: go on without it, or
+    # Accept that a queue was deleted or declared anew instead of refusing: continue without it, or
     # begin the new one.
     may_rebind: bool = False
 

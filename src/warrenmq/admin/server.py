@@ -50,7 +50,7 @@ from warrenmq.admin.sink_protocol import (
     OpenStage,
     SinkRequest,
 )
-from warrenmq.broker.definitions.rights import NO_RIGHTS, QUEUE
+from warrenmq.broker.definitions.rights import NO_RIGHTS
 from warrenmq.broker.vhost.stage import Author
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.group_error import GroupError
@@ -242,22 +242,17 @@ class AdminSession:
                 case ListGroups():
                     groups.list_groups()
                 case DescribeQueue():
-                    self._expect_read(request.queue)
+                    groups.expect_read(request.queue)
                     self._reply(_describe_queue(vhost, request))
                 case SeekTime():
-                    self._expect_read(request.queue)
+                    groups.expect_read(request.queue)
                     queue = _queue_of(vhost, request.queue, request.incarnation)
                     seek_time(queue, request.ms, lambda seq: self._reply_later(TimeSought(seq)))
                 case Peek():
-                    self._expect_read(request.queue)
+                    groups.expect_read(request.queue)
                     _peek(vhost, request, self._reply_later)
         except GroupError as error:
             self._reply(ErrorReply(error.code, error.text))
-
-    def _expect_read(self, queue: bytes) -> None:
-        refusal = self._rights.read_refusal(QUEUE, queue)
-        if refusal:
-            raise GroupError(ACCESS_REFUSED, refusal)
 
     def _start_later(self, request: Request) -> None:
         if not self._is_closed:

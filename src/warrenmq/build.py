@@ -17,7 +17,9 @@ COMPILED_PACKAGES: Final = ("broker", "perf", "queues", "routing", "store", "voc
 INTERPRETED: Final = (
     "store/disk/",
     "store/file_system.py",
+    "broker/definitions/metadata_schema.py",
     "broker/definitions/metadata_sqlite.py",
+    "broker/definitions/metadata_statements.py",
 )
 # Compiled modules in packages whose other modules stay interpreted.
 COMPILED_MODULES: Final = ("tables/rabbitmq/external_term.py", "tables/scan.py")

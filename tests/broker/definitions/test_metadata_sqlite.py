@@ -15,20 +15,27 @@ from warrenmq.broker.definitions.metadata import (
     DeleteBinding,
     DeleteExchange,
     DeleteGroupMember,
+    DeleteParameter,
+    DeletePermission,
     DeleteQueue,
     DeleteReaderGroup,
     DeleteSink,
     DeleteStage,
+    DeleteTopicPermission,
+    DeleteUser,
+    DeleteVhost,
     MetadataDamaged,
     MetadataError,
     PutBinding,
     PutExchange,
     PutGroupMember,
+    PutParameter,
     PutPermission,
     PutQueue,
     PutReaderGroup,
     PutSink,
     PutStage,
+    PutTopicPermission,
     PutUser,
     PutVhost,
 )
@@ -37,10 +44,13 @@ from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
 ODD = b"\x00'\xff;--"
 EVERYTHING: list[Change] = [
     PutVhost(b"/", 1),
-    PutVhost(ODD, 2),
+    PutVhost(ODD, 2, "a 'vhost'", ["x", "y"], "classic", True),
     PutUser(b"guest", ODD, "rabbit_password_hashing_sha256", ["administrator", "b\u00e4r"]),
-    PutUser(ODD, b"", "", []),
+    PutUser(ODD, b"", "", [], 0, 1 << 40),
     PutPermission(b"/", b"guest", ".*", "^$", "a'b"),
+    PutTopicPermission(b"/", b"guest", ODD, "^a\\.", ""),
+    PutParameter(b"/", "policy", "p", '{"pattern":"^a"}'),
+    PutParameter(b"", "", "global", "17"),
     PutExchange(b"/", ODD, b"topic", True, False, ODD),
     PutExchange(b"/", b"x", b"direct", False, True, b""),
     PutQueue(b"/", 1, ODD, True, False, ODD),
@@ -62,7 +72,8 @@ def attributes(change: Change) -> tuple[object, ...]:
 
 def listed(definitions: Definitions) -> list[tuple[object, ...]]:
     changes: list[Change] = [
-        *definitions.vhosts, *definitions.users, *definitions.permissions, *definitions.exchanges,
+        *definitions.vhosts, *definitions.users, *definitions.permissions, *definitions.topic_permissions,
+        *definitions.parameters, *definitions.exchanges,
         *definitions.queues, *definitions.bindings, *definitions.reader_groups, *definitions.group_members,
         *definitions.stages, *definitions.sinks,
     ]  # fmt: skip
@@ -145,14 +156,35 @@ def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
             DeleteStage(b"/", 2),
             PutSink(b"/", b"t", 1, [3]),
             DeleteSink(b"/", b"s"),
+            PutVhost(b"/", 1, "new", [], "", True),
+            PutVhost(b"gone", 9),
+            PutQueue(b"gone", 4, b"q", True, False, b""),
+            PutPermission(b"gone", b"guest", "", "", ""),
+            PutParameter(b"gone", "policy", "p", "{}"),
+            DeleteVhost(b"gone"),
+            PutUser(b"left", b"h", "", []),
+            PutPermission(b"/", b"left", "", "", ""),
+            PutTopicPermission(b"/", b"left", b"amq.topic", "", ""),
+            DeleteUser(b"left"),
+            PutPermission(ODD, b"guest", "", "", ""),
+            DeletePermission(ODD, b"guest"),
+            PutTopicPermission(b"/", b"guest", ODD, "new", "n"),
+            PutTopicPermission(b"/", b"guest", b"amq.topic", "", ""),
+            DeleteTopicPermission(b"/", b"guest", b"amq.topic"),
+            PutParameter(b"/", "policy", "p", "{}"),
+            PutParameter(b"", "", "other", "1"),
+            DeleteParameter(b"", "", "other"),
         ]
     )
     expected: list[Change] = [
-        PutVhost(b"/", 1),
-        PutVhost(ODD, 2),
+        PutVhost(b"/", 1, "new", [], "", True),
+        PutVhost(ODD, 2, "a 'vhost'", ["x", "y"], "classic", True),
         PutUser(b"guest", b"new", "h", []),
-        PutUser(ODD, b"", "", []),
+        PutUser(ODD, b"", "", [], 0, 1 << 40),
         PutPermission(b"/", b"guest", "c", "w", "r"),
+        PutTopicPermission(b"/", b"guest", ODD, "new", "n"),
+        PutParameter(b"/", "policy", "p", "{}"),
+        PutParameter(b"", "", "global", "17"),
         PutExchange(b"/", b"x", b"fanout", True, True, ODD),
         PutQueue(b"/", 1 << 60, b"q", True, True, b""),
         PutQueue(b"/", 2, ODD, True, True, b""),
@@ -163,6 +195,7 @@ def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
         PutSink(b"/", b"t", 1, [3]),
     ]
     assert listed(metadata.load()) == [attributes(change) for change in expected]
+    assert metadata.load().next_vhost_id == 10
     metadata.close()
 
 
@@ -252,6 +285,36 @@ def test_metadata_is_applied_from_another_thread(tmp_path: Path) -> None:
     assert loaded(tmp_path / "node.sqlite") == [attributes(PutVhost(b"/", 1))]
 
 
+# Makes a file of schema version 3 of a new one.
+TO_VERSION_3 = """
+    DROP TABLE topic_permissions; DROP TABLE parameters; DROP TRIGGER number_vhosts;
+    ALTER TABLE vhosts DROP COLUMN description; ALTER TABLE vhosts DROP COLUMN tags;
+    ALTER TABLE vhosts DROP COLUMN default_queue_type; ALTER TABLE vhosts DROP COLUMN is_tracing;
+    ALTER TABLE users DROP COLUMN max_connections; ALTER TABLE users DROP COLUMN max_channels;
+    ALTER TABLE numbering DROP COLUMN next_vhost_id;
+    UPDATE schema_version SET version = 3;
+"""
+
+
+def test_metadata_of_version_3_is_brought_up_to_date(tmp_path: Path) -> None:
+    """A file of version 3 has vhosts and users without what was added, and numbers vhosts on."""
+    path = tmp_path / "node.sqlite"
+    metadata = SqliteMetadata(path)
+    known = [PutVhost(b"/", 1), PutVhost(b"v", 4), PutUser(b"guest", b"h", "m", ["a"])]
+    metadata.apply(list[Change](known))
+    metadata.close()
+    connection = sqlite3.connect(path)
+    connection.executescript(TO_VERSION_3)
+    connection.close()
+    for _ in range(2):
+        assert loaded(path) == [attributes(change) for change in known]
+    metadata = SqliteMetadata(path)
+    assert metadata.load().next_vhost_id == 5
+    metadata.apply([PutVhost(b"w", 5, "d"), DeleteVhost(b"w"), PutParameter(b"/", "c", "n", "1")])
+    assert metadata.load().next_vhost_id == 6
+    metadata.close()
+
+
 def test_metadata_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
     """Groups of version 1, which have one queue, become groups of many.
 
@@ -263,7 +326,8 @@ def test_metadata_of_version_1_is_brought_up_to_date(tmp_path: Path) -> None:
     metadata.close()
     connection = sqlite3.connect(path)
     connection.executescript(
-        """
+        TO_VERSION_3
+        + """
         DROP TABLE reader_groups; DROP TABLE reader_group_members; DROP TABLE stages; DROP TABLE sinks;
         CREATE TABLE reader_groups (
             vhost BLOB NOT NULL, name BLOB NOT NULL, epoch INTEGER NOT NULL, queue_id INTEGER NOT NULL,
@@ -291,7 +355,8 @@ def test_metadata_of_version_2_is_brought_up_to_date(tmp_path: Path) -> None:
     SqliteMetadata(path).close()
     connection = sqlite3.connect(path)
     connection.executescript(
-        """
+        TO_VERSION_3
+        + """
         ALTER TABLE stages DROP COLUMN target;
         INSERT INTO stages VALUES (CAST('/' AS BLOB), 9, CAST('s' AS BLOB), 4, 1000, 3, 0, x'');
         UPDATE schema_version SET version = 2;
@@ -312,10 +377,10 @@ def test_metadata_of_a_later_version_is_refused_but_not_damaged(tmp_path: Path) 
     path = tmp_path / "node.sqlite"
     SqliteMetadata(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE schema_version SET version = 4")
+        connection.execute("UPDATE schema_version SET version = 5")
     connection.close()
     with pytest.raises(
-        MetadataError, match="schema version 4; this warren reads version 3"
+        MetadataError, match="schema version 5; this warren reads version 4"
     ) as caught:
         SqliteMetadata(path)
     assert not isinstance(caught.value, MetadataDamaged)

@@ -1,7 +1,7 @@
 """The stored definitions of a node, and the interface of their store (decision 002).
 
-Definitions are vhosts, users, permissions, exchanges, queues, bindings, reader groups, stages and
-sinks. A *change* writes or deletes one definition. `load` returns objects of the class that writes
+Definitions are vhosts, users, permissions, parameters (policies and limits among them), exchanges,
+queues, bindings, reader groups, stages and sinks. A *change* writes or deletes one definition. `load` returns objects of the class that writes
 a definition, so a definition has one shape everywhere. Only durable things are written. Names are
 bytes as in the protocol; texts that only people and pattern matching see are str.
 
@@ -12,11 +12,14 @@ A store of definitions implements `Metadata` and promises: after a crash, either
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import final
+from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.store.change_sets import DefinitionsError
+
+# A limit that is not set.
+NO_LIMIT: Final = -1
 
 
 class MetadataError(DefinitionsError):
@@ -38,11 +41,36 @@ class Change:
 @final
 @mypyc_attr(native_class=True)
 class PutVhost(Change):
-    """A vhost. `id` names its directory and is never used for another vhost."""
+    """A vhost. `id` names its directory and is never used for another vhost.
 
-    def __init__(self, name: bytes, id: i64) -> None:
+    Description, tags and `default_queue_type` ("" for none) are texts for people; `is_tracing`:
+    each message is copied to the exchange amq.rabbitmq.trace.
+    """
+
+    def __init__(
+        self,
+        name: bytes,
+        id: i64,
+        description: str = "",
+        tags: list[str] | None = None,
+        default_queue_type: str = "",
+        is_tracing: bool = False,
+    ) -> None:
         self.name: bytes = name
         self.id: i64 = id
+        self.description: str = description
+        self.tags: list[str] = tags if tags is not None else []
+        self.default_queue_type: str = default_queue_type
+        self.is_tracing: bool = is_tracing
+
+
+@final
+@mypyc_attr(native_class=True)
+class DeleteVhost(Change):
+    """Deletes a vhost with everything that is defined in it; its id counts as used."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name: bytes = name
 
 
 @final
@@ -50,14 +78,34 @@ class PutVhost(Change):
 class PutUser(Change):
     """A user; an empty `password_hash` fits no password.
 
-    `passwords.py` explains `password_hash` and `hashing`.
+    `passwords.py` explains `password_hash` and `hashing`. The limits are numbers of connections and
+    of channels (NO_LIMIT for none).
     """
 
-    def __init__(self, name: bytes, password_hash: bytes, hashing: str, tags: list[str]) -> None:
+    def __init__(
+        self,
+        name: bytes,
+        password_hash: bytes,
+        hashing: str,
+        tags: list[str],
+        max_connections: i64 = NO_LIMIT,
+        max_channels: i64 = NO_LIMIT,
+    ) -> None:
         self.name: bytes = name
         self.password_hash: bytes = password_hash
         self.hashing: str = hashing
         self.tags: list[str] = tags
+        self.max_connections: i64 = max_connections
+        self.max_channels: i64 = max_channels
+
+
+@final
+@mypyc_attr(native_class=True)
+class DeleteUser(Change):
+    """Deletes a user with its permissions and topic permissions in all vhosts."""
+
+    def __init__(self, name: bytes) -> None:
+        self.name: bytes = name
 
 
 @final
@@ -71,6 +119,67 @@ class PutPermission(Change):
         self.configure: str = configure
         self.write: str = write
         self.read: str = read
+
+
+@final
+@mypyc_attr(native_class=True)
+class DeletePermission(Change):
+    """Takes a user's access to a vhost away."""
+
+    def __init__(self, vhost: bytes, user: bytes) -> None:
+        self.vhost: bytes = vhost
+        self.user: bytes = user
+
+
+@final
+@mypyc_attr(native_class=True)
+class PutTopicPermission(Change):
+    """A user's permissions at one topic exchange: two regular expressions over routing keys."""
+
+    def __init__(self, vhost: bytes, user: bytes, exchange: bytes, write: str, read: str) -> None:
+        self.vhost: bytes = vhost
+        self.user: bytes = user
+        self.exchange: bytes = exchange
+        self.write: str = write
+        self.read: str = read
+
+
+@final
+@mypyc_attr(native_class=True)
+class DeleteTopicPermission(Change):
+    """Deletes the topic permissions of a user at one exchange."""
+
+    def __init__(self, vhost: bytes, user: bytes, exchange: bytes) -> None:
+        self.vhost: bytes = vhost
+        self.user: bytes = user
+        self.exchange: bytes = exchange
+
+
+@final
+@mypyc_attr(native_class=True)
+class PutParameter(Change):
+    """A parameter of a vhost; `value` is JSON. Policies are of the component `policy`.
+
+    The components of the broker itself are `policy`, `operator_policy` and `vhost-limits`, as in
+    RabbitMQ. The empty component is that of global parameters, whose vhost is empty too.
+    """
+
+    def __init__(self, vhost: bytes, component: str, name: str, value: str) -> None:
+        self.vhost: bytes = vhost
+        self.component: str = component
+        self.name: str = name
+        self.value: str = value
+
+
+@final
+@mypyc_attr(native_class=True)
+class DeleteParameter(Change):
+    """Deletes a parameter."""
+
+    def __init__(self, vhost: bytes, component: str, name: str) -> None:
+        self.vhost: bytes = vhost
+        self.component: str = component
+        self.name: str = name
 
 
 @final
@@ -318,6 +427,8 @@ class Definitions:
         self.vhosts: list[PutVhost] = []
         self.users: list[PutUser] = []
         self.permissions: list[PutPermission] = []
+        self.topic_permissions: list[PutTopicPermission] = []
+        self.parameters: list[PutParameter] = []
         self.exchanges: list[PutExchange] = []
         self.queues: list[PutQueue] = []
         self.bindings: list[PutBinding] = []
@@ -327,6 +438,8 @@ class Definitions:
         self.sinks: list[PutSink] = []
         # An id above the ids of all queues and stages that were ever stored.
         self.next_queue_id: i64 = 1
+        # An id above the ids of all vhosts that were ever stored.
+        self.next_vhost_id: i64 = 1
 
     def as_changes(self) -> list[Change]:
         """The changes that write these definitions to an empty store.
@@ -337,6 +450,8 @@ class Definitions:
         changes.extend(self.vhosts)
         changes.extend(self.users)
         changes.extend(self.permissions)
+        changes.extend(self.topic_permissions)
+        changes.extend(self.parameters)
         changes.extend(self.exchanges)
         changes.extend(self.queues)
         changes.extend(self.bindings)

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from warrenmq.server import config
-from warrenmq.server.config import Config, ConfigError, load
+from warrenmq.server.config import load as config
+from warrenmq.server.config.errors import ConfigError
+from warrenmq.server.config.load import load
+from warrenmq.server.config.settings import Config
 
 
 def write(tmp_path: Path, text: str, name: str = "warren.conf") -> Path:
@@ -27,7 +29,7 @@ def error_of(tmp_path: Path, line: str) -> str:
 
 def test_defaults_are_those_of_rabbitmq() -> None:
     loaded = load(None, {})
-    assert (loaded.listen_host, loaded.listen_port) == ("", 5672)
+    assert loaded.tcp_listeners == (("", 5672),)
     assert (loaded.channel_max, loaded.frame_max, loaded.heartbeat) == (2047, 131072, 60)
     assert loaded.max_message_size == 134217728
     assert (loaded.default_user, loaded.default_pass, loaded.default_vhost) == (
@@ -69,7 +71,7 @@ def test_every_key_of_a_file_arrives(tmp_path: Path) -> None:
         """,
     )
     loaded = load(path, {})
-    assert (loaded.listen_host, loaded.listen_port) == ("127.0.0.1", 5680)
+    assert loaded.tcp_listeners == (("127.0.0.1", 5680),)
     assert (loaded.channel_max, loaded.frame_max, loaded.heartbeat) == (10, 8192, 0)
     assert loaded.max_message_size == 16 * 1024**2
     assert (loaded.default_user, loaded.default_pass) == ("alice", "se#cret")
@@ -146,10 +148,10 @@ def test_flags_win_over_set_over_environment_over_file(tmp_path: Path) -> None:
     loaded = load(
         None, environment, ["listeners.tcp.default=3333", "heartbeat=3"], listen="[::1]:4444"
     )
-    assert (loaded.listen_host, loaded.listen_port) == ("::1", 4444)
+    assert loaded.tcp_listeners == (("::1", 4444),)
     assert (loaded.heartbeat, loaded.channel_max, loaded.frame_max) == (3, 2, 5001)
-    assert load(None, environment, ["listeners.tcp.default=3333"]).listen_port == 3333
-    assert load(None, environment).listen_port == 2222
+    assert load(None, environment, ["listeners.tcp.default=3333"]).tcp_listeners[0][1] == 3333
+    assert load(None, environment).tcp_listeners[0][1] == 2222
 
 
 def test_environment_variables(tmp_path: Path) -> None:
@@ -168,7 +170,7 @@ def test_environment_variables(tmp_path: Path) -> None:
     loaded = load(None, environment)
     assert loaded.data_dir == tmp_path / "data"
     assert loaded.node_name == "rabbit@here"
-    assert loaded.listen_host == "127.0.0.1"
+    assert loaded.tcp_listeners[0][0] == "127.0.0.1"
     assert (loaded.default_user, loaded.default_pass, loaded.default_vhost) == ("bob", "pw", "v")
     assert loaded.loopback_users == {"guest", "bob"}
 

@@ -26,7 +26,8 @@ from tests.support.stores.documented_bytes import (
 )
 from tests.support.stores.made_files import STORE_ID, message_of
 from tests.support.stores.store_driver import StoreDriver
-from warrenmq.server.config import Config, load
+from warrenmq.server.config.load import load
+from warrenmq.server.config.settings import Config
 from warrenmq.store.checkpoint import decode_checkpoint
 from warrenmq.store.message import Message, MovedMessage, Position
 from warrenmq.store.store_settings import StoreSettings

@@ -13,7 +13,7 @@ from tests.support.brokers.process import BrokerProcess
 from tests.support.stores.stopped_node import MESSAGES, fingerprint
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.settings import Settings
-from warrenmq.server.config import Config
+from warrenmq.server.config.settings import Config
 from warrenmq.server.definitions_file import DefinitionsLostError
 from warrenmq.server.startup import open_data_directory
 

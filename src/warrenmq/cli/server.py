@@ -13,7 +13,9 @@ import logging
 import sys
 from pathlib import Path
 
-from warrenmq.server.config import Config, ConfigError, load
+from warrenmq.server.config.errors import ConfigError
+from warrenmq.server.config.load import load
+from warrenmq.server.config.settings import Config
 
 CONFIGURATION_EXIT = 2
 

@@ -24,7 +24,7 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.server.amqp_protocol import READ_BYTES, ClientProtocol
 from warrenmq.server.clock import Clock
-from warrenmq.server.config import Config
+from warrenmq.server.config.settings import Config
 from warrenmq.server.definitions_file import DataDirectoryError, DefinitionsLostError
 from warrenmq.server.disk_monitor import DiskMonitor, free_bytes
 from warrenmq.server.heap_release import find_heap_release
@@ -150,7 +150,7 @@ class Node:
             # Give the memory that recovery needed for reading back to the system.
             trim()
         gc.set_threshold(50_000, 20, 100)
-        listener = _listen(self.config.listen_host, self.config.listen_port)
+        listener = _listen(*self.config.tcp_listeners[0])
         self._server = await self.loop.create_server(
             lambda: ClientProtocol(self), sock=listener, backlog=_LISTEN_BACKLOG
         )

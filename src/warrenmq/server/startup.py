@@ -25,7 +25,7 @@ from warrenmq.broker.definitions.metadata import (
 )
 from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
 from warrenmq.broker.definitions.passwords import SHA256, hash_password
-from warrenmq.server.config import Config
+from warrenmq.server.config.settings import Config
 from warrenmq.server.definitions_file import (
     VHOSTS_PATH,
     DataDirectoryError,

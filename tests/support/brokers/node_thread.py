@@ -11,7 +11,7 @@ import uvloop
 
 from tests.support.brokers.amqp_frames import SocketLink
 from tests.support.brokers.amqp_peer import Peer
-from warrenmq.server.config import load
+from warrenmq.server.config.load import load
 from warrenmq.server.node import Node
 
 _T = TypeVar("_T")

@@ -9,14 +9,15 @@ file and the line, because a setting that is silently ignored is found out on th
 
 import os
 import re
-import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-AMQP_PORT: Final = 5672
+from warrenmq.server.config.errors import ConfigError
+from warrenmq.server.config.settings import AMQP_PORT, Config, short_host_name
+
 # RabbitMQ's ceiling for max_message_size: a body must fit in one Erlang binary without hurting the
 # collector.
 MAX_MESSAGE_SIZE_LIMIT: Final = 536870912
@@ -37,71 +38,6 @@ SEGMENT_ENTRIES: Final = 16384
 # Upper bound of settings that are mere limits: nothing of that size must fit anywhere.
 SIZE_MAX: Final = 2**60
 LOG_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
-SYSTEM_DATA_DIR: Final = "/var/lib/warren"
-LOCAL_DATA_DIR: Final = "warren-data"
-
-
-class ConfigError(Exception):
-    """A setting that cannot be honoured; the text says in one line for the user where and why."""
-
-
-def default_node_name() -> str:
-    return f"warren@{_short_host_name()}"
-
-
-def default_data_dir() -> Path:
-    """`/var/lib/warren` where it is writable (a package created it), else `./warren-data`."""
-    if os.access(SYSTEM_DATA_DIR, os.W_OK):
-        return Path(SYSTEM_DATA_DIR)
-    return Path(LOCAL_DATA_DIR)
-
-
-@dataclass(frozen=True)
-class Config:
-    """All settings of a node. Sizes in bytes, times in seconds unless the name says otherwise."""
-
-    data_dir: Path = field(default_factory=default_data_dir)
-    node_name: str = field(default_factory=default_node_name)
-    # Host "" = every address of the machine, IPv4 and IPv6. Port 0 = a free port, printed in the
-    # ready line.
-    listen_host: str = ""
-    listen_port: int = AMQP_PORT
-    management: str = "off"
-    # channel_max, frame_max (bytes) and heartbeat (s) are proposed in connection.tune; 0 = no
-    # limit.
-    channel_max: int = 2047
-    frame_max: int = 131072
-    heartbeat: int = 60
-    max_message_size: int = 134217728
-    # Bytes of unfinished messages that one connection may have; 0 = twice max_message_size.
-    max_unfinished_size: int = 0
-    # Seconds that a message may stay unfinished; 0 = forever.
-    unfinished_message_timeout: int = 60
-    # The default user and vhost are created only in an empty data directory.
-    default_user: str = "guest"
-    default_pass: str = field(default="guest", repr=False)
-    default_vhost: str = "/"
-    # Start with empty definitions when they are lost and a store exists; its messages move to
-    # lost+found.
-    accept_lost_definitions: bool = False
-    # Users that may log in from loopback addresses only.
-    loopback_users: frozenset[str] = frozenset({"guest"})
-    journal_file_size_limit: int = 67108864
-    # The `_absolute` limits are bytes, or -1 = the `_relative` share of all memory applies. All
-    # memory is total_memory_available_override_value (bytes), or as much as the machine has when
-    # that is 0.
-    vm_memory_high_watermark_absolute: int = -1
-    vm_memory_high_watermark_relative: float = 0.4
-    vm_memory_high_watermark_paging_ratio: float = 0.5
-    memory_monitor_interval_ms: int = 2500
-    total_memory_available_override_value: int = 0
-    disk_free_limit_absolute: int = 50000000
-    disk_free_limit_relative: float = 0.0
-    queue_index_embed_msgs_below: int = 4096
-    msg_store_file_size_limit: int = 16777216
-    msg_store_io_batch_size: int = 2048
-    log_level: str = "info"
-
 
 # Names of `Config` fields with their new values.
 Changes = dict[str, Any]
@@ -226,7 +162,7 @@ def _listener(rest: str, value: str, _config: Config) -> Changes:
     if rest not in ("default", "1"):
         raise ConfigError("more than one listener is not supported yet")
     host, port = parse_address(value)
-    return {"listen_host": host, "listen_port": port}
+    return {"tcp_listeners": ((host, port),)}
 
 
 def _loopback_users(_rest: str, value: str, _config: Config) -> Changes:
@@ -336,7 +272,7 @@ def load(
     if listen is not None:
         with _blame("--listen"):
             host, port = parse_address(listen)
-        config = replace(config, listen_host=host, listen_port=port)
+        config = replace(config, tcp_listeners=((host, port),))
     if accept_lost_definitions:
         config = replace(config, accept_lost_definitions=True)
     if management not in (None, "off"):
@@ -432,11 +368,11 @@ def _from_environment(config: Config, environment: Mapping[str, str]) -> Config:
     if node_name := environment.get("WARREN_NODENAME"):
         config = replace(config, node_name=_node_name("WARREN_NODENAME", node_name))
     if host := environment.get("WARREN_NODE_IP_ADDRESS"):
-        config = replace(config, listen_host=host)
+        config = replace(config, tcp_listeners=((host, config.tcp_listeners[0][1]),))
     if port := environment.get("WARREN_NODE_PORT"):
         with _blame("WARREN_NODE_PORT"):
             _, number = parse_address(port)
-        config = replace(config, listen_port=number)
+        config = replace(config, tcp_listeners=((config.tcp_listeners[0][0], number),))
     for variable, key in _ENVIRONMENT_KEYS.items():
         if value := environment.get(variable):
             config = _set(config, variable, key, value)
@@ -454,13 +390,9 @@ def _environment_path(environment: Mapping[str, str], variable: str) -> Path | N
 
 def _node_name(where: str, text: str) -> str:
     """The node name `name@host` of `text`; a bare name gets this machine's host name."""
-    name = text if "@" in text else f"{text}@{_short_host_name()}"
+    name = text if "@" in text else f"{text}@{short_host_name()}"
     if not re.fullmatch(r"[\w.-]+@[\w.-]+", name, re.ASCII):
         raise ConfigError(
             f"{where}: {text!r} is not a node name; letters, digits, _ . - and one @ may be used"
         )
     return name
-
-
-def _short_host_name() -> str:
-    return socket.gethostname().partition(".")[0] or "localhost"

@@ -50,16 +50,30 @@ class Broker(ConnectionHost):
             settings.vm_memory_high_watermark_paging_ratio,
             settings.memory_monitor_interval_ms,
         )
+        # The values (JSON) of all parameters, by vhost, component and name; global ones have an
+        # empty vhost and component.
+        self.parameters: dict[tuple[bytes, str, str], str] = {}
         self._random_bytes: Callable[[int], bytes] = random_bytes
         self._next_queue_id: i64 = 1
+        self._next_vhost_id: i64 = 1
         self._connection_number: i64 = 0
 
     # -- definitions -------------------------------------------------------------------------------
 
     def load_users(self, definitions: Definitions) -> None:
-        """Load users, permissions and the next free queue id from the stored definitions."""
+        """Load users, permissions, parameters and the next free ids from the definitions."""
         self.access.load(definitions)
+        for parameter in definitions.parameters:
+            key = (parameter.vhost, parameter.component, parameter.name)
+            self.parameters[key] = parameter.value
         self._next_queue_id = definitions.next_queue_id
+        self._next_vhost_id = definitions.next_vhost_id
+
+    def next_vhost_id(self) -> i64:
+        """An id that no vhost of this node ever had."""
+        vhost_id = self._next_vhost_id
+        self._next_vhost_id = vhost_id + 1
+        return vhost_id
 
     def next_queue_id(self) -> i64:
         queue_id = self._next_queue_id

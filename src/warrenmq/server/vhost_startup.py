@@ -47,6 +47,7 @@ def open_vhost(
     store, replay, report = read_store(files, load_store_id(files, random_bytes), settings)
     report.quarantined[:0] = strange
     vhost = Vhost(broker, put_vhost.name, put_vhost.id, store)
+    vhost.definition = put_vhost
     broker.vhosts[put_vhost.name] = vhost
     unusable_ids = _restore_definitions(vhost, definitions, now_ms)
     broker.reserve_queue_ids(max(replay.queues, default=0))

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from mypy_extensions import i64
 
-from warrenmq.broker.definitions.metadata import Change, DeleteQueue
+from warrenmq.broker.definitions.metadata import Change, DeleteQueue, PutVhost
 from warrenmq.broker.definitions.removal_changes import removal_changes
 from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.vhost.node_services import NodeServices
@@ -32,6 +32,8 @@ class VhostQueues:
         self.node: NodeServices = node
         self.name: bytes = name
         self.id: i64 = vhost_id
+        # The stored definition, with what people see of the vhost.
+        self.definition: PutVhost = PutVhost(name, vhost_id)
         self.store: VhostStore = store
         self.journal: Journal = store.journal
         self.host: VhostQueueHost = VhostQueueHost(node, store)

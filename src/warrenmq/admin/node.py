@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
+from warrenmq.admin.administration import Administration
 from warrenmq.admin.protocol import BackupStatus, NodeStatus, QueueList, VhostStatus
 from warrenmq.admin.status import node_status, queue_status, vhost_status
 from warrenmq.broker.broker import Broker
@@ -77,6 +78,8 @@ class AdminVhost:
         self.reader_groups = ReaderGroups()
         # Directory of the vhost's store; None = on no disk that other processes can read.
         self.directory: Path | None = None
+        # Whether the vhost is deleted, or being deleted.
+        self.is_deleted = False
         # Messages reserved by groups are unacked: paging and loading ask who has which.
         vhost.host.unacked_finders.append(self.reader_groups.find_unacked)
         vhost.host.loss_watchers.append(self.reader_groups.forget)
@@ -215,6 +218,8 @@ class AdminNode:
         self.name = ""
         # Directories of the vhosts' stores, by vhost id.
         self.directories: dict[int, Path] = {}
+        # Changes definitions; None on a node that cannot.
+        self.administration: Administration | None = None
 
     def is_administrator(self, user: bytes) -> bool:
         """Whether the user may change what concerns the whole node (tag administrator)."""
@@ -252,6 +257,17 @@ class AdminNode:
             vhost = self.vhost(group.vhost)
             if vhost is not None:
                 vhost.recover(group, members_of.get((group.vhost, group.name), []))
+
+    def add_directory(self, vhost: Vhost, directory: Path) -> None:
+        """Note the directory of a vhost that was created just now."""
+        self.directories[vhost.id] = directory
+
+    def forget(self, vhost: Vhost) -> None:
+        """Refuse the further requests of sessions in a vhost that is being deleted."""
+        self.directories.pop(vhost.id, None)
+        known = self._vhosts.pop(vhost.name, None)
+        if known is not None:
+            known.is_deleted = True
 
     def vhost(self, name: bytes) -> AdminVhost | None:
         """The vhost called `name`, or None."""

@@ -19,6 +19,7 @@ from functools import partial
 
 import uvloop
 
+from warrenmq.admin.administration import Administration
 from warrenmq.admin.node import AdminNode
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.settings import Settings
@@ -34,15 +35,13 @@ from warrenmq.server.memory_watch import (
     find_malloc_trim,
     total_memory_bytes,
 )
+from warrenmq.server.node_vhosts import NodeVhosts
 from warrenmq.server.online_backup import BackupRunner, BackupServices, NodeBackups
 from warrenmq.server.startup import OpenedData, open_data_directory
-from warrenmq.server.vhost_driver import VhostDriver, finish_job, start_drivers, stop_drivers
+from warrenmq.server.vhost_driver import VhostDriver, start_drivers, stop_drivers
 from warrenmq.store.disk.flusher import Flusher, FlushJob
-from warrenmq.store.disk.job_runner import JobRunner
-from warrenmq.store.disk.line_limit import LineLimit
 from warrenmq.store.disk.workers import Workers
 from warrenmq.store.jobs import StoreJob
-from warrenmq.store.journal import Journal
 
 logger = logging.getLogger("warren.node")
 
@@ -105,9 +104,7 @@ class Node:
         self._data: OpenedData | None = None
         self._flusher: Flusher | None = None
         self._workers: Workers | None = None
-        self._runners: dict[int, JobRunner] = {}
-        self._drivers: dict[Journal, VhostDriver] = {}
-        self._lines = LineLimit()
+        self._vhosts: NodeVhosts | None = None
         self._server: asyncio.Server | None = None
         self._stopped = asyncio.Event()
 
@@ -125,14 +122,18 @@ class Node:
         )
         self._flusher = Flusher(self._on_flushed_in_thread)
         self._workers = Workers(self._on_job_in_thread)
-        for vhost in self.broker.vhosts.values():
-            files = self._data.file_systems[vhost.id]
-            self._runners[vhost.id] = JobRunner(
-                files, vhost.store.store_id, self._workers.pause, self._data.reserve
-            )
-            self._drivers[vhost.journal] = VhostDriver(
-                vhost, self._data.flushers[vhost.id], self._data.apply_changes, self, self._lines
-            )
+        self._vhosts = NodeVhosts(
+            self,
+            self.loop,
+            self.broker,
+            self.clock,
+            self._data,
+            self._flusher,
+            self._workers,
+            self.admin.add_directory,
+            self.admin.forget,
+        )
+        self.admin.administration = Administration(self.broker, self._vhosts)
         self._backup_surroundings.copy_definitions = self._data.copy_definitions
         self._backup_surroundings.call_flusher = self._flusher.call
         self._backup_surroundings.submit = partial(self._workers.submit, BackupRunner())
@@ -140,7 +141,7 @@ class Node:
         self.broker.set_limits(self.clock.now_ms())
         await self._disk_monitor.start()
         self.memory_watch.start()
-        await self._run_steps(start_drivers(list(self._drivers.values()), self.clock.now_ms))
+        await self._run_steps(start_drivers(self._drivers(), self.clock.now_ms))
         # Recovered objects live as long as the node, so the collector need not scan them again and
         # again.
         gc.collect()
@@ -171,7 +172,7 @@ class Node:
     async def _stop(self) -> None:
         logger.info("stopping")
         assert self._server is not None and self._flusher is not None and self._data is not None
-        assert self._workers is not None
+        assert self._workers is not None and self._vhosts is not None
         self._server.close()
         self.backups.stop()
         for vhost in self.broker.vhosts.values():
@@ -187,13 +188,12 @@ class Node:
         for protocol in list(self.protocols):
             protocol.abort()
         await asyncio.sleep(0)
-        await self._run_steps(stop_drivers(list(self._drivers.values()), self.clock.now_ms))
+        await self._run_steps(stop_drivers(self._drivers(), self.clock.now_ms))
         self._flusher.stop()
         await self.loop.run_in_executor(None, self._workers.stop)
         for vhost in self.broker.vhosts.values():
             vhost.losses.report_all()
-        for runner in self._runners.values():
-            runner.close()
+        self._vhosts.close()
         self._data.close()
         self._memory.close()
         self._stopped.set()
@@ -234,7 +234,7 @@ class Node:
     def _end_turn(self) -> None:
         self._is_turn_scheduled = False
         now_ms = self.clock.now_ms()
-        for driver in self._drivers.values():
+        for driver in self._drivers():
             driver.end_turn(now_ms)
         self.broker.end_turn(now_ms)
         for connection in self.broker.take_dirty():
@@ -250,6 +250,9 @@ class Node:
                 else:
                     reader.read_on()
 
+    def _drivers(self) -> list[VhostDriver]:
+        return [] if self._vhosts is None else list(self._vhosts.drivers.values())
+
     # -- the shell of the drivers ------------------------------------------------------------------
 
     def submit_flush(self, driver: VhostDriver, job: FlushJob) -> None:
@@ -259,8 +262,8 @@ class Node:
 
     def submit_job(self, driver: VhostDriver, job: StoreJob) -> None:
         """Submit the job to the workers' threads."""
-        assert self._workers is not None
-        self._workers.submit(self._runners[driver.vhost.id], job)
+        assert self._vhosts is not None
+        self._vhosts.submit_job(driver, job)
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
         """Call `callback` on the loop in `delay_ms`."""
@@ -282,14 +285,16 @@ class Node:
         self.loop.call_soon_threadsafe(self._on_job, job)
 
     def _on_job(self, job: StoreJob) -> None:
-        finish_job(job, self._lines)
+        assert self._vhosts is not None
+        self._vhosts.on_job(job)
         self.schedule_turn()
 
     def _on_flushed_in_thread(self, job: FlushJob) -> None:
         self.loop.call_soon_threadsafe(self._on_flushed, job)
 
     def _on_flushed(self, job: FlushJob) -> None:
-        self._drivers[job.journal].on_flushed(job, self.clock.now_ms())
+        assert self._vhosts is not None
+        self._vhosts.drivers[job.journal].on_flushed(job, self.clock.now_ms())
         # A turn that is about to end serves for both, because each turn has a share of background
         # work.
         if not self._is_turn_scheduled:

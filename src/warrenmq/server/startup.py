@@ -9,9 +9,10 @@ store (`definitions_file.py`).
 import fcntl
 import logging
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, Final, cast
 
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import (
@@ -25,6 +26,7 @@ from warrenmq.broker.definitions.metadata import (
 )
 from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
 from warrenmq.broker.definitions.passwords import SHA256, hash_password
+from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.server.config.settings import Config
 from warrenmq.server.definitions_file import (
     VHOSTS_PATH,
@@ -41,6 +43,9 @@ from warrenmq.store.store_settings import StoreSettings
 
 logger = logging.getLogger("warren.startup")
 
+# A vhost's directory is renamed to its id with this suffix before it is removed.
+_DELETED_SUFFIX: Final = ".deleted"
+
 
 @dataclass
 class OpenedData:
@@ -55,6 +60,34 @@ class OpenedData:
     reserve: SpaceReserve
     root: LocalFileSystem
     definitions: Definitions
+    # The data directory, and the settings of all its stores.
+    directory: Path
+    settings: StoreSettings
+
+    def open_vhost(self, broker: Broker, definition: PutVhost, now_ms: int) -> Vhost:
+        """Add a vhost that was defined just now to `broker`. Raises OSError."""
+        path, files = _vhost_files(self.directory, definition)
+        # Its definitions are empty, but its queue ids continue those of the node.
+        definitions = Definitions()
+        definitions.next_queue_id = broker.next_queue_id()
+        try:
+            vhost, _ = open_vhost(broker, definition, files, definitions, self.settings, now_ms)
+        except OSError:
+            files.release()
+            raise
+        self.directories[definition.id] = path.absolute()
+        self.file_systems[definition.id] = files
+        self.flushers[definition.id] = BatchFlusher(files, self.reserve)
+        return vhost
+
+    def remove_vhost(self, vhost_id: int) -> None:
+        """Close the files of a deleted vhost and remove its directory."""
+        self.flushers.pop(vhost_id).close()
+        self.file_systems.pop(vhost_id).release()
+        path = self.directories.pop(vhost_id)
+        doomed = path.with_name(f"{vhost_id}{_DELETED_SUFFIX}")
+        path.rename(doomed)
+        _remove_tree(doomed)
 
     def apply_changes(self, changes: list[object]) -> None:
         """Commit `changes` of the metadata; called on the flusher's thread."""
@@ -95,6 +128,8 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
         for name in (LOST_AND_FOUND, "msg_stores", VHOSTS_PATH):
             _set_aside_strange(directory, name)
         make_directories(directory / VHOSTS_PATH)
+        for doomed in (directory / VHOSTS_PATH).glob(f"*{_DELETED_SUFFIX}"):
+            _remove_tree(doomed)
         reserve.keep()
         metadata, definitions = open_definitions(directory, config.accept_lost_definitions, reserve)
         if not definitions.users and not definitions.vhosts:
@@ -103,10 +138,7 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
         directories: dict[int, Path] = {}
         file_systems: dict[int, LocalFileSystem] = {}
         for put_vhost in definitions.vhosts:
-            path = directory / VHOSTS_PATH / str(put_vhost.id)
-            _set_aside_strange(directory, f"{VHOSTS_PATH}/{put_vhost.id}")
-            make_directories(path)
-            files = LocalFileSystem(path)
+            path, files = _vhost_files(directory, put_vhost)
             directories[put_vhost.id] = path.absolute()
             file_systems[put_vhost.id] = files
             open_vhost(broker, put_vhost, files, definitions, settings, now_ms)
@@ -119,7 +151,16 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
         raise DataDirectoryError(text) from None
     flushers = {vhost_id: BatchFlusher(files, reserve) for vhost_id, files in file_systems.items()}
     return OpenedData(
-        metadata, lock_descriptor, directories, file_systems, flushers, reserve, root, definitions
+        metadata,
+        lock_descriptor,
+        directories,
+        file_systems,
+        flushers,
+        reserve,
+        root,
+        definitions,
+        directory,
+        settings,
     )
 
 
@@ -133,6 +174,23 @@ def _lock(directory: Path) -> int:
             f"data directory {directory} is in use by another warren node"
         ) from None
     return descriptor
+
+
+def _vhost_files(directory: Path, definition: PutVhost) -> tuple[Path, LocalFileSystem]:
+    """Make the directory of a vhost if it is missing; returns its path and its files."""
+    _set_aside_strange(directory, f"{VHOSTS_PATH}/{definition.id}")
+    path = directory / VHOSTS_PATH / str(definition.id)
+    make_directories(path)
+    return path, LocalFileSystem(path)
+
+
+def _remove_tree(path: Path) -> None:
+    """Remove a directory; what cannot be removed stays and is logged."""
+
+    def on_error(_function: object, name: str, info: tuple[Any, Any, Any]) -> None:
+        logger.warning("%s cannot be removed: %s", name, info[1])
+
+    shutil.rmtree(path, onerror=on_error)
 
 
 def _set_aside_strange(directory: Path, name: str) -> None:

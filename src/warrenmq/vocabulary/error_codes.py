@@ -5,8 +5,15 @@ from typing import Final
 # A request that is no valid one.
 BAD_REQUEST: Final = "bad_request"
 ACCESS_REFUSED: Final = "access_refused"
-# A queue, a group, a sink or a vhost that the request names does not exist.
+# A queue, a group, a sink or anything else that the request names does not exist.
 NOT_FOUND: Final = "not_found"
+# A user, or a vhost, that the request names does not exist.
+NO_SUCH_USER: Final = "no_such_user"
+NO_SUCH_VHOST: Final = "no_such_vhost"
+# What the request would create exists already.
+EXISTS: Final = "exists"
+# A value that the request sets is not a valid one.
+INVALID: Final = "invalid"
 # The state of what the request names forbids it.
 PRECONDITION: Final = "precondition"
 # Somebody else has opened the reader group since.

@@ -1,0 +1,363 @@
+"""The control calls of one session: who may ask for what, and what the node does.
+
+Operations on definitions are planned in access_plans.py and carried out by the administration. A
+listing is built in slices, one a turn, so that its length delays no message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Protocol
+
+from warrenmq.admin.access_plans import AccessPlans
+from warrenmq.admin.administration import Administration, Refusal
+from warrenmq.admin.control_protocol import (
+    ADMINISTRATOR,
+    MONITORING,
+    NEEDS,
+    NO_TAG,
+    AddUser,
+    AddVhost,
+    ChangePassword,
+    CheckPassword,
+    ClearGlobalParameter,
+    ClearParameter,
+    ClearPermissions,
+    ClearPolicy,
+    ClearTopicPermissions,
+    CloseConnections,
+    ControlReply,
+    ControlRequest,
+    ControlStatus,
+    Counted,
+    DeleteQueue,
+    DeleteUser,
+    DeleteVhost,
+    DescribeControl,
+    Done,
+    ExportDefinitions,
+    ImportDefinitions,
+    List,
+    PurgeQueue,
+    RotateLogs,
+    Rows,
+    SetDiskLimit,
+    SetGlobalParameter,
+    SetListening,
+    SetLogLevel,
+    SetMemoryLimit,
+    SetParameter,
+    SetPermissions,
+    SetPolicy,
+    SetTopicPermissions,
+    SetTracing,
+    SetUserLimits,
+    SetUserTags,
+    SetVhostLimits,
+    SetVhostTags,
+    StopNode,
+)
+from warrenmq.admin.listings.listing import UnknownColumns, UnknownVhost, listing
+from warrenmq.admin.listings.pids import connection_pid
+from warrenmq.admin.node import Clock
+from warrenmq.admin.protocol import ErrorReply
+from warrenmq.admin.session_user import SessionUser
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.connection.connection import Connection
+from warrenmq.broker.definitions.metadata import Change
+from warrenmq.broker.definitions.rights import QUEUE
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.queues.queue import Queue
+from warrenmq.vocabulary.error_codes import (
+    ACCESS_REFUSED,
+    BAD_REQUEST,
+    NO_SUCH_USER,
+    NO_SUCH_VHOST,
+    NOT_FOUND,
+    PRECONDITION,
+    STORAGE_FAILED,
+)
+from warrenmq.vocabulary.names import name_text
+from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
+
+# Rows that one turn builds.
+SLICE_ROWS: Final = 200
+# Listings of what belongs to the whole node, with the tag that they need; the others are of a
+# vhost, and every management user who may enter it may ask for them.
+_NODE_LISTINGS: Final = {
+    "users": ADMINISTRATOR,
+    "permissions": ADMINISTRATOR,
+    "topic_permissions": ADMINISTRATOR,
+    "user_permissions": ADMINISTRATOR,
+    "user_topic_permissions": ADMINISTRATOR,
+    "user_limits": ADMINISTRATOR,
+    "global_parameters": ADMINISTRATOR,
+    "connections": MONITORING,
+    "channels": MONITORING,
+    "vhosts": MONITORING,
+}
+
+
+class NodeControl(Protocol):
+    """The process of a node, as far as its operations concern more than the broker."""
+
+    def set_log_level(self, level: str) -> None: ...
+    def rotate_logs(self) -> None: ...
+    def set_listening(self, is_on: bool) -> None: ...
+    def stop(self) -> None: ...
+    def describe(self) -> ControlStatus: ...
+
+
+class ControlCalls:
+    """Carries out the control requests of `user`; each is answered once, through `reply`."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        administration: Administration,
+        control: NodeControl,
+        user: SessionUser,
+        clock: Clock,
+        reply: Callable[[ControlReply | ErrorReply], None],
+    ) -> None:
+        self._broker = broker
+        self._administration = administration
+        self._control = control
+        self._user = user
+        self._clock = clock
+        self._reply = reply
+        self._plans = AccessPlans(broker)
+
+    def start(self, request: ControlRequest) -> None:
+        """Carry out `request`."""
+        try:
+            self._expect_tag(NEEDS[type(request)])
+            plan = self._plan(request)
+            if plan is not None:
+                self._administration.run(plan, self._on_done)
+            else:
+                self._start_other(request)
+        except Refusal as refusal:
+            self._reply(ErrorReply(refusal.code, refusal.text))
+
+    # -- definitions -------------------------------------------------------------------------------
+
+    def _plan(self, request: ControlRequest) -> Callable[[], list[Change]] | None:
+        """The plan of an operation on definitions; None for other operations."""
+        plans = self._plans
+        match request:
+            case AddUser():
+                return lambda: plans.add_user(request)
+            case DeleteUser():
+                return lambda: plans.delete_user(request)
+            case ChangePassword():
+                return lambda: plans.change_password(request)
+            case SetUserTags():
+                return lambda: plans.set_user_tags(request)
+            case SetUserLimits():
+                return lambda: plans.set_user_limits(request)
+            case SetPermissions():
+                return lambda: plans.set_permissions(request)
+            case ClearPermissions():
+                return lambda: plans.clear_permissions(request)
+            case SetTopicPermissions():
+                return lambda: plans.set_topic_permissions(request)
+            case ClearTopicPermissions():
+                return lambda: plans.clear_topic_permissions(request)
+            case AddVhost():
+                return lambda: plans.add_vhost(request)
+            case DeleteVhost():
+                return lambda: plans.delete_vhost(request)
+            case SetVhostTags():
+                return lambda: plans.set_vhost_tags(request)
+            case SetTracing():
+                return lambda: plans.set_tracing(request)
+        return self._parameter_plan(request)
+
+    def _parameter_plan(self, request: ControlRequest) -> Callable[[], list[Change]] | None:
+        plans = self._plans
+        match request:
+            case SetVhostLimits():
+                self._expect_vhost(request.vhost)
+                return lambda: plans.set_vhost_limits(request)
+            case SetPolicy():
+                # A policy of the operator bounds those of the teams, so it is not theirs.
+                self._expect_tag(ADMINISTRATOR if request.kind == "operator_policy" else NO_TAG)
+                self._expect_vhost(request.vhost)
+                return lambda: plans.set_policy(request)
+            case ClearPolicy():
+                self._expect_tag(ADMINISTRATOR if request.kind == "operator_policy" else NO_TAG)
+                self._expect_vhost(request.vhost)
+                return lambda: plans.clear_policy(request)
+            case SetParameter():
+                self._expect_vhost(request.vhost)
+                return lambda: plans.set_parameter(request)
+            case ClearParameter():
+                self._expect_vhost(request.vhost)
+                return lambda: plans.clear_parameter(request)
+            case SetGlobalParameter():
+                return lambda: plans.set_global_parameter(request)
+            case ClearGlobalParameter():
+                return lambda: plans.clear_global_parameter(request)
+        return None
+
+    def _on_done(self, refusal: Refusal | None) -> None:
+        if refusal is None:
+            self._reply(Done())
+        else:
+            self._reply(ErrorReply(refusal.code, refusal.text))
+
+    # -- everything else ---------------------------------------------------------------------------
+
+    def _start_other(self, request: ControlRequest) -> None:
+        match request:
+            case CheckPassword():
+                self._check_password(request)
+            case ExportDefinitions():
+                self._export(request)
+            case ImportDefinitions():
+                self._import(request)
+            case PurgeQueue():
+                self._purge(request)
+            case DeleteQueue():
+                self._delete_queue(request)
+            case CloseConnections():
+                self._close_connections(request)
+            case List():
+                self._list(request)
+            case _:
+                self._control_node(request)
+
+    def _control_node(self, request: ControlRequest) -> None:
+        broker, control, now_ms = self._broker, self._control, self._clock.now_ms()
+        match request:
+            case SetMemoryLimit():
+                absolute = -1 if request.absolute is None else request.absolute
+                broker.set_vm_memory_high_watermark(absolute, request.relative or 0.0, now_ms)
+            case SetDiskLimit():
+                absolute = -1 if request.absolute is None else request.absolute
+                broker.set_disk_free_limit(absolute, request.relative or 0.0, now_ms)
+            case SetLogLevel():
+                control.set_log_level(request.level)
+            case RotateLogs():
+                control.rotate_logs()
+            case SetListening():
+                control.set_listening(request.is_on)
+            case StopNode():
+                control.stop()
+            case DescribeControl():
+                self._reply(control.describe())
+                return
+        self._reply(Done())
+
+    def _check_password(self, request: CheckPassword) -> None:
+        name = request.name.encode()
+        if name not in self._broker.access.users:
+            raise Refusal(NO_SUCH_USER, f'User "{request.name}" does not exist')
+        if not self._broker.access.is_password(name, request.password.encode()):
+            raise Refusal(ACCESS_REFUSED, f'user "{request.name}" authentication failed')
+        self._reply(Done())
+
+    # -- queues ------------------------------------------------------------------------------------
+
+    def _purge(self, request: PurgeQueue) -> None:
+        queue = self._queue(self._expect_vhost(request.vhost), request.queue)
+        refusal = self._user.rights(request.vhost.encode()).read_refusal(QUEUE, request.queue)
+        if refusal:
+            raise Refusal(ACCESS_REFUSED, refusal)
+        purge = queue.purge(self._clock.now_ms())
+        if purge.is_done:
+            self._reply(Counted(purge.count))
+        else:
+            purge.when_done = lambda _now_ms: self._reply(Counted(purge.count))
+
+    def _delete_queue(self, request: DeleteQueue) -> None:
+        vhost = self._expect_vhost(request.vhost)
+        refusal = self._user.rights(vhost.name).configure_refusal(QUEUE, request.queue)
+        if refusal:
+            raise Refusal(ACCESS_REFUSED, refusal)
+        queue = self._queue(vhost, request.queue)
+        text = vhost.queue_text(request.queue)
+        if request.if_empty and queue.ready_count > 0:
+            raise Refusal(PRECONDITION, f"{text} not empty")
+        if request.if_unused and len(queue.consumers) > 0:
+            raise Refusal(PRECONDITION, f"{text} in use")
+        count = queue.ready_count
+
+        def done(ok: bool, _now_ms: int) -> None:
+            if ok:
+                self._reply(Counted(count))
+            else:
+                text = "the queue is deleted, but that is not stored yet; the broker tries again"
+                self._reply(ErrorReply(STORAGE_FAILED, text))
+
+        vhost.commit_with(vhost.remove_queue(queue, self._clock.now_ms()), done, True)
+
+    def _queue(self, vhost: Vhost, name: bytes) -> Queue:
+        queue = vhost.queues.get(name)
+        if queue is None:
+            raise Refusal(NOT_FOUND, f"no {vhost.queue_text(name)}")
+        return queue
+
+    # -- connections -------------------------------------------------------------------------------
+
+    def _close_connections(self, request: CloseConnections) -> None:
+        found = [each for each in self._broker.connections if self._is_chosen(each, request)]
+        if request.limit:
+            found = found[: request.limit]
+        if request.pid is not None and not found:
+            raise Refusal(NOT_FOUND, f"no connection {request.pid}")
+        for connection in found:
+            connection.fail(ConnectionException(CONNECTION_FORCED, request.reason))
+            connection.touch()
+        self._reply(Counted(len(found)))
+
+    def _is_chosen(self, connection: Connection, request: CloseConnections) -> bool:
+        vhost = connection.vhost
+        name = b"" if vhost is None else vhost.name
+        return (
+            (request.pid is None or connection_pid(self._broker, connection) == request.pid)
+            and (request.vhost is None or name == request.vhost.encode())
+            and (request.user is None or connection.client.user_name == request.user.encode())
+        )
+
+    # -- listings ----------------------------------------------------------------------------------
+
+    def _list(self, request: List) -> None:
+        tag = _NODE_LISTINGS.get(request.what)
+        if tag is not None:
+            self._expect_tag(tag)
+        else:
+            self._expect_vhost(request.vhost)
+        try:
+            rows = listing(self._broker, request)
+        except UnknownColumns as error:
+            raise Refusal(BAD_REQUEST, str(error)) from None
+        except UnknownVhost as error:
+            raise Refusal(NO_SUCH_VHOST, str(error)) from None
+        self._build(rows, [])
+
+    def _build(self, rows: Iterator[list[Any]], built: list[list[Any]]) -> None:
+        for row in rows:
+            built.append(row)
+            if len(built) % SLICE_ROWS == 0:
+                self._clock.call_soon(lambda: self._build(rows, built))
+                return
+        self._reply(Rows(built))
+
+    # -- who may -----------------------------------------------------------------------------------
+
+    def _expect_tag(self, tag: str) -> None:
+        if tag and not self._user.has_tag(tag):
+            raise Refusal(ACCESS_REFUSED, f"the operation is for users with the tag {tag}")
+
+    def _expect_vhost(self, name: str) -> Vhost:
+        """The vhost called `name`, which the user may enter."""
+        vhost = self._broker.vhosts.get(name.encode())
+        is_refused = not self._user.may_enter(name.encode())
+        if vhost is None and (not is_refused or self._user.has_tag(ADMINISTRATOR)):
+            raise Refusal(NO_SUCH_VHOST, f'Virtual host "{name}" does not exist')
+        if vhost is None or is_refused:
+            text = f"access to vhost '{name}' refused for user '{name_text(self._user.name)}'"
+            raise Refusal(ACCESS_REFUSED, text)
+        return vhost

@@ -89,9 +89,21 @@ class Broker(ConnectionHost):
 
     # -- connections -------------------------------------------------------------------------------
 
-    def connect(self, peer: str, is_loopback: bool, now_ms: i64) -> Connection:
-        """Create the connection of a client that has sent the protocol header."""
-        connection = Connection(self, peer, is_loopback, now_ms)
+    def connect(
+        self,
+        peer: str,
+        is_loopback: bool,
+        now_ms: i64,
+        peer_name: bytes = b"",
+        tls: str = "",
+        cipher: str = "",
+        local: str = "",
+    ) -> Connection:
+        """Create the connection of a client that has sent the protocol header.
+
+        See the attributes of `Connection` for the last four.
+        """
+        connection = Connection(self, peer, is_loopback, now_ms, peer_name, tls, cipher, local)
         self.connections.append(connection)
         connection.touch()
         return connection

@@ -119,10 +119,27 @@ class Connection(ClientSide):
     `peer` is its name in logs; `is_loopback`: the client connected over a loopback address.
     """
 
-    def __init__(self, host: ConnectionHost, peer: str, is_loopback: bool, now_ms: i64) -> None:
+    def __init__(
+        self,
+        host: ConnectionHost,
+        peer: str,
+        is_loopback: bool,
+        now_ms: i64,
+        peer_name: bytes = b"",
+        tls: str = "",
+        cipher: str = "",
+        local: str = "",
+    ) -> None:
         super().__init__(host, now_ms)
         self._host: ConnectionHost = host
         self.peer: str = peer
+        # The user's name in the client's verified certificate; b"" = there is none.
+        self.peer_name: bytes = peer_name
+        # TLS version and cipher suite as OpenSSL names them ("TLSv1.3"); "" = a plain connection.
+        self.tls: str = tls
+        self.cipher: str = cipher
+        # HOST:PORT that the client connected to.
+        self.local: str = local
         self.state: i64 = STARTING
         self.log: ConnectionLog = ConnectionLog(host.next_connection_number(), peer)
         self.vhost: Vhost | None = None

@@ -12,11 +12,13 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from warrenmq.admin.control_file import ControlFile
 from warrenmq.admin.protocol import (
     LENGTH_BYTES,
     PROTOCOL_HEADER,
     REPLY_BYTES_MAX,
     ErrorReply,
+    LocalLogin,
     LoggedIn,
     Login,
     Reply,
@@ -104,6 +106,23 @@ class NodeAddress:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
+    def login(self, client: str) -> Request:
+        """The first request of a session; `client` describes its client for people."""
+        return Login(self.user, self.password, self.vhost, client)
+
+
+class LocalAddress(NodeAddress):
+    """A node of this machine, as its control file describes it; logs in with the file's token."""
+
+    def __init__(self, control: ControlFile, vhost: str = "") -> None:
+        super().__init__(f"amqp://{control.address}")
+        self.vhost = vhost
+        self._token = control.token
+
+    def login(self, client: str) -> Request:
+        """See NodeAddress."""
+        return LocalLogin(self._token, self.vhost, client)
+
 
 class AdminClient:
     """A logged-in connection. Connects in its constructor; a context manager that closes."""
@@ -120,9 +139,7 @@ class AdminClient:
             f" ({purpose})" if purpose else ""
         )
         try:
-            self.request(
-                Login(address.user, address.password, address.vhost, client[:255]), LoggedIn
-            )
+            self.request(address.login(client[:255]), LoggedIn)
         except (AdminRefusedError, NodeUnreachableError):
             self.close()
             raise

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 
 from warrenmq.admin.access_plans import AccessPlans
 from warrenmq.admin.administration import Administration, Refusal
+from warrenmq.admin.clock import Clock
 from warrenmq.admin.control_protocol import (
     ADMINISTRATOR,
     MONITORING,
@@ -59,7 +60,6 @@ from warrenmq.admin.control_protocol import (
 )
 from warrenmq.admin.listings.listing import UnknownColumns, UnknownVhost, listing
 from warrenmq.admin.listings.pids import connection_pid
-from warrenmq.admin.node import Clock
 from warrenmq.admin.protocol import ErrorReply
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.broker.broker import Broker

@@ -12,8 +12,9 @@ Therefore `ack` commits twice, and an ack inside a reserve goes into the next de
 
 from collections.abc import Callable
 
+from warrenmq.admin.clock import Clock
 from warrenmq.admin.group_store import commit_acks, commit_group, storage_failed
-from warrenmq.admin.node import AdminVhost, Clock
+from warrenmq.admin.node import AdminVhost
 from warrenmq.admin.protocol import (
     Ack,
     Acked,

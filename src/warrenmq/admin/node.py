@@ -5,19 +5,28 @@ their queues and before the first client connects: it reserves again what the re
 reserved. From then on each `AdminVhost` tells its vhost which entries the groups have reserved.
 """
 
-import asyncio
+import hmac
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from warrenmq.admin.administration import Administration
-from warrenmq.admin.protocol import BackupStatus, NodeStatus, QueueList, VhostStatus
+from warrenmq.admin.clock import Clock
+from warrenmq.admin.control_file import LOCAL_USER
+from warrenmq.admin.protocol import (
+    BackupStatus,
+    LocalLogin,
+    Login,
+    NodeStatus,
+    QueueList,
+    Reply,
+    VhostStatus,
+)
+from warrenmq.admin.session_user import SessionUser
 from warrenmq.admin.status import node_status, queue_status, vhost_status
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change, PutGroupMember, PutReaderGroup
-from warrenmq.broker.definitions.rights import NO_RIGHTS, Rights
 from warrenmq.broker.vhost.staging import Staging
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.entry import Entry
@@ -26,48 +35,10 @@ from warrenmq.queues.reader_group import GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup, ReaderGroups
 from warrenmq.vocabulary.names import name_text
 
+if TYPE_CHECKING:
+    from warrenmq.admin.control_calls import ControlCalls, NodeControl
+
 _log = logging.getLogger("warren.admin")
-
-
-class Timer(Protocol):
-    """A pending timer; asyncio.TimerHandle is one."""
-
-    def cancel(self) -> None: ...
-
-
-class Clock(Protocol):
-    """Timers, turns of the loop and the time, as a session needs them."""
-
-    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Timer: ...
-    def call_soon(self, callback: Callable[[], object], /) -> object: ...
-    def now_ms(self) -> int: ...
-
-
-class LoopClock:
-    """`Clock` on a running event loop.
-
-    Calls `end_turn` after each callback, because the callback may have requested a commit.
-    """
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, end_turn: Callable[[], object]) -> None:
-        self._loop = loop
-        self._end_turn = end_turn
-
-    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Timer:
-        """Call `callback` once, after `delay_s` seconds."""
-        return self._loop.call_later(delay_s, self._run, callback)
-
-    def call_soon(self, callback: Callable[[], object], /) -> object:
-        """Call `callback` once, in the next turn of the loop."""
-        return self._loop.call_soon(self._run, callback)
-
-    def now_ms(self) -> int:
-        """The time in ms since 1970."""
-        return time.time_ns() // 1_000_000
-
-    def _run(self, callback: Callable[[], object]) -> None:
-        callback()
-        self._end_turn()
 
 
 class AdminVhost:
@@ -220,25 +191,10 @@ class AdminNode:
         self.directories: dict[int, Path] = {}
         # Changes definitions; None on a node that cannot.
         self.administration: Administration | None = None
-
-    def is_administrator(self, user: bytes) -> bool:
-        """Whether the user may change what concerns the whole node (tag administrator)."""
-        known = self._broker.access.users.get(user)
-        return known is not None and "administrator" in known.tags
-
-    def is_monitor(self, user: bytes) -> bool:
-        """Whether the user may see what concerns the whole node."""
-        known = self._broker.access.users.get(user)
-        return known is not None and not {"administrator", "monitoring"}.isdisjoint(known.tags)
-
-    def rights(self, user: bytes, vhost: AdminVhost) -> Rights:
-        """The rights of a user who is logged in to the vhost."""
-        return self._broker.access.rights(user, vhost.name) or NO_RIGHTS
-
-    def may_impersonate(self, user: bytes) -> bool:
-        """Whether the user may publish with another user's name in user-id (tag impersonator)."""
-        known = self._broker.access.users.get(user)
-        return known is not None and "impersonator" in known.tags
+        # Controls the node's process; None on a node that has none.
+        self.control: "NodeControl | None" = None
+        # The token of the control file; "" = no local logins.
+        self.token = ""
 
     def status(self, only: AdminVhost | None) -> NodeStatus:
         """Status of the node and of all its vhosts, or of `only` one."""
@@ -281,15 +237,37 @@ class AdminNode:
             self._vhosts[name] = known
         return known
 
-    def log_in(
-        self, user: bytes, password: bytes, vhost_name: bytes, peer: str, is_loopback: bool
-    ) -> AdminVhost | str:
-        """The vhost, or one line that refuses the login and reveals no more than AMQP's refusal."""
-        name = user.decode("utf-8", "replace")
-        if self._broker.access.authenticate(user, password, is_loopback) is None:
-            self._broker.log_refused(peer, f"admin login of user '{name}' refused")
-            return f"login of user '{name}' was refused: wrong name or password, or not allowed from this host"
-        vhost = self.vhost(vhost_name)
-        if vhost is None or self._broker.access.rights(user, vhost_name) is None:
-            return f"access to vhost '{vhost_name.decode('utf-8', 'replace')}' refused for user '{name}'"
-        return vhost
+    def log_in(self, login: Login | LocalLogin, peer: str, is_loopback: bool) -> SessionUser | str:
+        """The user of a session, or one line that refuses it and reveals no more than AMQP's.
+
+        A vhost that the login names exists, and the user may enter it.
+        """
+        access = self._broker.access
+        if isinstance(login, LocalLogin):
+            if not self.token or not hmac.compare_digest(login.token.encode(), self.token.encode()):
+                self._broker.log_refused(peer, "admin login with a wrong token refused")
+                return "login was refused: the token is not the one in the node's control file"
+            user = SessionUser(access, LOCAL_USER.encode(), True)
+        else:
+            name = login.user.encode()
+            if access.authenticate(name, login.password.encode(), is_loopback) is None:
+                self._broker.log_refused(peer, f"admin login of user '{login.user}' refused")
+                return (
+                    f"login of user '{login.user}' was refused: wrong name or password, or not "
+                    "allowed from this host"
+                )
+            user = SessionUser(access, name, False)
+        vhost = login.vhost.encode()
+        if vhost and (vhost not in self._broker.vhosts or not user.may_enter(vhost)):
+            return f"access to vhost '{login.vhost}' refused for user '{name_text(user.name)}'"
+        return user
+
+    def control_calls(
+        self, user: SessionUser, clock: Clock, reply: Callable[[Reply], None]
+    ) -> "ControlCalls | None":
+        """The control calls of a session; None on a node without administration."""
+        from warrenmq.admin.control_calls import ControlCalls
+
+        if self.administration is None or self.control is None:
+            return None
+        return ControlCalls(self._broker, self.administration, self.control, user, clock, reply)

@@ -17,6 +17,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from warrenmq.admin.control_protocol import ControlReply, ControlRequest
 from warrenmq.admin.fields import (
     Count,
     FetchBytes,
@@ -30,6 +31,8 @@ from warrenmq.admin.fields import (
 from warrenmq.admin.sink_protocol import SinkReply, SinkRequest
 
 PROTOCOL_HEADER: Final = b"WRN\x00\x00\x00\x00\x01"
+# What `LoggedIn.protocol` says: 1 = groups, sinks and backups; 2 = control operations as well.
+PROTOCOL_VERSION: Final = 2
 LENGTH_BYTES: Final = 4
 # Largest request (bytes), except those that stage messages: these hold a block of STAGE_BYTES or
 # one larger message.
@@ -45,7 +48,10 @@ BACKUP_FAILED: Final = "failed"
 
 
 class Login(Struct, tag="login", forbid_unknown_fields=True, frozen=True):
-    """The first request. User, password and vhost are those of the same user's AMQP login."""
+    """The first request. User, password and vhost are those of the same user's AMQP login.
+
+    With an empty vhost the session is for control operations only.
+    """
 
     user: str
     password: str
@@ -55,6 +61,20 @@ class Login(Struct, tag="login", forbid_unknown_fields=True, frozen=True):
 
     def __repr__(self) -> str:
         return f"Login(user={self.user!r}, vhost={self.vhost!r})"
+
+
+class LocalLogin(Struct, tag="local_login", forbid_unknown_fields=True, frozen=True):
+    """The first request of a local administrator, who has read the token in the control file.
+
+    Reply: LoggedIn. Without a vhost the session is for control operations only.
+    """
+
+    token: str
+    vhost: str = ""
+    client: Annotated[str, Meta(max_length=255)] = ""
+
+    def __repr__(self) -> str:
+        return f"LocalLogin(vhost={self.vhost!r})"
 
 
 class OpenGroup(Struct, tag="open_group", forbid_unknown_fields=True, frozen=True):
@@ -205,9 +225,14 @@ class ListQueues(Struct, tag="list_queues", forbid_unknown_fields=True, frozen=T
 
 
 class LoggedIn(Struct, tag="logged_in", frozen=True):
-    """The login is accepted; `version` is the node's."""
+    """The login is accepted; `version` is the node's.
+
+    `protocol` counts what was added to the protocol; the last byte of PROTOCOL_HEADER changes when
+    something that clients use changes its meaning or goes.
+    """
 
     version: str
+    protocol: int = 1
 
 
 class Member(Struct, frozen=True):
@@ -526,6 +551,7 @@ class ErrorReply(Struct, tag="error", frozen=True):
 
 Request = (
     Login
+    | LocalLogin
     | OpenGroup
     | Reserve
     | PlanRange
@@ -541,6 +567,7 @@ Request = (
     | DescribeNode
     | ListQueues
     | SinkRequest
+    | ControlRequest
 )
 Reply = (
     LoggedIn
@@ -557,6 +584,7 @@ Reply = (
     | NodeStatus
     | QueueList
     | SinkReply
+    | ControlReply
     | ErrorReply
 )
 

@@ -9,8 +9,9 @@ queue after the one served last, so that small limits starve no queue.
 from collections.abc import Callable
 from typing import Final
 
+from warrenmq.admin.clock import Clock, Timer
 from warrenmq.admin.group_store import commit_acks, commit_group, storage_failed
-from warrenmq.admin.node import AdminVhost, Clock, Timer
+from warrenmq.admin.node import AdminVhost
 from warrenmq.admin.protocol import ErrorReply, MemberRange, Reply, Reserve, Reserved
 from warrenmq.broker.definitions.rights import QUEUE, Rights
 from warrenmq.queues.group_error import GroupError

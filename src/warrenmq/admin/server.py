@@ -10,13 +10,16 @@ The calls for reader groups are in group_calls.py, those for sinks in sink_calls
 """
 
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import warrenmq
+from warrenmq.admin.clock import Clock
+from warrenmq.admin.control_protocol import ADMINISTRATOR, MONITORING, ControlRequest
 from warrenmq.admin.group_calls import GroupCalls
-from warrenmq.admin.node import AdminNode, AdminVhost, BackupRefused, Clock
+from warrenmq.admin.node import AdminNode, AdminVhost, BackupRefused
 from warrenmq.admin.protocol import (
     LENGTH_BYTES,
+    PROTOCOL_VERSION,
     REQUEST_BYTES_MAX,
     Ack,
     BackupStatus,
@@ -29,6 +32,7 @@ from warrenmq.admin.protocol import (
     GetBackup,
     ListGroups,
     ListQueues,
+    LocalLogin,
     LoggedIn,
     Login,
     OpenGroup,
@@ -45,12 +49,12 @@ from warrenmq.admin.protocol import (
     encode_frame,
 )
 from warrenmq.admin.seek import seek_time
+from warrenmq.admin.session_user import SessionUser
 from warrenmq.admin.sink_calls import SinkCalls, block_bytes_max
 from warrenmq.admin.sink_protocol import (
     OpenStage,
     SinkRequest,
 )
-from warrenmq.broker.definitions.rights import NO_RIGHTS
 from warrenmq.broker.vhost.stage import Author
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.group_error import GroupError
@@ -66,6 +70,9 @@ from warrenmq.vocabulary.error_codes import (
     PRECONDITION,
 )
 from warrenmq.vocabulary.names import name_text
+
+if TYPE_CHECKING:
+    from warrenmq.admin.control_calls import ControlCalls
 
 # Time for the login (s).
 LOGIN_TIMEOUT_S: Final = 10.0
@@ -100,10 +107,8 @@ class AdminSession:
         self._groups: GroupCalls | None = None
         self._sinks: SinkCalls | None = None
         self._request_bytes_max = REQUEST_BYTES_MAX
-        self._rights = NO_RIGHTS
-        self._is_administrator = False
-        # Whether the user may see figures of other vhosts.
-        self._is_monitor = False
+        self._user: SessionUser | None = None
+        self._control: "ControlCalls | None" = None
         self._login_timer = clock.call_later(LOGIN_TIMEOUT_S, self._close)
 
     # -- events of the connection ------------------------------------------------------------------
@@ -200,11 +205,21 @@ class AdminSession:
         vhost = self._vhost
         groups = self._groups
         sinks = self._sinks
-        if isinstance(request, Login):
+        if isinstance(request, Login | LocalLogin):
             self._log_in(request)
             return
-        if vhost is None or groups is None or sinks is None:
+        if self._user is None:
             self._refuse_and_close("log in first", ACCESS_REFUSED)
+            return
+        if isinstance(request, ControlRequest):
+            self._start_control(request)
+            return
+        if vhost is None or groups is None or sinks is None:
+            text = "the session has no vhost: it is for control operations only"
+            self._reply(ErrorReply(PRECONDITION, text))
+            return
+        if vhost.is_deleted:
+            self._refuse_and_close(f"vhost '{name_text(vhost.name)}' is deleted", NOT_FOUND)
             return
         if isinstance(request, SinkRequest):
             if isinstance(request, OpenStage):
@@ -218,7 +233,7 @@ class AdminSession:
             self._reply(self._back_up(request))
             return
         if isinstance(request, DescribeNode):
-            self._reply(self._node.status(None if self._is_monitor else vhost))
+            self._reply(self._node.status(None if self._user.has_tag(MONITORING) else vhost))
             return
         if isinstance(request, ListQueues):
             self._reply(vhost.queue_list(request.after, request.max_queues))
@@ -259,37 +274,43 @@ class AdminSession:
             self._start(request)
             self._work()
 
-    def _log_in(self, login: Login) -> None:
-        if self._vhost is not None:
+    def _log_in(self, login: Login | LocalLogin) -> None:
+        if self._user is not None:
             self._refuse_and_close("logged in already")
             return
-        answer = self._node.log_in(
-            login.user.encode(),
-            login.password.encode(),
-            login.vhost.encode(),
-            self._peer,
-            self._is_loopback,
-        )
-        if isinstance(answer, str):
-            self._refuse_and_close(answer, ACCESS_REFUSED)
+        user = self._node.log_in(login, self._peer, self._is_loopback)
+        if isinstance(user, str):
+            self._refuse_and_close(user, ACCESS_REFUSED)
             return
         self._login_timer.cancel()
-        user = login.user.encode()
-        self._vhost = answer
-        self._rights = self._node.rights(user, answer)
-        self._is_administrator = self._node.is_administrator(user)
-        self._is_monitor = self._node.is_monitor(user)
-        opener = f"{login.client or 'a client'} at {self._peer}"
-        self._groups = GroupCalls(answer, self._clock, opener, self._rights, self._reply_later)
-        author = Author(None if self._node.may_impersonate(user) else user, self._rights)
+        self._user = user
+        if login.vhost:
+            vhost = self._node.vhost(login.vhost.encode())
+            assert vhost is not None
+            self._enter(vhost, user, f"{login.client or 'a client'} at {self._peer}")
+        self._reply(LoggedIn(warrenmq.__version__, PROTOCOL_VERSION))
+
+    def _enter(self, vhost: AdminVhost, user: SessionUser, opener: str) -> None:
+        rights = user.rights(vhost.name)
+        self._vhost = vhost
+        self._groups = GroupCalls(vhost, self._clock, opener, rights, self._reply_later)
+        author = Author(None if user.has_tag("impersonator") else user.name, rights)
         self._sinks = SinkCalls(
-            answer, self._clock, author, self._is_administrator, self._reply_later
+            vhost, self._clock, author, user.has_tag(ADMINISTRATOR), self._reply_later
         )
-        self._reply(LoggedIn(warrenmq.__version__))
+
+    def _start_control(self, request: ControlRequest) -> None:
+        if self._control is None:
+            assert self._user is not None
+            self._control = self._node.control_calls(self._user, self._clock, self._reply_later)
+        if self._control is None:
+            self._reply(ErrorReply(BAD_REQUEST, "this node takes no control operations"))
+        else:
+            self._control.start(request)
 
     def _back_up(self, request: StartBackup | GetBackup) -> BackupStatus | ErrorReply:
         backups = self._node.backups
-        if not self._is_administrator:
+        if self._user is None or not self._user.has_tag(ADMINISTRATOR):
             return ErrorReply(ACCESS_REFUSED, "backups are for users with the tag administrator")
         if backups is None:
             return ErrorReply(BAD_REQUEST, "this node has no data directory")

@@ -9,7 +9,8 @@ are in their queues.
 from collections.abc import Callable
 from typing import Final
 
-from warrenmq.admin.node import AdminVhost, Clock, Timer
+from warrenmq.admin.clock import Clock, Timer
+from warrenmq.admin.node import AdminVhost
 from warrenmq.admin.protocol import REQUEST_BYTES_MAX, STAGE_BYTES, ErrorReply, Reply
 from warrenmq.admin.sink_protocol import (
     AbortStages,

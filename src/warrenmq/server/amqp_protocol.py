@@ -14,11 +14,16 @@ import socket
 import sys
 from typing import Final, Protocol, cast
 
-from warrenmq.admin.node import AdminNode, LoopClock
+from warrenmq.admin.clock import LoopClock
+from warrenmq.admin.node import AdminNode
 from warrenmq.admin.protocol import PROTOCOL_HEADER as ADMIN_HEADER
 from warrenmq.admin.server import AdminSession
 from warrenmq.broker.broker import Broker
-from warrenmq.broker.connection.connection import HANDSHAKE_TIMEOUT_MS, NEVER, Connection
+from warrenmq.broker.connection.connection import (
+    NEVER,
+    Connection,
+    handshake_deadline_ms,
+)
 from warrenmq.broker.connection.states import CLOSED
 from warrenmq.server.clock import Clock
 from warrenmq.server.memory_watch import MemoryWatch
@@ -81,7 +86,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._admin: AdminSession | None = None
         self._transport: asyncio.Transport | None = None
         self._is_reading = True
-        self._close_at_ms = node.clock.now_ms() + HANDSHAKE_TIMEOUT_MS
+        self._close_at_ms = handshake_deadline_ms(node.broker.settings, node.clock.now_ms())
 
     # -- events of the socket ----------------------------------------------------------------------
 

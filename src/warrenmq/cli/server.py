@@ -8,35 +8,37 @@ be honoured; 3 when the definitions are lost and an operator must decide about t
 """
 
 import argparse
+import contextlib
 import gc
 import logging
+import os
 import sys
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from warrenmq.server.config.errors import ConfigError
-from warrenmq.server.config.load import load
-from warrenmq.server.config.settings import Config
+from warrenmq.server.config.load import Flags, read_sources
+from warrenmq.server.log_output import open_log
 
 CONFIGURATION_EXIT = 2
+
+logger = logging.getLogger("warren.config")
 
 
 def main(arguments: list[str]) -> int:
     """Run a node with `arguments` (those after `warren server`); returns the exit status."""
-    options = _parser().parse_args(arguments)
+    flags = flags_of(server_parser().parse_args(arguments))
+    loaded = read_sources(flags)
+    if loaded.errors:
+        return _refuse(loaded.errors[0])
+    config = loaded.config
     try:
-        config = load(
-            options.config,
-            settings=options.settings,
-            data_dir=options.data_dir,
-            node_name=options.node,
-            listen=options.listen,
-            management=options.management,
-            accept_lost_definitions=options.accept_lost_definitions,
-        )
+        open_log(config.log)
     except ConfigError as error:
-        print(f"warren: {error}", file=sys.stderr)
-        return CONFIGURATION_EXIT
-    _log_to_stderr(config)
+        return _refuse(str(error))
+    for warning in loaded.warnings:
+        logger.warning("%s", warning)
     # Loading makes no garbage and loaded objects stay, so the collector need not scan them, neither
     # while loading nor later.
     gc.disable()
@@ -45,15 +47,60 @@ def main(arguments: list[str]) -> int:
 
     gc.freeze()
     gc.enable()
-    return run_node(config)
+    try:
+        with _pid_file(config.pid_file):
+            return run_node(config, partial(read_sources, flags))
+    except ConfigError as error:
+        return _refuse(str(error))
 
 
-def _parser() -> argparse.ArgumentParser:
+def _refuse(error: str) -> int:
+    print(f"warren: {error}", file=sys.stderr)
+    return CONFIGURATION_EXIT
+
+
+@contextlib.contextmanager
+def _pid_file(path: Path | None) -> Iterator[None]:
+    """Keep the process id in `path` while the node runs. Raises ConfigError."""
+    if path is None:
+        yield
+        return
+    try:
+        path.write_text(f"{os.getpid()}\n")
+    except OSError as error:
+        raise ConfigError(f"pid_file: {path}: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def flags_of(options: argparse.Namespace) -> Flags:
+    """The flags among the parsed options of `server_parser`."""
+    return Flags(
+        options.config,
+        tuple(options.settings),
+        options.data_dir,
+        options.node,
+        options.listen,
+        options.management,
+        options.accept_lost_definitions,
+    )
+
+
+def server_parser() -> argparse.ArgumentParser:
+    """Parser of the options of `warren server`."""
     parser = argparse.ArgumentParser(
         prog="warren server",
         description="Run a broker until SIGTERM or Ctrl-C.",
         allow_abbrev=False,
     )
+    add_configuration_options(parser)
+    return parser
+
+
+def add_configuration_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that choose a configuration."""
     add = parser.add_argument
     add(
         "--config",
@@ -86,14 +133,4 @@ def _parser() -> argparse.ArgumentParser:
         "--accept-lost-definitions",
         action="store_true",
         help="start with empty definitions when they are lost; messages are kept in lost+found",
-    )
-    return parser
-
-
-def _log_to_stderr(config: Config) -> None:
-    # Standard output carries only the ready line, so that a script can wait for it.
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=config.log_level.upper(),
-        format="%(asctime)s [%(levelname)s] %(name)s: %(message)s",
     )

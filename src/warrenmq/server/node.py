@@ -22,9 +22,11 @@ import uvloop
 from warrenmq.admin.administration import Administration
 from warrenmq.admin.node import AdminNode
 from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.credential_rules import CredentialRules
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.server.amqp_protocol import READ_BYTES, ClientProtocol
 from warrenmq.server.clock import Clock
+from warrenmq.server.config.load import Loaded
 from warrenmq.server.config.settings import Config
 from warrenmq.server.definitions_file import DataDirectoryError, DefinitionsLostError
 from warrenmq.server.disk_monitor import DiskMonitor, free_bytes
@@ -37,6 +39,7 @@ from warrenmq.server.memory_watch import (
 )
 from warrenmq.server.node_vhosts import NodeVhosts
 from warrenmq.server.online_backup import BackupRunner, BackupServices, NodeBackups
+from warrenmq.server.reload import reload_node
 from warrenmq.server.startup import OpenedData, open_data_directory
 from warrenmq.server.vhost_driver import VhostDriver, start_drivers, stop_drivers
 from warrenmq.store.disk.flusher import Flusher, FlushJob
@@ -325,10 +328,17 @@ def _settings(config: Config) -> Settings:
         channel_max=config.channel_max,
         frame_max=config.frame_max,
         heartbeat=config.heartbeat,
+        initial_frame_max=config.initial_frame_max,
+        handshake_timeout_ms=config.handshake_timeout_ms,
+        connection_max=config.connection_max,
         max_message_size=config.max_message_size,
         max_unfinished_size=config.max_unfinished_size,
         unfinished_message_timeout=config.unfinished_message_timeout,
-        cluster_name=config.node_name,
+        cluster_name=config.cluster_name or config.node_name,
+        password_hashing=config.password_hashing,
+        credential_rules=CredentialRules(
+            config.credential_validator, config.credential_min_length, config.credential_regexp
+        ),
         loopback_users=frozenset(name.encode() for name in config.loopback_users),
         total_memory_bytes=config.total_memory_available_override_value or total_memory_bytes(),
         vm_memory_high_watermark_absolute=config.vm_memory_high_watermark_absolute,
@@ -370,7 +380,7 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-async def _run(config: Config) -> int:
+async def _run(config: Config, read_again: Callable[[], Loaded]) -> int:
     loop = asyncio.get_running_loop()
     _raise_descriptor_limit()
     node = Node(config, loop)
@@ -384,13 +394,17 @@ async def _run(config: Config) -> int:
         return _START_FAILED_EXIT
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, node.request_stop)
+    loop.add_signal_handler(signal.SIGHUP, reload_node, node, read_again)
     print(f"warren is ready: amqp={address} management=off", flush=True)
     await node.wait_stopped()
     return 0
 
 
-def run(config: Config) -> int:
-    """Run a node until SIGTERM or SIGINT; returns the exit status."""
+def run(config: Config, read_again: Callable[[], Loaded]) -> int:
+    """Run a node until SIGTERM or SIGINT; returns the exit status.
+
+    SIGHUP reloads the configuration that `read_again` returns.
+    """
     with contextlib.suppress(KeyboardInterrupt):
-        return uvloop.run(_run(config))
+        return uvloop.run(_run(config, read_again))
     return 0

@@ -25,7 +25,7 @@ from warrenmq.broker.definitions.metadata import (
     PutVhost,
 )
 from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
-from warrenmq.broker.definitions.passwords import SHA256, hash_password
+from warrenmq.broker.definitions.passwords import hash_password
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.server.config.settings import Config
 from warrenmq.server.definitions_file import (
@@ -206,11 +206,15 @@ def _set_aside_strange(directory: Path, name: str) -> None:
 def _first_start(metadata: Metadata, config: Config) -> Definitions:
     vhost = config.default_vhost.encode()
     user = config.default_user.encode()
+    hashing = config.password_hashing
+    password_hash = hash_password(config.default_pass.encode(), hashing)
     metadata.apply(
         [
             PutVhost(vhost, 1),
-            PutUser(user, hash_password(config.default_pass.encode()), SHA256, ["administrator"]),
-            PutPermission(vhost, user, ".*", ".*", ".*"),
+            PutUser(user, password_hash, hashing, list(config.default_user_tags)),
+            PutPermission(
+                vhost, user, config.default_configure, config.default_write, config.default_read
+            ),
         ]
     )
     return metadata.load()

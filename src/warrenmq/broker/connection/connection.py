@@ -59,7 +59,6 @@ from warrenmq.wire.frames import (
     FRAME_HEADER,
     FRAME_HEARTBEAT,
     FRAME_METHOD,
-    FRAME_MIN_SIZE,
     NEED_DATA,
     FrameBuffer,
 )
@@ -81,7 +80,6 @@ from warrenmq.wire.methods import (
 # A refused or faulty peer keeps its socket for this time (ms): it can read the reason, and it
 # cannot reconnect in a tight loop.
 GRACE_MS: Final = 3000
-HANDSHAKE_TIMEOUT_MS: Final = 10000
 # Unread direct replies (bytes) above which further ones are dropped.
 REPLY_BYTES_MAX: Final = 33554432
 NEVER: Final = -1
@@ -90,6 +88,12 @@ NEVER: Final = -1
 _UNLIMITED_FRAME_MIN: Final = 131072
 # Deliveries to one consumer before the next consumer that waits for output room gets its turn.
 TURN_MESSAGES: Final = 32
+
+
+def handshake_deadline_ms(settings: Settings, now_ms: i64) -> i64:
+    """Time at which a handshake that begins now must be over, or NEVER."""
+    timeout_ms = settings.handshake_timeout_ms
+    return now_ms + timeout_ms if timeout_ms > 0 else NEVER
 
 
 class ConnectionHost(NodeServices):
@@ -147,14 +151,14 @@ class Connection(ClientSide):
         # The shell's own object for this connection; only the shell sets and uses it.
         self.shell: object | None = None
         # Time at which the shell closes the socket (ms), or NEVER.
-        self.close_at_ms: i64 = now_ms + HANDSHAKE_TIMEOUT_MS
+        self.close_at_ms: i64 = handshake_deadline_ms(host.settings, now_ms)
         # Channels that are suspended until the content they sent is written.
         self._awaiting_room: deque[ChannelSide] = deque()
         self.is_consumers_turn: bool = False
         # Bytes of direct replies since the socket was last writable.
         self._reply_bytes: i64 = 0
         self._confirm_later: list[PublishConfirms] = []
-        self._frames: FrameBuffer = FrameBuffer(FRAME_MIN_SIZE)
+        self._frames: FrameBuffer = FrameBuffer(host.settings.initial_frame_max)
         # The client has sent connection.close; the answer waits until no channel is suspended.
         self._is_close_due: bool = False
         self._last_channel: Channel | None = None

@@ -14,7 +14,7 @@ class Access:
         self.users: dict[bytes, PutUser] = {}
         # By (user, vhost). A user without an entry may not enter the vhost.
         self._rights: dict[tuple[bytes, bytes], Rights] = {}
-        self._loopback_users: frozenset[bytes] = loopback_users
+        self.loopback_users: frozenset[bytes] = loopback_users
 
     def load(self, definitions: Definitions) -> None:
         """Load users and permissions from the stored definitions."""
@@ -34,7 +34,7 @@ class Access:
         user = self.users.get(name)
         if user is None or not password:
             return None
-        if name in self._loopback_users and not is_loopback:
+        if name in self.loopback_users and not is_loopback:
             return None
         return user if is_password(password, user.password_hash, user.hashing) else None
 

@@ -19,9 +19,9 @@ HASHING_ALGORITHMS: Final = (SHA256, SHA512, MD5)
 SALT_BYTES: Final = 4
 
 
-def hash_password(password: bytes) -> bytes:
-    """A hash of `password` to store, made with SHA256 and a new salt."""
-    return _hash(SHA256, secrets.token_bytes(SALT_BYTES), password)
+def hash_password(password: bytes, hashing: str = SHA256) -> bytes:
+    """A hash of `password` to store, made with the algorithm `hashing` and a new salt."""
+    return _hash(hashing, secrets.token_bytes(SALT_BYTES), password)
 
 
 def is_password(password: bytes, password_hash: bytes, hashing: str) -> bool:

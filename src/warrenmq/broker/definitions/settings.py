@@ -1,5 +1,8 @@
 """The settings of the broker: limits and names; `server.config` fills them in."""
 
+from warrenmq.broker.definitions.credential_rules import CredentialRules
+from warrenmq.broker.definitions.passwords import SHA256
+
 
 class Settings:
     """The settings of one node. Sizes in bytes, times in seconds unless named _ms; 0 = no limit."""
@@ -9,11 +12,16 @@ class Settings:
         channel_max: int = 2047,
         frame_max: int = 131072,
         heartbeat: int = 60,
+        initial_frame_max: int = 4096,
+        handshake_timeout_ms: int = 10000,
+        connection_max: int = -1,
         max_message_size: int = 134217728,
         max_unfinished_size: int = 0,
         unfinished_message_timeout: int = 60,
         cluster_name: str = "warren@localhost",
         loopback_users: frozenset[bytes] = frozenset([b"guest"]),
+        password_hashing: str = SHA256,
+        credential_rules: CredentialRules | None = None,
         total_memory_bytes: int = 1 << 40,
         vm_memory_high_watermark_absolute: int = -1,
         vm_memory_high_watermark_relative: float = 0.4,
@@ -28,6 +36,12 @@ class Settings:
         self.channel_max = channel_max
         self.frame_max = frame_max
         self.heartbeat = heartbeat
+        # Largest frame before connection.tune-ok.
+        self.initial_frame_max = initial_frame_max
+        # From the protocol header to connection.open.
+        self.handshake_timeout_ms = handshake_timeout_ms
+        # Connections at the same time; -1 = no limit.
+        self.connection_max = connection_max
         self.max_message_size = max_message_size
         # Bytes of unfinished messages of a connection (arriving bodies and uncommitted publishes);
         # twice the largest message by default.
@@ -35,6 +49,9 @@ class Settings:
         self.unfinished_message_timeout = unfinished_message_timeout
         self.cluster_name = cluster_name
         self.loopback_users = loopback_users
+        # The algorithm for new passwords, and what they must satisfy.
+        self.password_hashing = password_hashing
+        self.credential_rules = credential_rules or CredentialRules()
         # The memory limit and the disk limit each have an absolute value in bytes; if that is -1,
         # the limit is the relative value times all memory.
         self.total_memory_bytes = total_memory_bytes

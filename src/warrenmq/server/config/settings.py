@@ -1,24 +1,18 @@
 """`Config`: all settings of a node, parsed and checked."""
 
 import os
-import socket
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from warrenmq.server.config.log_options import LogOptions
+from warrenmq.server.config.node_name import default_node_name
+from warrenmq.server.config.tcp_options import TcpOptions
 from warrenmq.server.config.tls_options import TlsOptions
 
 AMQP_PORT: Final = 5672
 SYSTEM_DATA_DIR: Final = "/var/lib/warren"
 LOCAL_DATA_DIR: Final = "warren-data"
-
-
-def short_host_name() -> str:
-    return socket.gethostname().partition(".")[0] or "localhost"
-
-
-def default_node_name() -> str:
-    return f"warren@{short_host_name()}"
 
 
 def default_data_dir() -> Path:
@@ -41,7 +35,7 @@ class Config:
     tls: TlsOptions = field(default_factory=TlsOptions)
     # Every connection to a listener begins with a PROXY header, version 1 or 2.
     proxy_protocol: bool = False
-    # From accept to the end of the TLS handshake, and from there to connection.open.
+    # From accept to the end of the TLS handshake, and from there to connection.open; 0 = no limit.
     ssl_handshake_timeout_ms: int = 5000
     handshake_timeout_ms: int = 10000
     # Which part of a client's certificate is the user's name for EXTERNAL.
@@ -53,6 +47,17 @@ class Config:
     # Skip the import when the content of `load_definitions` is that of the last import.
     skip_unchanged_definitions: bool = False
     management: str = "off"
+    tcp: TcpOptions = field(default_factory=TcpOptions)
+    # Connections that the node serves at the same time; -1 = no limit.
+    connection_max: int = -1
+    # Largest frame (bytes) before connection.tune-ok.
+    initial_frame_max: int = 4096
+    # Milliseconds in which a delivery must be acked; waits for a later version.
+    consumer_timeout_ms: int = 1800000
+    # Shown to clients; "" = the node's name.
+    cluster_name: str = ""
+    # File that holds the process id while the node runs.
+    pid_file: Path | None = None
     # channel_max, frame_max (bytes) and heartbeat (s) are proposed in connection.tune; 0 = no
     # limit.
     channel_max: int = 2047
@@ -67,6 +72,17 @@ class Config:
     default_user: str = "guest"
     default_pass: str = field(default="guest", repr=False)
     default_vhost: str = "/"
+    default_user_tags: tuple[str, ...] = ("administrator",)
+    # Regular expressions of the default user's permissions in the default vhost.
+    default_configure: str = ".*"
+    default_write: str = ".*"
+    default_read: str = ".*"
+    # The algorithm for new passwords, by RabbitMQ's name.
+    password_hashing: str = "rabbit_password_hashing_sha256"  # noqa: S105  # the name of an algorithm
+    # What a new password must satisfy: a kind of rule, and the argument of that kind.
+    credential_validator: str = "rabbit_credential_validator_accept_everything"
+    credential_min_length: int = 8
+    credential_regexp: str = ""
     # Start with empty definitions when they are lost and a store exists; its messages move to
     # lost+found.
     accept_lost_definitions: bool = False
@@ -86,4 +102,4 @@ class Config:
     queue_index_embed_msgs_below: int = 4096
     msg_store_file_size_limit: int = 16777216
     msg_store_io_batch_size: int = 2048
-    log_level: str = "info"
+    log: LogOptions = field(default_factory=LogOptions)

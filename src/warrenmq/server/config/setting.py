@@ -1,0 +1,20 @@
+"""`Setting`: one assignment of a value to a key, and the place where it stands."""
+
+
+class Setting:
+    """`key` = `value` as given at `where`: FILE:LINE, an environment variable, `--set`, a flag.
+
+    `is_alias`: the place is another spelling of the key, so a message need not name the key too.
+    """
+
+    __slots__ = ("is_alias", "key", "value", "where")
+
+    def __init__(self, where: str, key: str, value: str, *, is_alias: bool = False) -> None:
+        self.where = where
+        self.key = key
+        self.value = value
+        self.is_alias = is_alias
+
+    def blame(self, fault: str) -> str:
+        """The line that tells the user about `fault` of the value."""
+        return f"{self.where}: {fault}" if self.is_alias else f"{self.where}: {self.key}: {fault}"

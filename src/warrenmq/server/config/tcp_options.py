@@ -1,0 +1,19 @@
+"""The options of TCP listeners and of the sockets they accept."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TcpOptions:
+    """`tcp_listen_options.*` of rabbitmq.conf; a size of 0 leaves the system's."""
+
+    # Connections that the system completes before the node accepts them.
+    backlog: int = 4096
+    nodelay: bool = True
+    keepalive: bool = False
+    # Bytes of the socket's buffers.
+    sndbuf: int = 0
+    recbuf: int = 0
+    # With linger, a close waits `linger_timeout_s` for unsent bytes and then resets the connection.
+    linger: bool = False
+    linger_timeout_s: int = 0

@@ -1,0 +1,95 @@
+"""Sends the log where `log.*` of the configuration says, on start, on reload and on rotation."""
+
+import logging
+import sys
+from typing import Final
+
+from warrenmq.server.config.errors import ConfigError
+from warrenmq.server.config.log_options import LEVELS, LogOptions
+
+# The loggers of a category; a category that is not here has no part in warren's log.
+_LOGGERS: Final = {
+    "default": ("warren", "warrenmq"),
+    "connection": ("warren.connection", "warren.listener"),
+    "channel": ("warren.channel",),
+    "queue": ("warren.queue",),
+}
+_PLAIN_TEXT: Final = "%(asctime)s [%(levelname)s] %(name)s: %(message)s"
+
+
+def open_log(options: LogOptions) -> None:
+    """Replace the outputs of the log by those of `options`, files opened anew.
+
+    Raises ConfigError, and leaves the log unchanged, when the file cannot be opened.
+    """
+    for name in ("notice", "alert", "emergency"):
+        logging.addLevelName(LEVELS[name], name.upper())
+    handlers: list[logging.Handler] = []
+    if options.file is not None:
+        handlers.append(_file_handler(options))
+    if options.console:
+        # Standard output carries only the ready line, so that a script can wait for it.
+        handlers.append(
+            _prepared(
+                logging.StreamHandler(sys.stderr), options.console_level, options.console_formatter
+            )
+        )
+    root = logging.getLogger()
+    old = root.handlers
+    root.handlers = handlers
+    for handler in old:
+        handler.close()
+    lowest = min((handler.level for handler in handlers), default=LEVELS["none"])
+    root.setLevel(lowest)
+    levels = dict(options.levels)
+    for category, names in _LOGGERS.items():
+        level = LEVELS[levels[category]] if category in levels else logging.NOTSET
+        for name in names:
+            logging.getLogger(name).setLevel(level)
+
+
+def _prepared(handler: logging.Handler, level: str, formatter: str) -> logging.Handler:
+    handler.setLevel(LEVELS[level])
+    if formatter == "json":
+        # Imported only here: most logs are plain text.
+        from warrenmq.server.log_json import JsonFormatter
+
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(logging.Formatter(_PLAIN_TEXT))
+    return handler
+
+
+def _file_handler(options: LogOptions) -> logging.Handler:
+    # Imported only here: a log without a file does not wait for the library.
+    from warrenmq.server.log_file import LogFile
+
+    assert options.file is not None
+    path = options.directory / options.file
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handler = LogFile(
+            path, options.rotation_size, options.rotation_date, options.rotation_count
+        )
+    except OSError as error:
+        raise ConfigError(f"log.file: {path}: {error.strerror}") from None
+    return _prepared(handler, options.file_level, options.file_formatter)
+
+
+def rotate_log() -> None:
+    """Begin a new log file now, whatever its size; no effect on a log without a file."""
+    from warrenmq.server.log_file import LogFile
+
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, LogFile):
+            handler.doRollover()
+
+
+def set_log_level(level: str) -> None:
+    """Log from `level` on in all outputs and categories, until the next `open_log`."""
+    root = logging.getLogger()
+    for target in (root, *root.handlers):
+        target.setLevel(LEVELS[level])
+    for names in _LOGGERS.values():
+        for name in names:
+            logging.getLogger(name).setLevel(logging.NOTSET)

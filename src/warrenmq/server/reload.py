@@ -1,0 +1,99 @@
+"""SIGHUP: a running node reads its configuration again and takes what can change.
+
+A configuration with a fault changes nothing. A key that cannot change while the node runs keeps its
+value, and one line of the log names all such keys. Values that an administrator has set while the
+node ran (a memory limit, say) stay unless their keys have changed in the configuration.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Protocol
+
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.credential_rules import CredentialRules
+from warrenmq.server.clock import Clock
+from warrenmq.server.config.changes import changed_keys, field_value, is_live
+from warrenmq.server.config.errors import ConfigError
+from warrenmq.server.config.load import Loaded
+from warrenmq.server.config.settings import Config
+from warrenmq.server.log_output import open_log
+
+logger = logging.getLogger("warren.config")
+
+
+class ReloadableNode(Protocol):
+    """What a reload needs of a node."""
+
+    config: Config
+    broker: Broker
+    clock: Clock
+
+
+def reload_node(node: ReloadableNode, read_again: Callable[[], Loaded]) -> None:
+    """Read the configuration again and take from it what can change while the node runs."""
+    loaded = read_again()
+    for error in loaded.errors:
+        logger.error("configuration not reloaded: %s", error)
+    if loaded.errors:
+        return
+    old = node.config
+    new, fixed = merge(old, loaded.config)
+    try:
+        # Open the log even if its keys are the same: a tool may have renamed the file.
+        open_log(new.log)
+    except ConfigError as error:
+        logger.error("configuration not reloaded: %s", error)
+        return
+    node.config = new
+    _apply(node, old, new)
+    taken = [key.name for key in changed_keys(old, new)]
+    logger.info("configuration reloaded; changed: %s", ", ".join(taken) or "nothing")
+    if fixed:
+        logger.warning("changes that take effect with a restart only: %s", ", ".join(fixed))
+
+
+def merge(running: Config, new: Config) -> tuple[Config, list[str]]:
+    """`running` with all live keys of `new`, and the names of the other keys that differ."""
+    fixed = []
+    outer: dict[str, Any] = {}
+    inner: dict[str, dict[str, Any]] = {}
+    for key in changed_keys(running, new):
+        if not is_live(key):
+            fixed.append(key.name)
+            continue
+        group, dot, name = key.field.partition(".")
+        value = field_value(new, key.field)
+        if dot:
+            inner.setdefault(group, {})[name] = value
+        else:
+            outer[group] = value
+    for group, changes in inner.items():
+        outer[group] = replace(getattr(running, group), **changes)
+    return replace(running, **outer), fixed
+
+
+def _apply(node: ReloadableNode, old: Config, new: Config) -> None:
+    settings = node.broker.settings
+    settings.channel_max = new.channel_max
+    settings.frame_max = new.frame_max
+    settings.heartbeat = new.heartbeat
+    settings.initial_frame_max = new.initial_frame_max
+    settings.handshake_timeout_ms = new.handshake_timeout_ms
+    settings.connection_max = new.connection_max
+    settings.max_message_size = new.max_message_size
+    settings.unfinished_message_timeout = new.unfinished_message_timeout
+    settings.cluster_name = new.cluster_name or new.node_name
+    settings.password_hashing = new.password_hashing
+    settings.credential_rules = CredentialRules(
+        new.credential_validator, new.credential_min_length, new.credential_regexp
+    )
+    settings.loopback_users = frozenset(name.encode() for name in new.loopback_users)
+    node.broker.access.loopback_users = settings.loopback_users
+    now_ms = node.clock.now_ms()
+    memory = (new.vm_memory_high_watermark_absolute, new.vm_memory_high_watermark_relative)
+    if memory != (old.vm_memory_high_watermark_absolute, old.vm_memory_high_watermark_relative):
+        node.broker.set_vm_memory_high_watermark(*memory, now_ms)
+    disk = (new.disk_free_limit_absolute, new.disk_free_limit_relative)
+    if disk != (old.disk_free_limit_absolute, old.disk_free_limit_relative):
+        node.broker.set_disk_free_limit(*disk, now_ms)

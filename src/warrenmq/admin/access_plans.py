@@ -49,7 +49,7 @@ from warrenmq.broker.definitions.metadata import (
 from warrenmq.broker.definitions.metadata import DeleteUser as DeleteUserChange
 from warrenmq.broker.definitions.passwords import SHA256, hash_password
 from warrenmq.broker.definitions.rights import Right
-from warrenmq.broker.policies.vhost_policies import check_policy
+from warrenmq.broker.policies.policy import check_policy
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.vocabulary.error_codes import (
     BAD_REQUEST,

@@ -89,8 +89,11 @@ class Exchange(Destination):
         self.auto_delete: bool = auto_delete
         self.internal: bool = internal
         self.arguments: bytes = arguments
-        # Name of the exchange for messages that match nothing here; it need not exist.
-        self.alternate: bytes | None = _alternate(arguments)
+        # The alternate exchange that the arguments name.
+        self.declared_alternate: bytes | None = _alternate(arguments)
+        # Name of the exchange for messages that match nothing here; it need not exist. A policy may
+        # have named it. Changed by the router only.
+        self.alternate: bytes | None = self.declared_alternate
         # Bindings with this exchange as source, by `binding_identity`; changed by the router only.
         self.outgoing: dict[tuple[bool, bytes, bytes, bytes], Binding] = {}
         # Number of outgoing bindings that lead to another exchange.

@@ -183,6 +183,11 @@ class Router:
         self.exchanges[name] = exchange
         return exchange
 
+    def set_alternate(self, exchange: Exchange, alternate: bytes | None) -> None:
+        """Let `alternate` name the exchange for messages that match nothing at `exchange`."""
+        self.version += 1
+        exchange.alternate = alternate
+
     def delete_exchange(self, exchange: Exchange) -> RemovedBindings:
         """Remove an exchange (not the default one) and the bindings from and to it."""
         assert (

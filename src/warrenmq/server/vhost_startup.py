@@ -146,10 +146,11 @@ def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) ->
     """Declare the definitions; returns the ids of queues whose definition is damaged beyond use."""
     router = vhost.router
     unusable_ids: set[int] = set()
+    vhost.policies.load(vhost.name, definitions.parameters)
     for exchange in definitions.exchanges:
         if exchange.vhost == vhost.name:
             try:
-                router.declare_exchange(
+                restored = router.declare_exchange(
                     exchange.name,
                     exchange.type,
                     True,
@@ -157,6 +158,7 @@ def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) ->
                     exchange.internal,
                     exchange.arguments,
                 )
+                vhost.policies.on_exchange(restored)
             except AmqpError as error:
                 logger.error("skipped the definition of exchange %r: %s", exchange.name, error.text)
     for queue in definitions.queues:

@@ -202,6 +202,7 @@ def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
     new = vhost.router.declare_exchange(
         name, method.type, method.durable, method.auto_delete, method.internal, method.arguments
     )
+    vhost.policies.on_exchange(new)
     if not new.durable:
         _reply_at_once(channel, reply)
         return

@@ -97,6 +97,16 @@ class Vhost(VhostQueues):
             backing.restore_delta(first, upto, count, live_bytes, may_expire)
         backing.restore(queue, recovered.in_order(), is_clean)
 
+    # -- parameters --------------------------------------------------------------------------------
+
+    def put_parameter(self, component: str, name: str, value: str) -> None:
+        """Put a stored parameter in force, with a value (JSON) that was checked."""
+        self.policies.put(component, name, value)
+
+    def delete_parameter(self, component: str, name: str) -> None:
+        """Take a deleted parameter out of force."""
+        self.policies.clear(component, name)
+
     # -- invariants --------------------------------------------------------------------------------
 
     def check(self) -> None:
@@ -122,6 +132,7 @@ class Vhost(VhostQueues):
             self._batches = batches
             self.host.on_sealed()
         is_moving = self.staging.advance(now_ms)
+        is_applying = self.policies.advance(now_ms)
         self.host.end_turn(now_ms)
         self.store.advance(now_ms)
         self.losses.report(now_ms)
@@ -137,4 +148,4 @@ class Vhost(VhostQueues):
         self.node.disk_flow.store_waits(
             self.journal, waiting_bytes, self.store.debt.grown_bytes, is_late
         )
-        return self.store.has_more or is_moving or self.staging.may_resume()
+        return self.store.has_more or is_moving or is_applying or self.staging.may_resume()

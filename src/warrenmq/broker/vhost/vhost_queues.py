@@ -13,6 +13,7 @@ from mypy_extensions import i64
 from warrenmq.broker.definitions.metadata import Change, DeleteQueue, PutVhost
 from warrenmq.broker.definitions.removal_changes import removal_changes
 from warrenmq.broker.flow.channel_side import ChannelSide
+from warrenmq.broker.policies.vhost_policies import VhostPolicies
 from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.broker.vhost.vhost_queue_host import VhostQueueHost
 from warrenmq.queues.definition import QueueDefinition
@@ -40,6 +41,7 @@ class VhostQueues:
         self.router: Router = Router()
         self.queues: dict[bytes, Queue] = {}
         self.queues_by_id: dict[int, Queue] = self.host.queues_by_id
+        self.policies: VhostPolicies = VhostPolicies(self.queues, self.router, node.wake)
         # Exclusive queues by owner (their connection) and id.
         self._exclusive: dict[object, dict[int, Queue]] = {}
         # Channels that consume direct replies, by the name that replies are sent to.
@@ -148,6 +150,7 @@ class VhostQueues:
         if definition.owner is not None:
             self._exclusive.setdefault(definition.owner, {})[queue.id] = queue
         self.router.add_queue(queue)
+        self.policies.on_queue(queue)
         if queue.settings.need_timer():
             self.node.timed_queues[queue] = None
         return queue

@@ -1,0 +1,256 @@
+"""The keys of policies and operator policies, and the checks of their values.
+
+All texts are those of RabbitMQ 3.10.8, which checks the keys in groups and reports the first error.
+Some keys belong to features of a later version of warren: they are checked and stored, but not
+acted on (`PolicyKey.is_waiting`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, final
+
+from mypy_extensions import mypyc_attr
+
+from warrenmq.broker.policies.erlang_text import error_text, settings_text, term_text
+
+# Values of `PolicyKey.target`.
+QUEUES: Final = "queues"
+EXCHANGES: Final = "exchanges"
+ALL: Final = "all"
+
+MESSAGE_TTL: Final = "message-ttl"
+EXPIRES: Final = "expires"
+QUEUE_MODE: Final = "queue-mode"
+QUEUE_VERSION: Final = "queue-version"
+ALTERNATE_EXCHANGE: Final = "alternate-exchange"
+
+# Kinds of values.
+_NUMBER: Final = 0
+_TEXT: Final = 1
+_CHOICE: Final = 2
+_AGE: Final = 3
+# A value that a function for several keys checks.
+_GROUPED: Final = 4
+
+_SEGMENT_BYTES_MAX: Final = 3_000_000_000
+_AGE_PATTERN: Final = re.compile(r"0*[1-9][0-9]*[YMDhms]", re.ASCII)
+_HA_PARAMETERS: Final = (
+    "ha-params",
+    "ha-sync-mode",
+    "ha-sync-batch-size",
+    "ha-promote-on-shutdown",
+    "ha-promote-on-failure",
+)
+_UPSTREAMS: Final = {
+    "federation-upstream-set": "federation upstream set name",
+    "federation-upstream": "federation upstream name",
+    "federation-upstream-pattern": "federation upstream pattern name",
+}
+
+
+@final
+@mypyc_attr(native_class=True)
+class PolicyKey:
+    """A key of a policy's definition.
+
+    `target`: what it concerns. `is_limit`: the lowest of argument, policy and operator policy
+    applies, and an operator policy may have it; of other keys, the argument beats the policy.
+    `is_waiting`: this version stores the key and does not act on it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        target: str = QUEUES,
+        kind: int = _GROUPED,
+        noun: str = "",
+        choices: tuple[object, ...] = (),
+        least: int = 0,
+        is_limit: bool = False,
+        is_waiting: bool = True,
+    ) -> None:
+        self.name: str = name
+        self.target: str = target
+        self.is_limit: bool = is_limit
+        self.is_waiting: bool = is_waiting
+        self._kind: int = kind
+        # The value in errors: `1 is not a valid {noun}`.
+        self._noun: str = noun
+        self._choices: tuple[object, ...] = choices
+        self._least: int = least
+
+    def argument(self) -> str:
+        """The argument of a declaration that means the same."""
+        return self.name if self.name == ALTERNATE_EXCHANGE else "x-" + self.name
+
+    def check(self, value: object) -> str:
+        """An error text, or "" if `value` is valid."""
+        if self._kind == _NUMBER:
+            is_valid = is_integer(value) and self._least <= _as_int(value)
+            if self.name == "stream-max-segment-size-bytes":
+                is_valid = is_valid and _as_int(value) <= _SEGMENT_BYTES_MAX
+        elif self._kind == _TEXT:
+            is_valid = isinstance(value, str)
+        elif self._kind == _CHOICE:
+            is_valid = not isinstance(value, (bool, float)) and value in self._choices
+        elif self._kind == _AGE:
+            is_valid = isinstance(value, str) and _AGE_PATTERN.fullmatch(value) is not None
+        else:
+            return ""
+        return "" if is_valid else f"{term_text(value)} is not a valid {self._noun}"
+
+
+def _limit(name: str, noun: str, least: int = 0, is_waiting: bool = True) -> PolicyKey:
+    return PolicyKey(name, QUEUES, _NUMBER, noun, (), least, True, is_waiting)
+
+
+def _text(name: str, noun: str, target: str = QUEUES, is_waiting: bool = True) -> PolicyKey:
+    return PolicyKey(name, target, _TEXT, noun, (), 0, False, is_waiting)
+
+
+def _choice(
+    name: str, noun: str, choices: tuple[object, ...], is_waiting: bool = True
+) -> PolicyKey:
+    return PolicyKey(name, QUEUES, _CHOICE, noun, choices, 0, False, is_waiting)
+
+
+_KEYS: Final = (
+    _limit(MESSAGE_TTL, "message TTL", is_waiting=False),
+    _limit(EXPIRES, "queue expiry", 1, is_waiting=False),
+    _limit("max-length", "maximum length"),
+    _limit("max-length-bytes", "maximum length in bytes"),
+    _limit("max-in-memory-length", "maximum memory in bytes"),
+    _limit("max-in-memory-bytes", "maximum memory in bytes"),
+    _limit("delivery-limit", "delivery limit"),
+    _text("dead-letter-exchange", "dead letter exchange name"),
+    _text("dead-letter-routing-key", "dead letter routing key"),
+    _choice("dead-letter-strategy", "dead letter strategy", ("at-most-once", "at-least-once")),
+    _choice("overflow", "overflow value", ("drop-head", "reject-publish", "reject-publish-dlx")),
+    _choice(QUEUE_MODE, "queue-mode value", ("default", "lazy"), is_waiting=False),
+    _choice(QUEUE_VERSION, "queue-version value", (1, 2), is_waiting=False),
+    _text(ALTERNATE_EXCHANGE, "alternate exchange name", EXCHANGES, is_waiting=False),
+    _choice(
+        "queue-leader-locator",
+        "queue leader locator value",
+        ("client-local", "balanced", "random", "least-leaders"),
+    ),
+    PolicyKey("max-age", QUEUES, _AGE, "max age"),
+    PolicyKey("stream-max-segment-size-bytes", QUEUES, _NUMBER, "segment size"),
+    PolicyKey("queue-master-locator"),
+    PolicyKey("ha-mode"),
+    PolicyKey("ha-params"),
+    PolicyKey("ha-sync-mode"),
+    PolicyKey("ha-sync-batch-size"),
+    PolicyKey("ha-promote-on-shutdown"),
+    PolicyKey("ha-promote-on-failure"),
+    PolicyKey("federation-upstream-set", ALL),
+    PolicyKey("federation-upstream", ALL),
+    PolicyKey("federation-upstream-pattern", ALL),
+)
+POLICY_KEYS: Final[dict[str, PolicyKey]] = {key.name: key for key in _KEYS}
+
+
+def check_settings(settings: dict[str, object], is_operator: bool) -> str:
+    """An error text for the definition of a policy, or "" if it is valid.
+
+    `is_operator`: an operator policy may have limits only.
+    """
+    unknown: dict[str, object] = {}
+    for name in settings:
+        key = POLICY_KEYS.get(name)
+        if key is None or (is_operator and not key.is_limit):
+            unknown[name] = settings[name]
+    known = {name: value for name, value in settings.items() if name not in unknown}
+    text = _check_master_locator(known) or _check_mirroring(known)
+    if text:
+        return text
+    for name in sorted(known):
+        text = POLICY_KEYS[name].check(known[name])
+        if text:
+            return text
+    text = _check_federation(known)
+    if text:
+        return text
+    if len(unknown) > 0:
+        return f"{settings_text(unknown)} are not recognised policy settings"
+    return ""
+
+
+def is_integer(value: object) -> bool:
+    """Whether a JSON value is an integer; `true` is none, though Python thinks so."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _as_int(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _check_master_locator(settings: dict[str, object]) -> str:
+    value = settings.get("queue-master-locator", "random")
+    if isinstance(value, str) and value in ("min-masters", "client-local", "random"):
+        return ""
+    return f"{term_text(value)} invalid queue-master-locator value"
+
+
+def _check_mirroring(settings: dict[str, object]) -> str:
+    if "ha-mode" not in settings:
+        for name in _HA_PARAMETERS:
+            if name in settings:
+                return "ha-mode must be specified to specify ha-params, ha-sync-mode or ha-promote-on-shutdown"
+        return ""
+    text = _check_mirrors(settings["ha-mode"], settings)
+    if text:
+        return text
+    mode = settings.get("ha-sync-mode", "manual")
+    if mode not in ("manual", "automatic"):
+        return f'ha-sync-mode must be "manual" or "automatic", got {term_text(mode)}'
+    size = settings.get("ha-sync-batch-size", 1)
+    if not is_integer(size) or _as_int(size) < 1:
+        return f"ha-sync-batch-size takes an integer greater than 0, {term_text(size)} given"
+    for name in ("ha-promote-on-shutdown", "ha-promote-on-failure"):
+        promote = settings.get(name, "always")
+        if promote not in ("always", "when-synced"):
+            return f'{name} must be "always" or "when-synced", got {term_text(promote)}'
+    return ""
+
+
+def _check_mirrors(mode: object, settings: dict[str, object]) -> str:
+    is_given = "ha-params" in settings
+    value = settings.get("ha-params")
+    shown = term_text(value) if is_given else "none"
+    if mode == "all":
+        return 'ha-mode="all" does not take parameters' if is_given else ""
+    if mode == "exactly":
+        if is_integer(value) and _as_int(value) > 0:
+            return ""
+        return f'ha-mode="exactly" takes an integer, {shown} given'
+    if mode == "nodes":
+        if not isinstance(value, list):
+            return f'ha-mode="nodes" takes a list, {shown} given'
+        if len(value) == 0:
+            return 'ha-mode="nodes" list must be non-empty'
+        others = [item for item in value if not isinstance(item, str)]
+        if len(others) > 0:
+            return f'ha-mode="nodes" takes a list of strings, {term_text(others)} was not a string'
+        return ""
+    return f"{term_text(mode)} is not a valid ha-mode value"
+
+
+def _check_federation(settings: dict[str, object]) -> str:
+    given = [name for name in _UPSTREAMS if name in settings]
+    if len(given) > 1:
+        return "cannot specify federation-upstream, federation-upstream-set or federation-upstream-pattern together"
+    for name in given:
+        value = settings[name]
+        if not isinstance(value, str):
+            return f"{term_text(value)} is not a valid {_UPSTREAMS[name]}"
+        if name == "federation-upstream-pattern":
+            pattern = value.encode()
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                before = f"could not compile pattern {value} to a regular expression. Error: "
+                return error_text(before, pattern, error)
+    return ""

@@ -32,6 +32,7 @@ from warrenmq.admin.control_protocol import (
     SetVhostTags,
 )
 from warrenmq.admin.control_protocol import DeleteVhost as DeleteVhostRequest
+from warrenmq.admin.node_control import NodeControl
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.limits import check_limits
 from warrenmq.broker.definitions.metadata import (
@@ -58,6 +59,7 @@ from warrenmq.vocabulary.error_codes import (
     NO_SUCH_USER,
     NO_SUCH_VHOST,
     NOT_FOUND,
+    PRECONDITION,
 )
 
 VHOST_LIMITS = ("vhost-limits", "limits")
@@ -238,6 +240,16 @@ class AccessPlans:
             return [DeleteParameter(vhost, *VHOST_LIMITS)]
         _check(lambda: check_limits(request.definition))
         return [PutParameter(vhost, *VHOST_LIMITS, json.dumps(value))]
+
+    def reset(self, control: NodeControl) -> list[Change]:
+        """Delete everything and begin anew; only while the broker does not run."""
+        if control.is_running:
+            raise Refusal(PRECONDITION, "this command requires the broker to be stopped first")
+        changes: list[Change] = []
+        changes += [DeleteVhost(name) for name in self._broker.vhosts]
+        changes += [DeleteUserChange(name) for name in self._broker.access.users]
+        changes += [DeleteParameter(*key) for key in self._broker.parameters if not key[0]]
+        return changes + control.first_definitions()
 
     # -- policies and parameters -------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ listing is built in slices, one a turn, so that its length delays no message.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from warrenmq.admin.access_plans import AccessPlans
 from warrenmq.admin.administration import Administration, Refusal
@@ -29,7 +29,6 @@ from warrenmq.admin.control_protocol import (
     CloseConnections,
     ControlReply,
     ControlRequest,
-    ControlStatus,
     Counted,
     DeleteQueue,
     DeleteUser,
@@ -40,6 +39,7 @@ from warrenmq.admin.control_protocol import (
     ImportDefinitions,
     List,
     PurgeQueue,
+    ResetNode,
     RotateLogs,
     Rows,
     SetDiskLimit,
@@ -50,6 +50,7 @@ from warrenmq.admin.control_protocol import (
     SetParameter,
     SetPermissions,
     SetPolicy,
+    SetRunning,
     SetTopicPermissions,
     SetTracing,
     SetUserLimits,
@@ -60,6 +61,7 @@ from warrenmq.admin.control_protocol import (
 )
 from warrenmq.admin.listings.listing import UnknownColumns, UnknownVhost, listing
 from warrenmq.admin.listings.pids import connection_pid
+from warrenmq.admin.node_control import NodeControl
 from warrenmq.admin.protocol import ErrorReply
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.broker.broker import Broker
@@ -96,16 +98,6 @@ _NODE_LISTINGS: Final = {
     "channels": MONITORING,
     "vhosts": MONITORING,
 }
-
-
-class NodeControl(Protocol):
-    """The process of a node, as far as its operations concern more than the broker."""
-
-    def set_log_level(self, level: str) -> None: ...
-    def rotate_logs(self) -> None: ...
-    def set_listening(self, is_on: bool) -> None: ...
-    def stop(self) -> None: ...
-    def describe(self) -> ControlStatus: ...
 
 
 class ControlCalls:
@@ -172,6 +164,8 @@ class ControlCalls:
                 return lambda: plans.set_vhost_tags(request)
             case SetTracing():
                 return lambda: plans.set_tracing(request)
+            case ResetNode():
+                return lambda: plans.reset(self._control)
         return self._parameter_plan(request)
 
     def _parameter_plan(self, request: ControlRequest) -> Callable[[], list[Change]] | None:
@@ -243,6 +237,8 @@ class ControlCalls:
                 control.rotate_logs()
             case SetListening():
                 control.set_listening(request.is_on)
+            case SetRunning():
+                control.set_running(request.is_on)
             case StopNode():
                 control.stop()
             case DescribeControl():

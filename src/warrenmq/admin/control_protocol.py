@@ -283,6 +283,16 @@ class SetListening(_Operation, tag="set_listening", frozen=True):
     is_on: bool
 
 
+class SetRunning(_Operation, tag="set_running", frozen=True):
+    """Stop the broker in the node, or start it: without it there are no clients."""
+
+    is_on: bool
+
+
+class ResetNode(_Operation, tag="reset_node", frozen=True):
+    """Delete all definitions and messages and begin anew; refused while the broker runs."""
+
+
 class StopNode(_Operation, tag="stop_node", frozen=True):
     """Stop the node cleanly; the reply comes before its process ends."""
 
@@ -375,6 +385,8 @@ class ControlStatus(Struct, tag="control_status", frozen=True):
     data_directory: str
     config_files: list[str]
     log_files: list[str]
+    # Whether the broker runs, and whether its listeners take clients.
+    is_running: bool
     is_listening: bool
     listeners: list[ListenerStatus]
     alarms: list[str]
@@ -427,6 +439,8 @@ ControlRequest = (
     | SetLogLevel
     | RotateLogs
     | SetListening
+    | SetRunning
+    | ResetNode
     | StopNode
     | DescribeControl
     | List
@@ -466,6 +480,8 @@ NEEDS: Final[dict[type, str]] = {
     SetLogLevel: ADMINISTRATOR,
     RotateLogs: ADMINISTRATOR,
     SetListening: ADMINISTRATOR,
+    SetRunning: ADMINISTRATOR,
+    ResetNode: ADMINISTRATOR,
     StopNode: ADMINISTRATOR,
     DescribeControl: MONITORING,
     List: MANAGEMENT,

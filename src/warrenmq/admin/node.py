@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from warrenmq.admin.administration import Administration
 from warrenmq.admin.clock import Clock
 from warrenmq.admin.control_file import LOCAL_USER
+from warrenmq.admin.node_control import NodeControl
 from warrenmq.admin.protocol import (
     BackupStatus,
     LocalLogin,
@@ -36,7 +37,7 @@ from warrenmq.queues.reader_groups import ReaderGroup, ReaderGroups
 from warrenmq.vocabulary.names import name_text
 
 if TYPE_CHECKING:
-    from warrenmq.admin.control_calls import ControlCalls, NodeControl
+    from warrenmq.admin.control_calls import ControlCalls
 
 _log = logging.getLogger("warren.admin")
 
@@ -192,7 +193,7 @@ class AdminNode:
         # Changes definitions; None on a node that cannot.
         self.administration: Administration | None = None
         # Controls the node's process; None on a node that has none.
-        self.control: "NodeControl | None" = None
+        self.control: NodeControl | None = None
         # The token of the control file; "" = no local logins.
         self.token = ""
 

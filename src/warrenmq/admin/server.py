@@ -108,7 +108,7 @@ class AdminSession:
         self._sinks: SinkCalls | None = None
         self._request_bytes_max = REQUEST_BYTES_MAX
         self._user: SessionUser | None = None
-        self._control: "ControlCalls | None" = None
+        self._control: ControlCalls | None = None
         self._login_timer = clock.call_later(LOGIN_TIMEOUT_S, self._close)
 
     # -- events of the connection ------------------------------------------------------------------

@@ -60,6 +60,8 @@ class SocketHost(Protocol):
     admin: AdminNode
     memory_watch: MemoryWatch
     protocols: set[ClientProtocol]
+    # Whether AMQP clients may connect; admin sessions always may.
+    takes_clients: bool
     # Read buffer of all sockets, READ_BYTES long.
     read_buffer: memoryview
     # Sockets that used up their share of reading in this turn; the node resumes them in the next.
@@ -159,7 +161,11 @@ class ClientProtocol(asyncio.BufferedProtocol):
         peer = f"{_text(remote)} -> {_text(local)}"
         # The local address decides, not the client's, as in RabbitMQ.
         is_loopback = bool(local) and _is_loopback(str(local[0]))
-        if header in (PROTOCOL_HEADER, _AMQP_0_9):
+        is_amqp = header in (PROTOCOL_HEADER, _AMQP_0_9)
+        if is_amqp and not self._node.takes_clients:
+            logger.info("%s: refused, because the node takes no clients", peer)
+            transport.close()
+        elif is_amqp:
             now_ms = self._node.clock.now_ms()
             self._connection = self._node.broker.connect(peer, is_loopback, now_ms)
             self._connection.shell = self

@@ -104,6 +104,7 @@ class Node:
         self.read_on: list[ClientProtocol] = []
         self._is_full = False
         self.is_stopping = False
+        self.takes_clients = True
         self._data: OpenedData | None = None
         self._flusher: Flusher | None = None
         self._workers: Workers | None = None

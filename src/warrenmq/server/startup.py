@@ -133,7 +133,8 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
         reserve.keep()
         metadata, definitions = open_definitions(directory, config.accept_lost_definitions, reserve)
         if not definitions.users and not definitions.vhosts:
-            definitions = _first_start(metadata, config)
+            metadata.apply(first_definitions(config, 1))
+            definitions = metadata.load()
         broker.load_users(definitions)
         directories: dict[int, Path] = {}
         file_systems: dict[int, LocalFileSystem] = {}
@@ -203,18 +204,16 @@ def _set_aside_strange(directory: Path, name: str) -> None:
         )
 
 
-def _first_start(metadata: Metadata, config: Config) -> Definitions:
+def first_definitions(config: Config, vhost_id: int) -> list[Change]:
+    """The definitions of an empty node: the default vhost, and the default user in it."""
     vhost = config.default_vhost.encode()
     user = config.default_user.encode()
     hashing = config.password_hashing
     password_hash = hash_password(config.default_pass.encode(), hashing)
-    metadata.apply(
-        [
-            PutVhost(vhost, 1),
-            PutUser(user, password_hash, hashing, list(config.default_user_tags)),
-            PutPermission(
-                vhost, user, config.default_configure, config.default_write, config.default_read
-            ),
-        ]
-    )
-    return metadata.load()
+    return [
+        PutVhost(vhost, vhost_id),
+        PutUser(user, password_hash, hashing, list(config.default_user_tags)),
+        PutPermission(
+            vhost, user, config.default_configure, config.default_write, config.default_read
+        ),
+    ]

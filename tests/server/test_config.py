@@ -305,7 +305,7 @@ def test_errors_are_one_line_and_name_the_place(tmp_path: Path, line: str, text:
         (
             Flags(),
             {"RABBITMQ_NODE_PORT": "amqp"},
-            "RABBITMQ_NODE_PORT: expected PORT or HOST:PORT, got ':amqp'",
+            "RABBITMQ_NODE_PORT: expected PORT or HOST:PORT, got 'amqp'",
         ),
         (
             Flags(),

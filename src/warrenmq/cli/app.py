@@ -54,6 +54,14 @@ def server(context: typer.Context) -> None:
 
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
+def config(context: typer.Context) -> None:
+    """Check a configuration, or show what is in force and where it comes from."""
+    from warrenmq.cli import config as command
+
+    raise typer.Exit(command.main(context.args))
+
+
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def perf(context: typer.Context) -> None:
     """Generate load and measure it, with PerfTest's flags."""
     from warrenmq.cli.perf import perf as command

@@ -78,8 +78,8 @@ def _listener(environment: Mapping[str, str]) -> list[Setting]:
     if not host and not port:
         return []
     where = port_variable or host_variable
-    shown = f"[{host}]" if ":" in host else host
-    return only_listener(where, f"{shown}:{port or 5672}")
+    name = f"[{host}]:" if ":" in host else f"{host}:" if host else ""
+    return only_listener(where, f"{name}{port or 5672}")
 
 
 def only_listener(where: str, address: str) -> list[Setting]:

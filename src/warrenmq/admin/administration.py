@@ -101,7 +101,7 @@ class Administration:
                 if vhost is None:
                     self._open(change, changes, done)
                     return
-                vhost.definition = change
+                vhost.define(change)
             elif isinstance(change, DeleteVhost):
                 vhost = self._broker.vhosts.get(change.name)
                 if vhost is not None:
@@ -141,12 +141,12 @@ class Administration:
             broker.parameters[change.vhost, change.component, change.name] = change.value
             vhost = broker.vhosts.get(change.vhost)
             if vhost is not None:
-                vhost.put_parameter(change.component, change.name, change.value)
+                vhost.policies.put(change.component, change.name, change.value)
         elif isinstance(change, DeleteParameter):
             broker.parameters.pop((change.vhost, change.component, change.name), None)
             vhost = broker.vhosts.get(change.vhost)
             if vhost is not None:
-                vhost.delete_parameter(change.component, change.name)
+                vhost.policies.clear(change.component, change.name)
         else:
             broker.access.apply(change)
             if isinstance(change, DeleteUser):

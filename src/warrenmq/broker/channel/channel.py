@@ -21,6 +21,7 @@ from warrenmq.broker.channel.client_side import ClientSide
 from warrenmq.broker.channel.confirms import PublishConfirms
 from warrenmq.broker.channel.direct_reply import REPLY_TO, DirectReply
 from warrenmq.broker.channel.publish_route import PublishRoute
+from warrenmq.broker.channel.tracing import ChannelTracer
 from warrenmq.broker.channel.unacked import UnackedWindow
 from warrenmq.broker.content.assembly import ContentAssembly, unexpected_frame
 from warrenmq.broker.content.properties import (
@@ -114,11 +115,26 @@ class Channel(ChannelSide):
         # None while the channel consumes no direct replies.
         self.reply: DirectReply | None = None
         self.backlog: Backlog = Backlog()
+        # None while the vhost is not traced.
+        self.tracer: ChannelTracer | None = None
         # The frame kind that must come next.
         self._expected: i64 = FRAME_METHOD
         self._content: ContentAssembly = ContentAssembly()
         self._route: PublishRoute = PublishRoute(vhost, connection.client)
         vhost.host.channels[self] = None
+        self.set_tracing(vhost.definition.is_tracing)
+
+    def set_tracing(self, is_on: bool) -> None:
+        connection = self.connection
+        self.tracer = None
+        if is_on:
+            self.tracer = ChannelTracer(
+                self.vhost,
+                connection.node.settings.node_name.encode(),
+                connection.full_name().encode(),
+                self.number,
+                connection.client.user_name,
+            )
 
     # -- frames ------------------------------------------------------------------------------------
 
@@ -206,6 +222,9 @@ class Channel(ChannelSide):
                 self._publish_reply(raw, body)
                 return
         message = Message(route.address, raw, body, properties.persistent, now_ms)
+        if not route.is_plain and self.tracer is not None:
+            keys = [route.routing_key, *properties.extra_routing_keys]
+            self.tracer.published(message, keys, route.queues, now_ms)
         if self.transaction is not None:
             names = route.names(properties)
             publish = TransactionPublish(message, names, properties.expiration_ms, route.mandatory)
@@ -302,6 +321,8 @@ class Channel(ChannelSide):
         out.content(self.number, message.properties, message.body)
         if not connection.is_dirty:
             connection.touch()
+        if self.tracer is not None:
+            self.tracer.delivered(message, entry.queue.name, entry.redelivered, connection.now_ms)
 
     def take_reply(self, address: bytes, properties: bytes, body: bytes) -> None:
         reply = self.reply

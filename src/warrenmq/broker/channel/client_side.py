@@ -41,6 +41,10 @@ class ClientSide(ThrottledClient):
         """True while the output has room for one more delivery."""
         return self.is_writable and self.out.size_bytes < OUTPUT_BYTES_MAX
 
+    def full_name(self) -> str:
+        """The connection's name for people: `HOST:PORT -> HOST:PORT`, the client's end first."""
+        raise RuntimeError("abstract")
+
     def wait_for_room(self, channel: ChannelSide) -> None:
         """Suspend `channel`, which has sent content, while the output has no room.
 

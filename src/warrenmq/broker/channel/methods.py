@@ -193,6 +193,8 @@ def _answer_get(channel: Channel, queue: Queue, entry: Entry | None, no_ack: boo
         ),
     )
     connection.out.content(channel.number, message.properties, message.body)
+    if channel.tracer is not None:
+        channel.tracer.delivered(message, queue.name, entry.redelivered, connection.now_ms)
     connection.wait_for_room(channel)
 
 

@@ -41,7 +41,8 @@ class PublishRoute:
         self.is_reply: bool = False
         # True if the route does not depend on the headers of a message (CC and BCC apart).
         self.is_fixed: bool = False
-        # True if the route is fixed and no reply: each message without CC and BCC goes to `queues`.
+        # True if the route is fixed, no reply and not traced: each message without CC and BCC goes
+        # to `queues`, and that is all.
         self.is_plain: bool = False
         self._vhost: VhostQueues = vhost
         self._client: Client = client
@@ -83,7 +84,9 @@ class PublishRoute:
         self.is_fixed = not router.depends_on_headers(exchange)
         if self.is_fixed:
             self._set_queues(vhost.route(exchange, [method.routing_key], b""))
-        self.is_plain = self.is_fixed and not self.is_reply
+        # A traced message takes the way of those that need a look at their properties.
+        is_traced = vhost.definition.is_tracing
+        self.is_plain = self.is_fixed and not self.is_reply and not is_traced
         self._version = router.version
         self._raw = raw
 

@@ -500,6 +500,9 @@ class Connection(ClientSide):
         """Longest time (ms) that heartbeats may stay unacked by TCP; 0 without heartbeats."""
         return IDLE_CHECKS_MAX * self._heartbeats.interval_ms
 
+    def full_name(self) -> str:
+        return f"{self.peer} -> {self.local}" if self.local else self.peer
+
     # -- for channels ------------------------------------------------------------------------------
 
     def wait_for_room(self, channel: ChannelSide) -> None:

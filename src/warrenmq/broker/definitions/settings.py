@@ -19,6 +19,7 @@ class Settings:
         max_unfinished_size: int = 0,
         unfinished_message_timeout: int = 60,
         cluster_name: str = "warren@localhost",
+        node_name: str = "warren@localhost",
         loopback_users: frozenset[bytes] = frozenset([b"guest"]),
         password_hashing: str = SHA256,
         credential_rules: CredentialRules | None = None,
@@ -48,6 +49,7 @@ class Settings:
         self.max_unfinished_size = max_unfinished_size or 2 * max_message_size
         self.unfinished_message_timeout = unfinished_message_timeout
         self.cluster_name = cluster_name
+        self.node_name = node_name
         self.loopback_users = loopback_users
         # The algorithm for new passwords, and what they must satisfy.
         self.password_hashing = password_hashing

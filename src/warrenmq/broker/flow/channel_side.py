@@ -35,6 +35,10 @@ class ChannelSide:
         """
         raise RuntimeError("abstract")
 
+    def set_tracing(self, is_on: bool) -> None:
+        """Begin or end to copy all messages to the trace exchange."""
+        raise RuntimeError("abstract")
+
     def check(self) -> None:
         """Assert the invariants that hold between two operations; for tests and the simulator."""
         raise RuntimeError("abstract")

@@ -53,6 +53,16 @@ class VhostQueues:
         # stores each.
         self.unstored: dict[object, ChangeSet] = {}
 
+    def define(self, definition: PutVhost) -> None:
+        """Put a changed definition of the vhost in force."""
+        is_changed = definition.is_tracing != self.definition.is_tracing
+        self.definition = definition
+        if is_changed:
+            # Channels resolve their routes again, and see then whether messages are traced.
+            self.router.version += 1
+            for channel in self.host.channels:
+                channel.set_tracing(definition.is_tracing)
+
     # -- texts -------------------------------------------------------------------------------------
 
     def queue_text(self, name: bytes) -> str:

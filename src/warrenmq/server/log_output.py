@@ -85,6 +85,14 @@ def rotate_log() -> None:
             handler.doRollover()
 
 
+def log_files() -> list[str]:
+    """The files that the log is written to; `<stderr>` for the console."""
+    return [
+        handler.baseFilename if isinstance(handler, logging.FileHandler) else "<stderr>"
+        for handler in logging.getLogger().handlers
+    ]
+
+
 def set_log_level(level: str) -> None:
     """Log from `level` on in all outputs and categories, until the next `open_log`."""
     root = logging.getLogger()

@@ -29,6 +29,9 @@ class ReloadableNode(Protocol):
     broker: Broker
     clock: Clock
 
+    def reload_tls(self) -> str:
+        """Read the certificates again; returns why the old ones stay in use, or ""."""
+
 
 def reload_node(node: ReloadableNode, read_again: Callable[[], Loaded]) -> None:
     """Read the configuration again and take from it what can change while the node runs."""
@@ -46,6 +49,10 @@ def reload_node(node: ReloadableNode, read_again: Callable[[], Loaded]) -> None:
         logger.error("configuration not reloaded: %s", error)
         return
     node.config = new
+    if node.reload_tls():
+        # A line of the log says why; a later reload sees the change again.
+        new = replace(new, tls=old.tls)
+        node.config = new
     _apply(node, old, new)
     taken = [key.name for key in changed_keys(old, new)]
     logger.info("configuration reloaded; changed: %s", ", ".join(taken) or "nothing")

@@ -133,6 +133,10 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
         reserve.keep()
         metadata, definitions = open_definitions(directory, config.accept_lost_definitions, reserve)
         if not definitions.users and not definitions.vhosts:
+            refusal = broker.settings.credential_rules.refusal(config.default_pass.encode())
+            if refusal:
+                metadata.close()
+                raise DataDirectoryError(f"default_pass: {refusal}")
             metadata.apply(first_definitions(config, 1))
             definitions = metadata.load()
         broker.load_users(definitions)

@@ -76,25 +76,31 @@ def read_sources(flags: Flags, environment: Mapping[str, str] | None = None) -> 
     """
     environment = os.environ if environment is None else environment
     errors: list[str] = []
-    settings = _file_settings(flags, environment, errors)
+    files = _files(flags, environment, errors)
+    settings = _file_settings(files, errors)
     settings += environment_settings(environment, errors)
     settings += _flag_settings(flags, errors)
     loaded = _build(settings)
+    loaded.config = replace(loaded.config, config_files=tuple(files))
     loaded.errors[:0] = errors
     return loaded
 
 
-def _file_settings(
-    flags: Flags, environment: Mapping[str, str], errors: list[str]
-) -> list[Setting]:
+def _files(flags: Flags, environment: Mapping[str, str], errors: list[str]) -> list[Path]:
     paths = [flags.config_file] if flags.config_file is not None else config_files(environment)
-    settings: list[Setting] = []
+    files: list[Path] = []
     for path in paths:
         try:
-            for file in files_of(path):
-                settings += read_file(file, errors)
+            files += files_of(path)
         except ConfigError as error:
             errors.append(str(error))
+    return files
+
+
+def _file_settings(files: list[Path], errors: list[str]) -> list[Setting]:
+    settings: list[Setting] = []
+    for file in files:
+        settings += read_file(file, errors)
     # As in RabbitMQ, files that give both forms of a limit mean the relative one, and a list that is
     # `none` stays empty, in whatever order the lines stand.
     settings.sort(key=lambda setting: setting.key in _LAST_IN_FILES)

@@ -28,6 +28,8 @@ class Config:
 
     data_dir: Path = field(default_factory=default_data_dir)
     node_name: str = field(default_factory=default_node_name)
+    # The files that were read, in their order.
+    config_files: tuple[Path, ...] = ()
     # (host, port) of the AMQP listeners. Host "" = every address of the machine, IPv4 and IPv6.
     # Port 0 = a free port, printed in the ready line.
     tcp_listeners: tuple[tuple[str, int], ...] = (("", AMQP_PORT),)

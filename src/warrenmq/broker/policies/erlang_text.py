@@ -23,7 +23,7 @@ _PATTERN_ERRORS: Final = {
 
 
 def term_text(value: object) -> str:
-    """The JSON `value` (of `json.loads`) as an Erlang term: `<<"x">>`, `true`, `#{<<"a">> => 1}`."""
+    """The JSON value as an Erlang term: `<<"x">>`, `true`, `#{<<"a">> => 1}`."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,9 +1,9 @@
 """The policies of a vhost, and how its queues and exchanges get what applies to them.
 
-A new queue or exchange gets the newest policies at once. When a policy is put or cleared, all queues
-and exchanges are looked at again, a slice at the end of each turn, so that none of the others waits.
-Another change meanwhile starts anew with those that wait the longest, so that frequent changes
-starve nobody.
+A new queue or exchange gets the newest policies at once. After a change of a policy, all queues and
+exchanges are checked again, a slice at the end of each turn, so that no client waits. When another
+change comes meanwhile, the check starts over with those that wait the longest, so that frequent
+changes starve nobody.
 
 The settings of a queue are a pure function of its declaration and the policies (`effective.py`);
 `PolicySettings` name the policies that a queue has at this moment.

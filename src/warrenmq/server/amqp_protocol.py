@@ -11,6 +11,7 @@ import asyncio
 import logging
 import select
 import socket
+import ssl
 import sys
 from typing import Final, Protocol, cast
 
@@ -26,15 +27,25 @@ from warrenmq.broker.connection.connection import (
 )
 from warrenmq.broker.connection.states import CLOSED
 from warrenmq.server.clock import Clock
+from warrenmq.server.config.settings import Config
+from warrenmq.server.listening.addresses import Ends, shown
+from warrenmq.server.listening.certificate_name import peer_name
+from warrenmq.server.listening.tls import PeerChains
 from warrenmq.server.memory_watch import MemoryWatch
+from warrenmq.store.disk.line_limit import LineLimit
 from warrenmq.wire.encode import PROTOCOL_HEADER
 from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
 
 logger = logging.getLogger("warren.listener")
 
 _HEADER_BYTES: Final = 8
+# First two bytes of a client that speaks TLS.
+_TLS_START: Final = b"\x16\x03"
 # Bytes that a socket may read in one turn.
 READ_BYTES: Final = 262144
+# The same for a TLS socket. The loop decrypts what it has read, at most READ_BYTES with the
+# overhead of TLS, and leaves an incomplete record for later: the buffer is rarely quite full.
+_TLS_SHARE_BYTES: Final = READ_BYTES // 2
 # Protocol header of AMQP 0-9; warren serves such a client as 0-9-1.
 _AMQP_0_9: Final = b"AMQP\x01\x01\x00\x09"
 # Bytes in the transport's buffer above which deliveries to the socket wait, and below which they
@@ -55,7 +66,12 @@ class SocketHost(Protocol):
     """The services of a node that its sockets use."""
 
     loop: asyncio.AbstractEventLoop
+    config: Config
     clock: Clock
+    # Limits lines that strangers can cause.
+    lines: LineLimit
+    # Clients that are accepted and have no protocol yet.
+    arriving: set[Ends]
     broker: Broker
     admin: AdminNode
     memory_watch: MemoryWatch
@@ -67,9 +83,6 @@ class SocketHost(Protocol):
     # Sockets that used up their share of reading in this turn; the node resumes them in the next.
     read_on: list[ClientProtocol]
 
-    def has_room_for_socket(self) -> bool:
-        """Whether there are file descriptors for one more socket."""
-
     def schedule_turn(self) -> None:
         """Let the node end its turn once all sockets of this turn are read."""
 
@@ -79,16 +92,22 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     A socket is read at most READ_BYTES a turn. Without that bound the event loop would read a busy
     publisher's socket for megabytes at a time while consumers wait for their turn.
+
+    `ends` are its addresses; `chains` checks the client's certificate after a TLS handshake.
     """
 
-    def __init__(self, node: SocketHost) -> None:
+    def __init__(self, node: SocketHost, ends: Ends, chains: PeerChains | None) -> None:
         self._node = node
+        self._ends = ends
+        self._chains = chains
         self._header = b""
         self._connection: Connection | None = None
         self._admin: AdminSession | None = None
         self._transport: asyncio.Transport | None = None
+        self._tls: ssl.SSLObject | None = None
+        self._share_bytes = READ_BYTES
         self._is_reading = True
-        self._close_at_ms = handshake_deadline_ms(node.broker.settings, node.clock.now_ms())
+        self._close_at_ms = NEVER
 
     # -- events of the socket ----------------------------------------------------------------------
 
@@ -96,10 +115,21 @@ class ClientProtocol(asyncio.BufferedProtocol):
         # uvloop's transports are not registered as asyncio's.
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(_WRITE_BUFFER_HIGH, _WRITE_BUFFER_LOW)
-        if not self._node.has_room_for_socket():
-            self._transport.abort()
-            return
+        self._close_at_ms = handshake_deadline_ms(
+            self._node.broker.settings, self._node.clock.now_ms()
+        )
+        if self._chains is not None:
+            self._tls = self._transport.get_extra_info("ssl_object")
+            if self._chains.is_too_long(self._tls):
+                logger.warning(
+                    "%s: closed, because the chain of its certificate is longer than ssl_options.depth allows",
+                    self._ends.name,
+                )
+                self._transport.abort()
+                return
+            self._share_bytes = _TLS_SHARE_BYTES
         self._node.protocols.add(self)
+        self._node.arriving.discard(self._ends)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         # All sockets share the buffer: `buffer_updated` copies the bytes before another socket is
@@ -108,7 +138,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         data = bytes(self._node.read_buffer[:nbytes])
-        if nbytes == READ_BYTES and self._transport is not None:
+        if nbytes >= self._share_bytes and self._transport is not None:
             self._transport.pause_reading()
             self._node.read_on.append(self)
         if self._connection is not None:
@@ -156,18 +186,16 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._header = b""
         transport = self._transport
         assert transport is not None
-        local = transport.get_extra_info("sockname")
-        remote = transport.get_extra_info("peername")
-        peer = f"{_text(remote)} -> {_text(local)}"
-        # The local address decides, not the client's, as in RabbitMQ.
-        is_loopback = bool(local) and _is_loopback(str(local[0]))
+        peer = self._ends.name
         is_amqp = header in (PROTOCOL_HEADER, _AMQP_0_9)
         if is_amqp and not self._node.takes_clients:
             logger.info("%s: refused, because the node takes no clients", peer)
             transport.close()
+        elif is_amqp and self._is_over_limit():
+            transport.close()
         elif is_amqp:
             now_ms = self._node.clock.now_ms()
-            self._connection = self._node.broker.connect(peer, is_loopback, now_ms)
+            self._connection = self._connect(now_ms)
             self._connection.shell = self
             if rest:
                 self._connection.receive(rest, now_ms)
@@ -178,14 +206,48 @@ class ClientProtocol(asyncio.BufferedProtocol):
                 transport,
                 LoopClock(self._node.loop, self._node.schedule_turn),
                 peer,
-                is_loopback,
+                self._ends.is_loopback,
             )
             if rest:
                 self._admin.receive(rest)
         else:
-            logger.info("%s: not AMQP 0-9-1, first bytes %r", peer, header)
+            self._log_stranger(header)
             transport.write(PROTOCOL_HEADER)
             transport.close()
+
+    def _is_over_limit(self) -> bool:
+        """Whether `connection_max` refuses one more client; a line of the log says so."""
+        limit = self._node.broker.settings.connection_max
+        if not 0 <= limit <= len(self._node.broker.connections):
+            return False
+        if self._node.lines.allows("connection_max"):
+            logger.warning("%s: refused: connection_max (%d) is reached", self._ends.name, limit)
+        return True
+
+    def _connect(self, now_ms: int) -> Connection:
+        ends = self._ends
+        tls = self._tls
+        if tls is None:
+            return self._node.broker.connect(
+                ends.name, ends.is_loopback, now_ms, local=shown(ends.server)
+            )
+        cipher = tls.cipher()
+        return self._node.broker.connect(
+            ends.name,
+            ends.is_loopback,
+            now_ms,
+            peer_name(tls.getpeercert() or {}, self._node.config.ssl_cert_login_from),
+            tls.version() or "",
+            cipher[0] if cipher is not None else "",
+            shown(ends.server),
+        )
+
+    def _log_stranger(self, header: bytes) -> None:
+        found = (
+            "TLS on a listener without TLS" if header.startswith(_TLS_START) else "not AMQP 0-9-1"
+        )
+        if self._node.lines.allows(f"{self._ends.client[0]} {found}"):
+            logger.info("%s: %s, first bytes %r", self._ends.name, found, header)
 
     # -- turns and timers --------------------------------------------------------------------------
 
@@ -290,18 +352,3 @@ class ClientProtocol(asyncio.BufferedProtocol):
         """Close the socket without flushing its output."""
         if self._transport is not None:
             self._transport.abort()
-
-
-def _is_loopback(host: str) -> bool:
-    return host.startswith(("127.", "::ffff:127.")) or host == "::1"
-
-
-def _text(address: object) -> str:
-    # On a dual-stack listener, IPv4 clients have IPv4-mapped addresses.
-    if isinstance(address, tuple) and len(address) >= 2 and str(address[0]).startswith("::ffff:"):
-        address = (str(address[0])[7:], address[1])
-    return (
-        f"{address[0]}:{address[1]}"
-        if isinstance(address, tuple) and len(address) >= 2
-        else "unknown"
-    )

@@ -1,4 +1,4 @@
-"""A node: the data directory, the broker in it, its listener, and the turns of its event loop.
+"""A node: the data directory, the broker in it, its listeners, and the turns of its event loop.
 
 One event loop owns everything but the disk. In a turn, sockets deliver bytes to connections, which
 fill outputs and the journal's batch. The end of the turn seals a due batch, hands it to the
@@ -13,7 +13,6 @@ import logging
 import resource
 import secrets
 import signal
-import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -31,6 +30,9 @@ from warrenmq.server.config.settings import Config
 from warrenmq.server.definitions_file import DataDirectoryError, DefinitionsLostError
 from warrenmq.server.disk_monitor import DiskMonitor, free_bytes
 from warrenmq.server.heap_release import find_heap_release
+from warrenmq.server.listening.addresses import Ends
+from warrenmq.server.listening.listeners import Listeners
+from warrenmq.server.listening.tls import TlsError
 from warrenmq.server.memory_watch import (
     MemoryWatch,
     ResidentMemory,
@@ -43,6 +45,7 @@ from warrenmq.server.reload import reload_node
 from warrenmq.server.startup import OpenedData, open_data_directory
 from warrenmq.server.vhost_driver import VhostDriver, start_drivers, stop_drivers
 from warrenmq.store.disk.flusher import Flusher, FlushJob
+from warrenmq.store.disk.line_limit import LineLimit
 from warrenmq.store.disk.workers import Workers
 from warrenmq.store.jobs import StoreJob
 
@@ -54,7 +57,6 @@ _EXPIRY_TICK_S = 0.05
 _CONNECTION_TICK_S = 0.5
 # Pause in reading a publisher that is ahead of its consumers (s).
 _YIELD_S = 0.001
-_LISTEN_BACKLOG = 4096
 # Time for clients to answer connection.close when the node stops (s).
 _STOP_GRACE_S = 2.0
 _START_FAILED_EXIT = 1
@@ -109,16 +111,22 @@ class Node:
         self._flusher: Flusher | None = None
         self._workers: Workers | None = None
         self._vhosts: NodeVhosts | None = None
-        self._server: asyncio.Server | None = None
+        self.lines = LineLimit()
+        self.arriving: set[Ends] = set()
+        self._listening: Listeners | None = None
+        # Protocol ("amqp", "amqp/ssl"), interface and port of each listening socket.
+        self.listeners: list[tuple[str, str, int]] = []
         self._stopped = asyncio.Event()
 
     # -- start and stop ----------------------------------------------------------------------------
 
     async def start(self) -> str:
-        """Recover the data directory and listen; returns `HOST:PORT` of the AMQP listener.
+        """Recover the data directory and listen; returns the listeners as the ready line has them.
 
-        Raises DataDirectoryError or OSError when the directory or the address is not usable.
+        Raises DataDirectoryError, TlsError or OSError when the directory, the certificates or an
+        address is not usable.
         """
+        self._listening = Listeners(self, partial(ClientProtocol, self))
         self._data = open_data_directory(self.config, self.broker, self.clock.now_ms())
         self.admin.directories = self._data.directories
         self.admin.recover(
@@ -155,13 +163,17 @@ class Node:
             # Give the memory that recovery needed for reading back to the system.
             trim()
         gc.set_threshold(50_000, 20, 100)
-        listener = _listen(*self.config.tcp_listeners[0])
-        self._server = await self.loop.create_server(
-            lambda: ClientProtocol(self), sock=listener, backlog=_LISTEN_BACKLOG
-        )
+        self._listening.start()
+        self.listeners = [
+            ("amqp/ssl" if each.is_tls else "amqp", *each.address) for each in self._listening.all
+        ]
         self.loop.call_later(_EXPIRY_TICK_S, self._tick_expiry)
         self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
-        return _address(listener)
+        return self._listening.ready_text()
+
+    def reload_tls(self) -> str:
+        """Read the certificates again; returns why the old ones stay in use, or ""."""
+        return "" if self._listening is None else self._listening.reload_tls()
 
     def request_stop(self) -> None:
         """Close connections, make everything durable, mark a clean stop (SIGTERM and SIGINT)."""
@@ -175,9 +187,9 @@ class Node:
 
     async def _stop(self) -> None:
         logger.info("stopping")
-        assert self._server is not None and self._flusher is not None and self._data is not None
+        assert self._listening is not None and self._flusher is not None and self._data is not None
         assert self._workers is not None and self._vhosts is not None
-        self._server.close()
+        self._listening.close()
         self.backups.stop()
         for vhost in self.broker.vhosts.values():
             vhost.staging.stop()
@@ -215,13 +227,12 @@ class Node:
         The disk needs file descriptors too: without one no journal file can be started.
         """
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        is_full = (
-            limit != resource.RLIM_INFINITY and len(self.protocols) + _RESERVED_DESCRIPTORS >= limit
-        )
+        clients = len(self.protocols) + len(self.arriving)
+        is_full = limit != resource.RLIM_INFINITY and clients + _RESERVED_DESCRIPTORS >= limit
         if is_full and not self._is_full:
             logger.error(
                 "refusing connections: %d of at most %d open files are in use by clients",
-                len(self.protocols),
+                clients,
                 limit,
             )
         self._is_full = is_full
@@ -336,6 +347,7 @@ def _settings(config: Config) -> Settings:
         max_unfinished_size=config.max_unfinished_size,
         unfinished_message_timeout=config.unfinished_message_timeout,
         cluster_name=config.cluster_name or config.node_name,
+        node_name=config.node_name,
         password_hashing=config.password_hashing,
         credential_rules=CredentialRules(
             config.credential_validator, config.credential_min_length, config.credential_regexp
@@ -354,25 +366,6 @@ def _settings(config: Config) -> Settings:
     )
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket; an empty host means every address, IPv4 and IPv6, on one port."""
-    if host:
-        # Python encodes a str as IDNA, whose tables take milliseconds to load.
-        name = host.encode() if host.isascii() else host
-        family, _, _, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=_LISTEN_BACKLOG)
-    if socket.has_dualstack_ipv6():
-        return socket.create_server(
-            ("", port), family=socket.AF_INET6, backlog=_LISTEN_BACKLOG, dualstack_ipv6=True
-        )
-    return socket.create_server(("", port), backlog=_LISTEN_BACKLOG)
-
-
-def _address(listener: socket.socket) -> str:
-    host, port = listener.getsockname()[:2]
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
 def _raise_descriptor_limit() -> None:
     # Raise the soft limit to what the administrator allows; its usual 1024 exists for programs that
     # use select.
@@ -386,17 +379,17 @@ async def _run(config: Config, read_again: Callable[[], Loaded]) -> int:
     _raise_descriptor_limit()
     node = Node(config, loop)
     try:
-        address = await node.start()
+        listeners = await node.start()
     except DefinitionsLostError as error:
         logger.error("cannot start: %s", error)
         return _DEFINITIONS_LOST_EXIT
-    except (DataDirectoryError, OSError) as error:
+    except (DataDirectoryError, TlsError, OSError) as error:
         logger.error("cannot start: %s", error)
         return _START_FAILED_EXIT
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, node.request_stop)
     loop.add_signal_handler(signal.SIGHUP, reload_node, node, read_again)
-    print(f"warren is ready: amqp={address} management=off", flush=True)
+    print(f"warren is ready: {listeners} management=off", flush=True)
     await node.wait_stopped()
     return 0
 

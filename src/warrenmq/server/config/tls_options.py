@@ -18,7 +18,7 @@ class TlsOptions:
     # Refuse a client without a certificate; applies with verify_peer only.
     fail_if_no_peer_cert: bool = False
     # Largest number of intermediate certificates between the client's certificate and its root.
-    depth: int = 1
+    depth: int = 10
     # RabbitMQ's names: tlsv1, tlsv1.1, tlsv1.2, tlsv1.3; empty = TLS 1.2 and 1.3.
     versions: tuple[str, ...] = ()
     # OpenSSL's names of cipher suites; empty = the library's choice.

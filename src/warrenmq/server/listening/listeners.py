@@ -1,0 +1,297 @@
+"""The listening sockets of a node, and the way of a client from accept to its protocol.
+
+    accept -> PROXY header, if configured -> TLS handshake, on a TLS listener -> protocol
+
+Each client takes this way in a task of its own, within `ssl_handshake_timeout`, so that a slow one
+holds up nobody. The steps before TLS read no byte of what follows them, with the help of MSG_PEEK:
+the loop's TLS then sees an untouched stream.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from warrenmq.server.config.settings import Config
+from warrenmq.server.config.tcp_options import TcpOptions
+from warrenmq.server.listening.addresses import Ends, ends_of, shown
+from warrenmq.server.listening.handshake_turns import HandshakeTurns
+from warrenmq.server.listening.listener_tls import ListenerTls
+from warrenmq.server.listening.proxy_protocol import (
+    V2_BYTES_MAX,
+    Address,
+    ProxyError,
+    ProxyHeader,
+    parse_header,
+)
+from warrenmq.server.listening.tls import PeerChains
+from warrenmq.store.disk.line_limit import LineLimit
+
+logger = logging.getLogger("warren.listener")
+
+# Clients that one listener accepts in a turn of the loop.
+_ACCEPTS_PER_TURN: Final = 64
+# Pause of a listener when the system has no room for another socket (s).
+_ACCEPT_PAUSE_S: Final = 1.0
+# First byte of every TLS connection: the type of a handshake record.
+_TLS_FIRST: Final = b"\x16"
+# Time for a client to answer the end of its TLS connection (s).
+_TLS_SHUTDOWN_S: Final = 3.0
+# The limit of uvloop on a TLS handshake, which must have one (s). The task of the client keeps the
+# limit that counts.
+_NO_LIMIT_S: Final = 86400.0
+
+NewProtocol = Callable[[Ends, PeerChains | None], asyncio.BufferedProtocol]
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A listening socket."""
+
+    socket: socket.socket
+    is_tls: bool
+
+    @property
+    def address(self) -> Address:
+        """(host, port)."""
+        host, port = self.socket.getsockname()[:2]
+        return host, port
+
+
+class ListenerHost(Protocol):
+    """What the listeners need of their node."""
+
+    loop: asyncio.AbstractEventLoop
+    config: Config
+    lines: LineLimit
+    # Clients that are accepted and have no protocol yet; the protocol removes its own.
+    arriving: set[Ends]
+
+    def has_room_for_socket(self) -> bool:
+        """Whether there are file descriptors for one more socket."""
+
+
+class _SilentClientError(Exception):
+    """The client left before it said anything, as health checks do; the log gets no line."""
+
+
+class _NotTlsError(Exception):
+    """The first byte on a TLS listener begins no TLS handshake."""
+
+
+class Listeners:
+    """All listeners of `host`; `new_protocol` makes the protocol of a client.
+
+    The constructor reads the certificates and raises TlsError.
+    """
+
+    def __init__(self, host: ListenerHost, new_protocol: NewProtocol) -> None:
+        config = host.config
+        self._host = host
+        self._loop = host.loop
+        self._new_protocol = new_protocol
+        self._turns = HandshakeTurns(host.loop)
+        self._arrivals: set[asyncio.Task[None]] = set()
+        self._watch: asyncio.Task[None] | None = None
+        self._tls: ListenerTls | None = ListenerTls(config.tls) if config.ssl_listeners else None
+        self.all: list[Listener] = []
+
+    def start(self) -> None:
+        """Open the sockets and accept clients. Raises OSError, and leaves no socket open then."""
+        config = self._host.config
+        try:
+            for is_tls, addresses in ((False, config.tcp_listeners), (True, config.ssl_listeners)):
+                for address in addresses:
+                    self.all.append(Listener(_listen(*address, config.tcp.backlog), is_tls))
+        except OSError:
+            self.close()
+            raise
+        for listener in self.all:
+            kind = "TLS (SSL)" if listener.is_tls else "TCP"
+            logger.info("started %s listener on %s", kind, shown(listener.address))
+            self._resume(listener)
+        if self._tls is not None:
+            watching = self._tls.watch(lambda: self._host.config.tls)
+            self._watch = self._loop.create_task(watching)
+
+    def ready_text(self) -> str:
+        """`amqp=HOST:PORT amqps=HOST:PORT`: the first listener of each kind, as far as there is one."""
+        first = {listener.is_tls: listener.address for listener in reversed(self.all)}
+        names = {False: "amqp", True: "amqps"}
+        return " ".join(f"{names[is_tls]}={shown(first[is_tls])}" for is_tls in sorted(first))
+
+    def reload_tls(self) -> str:
+        """Read certificates and options again; returns why the old ones stay, or ""."""
+        return "" if self._tls is None else self._tls.reload(self._host.config.tls)
+
+    def close(self) -> None:
+        """Close the listening sockets; drop the clients that have no protocol yet."""
+        for listener in self.all:
+            self._loop.remove_reader(listener.socket)
+            listener.socket.close()
+        if self._watch is not None:
+            self._watch.cancel()
+        for arrival in self._arrivals:
+            arrival.cancel()
+
+    # -- accept ------------------------------------------------------------------------------------
+
+    def _resume(self, listener: Listener) -> None:
+        if listener.socket.fileno() >= 0:
+            self._loop.add_reader(listener.socket, self._accept, listener)
+
+    def _accept(self, listener: Listener) -> None:
+        for _ in range(_ACCEPTS_PER_TURN):
+            try:
+                client, _ = listener.socket.accept()
+            except BlockingIOError:
+                return
+            except ConnectionError:
+                # The client left while it waited to be accepted.
+                continue
+            except OSError as error:
+                # The socket stays readable: without a pause the loop would be here all the time.
+                self._loop.remove_reader(listener.socket)
+                self._loop.call_later(_ACCEPT_PAUSE_S, self._resume, listener)
+                logger.error("no client accepted for %g s: %s", _ACCEPT_PAUSE_S, error)
+                return
+            if not self._host.has_room_for_socket():
+                client.close()
+                continue
+            try:
+                ends = ends_of(client)
+            except OSError:
+                # The client has reset its connection.
+                client.close()
+                continue
+            self._host.arriving.add(ends)
+            arrival = self._loop.create_task(self._welcome(client, ends, listener.is_tls))
+            self._arrivals.add(arrival)
+            arrival.add_done_callback(self._arrivals.discard)
+
+    async def _welcome(self, client: socket.socket, ends: Ends, is_tls: bool) -> None:
+        """Give the client its protocol, or close its socket and log why."""
+        timeout_ms = self._host.config.ssl_handshake_timeout_ms
+        fault = ""
+        try:
+            # A configured 0 means no limit.
+            async with asyncio.timeout(timeout_ms / 1000 or None):
+                await self._hand_over(client, ends, is_tls)
+            return
+        except TimeoutError:
+            fault = f"closed, because its handshake took more than {timeout_ms} ms"
+        except (ProxyError, _NotTlsError) as error:
+            fault = f"closed, because {error}"
+        except ssl.SSLError as error:
+            fault = f"TLS handshake failed: {error.reason or error}"
+        except OSError as error:
+            fault = f"left during its handshake: {error.strerror or 'connection reset'}"
+        except _SilentClientError:
+            pass
+        except asyncio.CancelledError:
+            # The node stops.
+            client.close()
+            raise
+        finally:
+            self._host.arriving.discard(ends)
+        client.close()
+        if fault and self._host.lines.allows(f"{ends.client[0]} {fault}"):
+            logger.warning("%s: %s", ends.name, fault)
+
+    async def _hand_over(self, client: socket.socket, ends: Ends, is_tls: bool) -> None:
+        config = self._host.config
+        client.setblocking(False)
+        _set_options(client, config.tcp)
+        if config.proxy_protocol:
+            ends.replace_by(await self._read_proxy_header(client))
+        tls: dict[str, Any] = {}
+        chains: PeerChains | None = None
+        if is_tls:
+            await self._await_hello(client)
+            assert self._tls is not None
+            chains = self._tls.chains
+            tls = {
+                "ssl": self._tls.context,
+                "ssl_handshake_timeout": _NO_LIMIT_S,
+                "ssl_shutdown_timeout": _TLS_SHUTDOWN_S,
+            }
+        await self._loop.connect_accepted_socket(
+            lambda: self._new_protocol(ends, chains), client, **tls
+        )
+        if not config.tcp.nodelay:
+            # uvloop always sets the option.
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 0)
+
+    # -- the first bytes ---------------------------------------------------------------------------
+
+    async def _read_proxy_header(self, client: socket.socket) -> ProxyHeader:
+        """Read the PROXY header and not one byte more. Raises ProxyError."""
+        data = b""
+        while True:
+            arrived = await self._peek(client, V2_BYTES_MAX)
+            if not arrived:
+                if data:
+                    raise ProxyError("its PROXY header has no end")
+                raise _SilentClientError
+            header = parse_header(data + arrived)
+            if header is not None:
+                client.recv(header.size_bytes - len(data))
+                return header
+            data += client.recv(len(arrived))
+
+    async def _await_hello(self, client: socket.socket) -> None:
+        """Return when the client has begun its TLS handshake and it is its turn."""
+        first = await self._peek(client, 1)
+        if not first:
+            raise _SilentClientError
+        if first != _TLS_FIRST:
+            raise _NotTlsError(f"it does not speak TLS: first byte {first!r}")
+        await self._turns.wait()
+
+    async def _peek(self, client: socket.socket, size: int) -> bytes:
+        """Up to `size` bytes that have arrived; they stay in the socket. b"": the client has left."""
+        readable: asyncio.Future[None] = self._loop.create_future()
+        self._loop.add_reader(client, _wake, readable)
+        try:
+            await readable
+        finally:
+            self._loop.remove_reader(client)
+        return client.recv(size, socket.MSG_PEEK)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def _set_options(client: socket.socket, options: TcpOptions) -> None:
+    if options.keepalive:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if options.sndbuf:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, options.sndbuf)
+    if options.recbuf:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.recbuf)
+    if options.linger:
+        linger = struct.pack("ii", 1, options.linger_timeout_s)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+
+def _listen(host: str, port: int, backlog: int) -> socket.socket:
+    """A listening socket; an empty host means every address, IPv4 and IPv6, on one port."""
+    if host:
+        # Python encodes a str as IDNA, whose tables take milliseconds to load.
+        name = host.encode() if host.isascii() else host
+        family, _, _, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.create_server(address[:2], family=family, backlog=backlog)
+    elif socket.has_dualstack_ipv6():
+        listener = socket.create_server(
+            ("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True
+        )
+    else:
+        listener = socket.create_server(("", port), backlog=backlog)
+    listener.setblocking(False)
+    return listener

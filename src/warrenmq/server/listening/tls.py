@@ -1,0 +1,197 @@
+"""TLS of a node's listeners: contexts made from `TlsOptions`, checked, and made again from new files.
+
+Python's `ssl` offers no choice of TLS 1.3 cipher suites and no limit on the length of a chain:
+
+* A list of ciphers without any TLS 1.3 suite turns TLS 1.3 off, and a list of nothing else turns
+  the older versions off. Among the suites of TLS 1.3, OpenSSL chooses.
+* `PeerChains` measures the chain after the handshake.
+"""
+
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from warrenmq.server.config.tls_options import TlsOptions
+
+_VERSIONS: Final = {
+    "tlsv1": ssl.TLSVersion.TLSv1,
+    "tlsv1.1": ssl.TLSVersion.TLSv1_1,
+    "tlsv1.2": ssl.TLSVersion.TLSv1_2,
+    "tlsv1.3": ssl.TLSVersion.TLSv1_3,
+}
+_OLD_VERSIONS: Final = ("tlsv1", "tlsv1.1")
+_DEFAULT_VERSIONS: Final = ("tlsv1.2", "tlsv1.3")
+# Options that leave a version out between the lowest and the highest one.
+_LEFT_OUT: Final = {"tlsv1.1": ssl.OP_NO_TLSv1_1, "tlsv1.2": ssl.OP_NO_TLSv1_2}
+# The names of all TLS 1.3 suites begin so, and no others do.
+_TLS_1_3_PREFIX: Final = "TLS_"
+# OpenSSL refuses the signatures of TLS 1.0 and 1.1 from its security level 1 on.
+_OLD_SECURITY: Final = ":@SECLEVEL=0"
+
+
+class TlsError(Exception):
+    """TLS options that cannot be honoured; the text names the key, the file and the reason."""
+
+
+def check_tls(options: TlsOptions) -> str:
+    """The reason why no listener can work with `options`; "" when all is well."""
+    try:
+        server_context(options)
+    except TlsError as error:
+        return str(error)
+    return ""
+
+
+def server_context(options: TlsOptions) -> ssl.SSLContext:
+    """A context for the server's side of connections. Reads the files; raises TlsError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # A client must not make the node repeat its part of a handshake again and again.
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    if not options.honor_cipher_order:
+        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    _set_versions(context, options)
+    _load_identity(context, options)
+    if options.cacertfile is not None:
+        _load_authorities(context, "cacertfile", options.cacertfile)
+    elif options.verify == "verify_peer":
+        raise TlsError("ssl_options.verify: verify_peer needs ssl_options.cacertfile")
+    if options.verify == "verify_peer":
+        context.verify_mode = (
+            ssl.CERT_REQUIRED if options.fail_if_no_peer_cert else ssl.CERT_OPTIONAL
+        )
+    return context
+
+
+def file_stamps(options: TlsOptions) -> tuple[tuple[int, int, int] | None, ...]:
+    """What changes when one of the files is written or replaced; None for a file that is gone."""
+    return tuple(_stamp(path) for _, path in _files(options))
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _files(options: TlsOptions) -> Iterator[tuple[str, Path]]:
+    for key in ("cacertfile", "certfile", "keyfile"):
+        path: Path | None = getattr(options, key)
+        if path is not None:
+            yield key, path
+
+
+def _set_versions(context: ssl.SSLContext, options: TlsOptions) -> None:
+    names = set(options.versions or _DEFAULT_VERSIONS)
+    for name in sorted(names - _VERSIONS.keys()):
+        raise TlsError(f"ssl_options.versions: {name!r} is none of {', '.join(_VERSIONS)}")
+    older_ciphers = [name for name in options.ciphers if not name.startswith(_TLS_1_3_PREFIX)]
+    for name in options.ciphers:
+        _check_cipher(name)
+    if options.ciphers:
+        if len(older_ciphers) == len(options.ciphers):
+            names -= {"tlsv1.3"}
+        elif not older_ciphers:
+            names &= {"tlsv1.3"}
+        if not names:
+            raise TlsError(
+                "ssl_options.ciphers: no cipher fits the versions of ssl_options.versions"
+            )
+    chosen = [name for name in _VERSIONS if name in names]
+    # OpenSSL's own configuration may forbid old versions; the node's configuration decides.
+    context.minimum_version = _VERSIONS[chosen[0]]
+    context.maximum_version = _VERSIONS[chosen[-1]]
+    for name, option in _LEFT_OUT.items():
+        if name not in names:
+            context.options |= option
+    security = _OLD_SECURITY if names.intersection(_OLD_VERSIONS) else ""
+    if older_ciphers or security:
+        context.set_ciphers((":".join(older_ciphers) or "DEFAULT") + security)
+
+
+def _check_cipher(name: str) -> None:
+    scratch = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if name.startswith(_TLS_1_3_PREFIX):
+        is_known = any(name == cipher["name"] for cipher in scratch.get_ciphers())
+    else:
+        try:
+            scratch.set_ciphers(name)
+            is_known = True
+        except ssl.SSLError:
+            is_known = False
+    if not is_known:
+        raise TlsError(f"ssl_options.ciphers: OpenSSL has no cipher suite {name!r}")
+
+
+def _load_identity(context: ssl.SSLContext, options: TlsOptions) -> None:
+    """Load the node's certificate and key."""
+    for key in ("certfile", "keyfile"):
+        if getattr(options, key) is None:
+            raise TlsError(f"ssl_options.{key} is not set, and a TLS listener needs it")
+    certfile, keyfile = options.certfile, options.keyfile
+    assert certfile is not None and keyfile is not None
+    # Loading the certificate alone first tells its faults from those of the key.
+    _load_authorities(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), "certfile", certfile)
+    _read("keyfile", keyfile)
+    try:
+        # Without the callable OpenSSL would ask for the password on the terminal.
+        context.load_cert_chain(certfile, keyfile, lambda: options.password)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise TlsError(
+                f"ssl_options.keyfile: {keyfile} is not the key of the certificate {certfile}"
+            ) from None
+        if _is_encrypted(keyfile):
+            raise TlsError(
+                f"ssl_options.keyfile: {keyfile} is encrypted, and ssl_options.password does not open it"
+            ) from None
+        raise TlsError(f"ssl_options.keyfile: {keyfile} holds no usable private key") from None
+    except (OSError, ValueError) as error:
+        raise TlsError(f"ssl_options.keyfile: {keyfile} cannot be used: {error}") from None
+
+
+def _load_authorities(context: ssl.SSLContext, key: str, path: Path) -> None:
+    _read(key, path)
+    try:
+        context.load_verify_locations(path)
+    except (ssl.SSLError, OSError):
+        raise TlsError(f"ssl_options.{key}: {path} holds no certificate in PEM form") from None
+
+
+def _read(key: str, path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise TlsError(f"ssl_options.{key}: {path} cannot be read: {error.strerror}") from None
+
+
+def _is_encrypted(path: Path) -> bool:
+    return b"ENCRYPTED" in _read("keyfile", path)
+
+
+class PeerChains:
+    """The limit on the chains of clients' certificates; one object for each context.
+
+    A resumed session has no chain. It passes if its client's certificate has passed in a whole
+    handshake with the same context: sessions of other contexts cannot be resumed.
+    """
+
+    def __init__(self, depth: int) -> None:
+        self._depth = depth
+        self._passed: set[bytes] = set()
+
+    def is_too_long(self, connection: ssl.SSLObject) -> bool:
+        """Whether to refuse the client after its handshake."""
+        certificate = connection.getpeercert(binary_form=True)
+        if certificate is None or certificate in self._passed:
+            return False
+        # `get_verified_chain` became public in Python 3.13.
+        shell: Any = connection
+        chain = shell._sslobj.get_verified_chain() or ()
+        # The chain also counts the client's own certificate and the root.
+        if not chain or len(chain) - 2 > self._depth:
+            return True
+        self._passed.add(certificate)
+        return False

@@ -94,12 +94,16 @@ class ClientProtocol(asyncio.BufferedProtocol):
     publisher's socket for megabytes at a time while consumers wait for their turn.
 
     `ends` are its addresses; `chains` checks the client's certificate after a TLS handshake.
+    `is_control`: the socket is for admin sessions only.
     """
 
-    def __init__(self, node: SocketHost, ends: Ends, chains: PeerChains | None) -> None:
+    def __init__(
+        self, node: SocketHost, ends: Ends, chains: PeerChains | None, is_control: bool = False
+    ) -> None:
         self._node = node
         self._ends = ends
         self._chains = chains
+        self._takes_clients = not is_control
         self._header = b""
         self._connection: Connection | None = None
         self._admin: AdminSession | None = None
@@ -188,8 +192,8 @@ class ClientProtocol(asyncio.BufferedProtocol):
         assert transport is not None
         peer = self._ends.name
         is_amqp = header in (PROTOCOL_HEADER, _AMQP_0_9)
-        if is_amqp and not self._node.takes_clients:
-            logger.info("%s: refused, because the node takes no clients", peer)
+        if is_amqp and not (self._takes_clients and self._node.takes_clients):
+            logger.info("%s: refused, because no clients are taken", peer)
             transport.close()
         elif is_amqp and self._is_over_limit():
             transport.close()

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import resource
 import secrets
 import signal
@@ -27,6 +28,7 @@ from warrenmq.server.amqp_protocol import READ_BYTES, ClientProtocol
 from warrenmq.server.clock import Clock
 from warrenmq.server.config.load import Loaded
 from warrenmq.server.config.settings import Config
+from warrenmq.server.control_listener import ControlListener
 from warrenmq.server.definitions_file import DataDirectoryError, DefinitionsLostError
 from warrenmq.server.disk_monitor import DiskMonitor, free_bytes
 from warrenmq.server.heap_release import find_heap_release
@@ -39,6 +41,7 @@ from warrenmq.server.memory_watch import (
     find_malloc_trim,
     total_memory_bytes,
 )
+from warrenmq.server.node_process import NodeProcess
 from warrenmq.server.node_vhosts import NodeVhosts
 from warrenmq.server.online_backup import BackupRunner, BackupServices, NodeBackups
 from warrenmq.server.reload import reload_node
@@ -114,6 +117,11 @@ class Node:
         self.lines = LineLimit()
         self.arriving: set[Ends] = set()
         self._listening: Listeners | None = None
+        self._control_listener = ControlListener(
+            loop, config.data_dir, lambda ends: ClientProtocol(self, ends, None, is_control=True)
+        )
+        self.admin.token = self._control_listener.token
+        self.admin.control = NodeProcess(self)
         # Protocol ("amqp", "amqp/ssl"), interface and port of each listening socket.
         self.listeners: list[tuple[str, str, int]] = []
         self._stopped = asyncio.Event()
@@ -164,6 +172,7 @@ class Node:
             trim()
         gc.set_threshold(50_000, 20, 100)
         self._listening.start()
+        self._control_listener.start(self.config.node_name, os.getpid())
         self.listeners = [
             ("amqp/ssl" if each.is_tls else "amqp", *each.address) for each in self._listening.all
         ]
@@ -190,6 +199,7 @@ class Node:
         assert self._listening is not None and self._flusher is not None and self._data is not None
         assert self._workers is not None and self._vhosts is not None
         self._listening.close()
+        self._control_listener.close()
         self.backups.stop()
         for vhost in self.broker.vhosts.values():
             vhost.staging.stop()

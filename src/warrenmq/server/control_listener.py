@@ -1,0 +1,64 @@
+"""The listener for commands on the node's machine, and the control file that names it.
+
+It listens on a loopback port of its own, so that local commands need no TLS and no PROXY header and
+reach the node whatever its other listeners are. It serves admin sessions only.
+"""
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from warrenmq.admin.control_file import ControlFile, remove_control_file, write_control_file
+from warrenmq.server.listening.addresses import Ends, ends_of
+
+_TOKEN_BYTES: Final = 32
+
+NewProtocol = Callable[[Ends], asyncio.BufferedProtocol]
+
+
+class ControlListener:
+    """Listens for the commands of `data_dir`'s owner; `new_protocol` makes a client's protocol."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, data_dir: Path, new_protocol: NewProtocol
+    ) -> None:
+        self._loop = loop
+        self._data_dir = data_dir
+        self._new_protocol = new_protocol
+        self._socket: socket.socket | None = None
+        # What a local administrator must show.
+        self.token = secrets.token_urlsafe(_TOKEN_BYTES)
+
+    def start(self, node: str, pid: int) -> None:
+        """Listen, and write the control file. Raises OSError."""
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket.setblocking(False)
+        host, port = self._socket.getsockname()
+        write_control_file(self._data_dir, ControlFile(node, f"{host}:{port}", self.token, pid))
+        self._loop.add_reader(self._socket, self._accept)
+
+    def close(self) -> None:
+        """Remove the control file and close the listener; sessions go on."""
+        if self._socket is not None:
+            remove_control_file(self._data_dir)
+            self._loop.remove_reader(self._socket)
+            self._socket.close()
+            self._socket = None
+
+    def _accept(self) -> None:
+        assert self._socket is not None
+        try:
+            client, _ = self._socket.accept()
+            ends = ends_of(client)
+        except OSError:
+            # The client left, or the system has no room for one more socket: it tries again.
+            return
+        client.setblocking(False)
+        self._loop.create_task(self._welcome(client, ends))
+
+    async def _welcome(self, client: socket.socket, ends: Ends) -> None:
+        await self._loop.connect_accepted_socket(partial(self._new_protocol, ends), client)

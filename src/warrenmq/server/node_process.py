@@ -1,0 +1,149 @@
+"""The process of a node, as control operations see and change it."""
+
+import os
+import platform
+import resource
+import time
+from typing import Any, Protocol
+
+import warrenmq
+from warrenmq.admin.control_protocol import ControlStatus, ListenerStatus
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import Change
+from warrenmq.broker.flow.alarm_state import OFF
+from warrenmq.server.amqp_protocol import ClientProtocol
+from warrenmq.server.config.changes import field_value
+from warrenmq.server.config.keys import ALL
+from warrenmq.server.config.settings import Config
+from warrenmq.server.log_output import log_files, rotate_log, set_log_level
+from warrenmq.server.startup import first_definitions
+from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
+
+
+class ProcessHost(Protocol):
+    """What the process is made of: a node."""
+
+    config: Config
+    broker: Broker
+    takes_clients: bool
+    protocols: set[ClientProtocol]
+    # Protocol ("amqp", "amqp/ssl"), interface and port of each listening socket.
+    listeners: list[tuple[str, str, int]]
+
+    def request_stop(self) -> None:
+        """Stop the node cleanly."""
+
+
+class NodeProcess:
+    """Controls the process of `host`."""
+
+    def __init__(self, host: ProcessHost) -> None:
+        self._host = host
+        self._started_s = time.monotonic()
+        # Whether the broker runs, and whether its listeners are not suspended.
+        self._is_running = True
+        self._is_listening = True
+
+    def set_log_level(self, level: str) -> None:
+        """Log from `level` on, until the next start or reload."""
+        set_log_level(level)
+
+    def rotate_logs(self) -> None:
+        """Begin a new log file."""
+        rotate_log()
+
+    def set_listening(self, is_on: bool) -> None:
+        """Take new clients, or refuse them; those that are connected stay."""
+        self._is_listening = is_on
+        self._set_clients()
+
+    def set_running(self, is_on: bool) -> None:
+        """Start the broker, or stop it: then its clients are disconnected."""
+        self._is_running = is_on
+        self._set_clients()
+        if not is_on:
+            text = "broker forced connection closure with reason 'shutdown'"
+            for connection in list(self._host.broker.connections):
+                connection.fail(ConnectionException(CONNECTION_FORCED, text))
+                connection.touch()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the broker runs."""
+        return self._is_running
+
+    def stop(self) -> None:
+        """Stop the node."""
+        self._host.request_stop()
+
+    def first_definitions(self) -> list[Change]:
+        """The definitions of an empty node."""
+        return first_definitions(self._host.config, self._host.broker.next_vhost_id())
+
+    def describe(self) -> ControlStatus:
+        """The state of the process."""
+        host, broker, config = self._host, self._host.broker, self._host.config
+        alarms = broker.alarms
+        is_relative = config.vm_memory_high_watermark_absolute < 0
+        return ControlStatus(
+            node=config.node_name,
+            version=warrenmq.__version__,
+            python=platform.python_version(),
+            os=f"{platform.system()} {platform.release()}",
+            pid=os.getpid(),
+            uptime_ms=round((time.monotonic() - self._started_s) * 1000),
+            data_directory=str(config.data_dir.absolute()),
+            config_files=[str(path) for path in config.config_files],
+            log_files=log_files(),
+            is_running=self._is_running,
+            is_listening=self._is_running and self._is_listening,
+            listeners=[ListenerStatus(*listener) for listener in host.listeners],
+            alarms=[
+                name
+                for name, since in (
+                    ("memory", alarms.memory_since_ms),
+                    ("disk", alarms.disk_since_ms),
+                )
+                if since != OFF
+            ],
+            memory_used_bytes=_measured(alarms.memory_used_bytes),
+            memory_limit_bytes=alarms.memory_limit_bytes,
+            memory_limit_share=config.vm_memory_high_watermark_relative if is_relative else None,
+            memory={
+                "messages": broker.memory_account.ram_bytes,
+                "unfinished": broker.memory_account.unfinished_bytes,
+            },
+            disk_free_bytes=_measured(alarms.disk_free_bytes),
+            disk_limit_bytes=alarms.disk_limit_bytes,
+            open_files=len(os.listdir("/proc/self/fd")),
+            open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            sockets=len(host.protocols),
+            vhosts=len(broker.vhosts),
+            connections=len(broker.connections),
+            queues=sum(len(vhost.queues) for vhost in broker.vhosts.values()),
+            environment=_environment(config),
+        )
+
+    def _set_clients(self) -> None:
+        self._host.takes_clients = self._is_running and self._is_listening
+
+
+def _environment(config: Config) -> dict[str, Any]:
+    """The values of all settings by key of the configuration, but for secrets."""
+    return {
+        key.name: _plain(field_value(config, key.field))
+        for key in ALL
+        if key.field and not key.is_secret
+    }
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, tuple | frozenset):
+        return [_plain(each) for each in value]
+    return str(value)
+
+
+def _measured(value: int) -> int | None:
+    return None if value < 0 else value

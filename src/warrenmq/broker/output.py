@@ -60,6 +60,11 @@ class Output:
         """Bytes in transit, as of the last `count`: gathered, or not accepted by the socket."""
         return self._counted_bytes
 
+    @property
+    def sent_bytes(self) -> i64:
+        """Bytes that the socket has accepted, as of the last `set_unsent`."""
+        return self._taken_bytes - self._unsent_bytes
+
     def take(self) -> list[bytes | memoryview]:
         """Remove and return everything gathered; the caller sends the parts in this order."""
         parts = self._parts

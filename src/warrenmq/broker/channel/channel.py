@@ -67,9 +67,12 @@ class ChannelConsumer(Consumer):
         exclusive: bool,
         priority: i64,
         prefetch_count: i64,
+        arguments: bytes,
     ) -> None:
         super().__init__(queue, tag, no_ack, exclusive, priority, prefetch_count)
         self.channel: Channel = channel
+        # The body of the table with the arguments of basic.consume.
+        self.arguments: bytes = arguments
         # The tag as a short string, as every basic.deliver carries it.
         self.tag_field: bytes = bytes([len(tag)]) + tag
 

@@ -15,6 +15,11 @@ class Client:
     def __init__(self) -> None:
         self.name: str = ""
         self.capabilities: set[str] = set()
+        # The body of the table with the client's properties; one frame of the handshake has it, so
+        # the largest frame before connection.tune-ok bounds it.
+        self.properties: bytes = b""
+        # The mechanism of the login, such as PLAIN; "" before it.
+        self.mechanism: str = ""
         self.user_name: bytes = b""
         # Those of the user in the vhost of the connection.
         self.rights: Rights = NO_RIGHTS

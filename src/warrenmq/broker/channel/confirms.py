@@ -73,6 +73,15 @@ class PublishConfirms(ConfirmWaiter):
         self._runs.append(run)
         self._newest = run
 
+    @property
+    def unconfirmed_count(self) -> i64:
+        """Publishes whose confirm is not sent yet."""
+        count: i64 = self._publish_seq - self._confirmed_upto
+        for run in self._runs:
+            if run.is_sent:
+                count -= run.last - run.first + 1
+        return count
+
     # -- confirms ----------------------------------------------------------------------------------
 
     def on_decided(self, run: ConfirmRun) -> None:

@@ -223,6 +223,7 @@ def _consume(channel: Channel, method: BasicConsume) -> None:
         method.exclusive,
         priority,
         channel.room.consumer_prefetch,
+        method.arguments,
     )
     channel.consumers[tag] = consumer
     queue.add_consumer(consumer)

@@ -34,6 +34,7 @@ from warrenmq.broker.connection.states import (
     STATE_NAMES,
     TUNING,
 )
+from warrenmq.broker.connection.traffic import Traffic
 from warrenmq.broker.definitions.access import Access
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.flow.alarms import Alarms
@@ -145,7 +146,9 @@ class Connection(ClientSide):
         # HOST:PORT that the client connected to.
         self.local: str = local
         self.state: i64 = STARTING
-        self.log: ConnectionLog = ConnectionLog(host.next_connection_number(), peer)
+        self.number: i64 = host.next_connection_number()
+        self.log: ConnectionLog = ConnectionLog(self.number, peer)
+        self.traffic: Traffic = Traffic(now_ms)
         self.vhost: Vhost | None = None
         self.channels: dict[int, Channel] = {}
         # The shell's own object for this connection; only the shell sets and uses it.
@@ -163,10 +166,10 @@ class Connection(ClientSide):
         self._is_close_due: bool = False
         self._last_channel: Channel | None = None
         self._heartbeats: Heartbeats = Heartbeats()
-        self._handshake: Handshake = Handshake(
+        self.handshake: Handshake = Handshake(
             host.settings, host.access, host.vhosts, self.client, self.log, is_loopback
         )
-        self.out.method(0, self._handshake.start())
+        self.out.method(0, self.handshake.start())
 
     # -- bytes in ----------------------------------------------------------------------------------
 
@@ -174,6 +177,7 @@ class Connection(ClientSide):
         """Handle the next bytes of the stream; never raises."""
         self.now_ms = now_ms
         self._heartbeats.has_received = True
+        self.traffic.received(len(data))
         if self.state == CLOSED:
             return
         frames = self._frames
@@ -308,7 +312,7 @@ class Connection(ClientSide):
             class_id = 0 if method is None else method.class_id
             method_id = 0 if method is None else method.method_id
             raise ConnectionException(CHANNEL_ERROR, "expected 'channel.open'", class_id, method_id)
-        tuned = self._handshake.tuned
+        tuned = self.handshake.tuned
         assert tuned is not None and self.vhost is not None
         if tuned.channel_max != 0 and len(self.channels) >= tuned.channel_max:
             raise ConnectionException(
@@ -383,7 +387,7 @@ class Connection(ClientSide):
             raise unexpected_method(method, self.state)
 
     def _shake_hands(self, method: Method) -> None:
-        handshake = self._handshake
+        handshake = self.handshake
         reply = handshake.take(method)
         refusal = handshake.refusal
         if refusal is not None:
@@ -501,7 +505,7 @@ class Connection(ClientSide):
         return IDLE_CHECKS_MAX * self._heartbeats.interval_ms
 
     def full_name(self) -> str:
-        return f"{self.peer} -> {self.local}" if self.local else self.peer
+        return self.peer
 
     # -- for channels ------------------------------------------------------------------------------
 
@@ -543,6 +547,7 @@ class Connection(ClientSide):
         parts = self.out.take()
         if len(parts) > 0:
             self._heartbeats.has_sent = True
+            self.traffic.writes += 1
         return parts
 
     def on_written(self, now_ms: i64) -> None:

@@ -92,6 +92,7 @@ class Handshake:
         properties = read_client_properties(method.client_properties)
         client.name = properties.name
         client.capabilities = properties.capabilities
+        client.properties = method.client_properties
         if client.name:
             self._log.named(client.name)
         mechanism = method.mechanism.decode("utf-8", "replace")
@@ -99,6 +100,7 @@ class Handshake:
             raise ConnectionException(
                 COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'"
             )
+        client.mechanism = mechanism
         user_name, password = plain_credentials(mechanism, method.response)
         user = self._access.authenticate(user_name, password, self._is_loopback)
         if user is None:

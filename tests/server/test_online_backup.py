@@ -2,6 +2,16 @@
 
 from pathlib import Path
 
+from tests.support.awaiting import eventually
+from tests.support.brokers.node_thread import NodeThread
+from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol import (
+    BACKUP_FAILED,
+    BackupStatus,
+    CancelBackup,
+    GetBackup,
+    StartBackup,
+)
 from warrenmq.server.online_backup import Backup, BackupRunner, LocalBackupPlace, _BackupJob
 
 
@@ -31,3 +41,19 @@ def test_what_is_there_of_a_failed_backup_is_removed_on_the_thread_that_copies(
     BackupRunner().run(job)
     assert isinstance(job.error, OSError)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_cancelled_backup_ends_and_leaves_nothing(tmp_path: Path) -> None:
+    """A cancelled backup has failed at once; its files go, and the next backup may begin."""
+    node = NodeThread(tmp_path)
+    (tmp_path / "copies").mkdir()
+    with AdminClient(NodeAddress(node.uri)) as client:
+        for name in ("one", "two"):
+            client.request(StartBackup(str(tmp_path / "copies" / name)), BackupStatus)
+            status = client.request(CancelBackup(), BackupStatus)
+            assert (status.step, status.text) == (BACKUP_FAILED, "it was cancelled")
+        assert client.request(CancelBackup(), BackupStatus) == client.request(
+            GetBackup(), BackupStatus
+        )
+    eventually(lambda: list((tmp_path / "copies").glob("*")) == [], "an empty directory")
+    node.stop()

@@ -177,6 +177,9 @@ class Backups(Protocol):
     def status(self) -> BackupStatus:
         """Status of the last backup. Raises BackupRefused when there was none."""
 
+    def cancel(self) -> None:
+        """End the backup that is under way, if any, and remove its files."""
+
 
 class AdminNode:
     """The vhosts of a broker, opened to users who may access them."""

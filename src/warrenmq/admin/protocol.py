@@ -207,6 +207,13 @@ class GetBackup(Struct, tag="get_backup", forbid_unknown_fields=True, frozen=Tru
     """Report the status of the last backup; administrators only. Reply: BackupStatus."""
 
 
+class CancelBackup(Struct, tag="cancel_backup", forbid_unknown_fields=True, frozen=True):
+    """End the backup that is under way, if any, and remove its files; administrators only.
+
+    Reply: BackupStatus.
+    """
+
+
 class DescribeNode(Struct, tag="describe_node", forbid_unknown_fields=True, frozen=True):
     """Describe the node and its stores. Reply: NodeStatus.
 
@@ -564,6 +571,7 @@ Request = (
     | Peek
     | StartBackup
     | GetBackup
+    | CancelBackup
     | DescribeNode
     | ListQueues
     | SinkRequest

@@ -23,6 +23,7 @@ from warrenmq.admin.protocol import (
     REQUEST_BYTES_MAX,
     Ack,
     BackupStatus,
+    CancelBackup,
     DeleteGroup,
     DescribeNode,
     DescribeQueue,
@@ -229,7 +230,7 @@ class AdminSession:
                 )
             sinks.start(request)
             return
-        if isinstance(request, StartBackup | GetBackup):
+        if isinstance(request, StartBackup | GetBackup | CancelBackup):
             self._reply(self._back_up(request))
             return
         if isinstance(request, DescribeNode):
@@ -308,7 +309,9 @@ class AdminSession:
         else:
             self._control.start(request)
 
-    def _back_up(self, request: StartBackup | GetBackup) -> BackupStatus | ErrorReply:
+    def _back_up(
+        self, request: StartBackup | GetBackup | CancelBackup
+    ) -> BackupStatus | ErrorReply:
         backups = self._node.backups
         if self._user is None or not self._user.has_tag(ADMINISTRATOR):
             return ErrorReply(ACCESS_REFUSED, "backups are for users with the tag administrator")
@@ -317,6 +320,8 @@ class AdminSession:
         try:
             if isinstance(request, StartBackup):
                 backups.start(request.target)
+            elif isinstance(request, CancelBackup):
+                backups.cancel()
             return backups.status()
         except BackupRefused as error:
             return ErrorReply(PRECONDITION, str(error))

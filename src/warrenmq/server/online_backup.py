@@ -196,6 +196,11 @@ class NodeBackups:
             raise BackupRefused("no backup was made since the node started")
         return self._last.status()
 
+    def cancel(self) -> None:
+        """See Backups."""
+        if self._last is not None:
+            self._last.fail("it was cancelled")
+
     def stop(self) -> None:
         """Abort the running backup, if any, because the node stops."""
         if self._last is not None and self._last.is_running:

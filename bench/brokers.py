@@ -247,16 +247,28 @@ class RabbitmqBroker(Broker):
 
     def control(self, *arguments: str) -> None:
         """Run `rabbitmqctl` on the node; CalledProcessError when it fails."""
-        command = [self._script("rabbitmqctl"), *arguments]
-        subprocess.run(
-            command, env=self._environment(), cwd=self.directory, check=True, capture_output=True
+        self.run_tool("rabbitmqctl", *arguments).check_returncode()
+
+    def run_tool(
+        self, tool: str, *arguments: str, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        """Run one of RabbitMQ's command line tools on the node."""
+        return subprocess.run(
+            [self._script(tool), *arguments],
+            env=self._environment(),
+            cwd=self.directory,
+            check=False,
+            capture_output=True,
+            text=True,
+            input=stdin,
         )
 
     def node_directory(self) -> Path:
         """Directory of the node's data, below the base directory of all nodes."""
-        return self._data_directory() / self._node_name()
+        return self._data_directory() / self.node_name()
 
-    def _node_name(self) -> str:
+    def node_name(self) -> str:
+        """Name of the Erlang node."""
         return f"warren-bench-{self.port}@localhost"
 
     def _script(self, name: str) -> str:
@@ -271,7 +283,7 @@ class RabbitmqBroker(Broker):
             "HOME": str(self.directory / "home"),
             "ERL_EPMD_PORT": str(self.epmd_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": self._node_name(),
+            "RABBITMQ_NODENAME": self.node_name(),
             "RABBITMQ_DIST_PORT": str(self.distribution_port),
             "RABBITMQ_MNESIA_BASE": str(self._data_directory()),
             "RABBITMQ_LOG_BASE": str(self.directory / "log"),

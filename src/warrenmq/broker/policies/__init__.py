@@ -3,5 +3,5 @@ declared arguments.
 
 `keys.py` knows the keys of a definition, `policy.py` one policy and which of several wins,
 `effective.py` what arguments and policies give together, `vhost_policies.py` keeps the queues and
-exchanges of a vhost up to date. `erlang_text.py` writes values as RabbitMQ's error texts do.
+exchanges of a vhost up to date.
 """

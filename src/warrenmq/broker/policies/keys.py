@@ -12,7 +12,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from warrenmq.broker.policies.erlang_text import error_text, settings_text, term_text
+from warrenmq.vocabulary.erlang_text import error_text, settings_text, term_text
 
 # Values of `PolicyKey.target`.
 QUEUES: Final = "queues"

@@ -12,8 +12,8 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from warrenmq.broker.policies.erlang_text import error_text, settings_text, term_text
 from warrenmq.broker.policies.keys import ALL, EXCHANGES, QUEUES, check_settings
+from warrenmq.vocabulary.erlang_text import error_text, settings_text, term_text
 
 # Components of parameters that are policies.
 POLICY: Final = "policy"

@@ -1,0 +1,213 @@
+"""The listings of connections, channels and consumers.
+
+Differences to RabbitMQ's columns of connections:
+
+* `recv_cnt` counts reads of the socket and `send_cnt` writes to it, where Erlang counts packets;
+  `send_pend` is in bytes.
+* The node keeps the user's name of a client's certificate only: `peer_cert_subject`,
+  `peer_cert_issuer` and `peer_cert_validity` are None.
+* A consumer is always `active`: no queue has a single active consumer.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from warrenmq.admin.control_protocol import List
+from warrenmq.admin.listings.columns import Columns, ListingOf, table_value, vhost_of
+from warrenmq.admin.listings.pids import channel_pid, connection_pid
+from warrenmq.admin.listings.tls_names import tls_names
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.channel.channel import Channel, ChannelConsumer
+from warrenmq.broker.connection.connection import Connection
+from warrenmq.broker.connection.states import CLOSED, RUNNING, STATE_NAMES
+from warrenmq.vocabulary.names import name_text
+from warrenmq.wire.methods import ConnectionTuneOk
+
+# -- connections -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ListedConnection:
+    """A connection of a client; its socket may be in the handshake still."""
+
+    broker: Broker
+    connection: Connection
+
+    @property
+    def tuned(self) -> ConnectionTuneOk | None:
+        """The negotiated limits; None before they are."""
+        return self.connection.handshake.tuned
+
+    def client_end(self) -> tuple[str, int | None]:
+        """The client's address and port."""
+        return _address(self.connection.peer.partition(" -> ")[0])
+
+    def server_end(self) -> tuple[str, int | None]:
+        """The address and port that the client connected to."""
+        return _address(self.connection.peer.partition(" -> ")[2])
+
+    def user(self) -> str | None:
+        """The name of the user, None before the login."""
+        return name_text(self.connection.client.user_name) or None
+
+    def vhost(self) -> str | None:
+        """The name of the vhost, None before connection.open."""
+        vhost = self.connection.vhost
+        return None if vhost is None else name_text(vhost.name)
+
+
+def _address(text: str) -> tuple[str, int | None]:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port) if port.isdecimal() else None
+
+
+def connection_state(connection: Connection) -> str:
+    """The state as RabbitMQ names it, such as `running`, `flow` or `blocked`."""
+    if connection.state == RUNNING:
+        return connection.throttle.shown_state(connection.now_ms)
+    return STATE_NAMES[connection.state]
+
+
+def _find_connections(broker: Broker, _request: List) -> Iterator[ListedConnection]:
+    connections = list(broker.connections)
+    return (ListedConnection(broker, each) for each in connections if each.state != CLOSED)
+
+
+def _none(_listed: ListedConnection) -> None:
+    return None
+
+
+_ENDS: Columns[ListedConnection] = {
+    "pid": lambda each: connection_pid(each.broker, each.connection),
+    "name": lambda each: each.connection.peer,
+    "host": lambda each: each.server_end()[0],
+    "port": lambda each: each.server_end()[1],
+    "peer_host": lambda each: each.client_end()[0],
+    "peer_port": lambda each: each.client_end()[1],
+    "ssl": lambda each: bool(each.connection.tls),
+    "ssl_protocol": lambda each: each.connection.tls.lower() or None,
+    "ssl_key_exchange": lambda each: tls_names(each.connection.cipher).key_exchange,
+    "ssl_cipher": lambda each: tls_names(each.connection.cipher).cipher,
+    "ssl_hash": lambda each: tls_names(each.connection.cipher).hash,
+    "peer_cert_subject": _none,
+    "peer_cert_issuer": _none,
+    "peer_cert_validity": _none,
+}
+_CLIENT: Columns[ListedConnection] = {
+    "state": lambda each: connection_state(each.connection),
+    "channels": lambda each: len(each.connection.channels),
+    "protocol": lambda _each: "{0,9,1}",
+    "auth_mechanism": lambda each: each.connection.client.mechanism or None,
+    "user": ListedConnection.user,
+    "vhost": ListedConnection.vhost,
+    "timeout": lambda each: each.tuned and each.tuned.heartbeat,
+    "frame_max": lambda each: each.tuned and each.tuned.frame_max,
+    "channel_max": lambda each: each.tuned and each.tuned.channel_max,
+    "client_properties": lambda each: table_value(each.connection.client.properties),
+    "user_provided_name": lambda each: each.connection.client.name or None,
+}
+_TRAFFIC: Columns[ListedConnection] = {
+    "connected_at": lambda each: each.connection.traffic.connected_at_ms,
+    "recv_oct": lambda each: each.connection.traffic.received_bytes,
+    "recv_cnt": lambda each: each.connection.traffic.reads,
+    "send_oct": lambda each: each.connection.out.sent_bytes,
+    "send_cnt": lambda each: each.connection.traffic.writes,
+    "send_pend": lambda each: each.connection.out.buffered_bytes,
+}
+
+# -- channels --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ListedChannel:
+    """An open channel of a connection."""
+
+    broker: Broker
+    connection: Connection
+    channel: Channel
+
+    def unconfirmed(self) -> int:
+        """Publishes whose confirm is not sent yet."""
+        confirms = self.channel.confirms
+        return 0 if confirms is None else confirms.unconfirmed_count
+
+    def uncommitted(self) -> int:
+        """Publishes of the open transaction."""
+        transaction = self.channel.transaction
+        return 0 if transaction is None else len(transaction.publishes)
+
+    def acks_uncommitted(self) -> int:
+        """Messages that the open transaction has settled."""
+        transaction = self.channel.transaction
+        return 0 if transaction is None else sum(len(each.entries) for each in transaction.settles)
+
+    def state(self) -> str:
+        """`running`, `closing`, or `flow` while flow control stops the connection."""
+        if self.channel.is_closing:
+            return "closing"
+        return "flow" if connection_state(self.connection) == "flow" else "running"
+
+
+def _find_channels(broker: Broker, _request: List) -> Iterator[ListedChannel]:
+    connections = list(broker.connections)
+    return (
+        ListedChannel(broker, connection, channel)
+        for connection in connections
+        for channel in list(connection.channels.values())
+    )
+
+
+_CHANNEL: Columns[ListedChannel] = {
+    "pid": lambda each: channel_pid(each.broker, each.channel),
+    "connection": lambda each: connection_pid(each.broker, each.connection),
+    "name": lambda each: f"{each.connection.peer} ({each.channel.number})",
+    "number": lambda each: each.channel.number,
+    "user": lambda each: name_text(each.connection.client.user_name),
+    "vhost": lambda each: name_text(each.channel.vhost.name),
+    "transactional": lambda each: each.channel.transaction is not None,
+    "confirm": lambda each: each.channel.confirms is not None,
+    "consumer_count": lambda each: len(each.channel.consumers),
+    "messages_unacknowledged": lambda each: each.channel.unacked.count,
+    "messages_unconfirmed": ListedChannel.unconfirmed,
+    "messages_uncommitted": ListedChannel.uncommitted,
+    "acks_uncommitted": ListedChannel.acks_uncommitted,
+    "prefetch_count": lambda each: each.channel.room.consumer_prefetch,
+    "global_prefetch_count": lambda each: each.channel.room.prefetch,
+    "state": ListedChannel.state,
+}
+
+# -- consumers -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ListedConsumer:
+    """A consumer of a queue; reader groups are none."""
+
+    broker: Broker
+    consumer: ChannelConsumer
+
+
+def _find_consumers(broker: Broker, request: List) -> Iterator[ListedConsumer]:
+    queues = list(vhost_of(broker, request).queues.values())
+    return (
+        ListedConsumer(broker, consumer)
+        for queue in queues
+        for consumer in list(queue.consumers)
+        if isinstance(consumer, ChannelConsumer)
+    )
+
+
+_CONSUMER: Columns[ListedConsumer] = {
+    "queue_name": lambda each: name_text(each.consumer.queue.name),
+    "channel_pid": lambda each: channel_pid(each.broker, each.consumer.channel),
+    "consumer_tag": lambda each: name_text(each.consumer.tag),
+    "ack_required": lambda each: not each.consumer.no_ack,
+    "prefetch_count": lambda each: each.consumer.prefetch_count,
+    "active": lambda _each: True,
+    "activity_status": lambda _each: "up",
+    "arguments": lambda each: table_value(each.consumer.arguments),
+}
+
+CONNECTIONS = ListingOf(_ENDS | _CLIENT | _TRAFFIC, _find_connections)
+CHANNELS = ListingOf(_CHANNEL, _find_channels)
+CONSUMERS = ListingOf(_CONSUMER, _find_consumers)

@@ -1,0 +1,59 @@
+"""All listings, and the check of a request for one.
+
+The rows of a listing come one at a time, so that a session can build them in slices. The listed
+objects are those that exist when the request is checked; a row shows the figures of the moment at
+which it is made, and an object that ends in between may be missing.
+"""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from warrenmq.admin.control_protocol import List
+from warrenmq.admin.listings import access, connections, exchanges_and_bindings, parameters, queues
+from warrenmq.admin.listings.columns import Listing, UnknownVhost
+from warrenmq.broker.broker import Broker
+
+__all__ = ["LISTINGS", "UnknownColumns", "UnknownVhost", "listing"]
+
+# By the names that requests give; `warrenctl list_NAME` shows one.
+LISTINGS: Final[dict[str, Listing]] = {
+    "bindings": exchanges_and_bindings.BINDINGS,
+    "channels": connections.CHANNELS,
+    "connections": connections.CONNECTIONS,
+    "consumers": connections.CONSUMERS,
+    "exchanges": exchanges_and_bindings.EXCHANGES,
+    "global_parameters": parameters.GLOBAL_PARAMETERS,
+    "operator_policies": parameters.OPERATOR_POLICIES,
+    "parameters": parameters.PARAMETERS,
+    "permissions": access.PERMISSIONS,
+    "policies": parameters.POLICIES,
+    "queues": queues.QUEUES,
+    "topic_permissions": access.TOPIC_PERMISSIONS,
+    "user_limits": access.USER_LIMITS,
+    "user_permissions": access.USER_PERMISSIONS,
+    "user_topic_permissions": access.USER_TOPIC_PERMISSIONS,
+    "users": access.USERS,
+    "vhost_limits": access.VHOST_LIMITS,
+    "vhosts": access.VHOSTS,
+}
+
+
+class UnknownColumns(Exception):
+    """The request asks for columns that its listing does not have; `names` has all of them."""
+
+    def __init__(self, names: list[str]) -> None:
+        super().__init__(f"Info key(s) {','.join(names)} are not supported")
+        self.names = names
+
+
+def listing(broker: Broker, request: List) -> Iterator[list[Any]]:
+    """The rows of the listing that `request` asks for, with its columns in its order.
+
+    Raises UnknownColumns or UnknownVhost at once, before a row is made.
+    """
+    wanted = LISTINGS[request.what]
+    known = wanted.column_names
+    unknown = [name for name in request.columns if name not in known]
+    if unknown:
+        raise UnknownColumns(unknown)
+    return wanted.rows(broker, request)

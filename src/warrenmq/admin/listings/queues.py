@@ -1,0 +1,169 @@
+"""The listing of queues.
+
+Each figure is kept up to date anyway, so that a row costs the same whatever the queue's length.
+Differences to RabbitMQ's columns:
+
+* `messages_ram` and the other `*_ram` columns count contents in memory, as RabbitMQ does, but
+  `message_bytes_ram` and `message_bytes_paged_out` are bytes of addresses, properties and bodies,
+  where RabbitMQ counts bodies.
+* `head_message_timestamp` is that of the oldest ready message; RabbitMQ takes unacked ones too.
+* Nobody counts reads and writes for one queue, nor how long consumers could take messages:
+  `disk_reads`, `disk_writes`, and `consumer_capacity` and `consumer_utilisation` of a queue with
+  consumers are None.
+* `leader`, `members` and `online` are those of quorum queues, `slave_pids` and
+  `synchronised_slave_pids` those of mirrors: None.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from warrenmq.admin.control_protocol import List
+from warrenmq.admin.listings.columns import Columns, ListingOf, table_value, vhost_of
+from warrenmq.admin.listings.pids import channel_pid, connection_pid, queue_pid
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.channel.channel import ChannelConsumer
+from warrenmq.broker.connection.connection import Connection
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.variable_queue import READY, UNLIMITED, VariableQueue
+from warrenmq.vocabulary.names import name_text
+from warrenmq.wire.errors import ConnectionException
+from warrenmq.wire.properties import decode_properties
+
+
+@dataclass(frozen=True, slots=True)
+class ListedQueue:
+    """A queue of a vhost."""
+
+    broker: Broker
+    vhost: Vhost
+    queue: Queue
+
+    @property
+    def ready(self) -> VariableQueue:
+        """The ready messages."""
+        return self.queue.backing.ready
+
+    def owner_pid(self) -> str | None:
+        """The pid of the connection of an exclusive queue."""
+        owner = self.queue.definition.owner
+        return connection_pid(self.broker, owner) if isinstance(owner, Connection) else None
+
+    def exclusive_consumer(self) -> ChannelConsumer | None:
+        """The consumer that has the queue for itself."""
+        if not self.queue.exclusive_consumer:
+            return None
+        consumer = self.queue.consumers[0]
+        return consumer if isinstance(consumer, ChannelConsumer) else None
+
+    def exclusive_consumer_pid(self) -> str | None:
+        """The pid of that consumer's channel."""
+        consumer = self.exclusive_consumer()
+        return None if consumer is None else channel_pid(self.broker, consumer.channel)
+
+    def exclusive_consumer_tag(self) -> str | None:
+        """The tag of that consumer."""
+        consumer = self.exclusive_consumer()
+        return None if consumer is None else name_text(consumer.tag)
+
+    def effective_definition(self) -> dict[str, Any] | None:
+        """What the policy and the operator policy of the queue give together."""
+        policies = self.vhost.policies.of_queue(self.queue)
+        return None if policies is None else policies.definition
+
+    def capacity(self) -> int | None:
+        """0 without consumers, as in RabbitMQ; else unknown."""
+        return None if self.queue.consumers else 0
+
+    def head_timestamp(self) -> int | None:
+        """The timestamp of the oldest ready message, while its content is in memory."""
+        ready = self.ready
+        if ready.head_state() != READY:
+            return None
+        try:
+            return decode_properties(ready.head().message.properties).timestamp
+        except ConnectionException:
+            return None
+
+
+def _find(broker: Broker, request: List) -> Iterator[ListedQueue]:
+    vhost = vhost_of(broker, request)
+    queues = list(vhost.queues.values())
+    return (ListedQueue(broker, vhost, queue) for queue in queues if not queue.is_deleted)
+
+
+def _none(_listed: ListedQueue) -> None:
+    return None
+
+
+_DEFINITION: Columns[ListedQueue] = {
+    "name": lambda each: name_text(each.queue.name),
+    "vhost": lambda each: name_text(each.vhost.name),
+    "id": lambda each: each.queue.id,
+    "pid": lambda each: queue_pid(each.broker, each.queue),
+    "type": lambda _each: "classic",
+    "state": lambda _each: "running",
+    "durable": lambda each: each.queue.durable,
+    "auto_delete": lambda each: each.queue.definition.auto_delete,
+    "exclusive": lambda each: each.queue.definition.owner is not None,
+    "arguments": lambda each: table_value(each.queue.definition.arguments),
+    "owner_pid": ListedQueue.owner_pid,
+    "policy": lambda each: each.vhost.policies.policy_of(each.queue),
+    "operator_policy": lambda each: each.vhost.policies.operator_policy_of(each.queue),
+    "effective_policy_definition": ListedQueue.effective_definition,
+    "mode": lambda each: "lazy" if each.queue.settings.is_lazy else "default",
+    "leader": _none,
+    "members": _none,
+    "online": _none,
+    "slave_pids": _none,
+    "synchronised_slave_pids": _none,
+}
+_CONSUMERS: Columns[ListedQueue] = {
+    "consumers": lambda each: len(each.queue.consumers),
+    "consumer_capacity": ListedQueue.capacity,
+    "consumer_utilisation": ListedQueue.capacity,
+    "exclusive_consumer_pid": ListedQueue.exclusive_consumer_pid,
+    "exclusive_consumer_tag": ListedQueue.exclusive_consumer_tag,
+}
+_MESSAGES: Columns[ListedQueue] = {
+    "messages": lambda each: each.queue.ready_count + each.queue.unacked_count,
+    "messages_ready": lambda each: each.queue.ready_count,
+    "messages_unacknowledged": lambda each: each.queue.unacked_count,
+    "messages_ram": lambda each: each.queue.backing.memory.ram_count,
+    "messages_ready_ram": lambda each: each.ready.ram_count,
+    "messages_unacknowledged_ram": lambda each: each.queue.backing.unacked.ram_count,
+    "messages_paged_out": lambda each: each.ready.count - each.ready.ram_count,
+    "head_message_timestamp": ListedQueue.head_timestamp,
+}
+_BYTES: Columns[ListedQueue] = {
+    "memory": lambda each: each.queue.backing.memory.current_bytes(),
+    "message_bytes_ready": lambda each: each.ready.body_bytes,
+    "message_bytes_ram": lambda each: (
+        each.ready.alpha_bytes + each.queue.backing.unacked.content_bytes
+    ),
+    "message_bytes_paged_out": lambda each: (
+        each.ready.beta_bytes + each.ready.gamma_bytes + each.ready.delta.content_bytes
+    ),
+    "disk_reads": _none,
+    "disk_writes": _none,
+}
+# The parts of the queue, youngest first, and the forms of its ready messages.
+_PARTS: Columns[ListedQueue] = {
+    "q1": lambda each: each.ready.q1.count,
+    "q2": lambda each: each.ready.q2.count,
+    "delta": lambda each: each.ready.delta.count,
+    "q3": lambda each: each.ready.q3.count,
+    "q4": lambda each: each.ready.q4.count,
+    "alpha": lambda each: each.ready.ram_count,
+    "beta": lambda each: each.ready.beta_count,
+    "gamma": lambda each: each.ready.gamma_count,
+    "target_ram_count": lambda each: _limit(each.queue.backing.memory.target_ram_count),
+}
+
+
+def _limit(count: int) -> int | None:
+    return count if count < UNLIMITED else None
+
+
+QUEUES = ListingOf(_DEFINITION | _CONSUMERS | _MESSAGES | _BYTES | _PARTS, _find)

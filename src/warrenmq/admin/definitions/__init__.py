@@ -1,0 +1,1 @@
+"""Definitions in RabbitMQ's JSON: parsed, converted, exported from a node, imported into one."""

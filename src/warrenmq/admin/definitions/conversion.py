@@ -1,0 +1,335 @@
+"""Converts rows of a document to definitions of the broker, one by one.
+
+A row that is wrong raises DefinitionsError. A row, or a part of one, that is right but asks for
+what this broker does not have, is left out, and the caller gets a text that says so.
+"""
+
+import base64
+import binascii
+import json
+from typing import Any, Final
+
+import msgspec
+
+from warrenmq.admin.definitions.document import (
+    BindingRow,
+    DefinitionsError,
+    ExchangeRow,
+    GlobalParameterRow,
+    Pairs,
+    ParameterRow,
+    PermissionRow,
+    PolicyRow,
+    QueueRow,
+    TopicPermissionRow,
+    UserRow,
+    VhostRow,
+    pairs,
+    tag_list,
+)
+from warrenmq.admin.definitions.json_values import fields_of, name_of
+from warrenmq.broker.definitions.limits import VHOST_LIMITS, check_limits
+from warrenmq.broker.definitions.metadata import (
+    NO_LIMIT,
+    PutBinding,
+    PutExchange,
+    PutParameter,
+    PutPermission,
+    PutQueue,
+    PutTopicPermission,
+    PutUser,
+    PutVhost,
+)
+from warrenmq.broker.definitions.passwords import (
+    HASHING_ALGORITHMS,
+    MD5,
+    SALT_BYTES,
+    SHA256,
+    SHA512,
+    hash_password,
+    is_password,
+)
+from warrenmq.broker.definitions.rights import Right
+from warrenmq.broker.policies.policy import OPERATOR_POLICY, POLICY, check_policy
+from warrenmq.queues.arguments import parse_arguments
+from warrenmq.routing.equivalence import resource_text
+from warrenmq.routing.exchange_types import EXCHANGE_TYPES
+from warrenmq.wire.errors import AmqpError
+from warrenmq.wire.field_table import Field, encode_table
+
+_VHOST_LIMITS: Final = (VHOST_LIMITS, "limits")
+# Sizes of hashes with their salt.
+_HASH_BYTES: Final = {SHA256: SALT_BYTES + 32, SHA512: SALT_BYTES + 64, MD5: SALT_BYTES + 16}
+_QUEUE: Final = "queue"
+_EXCHANGE: Final = "exchange"
+_USER_LIMITS: Final = ("max-connections", "max-channels")
+# RabbitMQ up to this version did not export the algorithm, which was MD5.
+_LAST_MD5_VERSION: Final = (3, 5)
+
+
+class LeftOut(Exception):
+    """The definition has no place in this broker; the text says why."""
+
+
+# -- users and vhosts ------------------------------------------------------------------------------
+
+
+def user_of(row: UserRow, version: str, known: PutUser | None = None) -> PutUser:
+    """The user of a row, written by RabbitMQ `version`; `known` is the user of that name, if any.
+
+    Without a password or a hash, a known user keeps its password and a new one cannot log in.
+    """
+    name = name_of(row.name, "user name")
+    if not name:
+        raise DefinitionsError("user name cannot be empty")
+    password_hash, hashing = _password(row, version, known)
+    limits = _user_limits(row)
+    return PutUser(
+        name,
+        password_hash,
+        hashing,
+        tag_list(row.tags),
+        limits.get("max-connections", NO_LIMIT),
+        limits.get("max-channels", NO_LIMIT),
+    )
+
+
+def _password(row: UserRow, version: str, known: PutUser | None) -> tuple[bytes, str]:
+    if row.password_hash is None and row.password is None:
+        return (b"", SHA256) if known is None else (known.password_hash, known.hashing)
+    if row.password_hash is None:
+        password = (row.password or "").encode()
+        # A new hash has new salt: keep the known one, so that another import changes nothing.
+        if known is not None and is_password(password, known.password_hash, known.hashing):
+            return known.password_hash, known.hashing
+        return (hash_password(password) if password else b""), SHA256
+    hashing = row.hashing_algorithm or (MD5 if _is_md5_version(version) else SHA256)
+    if hashing not in HASHING_ALGORITHMS:
+        raise DefinitionsError(f"user '{row.name}': unknown hashing algorithm '{hashing}'")
+    try:
+        password_hash = base64.b64decode(row.password_hash, validate=True)
+    except (binascii.Error, ValueError):
+        raise DefinitionsError(f"user '{row.name}': password_hash is not base64") from None
+    if password_hash and len(password_hash) != _HASH_BYTES[hashing]:
+        raise DefinitionsError(
+            f"user '{row.name}': password_hash has {len(password_hash)} bytes, "
+            f"but {hashing} has {_HASH_BYTES[hashing]}"
+        )
+    return password_hash, hashing
+
+
+def _is_md5_version(version: str) -> bool:
+    parts = version.split(".")
+    return (
+        len(parts) > 1
+        and all(part.isdecimal() for part in parts[:2])
+        and (int(parts[0]), int(parts[1])) <= _LAST_MD5_VERSION
+    )
+
+
+def _user_limits(row: UserRow) -> dict[str, int]:
+    limits = pairs(row.limits)
+    for key, value in limits.items():
+        if key not in _USER_LIMITS:
+            raise DefinitionsError(f"user '{row.name}': unknown limit '{key}'")
+        if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 1 << 62:
+            raise DefinitionsError(f"user '{row.name}': {key} should be a number")
+    return {key: max(value, NO_LIMIT) for key, value in limits.items()}
+
+
+def vhost_of(row: VhostRow, vhost_id: int, known: PutVhost | None = None) -> PutVhost:
+    """The vhost of a row, or `known` as the row changes it.
+
+    As in RabbitMQ, a row that has a part of the metadata replaces all of it.
+    """
+    name = name_of(row.name, "vhost name")
+    if not name:
+        raise DefinitionsError("vhost name cannot be empty")
+    inner = row.metadata
+    given = [row] if inner is None else [row, inner]
+    description = next((each.description for each in given if each.description is not None), None)
+    tags = next((each.tags for each in given if each.tags is not None), None)
+    queue_type = next(
+        (each.default_queue_type for each in given if each.default_queue_type is not None), None
+    )
+    if known is not None and description is None and tags is None and queue_type is None:
+        return known
+    return PutVhost(
+        name,
+        vhost_id if known is None else known.id,
+        description or "",
+        tag_list(tags),
+        "" if queue_type in (None, "undefined") else str(queue_type),
+        known is not None and known.is_tracing,
+    )
+
+
+def permission_of(row: PermissionRow, vhost: str) -> PutPermission:
+    """The permissions of a row; `invalid_patterns` checks them."""
+    names = name_of(vhost, "vhost name"), name_of(row.user, "user name")
+    return PutPermission(*names, row.configure, row.write, row.read)
+
+
+def topic_permission_of(row: TopicPermissionRow, vhost: str) -> PutTopicPermission:
+    """The topic permissions of a row; `invalid_patterns` checks them."""
+    exchange = name_of(row.exchange, "exchange name")
+    names = name_of(vhost, "vhost name"), name_of(row.user, "user name"), exchange
+    return PutTopicPermission(*names, row.write, row.read)
+
+
+def invalid_patterns(row: PermissionRow | TopicPermissionRow) -> list[tuple[str, str]]:
+    """The kinds and patterns that Python cannot compile; such a pattern allows nothing."""
+    patterns = {"write": row.write, "read": row.read}
+    if isinstance(row, PermissionRow):
+        patterns = {"configure": row.configure} | patterns
+    return [(kind, pattern) for kind, pattern in patterns.items() if not Right(pattern).is_valid()]
+
+
+# -- parameters ------------------------------------------------------------------------------------
+
+
+def policy_of(row: PolicyRow, vhost: str) -> PutParameter:
+    """The policy of a row."""
+    value = {
+        "pattern": row.pattern,
+        "definition": pairs(row.definition),
+        "priority": row.priority,
+        "apply-to": row.apply_to,
+    }
+    return _checked(vhost, POLICY, row.name, value)
+
+
+def parameter_of(row: ParameterRow, vhost: str) -> PutParameter:
+    """The parameter of a row, with values that are lists of pairs made objects."""
+    value = row.value
+    if row.component in (POLICY, OPERATOR_POLICY):
+        value = _object(value)
+        if isinstance(value, dict):
+            value = {
+                key: _object(part) if key == "definition" else part for key, part in value.items()
+            }
+    elif (row.component, row.name) == _VHOST_LIMITS:
+        value = _object(value)
+    elif not row.component:
+        raise DefinitionsError(f"parameter '{row.name}' in vhost '{vhost}' has no component")
+    return _checked(vhost, row.component, row.name, value)
+
+
+def vhost_limits_of(vhost: str, limits: Pairs) -> PutParameter:
+    """The limits that stand in the row of a vhost."""
+    return _checked(vhost, *_VHOST_LIMITS, pairs(limits))
+
+
+def global_parameter_of(row: GlobalParameterRow) -> PutParameter:
+    """The global parameter of a row."""
+    return PutParameter(b"", "", row.name, _json(row.value))
+
+
+def _checked(vhost: str, component: str, name: str, value: Any) -> PutParameter:
+    text = _json(value)
+    try:
+        if component in (POLICY, OPERATOR_POLICY):
+            check_policy(component, name, text)
+        elif (component, name) == _VHOST_LIMITS:
+            check_limits(text)
+    except ValueError as error:
+        kind = component.replace("_", " ")
+        reason = str(error).removeprefix("Validation failed").strip().replace("\n", "; ")
+        raise DefinitionsError(f"{kind} '{name}' in vhost '{vhost}': {reason}") from None
+    return PutParameter(name_of(vhost, "vhost name"), component, name, text)
+
+
+def _object(value: Any) -> Any:
+    """The object that a list of pairs stands for; anything else unchanged."""
+    try:
+        return dict(msgspec.convert(value, Pairs))
+    except msgspec.ValidationError:
+        return value
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+# -- exchanges, queues and bindings ----------------------------------------------------------------
+
+
+def exchange_of(row: ExchangeRow, vhost: str, left_out: list[str]) -> PutExchange:
+    """The exchange of a row, durable or not. Raises LeftOut."""
+    name, vhost_name = name_of(row.name, "exchange name"), name_of(vhost, "vhost name")
+    text = resource_text(_EXCHANGE, name, vhost_name)
+    if not name or name.startswith(b"amq."):
+        raise LeftOut(f"{text}: the name is reserved")
+    if row.type.encode() not in EXCHANGE_TYPES:
+        raise LeftOut(f"{text}: unknown exchange type '{row.type}'")
+    arguments = encode_table(_fields(row.arguments, text, left_out))
+    return PutExchange(
+        vhost_name, name, row.type.encode(), row.auto_delete, row.internal, arguments
+    )
+
+
+def queue_of(row: QueueRow, vhost: str, queue_id: int, left_out: list[str]) -> PutQueue:
+    """The queue of a row, durable or not, with the arguments that this broker supports.
+
+    Raises LeftOut.
+    """
+    name, vhost_name = name_of(row.name, "queue name"), name_of(vhost, "vhost name")
+    text = resource_text(_QUEUE, name, vhost_name)
+    if not name:
+        raise LeftOut(f"{text}: the name is empty")
+    arguments: dict[str, Field] = {}
+    for key, field in _fields(row.arguments, text, left_out).items():
+        try:
+            parse_arguments(encode_table({key: field}), text)
+        except AmqpError as error:
+            # Leave the argument out: the broker would not declare a queue that has it.
+            left_out.append(f"argument {key} of {text}: {_reason(error)}")
+            continue
+        arguments[key] = field
+    encoded = encode_table(arguments)
+    return PutQueue(vhost_name, queue_id, name, row.durable, row.auto_delete, encoded)
+
+
+def binding_of(row: BindingRow, vhost: str, left_out: list[str]) -> PutBinding:
+    """The binding of a row; its ends are not looked up. Raises LeftOut."""
+    if row.destination_type not in (_QUEUE, _EXCHANGE):
+        raise DefinitionsError(
+            f"{binding_text(row, vhost)}: unknown destination type '{row.destination_type}'"
+        )
+    if not row.source:
+        raise LeftOut(f"{binding_text(row, vhost)}: the default exchange binds each queue itself")
+    return PutBinding(
+        name_of(vhost, "vhost name"),
+        name_of(row.source, "exchange name"),
+        name_of(row.destination, f"{row.destination_type} name"),
+        row.destination_type == _QUEUE,
+        name_of(row.routing_key, "routing key"),
+        encode_table(_fields(row.arguments, binding_text(row, vhost), left_out)),
+    )
+
+
+def binding_text(row: BindingRow, vhost: str) -> str:
+    """A binding for people."""
+    return (
+        f"binding of {row.destination_type} '{row.destination}' to exchange '{row.source}' "
+        f"with key '{row.routing_key}' in vhost '{vhost}'"
+    )
+
+
+def _fields(given: Pairs, text: str, left_out: list[str]) -> dict[str, Field]:
+    """The fields of arguments; those that no table can hold are left out."""
+    found: dict[str, Field] = {}
+    for key, value in pairs(given).items():
+        try:
+            field = fields_of({key: value})
+            encode_table(field)
+        except (ValueError, TypeError) as error:
+            left_out.append(f"argument {key} of {text}: {error}")
+        else:
+            found |= field
+    return found
+
+
+def _reason(error: AmqpError) -> str:
+    """The part of a refusal that does not repeat argument and queue."""
+    return error.text.rpartition("': ")[2].strip('"')

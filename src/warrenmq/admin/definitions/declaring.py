@@ -1,0 +1,162 @@
+"""Declares imported exchanges, queues and bindings in a running vhost.
+
+As for a client's declaration, a new thing is in memory first and then stored; what cannot be stored
+is taken back. What exists by now stays as it is.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from warrenmq.admin.clock import Clock
+from warrenmq.admin.definitions.document import SLICE_ROWS
+from warrenmq.admin.definitions.new_topology import NewTopology
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import Change, PutBinding, PutExchange, PutQueue
+from warrenmq.broker.definitions.removal_changes import removal_changes
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.queues.arguments import parse_arguments
+from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.queue import Queue
+from warrenmq.routing.exchange import Binding, Exchange
+from warrenmq.vocabulary.names import name_text
+from warrenmq.wire.errors import AmqpError
+
+
+class Declaring:
+    """Declares `topology` in `vhost`, a slice a turn; then calls `done` with "" or what failed.
+
+    A failure leaves the slices before it in place: another import goes on from there.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        vhost: Vhost,
+        topology: NewTopology,
+        clock: Clock,
+        done: Callable[[str], None],
+    ) -> None:
+        self._broker = broker
+        self._vhost = vhost
+        self._clock = clock
+        self._done = done
+        self._steps: list[Callable[[], None]] = [
+            *(partial(self._declare_exchange, *each) for each in topology.exchanges),
+            *(partial(self._declare_queue, each) for each in topology.queues),
+            *(partial(self._bind, each) for each in topology.bindings),
+        ]
+        self._position = 0
+        # Durable things of this slice, with the changes that store them.
+        self._made: list[Exchange | Queue | Binding] = []
+        self._changes: list[Change] = []
+
+    def start(self) -> None:
+        """Declare the next slice, and then the others."""
+        vhost = self._vhost
+        if self._broker.vhosts.get(vhost.name) is not vhost:
+            self._done(f"vhost '{name_text(vhost.name)}' is deleted")
+            return
+        if self._position == len(self._steps):
+            self._done("")
+            return
+        self._made = []
+        self._changes = []
+        for step in self._steps[self._position : self._position + SLICE_ROWS]:
+            step()
+        self._position = min(self._position + SLICE_ROWS, len(self._steps))
+        if not self._changes:
+            self._clock.call_soon(self.start)
+            return
+        made = self._made
+        change_set = vhost.store_changes(self._changes, False)
+        # A binding may have an end that a client has just declared.
+        ends = [end for each in made if isinstance(each, Binding) for end in _ends(each)]
+        needs = [vhost.unstored[end] for end in ends if end in vhost.unstored]
+        change_set.needs = list(dict.fromkeys(needs))
+        for each in made:
+            vhost.unstored[each] = change_set
+
+        def on_stored(ok: bool, now_ms: int) -> None:
+            for each in made:
+                del vhost.unstored[each]
+            if ok:
+                self._clock.call_soon(self.start)
+                return
+            for each in reversed(made):
+                self._take_back(each, now_ms)
+            name = name_text(vhost.name)
+            self._done(f"definitions of vhost '{name}' could not be written to disk")
+
+        change_set.callbacks.append(on_stored)
+
+    def _declare_exchange(self, exchange: PutExchange, durable: bool) -> None:
+        router = self._vhost.router
+        if exchange.name in router.exchanges:
+            return
+        new = router.declare_exchange(
+            exchange.name,
+            exchange.type,
+            durable,
+            exchange.auto_delete,
+            exchange.internal,
+            exchange.arguments,
+        )
+        self._vhost.policies.on_exchange(new)
+        if durable:
+            self._store(new, exchange)
+
+    def _declare_queue(self, queue: PutQueue) -> None:
+        vhost = self._vhost
+        if queue.name in vhost.queues:
+            return
+        definition = QueueDefinition(
+            queue.name,
+            vhost.node.next_queue_id(),
+            queue.durable,
+            queue.auto_delete,
+            None,
+            queue.arguments,
+            parse_arguments(queue.arguments, vhost.queue_text(queue.name)),
+        )
+        new = vhost.add_queue(definition, self._clock.now_ms())
+        if queue.durable:
+            self._store(
+                new,
+                PutQueue(vhost.name, new.id, queue.name, True, queue.auto_delete, queue.arguments),
+            )
+
+    def _bind(self, binding: PutBinding) -> None:
+        router = self._vhost.router
+        source = router.exchanges.get(binding.source)
+        ends = router.queues if binding.destination_is_queue else router.exchanges
+        destination = ends.get(binding.destination)
+        if source is None or destination is None:
+            # An end was deleted meanwhile, and with it would the binding be.
+            return
+        try:
+            new = router.bind(source, destination, binding.key, binding.arguments)
+        except AmqpError:
+            # The source is another exchange by now, which takes no such binding.
+            return
+        if new is not None and new.is_durable():
+            self._store(new, binding)
+
+    def _store(self, made: Exchange | Queue | Binding, change: Change) -> None:
+        self._made.append(made)
+        self._changes.append(change)
+
+    def _take_back(self, made: Exchange | Queue | Binding, now_ms: int) -> None:
+        vhost, router = self._vhost, self._vhost.router
+        if isinstance(made, Queue):
+            vhost.delete_queue(made, now_ms)
+        elif isinstance(made, Exchange):
+            if router.exchanges.get(made.name) is made:
+                vhost.add_changes(removal_changes(vhost.name, router.delete_exchange(made)))
+        elif made in made.destination.incoming:
+            removed = router.unbind(made.source, made.destination, made.key, made.arguments)
+            if removed is not None:
+                vhost.add_changes(removal_changes(vhost.name, removed))
+
+
+def _ends(binding: Binding) -> tuple[object, object]:
+    return binding.source, binding.destination

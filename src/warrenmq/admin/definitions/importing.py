@@ -1,0 +1,133 @@
+"""Imports definitions into a running node, or only tells what an import would change.
+
+Everything is checked before anything is changed. Users, vhosts, permissions and parameters are then
+changed together, all or none; exchanges, queues and bindings follow, vhost by vhost, in slices.
+An import that failed half-way can be repeated: it changes only what differs.
+"""
+
+from collections.abc import Callable, Iterator
+
+from warrenmq.admin.administration import Administration, Refusal
+from warrenmq.admin.clock import Clock
+from warrenmq.admin.control_protocol import Imported
+from warrenmq.admin.definitions.declaring import Declaring
+from warrenmq.admin.definitions.differences import NodeDifference
+from warrenmq.admin.definitions.document import DefinitionsError, Document, parse_steps
+from warrenmq.admin.definitions.new_topology import TopologyPlanning
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import Change
+from warrenmq.vocabulary.error_codes import INVALID, NO_SUCH_VHOST, STORAGE_FAILED
+from warrenmq.vocabulary.names import name_text
+
+# Called when an import is over.
+OnImported = Callable[[Imported | Refusal], None]
+
+
+class DefinitionsImport:
+    """One import into `broker`; `vhost` is for an export of one vhost, None for one of a node."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        administration: Administration,
+        clock: Clock,
+        vhost: str | None,
+        done: OnImported,
+    ) -> None:
+        self._broker = broker
+        self._administration = administration
+        self._clock = clock
+        self._vhost = vhost
+        self._done = done
+        self._document = Document()
+        self._node_lines: list[str] = []
+        self._topology: TopologyPlanning | None = None
+
+    def start(self, data: bytes, is_dry_run: bool) -> None:
+        """Import `data`; `done` is called once, now or later."""
+        self._advance(self._plan(data), self._finish if is_dry_run else self._carry_out)
+
+    def _advance(self, steps: Iterator[None], then: Callable[[], None]) -> None:
+        """Take one step a turn, and call `then` after the last."""
+        try:
+            next(steps)
+        except StopIteration:
+            then()
+        except DefinitionsError as error:
+            self._done(Refusal(INVALID, str(error)))
+        except Refusal as refusal:
+            self._done(refusal)
+        else:
+            self._clock.call_soon(lambda: self._advance(steps, then))
+
+    def _plan(self, data: bytes) -> Iterator[None]:
+        if self._vhost is not None and self._vhost.encode() not in self._broker.vhosts:
+            raise Refusal(NO_SUCH_VHOST, f'Virtual host "{self._vhost}" does not exist')
+        yield from parse_steps(data, self._document)
+        difference = self._difference(lambda: 0)
+        self._node_lines = difference.lines
+        self._topology = TopologyPlanning(self._broker, self._document, difference.vhost_of)
+        yield from self._topology.steps()
+
+    def _difference(self, next_vhost_id: Callable[[], int]) -> NodeDifference:
+        return NodeDifference(self._broker, self._document, self._vhost, next_vhost_id)
+
+    def _carry_out(self) -> None:
+        def changes() -> list[Change]:
+            # The broker may have changed since the plan was made.
+            try:
+                difference = self._difference(self._broker.next_vhost_id)
+            except DefinitionsError as error:
+                raise Refusal(INVALID, str(error)) from None
+            self._node_lines = difference.lines
+            return difference.changes
+
+        def changed(refusal: Refusal | None) -> None:
+            if refusal is not None:
+                self._done(refusal)
+            else:
+                self._declare()
+
+        self._administration.run(changes, changed)
+
+    def _declare(self) -> None:
+        """Declare what is left to declare, one vhost after another."""
+        assert self._topology is not None
+        if not self._topology.vhosts:
+            self._finish()
+            return
+        name = next(iter(self._topology.vhosts))
+        topology = self._topology.vhosts.pop(name)
+        vhost = self._broker.vhosts.get(name)
+        if vhost is None:
+            self._fail(f"vhost '{name_text(name)}' is deleted")
+        else:
+            Declaring(self._broker, vhost, topology, self._clock, self._declared).start()
+
+    def _declared(self, failure: str) -> None:
+        if failure:
+            self._fail(failure)
+        else:
+            self._declare()
+
+    def _fail(self, text: str) -> None:
+        self._done(Refusal(STORAGE_FAILED, f"{text}; repeat the import to go on"))
+
+    def _finish(self) -> None:
+        assert self._topology is not None
+        left_out = self._document.left_out + self._sections_of_others() + self._topology.left_out
+        self._done(Imported(self._node_lines + self._topology.lines, left_out))
+
+    def _sections_of_others(self) -> list[str]:
+        """What an import of one vhost leaves out: it belongs to the whole node."""
+        if self._vhost is None:
+            return []
+        document = self._document
+        counts = {
+            "users": document.users,
+            "vhosts": document.vhosts,
+            "permissions": document.permissions,
+            "topic permissions": document.topic_permissions,
+            "global parameters": document.global_parameters,
+        }
+        return [f"{len(rows)} {name}" for name, rows in counts.items() if rows]

@@ -80,7 +80,9 @@ def test_a_setting_that_cannot_be_honoured_stops_the_start(
 
 def test_a_configuration_file_error_names_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "warren.conf"
-    path.write_text("heartbeat = 30\nconsumer_timeout = 1000\n")
+    path.write_text("heartbeat = 30\nauth_backends.1 = ldap\n")
     done = warren("server", environment={"WARREN_CONFIG_FILE": str(path)})
     assert done.returncode == 2
-    assert done.stderr == f"warren: {path}:2: consumer_timeout is not supported yet\n"
+    assert done.stderr == (
+        f"warren: {path}:2: auth_backends.1: only internal is available, got 'ldap'\n"
+    )

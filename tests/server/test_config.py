@@ -6,6 +6,7 @@ import pytest
 
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.load import Flags, load, read_sources
+from warrenmq.server.config.log_options import LogOptions
 from warrenmq.server.config.settings import Config
 
 
@@ -73,6 +74,7 @@ def test_every_key_of_a_file_arrives(tmp_path: Path) -> None:
     assert (loaded.channel_max, loaded.frame_max, loaded.heartbeat) == (10, 8192, 0)
     assert loaded.max_message_size == 16 * 1024**2
     assert (loaded.default_user, loaded.default_pass) == ("alice", "se#cret")
+    assert loaded.default_vhost == "main # vhost"
     assert loaded.loopback_users == {"a.b"}
     assert loaded.journal_file_size_limit == 2_000_000
     assert loaded.vm_memory_high_watermark_absolute == 2 << 30
@@ -339,3 +341,80 @@ def test_lost_definitions_are_accepted_by_key_or_by_flag() -> None:
 
 def test_the_password_is_not_in_the_repr() -> None:
     assert "s3cret" not in repr(Config(default_pass="s3cret"))
+
+
+def test_the_names_of_rabbitmqs_variables_count_too_but_less(tmp_path: Path) -> None:
+    """WARREN_CONF__ wins over WARREN_, and that over RABBITMQ_."""
+    main = write(tmp_path, "heartbeat = 1\nlisteners.tcp.1 = 1111", "rabbitmq.conf")
+    (tmp_path / "conf.d").mkdir()
+    more = write(tmp_path, "heartbeat = 2", "conf.d/10.conf")
+    environment = {
+        "RABBITMQ_CONFIG_FILE": str(tmp_path / "rabbitmq"),
+        "RABBITMQ_CONFIG_FILES": str(tmp_path / "conf.d"),
+        "RABBITMQ_NODENAME": "rabbit@there",
+        "RABBITMQ_MNESIA_BASE": str(tmp_path / "mnesia"),
+        "RABBITMQ_NODE_IP_ADDRESS": "::1",
+        "RABBITMQ_NODE_PORT": "1000",
+        "WARREN_NODE_PORT": "2000",
+        "RABBITMQ_LOG_BASE": "/var/log/here",
+        "RABBITMQ_LOGS": "a.log",
+        "RABBITMQ_PID_FILE": "/run/w.pid",
+        "RABBITMQ_DEFAULT_USER": "alice",
+        "WARREN_DEFAULT_USER": "bob",
+        "WARREN_CONF__default_user": "carol",
+    }
+    config = load(None, environment)
+    assert config.config_files == (main, more)
+    assert (config.heartbeat, config.default_user) == (2, "carol")
+    assert (config.node_name, config.data_dir) == (
+        "rabbit@there",
+        tmp_path / "mnesia" / "rabbit@there",
+    )
+    assert config.tcp_listeners == (("::1", 2000),)
+    assert (config.log.directory, config.log.file) == (Path("/var/log/here"), Path("a.log"))
+    assert config.pid_file == Path("/run/w.pid")
+    quiet = load(None, {**environment, "WARREN_LOGS": "-"})
+    assert (quiet.log.console, quiet.log.file) == (True, None)
+    assert load(None, {**environment, "WARREN_DATA_DIR": "/d"}).data_dir == Path("/d")
+
+
+def test_a_data_directory_of_rabbitmq_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "schema.DAT").touch()
+    with pytest.raises(ConfigError, match=r"^RABBITMQ_MNESIA_DIR: .* data of a RabbitMQ node"):
+        load(None, {"RABBITMQ_MNESIA_DIR": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("lines", "field", "value"),
+    [
+        ("listeners.tcp.10 = 3\nlisteners.tcp.b = 4\nlisteners.tcp.2 = 2", "tcp_listeners",
+         (("", 2), ("", 3), ("", 4))),
+        ("listeners.tcp = none\nlisteners.tcp.1 = 5", "tcp_listeners", ()),
+        ("auth_mechanisms.2 = PLAIN\nauth_mechanisms.1 = EXTERNAL", "auth_mechanisms",
+         ("EXTERNAL", "PLAIN")),
+        ("default_user_tags.administrator = false\ndefault_user_tags.monitoring = true",
+         "default_user_tags", ("monitoring",)),
+        ("loopback_users = none\nloopback_users.bob = true", "loopback_users", frozenset()),
+        ("disk_free_limit.relative = 0.5\ndisk_free_limit.absolute = 1GB",
+         "disk_free_limit_absolute", -1),
+        ("connection_max = infinity\nhandshake_timeout = infinity", "handshake_timeout_ms", 0),
+        ("frame_max = 0", "frame_max", 0),
+        ("log.file = false", "log", LogOptions()),
+        ("log.channel.level = notice\nlog.connection.level = none", "log",
+         LogOptions(levels=(("channel", "notice"), ("connection", "none")))),
+    ],
+)  # fmt: skip
+def test_lists_and_pairs_of_keys_mean_what_they_mean_to_rabbitmq(
+    tmp_path: Path, lines: str, field: str, value: object
+) -> None:
+    assert getattr(load(write(tmp_path, lines), {}), field) == value
+
+
+def test_keys_without_effect_are_named_in_one_line_of_each_kind(tmp_path: Path) -> None:
+    text = "management.tcp.port = 15672\nstomp.listeners.tcp.1 = 61613\nraft.data_dir = x\nconsumer_timeout = 5"
+    loaded = read_sources(Flags(write(tmp_path, text)), {})
+    assert loaded.errors == []
+    assert loaded.warnings == [
+        "these keys are checked but wait for a later version of warren: management.tcp.port, consumer_timeout",
+        "these keys are accepted without effect: stomp.listeners.tcp.1, raft.data_dir",
+    ]

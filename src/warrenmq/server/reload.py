@@ -15,6 +15,7 @@ from warrenmq.broker.definitions.credential_rules import CredentialRules
 from warrenmq.server.clock import Clock
 from warrenmq.server.config.changes import changed_keys, field_value, is_live
 from warrenmq.server.config.errors import ConfigError
+from warrenmq.server.config.key import RESTART
 from warrenmq.server.config.load import Loaded
 from warrenmq.server.config.settings import Config
 from warrenmq.server.log_output import open_log
@@ -61,13 +62,14 @@ def reload_node(node: ReloadableNode, read_again: Callable[[], Loaded]) -> None:
 
 
 def merge(running: Config, new: Config) -> tuple[Config, list[str]]:
-    """`running` with all live keys of `new`, and the names of the other keys that differ."""
+    """`running` with all live keys of `new`, and the names of those that wait for a restart."""
     fixed = []
     outer: dict[str, Any] = {}
     inner: dict[str, dict[str, Any]] = {}
     for key in changed_keys(running, new):
         if not is_live(key):
-            fixed.append(key.name)
+            if key.effect == RESTART:
+                fixed.append(key.name)
             continue
         group, dot, name = key.field.partition(".")
         value = field_value(new, key.field)

@@ -6,7 +6,7 @@ Each source becomes a list of settings of keys, so that one table of keys checks
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,17 +40,23 @@ class Flags:
     accept_lost_definitions: bool = False
 
 
-@dataclass
 class Loaded:
     """A configuration with its sources; `config` is of use only when there are no `errors`."""
 
-    config: Config
-    # The setting that is in force, by the full name of its key, weaker sources first.
-    in_force: dict[str, Setting] = field(default_factory=dict)
-    # One line each, with the place of the fault.
-    errors: list[str] = field(default_factory=list)
-    # One line for all keys that wait for a later version, one for those without effect.
-    warnings: list[str] = field(default_factory=list)
+    def __init__(
+        self,
+        config: Config,
+        in_force: dict[str, Setting],
+        errors: list[str],
+        warnings: list[str],
+    ) -> None:
+        self.config = config
+        # The setting that is in force, by the full name of its key, weaker sources first.
+        self.in_force = in_force
+        # One line each, with the place of the fault.
+        self.errors = errors
+        # One line for all keys that wait for a later version, one for those without effect.
+        self.warnings = warnings
 
 
 def load(

@@ -34,5 +34,18 @@ def _unknown(name: str, known: list[str]) -> str:
     # Imported only for an error: a normal start does not wait for the library.
     import difflib
 
-    similar = difflib.get_close_matches(name, [key.replace("*", "NAME") for key in known], n=1)
+    parts = parts_of(name)
+    candidates = [_filled_in(key, parts) for key in known]
+    similar = difflib.get_close_matches(name, candidates, n=1)
     return f"unknown key {name!r}" + (f"; did you mean {similar[0]}?" if similar else "")
+
+
+def _filled_in(pattern: str, parts: list[str]) -> str:
+    """`pattern` with the parts of an unknown key in place of `*`, so that only the fault differs."""
+    if "*" not in pattern:
+        return pattern
+    wanted = pattern.split(".")
+    given = parts + ["NAME"] * len(wanted)
+    return ".".join(
+        part or "NAME" if want == "*" else want for want, part in zip(wanted, given, strict=False)
+    )

@@ -213,6 +213,14 @@ _TLS: Final[dict[str, Parser]] = {
     "depth": integer(0, 255),
     "versions.*": one_of(*TLS_VERSIONS),
     "ciphers.*": text,
+    "crl_check": one_of("true", "false", "peer", "best_effort"),
+    "cert": text,
+    "cacerts.*": text,
+    "key.*": text,
+    "dh": text,
+    "dhfile": readable,
+    "psk_identity": text,
+    "log_alert": flag,
 }
 _FORMATTER: Final[dict[str, Parser]] = {
     "time_format": text,
@@ -230,7 +238,7 @@ _GROUPS: Final[dict[str, dict[str, Parser]]] = {
     "management.listener.ssl_opts": _TLS,
     "prometheus.tcp": _HTTP,
     "prometheus.ssl": {**_HTTP, **_TLS, "backlog": _count},
-    "definitions.tls": {**_TLS, "log_level": _log_level, "log_alert": flag},
+    "definitions.tls": {**_TLS, "log_level": _log_level, "reuse_session": flag},
     "log.syslog.ssl_options": _TLS,
     "log.console.formatter": _FORMATTER,
     "log.file.formatter": _FORMATTER,
@@ -274,12 +282,12 @@ PLUGINS: Final = (
 
 def _all() -> Iterator[Key]:
     for name, parse in _LATER.items():
-        yield Key(name, "", parse, LATER)
+        yield Key(name, "", parse, LATER, is_secret=name == "ssl_options.key.*")
     for name, parse in _NEVER.items():
         yield Key(name, "", parse, NEVER)
     for group, keys in _GROUPS.items():
         for name, parse in keys.items():
-            yield Key(f"{group}.{name}", "", parse, LATER, is_secret=name == "password")
+            yield Key(f"{group}.{name}", "", parse, LATER, is_secret=name in ("password", "key.*"))
     for category in CATEGORIES:
         for name, parse in _OF_CATEGORY.items():
             yield Key(f"log.{category}.{name}", "", parse, LATER)

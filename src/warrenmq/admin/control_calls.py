@@ -36,7 +36,9 @@ from warrenmq.admin.control_protocol import (
     DescribeControl,
     Done,
     ExportDefinitions,
+    Exported,
     ImportDefinitions,
+    Imported,
     List,
     PurgeQueue,
     ResetNode,
@@ -59,6 +61,8 @@ from warrenmq.admin.control_protocol import (
     SetVhostTags,
     StopNode,
 )
+from warrenmq.admin.definitions.export import export_pieces
+from warrenmq.admin.definitions.importing import DefinitionsImport
 from warrenmq.admin.listings.listing import UnknownColumns, UnknownVhost, listing
 from warrenmq.admin.listings.pids import connection_pid
 from warrenmq.admin.node_control import NodeControl
@@ -245,6 +249,30 @@ class ControlCalls:
                 self._reply(control.describe())
                 return
         self._reply(Done())
+
+    def _export(self, request: ExportDefinitions) -> None:
+        vhost = None if request.vhost is None else self._expect_vhost(request.vhost)
+        self._join(export_pieces(self._broker, vhost), bytearray())
+
+    def _join(self, pieces: Iterator[bytes], joined: bytearray) -> None:
+        """Join one piece a turn, then reply."""
+        piece = next(pieces, None)
+        if piece is None:
+            self._reply(Exported(bytes(joined)))
+        else:
+            joined += piece
+            self._clock.call_soon(lambda: self._join(pieces, joined))
+
+    def _import(self, request: ImportDefinitions) -> None:
+        def done(outcome: Imported | Refusal) -> None:
+            if isinstance(outcome, Refusal):
+                self._reply(ErrorReply(outcome.code, outcome.text))
+            else:
+                self._reply(outcome)
+
+        DefinitionsImport(
+            self._broker, self._administration, self._clock, request.vhost, done
+        ).start(request.json, request.is_dry_run)
 
     def _check_password(self, request: CheckPassword) -> None:
         name = request.name.encode()

@@ -19,6 +19,9 @@ MANAGEMENT: Final = "management"
 # For operations that every user with access to the vhost may ask for.
 NO_TAG: Final = ""
 
+# Largest request (bytes) of an administrator: definitions to import.
+IMPORT_BYTES_MAX: Final = 64 * 1024 * 1024
+
 Name = Annotated[str, Meta(max_length=255)]
 Pattern = Annotated[str, Meta(max_length=16_384)]
 JsonText = Annotated[str, Meta(max_length=60_000)]

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import warrenmq
 from warrenmq.admin.clock import Clock
-from warrenmq.admin.control_protocol import ADMINISTRATOR, MONITORING, ControlRequest
+from warrenmq.admin.control_protocol import (
+    ADMINISTRATOR,
+    IMPORT_BYTES_MAX,
+    MONITORING,
+    ControlRequest,
+)
 from warrenmq.admin.group_calls import GroupCalls
 from warrenmq.admin.node import AdminNode, AdminVhost, BackupRefused
 from warrenmq.admin.protocol import (
@@ -225,8 +230,9 @@ class AdminSession:
         if isinstance(request, SinkRequest):
             if isinstance(request, OpenStage):
                 # StageMessages requests are large.
-                self._request_bytes_max = (
-                    block_bytes_max(vhost.max_message_size) + REQUEST_BYTES_MAX
+                self._request_bytes_max = max(
+                    self._request_bytes_max,
+                    block_bytes_max(vhost.max_message_size) + REQUEST_BYTES_MAX,
                 )
             sinks.start(request)
             return
@@ -285,6 +291,8 @@ class AdminSession:
             return
         self._login_timer.cancel()
         self._user = user
+        if user.has_tag(ADMINISTRATOR):
+            self._request_bytes_max = IMPORT_BYTES_MAX
         if login.vhost:
             vhost = self._node.vhost(login.vhost.encode())
             assert vhost is not None

@@ -48,6 +48,7 @@ from warrenmq.vocabulary.error_codes import ACCESS_REFUSED
         ("amqp://h/", ("h", 5672, "guest", "guest", "/")),
         ("amqp://u:p%40ss@h:1/%2F", ("h", 1, "u", "p@ss", "/")),
         ("amqp://u@[::1]:1/a%2Fb", ("::1", 1, "u", "guest", "a/b")),
+        ("amqps://h/v?verify=verify_none", ("h", 5671, "guest", "guest", "v")),
     ],
 )
 def test_address_is_read_as_other_clients_read_it(uri: str, expected: tuple[object, ...]) -> None:
@@ -72,6 +73,10 @@ def test_address_is_read_as_other_clients_read_it(uri: str, expected: tuple[obje
         ("amqp://u:geheim@a..b", "host 'a..b'"),
         ("amqp://u:geheim@" + "a" * 64, "host 'a"),
         ("amqp://u:geheim@h/#v", "parameters"),
+        ("amqp://u:geheim@h/?verify=verify_none", "parameters"),
+        ("amqps://u@h/v?geheim=1", "may have the parameters cacertfile, "),
+        ("amqps://u:geheim@h/v?verify=no", "verify_peer or verify_none"),
+        ("amqps://u:geheim@h/v?keyfile=k", "keyfile needs certfile"),
     ],
 )
 def test_what_is_no_address_is_said_so_without_the_password(uri: str, text: str) -> None:

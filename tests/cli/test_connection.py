@@ -64,6 +64,8 @@ def test_a_uri_or_its_parts() -> None:
     address = node.address
     assert (address.host, address.port, address.user, address.password) == ("::1", 7, "a@b", "p/q")
     assert (address.vhost, node.vhost_option, node.named_by) == ("x y", "x y", NamedBy.OPTION)
+    node = named("--uri", "amqps://mars/?verify=verify_none", "--user", "u", "--vhost", "v")
+    assert node.uri == "amqps://u:guest@mars:5671/v?verify=verify_none"
     text = refused("--uri", "amqp://mars", "--port", "7").stderr
     assert text == "warren: name the node with --uri, or with --host and --port: one of them\n"
 

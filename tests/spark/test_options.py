@@ -60,7 +60,7 @@ def test_defaults_and_names_in_any_case() -> None:
         ({"queues": "é" * 128}, "255 bytes"),
         ({"queuesPattern": "q.*"}, "'queues' and 'queuesPattern' exclude each other"),
         ({"uri": "http://h"}, "must begin with amqp://"),
-        ({"uri": "amqps://h"}, "must begin with amqp://"),
+        ({"uri": "amqps://h/?verify=no"}, "verify_peer or verify_none"),
         ({"uri": "amqp://h:port"}, "port is not a number"),
         ({"uri": "amqp://h/v?heartbeat=3"}, "parameters"),
         ({"uri": "amqp://h/v", "vhost": "w"}, "names a vhost already"),

@@ -2,7 +2,7 @@
 
 One socket, one request at a time. Errors come in three kinds, because callers treat them
 differently. AdminRefusedError is the node's final answer. NodeUnreachableError may pass when the
-node is back, except its subclass OtherBrokerError. ValueError means that a URI is malformed. No
+node is back, except its subclasses OtherBrokerError and TlsRefusedError. ValueError means that a URI is malformed. No
 text of an error contains the password.
 """
 
@@ -26,6 +26,7 @@ from warrenmq.admin.protocol import (
     decode_reply,
     encode_frame,
 )
+from warrenmq.vocabulary.tls_parameters import AMQPS_PORT, TlsParameters
 
 DEFAULT_PORT: Final = 5672
 # Environment variable with the node's URI, for programs and commands that are given none. A
@@ -62,6 +63,13 @@ class OtherBrokerError(NodeUnreachableError):
     """The peer speaks AMQP but not this version of the admin protocol; a retry does not help."""
 
 
+class TlsRefusedError(NodeUnreachableError):
+    """There is no TLS between client and node; a retry does not help.
+
+    The node's certificate is not trusted, the node speaks no TLS, or a file of the URI is unusable.
+    """
+
+
 class NodeAddress:
     """Address and login of a node, parsed from an AMQP URI; its repr leaves the password out."""
 
@@ -73,20 +81,25 @@ class NodeAddress:
             raise ValueError(
                 "the URI cannot be read: special characters in names and password must be percent-encoded"
             ) from None
-        if parts.scheme != "amqp" or "://" not in uri:
+        if parts.scheme not in ("amqp", "amqps") or "://" not in uri:
             raise ValueError(
-                f"the URI must begin with amqp:// (it begins with {parts.scheme or 'no scheme'!r})"
+                f"the URI must begin with amqp:// or amqps:// (it begins with {parts.scheme or 'no scheme'!r})"
             )
         try:
             port = parts.port
         except ValueError:
             raise ValueError("the URI's port is not a number between 0 and 65535") from None
-        if parts.query or parts.fragment:
+        if parts.fragment or (parts.query and parts.scheme == "amqp"):
             raise ValueError(
-                "the URI must end with the vhost: parameters behind ? or # are not supported"
+                "the URI must end with the vhost: only amqps:// has parameters behind ?, and none has any behind #"
             )
+        # None = a connection without TLS.
+        self.tls: TlsParameters | None = None
+        if parts.scheme == "amqps":
+            self.tls = TlsParameters(parts.query)
+        default_port = DEFAULT_PORT if self.tls is None else AMQPS_PORT
         self.host: str = parts.hostname or "localhost"
-        self.port: int = DEFAULT_PORT if port is None else port
+        self.port: int = default_port if port is None else port
         self.user: str = "guest" if parts.username is None else unquote(parts.username)
         self.password: str = "guest" if parts.password is None else unquote(parts.password)
         try:
@@ -111,6 +124,40 @@ class NodeAddress:
         return Login(self.user, self.password, self.vhost, client)
 
 
+def open_socket(address: NodeAddress) -> socket.socket:
+    """A connected socket, after the TLS handshake if the URI begins with amqps://.
+
+    Raises OSError when there is no connection, and TlsRefusedError.
+    """
+    connected = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
+    try:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return connected if address.tls is None else _with_tls(connected, address, address.tls)
+    except BaseException:
+        connected.close()
+        raise
+
+
+def _with_tls(
+    connected: socket.socket, address: NodeAddress, parameters: TlsParameters
+) -> socket.socket:
+    # Imported here, because commands that use no TLS start faster without it.
+    import ssl
+
+    try:
+        return parameters.wrap(connected, address.host)
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+        # A node that stops closes connections in the midst of a handshake.
+        raise
+    except ssl.SSLCertVerificationError as error:
+        reason = f"its certificate is not trusted: {error.verify_message}"
+    except ssl.SSLError as error:
+        reason = f"the TLS handshake failed: {error.reason or error}"
+    except ValueError as error:
+        reason = str(error)
+    raise TlsRefusedError(f"no TLS connection to {address.where}: {reason}")
+
+
 class LocalAddress(NodeAddress):
     """A node of this machine, as its control file describes it; logs in with the file's token."""
 
@@ -130,8 +177,7 @@ class AdminClient:
     def __init__(self, address: NodeAddress, purpose: str = "") -> None:
         self._address = address
         try:
-            self._socket = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = open_socket(address)
             self._socket.sendall(PROTOCOL_HEADER)
         except OSError as error:
             raise NodeUnreachableError(f"no connection to {address.where}: {error}") from None

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated, Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 import typer
 
@@ -76,7 +76,7 @@ _NODE_OPTIONS: Final[dict[str, Any]] = {
         "--uri",
         metavar="URI",
         envvar=URI_VARIABLE,
-        help="The node: amqp://user:password@host:port/vhost. (default: amqp://guest@localhost:5672)",
+        help="The node: amqp[s]://user:password@host:port/vhost. (default: amqp://guest@localhost:5672)",
     ),
     "host": _option(
         str | None,
@@ -149,8 +149,10 @@ def node_uri(
             (vhost, address.vhost),
         )
     ]
-    made = (
-        f"amqp://{names[0]}:{names[1]}@{where}:{address.port if port is None else port}/{names[2]}"
+    parts = urlsplit(base)
+    where = f"{where}:{address.port if port is None else port}"
+    made = urlunsplit(
+        (parts.scheme, f"{names[0]}:{names[1]}@{where}", f"/{names[2]}", parts.query, "")
     )
     NodeAddress(made)
     return made

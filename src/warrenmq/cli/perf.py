@@ -27,7 +27,7 @@ REPORT = "Report"
 
 def perf(
     uri: Annotated[
-        str, typer.Option("--uri", "-h", help="amqp://user:password@host:port/vhost")
+        str, typer.Option("--uri", "-h", help="amqp[s]://user:password@host:port/vhost")
     ] = "amqp://127.0.0.1",
     producers: Annotated[int, typer.Option("--producers", "-x", rich_help_panel=AGENTS)] = 1,
     consumers: Annotated[int, typer.Option("--consumers", "-y", rich_help_panel=AGENTS)] = 1,

@@ -58,6 +58,11 @@ class Client:
             raise PerfError(f"cannot connect to {address.host}:{address.port}: {error}") from None
         try:
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if address.tls is not None:
+                try:
+                    self.sock = address.tls.wrap(self.sock, address.host)
+                except (OSError, ValueError) as error:
+                    raise PerfError(f"no TLS with {address.host}:{address.port}: {error}") from None
             self._open(address, name)
         except BaseException:
             self.sock.close()

@@ -5,6 +5,7 @@ would reset the connection, and the broker could lose the last acks with it.
 """
 
 from socket import socket
+from ssl import SSLSocket, SSLWantReadError, SSLWantWriteError
 from typing import Final
 
 from librt.strings import BytesWriter
@@ -19,6 +20,8 @@ from warrenmq.wire.methods import ConnectionClose
 # Half of a usual L1 data cache. A batch is at most 256 KiB, so sendmsg never gets more than 1024
 # blocks (IOV_MAX).
 REPEATED_BLOCK_BYTES: Final = 16384
+# What a socket raises, with and without TLS, when it would have to wait.
+NOT_NOW: Final = (BlockingIOError, SSLWantReadError, SSLWantWriteError)
 
 
 class AgentConnection(FrameScanner):
@@ -27,6 +30,7 @@ class AgentConnection(FrameScanner):
     def __init__(self, sock: socket, role: str, reads_while_writing: bool) -> None:
         super().__init__()
         self.sock: socket = sock
+        self._is_tls: bool = isinstance(sock, SSLSocket)
         # False: read nothing while octets wait to be sent.
         self.reads_while_writing: bool = reads_while_writing
         self.is_closing: bool = False
@@ -55,12 +59,7 @@ class AgentConnection(FrameScanner):
             self._pending = self._pending[self._pending_at :] + octets
             self._pending_at = 0
             return
-        try:
-            sent: i64 = self.sock.send(octets)
-        except BlockingIOError:
-            sent = 0
-        except OSError as error:
-            raise PerfError(f"the {self._role}'s connection broke: {error}") from None
+        sent: i64 = self._send_some(octets)
         if sent < len(octets):
             self._pending = octets
             self._pending_at = sent
@@ -73,6 +72,9 @@ class AgentConnection(FrameScanner):
         """
         size: i64 = len(message)
         in_block: i64 = min(max(REPEATED_BLOCK_BYTES // size, 1), count)
+        if self._is_tls:
+            self.send(message * int(count))
+            return
         block = message if in_block == 1 else message * int(in_block)
         blocks: list[bytes] = [block] * int(count // in_block)
         if count % in_block > 0:
@@ -90,6 +92,24 @@ class AgentConnection(FrameScanner):
             self._pending = message * int(whole)
             self._pending_at = whole * size - left
 
+    def _send_some(self, octets: bytes) -> i64:
+        """Send as much as the socket takes; returns the number of octets."""
+        sent: i64 = 0
+        try:
+            if not self._is_tls:
+                return self.sock.send(octets)
+            # A TLS socket takes one record at a time.
+            left = memoryview(octets)
+            while len(left) > 0:
+                taken = self.sock.send(left)
+                sent += taken
+                left = left[taken:]
+        except NOT_NOW:
+            pass
+        except OSError as error:
+            raise PerfError(f"the {self._role}'s connection broke: {error}") from None
+        return sent
+
     def flush(self) -> None:
         """Send the waiting octets: the socket takes some again."""
         octets = self._pending
@@ -104,7 +124,7 @@ class AgentConnection(FrameScanner):
         """The octets that have arrived; empty when there are none."""
         try:
             chunk: bytes = self.sock.recv(bytes_max)
-        except BlockingIOError:
+        except NOT_NOW:
             return b""
         except OSError as error:
             raise PerfError(f"the {self._role}'s connection broke: {error}") from None

@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from warrenmq.perf.errors import PerfError
+from warrenmq.vocabulary.tls_parameters import AMQPS_PORT, TlsParameters
 
 FLAGS: Final = ("persistent", "mandatory")
 DEFAULT_PORT: Final = 5672
@@ -21,27 +22,31 @@ DRAIN_S: Final = 30.0
 
 @dataclass
 class Address:
-    """Address and login from an `amqp://` URI."""
+    """Address and login from an `amqp://` or `amqps://` URI."""
 
     host: str
     port: int
     user: str
     password: str
     vhost: str
+    # None = no TLS.
+    tls: TlsParameters | None
 
 
 def parse_uri(uri: str) -> Address:
     """The parts of `amqp://user:password@host:port/vhost`. Raises PerfError.
 
-    guest, guest, 5672 and `/` replace the parts that are left out.
+    guest, guest, 5672 (5671 for amqps) and `/` replace the parts that are left out. The parameters
+    behind `?` are those of `TlsParameters`.
     """
     parts = urlsplit(uri)
-    if parts.scheme != "amqp":
-        raise PerfError(f"--uri {uri!r}: only amqp:// is supported")
+    if parts.scheme not in ("amqp", "amqps"):
+        raise PerfError(f"--uri {uri!r}: only amqp:// and amqps:// are supported")
     if not parts.hostname:
         raise PerfError(f"--uri {uri!r}: the host is missing")
     try:
         port = parts.port
+        tls = TlsParameters(parts.query) if parts.scheme == "amqps" else None
     except ValueError as error:
         raise PerfError(f"--uri {uri!r}: {error}") from None
     # An empty path means the default vhost, `amqp://host/` the vhost with the empty name (RabbitMQ
@@ -49,10 +54,11 @@ def parse_uri(uri: str) -> Address:
     vhost = unquote(parts.path[1:]) if parts.path else "/"
     return Address(
         host=parts.hostname,
-        port=DEFAULT_PORT if port is None else port,
+        port=(DEFAULT_PORT if tls is None else AMQPS_PORT) if port is None else port,
         user="guest" if parts.username is None else unquote(parts.username),
         password="guest" if parts.password is None else unquote(parts.password),
         vhost=vhost,
+        tls=tls,
     )
 
 

@@ -16,7 +16,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from warrenmq.admin.client import AdminRefusedError, NodeUnreachableError, OtherBrokerError
+from warrenmq.admin.client import (
+    AdminRefusedError,
+    NodeUnreachableError,
+    OtherBrokerError,
+    TlsRefusedError,
+)
 from warrenmq.vocabulary.error_codes import STORAGE_FAILED
 
 PAUSE_FIRST_S: Final = 0.1
@@ -46,7 +51,7 @@ def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed later, when only the broker's state has changed."""
     if isinstance(error, AdminRefusedError):
         return error.code == STORAGE_FAILED
-    if isinstance(error, OtherBrokerError):
+    if isinstance(error, OtherBrokerError | TlsRefusedError):
         return False
     return isinstance(error, NodeUnreachableError | MayPassError | BrokerAwayError)
 

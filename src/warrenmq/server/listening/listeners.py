@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from warrenmq.admin.protocol import PROTOCOL_HEADER as ADMIN_HEADER
 from warrenmq.server.config.settings import Config
 from warrenmq.server.config.tcp_options import TcpOptions
 from warrenmq.server.listening.addresses import Ends, ends_of, shown
@@ -207,7 +208,7 @@ class Listeners:
         client.setblocking(False)
         _set_options(client, config.tcp)
         if config.proxy_protocol:
-            ends.replace_by(await self._read_proxy_header(client))
+            ends.replace_by(await self._read_proxy_header(client, ends))
         tls: dict[str, Any] = {}
         chains: PeerChains | None = None
         if is_tls:
@@ -228,8 +229,12 @@ class Listeners:
 
     # -- the first bytes ---------------------------------------------------------------------------
 
-    async def _read_proxy_header(self, client: socket.socket) -> ProxyHeader:
-        """Read the PROXY header and not one byte more. Raises ProxyError."""
+    async def _read_proxy_header(self, client: socket.socket, ends: Ends) -> ProxyHeader:
+        """Read the PROXY header and not one byte more. Raises ProxyError.
+
+        A local client of the admin protocol needs none: it is a command of the node's own machine,
+        and a proxy would have sent a header.
+        """
         data = b""
         while True:
             arrived = await self._peek(client, V2_BYTES_MAX)
@@ -237,6 +242,8 @@ class Listeners:
                 if data:
                     raise ProxyError("its PROXY header has no end")
                 raise _SilentClientError
+            if ends.is_loopback and not data and arrived.startswith(ADMIN_HEADER):
+                return ProxyHeader(0)
             header = parse_header(data + arrived)
             if header is not None:
                 client.recv(header.size_bytes - len(data))

@@ -103,8 +103,9 @@ def _set_versions(context: ssl.SSLContext, options: TlsOptions) -> None:
     # OpenSSL's own configuration may forbid old versions; the node's configuration decides.
     context.minimum_version = _VERSIONS[chosen[0]]
     context.maximum_version = _VERSIONS[chosen[-1]]
+    between = list(_VERSIONS)[list(_VERSIONS).index(chosen[0]) : list(_VERSIONS).index(chosen[-1])]
     for name, option in _LEFT_OUT.items():
-        if name not in names:
+        if name in between and name not in names:
             context.options |= option
     security = _OLD_SECURITY if names.intersection(_OLD_VERSIONS) else ""
     if older_ciphers or security:

@@ -10,6 +10,7 @@ error text contains the password.
 import os
 import select
 import socket
+import ssl
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from librt.strings import BytesWriter
 
-from warrenmq.admin.client import CONNECT_TIMEOUT_S, NodeAddress
+from warrenmq.admin.client import NodeAddress, TlsRefusedError, open_socket
 from warrenmq.spark.retry import MayPassError
 from warrenmq.wire.encode import HEARTBEAT_FRAME, PROTOCOL_HEADER, write_method_frame
 from warrenmq.wire.errors import CONNECTION_FORCED, INTERNAL_ERROR, AmqpError
@@ -65,6 +66,8 @@ _CAPABILITIES: Final[dict[str, object]] = {
 # Reply codes of transient closes: the broker stops, or has lost something that may come back. Such
 # a close is no answer to a request.
 _PASSING: Final = (CONNECTION_FORCED, INTERNAL_ERROR)
+# What a socket that never blocks raises, with and without TLS, when it would have to wait.
+_NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 # Without heartbeats the kernel finds dead peers: it probes after 60 s of silence, then every 10 s,
 # six times.
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 60), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 6))
@@ -125,12 +128,13 @@ class AmqpConnection:
         self._parts: list[bytes] = []
         self._body_left = 0
         try:
-            self._socket = socket.create_connection((address.host, address.port), CONNECT_TIMEOUT_S)
+            self._socket = open_socket(address)
+        except TlsRefusedError:
+            raise
         except OSError as error:
             raise AmqpLostError(f"no connection to {address.where}: {error}") from None
         self._last_sent = self._last_received = time.monotonic()
         try:
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in _KEEPALIVE:
                 self._socket.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -242,7 +246,7 @@ class AmqpConnection:
         while view:
             try:
                 sent = self._socket.send(view)
-            except BlockingIOError:
+            except _NOT_NOW:
                 sent = 0
             except OSError as error:
                 raise self._lost(error) from None
@@ -302,7 +306,7 @@ class AmqpConnection:
     def _receive(self) -> None:
         try:
             chunk = self._socket.recv(RECEIVE_BYTES)
-        except BlockingIOError:
+        except _NOT_NOW:
             return
         except OSError as error:
             raise self._lost(error) from None

@@ -4,8 +4,6 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-LIMITS = ("message-ttl", "expires", "max-length", "max-length-bytes")
-
 
 @dataclass
 class ModelPolicy:
@@ -72,6 +70,8 @@ def _best(group: dict[str, ModelPolicy], name: str, target: str) -> ModelPolicy 
     fitting = [
         policy
         for policy in group.values()
-        if policy.apply_to in ("all", target) and re.search(policy.pattern, name)
+        if policy.apply_to in ("all", target)
+        and re.search(policy.pattern, name)
+        and not (target == "queues" and "delivery-limit" in policy.definition)
     ]
     return min(fitting, key=lambda policy: (-policy.priority, policy.name), default=None)

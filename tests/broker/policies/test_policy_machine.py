@@ -30,6 +30,8 @@ LIMITS = {
     "message-ttl": TIMES,
     "expires": TIMES,
     "max-length": st.integers(0, 5),
+    # A key that no classic queue has.
+    "delivery-limit": st.just(1),
 }
 ALL_KEYS = LIMITS | {
     "queue-mode": st.sampled_from(["lazy", "default"]),

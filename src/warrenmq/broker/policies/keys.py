@@ -33,6 +33,15 @@ _AGE: Final = 3
 # A value that a function for several keys checks.
 _GROUPED: Final = 4
 
+# Keys of other types of queues. A policy with one of them applies to no classic queue.
+NOT_CLASSIC: Final = (
+    "delivery-limit",
+    "dead-letter-strategy",
+    "queue-leader-locator",
+    "max-age",
+    "stream-max-segment-size-bytes",
+)
+
 _SEGMENT_BYTES_MAX: Final = 3_000_000_000
 _AGE_PATTERN: Final = re.compile(r"0*[1-9][0-9]*[YMDhms]", re.ASCII)
 _HA_PARAMETERS: Final = (

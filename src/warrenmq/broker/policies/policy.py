@@ -12,7 +12,13 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from warrenmq.broker.policies.keys import ALL, EXCHANGES, QUEUES, check_settings
+from warrenmq.broker.policies.keys import (
+    ALL,
+    EXCHANGES,
+    NOT_CLASSIC,
+    QUEUES,
+    check_settings,
+)
 from warrenmq.vocabulary.erlang_text import error_text, settings_text, term_text
 
 # Components of parameters that are policies.
@@ -49,7 +55,15 @@ class Policy:
         self._matcher: re.Pattern[bytes] = re.compile(pattern.encode())
 
     def concerns(self, target: str) -> bool:
-        """Whether the policy applies to QUEUES, or to EXCHANGES."""
+        """Whether the policy applies to QUEUES, or to EXCHANGES.
+
+        A policy with a key of other types of queues applies to none of the queues here, whatever
+        else it says.
+        """
+        if target == QUEUES:
+            for key in NOT_CLASSIC:
+                if key in self.definition:
+                    return False
         return self.apply_to in (ALL, target)
 
     def matches(self, name: bytes) -> bool:

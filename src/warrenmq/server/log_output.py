@@ -96,8 +96,9 @@ def log_files() -> list[str]:
 def set_log_level(level: str) -> None:
     """Log from `level` on in all outputs and categories, until the next `open_log`."""
     root = logging.getLogger()
-    for target in (root, *root.handlers):
-        target.setLevel(LEVELS[level])
+    root.setLevel(LEVELS[level])
+    for handler in root.handlers:
+        handler.setLevel(LEVELS[level])
     for names in _LOGGERS.values():
         for name in names:
             logging.getLogger(name).setLevel(logging.NOTSET)

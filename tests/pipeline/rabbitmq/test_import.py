@@ -14,13 +14,13 @@ from tests.support.brokers.process import BrokerProcess
 from tests.support.rabbitmq.directories import OTHER_VHOST, Expected, RealDirectories
 from tests.support.rabbitmq.files import make_node, make_queue, message_term, segment_publish
 from tests.support.spark.inline import InlineSpark
+from warrenmq.admin.definitions.document import parse_document
 from warrenmq.offline.check import check_directory
 from warrenmq.offline.data_directory import ToolError, opened
 from warrenmq.pipeline.backups.restore_job import restore
 from warrenmq.pipeline.rabbitmq import import_job as import_rabbitmq_job
 from warrenmq.pipeline.rabbitmq.import_job import ImportResult, import_rabbitmq
 from warrenmq.pipeline.rabbitmq.imported_definitions import ImportedDefinitions
-from warrenmq.tables.rabbitmq.definitions import parse_definitions
 from warrenmq.wire.field_table import encode_table, fields_from_python
 from warrenmq.wire.methods import (
     BasicGet,
@@ -130,14 +130,15 @@ def test_what_is_no_data_directory(tmp_path: Path) -> None:
 
 def test_definitions_that_have_no_place(tmp_path: Path) -> None:
     """Unsupported definitions are reported one by one; a node's start accepts the others."""
-    export = parse_definitions(
+    export = parse_document(
         b"""{"rabbit_version": "3.10.8",
         "users": [{"name": "ann", "password_hash": "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR",
                    "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": "administrator,other"},
                   {"name": "bob", "password_hash": "", "hashing_algorithm": "rot13"}],
         "vhosts": [{"name": "/"}, {"name": "v"}],
         "permissions": [{"user": "ann", "vhost": "v", "configure": "a", "write": "b", "read": "c"}],
-        "policies": [{"name": "p"}, {"name": "q"}], "parameters": [],
+        "policies": [{"vhost": "v", "name": "p", "pattern": "^q", "definition": {"message-ttl": 5}},
+                     {"vhost": "v", "name": "q", "pattern": "^q", "definition": {"other": 5}}], "shovels": [1],
         "queues": [{"name": "q", "vhost": "v", "durable": true, "auto_delete": false,
                     "arguments": {"x-message-ttl": 5000, "x-max-length": 5, "x-queue-type": "quorum"}},
                    {"name": "gone", "vhost": "v", "durable": false, "auto_delete": false, "arguments": {}}],
@@ -168,8 +169,10 @@ def test_definitions_that_have_no_place(tmp_path: Path) -> None:
     assert (user.name, user.tags) == (b"ann", ["administrator", "other"])
     (permission,) = found.definitions.permissions
     assert (permission.configure, permission.write, permission.read) == ("a", "b", "c")
-    assert len(found.left_out) == 7, found.left_out
-    assert "2 policies" in found.left_out
+    (policy,) = found.definitions.parameters
+    assert (policy.vhost, policy.component, policy.name) == (b"v", "policy", "p")
+    assert len(found.left_out) == 8, found.left_out
+    assert "1 shovels" in found.left_out
 
 
 def test_permissions_come_along_and_those_without_meaning_are_said_to_be_left_out() -> None:
@@ -181,7 +184,7 @@ def test_permissions_come_along_and_those_without_meaning_are_said_to_be_left_ou
     ]
     users = [{"name": name, "password_hash": ""} for name in ("ann", "bob")]
     data = json.dumps({"vhosts": [{"name": "/"}], "users": users, "permissions": rows}).encode()
-    found = ImportedDefinitions(parse_definitions(data), [], ["/"])
+    found = ImportedDefinitions(parse_document(data), [], ["/"])
     bad = "the read permission '(?<n>a)' of user 'bob' in vhost '/': "
     assert found.left_out == [
         bad + "Python cannot compile it, so it allows nothing",
@@ -209,7 +212,7 @@ def test_queues_that_a_restart_would_not_have(tmp_path: Path) -> None:
             {"name": "amq.gen-x", "vhost": "/", "durable": False},
         ],
         # Tools that edit exports leave such nulls.
-        "users": [{"name": "ann", "tags": None, "password_hash": None}, {"name": None}],
+        "users": [{"name": "ann", "tags": None, "password_hash": None}],
         "permissions": [
             {"vhost": "/", "user": "bob", "configure": ".*", "write": ".*", "read": ".*"}
         ],

@@ -22,8 +22,13 @@ from tests.support.rabbitmq.files import (
 )
 from warrenmq.tables.rabbitmq import reading
 from warrenmq.tables.rabbitmq.damage import Damage
-from warrenmq.tables.rabbitmq.definitions import parse_definitions
-from warrenmq.tables.rabbitmq.import_plan import ImportPlan, NotADataDirectory, directory_name, plan
+from warrenmq.tables.rabbitmq.import_plan import (
+    DefinedQueue,
+    ImportPlan,
+    NotADataDirectory,
+    directory_name,
+    plan,
+)
 from warrenmq.tables.rabbitmq.queue_index import LiveEntries, read_index
 from warrenmq.tables.rabbitmq.reading import read
 
@@ -333,8 +338,7 @@ def test_names_that_are_lost_come_from_definitions(tmp_path: Path) -> None:
     for name in (b"known", b"levels\x00\x01", b"unknown"):
         (make_queue(vhost, name, {"0.idx": _publish(0, 1)}) / ".queue_name").unlink()
     (vhost / ".config").write_text("?")
-    queues = '[{"name":"known","vhost":"/"},{"name":"levels","vhost":"/","arguments":{"x-max-priority":4}}]'
-    found = plan(tmp_path, parse_definitions(f'{{"queues":{queues}}}'.encode()))
+    found = plan(tmp_path, [DefinedQueue("/", "known"), DefinedQueue("/", "levels", 4)])
     unknown = directory_name(b"queue", b"/", b"unknown")
     assert {(queue.name, queue.priority) for queue in found.queues} == {
         ("known", None),

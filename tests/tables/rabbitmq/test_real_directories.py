@@ -16,8 +16,9 @@ from tests.support.rabbitmq.directories import (
     Expected,
     RealDirectories,
 )
+from warrenmq.admin.definitions.document import parse_document
+from warrenmq.pipeline.rabbitmq.imported_definitions import defined_queues
 from warrenmq.tables.rabbitmq.damage import Damage
-from warrenmq.tables.rabbitmq.definitions import read_definitions
 from warrenmq.tables.rabbitmq.import_plan import ImportPlan, directory_name, plan
 from warrenmq.tables.rabbitmq.reading import BATCH_BYTES, BATCH_ROWS, read
 
@@ -104,7 +105,7 @@ def test_expiry_comes_from_the_queue(directory: Path, real: RealDirectories) -> 
 
 
 def test_definitions_are_those_of_the_node(real: RealDirectories) -> None:
-    found = read_definitions(real.definitions)
+    found = parse_document(real.definitions.read_bytes())
     assert {vhost.name for vhost in found.vhosts} == {"/", OTHER_VHOST}
     names = {(queue.vhost, queue.name) for queue in found.queues}
     assert names == real.queues.keys() | {("/", "quorum"), ("/", "stream")}
@@ -123,7 +124,7 @@ def test_queues_are_found_by_definitions_when_their_names_are_lost(
     definitions["queues"] = [queue for queue in definitions["queues"] if queue["name"] != "journal"]
     older = tmp_path / "definitions.json"
     older.write_text(json.dumps(definitions))
-    found = plan(copy, read_definitions(older))
+    found = plan(copy, defined_queues(parse_document(older.read_bytes())))
     known = {(queue.vhost, queue.name) for queue in found.queues}
     assert real.queues.keys() - known == {("/", "journal")}
     assert [item.path for item in found.damage if item.path.endswith(".queue_name")] == [

@@ -36,7 +36,7 @@ from warrenmq.pipeline.backups.manifest import (
 from warrenmq.pipeline.backups.topology import topology_of
 from warrenmq.pipeline.engine import Engine, sharing_for
 from warrenmq.pipeline.progress import Progress, Silent, Step
-from warrenmq.pipeline.rabbitmq.imported_definitions import ImportedDefinitions
+from warrenmq.pipeline.rabbitmq.imported_definitions import ImportedDefinitions, defined_queues
 from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobError, JobResult
 from warrenmq.pipeline.sharing import Sharing
 from warrenmq.pipeline.state_files import fingerprint
@@ -127,7 +127,7 @@ def import_rabbitmq(
     messages, and the user guest. Another call resumes an interrupted import. Raises ToolError and
     JobError.
     """
-    from warrenmq.tables.rabbitmq.definitions import DefinitionsError, read_definitions
+    from warrenmq.admin.definitions.document import DefinitionsError, parse_document
     from warrenmq.tables.rabbitmq.import_plan import VHOSTS_PATH, NotADataDirectory, plan
 
     progress = progress or Silent()
@@ -135,8 +135,8 @@ def import_rabbitmq(
     must_be_outside(source, directory)
     progress.show(Step("scan the directory", 0, None))
     try:
-        export = read_definitions(definitions) if definitions is not None else None
-        found = plan(source, export)
+        export = parse_document(definitions.read_bytes()) if definitions is not None else None
+        found = plan(source, defined_queues(export))
     except DefinitionsError as error:
         raise ToolError(f"{definitions}: {error}") from None
     except NotADataDirectory as error:

@@ -1,35 +1,65 @@
-"""Converts definitions of a RabbitMQ node for warren, and lists those that it does not support."""
+"""Converts definitions of a RabbitMQ node for a new store, and lists those that have no place."""
 
-import base64
-import binascii
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
+from warrenmq.admin.definitions.conversion import (
+    LeftOut,
+    binding_of,
+    binding_text,
+    exchange_of,
+    global_parameter_of,
+    invalid_patterns,
+    parameter_of,
+    permission_of,
+    policy_of,
+    queue_of,
+    topic_permission_of,
+    user_of,
+    vhost_of,
+)
+from warrenmq.admin.definitions.document import (
+    BindingRow,
+    DefinitionsError,
+    Document,
+    ExchangeRow,
+    ParameterRow,
+    PermissionRow,
+    PolicyRow,
+    QueueRow,
+    TopicPermissionRow,
+    UserRow,
+    VhostRow,
+    pairs,
+)
 from warrenmq.broker.definitions.metadata import (
     Definitions,
-    PutBinding,
-    PutExchange,
+    PutParameter,
     PutPermission,
-    PutQueue,
+    PutTopicPermission,
     PutUser,
-    PutVhost,
 )
-from warrenmq.broker.definitions.passwords import HASHING_ALGORITHMS, SHA256, hash_password
-from warrenmq.broker.definitions.rights import Right
-from warrenmq.queues.arguments import parse_arguments
-from warrenmq.tables.rabbitmq.definitions import Definitions as Export
-from warrenmq.wire.errors import AmqpError
-from warrenmq.wire.field_table import Field, encode_table, fields_from_python
+from warrenmq.broker.definitions.passwords import SHA256, hash_password
+from warrenmq.routing.router import PREDECLARED
 
-NAME_BYTES_MAX: Final = 255
-_EXCHANGE_TYPES: Final = ("direct", "fanout", "topic", "headers")
+if TYPE_CHECKING:
+    from warrenmq.tables.rabbitmq.import_plan import DefinedQueue
+
 _DEFAULT_VHOST: Final = "/"
-_PERMISSION_KINDS: Final = ("configure", "write", "read")
-# Sections of an export that are converted, or that have nothing worth keeping.
-_KNOWN_SECTIONS: Final = {
-    "rabbit_version", "rabbitmq_version", "product_name", "product_version", "users", "permissions",
-    "rabbitmq_definition_format", "original_vhost_name", "description", "metadata", "default_queue_type",
-}  # fmt: skip
+_Row = TypeVar("_Row", ParameterRow, PolicyRow)
+
+
+def defined_queues(export: Document | None) -> "list[DefinedQueue]":
+    """The queues of an export, which name directories that have lost their names."""
+    from warrenmq.tables.rabbitmq.import_plan import DefinedQueue
+
+    found = []
+    for row in export.queues if export is not None else []:
+        levels = pairs(row.arguments).get("x-max-priority")
+        levels = levels if isinstance(levels, int) else 0
+        found.append(DefinedQueue(row.vhost, row.name, levels))
+    return found
 
 
 class ImportedDefinitions:
@@ -39,185 +69,140 @@ class ImportedDefinitions:
     """
 
     def __init__(
-        self, export: Export | None, found: Iterable[tuple[str, str]], vhosts: Iterable[str]
+        self, export: Document | None, found: Iterable[tuple[str, str]], vhosts: Iterable[str]
     ) -> None:
         """`found` and `vhosts` are the queues and vhosts that have data, defined or not."""
         self.definitions = Definitions()
-        self.left_out: list[str] = []
+        self._export = export or Document()
+        self.left_out: list[str] = list(self._export.left_out)
         self.queue_ids: dict[tuple[str, str], int] = {}
         self.vhost_ids: dict[str, int] = {}
-        self._export = export or Export()
         vhosts = list(vhosts)
         # Vhost of rows without one: an export of a single vhost does not name it.
         self._only = vhosts[0] if len(vhosts) == 1 else _DEFAULT_VHOST
-        defined = [vhost.name for vhost in self._export.vhosts]
-        defined += [row.vhost or self._only for row in self._export.queues]
-        defined += [row.vhost or self._only for row in self._export.exchanges]
-        for name in dict.fromkeys([*defined, *vhosts]):
-            self.vhost_ids[name] = len(self.vhost_ids) + 1
-            self.definitions.vhosts.append(PutVhost(name.encode(), self.vhost_ids[name]))
+        self._add_vhosts(vhosts)
         self._add_users()
+        self._add_parameters()
         self._add_exchanges()
         self._add_queues(found)
         self._add_bindings()
-        self._tell_sections()
 
-    # -- users -------------------------------------------------------------------------------------
+    def _add_vhosts(self, found: list[str]) -> None:
+        export = self._export
+        rows = {row.name: row for row in export.vhosts}
+        used = [row.vhost or self._only for row in (*export.queues, *export.exchanges)]
+        for name in dict.fromkeys([*rows, *used, *found]):
+            self.vhost_ids[name] = len(self.vhost_ids) + 1
+            row = rows.get(name, VhostRow(name=name))
+            self.definitions.vhosts.append(vhost_of(row, self.vhost_ids[name]))
+
+    # -- users and parameters ----------------------------------------------------------------------
 
     def _add_users(self) -> None:
-        for row in _objects(self._export.other.get("users")):
-            name, hashing = _text(row, "name"), _text(row, "hashing_algorithm", SHA256)
-            try:
-                password_hash = base64.b64decode(_text(row, "password_hash"), validate=True)
-            except binascii.Error:
-                password_hash = b""
-            if not name or hashing not in HASHING_ALGORITHMS:
-                self.left_out.append(f"user '{name}'")
-                continue
-            tags = row.get("tags")
-            # Before RabbitMQ 3.9 the tags were one text, separated by commas.
-            tags = (
-                tags.split(",") if isinstance(tags, str) else tags if isinstance(tags, list) else []
+        found = self.definitions
+        for row in self._export.users:
+            self._convert(partial(self._add_user, row))
+        users = {user.name for user in found.users}
+        for row in self._export.permissions:
+            permission = permission_of(row, row.vhost or self._only)
+            text = f"the permissions of user '{row.user}' in vhost '{row.vhost or self._only}'"
+            if self._has_place(permission, users, text):
+                found.permissions.append(permission)
+                self._tell_patterns(row, "permission")
+        for row in self._export.topic_permissions:
+            topic = topic_permission_of(row, row.vhost or self._only)
+            text = (
+                f"the topic permissions of user '{row.user}' in vhost '{row.vhost or self._only}'"
             )
-            self.definitions.users.append(
-                PutUser(name.encode(), password_hash, hashing, [str(tag) for tag in tags if tag])
-            )
-        users = {user.name for user in self.definitions.users}
-        for row in _objects(self._export.other.get("permissions")):
-            vhost, user = _text(row, "vhost", self._only), _text(row, "user")
-            if vhost not in self.vhost_ids or user.encode() not in users:
-                self.left_out.append(f"the permissions of user '{user}' in vhost '{vhost}'")
-                continue
-            patterns = {kind: _text(row, kind) for kind in _PERMISSION_KINDS}
-            self.definitions.permissions.append(
-                PutPermission(vhost.encode(), user.encode(), *patterns.values())
-            )
-            for kind, pattern in patterns.items():
-                if not Right(pattern).is_valid():
-                    self.left_out.append(
-                        f"the {kind} permission '{pattern}' of user '{user}' in vhost '{vhost}': "
-                        "Python cannot compile it, so it allows nothing"
-                    )
-        if not self.definitions.users:
-            self.definitions.users.append(
+            if self._has_place(topic, users, text):
+                found.topic_permissions.append(topic)
+                self._tell_patterns(row, "topic permission")
+        if not found.users:
+            found.users.append(
                 PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"])
             )
-            for vhost in self.vhost_ids:
-                self.definitions.permissions.append(
-                    PutPermission(vhost.encode(), b"guest", ".*", ".*", ".*")
-                )
+            for vhost in found.vhosts:
+                found.permissions.append(PutPermission(vhost.name, b"guest", ".*", ".*", ".*"))
+
+    def _add_user(self, row: UserRow) -> None:
+        self.definitions.users.append(user_of(row, self._export.version))
+
+    def _has_place(
+        self, permission: PutPermission | PutTopicPermission, users: set[bytes], text: str
+    ) -> bool:
+        vhosts = {vhost.name for vhost in self.definitions.vhosts}
+        if permission.vhost in vhosts and permission.user in users:
+            return True
+        self.left_out.append(text)
+        return False
+
+    def _tell_patterns(self, row: PermissionRow | TopicPermissionRow, what: str) -> None:
+        for kind, pattern in invalid_patterns(row):
+            self.left_out.append(
+                f"the {kind} {what} '{pattern}' of user '{row.user}' in vhost "
+                f"'{row.vhost or self._only}': Python cannot compile it, so it allows nothing"
+            )
+
+    def _add_parameters(self) -> None:
+        for row in self._export.parameters:
+            self._convert(partial(self._add_parameter, parameter_of, row, row.vhost or self._only))
+        for row in self._export.policies:
+            self._convert(partial(self._add_parameter, policy_of, row, row.vhost or self._only))
+        for row in self._export.global_parameters:
+            self.definitions.parameters.append(global_parameter_of(row))
+
+    def _add_parameter(
+        self, convert: Callable[[_Row, str], PutParameter], row: _Row, vhost: str
+    ) -> None:
+        if vhost not in self.vhost_ids:
+            raise LeftOut(f"parameter '{row.name}' in vhost '{vhost}'")
+        self.definitions.parameters.append(convert(row, vhost))
 
     # -- exchanges, queues and bindings ------------------------------------------------------------
 
     def _add_exchanges(self) -> None:
         for row in self._export.exchanges:
-            vhost = row.vhost or self._only
-            if not row.durable:
-                continue
-            arguments = self._table(row.arguments, f"exchange '{row.name}' in vhost '{vhost}'")
-            if row.type not in _EXCHANGE_TYPES or _is_too_long(row.name):
-                self.left_out.append(
-                    f"exchange '{row.name}' in vhost '{vhost}', of type {row.type}"
-                )
-                continue
-            self.definitions.exchanges.append(
-                PutExchange(
-                    vhost.encode(),
-                    row.name.encode(),
-                    row.type.encode(),
-                    row.auto_delete,
-                    row.internal,
-                    encode_table(arguments),
-                )
-            )
+            if row.durable:
+                self._convert(partial(self._add_exchange, row, row.vhost or self._only))
+
+    def _add_exchange(self, row: ExchangeRow, vhost: str) -> None:
+        self.definitions.exchanges.append(exchange_of(row, vhost, self.left_out))
 
     def _add_queues(self, found: Iterable[tuple[str, str]]) -> None:
         for row in self._export.queues:
             if row.durable:
-                self._add_queue(row.vhost or self._only, row.name, row.auto_delete, row.arguments)
+                self._convert(partial(self._add_queue, row, row.vhost or self._only))
         for vhost, name in found:
             if (vhost, name) not in self.queue_ids:
-                self._add_queue(vhost, name, False, {})
+                self._convert(partial(self._add_queue, QueueRow(name=name), vhost))
 
-    def _add_queue(self, vhost: str, name: str, auto_delete: bool, given: dict[str, Any]) -> None:
-        text = f"queue '{name}' in vhost '{vhost}'"
-        if _is_too_long(name) or (vhost, name) in self.queue_ids:
-            self.left_out.append(text)
-            return
-        arguments: dict[str, Field] = {}
-        for key, field in self._table(given, text).items():
-            try:
-                parse_arguments(encode_table({key: field}), text)
-            except AmqpError:
-                # Leave the argument out: a node would not start with a queue that has it.
-                self.left_out.append(f"argument {key} of {text}")
-                continue
-            arguments[key] = field
-        self.queue_ids[vhost, name] = len(self.queue_ids) + 1
-        self.definitions.queues.append(
-            PutQueue(
-                vhost.encode(),
-                self.queue_ids[vhost, name],
-                name.encode(),
-                True,
-                auto_delete,
-                encode_table(arguments),
-            )
-        )
+    def _add_queue(self, row: QueueRow, vhost: str) -> None:
+        if (vhost, row.name) in self.queue_ids:
+            raise LeftOut(f"another queue '{row.name}' in vhost '{vhost}'")
+        queue_id = len(self.queue_ids) + 1
+        self.definitions.queues.append(queue_of(row, vhost, queue_id, self.left_out))
+        self.queue_ids[vhost, row.name] = queue_id
 
     def _add_bindings(self) -> None:
         exchanges = {(row.vhost, row.name) for row in self.definitions.exchanges}
+        for vhost in self.definitions.vhosts:
+            exchanges |= {(vhost.name, name) for name, _, _ in PREDECLARED}
         queues = {(row.vhost, row.name) for row in self.definitions.queues}
+
+        def add(row: BindingRow, vhost: str) -> None:
+            binding = binding_of(row, vhost, self.left_out)
+            ends = queues if binding.destination_is_queue else exchanges
+            is_known = (binding.vhost, binding.source) in exchanges
+            if not is_known or (binding.vhost, binding.destination) not in ends:
+                raise LeftOut(binding_text(row, vhost))
+            self.definitions.bindings.append(binding)
+
         for row in self._export.bindings:
-            vhost = (row.vhost or self._only).encode()
-            source, destination = row.source.encode(), row.destination.encode()
-            is_queue = row.destination_type == "queue"
-            ends = queues if is_queue else exchanges
-            # Assume that "amq." exchanges exist: exports do not contain predeclared exchanges.
-            is_known = (vhost, source) in exchanges or row.source.startswith("amq.")
-            if not is_known or (vhost, destination) not in ends or _is_too_long(row.routing_key):
-                self.left_out.append(
-                    f"the binding of '{row.destination}' to '{row.source}' in vhost '{vhost.decode()}'"
-                )
-                continue
-            arguments = self._table(
-                row.arguments, f"the binding of '{row.destination}' to '{row.source}'"
-            )
-            self.definitions.bindings.append(
-                PutBinding(
-                    vhost,
-                    source,
-                    destination,
-                    is_queue,
-                    row.routing_key.encode(),
-                    encode_table(arguments),
-                )
-            )
+            self._convert(partial(add, row, row.vhost or self._only))
 
-    def _table(self, given: dict[str, Any], text: str) -> dict[str, Field]:
-        found: dict[str, Field] = {}
-        for key, value in given.items():
-            try:
-                found |= fields_from_python({key: value})
-            except (ValueError, TypeError):
-                self.left_out.append(f"argument {key} of {text}")
-        return found
-
-    def _tell_sections(self) -> None:
-        for name, rows in self._export.other.items():
-            if rows and name not in _KNOWN_SECTIONS:
-                count = f"{len(rows)} " if isinstance(rows, list) else ""
-                self.left_out.append(f"{count}{name.replace('_', ' ')}")
-
-
-def _objects(rows: Any) -> list[dict[str, Any]]:
-    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
-
-
-def _text(row: dict[str, Any], key: str, default: str = "") -> str:
-    value = row.get(key, default)
-    return value if isinstance(value, str) else default
-
-
-def _is_too_long(name: str) -> bool:
-    return len(name.encode()) > NAME_BYTES_MAX
+    def _convert(self, convert: Callable[[], None]) -> None:
+        """Convert one row; what has no place, or is wrong, is left out."""
+        try:
+            convert()
+        except (LeftOut, DefinitionsError) as error:
+            self.left_out.append(str(error))

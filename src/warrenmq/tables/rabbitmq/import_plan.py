@@ -8,15 +8,15 @@ partition knows where each of its messages is, so reading it does not need the p
 
 import hashlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from warrenmq.tables.rabbitmq.content_files import Contents, scan_store
 from warrenmq.tables.rabbitmq.damage import Damage
-from warrenmq.tables.rabbitmq.definitions import Definitions
 from warrenmq.tables.rabbitmq.queue_index import IN_STORE, LiveEntries, read_index
 from warrenmq.tables.rabbitmq.slot_index import read_slots
 from warrenmq.vocabulary.names import name_text
@@ -31,6 +31,14 @@ _CONFIG: Final = re.compile(rb"\{\s*segment_entry_count\s*,\s*(\d{1,5})\s*\}")
 _NAME_FILE: Final = re.compile(rb"VHOST: (.*?)\nQUEUE: (.*?)\n(?:INDEX: v2\n)?", re.DOTALL)
 _PRIORITY_SUFFIX: Final = re.compile(rb"\x00(.)\Z", re.DOTALL)
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class DefinedQueue(NamedTuple):
+    """A queue that the node's definitions name; 0 levels of priority: it has none."""
+
+    vhost: str
+    name: str
+    levels: int = 0
 
 
 class NotADataDirectory(Exception):
@@ -110,11 +118,13 @@ class ImportPlan:
 
 
 def plan(
-    directory: Path, definitions: Definitions | None = None, partition_bytes: int = PARTITION_BYTES
+    directory: Path,
+    defined: Iterable[DefinedQueue] = (),
+    partition_bytes: int = PARTITION_BYTES,
 ) -> ImportPlan:
     """The plan for the data directory of a node, or for a directory that holds a single one.
 
-    Definitions supply the name of a queue whose directory has lost it. Raises NotADataDirectory
+    The queues in `defined` supply the name of a queue whose directory has lost it. Raises NotADataDirectory
     when the directory cannot be read.
     """
     try:
@@ -122,7 +132,7 @@ def plan(
         vhosts = sorted(path for path in (found.path / VHOSTS_PATH).iterdir() if path.is_dir())
     except OSError as error:
         raise NotADataDirectory(f"{directory} cannot be read: {error}") from None
-    names = _names_by_directory(definitions)
+    names = _names_by_directory(defined)
     for path in vhosts:
         _VhostPlanning(path, found, names, partition_bytes).run()
     _tell_what_is_kept_elsewhere(found)
@@ -177,15 +187,14 @@ def _tell_what_is_kept_elsewhere(found: ImportPlan) -> None:
                 )
 
 
-def _names_by_directory(definitions: Definitions | None) -> dict[str, bytes]:
+def _names_by_directory(defined: Iterable[DefinedQueue]) -> dict[str, bytes]:
     """Names of queues, by the names of their directories, one for each level of priority."""
     names = {}
-    for queue in definitions.queues if definitions is not None else []:
+    for queue in defined:
         name = queue.name.encode()
-        levels = queue.arguments.get("x-max-priority")
         variants = [name]
-        if isinstance(levels, int):
-            variants += [name + bytes([0, level]) for level in range(min(levels, 255) + 1)]
+        if queue.levels:
+            variants += [name + bytes([0, level]) for level in range(min(queue.levels, 255) + 1)]
         for variant in variants:
             names[directory_name(b"queue", queue.vhost.encode(), variant)] = variant
     return names

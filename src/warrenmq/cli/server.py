@@ -85,6 +85,7 @@ def flags_of(options: argparse.Namespace) -> Flags:
         options.listen,
         options.management,
         options.accept_lost_definitions,
+        options.definitions,
     )
 
 
@@ -128,6 +129,12 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="KEY=VALUE",
         help="set a key of the configuration file; repeatable",
+    )
+    add(
+        "--definitions",
+        type=Path,
+        metavar="FILE",
+        help="import these definitions at the start: a file, or a directory of *.json files",
     )
     add(
         "--accept-lost-definitions",

@@ -20,6 +20,7 @@ from functools import partial
 import uvloop
 
 from warrenmq.admin.administration import Administration
+from warrenmq.admin.clock import LoopClock
 from warrenmq.admin.node import AdminNode
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.credential_rules import CredentialRules
@@ -35,6 +36,7 @@ from warrenmq.server.heap_release import find_heap_release
 from warrenmq.server.listening.addresses import Ends
 from warrenmq.server.listening.listeners import Listeners
 from warrenmq.server.listening.tls import TlsError
+from warrenmq.server.load_definitions import DefinitionsNotLoaded, load_definitions
 from warrenmq.server.memory_watch import (
     MemoryWatch,
     ResidentMemory,
@@ -131,8 +133,8 @@ class Node:
     async def start(self) -> str:
         """Recover the data directory and listen; returns the listeners as the ready line has them.
 
-        Raises DataDirectoryError, TlsError or OSError when the directory, the certificates or an
-        address is not usable.
+        Raises DataDirectoryError, DefinitionsNotLoaded, TlsError or OSError when the directory, the
+        definitions to import, the certificates or an address is not usable.
         """
         self._listening = Listeners(self, partial(ClientProtocol, self))
         self._data = open_data_directory(self.config, self.broker, self.clock.now_ms())
@@ -153,7 +155,8 @@ class Node:
             self.admin.add_directory,
             self.admin.forget,
         )
-        self.admin.administration = Administration(self.broker, self._vhosts)
+        administration = Administration(self.broker, self._vhosts)
+        self.admin.administration = administration
         self._backup_surroundings.copy_definitions = self._data.copy_definitions
         self._backup_surroundings.call_flusher = self._flusher.call
         self._backup_surroundings.submit = partial(self._workers.submit, BackupRunner())
@@ -162,6 +165,8 @@ class Node:
         await self._disk_monitor.start()
         self.memory_watch.start()
         await self._run_steps(start_drivers(self._drivers(), self.clock.now_ms))
+        clock = LoopClock(self.loop, self.schedule_turn)
+        await load_definitions(self.config, self.broker, administration, clock)
         # Recovered objects live as long as the node, so the collector need not scan them again and
         # again.
         gc.collect()
@@ -393,7 +398,7 @@ async def _run(config: Config, read_again: Callable[[], Loaded]) -> int:
     except DefinitionsLostError as error:
         logger.error("cannot start: %s", error)
         return _DEFINITIONS_LOST_EXIT
-    except (DataDirectoryError, TlsError, OSError) as error:
+    except (DataDirectoryError, DefinitionsNotLoaded, TlsError, OSError) as error:
         logger.error("cannot start: %s", error)
         return _START_FAILED_EXIT
     for signal_number in (signal.SIGTERM, signal.SIGINT):

@@ -132,7 +132,9 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
             _remove_tree(doomed)
         reserve.keep()
         metadata, definitions = open_definitions(directory, config.accept_lost_definitions, reserve)
-        if not definitions.users and not definitions.vhosts:
+        # As in RabbitMQ, a node that imports definitions has no default user and vhost.
+        is_empty = not definitions.users and not definitions.vhosts
+        if is_empty and config.load_definitions is None:
             refusal = broker.settings.credential_rules.refusal(config.default_pass.encode())
             if refusal:
                 metadata.close()

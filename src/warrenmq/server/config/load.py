@@ -38,6 +38,7 @@ class Flags:
     listen: str | None = None
     management: str | None = None
     accept_lost_definitions: bool = False
+    definitions: Path | None = None
 
 
 class Loaded:
@@ -127,6 +128,10 @@ def _flag_settings(flags: Flags, errors: list[str]) -> list[Setting]:
         settings.append(Setting("--node", "node_name", flags.node_name, is_alias=True))
     if flags.listen is not None:
         settings += only_listener("--listen", flags.listen)
+    if flags.definitions is not None:
+        settings.append(
+            Setting("--definitions", "load_definitions", str(flags.definitions), is_alias=True)
+        )
     if flags.accept_lost_definitions:
         settings.append(
             Setting("--accept-lost-definitions", "accept_lost_definitions", "true", is_alias=True)

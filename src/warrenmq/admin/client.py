@@ -26,7 +26,7 @@ from warrenmq.admin.protocol import (
     decode_reply,
     encode_frame,
 )
-from warrenmq.vocabulary.tls_parameters import AMQPS_PORT, TlsParameters
+from warrenmq.admin.tls_parameters import AMQPS_PORT, TlsParameters
 
 DEFAULT_PORT: Final = 5672
 # Environment variable with the node's URI, for programs and commands that are given none. A

@@ -61,8 +61,8 @@ class Client:
             if address.tls is not None:
                 try:
                     self.sock = address.tls.wrap(self.sock, address.host)
-                except (OSError, ValueError) as error:
-                    raise PerfError(f"no TLS with {address.host}:{address.port}: {error}") from None
+                except (OSError, ValueError) as fault:
+                    raise PerfError(f"no TLS with {address.host}:{address.port}: {fault}") from None
             self._open(address, name)
         except BaseException:
             self.sock.close()

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
+from warrenmq.admin.tls_parameters import AMQPS_PORT, TlsParameters
 from warrenmq.perf.errors import PerfError
-from warrenmq.vocabulary.tls_parameters import AMQPS_PORT, TlsParameters
 
 FLAGS: Final = ("persistent", "mandatory")
 DEFAULT_PORT: Final = 5672

@@ -14,7 +14,14 @@ if TYPE_CHECKING:
     import ssl
 
 AMQPS_PORT: Final = 5671
-_NAMES: Final = ("cacertfile", "certfile", "keyfile", "password", "verify", "server_name_indication")
+_NAMES: Final = (
+    "cacertfile",
+    "certfile",
+    "keyfile",
+    "password",
+    "verify",
+    "server_name_indication",
+)
 
 
 class TlsParameters:
@@ -69,9 +76,7 @@ class TlsParameters:
             context.load_default_certs()
         if self.certfile:
             try:
-                context.load_cert_chain(
-                    self.certfile, self.keyfile or None, lambda: self.password
-                )
+                context.load_cert_chain(self.certfile, self.keyfile or None, lambda: self.password)
             except OSError:
                 raise ValueError(
                     f"the URI's certfile {self.certfile!r} and keyfile {self.keyfile!r} are no "

@@ -1,0 +1,101 @@
+"""A broker in memory with an administration: vhosts come at once, turns come one by one."""
+
+from collections import deque
+from collections.abc import Callable
+
+from tests.support.brokers.memory_broker import MemoryBroker
+from tests.support.stores.store_driver import StoreDriver
+from warrenmq.admin.administration import Administration, Refusal
+from warrenmq.admin.clock import Timer
+from warrenmq.admin.control_protocol import Imported
+from warrenmq.admin.definitions.export import export_definitions
+from warrenmq.admin.definitions.importing import DefinitionsImport
+from warrenmq.broker.definitions.metadata import Change, PutVhost
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.store.store_settings import StoreSettings
+from warrenmq.testing.simulated.file_system import SimulatedFileSystem
+
+
+class MemoryNode:
+    """A node in memory; also the shell of its administration and the clock of its imports."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryBroker()
+        self.broker = self.memory.broker
+        # The id of the vhost / that a memory broker has.
+        self.broker.next_vhost_id()
+        self.administration = Administration(self.broker, self)
+        self.turns: deque[Callable[[], object]] = deque()
+        self.stored: list[Change] = []
+        # Why changes of the administration cannot be stored, or "".
+        self.failure = ""
+        self._drivers: dict[bytes, StoreDriver] = {}
+
+    def import_definitions(
+        self, data: bytes, vhost: str | None = None, is_dry_run: bool = False
+    ) -> Imported | Refusal:
+        """Run an import to its end."""
+        outcomes: list[Imported | Refusal] = []
+        DefinitionsImport(self.broker, self.administration, self, vhost, outcomes.append).start(
+            data, is_dry_run
+        )
+        while not outcomes:
+            self.pump()
+            if self.turns:
+                self.turns.popleft()()
+        assert not self.turns and len(outcomes) == 1
+        return outcomes[0]
+
+    def imported(self, data: bytes, vhost: str | None = None, is_dry_run: bool = False) -> Imported:
+        """Run an import that must not be refused."""
+        outcome = self.import_definitions(data, vhost, is_dry_run)
+        assert isinstance(outcome, Imported), outcome
+        return outcome
+
+    def exported(self, vhost: bytes | None = None) -> bytes:
+        """The definitions of the node, or of one vhost."""
+        return export_definitions(self.broker, None if vhost is None else self.broker.vhosts[vhost])
+
+    def pump(self) -> None:
+        """Commit what all vhosts have to commit."""
+        self.memory.pump()
+        for name, driver in self._drivers.items():
+            journal = self.broker.vhosts[name].journal
+            while journal.has_pending():
+                driver.flush(journal.seal(), self.memory.now_ms)
+
+    # -- the shell ---------------------------------------------------------------------------------
+
+    def store(self, changes: list[Change], done: Callable[[str], None]) -> None:
+        """Store changes, unless they are to fail."""
+        if not self.failure:
+            self.stored += changes
+        done(self.failure)
+
+    def open_vhost(self, definition: PutVhost, done: Callable[[str], None]) -> None:
+        """Open a vhost."""
+        driver = StoreDriver(SimulatedFileSystem(), StoreSettings(1 << 24))
+        vhost = Vhost(self.broker, definition.name, definition.id, driver.store)
+        vhost.definition = definition
+        self.broker.vhosts[definition.name] = vhost
+        self._drivers[definition.name] = driver
+        done("")
+
+    def close_vhost(self, vhost: Vhost, done: Callable[[], None]) -> None:
+        """Close a vhost."""
+        del self._drivers[vhost.name]
+        done()
+
+    # -- the clock ---------------------------------------------------------------------------------
+
+    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Timer:
+        """Imports use no timers."""
+        raise NotImplementedError
+
+    def call_soon(self, callback: Callable[[], object], /) -> object:
+        """Call `callback` in a later turn."""
+        return self.turns.append(callback)
+
+    def now_ms(self) -> int:
+        """The time of the broker."""
+        return self.memory.now_ms

@@ -1,4 +1,4 @@
-"""The table of keys: each key takes a value and refuses a wrong one, and the page lists them all."""
+"""The table of keys: each takes a value and refuses a wrong one, and the page lists them all."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""SIGHUP: what a running node takes from a changed configuration, and what it says about the rest."""
+"""SIGHUP: what a running node takes from a changed configuration, and its words on the rest."""
 
 import json
 import signal

@@ -15,8 +15,9 @@ NOT_NEEDED = {
     "click", "fastapi", "jinja2", "numpy", "pandas", "psutil", "py4j", "pyarrow", "pydantic", "pyspark", "re2", "rich",
     "typer",
     "warrenmq.cli.app", "warrenmq.offline.check", "warrenmq.perf", "warrenmq.pipeline", "warrenmq.spark", "warrenmq.tables",
-    "warrenmq.testing",
-    "difflib", "encodings.idna", "http.client", "multiprocessing", "unittest", "xml",
+    "warrenmq.server.config.effective", "warrenmq.server.config.waiting_keys", "warrenmq.server.log_file",
+    "warrenmq.server.log_json", "warrenmq.testing",
+    "difflib", "logging.handlers", "encodings.idna", "http.client", "multiprocessing", "unittest", "xml",
 }  # fmt: skip
 
 # Prints the loaded modules when the node prints its ready line, and stops the node.

@@ -44,7 +44,7 @@ def config_files(environment: Mapping[str, str]) -> list[Path]:
 
 
 def environment_settings(environment: Mapping[str, str], errors: list[str]) -> list[Setting]:
-    """The settings of the environment, weaker ones first; adds a line to `errors` for each fault."""
+    """The settings of the environment, weaker ones first; each fault adds a line to `errors`."""
     settings = []
     for name, key in KEY_OF_VARIABLE.items():
         variable, value = _find(environment, name)

@@ -108,8 +108,8 @@ def _file_settings(files: list[Path], errors: list[str]) -> list[Setting]:
     settings: list[Setting] = []
     for file in files:
         settings += read_file(file, errors)
-    # As in RabbitMQ, files that give both forms of a limit mean the relative one, and a list that is
-    # `none` stays empty, in whatever order the lines stand.
+    # As in RabbitMQ, files that give both forms of a limit mean the relative one, and a list that
+    # is `none` stays empty, in whatever order the lines stand.
     settings.sort(key=lambda setting: setting.key in _LAST_IN_FILES)
     return settings
 

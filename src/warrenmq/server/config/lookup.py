@@ -41,7 +41,7 @@ def _unknown(name: str, known: list[str]) -> str:
 
 
 def _filled_in(pattern: str, parts: list[str]) -> str:
-    """`pattern` with the parts of an unknown key in place of `*`, so that only the fault differs."""
+    """`pattern` with parts of an unknown key in place of `*`, so that only the fault differs."""
     if "*" not in pattern:
         return pattern
     wanted = pattern.split(".")

@@ -1,4 +1,7 @@
-"""Parsers of values: each takes the text of a value, returns what it means or raises ConfigError."""
+"""Parsers of values: each takes the text of a value and returns its meaning.
+
+All of them raise ConfigError for a text that has none.
+"""
 
 import os
 import re

@@ -18,7 +18,7 @@ class Certificate:
 
 
 class Authority(Certificate):
-    """A certificate authority, self-signed or signed by `issuer`; it keeps its files in a directory."""
+    """A certificate authority, self-signed or signed by `issuer`, with files in a directory."""
 
     def __init__(self, directory: Path, name: str = "authority", issuer: "Authority | None" = None):
         directory.mkdir(parents=True, exist_ok=True)

@@ -2,8 +2,8 @@
 
 One socket, one request at a time. Errors come in three kinds, because callers treat them
 differently. AdminRefusedError is the node's final answer. NodeUnreachableError may pass when the
-node is back, except its subclasses OtherBrokerError and TlsRefusedError. ValueError means that a URI is malformed. No
-text of an error contains the password.
+node is back, except its subclasses OtherBrokerError and TlsRefusedError. ValueError means that a
+URI is malformed. No text of an error contains the password.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Sockets of a node with TLS and PROXY headers: who is served, who is refused, and what is logged."""
+"""Sockets of a node with TLS and PROXY headers: who is served or refused, and what is logged."""
 
 import contextlib
 import shutil

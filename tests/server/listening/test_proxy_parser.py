@@ -1,4 +1,4 @@
-"""The parser of PROXY headers: reads what a proxy may send, whole or in pieces, and nothing else."""
+"""The parser of PROXY headers reads what a proxy may send, in any pieces, and nothing else."""
 
 import ipaddress
 import struct

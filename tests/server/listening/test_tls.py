@@ -111,7 +111,7 @@ def test_whose_order_of_ciphers_decides(
 
 
 def test_clients_certificates(options: TlsOptions, authority: Authority, tmp_path: Path) -> None:
-    """verify_peer refuses strangers; with fail_if_no_peer_cert also clients without a certificate."""
+    """verify_peer refuses strangers; with fail_if_no_peer_cert also whoever has no certificate."""
     asking = replace(options, verify="verify_peer")
     mine = client(authority, authority.issue("client"))
     stranger = client(authority, Authority(tmp_path, "other").issue("stranger"))

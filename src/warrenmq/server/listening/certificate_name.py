@@ -49,7 +49,7 @@ def peer_name(certificate: dict[str, Any], login_from: LoginFrom) -> bytes:
 
 
 def _attribute(name: str) -> str:
-    """The short name, or the number of the attribute; OpenSSL gives the number if it has no name."""
+    """The short name of an attribute, or else its number."""
     if name in _SHORT_NAMES:
         return _SHORT_NAMES[name]
     try:

@@ -120,7 +120,7 @@ class Listeners:
             self._watch = self._loop.create_task(watching)
 
     def ready_text(self) -> str:
-        """`amqp=HOST:PORT amqps=HOST:PORT`: the first listener of each kind, as far as there is one."""
+        """`amqp=HOST:PORT amqps=HOST:PORT`: the first listener of each kind that there is."""
         first = {listener.is_tls: listener.address for listener in reversed(self.all)}
         names = {False: "amqp", True: "amqps"}
         return " ".join(f"{names[is_tls]}={shown(first[is_tls])}" for is_tls in sorted(first))
@@ -260,7 +260,7 @@ class Listeners:
         await self._turns.wait()
 
     async def _peek(self, client: socket.socket, size: int) -> bytes:
-        """Up to `size` bytes that have arrived; they stay in the socket. b"": the client has left."""
+        """Up to `size` arrived bytes, which stay in the socket; b"" when the client has left."""
         readable: asyncio.Future[None] = self._loop.create_future()
         self._loop.add_reader(client, _wake, readable)
         try:

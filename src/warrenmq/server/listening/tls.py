@@ -1,4 +1,4 @@
-"""TLS of a node's listeners: contexts made from `TlsOptions`, checked, and made again from new files.
+"""TLS of a node's listeners: contexts made from `TlsOptions`, and what is wrong with them.
 
 Python's `ssl` offers no choice of TLS 1.3 cipher suites and no limit on the length of a chain:
 

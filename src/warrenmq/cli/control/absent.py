@@ -1,0 +1,70 @@
+"""Commands of RabbitMQ's tools that a warren node has no use for: each says why, and fails."""
+
+from typing import Final
+
+from warrenmq.cli.control.command import Command, Run
+from warrenmq.cli.control.exits import CommandError
+from warrenmq.cli.control.output import Output
+
+GROUP: Final = "Not available"
+_ERLANG: Final = "a warren node is no Erlang node"
+_CLUSTER: Final = "a warren node is always alone: it has no cluster"
+_MIRRORS: Final = "queues have no mirrors"
+_QUORUM: Final = "there are no quorum queues"
+_ENCRYPTED: Final = "the configuration has no encrypted values"
+_ATTEMPTS: Final = "logins are not counted"
+
+REASONS: Final = {
+    "cancel_sync_queue": _MIRRORS,
+    "certificates": "see check_certificate_expiration",
+    "change_cluster_node_type": _CLUSTER,
+    "command_line_arguments": "see environment for the settings in force",
+    "consume_event_stream": "there are no internal events; see log_tail_stream",
+    "decode": _ENCRYPTED,
+    "disable_auth_attempt_source_tracking": _ATTEMPTS,
+    "discover_peers": _CLUSTER,
+    "enable_auth_attempt_source_tracking": _ATTEMPTS,
+    "enable_feature_flag": "features cannot be switched; see list_feature_flags",
+    "encode": _ENCRYPTED,
+    "erlang_cookie_hash": _ERLANG,
+    "erlang_cookie_sources": _ERLANG,
+    "erlang_version": _ERLANG,
+    "eval": _ERLANG,
+    "eval_file": _ERLANG,
+    "exec": _ERLANG,
+    "force_boot": _CLUSTER,
+    "force_gc": "a warren node returns memory by itself",
+    "forget_cluster_node": _CLUSTER,
+    "hipe_compile": _ERLANG,
+    "join_cluster": _CLUSTER,
+    "list_ciphers": _ENCRYPTED,
+    "list_hashes": _ENCRYPTED,
+    "list_network_interfaces": "see the operating system's own tools",
+    "list_node_auth_attempt_stats": _ATTEMPTS,
+    "maybe_stuck": _ERLANG,
+    "node_health_check": "see check_running and the other checks",
+    "observer": _ERLANG,
+    "os_env": "see environment for the settings in force",
+    "quorum_status": _QUORUM,
+    "reclaim_quorum_memory": _QUORUM,
+    "remote_shell": _ERLANG,
+    "rename_cluster_node": _CLUSTER,
+    "reset_node_auth_attempt_metrics": _ATTEMPTS,
+    "resolve_hostname": "see the operating system's own tools",
+    "resolver_info": _ERLANG,
+    "runtime_thread_stats": _ERLANG,
+    "schema_info": _ERLANG,
+    "stream_status": "there are no streams",
+    "sync_queue": _MIRRORS,
+    "update_cluster_nodes": _CLUSTER,
+}
+
+
+def _absent(name: str, reason: str) -> Command:
+    def fail(_run: Run) -> Output:
+        raise CommandError(f"Error:\n{name} is not available: {reason}")
+
+    return Command(name, GROUP, reason, fail, "[...]", (0, None), needs="nothing")
+
+
+COMMANDS: Final = tuple([_absent(name, reason) for name, reason in REASONS.items()])

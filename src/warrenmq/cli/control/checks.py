@@ -1,0 +1,285 @@
+"""Health checks, as rabbitmq-diagnostics has them: they end with 69 when something is wrong."""
+
+import socket
+from typing import Final
+
+from warrenmq.admin.control_protocol import List, Rows
+from warrenmq.cli.control.command import DEFAULT_TIMEOUT_S, Command, Run
+from warrenmq.cli.control.exits import CommandError, UsageError, bad_argument
+from warrenmq.cli.control.link import NoNodeError
+from warrenmq.cli.control.listings import GROUP
+from warrenmq.cli.control.output import Output, Text
+from warrenmq.cli.control.parsing import Option
+from warrenmq.cli.control.status import alarm_lines, listener_line, listener_rows, node_status
+
+_CONNECT_TIMEOUT_S: Final = 10.0
+_UNITS: Final = {"days": 1, "weeks": 7, "months": 30, "years": 365}
+_NOT_CRITICAL: Final = (
+    "Node {node} seems to be the only one in a single node cluster, the check does not apply"
+)
+
+
+def _timeout_ms(run: Run) -> int:
+    return 1000 * (DEFAULT_TIMEOUT_S if run.timeout_s is None else run.timeout_s)
+
+
+def _ping(run: Run) -> Output:
+    try:
+        run.link.node_name  # noqa: B018  # connects
+    except NoNodeError as error:
+        node = run.link.expected_name
+        text = f"Failed to connect and authenticate to {node} in {_timeout_ms(run)} ms"
+        raise CommandError(f"Error:\n{text}", error.code) from None
+    return Text("Ping succeeded")
+
+
+def _ping_banner(run: Run) -> str:
+    return (
+        f"Will ping {run.link.expected_name}. This only checks if the OS process is running and "
+        f"registered with epmd. Timeout: {_timeout_ms(run)} ms."
+    )
+
+
+# -- running ---------------------------------------------------------------------------------------
+
+
+def _running_text(run: Run) -> tuple[bool, str]:
+    status = node_status(run)
+    if status.is_running:
+        return True, f"RabbitMQ on node {status.node} is fully booted and running"
+    return False, (
+        f"RabbitMQ on node {status.node} is not running or has not fully booted yet "
+        "(check with is_booting)"
+    )
+
+
+def _check_running(run: Run) -> Output:
+    is_running, text = _running_text(run)
+    if not is_running:
+        raise CommandError(f"Error:\n{text}")
+    return Text(text)
+
+
+def _is_running(run: Run) -> Output:
+    is_running, text = _running_text(run)
+    return Text(text, {"message": text, "result": is_running})
+
+
+def _is_booting(run: Run) -> Output:
+    text = (
+        f"RabbitMQ on node {run.node} is fully booted (check with is_running), "
+        "stopped or has not started booting yet"
+    )
+    return Text(text, {"message": text, "result": False})
+
+
+def _server_version(run: Run) -> Output:
+    version = node_status(run).version
+    return Text(version, {"result": "ok", "value": version})
+
+
+def _check_vhosts(run: Run) -> Output:
+    run.ask(List(what="vhosts", columns=["name"]), Rows)
+    # A node whose vhost does not start does not start at all.
+    return Text(f"Node {run.node} reported all vhosts as running", {"result": "ok"})
+
+
+def _not_critical(run: Run) -> Output:
+    return Text(_NOT_CRITICAL.format(node=run.node), {"result": "ok"})
+
+
+# -- alarms ----------------------------------------------------------------------------------------
+
+
+def _alarms(run: Run) -> Output:
+    status = node_status(run)
+    lines = alarm_lines(status)
+    if not lines:
+        data = {"alarms": [], "node": status.node, "result": "ok"}
+        return Text(f"Node {status.node} reported no alarms, local or clusterwide", data)
+    message = f"Node {status.node} reported alarms"
+    data = {"global": [], "local": lines, "message": message, "result": "ok"}
+    return Text("\n".join(lines), data)
+
+
+def _check_alarms(run: Run, is_local: bool) -> Output:
+    status = node_status(run)
+    lines = alarm_lines(status)
+    if lines:
+        raise CommandError(("Error:\n" if is_local else "") + "\n".join(lines))
+    which = "local alarms" if is_local else "alarms, local or clusterwide"
+    return Text(f"Node {status.node} reported no {which}", {"result": "ok"}, hidden_by="silent")
+
+
+# -- listeners -------------------------------------------------------------------------------------
+
+
+def _listeners(run: Run) -> Output:
+    rows = listener_rows(node_status(run))
+    data = {"listeners": rows, "node": run.node, "result": "ok"}
+    return Text("\n".join([listener_line(row) for row in rows]), data)
+
+
+def _check_port_argument(run: Run) -> None:
+    if not run[0].isdecimal() or int(run[0]) < 1:
+        raise bad_argument("Argument must be a positive integer")
+
+
+def _check_port(run: Run) -> Output:
+    ports = [each.port for each in node_status(run).listeners]
+    if int(run[0]) not in ports:
+        shown = ", ".join(map(str, ports))
+        raise CommandError(
+            f"No listener for port {run[0]} is active on node {run.node}. "
+            f"Found listeners that use the following ports: {shown}"
+        )
+    text = f"A listener for port {run[0]} is running on node {run.node}."
+    return Text(text, {"result": "ok", "port": int(run[0])})
+
+
+def _check_protocol(run: Run) -> Output:
+    protocol = run[0].lower()
+    found = sorted({each.protocol for each in node_status(run).listeners})
+    if protocol not in found:
+        raise CommandError(
+            f"Error:\nNo listener for protocol {protocol} is active on node {run.node}. "
+            f"Found listeners for the following protocols: {', '.join(found)}"
+        )
+    text = f"A listener for protocol {protocol} is running on node {run.node}."
+    return Text(text, {"result": "ok", "protocol": protocol})
+
+
+def _check_connectivity(run: Run) -> Output:
+    failed = []
+    ports = []
+    for row in listener_rows(node_status(run)):
+        host = "127.0.0.1" if row["interface"] in ("[::]", "0.0.0.0", "::") else row["interface"]
+        ports.append(str(row["port"]))
+        try:
+            socket.create_connection((host, row["port"]), _CONNECT_TIMEOUT_S).close()
+        except OSError as error:
+            failed.append(f"{listener_line(row)}: {error}")
+    if failed:
+        text = f"Connection attempts failed on node {run.node}:"
+        raise CommandError("Error:\n" + "\n".join([text, *failed]))
+    text = f"Successfully connected to ports {', '.join(ports)} on node {run.node}."
+    return Text(text, {"result": "ok"})
+
+
+# -- certificates ----------------------------------------------------------------------------------
+
+
+def _check_period(run: Run) -> None:
+    unit = run.text("unit", "weeks")
+    if unit not in _UNITS:
+        known = ", ".join(_UNITS)
+        raise UsageError(f"\"unit '{unit}' is not supported. Please use one of: {known}\"")
+
+
+def _check_expiration(run: Run) -> Output:
+    from warrenmq.cli.control.certificates import expiring
+
+    unit = run.text("unit", "weeks")
+    within = run.number("within", 4)
+    found = expiring(node_status(run), within * _UNITS[unit])
+    period = f"{within} {unit.removesuffix('s') if within == 1 else unit}"
+    if found:
+        raise CommandError(
+            "\n".join([f"Error:\nCertificates that expire within {period}:", *found])
+        )
+    return Text(f"No certificates are expiring within {period}.", {"result": "ok"})
+
+
+COMMANDS: Final = (
+    Command(
+        "ping", GROUP, "Checks that the node answers", _ping, needs="nothing",
+        takes_timeout=True, banner=_ping_banner,
+    ),
+    Command(
+        "alarms", GROUP, "Lists alarms in effect", _alarms, takes_timeout=True,
+        banner=lambda run: f"Asking node {run.node} to report any known resource alarms ...",
+    ),
+    Command(
+        "check_alarms", GROUP, "Fails while an alarm is in effect",
+        lambda run: _check_alarms(run, False), takes_timeout=True,
+        banner=lambda run: f"Asking node {run.node} to report any local resource alarms ...",
+    ),
+    Command(
+        "check_local_alarms", GROUP, "Fails while an alarm is in effect on this node",
+        lambda run: _check_alarms(run, True), takes_timeout=True,
+        banner=lambda run: f"Asking node {run.node} to report any local resource alarms ...",
+    ),
+    Command(
+        "check_certificate_expiration", GROUP, "Fails when a certificate expires soon",
+        _check_expiration,
+        options=(
+            Option("within", "integer", help="how soon (default: 4)", metavar="period"),
+            Option("unit", help="days, weeks, months or years (default: weeks)"),
+        ),
+        banner=lambda run: f"Checking certificate expiration on node {run.node} ...",
+        check=_check_period,
+    ),
+    Command(
+        "check_if_node_is_mirror_sync_critical", GROUP, "Succeeds: the node is the only one",
+        _not_critical, takes_timeout=True,
+        banner=lambda run: (
+            f"Checking if node {run.node} is critical for data safety of any classic mirrored "
+            "queues ..."
+        ),
+    ),
+    Command(
+        "check_if_node_is_quorum_critical", GROUP, "Succeeds: the node is the only one",
+        _not_critical, takes_timeout=True,
+        banner=lambda run: (
+            f"Checking if node {run.node} is critical for quorum of any quorum queues ..."
+        ),
+    ),
+    Command(
+        "check_port_connectivity", GROUP, "Fails when a listener cannot be connected to",
+        _check_connectivity, takes_timeout=True,
+        banner=lambda run: (
+            f"Testing TCP connections to all active listeners on node {run.node} ..."
+        ),
+    ),
+    Command(
+        "check_port_listener", GROUP, "Fails without a listener on a port", _check_port,
+        "<port>", (1, 1), takes_timeout=True, check=_check_port_argument,
+        banner=lambda run: (
+            f"Asking node {run.node} if there's an active listener on port {run[0]} ..."
+        ),
+    ),
+    Command(
+        "check_protocol_listener", GROUP, "Fails without a listener for a protocol",
+        _check_protocol, "<protocol>", (1, 1), takes_timeout=True,
+        banner=lambda run: (
+            f"Asking node {run.node} if there's an active listener for protocol {run[0]} ..."
+        ),
+    ),
+    Command(
+        "check_running", GROUP, "Fails unless the broker runs", _check_running,
+        needs="node", takes_timeout=True,
+        banner=lambda run: f"Checking if RabbitMQ is running on node {run.node} ...",
+    ),
+    Command(
+        "check_virtual_hosts", GROUP, "Fails when a vhost does not run", _check_vhosts,
+        takes_timeout=True,
+        banner=lambda run: f"Checking if all vhosts are running on node {run.node} ...",
+    ),
+    Command(
+        "is_booting", GROUP, "Tells whether the broker starts", _is_booting, needs="node",
+        takes_timeout=True, banner=lambda run: f"Asking node {run.node} for its boot status ...",
+    ),
+    Command(
+        "is_running", GROUP, "Tells whether the broker runs", _is_running, needs="node",
+        takes_timeout=True, banner=lambda run: f"Asking node {run.node} for its status ...",
+    ),
+    Command(
+        "listeners", GROUP, "Lists listeners", _listeners, takes_timeout=True,
+        banner=lambda run: f"Asking node {run.node} to report its protocol listeners ...",
+    ),
+    Command(
+        "server_version", GROUP, "Shows the node's version", _server_version,
+        takes_timeout=True,
+        banner=lambda run: f"Asking node {run.node} for its RabbitMQ version...",
+    ),
+)  # fmt: skip

@@ -1,0 +1,129 @@
+"""Help, completion and the version."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import warrenmq
+from warrenmq.cli.control.command import Command, Run
+from warrenmq.cli.control.exits import USAGE, CommandError
+from warrenmq.cli.control.output import Output, Table, Text
+from warrenmq.cli.control.parsing import GENERAL, Option
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+PROGRAM: Final = "warrenctl"
+GROUP: Final = "Help"
+_GENERAL_USAGE: Final = (
+    "[--node <node>] [--timeout <timeout>] [--longnames] [--quiet] <command> [<command options>]"
+)
+_SHELLS: Final = ("bash", "zsh", "fish")
+
+
+def commands() -> "Mapping[str, Command]":
+    """All commands; the table imports this module."""
+    from warrenmq.cli.control.table import COMMANDS as ALL
+
+    return ALL
+
+
+def general_usage() -> str:
+    """The help without a command: all commands by group."""
+    groups: dict[str, list[Command]] = {}
+    for command in commands().values():
+        groups.setdefault(command.group, []).append(command)
+    width = max([len(name) for name in commands()])
+    lines = [
+        "",
+        "Usage",
+        "",
+        f"{PROGRAM} {_GENERAL_USAGE}",
+        "",
+        "Available commands:",
+        "",
+    ]
+    for group, members in groups.items():
+        lines += [f"{group}:", ""]
+        lines += [f"   {each.name:{width}}  {each.summary}" for each in members]
+        lines.append("")
+    lines.append(f"Use '{PROGRAM} help <command>' to learn more about a specific command")
+    return "\n".join(lines)
+
+
+def command_help(command: Command) -> str:
+    """The help of one command."""
+    lines = ["", "Usage", "", command.usage(PROGRAM), "", f"{command.summary}.", ""]
+    if command.columns:
+        lines += ["Columns", "", f"\t{', '.join(sorted(command.columns))}", ""]
+    if command.options:
+        lines += ["Options", "", *_option_lines(command.options), ""]
+    lines += ["General options", "", *_option_lines(GENERAL)]
+    return "\n".join(lines)
+
+
+def not_found(name: str) -> CommandError:
+    """The failure for a command that does not exist, with a similar name if there is one."""
+    import difflib
+
+    similar = difflib.get_close_matches(name, commands(), 1, 0.8)
+    hint = f"Did you mean '{similar[0]}'? \n" if similar else f"{general_usage()}"
+    return CommandError(f"\nCommand '{name}' not found. \n{hint}", USAGE)
+
+
+def _option_lines(options: Iterable[Option]) -> list[str]:
+    shown = [(_flags(option), option.help) for option in options]
+    width = max([len(flags) for flags, _ in shown])
+    return [f"   {flags:{width}}  {text}" for flags, text in shown]
+
+
+def _flags(option: Option) -> str:
+    short = f"-{option.short}, " if option.short else ""
+    value = "" if option.kind == "flag" else f" <{option.metavar or option.name}>"
+    return f"{short}--{option.name}{value}"
+
+
+def _help(run: Run) -> Output:
+    if run.flag("list-commands"):
+        return Text("\n".join(sorted(commands())))
+    if not run.arguments:
+        return Text(general_usage())
+    command = commands().get(run[0])
+    if command is None:
+        raise CommandError(f"Error:\n\nCommand '{run[0]}' not found. \n", USAGE)
+    return Text(command_help(command))
+
+
+def _autocomplete(run: Run) -> Output:
+    prefix = run[0] if run.arguments else ""
+    return Text("\n".join([name for name in sorted(commands()) if name.startswith(prefix)]))
+
+
+def _completion(run: Run) -> Output:
+    from warrenmq.cli.control import completion
+
+    scripts = {"bash": completion.bash, "zsh": completion.zsh, "fish": completion.fish}
+    script = scripts.get(run[0])
+    if script is None:
+        raise CommandError(f"Error:\nthe shells are {', '.join(_SHELLS)}", USAGE)
+    return Text(script(commands().values()))
+
+
+def _version(_run: Run) -> Output:
+    return Table(("version",), [[warrenmq.__version__]], has_header=False)
+
+
+COMMANDS: Final = (
+    Command(
+        "autocomplete", GROUP, "Lists commands that begin with a prefix", _autocomplete,
+        "[prefix]", (0, 1), needs="nothing",
+    ),
+    Command(
+        "completion", GROUP, "Prints a script that completes command lines in a shell",
+        _completion, " | ".join(_SHELLS), (1, 1), needs="nothing",
+    ),
+    Command(
+        "help", GROUP, "Shows all commands, or the help of one", _help, "[<command>]", (0, 1),
+        options=(Option("list-commands", "flag", help="names of commands only"),), needs="nothing",
+    ),
+    Command("version", GROUP, "Shows the version of warrenctl", _version, needs="nothing"),
+)  # fmt: skip

@@ -1,0 +1,190 @@
+"""The listings of a vhost's objects and of connections and channels: `list_queues` and others."""
+
+from typing import Final, Literal
+
+from warrenmq.admin.control_protocol import List, Rows
+from warrenmq.cli.control.command import DEFAULT_TIMEOUT_S, Command, Run
+from warrenmq.cli.control.exits import UsageError
+from warrenmq.cli.control.link import Refused
+from warrenmq.cli.control.output import Output, Table
+from warrenmq.cli.control.parsing import Option
+from warrenmq.vocabulary.error_codes import NO_SUCH_VHOST
+
+GROUP: Final = "Monitoring, observability and health checks"
+StreamName = Literal["queues", "exchanges", "bindings", "consumers", "connections", "channels"]
+
+QUEUE_COLUMNS: Final = (
+    "arguments", "auto_delete", "consumer_capacity", "consumer_utilisation", "consumers",
+    "disk_reads", "disk_writes", "durable", "exclusive", "exclusive_consumer_pid",
+    "exclusive_consumer_tag", "head_message_timestamp", "leader", "members", "memory",
+    "message_bytes", "message_bytes_persistent", "message_bytes_ram", "message_bytes_ready",
+    "message_bytes_unacknowledged", "messages", "messages_persistent", "messages_ram",
+    "messages_ready", "messages_ready_ram", "messages_unacknowledged",
+    "messages_unacknowledged_ram", "name", "online", "owner_pid", "pid", "policy", "slave_pids",
+    "state", "synchronised_slave_pids", "type",
+)  # fmt: skip
+EXCHANGE_COLUMNS: Final = (
+    "arguments", "auto_delete", "durable", "internal", "name", "policy", "type",
+)  # fmt: skip
+BINDING_COLUMNS: Final = (
+    "source_name", "source_kind", "destination_name", "destination_kind", "routing_key", "arguments",
+)  # fmt: skip
+CONSUMER_COLUMNS: Final = (
+    "queue_name", "channel_pid", "consumer_tag", "ack_required", "prefetch_count", "active",
+    "arguments", "activity_status",
+)  # fmt: skip
+CONNECTION_COLUMNS: Final = (
+    "auth_mechanism", "channel_max", "channels", "client_properties", "connected_at", "frame_max",
+    "host", "name", "peer_cert_issuer", "peer_cert_subject", "peer_cert_validity", "peer_host",
+    "peer_port", "pid", "port", "protocol", "recv_cnt", "recv_oct", "send_cnt", "send_oct",
+    "send_pend", "ssl", "ssl_cipher", "ssl_hash", "ssl_key_exchange", "ssl_protocol", "state",
+    "timeout", "user", "vhost",
+)  # fmt: skip
+CHANNEL_COLUMNS: Final = (
+    "acks_uncommitted", "confirm", "connection", "consumer_count", "global_prefetch_count",
+    "messages_unacknowledged", "messages_uncommitted", "messages_unconfirmed", "name", "number",
+    "pid", "prefetch_count", "transactional", "user", "vhost",
+)  # fmt: skip
+UNRESPONSIVE_COLUMNS: Final = (
+    "arguments", "auto_delete", "durable", "name", "pid", "recoverable_slaves",
+)  # fmt: skip
+
+
+def named_columns(arguments: list[str], default: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns that the arguments name, which commas and blanks separate, each once."""
+    names = [name for word in arguments for name in word.replace(",", " ").split()]
+    return tuple(dict.fromkeys(names)) or default
+
+
+def check_columns(run: Run, columns: tuple[str, ...]) -> None:
+    """Raise UsageError when an argument names a column that is not in `columns`."""
+    unknown = [name for name in named_columns(run.arguments, ()) if name not in columns]
+    if unknown:
+        raise UsageError(f"Info key(s) {','.join(unknown)} are not supported")
+
+
+def _stream(
+    what: StreamName,
+    summary: str,
+    columns: tuple[str, ...],
+    default: tuple[str, ...],
+    banner: str,
+    is_of_vhost: bool = True,
+    options: tuple[Option, ...] = (),
+) -> Command:
+    """The command `list_WHAT`, whose banner may name {vhost} and {timeout}."""
+
+    def rows(run: Run) -> Output:
+        chosen = named_columns(run.arguments, default)
+        if run.flag("offline"):
+            # A node that answers is online.
+            return Table(chosen, [], is_stream=True)
+        vhost = run.vhost if is_of_vhost else ""
+        try:
+            found = run.ask(List(what=what, columns=list(chosen), vhost=vhost), Rows).rows
+        except Refused as error:
+            # RabbitMQ lists nothing for a vhost that does not exist.
+            if error.refusal != NO_SUCH_VHOST:
+                raise
+            found = []
+        return Table(chosen, found, is_stream=True)
+
+    def text(run: Run) -> str:
+        seconds = DEFAULT_TIMEOUT_S if run.timeout_s is None else run.timeout_s
+        return banner.format(vhost=run.vhost, timeout=f"{seconds:.1f}")
+
+    return Command(
+        name=f"list_{what}",
+        group=GROUP,
+        summary=summary,
+        run=rows,
+        arguments="[<column> ...]",
+        count=(0, None),
+        options=options,
+        takes_vhost=is_of_vhost,
+        columns=columns,
+        is_table=True,
+        banner=text,
+        check=lambda run: check_columns(run, columns),
+        takes_timeout=True,
+    )
+
+
+def _unresponsive(run: Run) -> Output:
+    columns = named_columns(run.arguments, ("name",))
+    # All queues of a node are in one loop: one that answers answers for all.
+    run.ask(List(what="queues", columns=["name"], vhost=run.vhost), Rows)
+    return Table(columns, [], is_stream=True)
+
+
+COMMANDS: Final = (
+    _stream(
+        "queues",
+        "Lists queues and what is in them",
+        QUEUE_COLUMNS,
+        ("name", "messages"),
+        "Timeout: {timeout} seconds ...\nListing queues for vhost {vhost} ...",
+        options=(
+            Option("online", "flag", help="only queues on nodes that run"),
+            Option("offline", "flag", help="only queues on nodes that do not run"),
+            Option("local", "flag", help="only queues of this node"),
+        ),
+    ),
+    _stream(
+        "exchanges",
+        "Lists exchanges",
+        EXCHANGE_COLUMNS,
+        ("name", "type"),
+        "Listing exchanges for vhost {vhost} ...",
+    ),
+    _stream(
+        "bindings",
+        "Lists bindings",
+        BINDING_COLUMNS,
+        BINDING_COLUMNS,
+        "Listing bindings for vhost {vhost}...",
+    ),
+    _stream(
+        "consumers",
+        "Lists consumers of queues",
+        CONSUMER_COLUMNS,
+        CONSUMER_COLUMNS[:-1],
+        "Listing consumers in vhost {vhost} ...",
+    ),
+    _stream(
+        "connections",
+        "Lists connections of AMQP clients",
+        CONNECTION_COLUMNS,
+        ("user", "peer_host", "peer_port", "state"),
+        "Listing connections ...",
+        is_of_vhost=False,
+    ),
+    _stream(
+        "channels",
+        "Lists open channels",
+        CHANNEL_COLUMNS,
+        ("pid", "user", "consumer_count", "messages_unacknowledged"),
+        "Listing channels ...",
+        is_of_vhost=False,
+    ),
+    Command(
+        name="list_unresponsive_queues",
+        group=GROUP,
+        summary="Lists queues that do not answer in time",
+        run=_unresponsive,
+        arguments="[<column> ...]",
+        count=(0, None),
+        options=(
+            Option("local", "flag", help="only queues of this node"),
+            Option(
+                "queue-timeout", "integer", help="how long a queue may take", metavar="milliseconds"
+            ),
+        ),
+        takes_vhost=True,
+        columns=UNRESPONSIVE_COLUMNS,
+        is_table=True,
+        banner=lambda run: f"Listing unresponsive queues for vhost {run.vhost} ...",
+        check=lambda run: check_columns(run, UNRESPONSIVE_COLUMNS),
+        takes_timeout=True,
+    ),
+)

@@ -1,0 +1,147 @@
+"""Results of commands, and how each format shows them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from warrenmq.cli.control.values import cell_text, json_text
+
+# Switches between VT100's characters and its line drawing.
+_LINES: Final = "\x1b(0"
+_TEXT: Final = "\x1b(B"
+_BAR: Final = f"{_LINES}x{_TEXT}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of a listing.
+
+    `is_stream`: RabbitMQ prints such rows one by one, so that nothing stands for no rows.
+    `has_header`: whether a table has a header row at all.
+    """
+
+    columns: tuple[str, ...]
+    rows: list[list[Any]]
+    is_stream: bool = False
+    has_header: bool = True
+
+
+@dataclass(frozen=True)
+class Text:
+    """A message, or a report of several lines.
+
+    `data` is what JSON shows, `{"message": text}` if there is none. `hidden_by`: the option that
+    suppresses the text.
+    """
+
+    text: str
+    data: Any = None
+    hidden_by: Literal["", "quiet", "silent"] = ""
+
+
+Output = Table | Text | None
+
+
+@dataclass(frozen=True)
+class Style:
+    """How an output is shown."""
+
+    has_headers: bool = True
+    is_quiet: bool = False
+    is_silent: bool = False
+    node: Callable[[], str] = str
+
+
+def table(output: Output, style: Style) -> str:
+    """Lines of values with a tab between them, under a line with the names of columns."""
+    if not isinstance(output, Table):
+        return _message(output, style)
+    if not output.rows:
+        return "" if output.is_stream else "\n"
+    lines = [output.columns] if style.has_headers and output.has_header else []
+    cells = [[cell_text(value) for value in row] for row in output.rows]
+    return "".join(["\t".join(line) + "\n" for line in [*lines, *cells]])
+
+
+def csv(output: Output, style: Style) -> str:
+    """Lines of quoted values with a comma between them; the names of columns are the first."""
+    if isinstance(output, Text):
+        output = Table(("message",), [[output.text]])
+    if output is None or not output.rows:
+        return ""
+    cells = [[cell_text(value) for value in row] for row in output.rows]
+    lines = [[_csv_cell(cell) for cell in line] for line in [list(output.columns), *cells]]
+    return "".join([",".join(line) + "\n" for line in lines])
+
+
+def json(output: Output, style: Style) -> str:
+    """One object a row, each on its line, in an array; or one object for a message."""
+    if isinstance(output, Text):
+        data = {"message": output.text} if output.data is None else output.data
+        return json_text(data) + "\n"
+    if output is None:
+        return json_text({"node": style.node(), "result": "ok"}) + "\n"
+    if not output.rows and not output.is_stream:
+        return "[]\n"
+    objects = [
+        json_text(
+            {
+                name: "" if value is None else value
+                for name, value in zip(output.columns, row, strict=True)
+            }
+        )
+        for row in output.rows
+    ]
+    return "[\n" + "\n,".join(objects) + ("\n]\n" if objects else "]\n")
+
+
+def pretty_table(output: Output, style: Style) -> str:
+    """A table with lines drawn by a VT100 terminal."""
+    if not isinstance(output, Table):
+        return _message(output, style)
+    if not output.rows:
+        return ""
+    cells = [
+        list(output.columns),
+        *[[cell_text(value) for value in row] for row in output.rows],
+    ]
+    widths = [max([len(line[index]) for line in cells]) for index in range(len(output.columns))]
+    rows = [
+        "".join([f"{_BAR} {cell:{width}} " for cell, width in zip(line, widths, strict=True)])
+        + f"{_BAR}\n"
+        for line in cells
+    ]
+    between = _rule(widths, ("t", "n", "u"))
+    return _rule(widths, ("l", "w", "k")) + between.join(rows) + _rule(widths, ("m", "v", "j"))
+
+
+FORMATS: Final[dict[str, Callable[[Output, Style], str]]] = {
+    "table": table,
+    "csv": csv,
+    "json": json,
+    "pretty_table": pretty_table,
+}
+# The formats that are for programs: nothing but the result is printed.
+WITHOUT_BANNER: Final = ("json", "csv")
+
+
+def _message(output: Text | None, style: Style) -> str:
+    if output is None or not output.text:
+        return ""
+    is_hidden = (output.hidden_by == "quiet" and (style.is_quiet or style.is_silent)) or (
+        output.hidden_by == "silent" and style.is_silent
+    )
+    return "" if is_hidden else output.text + "\n"
+
+
+def _csv_cell(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _rule(widths: list[int], corners: tuple[str, str, str]) -> str:
+    left, between, right = corners
+    return (
+        f"{_LINES}{left}"
+        + between.join(["q" * (width + 2) for width in widths])
+        + f"{right}{_TEXT}\n"
+    )

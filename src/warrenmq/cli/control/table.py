@@ -1,0 +1,30 @@
+"""All commands of `warrenctl`, by name: help, completion and the documentation derive from it."""
+
+from typing import Final
+
+from warrenmq.cli.control import (
+    absent,
+    checks,
+    connections,
+    definitions,
+    helping,
+    listings,
+    logs,
+    node,
+    parameters,
+    permissions,
+    policies,
+    queues,
+    status,
+    users,
+    vhosts,
+)
+from warrenmq.cli.control.command import Command
+
+_FAMILIES: Final = (
+    helping, node, status, users, permissions, listings, parameters, policies, vhosts,
+    definitions, connections, queues, checks, logs, absent,
+)  # fmt: skip
+COMMANDS: Final[dict[str, Command]] = {
+    command.name: command for family in _FAMILIES for command in family.COMMANDS
+}

@@ -1,0 +1,171 @@
+"""Vhosts: their description, tags, limits and tracing."""
+
+from typing import Final
+
+from warrenmq.admin.control_protocol import (
+    AddVhost,
+    DeleteVhost,
+    List,
+    Rows,
+    SetTracing,
+    SetVhostLimits,
+    SetVhostTags,
+)
+from warrenmq.cli.control.command import Command, Run
+from warrenmq.cli.control.exits import SOFTWARE, CommandError
+from warrenmq.cli.control.link import Refused
+from warrenmq.cli.control.listings import check_columns, named_columns
+from warrenmq.cli.control.output import Output, Table, Text
+from warrenmq.cli.control.parameters import NO_PARAMETER, as_json_value, decoded_json
+from warrenmq.cli.control.parsing import Option
+from warrenmq.cli.control.values import json_text
+from warrenmq.vocabulary.error_codes import NO_SUCH_VHOST
+
+GROUP: Final = "Virtual hosts"
+COLUMNS: Final = (
+    "cluster_state", "default_queue_type", "description", "name", "tags", "tracing",
+)  # fmt: skip
+
+
+def _tags(words: list[str]) -> list[str]:
+    return [tag for word in words for tag in word.split(",") if tag]
+
+
+def _add(run: Run) -> Output:
+    run.do(
+        AddVhost(
+            name=run[0],
+            description=run.text("description"),
+            tags=_tags([run.text("tags")]),
+            default_queue_type=run.text("default-queue-type"),
+        )
+    )
+    return None
+
+
+def _delete(run: Run) -> Output:
+    run.do(DeleteVhost(name=run[0]))
+    return None
+
+
+def _list(run: Run) -> Output:
+    columns = named_columns(run.arguments, ("name",))
+    return Table(columns, run.ask(List(what="vhosts", columns=list(columns)), Rows).rows)
+
+
+def _set_tags(run: Run) -> Output:
+    try:
+        run.do(SetVhostTags(name=run[0], tags=_tags(run.arguments[1:])))
+    except Refused as error:
+        if error.refusal != NO_SUCH_VHOST:
+            raise
+        text = f'Error:\nVirtual host "{run[0]}" does not exist'
+        raise CommandError(text, error.code) from None
+    return None
+
+
+def _set_limits(run: Run) -> Output:
+    decoded_json(run[0])
+    run.do(SetVhostLimits(vhost=run.vhost, definition=run[0]))
+    return None
+
+
+def _clear_limits(run: Run) -> Output:
+    if not _limits(run, run.vhost):
+        raise CommandError(NO_PARAMETER)
+    run.do(SetVhostLimits(vhost=run.vhost, definition="{}"))
+    return None
+
+
+def _limits(run: Run, vhost: str) -> list[list[object]]:
+    """The vhosts with limits, and these; of one vhost, or of all for ""."""
+    rows = run.ask(List(what="vhost_limits", columns=["vhost", "limits"], vhost=vhost), Rows).rows
+    shown = [[name, as_json_value(limits)] for name, limits in rows]
+    return [[name, limits] for name, limits in shown if limits.value]
+
+
+def _list_limits(run: Run) -> Output:
+    if run.flag("global"):
+        return Table(("vhost", "limits"), list(_limits(run, "")))
+    rows = _limits(run, run.vhost)
+    if not rows:
+        return Table(("limits",), [])
+    return Text(json_text(rows[0][1]), rows[0][1])
+
+
+def _limits_banner(run: Run) -> str:
+    if run.flag("global"):
+        return "Listing limits for all vhosts ..."
+    return f'Listing limits for vhost "{run.vhost}" ...'
+
+
+def _trace(run: Run, is_on: bool) -> Output:
+    run.do(SetTracing(vhost=run.vhost, is_on=is_on))
+    return Text(f"Trace {'enabled' if is_on else 'disabled'} for vhost {run.vhost}")
+
+
+def _restart(run: Run) -> Output:
+    names = [row[0] for row in run.ask(List(what="vhosts", columns=["name"]), Rows).rows]
+    if run.vhost not in names:
+        reason = f"Failed to start vhost '{run.vhost}' on node '{run.node}': there is no such vhost"
+        raise CommandError(f"Error:\n{reason}", SOFTWARE)
+    # A node whose vhost does not start does not start at all.
+    return Text(f"Vhost '{run.vhost}' is already running on node '{run.node}'")
+
+
+COMMANDS: Final = (
+    Command(
+        "add_vhost", GROUP, "Creates a vhost", _add, "<vhost>", (1, 1),
+        options=(
+            Option("description", help="what it is for"),
+            Option("tags", help="tags, with commas between them"),
+            Option("default-queue-type", metavar="type", help="the type of queues without one"),
+        ),
+        banner=lambda run: f'Adding vhost "{run[0]}" ...',
+    ),
+    Command(
+        "clear_vhost_limits", GROUP, "Removes the limits of a vhost", _clear_limits,
+        takes_vhost=True, banner=lambda run: f'Clearing vhost "{run.vhost}" limits ...',
+    ),
+    Command(
+        "delete_vhost", GROUP, "Deletes a vhost and all that is in it", _delete, "<vhost>", (1, 1),
+        banner=lambda run: f'Deleting vhost "{run[0]}" ...',
+    ),
+    Command(
+        "list_vhost_limits", GROUP, "Shows the limits of a vhost, or of all", _list_limits,
+        options=(Option("global", "flag", help="the limits of all vhosts"),),
+        takes_vhost=True, is_table=True, banner=_limits_banner,
+    ),
+    Command(
+        "list_vhosts", GROUP, "Lists vhosts", _list, "[<column> ...]", (0, None), columns=COLUMNS,
+        is_table=True, takes_timeout=True, banner=lambda _run: "Listing vhosts ...",
+        check=lambda run: check_columns(run, COLUMNS),
+    ),
+    Command(
+        "restart_vhost", GROUP, "Starts a vhost again that failed", _restart,
+        takes_vhost=True, takes_timeout=True,
+        banner=lambda run: f"Trying to restart vhost '{run.vhost}' on node '{run.node}' ...",
+    ),
+    Command(
+        "set_vhost_limits", GROUP, "Limits the connections or queues of a vhost", _set_limits,
+        "<definition>", (1, 1), takes_vhost=True,
+        banner=lambda run: f'Setting vhost limits to "{run[0]}" for vhost "{run.vhost}" ...',
+    ),
+    Command(
+        "set_vhost_tags", GROUP, "Replaces a vhost's tags", _set_tags,
+        "<vhost> <tag> [...]", (1, None),
+        banner=lambda run: (
+            f'Setting tags for virtual host "{run[0]}" to [{", ".join(run.arguments[1:])}] ...'
+        ),
+    ),
+    Command(
+        "trace_off", GROUP, "Ends the copies of all messages of a vhost",
+        lambda run: _trace(run, False), takes_vhost=True,
+        banner=lambda run: f'Stopping tracing for vhost "{run.vhost}" ...',
+    ),
+    Command(
+        "trace_on", GROUP, "Copies all messages of a vhost to the exchange amq.rabbitmq.trace",
+        lambda run: _trace(run, True), takes_vhost=True,
+        banner=lambda run: f'Starting tracing for vhost "{run.vhost}" ...',
+    ),
+)  # fmt: skip

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from warrenmq.broker.definitions import credential_rules, passwords
-from warrenmq.server.config.changes import field_value
+from warrenmq.server.config.changes import field_value, is_live
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.key import CONNECT, FIRST_START, LATER, NEVER, RELOAD, RESTART, Key
 from warrenmq.server.config.keys import ALL, CREDENTIAL_VALIDATORS, PASSWORD_HASHINGS
@@ -76,6 +76,12 @@ def test_the_members_of_the_defaults_make_the_default() -> None:
     for key in ALL:
         if key.collect is not None:
             assert key.collect(dict(key.members)) == field_value(Config(), key.field), key.name
+
+
+def test_the_keys_of_one_group_of_options_change_alike() -> None:
+    """A reload takes such a group as a whole."""
+    for group in ("tcp", "tls", "log"):
+        assert len({is_live(key) for key in ALL if key.field.startswith(f"{group}.")}) == 1
 
 
 def test_names_of_rules_and_algorithms_are_those_of_the_broker() -> None:

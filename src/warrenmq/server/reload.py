@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.credential_rules import CredentialRules
 from warrenmq.server.clock import Clock
-from warrenmq.server.config.changes import changed_keys, field_value, is_live
+from warrenmq.server.config.changes import changed_keys, is_live
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.key import RESTART
 from warrenmq.server.config.load import Loaded
@@ -64,22 +64,15 @@ def reload_node(node: ReloadableNode, read_again: Callable[[], Loaded]) -> None:
 def merge(running: Config, new: Config) -> tuple[Config, list[str]]:
     """`running` with all live keys of `new`, and the names of those that wait for a restart."""
     fixed = []
-    outer: dict[str, Any] = {}
-    inner: dict[str, dict[str, Any]] = {}
+    taken: dict[str, Any] = {}
     for key in changed_keys(running, new):
-        if not is_live(key):
-            if key.effect == RESTART:
-                fixed.append(key.name)
-            continue
-        group, dot, name = key.field.partition(".")
-        value = field_value(new, key.field)
-        if dot:
-            inner.setdefault(group, {})[name] = value
-        else:
-            outer[group] = value
-    for group, changes in inner.items():
-        outer[group] = replace(getattr(running, group), **changes)
-    return replace(running, **outer), fixed
+        if is_live(key):
+            # The keys of one group of options are all live, or none is.
+            name = key.field.partition(".")[0]
+            taken[name] = getattr(new, name)
+        elif key.effect == RESTART:
+            fixed.append(key.name)
+    return replace(running, **taken), fixed
 
 
 def _apply(node: ReloadableNode, old: Config, new: Config) -> None:

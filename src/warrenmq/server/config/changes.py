@@ -9,7 +9,7 @@ from warrenmq.server.config.settings import Config
 
 
 def field_value(config: Config, field: str) -> Any:
-    """The value of a field of `config`; `field` may name a field of an inner dataclass."""
+    """The value of a field of `config`; `field` may have a dot, as in `Key`."""
     value: Any = config
     for name in field.split("."):
         value = getattr(value, name)

@@ -6,18 +6,23 @@ Each source becomes a list of settings of keys, so that one table of keys checks
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from warrenmq.server.config.environment import config_files, environment_settings, only_listener
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.files import files_of, read_file
 from warrenmq.server.config.key import LATER, NEVER, Key
+from warrenmq.server.config.log_options import LogOptions
 from warrenmq.server.config.lookup import find_key, member_of
 from warrenmq.server.config.setting import Setting
 from warrenmq.server.config.settings import Config
+from warrenmq.server.config.tcp_options import TcpOptions
+from warrenmq.server.config.tls_options import TlsOptions
 
+# Fields of `Config` that hold the options of one subject.
+_GROUPS: Final = {"tcp": TcpOptions, "tls": TlsOptions, "log": LogOptions}
 _LAST_IN_FILES: Final = (
     "vm_memory_high_watermark.relative",
     "disk_free_limit.relative",
@@ -27,8 +32,7 @@ _LAST_IN_FILES: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Flags:
+class Flags(NamedTuple):
     """The flags of `warren server`; `settings` are the KEY=VALUE of `--set`."""
 
     config_file: Path | None = None
@@ -189,15 +193,15 @@ def _config_of(parsed: dict[str, tuple[Setting, Key, object]]) -> Config:
             values[key.field] = value
             values |= key.implies
     outer = {name: value for name, value in values.items() if "." not in name}
-    config = Config()
-    for group in {name.partition(".")[0] for name in values if "." in name}:
+    for group, options in _GROUPS.items():
         inner = {
-            name.partition(".")[2]: value
+            name.removeprefix(f"{group}."): value
             for name, value in values.items()
             if name.startswith(f"{group}.")
         }
-        outer[group] = replace(getattr(config, group), **inner)
-    return replace(config, **outer)
+        if inner:
+            outer[group] = options(**inner)
+    return Config(**outer)
 
 
 def _warnings(parsed: dict[str, tuple[Setting, Key, object]]) -> list[str]:

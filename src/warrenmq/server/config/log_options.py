@@ -1,9 +1,8 @@
 """Where the log goes, from which level on, and in which form."""
 
 import os
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 SYSTEM_LOG_DIR: Final = "/var/log/warren"
 LOCAL_LOG_DIR: Final = "warren-log"
@@ -39,8 +38,7 @@ def default_log_dir() -> Path:
     return Path(SYSTEM_LOG_DIR if os.access(SYSTEM_LOG_DIR, os.W_OK) else LOCAL_LOG_DIR)
 
 
-@dataclass(frozen=True)
-class LogOptions:
+class LogOptions(NamedTuple):
     """`log.*` of rabbitmq.conf."""
 
     # Standard error, so that standard output carries only the ready line.
@@ -51,7 +49,7 @@ class LogOptions:
     file: Path | None = None
     file_level: str = "info"
     file_formatter: str = "plaintext"
-    directory: Path = field(default_factory=default_log_dir)
+    directory: Path = default_log_dir()
     # Bytes after which a new file begins; 0 = never.
     rotation_size: int = 0
     # When a new file begins, as in `$D0`; "" = never.

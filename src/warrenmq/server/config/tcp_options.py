@@ -1,10 +1,9 @@
 """The options of TCP listeners and of the sockets they accept."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class TcpOptions:
+class TcpOptions(NamedTuple):
     """`tcp_listen_options.*` of rabbitmq.conf; a size of 0 leaves the system's."""
 
     # Connections that the system completes before the node accepts them.

@@ -22,8 +22,8 @@ Collector = Callable[[dict[str, object]], object]
 class Key:
     """A key, or a pattern of keys in whose name `*` stands for one part.
 
-    `field` is the field of `Config` that the key sets, with a dot for a field of its
-    options of one subject; "" for a key that is only checked.
+    `field` is the field of `Config` that the key sets, such as `heartbeat`, or `tls.depth` in a
+    group of options; "" for a key that is only checked.
     """
 
     __slots__ = (

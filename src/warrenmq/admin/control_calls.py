@@ -285,11 +285,11 @@ class ControlCalls:
     # -- queues ------------------------------------------------------------------------------------
 
     def _purge(self, request: PurgeQueue) -> None:
-        queue = self._queue(self._expect_vhost(request.vhost), request.queue)
-        refusal = self._user.rights(request.vhost.encode()).read_refusal(QUEUE, request.queue)
+        vhost = self._expect_vhost(request.vhost)
+        refusal = self._user.rights(vhost.name).read_refusal(QUEUE, request.queue)
         if refusal:
             raise Refusal(ACCESS_REFUSED, refusal)
-        purge = queue.purge(self._clock.now_ms())
+        purge = self._queue(vhost, request.queue).purge(self._clock.now_ms())
         if purge.is_done:
             self._reply(Counted(purge.count))
         else:

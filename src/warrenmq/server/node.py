@@ -152,7 +152,6 @@ class Node:
             self._data,
             self._flusher,
             self._workers,
-            self.admin.add_directory,
             self.admin.forget,
         )
         administration = Administration(self.broker, self._vhosts)
@@ -363,6 +362,7 @@ def _settings(config: Config) -> Settings:
         unfinished_message_timeout=config.unfinished_message_timeout,
         cluster_name=config.cluster_name or config.node_name,
         node_name=config.node_name,
+        auth_mechanisms=config.auth_mechanisms,
         password_hashing=config.password_hashing,
         credential_rules=CredentialRules(
             config.credential_validator, config.credential_min_length, config.credential_regexp

@@ -8,7 +8,6 @@ a directory with that name and never takes it for a store.
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any, Final
 
 from warrenmq.broker.broker import Broker
@@ -35,7 +34,7 @@ _PAUSE_S: Final = 0.001
 class NodeVhosts:
     """Runs the vhosts of `broker`, whose files `data` has open; `shell` is the node.
 
-    `opened` and `closed` are called for each vhost that comes or goes while the node runs.
+    `closed` is called for each vhost that is deleted.
     """
 
     def __init__(
@@ -47,7 +46,6 @@ class NodeVhosts:
         data: OpenedData,
         flusher: Flusher,
         workers: Workers,
-        opened: Callable[[Vhost, Path], None],
         closed: Callable[[Vhost], None],
     ) -> None:
         self.drivers: dict[Journal, VhostDriver] = {}
@@ -59,7 +57,6 @@ class NodeVhosts:
         self._data = data
         self._flusher = flusher
         self._workers = workers
-        self._opened = opened
         self._closed = closed
         self._runners: dict[int, JobRunner] = {}
         # Jobs that the workers have, with the driver that handed them out.
@@ -148,7 +145,6 @@ class NodeVhosts:
             self._shell.wake()
             await asyncio.sleep(_PAUSE_S)
         self._broker.vhosts[vhost.name] = vhost
-        self._opened(vhost, self._data.directories[vhost.id])
         logger.info("vhost '%s' is created", vhost.name.decode("utf-8", "replace"))
         self._then(done, "")
 

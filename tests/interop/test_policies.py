@@ -137,10 +137,10 @@ def declare(peer: Peer, rng: random.Random) -> None:
         channel.declare(name.encode(), arguments=table(**arguments))
     for name, arguments in exchanges(rng).items():
         channel.exchange(name.encode(), b"direct", arguments=table(**arguments))
-    for name in ALTERNATES:
-        channel.exchange(name, b"fanout")
-        channel.declare(b"of-" + name)
-        channel.bind(b"of-" + name, name)
+    for alternate in ALTERNATES:
+        channel.exchange(alternate, b"fanout")
+        channel.declare(b"of-" + alternate)
+        channel.bind(b"of-" + alternate, alternate)
 
 
 def alternates(peer: Peer, names: list[str]) -> dict[str, list[int]]:

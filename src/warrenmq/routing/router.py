@@ -36,6 +36,8 @@ PREDECLARED: Final = (
     (b"amq.match", b"headers", False),
     (b"amq.rabbitmq.trace", b"topic", True),
 )
+# Alternate exchanges that `depends_on_headers` follows: a longer chain counts as dependent.
+_ALTERNATES_FOLLOWED: Final = 4
 _NO_HEADERS: Final[dict[str, Field]] = {}
 
 
@@ -101,13 +103,19 @@ class Router:
         """Whether two messages with the same key could take different routes from `exchange`.
 
         True for every exchange that may lead to a headers exchange, wherever its bindings really
-        lead.
+        lead. Alternate exchanges are followed for some steps, as a policy may give all exchanges
+        one.
         """
-        return (
-            isinstance(exchange, HeadersExchange)
-            or exchange.exchange_binding_count > 0
-            or exchange.alternate is not None
-        )
+        for _ in range(_ALTERNATES_FOLLOWED):
+            if isinstance(exchange, HeadersExchange) or exchange.exchange_binding_count > 0:
+                return True
+            if exchange.alternate is None:
+                return False
+            alternate = self.exchanges.get(exchange.alternate)
+            if alternate is None:
+                return False
+            exchange = alternate
+        return True
 
     def _follow(
         self, first: Exchange, found: list[Destination], routing_keys: list[bytes], headers: bytes

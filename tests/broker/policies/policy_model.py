@@ -39,7 +39,8 @@ class ModelPolicies:
         merged = dict(user.definition) if user else {}
         for key, value in (operator.definition if operator else {}).items():
             merged[key] = min(value, merged.get(key, value))
-        return user and user.name, operator and operator.name, merged
+        names = [each.name if each else None for each in (user, operator)]
+        return names[0], names[1], merged
 
     def queue(self, name: str, arguments: dict[str, Any]) -> tuple[Any, ...]:
         """Names of the policies, time to live, expiry and mode of a queue."""

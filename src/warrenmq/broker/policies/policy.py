@@ -42,14 +42,15 @@ class Policy:
         name: str,
         pattern: str,
         apply_to: str,
-        priority: float,
+        priority: int | float,
         definition: dict[str, object],
     ) -> None:
         """Raises re.error if Python cannot compile `pattern`."""
         self.name: str = name
         self.pattern: str = pattern
         self.apply_to: str = apply_to
-        self.priority: float = priority
+        # As it was set: 1 and 1.0 are equal, but are shown as such.
+        self.priority: int | float = priority
         self.definition: dict[str, object] = {key: definition[key] for key in sorted(definition)}
         # As RabbitMQ does it: names and patterns are octets.
         self._matcher: re.Pattern[bytes] = re.compile(pattern.encode())
@@ -123,7 +124,7 @@ def parse_policy(name: str, value: str) -> Policy:
     ):
         raise ValueError("a field of the policy is missing or has a wrong type")
     try:
-        return Policy(name, pattern, apply_to, float(priority), definition)
+        return Policy(name, pattern, apply_to, priority, definition)
     except re.error as error:
         raise ValueError(f"invalid pattern: {error.msg}") from None
 

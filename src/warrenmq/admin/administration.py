@@ -141,12 +141,12 @@ class Administration:
             broker.parameters[change.vhost, change.component, change.name] = change.value
             vhost = broker.vhosts.get(change.vhost)
             if vhost is not None:
-                vhost.policies.put(change.component, change.name, change.value)
+                vhost.put_parameter(change.component, change.name, change.value)
         elif isinstance(change, DeleteParameter):
             broker.parameters.pop((change.vhost, change.component, change.name), None)
             vhost = broker.vhosts.get(change.vhost)
             if vhost is not None:
-                vhost.policies.clear(change.component, change.name)
+                vhost.delete_parameter(change.component, change.name)
         else:
             broker.access.apply(change)
             if isinstance(change, DeleteUser):

@@ -8,11 +8,13 @@ reserved. From then on each `AdminVhost` tells its vhost which entries the group
 import hmac
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from warrenmq.admin.administration import Administration
 from warrenmq.admin.clock import Clock
+from warrenmq.admin.control_calls import ControlCalls
 from warrenmq.admin.control_file import LOCAL_USER
 from warrenmq.admin.node_control import NodeControl
 from warrenmq.admin.protocol import (
@@ -27,6 +29,7 @@ from warrenmq.admin.protocol import (
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.admin.status import node_status, queue_status, vhost_status
 from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.login_guard import source_address
 from warrenmq.broker.definitions.metadata import Change, PutGroupMember, PutReaderGroup
 from warrenmq.broker.vhost.staging import Staging
 from warrenmq.broker.vhost.vhost import Vhost
@@ -35,9 +38,6 @@ from warrenmq.queues.queue import Queue
 from warrenmq.queues.reader_group import GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup, ReaderGroups
 from warrenmq.vocabulary.names import name_text
-
-if TYPE_CHECKING:
-    from warrenmq.admin.control_calls import ControlCalls
 
 _log = logging.getLogger("warren.admin")
 
@@ -164,6 +164,17 @@ def member_definition(vhost: bytes, member: GroupMember) -> PutGroupMember:
     )
 
 
+@dataclass(frozen=True)
+class LoginAnswer:
+    """The user of a session, or one line that refuses it and reveals no more than AMQP's.
+
+    The answer leaves after `wait_ms`, because logins like this one were refused before.
+    """
+
+    user: SessionUser | str
+    wait_ms: int
+
+
 class BackupRefused(Exception):
     """The node refuses to begin a backup; the text says why in one line."""
 
@@ -191,7 +202,7 @@ class AdminNode:
         self.backups: Backups | None = None
         # Name of the node.
         self.name = ""
-        # Directories of the vhosts' stores, by vhost id.
+        # Directories of the vhosts' stores, by vhost id; the node keeps the dictionary up to date.
         self.directories: dict[int, Path] = {}
         # Changes definitions; None on a node that cannot.
         self.administration: Administration | None = None
@@ -218,13 +229,8 @@ class AdminNode:
             if vhost is not None:
                 vhost.recover(group, members_of.get((group.vhost, group.name), []))
 
-    def add_directory(self, vhost: Vhost, directory: Path) -> None:
-        """Note the directory of a vhost that was created just now."""
-        self.directories[vhost.id] = directory
-
     def forget(self, vhost: Vhost) -> None:
         """Refuse the further requests of sessions in a vhost that is being deleted."""
-        self.directories.pop(vhost.id, None)
         known = self._vhosts.pop(vhost.name, None)
         if known is not None:
             known.is_deleted = True
@@ -241,37 +247,48 @@ class AdminNode:
             self._vhosts[name] = known
         return known
 
-    def log_in(self, login: Login | LocalLogin, peer: str, is_loopback: bool) -> SessionUser | str:
-        """The user of a session, or one line that refuses it and reveals no more than AMQP's.
+    def log_in(
+        self, login: Login | LocalLogin, peer: str, is_loopback: bool, now_ms: int
+    ) -> LoginAnswer:
+        """The answer to a login, and how long it has to wait.
 
         A vhost that the login names exists, and the user may enter it.
         """
         access = self._broker.access
+        name = LOCAL_USER.encode() if isinstance(login, LocalLogin) else login.user.encode()
+        address = source_address(peer)
+        user = self._user(login, name, is_loopback)
+        if isinstance(user, SessionUser):
+            wait_ms = access.guard.on_success(address, name, now_ms)
+            return LoginAnswer(self._in_vhost(user, login.vhost), wait_ms)
+        wait_ms = access.guard.on_failure(address, name, now_ms)
+        if access.guard.may_log(address, now_ms):
+            self._broker.log_refused(peer, f"admin login of user '{name_text(name)}' refused")
+        return LoginAnswer(user, wait_ms)
+
+    def _user(self, login: Login | LocalLogin, name: bytes, is_loopback: bool) -> SessionUser | str:
+        access = self._broker.access
         if isinstance(login, LocalLogin):
             if not self.token or not hmac.compare_digest(login.token.encode(), self.token.encode()):
-                self._broker.log_refused(peer, "admin login with a wrong token refused")
                 return "login was refused: the token is not the one in the node's control file"
-            user = SessionUser(access, LOCAL_USER.encode(), True)
-        else:
-            name = login.user.encode()
-            if access.authenticate(name, login.password.encode(), is_loopback) is None:
-                self._broker.log_refused(peer, f"admin login of user '{login.user}' refused")
-                return (
-                    f"login of user '{login.user}' was refused: wrong name or password, or not "
-                    "allowed from this host"
-                )
-            user = SessionUser(access, name, False)
-        vhost = login.vhost.encode()
+            return SessionUser(access, name, True)
+        if access.password_refusal(name, login.password.encode(), is_loopback):
+            return (
+                f"login of user '{login.user}' was refused: wrong name or password, or not "
+                "allowed from this host"
+            )
+        return SessionUser(access, name, False)
+
+    def _in_vhost(self, user: SessionUser, name: str) -> SessionUser | str:
+        vhost = name.encode()
         if vhost and (vhost not in self._broker.vhosts or not user.may_enter(vhost)):
-            return f"access to vhost '{login.vhost}' refused for user '{name_text(user.name)}'"
+            return f"access to vhost '{name}' refused for user '{name_text(user.name)}'"
         return user
 
     def control_calls(
         self, user: SessionUser, clock: Clock, reply: Callable[[Reply], None]
-    ) -> "ControlCalls | None":
+    ) -> ControlCalls | None:
         """The control calls of a session; None on a node without administration."""
-        from warrenmq.admin.control_calls import ControlCalls
-
         if self.administration is None or self.control is None:
             return None
         return ControlCalls(self._broker, self.administration, self.control, user, clock, reply)

@@ -10,10 +10,11 @@ The calls for reader groups are in group_calls.py, those for sinks in sink_calls
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import warrenmq
 from warrenmq.admin.clock import Clock
+from warrenmq.admin.control_calls import ControlCalls
 from warrenmq.admin.control_protocol import (
     ADMINISTRATOR,
     IMPORT_BYTES_MAX,
@@ -76,9 +77,6 @@ from warrenmq.vocabulary.error_codes import (
     PRECONDITION,
 )
 from warrenmq.vocabulary.names import name_text
-
-if TYPE_CHECKING:
-    from warrenmq.admin.control_calls import ControlCalls
 
 # Time for the login (s).
 LOGIN_TIMEOUT_S: Final = 10.0
@@ -285,7 +283,20 @@ class AdminSession:
         if self._user is not None:
             self._refuse_and_close("logged in already")
             return
-        user = self._node.log_in(login, self._peer, self._is_loopback)
+        answer = self._node.log_in(login, self._peer, self._is_loopback, self._clock.now_ms())
+        if answer.wait_ms == 0:
+            self._on_login(login, answer.user)
+        else:
+            self._clock.call_later(
+                answer.wait_ms / 1000, lambda: self._on_late_login(login, answer.user)
+            )
+
+    def _on_late_login(self, login: Login | LocalLogin, user: SessionUser | str) -> None:
+        if not self._is_closed:
+            self._on_login(login, user)
+            self._work()
+
+    def _on_login(self, login: Login | LocalLogin, user: SessionUser | str) -> None:
         if isinstance(user, str):
             self._refuse_and_close(user, ACCESS_REFUSED)
             return
@@ -295,7 +306,9 @@ class AdminSession:
             self._request_bytes_max = IMPORT_BYTES_MAX
         if login.vhost:
             vhost = self._node.vhost(login.vhost.encode())
-            assert vhost is not None
+            if vhost is None:
+                self._refuse_and_close(f"vhost '{login.vhost}' is deleted", NOT_FOUND)
+                return
             self._enter(vhost, user, f"{login.client or 'a client'} at {self._peer}")
         self._reply(LoggedIn(warrenmq.__version__, PROTOCOL_VERSION))
 
@@ -303,9 +316,9 @@ class AdminSession:
         rights = user.rights(vhost.name)
         self._vhost = vhost
         self._groups = GroupCalls(vhost, self._clock, opener, rights, self._reply_later)
-        author = Author(None if user.has_tag("impersonator") else user.name, rights)
+        author = Author(user.account, rights)
         self._sinks = SinkCalls(
-            vhost, self._clock, author, user.has_tag(ADMINISTRATOR), self._reply_later
+            vhost, self._clock, author, lambda: user.has_tag(ADMINISTRATOR), self._reply_later
         )
 
     def _start_control(self, request: ControlRequest) -> None:

@@ -4,6 +4,8 @@ from typing import Final
 
 from warrenmq.admin.control_protocol import ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER
 from warrenmq.broker.definitions.access import Access
+from warrenmq.broker.definitions.account import IMPERSONATOR, Account
+from warrenmq.broker.definitions.metadata import PutUser
 from warrenmq.broker.definitions.rights import NO_RIGHTS, Rights
 
 # Tags that include another one.
@@ -21,6 +23,11 @@ class SessionUser:
     def __init__(self, access: Access, name: bytes, is_local: bool) -> None:
         self.name = name
         self.is_local = is_local
+        self.account: Account
+        if is_local:
+            self.account = Account(PutUser(name, b"", "", [IMPERSONATOR]))
+        else:
+            self.account = access.account(name)
         self._access = access
 
     def has_tag(self, tag: str) -> bool:

@@ -49,7 +49,8 @@ def block_bytes_max(max_message_size: int) -> int:
 class SinkCalls:
     """Carries out one session's sink requests; each is answered once, through `reply`.
 
-    `author` is the session's user, with its rights to publish.
+    `author` is the session's user, with its rights to publish. `is_administrator` tells whether it
+    has that tag now.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class SinkCalls:
         vhost: AdminVhost,
         clock: Clock,
         author: Author,
-        is_administrator: bool,
+        is_administrator: Callable[[], bool],
         reply: Callable[[Reply], None],
     ) -> None:
         self._vhost = vhost
@@ -99,7 +100,7 @@ class SinkCalls:
     # -- stages ------------------------------------------------------------------------------
 
     def _open(self, request: OpenStage) -> None:
-        if request.queue and not self._is_administrator:
+        if request.queue and not self._is_administrator():
             text = "messages are put into queues by users with the tag administrator"
             self._reply(ErrorReply(ACCESS_REFUSED, text))
             return

@@ -189,10 +189,15 @@ class Broker(ConnectionHost):
         self.memory_monitor.tick(now_ms)
 
     def tick_connections(self, now_ms: i64) -> None:
-        """Check heartbeats, unfinished messages and stuck sockets; called about once a second."""
+        """Check heartbeats, unfinished messages, waiting logins and stuck sockets.
+
+        Called about once a second.
+        """
         self.alarms.shed(now_ms)
         for connection in self.connections:
             connection.tick(now_ms)
+        for text in self.access.guard.summaries(now_ms):
+            logger.warning("%s", text)
         scan_sockets(self.connections, self.memory_account.transit, now_ms)
 
     def _vhost_of(self, queue: Queue) -> Vhost:

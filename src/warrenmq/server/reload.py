@@ -83,6 +83,7 @@ def _apply(node: ReloadableNode, old: Config, new: Config) -> None:
     settings.initial_frame_max = new.initial_frame_max
     settings.handshake_timeout_ms = new.handshake_timeout_ms
     settings.connection_max = new.connection_max
+    settings.auth_mechanisms = new.auth_mechanisms
     settings.max_message_size = new.max_message_size
     settings.unfinished_message_timeout = new.unfinished_message_timeout
     settings.cluster_name = new.cluster_name or new.node_name

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 
 from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.limits import VHOST_LIMITS
 from warrenmq.broker.definitions.metadata import Definitions, PutVhost
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.store.disk.files import (
@@ -147,6 +148,9 @@ def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) ->
     router = vhost.router
     unusable_ids: set[int] = set()
     vhost.policies.load(vhost.name, definitions.parameters)
+    for parameter in definitions.parameters:
+        if parameter.vhost == vhost.name and parameter.component == VHOST_LIMITS:
+            vhost.put_parameter(parameter.component, parameter.name, parameter.value)
     for exchange in definitions.exchanges:
         if exchange.vhost == vhost.name:
             try:

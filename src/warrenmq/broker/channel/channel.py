@@ -125,6 +125,7 @@ class Channel(ChannelSide):
         self._content: ContentAssembly = ContentAssembly()
         self._route: PublishRoute = PublishRoute(vhost, connection.client)
         vhost.host.channels[self] = None
+        connection.client.account.channel_count += 1
         self.set_tracing(vhost.definition.is_tracing)
 
     def set_tracing(self, is_on: bool) -> None:
@@ -258,7 +259,7 @@ class Channel(ChannelSide):
 
     def _check_identity(self, properties: PublishProperties) -> bytes:
         client = self.connection.client
-        check_user_id(properties, client.user_name, client.is_impersonator)
+        check_user_id(properties, client.user_name, client.account.is_impersonator)
         if properties.reply_to == REPLY_TO:
             if self.reply is None:
                 raise ChannelException(
@@ -482,6 +483,7 @@ class Channel(ChannelSide):
         if self.is_closed:
             return
         self.is_closed = True
+        self.connection.client.account.channel_count -= 1
         if self.confirms is not None:
             self.confirms.end()
         self.vhost.host.channels.pop(self, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from warrenmq.broker.definitions.account import NOBODY, Account
 from warrenmq.broker.definitions.rights import NO_RIGHTS, Rights
 
 
@@ -9,7 +10,6 @@ class Client:
     """The client of a connection; the handshake sets the attributes step by step.
 
     `name` is the client's name for its connection; `capabilities` are the ones it announced.
-    `is_impersonator`: its user may set another user's name as the user-id of a message.
     """
 
     def __init__(self) -> None:
@@ -21,9 +21,9 @@ class Client:
         # The mechanism of the login, such as PLAIN; "" before it.
         self.mechanism: str = ""
         self.user_name: bytes = b""
+        self.account: Account = NOBODY
         # Those of the user in the vhost of the connection.
         self.rights: Rights = NO_RIGHTS
-        self.is_impersonator: bool = False
 
     def wants_cancel_notices(self) -> bool:
         """Whether the client wants basic.cancel when the broker cancels a consumer."""

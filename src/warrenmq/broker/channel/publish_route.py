@@ -1,7 +1,9 @@
 """The route of the last publish of a channel, reused while the next publish has the same route.
 
 Clients publish to the same exchange with the same routing key over and over. While the raw bytes of
-the publish method stay the same and no binding changes, the route stays the same.
+the publish method stay the same and no binding changes, the route stays the same. The rights of the
+user are checked when a route is found; a change of rights raises the router's version, as a change
+of bindings does.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from warrenmq.broker.transaction import routed_names
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.queue import Queue
 from warrenmq.routing.exchange import Exchange
+from warrenmq.routing.topic import TOPIC
 from warrenmq.wire.errors import (
     ACCESS_REFUSED,
     NOT_FOUND,
@@ -67,7 +70,8 @@ class PublishRoute:
         self._raw = b""
         if method.immediate:
             raise ConnectionException(NOT_IMPLEMENTED, "immediate=true", 60, 40)
-        self._client.rights.expect_write(EXCHANGE, method.exchange, 60, 40)
+        rights = self._client.rights
+        rights.expect_write(EXCHANGE, method.exchange, 60, 40)
         vhost = self._vhost
         router = vhost.router
         exchange = router.exchanges.get(method.exchange)
@@ -76,6 +80,8 @@ class PublishRoute:
         if exchange.internal:
             text = vhost.exchange_text(method.exchange)
             raise ChannelException(ACCESS_REFUSED, f"cannot publish to internal {text}", 60, 40)
+        if exchange.type == TOPIC:
+            rights.expect_topic_write(method.exchange, method.routing_key, 60, 40)
         self._exchange = exchange
         self.routing_key = method.routing_key
         self.mandatory = method.mandatory

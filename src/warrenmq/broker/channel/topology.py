@@ -18,6 +18,7 @@ from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import Channel
 from warrenmq.broker.channel.direct_reply import REPLY_TO
+from warrenmq.broker.definitions.limits import is_reached
 from warrenmq.broker.definitions.metadata import (
     Change,
     PutBinding,
@@ -43,7 +44,9 @@ from warrenmq.routing.exchange import (
     binding_identity,
 )
 from warrenmq.routing.exchange_types import check_exchange_type
+from warrenmq.routing.topic import TOPIC
 from warrenmq.store.change_sets import ChangeSet
+from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import (
     ACCESS_REFUSED,
     NOT_FOUND,
@@ -237,7 +240,7 @@ def exchange_delete(channel: Channel, method: ExchangeDelete) -> None:
 def exchange_bind(channel: Channel, method: ExchangeBind) -> None:
     """Handle exchange.bind."""
     source, destination = _clean(method.source), _clean(method.destination)
-    _check_bind_rights(channel, source, EXCHANGE, destination)
+    _check_bind_rights(channel, source, EXCHANGE, destination, method.routing_key)
     _bind(
         channel,
         _exchange(channel, source),
@@ -251,7 +254,7 @@ def exchange_bind(channel: Channel, method: ExchangeBind) -> None:
 def exchange_unbind(channel: Channel, method: ExchangeUnbind) -> None:
     """Handle exchange.unbind; a missing exchange or binding counts as unbound."""
     source, destination = _clean(method.source), _clean(method.destination)
-    _check_bind_rights(channel, source, EXCHANGE, destination)
+    _check_bind_rights(channel, source, EXCHANGE, destination, method.routing_key)
     exchanges = channel.vhost.router.exchanges
     reply = None if method.nowait else ExchangeUnbindOk()
     _unbind(
@@ -295,6 +298,7 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
         _check_equivalent(channel, existing, method, durable)
         _reply_when_there(channel, existing, _declared(channel, existing, method.nowait))
         return
+    _check_queue_limit(channel, name)
     arguments = method.arguments
     text = vhost.queue_text(name)
     dead_letter_exchange = name_argument(decode_table(arguments), "x-dead-letter-exchange", text)
@@ -318,11 +322,21 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
         _reply_at_once(channel, reply)
 
 
+def _check_queue_limit(channel: Channel, name: bytes) -> None:
+    vhost = channel.vhost
+    limit = vhost.limits.max_queues
+    if is_reached(limit, len(vhost.queues)):
+        raise ChannelException(
+            PRECONDITION_FAILED,
+            f"cannot declare queue '{name_text(name)}': queue limit in vhost '{name_text(vhost.name)}' ({limit}) is reached",
+        )
+
+
 def queue_bind(channel: Channel, method: QueueBind) -> None:
     """Handle queue.bind."""
     queue_name, key = _bind_names(channel, method.queue, method.routing_key)
     source = _clean(method.exchange)
-    _check_bind_rights(channel, source, QUEUE, queue_name)
+    _check_bind_rights(channel, source, QUEUE, queue_name, key)
     exchange = _exchange(channel, source)
     _bind(
         channel,
@@ -338,7 +352,7 @@ def queue_unbind(channel: Channel, method: QueueUnbind) -> None:
     """Handle queue.unbind; a missing queue, exchange or binding counts as unbound."""
     queue_name, key = _bind_names(channel, method.queue, method.routing_key)
     source = _clean(method.exchange)
-    _check_bind_rights(channel, source, QUEUE, queue_name)
+    _check_bind_rights(channel, source, QUEUE, queue_name, key)
     queue = channel.vhost.queues.get(queue_name)
     if queue is not None:
         check_owner(channel, queue)
@@ -476,7 +490,9 @@ def _unbind(
     _reply_when_gone(channel, changes, reply)
 
 
-def _check_bind_rights(channel: Channel, source: bytes, kind: str, destination: bytes) -> None:
+def _check_bind_rights(
+    channel: Channel, source: bytes, kind: str, destination: bytes, key: bytes
+) -> None:
     """Check a bind or unbind of the queue or exchange `destination` in RabbitMQ's order."""
     rights = channel.connection.client.rights
     rights.expect_write(kind, destination)
@@ -484,6 +500,9 @@ def _check_bind_rights(channel: Channel, source: bytes, kind: str, destination: 
     if kind == EXCHANGE:
         _refuse_default(destination)
     rights.expect_read(EXCHANGE, source)
+    exchange = channel.vhost.router.exchanges.get(source)
+    if exchange is not None and exchange.type == TOPIC:
+        rights.expect_topic_read(source, key)
 
 
 def _bind_names(channel: Channel, queue_name: bytes, key: bytes) -> tuple[bytes, bytes]:

@@ -22,7 +22,8 @@ from warrenmq.broker.channel.channel import Channel, ChannelConsumer
 from warrenmq.broker.channel.client_side import ClientSide
 from warrenmq.broker.channel.confirms import PublishConfirms
 from warrenmq.broker.channel.methods import handle_channel_method
-from warrenmq.broker.connection.handshake import Handshake, unexpected_method
+from warrenmq.broker.connection.bad_frame import bad_frame
+from warrenmq.broker.connection.handshake import Handshake, Peer, unexpected_method
 from warrenmq.broker.connection.heartbeat import IDLE_CHECKS_MAX, Heartbeats
 from warrenmq.broker.connection.log import ConnectionLog
 from warrenmq.broker.connection.states import (
@@ -49,15 +50,12 @@ from warrenmq.wire.errors import (
     INTERNAL_ERROR,
     NOT_ALLOWED,
     PRECONDITION_FAILED,
-    UNEXPECTED_FRAME,
     AmqpError,
     ChannelException,
     ConnectionException,
-    octets_text,
 )
 from warrenmq.wire.frames import (
     FRAME_BODY,
-    FRAME_HEADER,
     FRAME_HEARTBEAT,
     FRAME_METHOD,
     NEED_DATA,
@@ -105,9 +103,15 @@ class ConnectionHost(NodeServices):
 
     def __init__(self, settings: Settings, alarms: Alarms, wake: Callable[[], None]) -> None:
         super().__init__(settings, alarms, wake)
-        self.access: Access = Access(settings.loopback_users)
+        self.access: Access = Access(settings.loopback_users, self.on_rights_changed)
         self.vhosts: dict[bytes, Vhost] = {}
         self.dirty_connections: list[Connection] = []
+
+    def on_rights_changed(self, vhost_name: bytes) -> None:
+        """Let the routes of a vhost be found again, which checks rights."""
+        vhost = self.vhosts.get(vhost_name)
+        if vhost is not None:
+            vhost.router.version += 1
 
     def next_connection_number(self) -> i64:
         """A number that no other connection has had since the start."""
@@ -167,7 +171,12 @@ class Connection(ClientSide):
         self._last_channel: Channel | None = None
         self._heartbeats: Heartbeats = Heartbeats()
         self.handshake: Handshake = Handshake(
-            host.settings, host.access, host.vhosts, self.client, self.log, is_loopback
+            host.settings,
+            host.access,
+            host.vhosts,
+            self.client,
+            self.log,
+            Peer(peer, is_loopback, len(tls) > 0, peer_name),
         )
         self.out.method(0, self.handshake.start())
 
@@ -194,7 +203,7 @@ class Connection(ClientSide):
                     if channel is None:
                         continue
                 if kind > FRAME_BODY or kind < FRAME_METHOD:
-                    raise self._bad_frame(kind)
+                    raise bad_frame(frames, kind, self.state == RUNNING)
                 try:
                     channel.on_frame(kind, frames.data, frames.start, frames.end)
                 except ChannelException as refusal:
@@ -255,24 +264,6 @@ class Connection(ClientSide):
             self.published = NOTHING
         self.touch()
 
-    def _bad_frame(self, kind: i64) -> ConnectionException:
-        frames = self._frames
-        size = frames.end - frames.start
-        octets = octets_text(frames.data[frames.start : min(frames.end, frames.start + 16)])
-        text = f"type {kind}, {'all' if size <= 16 else 'first 16'} octets = {octets}"
-        is_known = (
-            kind == FRAME_BODY
-            or (kind == FRAME_HEADER and size >= 12)
-            or (kind == FRAME_METHOD and size >= 4)
-        )
-        if (
-            is_known
-            or (kind == FRAME_HEARTBEAT and size == 0)
-            or (frames.channel != 0 and self.state != RUNNING)
-        ):
-            return ConnectionException(UNEXPECTED_FRAME, text)
-        return ConnectionException(FRAME_ERROR, f"{text}: unknown_frame")
-
     def _channel_for(self, kind: i64) -> Channel | None:
         """The open channel of the current frame; None when the frame is handled already."""
         frames = self._frames
@@ -288,10 +279,10 @@ class Connection(ClientSide):
             if kind == FRAME_METHOD:
                 self._on_connection_method(decode_method(data, start, end))
             elif kind != FRAME_HEARTBEAT or start != end:
-                raise self._bad_frame(kind)
+                raise bad_frame(frames, kind, self.state == RUNNING)
             return None
         if kind > FRAME_BODY or kind < FRAME_METHOD or self.state != RUNNING:
-            raise self._bad_frame(kind)
+            raise bad_frame(frames, kind, self.state == RUNNING)
         channel = self.channels.get(number)
         if channel is None:
             self._open_channel(kind, number, data, start, end)
@@ -320,6 +311,9 @@ class Connection(ClientSide):
                 f"number of channels opened ({len(self.channels)}) has reached the negotiated channel_max "
                 f"({tuned.channel_max})",
             )
+        refusal = self.client.account.channel_refusal()
+        if refusal:
+            raise ConnectionException(NOT_ALLOWED, refusal)
         self.channels[number] = Channel(self, number, self.vhost)
         self.out.method(number, ChannelOpenOk())
 
@@ -379,16 +373,16 @@ class Connection(ClientSide):
         if isinstance(method, ConnectionClose):
             self._on_close()
         elif self.state < RUNNING:
-            self._shake_hands(method)
+            self._advance(self.handshake.take(method, self.now_ms))
         elif isinstance(method, ConnectionUpdateSecret):
             # The internal user database has no secret to refresh; the client only needs the ok.
             self.out.method(0, ConnectionUpdateSecretOk())
         else:
             raise unexpected_method(method, self.state)
 
-    def _shake_hands(self, method: Method) -> None:
+    def _advance(self, reply: Method | None) -> None:
+        """Take over the state of the handshake, and send its `reply` or its refusal."""
         handshake = self.handshake
-        reply = handshake.take(method)
         refusal = handshake.refusal
         if refusal is not None:
             self._linger()
@@ -489,6 +483,7 @@ class Connection(ClientSide):
             for name in idle:
                 vhost.delete_queue(vhost.queues[name], self.now_ms)
             vhost.delete_exclusive_queues(self, self.now_ms)
+        self.handshake.leave()
 
     def _send_close(self, error: AmqpError) -> None:
         self.out.method(
@@ -574,8 +569,11 @@ class Connection(ClientSide):
             consumer.channel.room.give_turn(consumer, self.rotation, TURN_MESSAGES, now_ms)
 
     def tick(self, now_ms: i64) -> None:
-        """Check heartbeats and stalled bodies; called about once a second."""
+        """Check heartbeats, stalled bodies and waiting logins; called about once a second."""
         self.now_ms = now_ms
+        if self.state == STARTING and self.handshake.is_answer_due(now_ms):
+            self._advance(self.handshake.answer_login())
+            self.touch()
         if self.state != RUNNING:
             return
         for number in self.throttle.find_stalled_bodies(self, self._frames.partial_bytes(), now_ms):

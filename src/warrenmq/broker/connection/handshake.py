@@ -1,6 +1,9 @@
 """The handshake from connection.start to connection.open: login, limits, vhost (protocol 2).
 
 STARTING -> TUNING -> OPENING -> RUNNING
+
+After refused logins, the answer to a login may have to wait (`LoginGuard`). Then `take` returns
+nothing, and `answer_login` gives the answer once `is_answer_due`.
 """
 
 from __future__ import annotations
@@ -11,16 +14,30 @@ from warrenmq.broker.channel.client import Client
 from warrenmq.broker.connection.client_properties import read_client_properties
 from warrenmq.broker.connection.log import ConnectionLog
 from warrenmq.broker.connection.server_properties import server_properties
-from warrenmq.broker.connection.states import OPENING, RUNNING, STARTING, STATE_NAMES, TUNING
+from warrenmq.broker.connection.states import (
+    CLOSED,
+    OPENING,
+    RUNNING,
+    STARTING,
+    STATE_NAMES,
+    TUNING,
+)
 from warrenmq.broker.connection.tuning import check_tuned
 from warrenmq.broker.definitions.access import Access
-from warrenmq.broker.definitions.authentication import plain_credentials
+from warrenmq.broker.definitions.authentication import (
+    EXTERNAL,
+    check_mechanism,
+    offered_mechanisms,
+    plain_credentials,
+)
+from warrenmq.broker.definitions.limits import is_reached
+from warrenmq.broker.definitions.login_guard import source_address
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import (
     ACCESS_REFUSED,
     CHANNEL_ERROR,
-    COMMAND_INVALID,
     NOT_ALLOWED,
     ConnectionException,
 )
@@ -35,11 +52,22 @@ from warrenmq.wire.methods import (
 )
 
 
-class Handshake:
-    """The handshake of one connection; it fills in `client`.
+class Peer:
+    """The client's end of a connection.
 
-    `is_loopback`: the client connected over a loopback address.
+    `name` is the connection's name, `certificate_name` the user's name in the client's verified
+    certificate (b"": there is none). `is_loopback`: the client connected over a loopback address.
     """
+
+    def __init__(self, name: str, is_loopback: bool, is_tls: bool, certificate_name: bytes) -> None:
+        self.address: str = source_address(name)
+        self.is_loopback: bool = is_loopback
+        self.is_tls: bool = is_tls
+        self.certificate_name: bytes = certificate_name
+
+
+class Handshake:
+    """The handshake of one connection; it fills in `client`."""
 
     def __init__(
         self,
@@ -48,7 +76,7 @@ class Handshake:
         vhosts: dict[bytes, Vhost],
         client: Client,
         log: ConnectionLog,
-        is_loopback: bool,
+        peer: Peer,
     ) -> None:
         self.state: i64 = STARTING
         # The negotiated limits, from connection.tune-ok on.
@@ -57,27 +85,33 @@ class Handshake:
         self.vhost: Vhost | None = None
         # The reason of a refused login.
         self.refusal: ConnectionException | None = None
+        # Time at which a waiting login is answered (ms); 0 = no login waits.
+        self._answer_at_ms: i64 = 0
+        self._login_refusal: ConnectionException | None = None
+        self._mechanisms: list[str] = offered_mechanisms(settings.auth_mechanisms, peer.is_tls)
         self._settings: Settings = settings
         self._access: Access = access
         self._vhosts: dict[bytes, Vhost] = vhosts
         self._client: Client = client
         self._log: ConnectionLog = log
-        self._is_loopback: bool = is_loopback
+        self._peer: Peer = peer
 
     def start(self) -> ConnectionStart:
         """The broker's first method, connection.start."""
         properties = server_properties(self._settings.cluster_name)
-        return ConnectionStart(0, 9, properties, b"PLAIN AMQPLAIN", b"en_US")
+        mechanisms = " ".join(self._mechanisms).encode()
+        return ConnectionStart(0, 9, properties, mechanisms, b"en_US")
 
-    def take(self, method: Method) -> Method | None:
+    def take(self, method: Method, now_ms: i64) -> Method | None:
         """Handle a method of the client and return the answer, or None.
 
         A refused login has no answer but sets `refusal`. Raises ConnectionException 502, 503, 504
         or 530.
         """
         state = self.state
-        if isinstance(method, ConnectionStartOk) and state == STARTING:
-            return self._on_start_ok(method)
+        is_waiting = self._answer_at_ms != 0
+        if isinstance(method, ConnectionStartOk) and state == STARTING and not is_waiting:
+            return self._on_start_ok(method, now_ms)
         if isinstance(method, ConnectionTuneOk) and state == TUNING:
             check_tuned(method, self._settings)
             self.tuned = method
@@ -87,7 +121,7 @@ class Handshake:
             return self._on_open(method)
         raise unexpected_method(method, state)
 
-    def _on_start_ok(self, method: ConnectionStartOk) -> Method | None:
+    def _on_start_ok(self, method: ConnectionStartOk, now_ms: i64) -> Method | None:
         client = self._client
         properties = read_client_properties(method.client_properties)
         client.name = properties.name
@@ -96,25 +130,47 @@ class Handshake:
         if client.name:
             self._log.named(client.name)
         mechanism = method.mechanism.decode("utf-8", "replace")
-        if mechanism not in ("PLAIN", "AMQPLAIN"):
-            raise ConnectionException(
-                COMMAND_INVALID, f"unknown authentication mechanism '{mechanism}'"
-            )
+        check_mechanism(mechanism, self._mechanisms)
         client.mechanism = mechanism
-        user_name, password = plain_credentials(mechanism, method.response)
-        user = self._access.authenticate(user_name, password, self._is_loopback)
-        if user is None:
-            shown = user_name.decode("utf-8", "replace")
-            self._log.refused(f"{mechanism} login refused: user '{shown}' - invalid credentials")
-            self.refusal = ConnectionException(
+        peer = self._peer
+        guard = self._access.guard
+        if mechanism == EXTERNAL:
+            user_name = peer.certificate_name
+            reason = "no peer certificate"
+            if user_name:
+                reason = self._access.name_refusal(user_name, peer.is_loopback)
+        else:
+            user_name, password = plain_credentials(mechanism, method.response)
+            reason = self._access.password_refusal(user_name, password, peer.is_loopback)
+        if reason:
+            wait_ms = guard.on_failure(peer.address, user_name, now_ms)
+            if guard.may_log(peer.address, now_ms):
+                self._log.refused(f"{mechanism} login refused: {reason}")
+            self._login_refusal = ConnectionException(
                 ACCESS_REFUSED,
                 f"Login was refused using authentication mechanism {mechanism}. "
                 "For details see the broker logfile.",
             )
+        else:
+            wait_ms = guard.on_success(peer.address, user_name, now_ms)
+            client.user_name = user_name
+            client.account = self._access.account(user_name)
+        if wait_ms == 0:
+            return self.answer_login()
+        self._answer_at_ms = now_ms + wait_ms
+        return None
+
+    def is_answer_due(self, now_ms: i64) -> bool:
+        """Whether a login has waited long enough for its answer."""
+        return self._answer_at_ms != 0 and now_ms >= self._answer_at_ms
+
+    def answer_login(self) -> Method | None:
+        """Answer the login, as `take`."""
+        self._answer_at_ms = 0
+        self.refusal = self._login_refusal
+        if self.refusal is not None:
             return None
-        client.user_name = user.name
-        client.is_impersonator = "impersonator" in user.tags
-        self._log.authenticated(user.name)
+        self._log.authenticated(self._client.user_name)
         self.state = TUNING
         settings = self._settings
         return ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat)
@@ -125,18 +181,33 @@ class Handshake:
         shown = name.decode("utf-8", "replace")
         if vhost is None:
             raise ConnectionException(NOT_ALLOWED, f"vhost {shown} not found", 10, 40)
-        user_name = self._client.user_name
-        rights = self._access.rights(user_name, name)
+        client = self._client
+        refused = f"access to vhost '{shown}' refused for user '{name_text(client.user_name)}'"
+        limits = vhost.limits
+        if is_reached(limits.max_connections, limits.connection_count):
+            text = f"{refused}: connection limit ({limits.max_connections}) is reached"
+            raise ConnectionException(NOT_ALLOWED, text, 10, 40)
+        refusal = client.account.connection_refusal()
+        if refusal:
+            raise ConnectionException(NOT_ALLOWED, refusal, 10, 40)
+        rights = self._access.rights(client.user_name, name)
         if rights is None:
-            user = user_name.decode("utf-8", "replace")
-            raise ConnectionException(
-                NOT_ALLOWED, f"access to vhost '{shown}' refused for user '{user}'", 10, 40
-            )
-        self._client.rights = rights
+            raise ConnectionException(NOT_ALLOWED, refused, 10, 40)
+        client.rights = rights
+        client.account.connection_count += 1
+        limits.connection_count += 1
         self._log.granted(name)
         self.vhost = vhost
         self.state = RUNNING
         return ConnectionOpenOk()
+
+    def leave(self) -> None:
+        """Count the connection no longer; it has come to its end. May be called again."""
+        if self.state == RUNNING:
+            self.state = CLOSED
+            self._client.account.connection_count -= 1
+            if self.vhost is not None:
+                self.vhost.limits.connection_count -= 1
 
 
 def unexpected_method(method: Method, state: i64) -> ConnectionException:

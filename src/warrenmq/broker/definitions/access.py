@@ -2,42 +2,171 @@
 
 from __future__ import annotations
 
-from warrenmq.broker.definitions.metadata import Definitions, PutUser
-from warrenmq.broker.definitions.passwords import is_password
+from collections.abc import Callable
+
+from warrenmq.broker.definitions.account import Account
+from warrenmq.broker.definitions.login_guard import LoginGuard
+from warrenmq.broker.definitions.metadata import (
+    Change,
+    Definitions,
+    DeletePermission,
+    DeleteTopicPermission,
+    DeleteUser,
+    DeleteVhost,
+    PutPermission,
+    PutTopicPermission,
+    PutUser,
+)
+from warrenmq.broker.definitions.passwords import SHA256, is_password
 from warrenmq.broker.definitions.rights import Rights
 
 
 class Access:
-    """The users of a node, by name. `loopback_users` may log in over a loopback address only."""
+    """The users of a node, by name. `loopback_users` may log in over a loopback address only.
 
-    def __init__(self, loopback_users: frozenset[bytes]) -> None:
+    `on_change(vhost)` is called when rights in a vhost have changed: routes that were found by the
+    old ones must be forgotten.
+    """
+
+    def __init__(
+        self, loopback_users: frozenset[bytes], on_change: Callable[[bytes], None]
+    ) -> None:
         self.users: dict[bytes, PutUser] = {}
-        # By (user, vhost). A user without an entry may not enter the vhost.
-        self._rights: dict[tuple[bytes, bytes], Rights] = {}
         self.loopback_users: frozenset[bytes] = loopback_users
+        self.guard: LoginGuard = LoginGuard()
+        self._accounts: dict[bytes, Account] = {}
+        # By (user, vhost). An entry stays when the permission is deleted: open sessions hold it.
+        self._rights: dict[tuple[bytes, bytes], Rights] = {}
+        # As they are stored, for listings and exports.
+        self._permissions: dict[tuple[bytes, bytes], PutPermission] = {}
+        self._topic_permissions: dict[tuple[bytes, bytes, bytes], PutTopicPermission] = {}
+        self._on_change: Callable[[bytes], None] = on_change
+
+    # -- changes -----------------------------------------------------------------------------------
 
     def load(self, definitions: Definitions) -> None:
-        """Load users and permissions from the stored definitions."""
+        """Put the stored users, permissions and topic permissions in force."""
         for user in definitions.users:
-            self.users[user.name] = user
+            self.apply(user)
         for permission in definitions.permissions:
-            self._rights[permission.user, permission.vhost] = Rights(
-                permission.user,
-                permission.vhost,
-                permission.configure,
-                permission.write,
-                permission.read,
-            )
+            self.apply(permission)
+        for topic_permission in definitions.topic_permissions:
+            self.apply(topic_permission)
 
-    def authenticate(self, name: bytes, password: bytes, is_loopback: bool) -> PutUser | None:
-        """The user `name`, or None for a wrong password or a login that must come over loopback."""
+    def apply(self, change: Change) -> None:
+        """Put a change of users, permissions or vhosts in force; ignore one of anything else."""
+        if isinstance(change, PutUser):
+            self._put_user(change)
+        elif isinstance(change, DeleteUser):
+            self.users.pop(change.name, None)
+            self._accounts.pop(change.name, None)
+            for key in [key for key in self._rights if key[0] == change.name]:
+                self._drop(key)
+        elif isinstance(change, PutPermission):
+            self._permissions[change.user, change.vhost] = change
+            self._entry(change.user, change.vhost).grant(
+                change.configure, change.write, change.read
+            )
+            self._on_change(change.vhost)
+        elif isinstance(change, DeletePermission):
+            self._permissions.pop((change.user, change.vhost), None)
+            self._entry(change.user, change.vhost).revoke()
+            self._on_change(change.vhost)
+        elif isinstance(change, PutTopicPermission):
+            self._topic_permissions[change.user, change.vhost, change.exchange] = change
+            rights = self._entry(change.user, change.vhost)
+            rights.put_topic(change.exchange, change.write, change.read)
+            self._on_change(change.vhost)
+        elif isinstance(change, DeleteTopicPermission):
+            self._topic_permissions.pop((change.user, change.vhost, change.exchange), None)
+            self._entry(change.user, change.vhost).topics.pop(change.exchange, None)
+            self._on_change(change.vhost)
+        elif isinstance(change, DeleteVhost):
+            for key in [key for key in self._rights if key[1] == change.name]:
+                self._drop(key)
+
+    def _put_user(self, user: PutUser) -> None:
+        self.users[user.name] = user
+        account = self._accounts.get(user.name)
+        if account is None:
+            self._accounts[user.name] = Account(user)
+        else:
+            account.define(user)
+
+    def _entry(self, user_name: bytes, vhost_name: bytes) -> Rights:
+        key = (user_name, vhost_name)
+        rights = self._rights.get(key)
+        if rights is None:
+            rights = Rights(user_name, vhost_name, "", "", "")
+            rights.revoke()
+            self._rights[key] = rights
+        return rights
+
+    def _drop(self, key: tuple[bytes, bytes]) -> None:
+        self._rights.pop(key).revoke()
+        self._permissions.pop(key, None)
+        for topic_key in [each for each in self._topic_permissions if each[:2] == key]:
+            del self._topic_permissions[topic_key]
+        self._on_change(key[1])
+
+    # -- listings ----------------------------------------------------------------------------------
+
+    def permissions(self) -> list[PutPermission]:
+        """The permissions of all users in all vhosts."""
+        return list(self._permissions.values())
+
+    def topic_permissions(self) -> list[PutTopicPermission]:
+        """The topic permissions of all users in all vhosts."""
+        return list(self._topic_permissions.values())
+
+    # -- logins ------------------------------------------------------------------------------------
+
+    def password_refusal(self, name: bytes, password: bytes, is_loopback: bool) -> str:
+        """Why a login with a password is refused, for the log; "" = the user may log in.
+
+        It takes as long for a user that does not exist as for one that does.
+        """
+        if not self.is_password(name, password):
+            return f"user '{_shown(name)}' - invalid credentials"
+        return self._loopback_refusal(name, is_loopback)
+
+    def name_refusal(self, name: bytes, is_loopback: bool) -> str:
+        """Why a login without a password is refused, as `password_refusal`.
+
+        A certificate has proved the name.
+        """
+        if name not in self.users:
+            return f"user '{_shown(name)}' - invalid credentials"
+        return self._loopback_refusal(name, is_loopback)
+
+    def is_password(self, name: bytes, password: bytes) -> bool:
+        """Whether `password` is that of the user `name`; False for a user that does not exist."""
         user = self.users.get(name)
-        if user is None or not password:
-            return None
-        if name in self.loopback_users and not is_loopback:
-            return None
-        return user if is_password(password, user.password_hash, user.hashing) else None
+        if user is None:
+            return is_password(password, b"", SHA256)
+        return is_password(password, user.password_hash, user.hashing)
+
+    def _loopback_refusal(self, name: bytes, is_loopback: bool) -> str:
+        if is_loopback or name not in self.loopback_users:
+            return ""
+        return f"user '{_shown(name)}' can only connect via localhost"
+
+    # -- users and rights --------------------------------------------------------------------------
+
+    def account(self, name: bytes) -> Account:
+        """The user `name` as its sessions see it. Raises KeyError if there is none."""
+        return self._accounts[name]
 
     def rights(self, user_name: bytes, vhost_name: bytes) -> Rights | None:
         """The rights of the user in the vhost; None: it may not enter."""
-        return self._rights.get((user_name, vhost_name))
+        rights = self._rights.get((user_name, vhost_name))
+        return rights if rights is not None and rights.is_granted else None
+
+    def topic_exchanges(self, user_name: bytes, vhost_name: bytes) -> list[bytes]:
+        """Names of the exchanges at which the user has topic permissions."""
+        rights = self._rights.get((user_name, vhost_name))
+        return [] if rights is None else list(rights.topics)
+
+
+def _shown(name: bytes) -> str:
+    return name.decode("utf-8", "replace")

@@ -61,10 +61,6 @@ class VhostLimits:
         self.max_connections = NO_LIMIT
         self.max_queues = NO_LIMIT
 
-    def is_connection_refused(self) -> bool:
-        """Whether the vhost has as many connections as it may have."""
-        return is_reached(self.max_connections, self.connection_count)
-
 
 def is_reached(limit: i64, count: i64) -> bool:
     """Whether `limit` allows no more than the `count` there are; a negative one allows all."""

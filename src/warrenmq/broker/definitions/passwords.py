@@ -29,9 +29,12 @@ def is_password(password: bytes, password_hash: bytes, hashing: str) -> bool:
 
     False for an empty password, an empty hash or an unknown algorithm.
     """
-    if not password or not password_hash or hashing not in HASHING_ALGORITHMS:
+    if not password_hash or hashing not in HASHING_ALGORITHMS:
+        # Hash all the same: the time of a refusal must not tell which users have a password.
+        _hash(SHA256, bytes(SALT_BYTES), password)
         return False
-    return hmac.compare_digest(_hash(hashing, password_hash[:SALT_BYTES], password), password_hash)
+    found = _hash(hashing, password_hash[:SALT_BYTES], password)
+    return hmac.compare_digest(found, password_hash) and len(password) > 0
 
 
 def _hash(hashing: str, salt: bytes, password: bytes) -> bytes:

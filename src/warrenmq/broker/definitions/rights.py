@@ -1,5 +1,8 @@
 """The rights of a user in a vhost: which exchanges and queues it may configure, write and read.
 
+An object of `Rights` lives as long as its user and its vhost. A change of permissions changes it in
+place, so a session that holds it asks by the new permissions at once.
+
 A right is a regular expression that is searched for in the name, not anchored, as in RabbitMQ; an
 empty one matches the empty name only. An invalid one matches nothing. The default exchange is
 looked up under the name `amq.default`. Rights are checked before existence, so that a name without
@@ -21,6 +24,9 @@ from warrenmq.wire.errors import ACCESS_REFUSED, ChannelException
 _REMEMBERED_MAX: Final = 1024
 _DEFAULT_EXCHANGE: Final = b"amq.default"
 
+# Is found in no name, not even in the empty one.
+_NOTHING: Final = "(?!)"
+
 EXCHANGE: Final = "exchange"
 QUEUE: Final = "queue"
 
@@ -33,7 +39,7 @@ class Right:
         self._pattern: re.Pattern[bytes] | None = None
         try:
             # As RabbitMQ does it: names and patterns are octets.
-            self._pattern = re.compile((pattern or "^$").encode())
+            self._pattern = re.compile((pattern or "^$").encode("utf-8", "surrogateescape"))
         except re.error:
             self._pattern = None
 
@@ -54,6 +60,14 @@ class Right:
         return found
 
 
+class TopicRights:
+    """The rights of a user at one topic exchange: two patterns over routing keys."""
+
+    def __init__(self, write: str, read: str) -> None:
+        self.write: Right = Right(write)
+        self.read: Right = Right(read)
+
+
 class Rights:
     """The rights of `user` in `vhost`; `kind` is EXCHANGE or QUEUE.
 
@@ -63,9 +77,33 @@ class Rights:
     def __init__(self, user: bytes, vhost: bytes, configure: str, write: str, read: str) -> None:
         self._user: bytes = user
         self._vhost: bytes = vhost
+        # False: the user may not enter the vhost, and its open sessions may do nothing any more.
+        self.is_granted: bool = True
+        # Rights at topic exchanges, by name of the exchange, in addition to those of the exchange.
+        # An exchange without an entry takes every topic.
+        self.topics: dict[bytes, TopicRights] = {}
         self._configure: Right = Right(configure)
         self._write: Right = Right(write)
         self._read: Right = Right(read)
+
+    def grant(self, configure: str, write: str, read: str) -> None:
+        """Replace the rights by these patterns."""
+        self.is_granted = True
+        self._configure = Right(configure)
+        self._write = Right(write)
+        self._read = Right(read)
+
+    def revoke(self) -> None:
+        """Take all rights away; topic permissions stay."""
+        self.grant(_NOTHING, _NOTHING, _NOTHING)
+        self.is_granted = False
+
+    def put_topic(self, exchange: bytes, write: str, read: str) -> None:
+        """Set the rights at a topic exchange, which need not exist."""
+        user, vhost = self._user, self._vhost
+        self.topics[exchange] = TopicRights(
+            _filled_in(write, user, vhost), _filled_in(read, user, vhost)
+        )
 
     def expect_configure(
         self, kind: str, name: bytes, class_id: i64 = 0, method_id: i64 = 0
@@ -80,6 +118,31 @@ class Rights:
     def expect_read(self, kind: str, name: bytes, class_id: i64 = 0, method_id: i64 = 0) -> None:
         """Require the right to consume from `name`, or to bind something to it."""
         self._expect(self._read, kind, name, class_id, method_id)
+
+    def expect_topic_write(
+        self, exchange: bytes, key: bytes, class_id: i64 = 0, method_id: i64 = 0
+    ) -> None:
+        """Require the right to publish to a topic exchange with the routing key `key`."""
+        refusal = self.topic_write_refusal(exchange, key)
+        if refusal:
+            raise ChannelException(ACCESS_REFUSED, refusal, class_id, method_id)
+
+    def expect_topic_read(self, exchange: bytes, key: bytes) -> None:
+        """Require the right to bind something to a topic exchange with the key `key`."""
+        topic = self.topics.get(exchange)
+        if topic is not None and not topic.read.covers(key):
+            raise ChannelException(ACCESS_REFUSED, self._topic_refusal(exchange, key))
+
+    def topic_write_refusal(self, exchange: bytes, key: bytes) -> str:
+        """The text that refuses a publish with `key`; "" when the user has the right."""
+        topic = self.topics.get(exchange)
+        if topic is None or topic.write.covers(key):
+            return ""
+        return self._topic_refusal(exchange, key)
+
+    def configure_refusal(self, kind: str, name: bytes) -> str:
+        """The text that refuses to declare or delete `name`; "" when the user has the right."""
+        return self._refusal(self._configure, kind, name)
 
     def write_refusal(self, kind: str, name: bytes) -> str:
         """The text that refuses a publish to `name`; "" when the user has the right."""
@@ -101,6 +164,22 @@ class Rights:
             return ""
         text = resource_text(kind, name, self._vhost)
         return f"access to {text} refused for user '{name_text(self._user)}'"
+
+    def _topic_refusal(self, exchange: bytes, key: bytes) -> str:
+        text = resource_text(EXCHANGE, exchange, self._vhost)
+        user = name_text(self._user)
+        return f"access to topic '{name_text(key)}' in {text} refused for user '{user}'"
+
+
+def _filled_in(pattern: str, user: bytes, vhost: bytes) -> str:
+    """`pattern` with the names of user and vhost, which match as plain text, in their places.
+
+    The placeholder `{client_id}` stays: only MQTT has client ids.
+    """
+    for place, name in (("{username}", user), ("{vhost}", vhost)):
+        # An escaped name has no braces that could be a placeholder.
+        pattern = pattern.replace(place, re.escape(name.decode("utf-8", "surrogateescape")))
+    return pattern
 
 
 # Those of a client that has not opened a vhost.

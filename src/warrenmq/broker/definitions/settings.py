@@ -21,6 +21,7 @@ class Settings:
         cluster_name: str = "warren@localhost",
         node_name: str = "warren@localhost",
         loopback_users: frozenset[bytes] = frozenset([b"guest"]),
+        auth_mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN"),
         password_hashing: str = SHA256,
         credential_rules: CredentialRules | None = None,
         total_memory_bytes: int = 1 << 40,
@@ -51,6 +52,8 @@ class Settings:
         self.cluster_name = cluster_name
         self.node_name = node_name
         self.loopback_users = loopback_users
+        # SASL mechanisms for logins; EXTERNAL is offered to clients with TLS only.
+        self.auth_mechanisms = auth_mechanisms
         # The algorithm for new passwords, and what they must satisfy.
         self.password_hashing = password_hashing
         self.credential_rules = credential_rules or CredentialRules()

@@ -7,6 +7,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq.broker.definitions.account import Account
 from warrenmq.broker.definitions.rights import Rights
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
@@ -28,13 +29,10 @@ OUT_MESSAGES: Final = 16_384
 
 
 class Author:
-    """The user of a session that stages messages, and the rights of that user.
+    """The user of a session that stages messages, and the rights of that user."""
 
-    `user_id` is the only name that a message's user-id may have (None: any name).
-    """
-
-    def __init__(self, user_id: bytes | None, rights: Rights) -> None:
-        self.user_id: bytes | None = user_id
+    def __init__(self, account: Account, rights: Rights) -> None:
+        self.account: Account = account
         self.rights: Rights = rights
 
 

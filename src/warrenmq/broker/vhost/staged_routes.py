@@ -17,6 +17,7 @@ from warrenmq.broker.vhost.stage import Author, StageError
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.queue import Queue
 from warrenmq.routing.exchange import Exchange
+from warrenmq.routing.topic import TOPIC
 from warrenmq.store.message import Message
 from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, BAD_REQUEST, NOT_FOUND, PRECONDITION
 from warrenmq.vocabulary.names import name_text
@@ -93,11 +94,12 @@ class StagedRoutes:
                 f"a message has {len(message.properties)} bytes of properties, which do not fit into a frame "
                 f"(frame_max is {frame_max})",
             )
-        user = author.user_id
-        if properties.user_id is not None and user is not None and properties.user_id != user:
+        user_id = properties.user_id
+        user = author.account
+        if user_id is not None and user_id != user.name and not user.is_impersonator:
             raise StageError(
                 PRECONDITION,
-                f"user_id '{name_text(properties.user_id)}' is not that of the session, '{name_text(user)}'",
+                f"user_id '{name_text(user_id)}' is not that of the session, '{name_text(user.name)}'",
             )
         if properties.reply_to == _DIRECT_REPLY_TO:
             raise StageError(
@@ -115,6 +117,10 @@ class StagedRoutes:
             raise StageError(
                 PRECONDITION, f"cannot publish to internal {self._vhost.exchange_text(name)}"
             )
+        if exchange.type == TOPIC and len(author.rights.topics) > 0:
+            refusal = author.rights.topic_write_refusal(name, message.routing_key())
+            if refusal:
+                raise StageError(ACCESS_REFUSED, refusal)
 
 
 def inspect(message: Message) -> PublishProperties:

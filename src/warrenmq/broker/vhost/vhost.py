@@ -6,6 +6,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq.broker.definitions.limits import VHOST_LIMITS
 from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.broker.vhost.loss_log import LossLog
 from warrenmq.broker.vhost.node_services import NodeServices
@@ -101,11 +102,17 @@ class Vhost(VhostQueues):
 
     def put_parameter(self, component: str, name: str, value: str) -> None:
         """Put a stored parameter in force, with a value (JSON) that was checked."""
-        self.policies.put(component, name, value)
+        if component == VHOST_LIMITS:
+            self.limits.put(value)
+        else:
+            self.policies.put(component, name, value)
 
     def delete_parameter(self, component: str, name: str) -> None:
         """Take a deleted parameter out of force."""
-        self.policies.clear(component, name)
+        if component == VHOST_LIMITS:
+            self.limits.clear()
+        else:
+            self.policies.clear(component, name)
 
     # -- invariants --------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from mypy_extensions import i64
 
+from warrenmq.broker.definitions.limits import VhostLimits
 from warrenmq.broker.definitions.metadata import Change, DeleteQueue, PutVhost
 from warrenmq.broker.definitions.removal_changes import removal_changes
 from warrenmq.broker.flow.channel_side import ChannelSide
@@ -42,6 +43,7 @@ class VhostQueues:
         self.queues: dict[bytes, Queue] = {}
         self.queues_by_id: dict[int, Queue] = self.host.queues_by_id
         self.policies: VhostPolicies = VhostPolicies(self.queues, self.router, node.wake)
+        self.limits: VhostLimits = VhostLimits()
         # Exclusive queues by owner (their connection) and id.
         self._exclusive: dict[object, dict[int, Queue]] = {}
         # Channels that consume direct replies, by the name that replies are sent to.

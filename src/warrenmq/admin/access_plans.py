@@ -48,7 +48,7 @@ from warrenmq.broker.definitions.metadata import (
     PutVhost,
 )
 from warrenmq.broker.definitions.metadata import DeleteUser as DeleteUserChange
-from warrenmq.broker.definitions.passwords import SHA256, hash_password
+from warrenmq.broker.definitions.passwords import hash_password
 from warrenmq.broker.definitions.rights import Right
 from warrenmq.broker.policies.policy import check_policy
 from warrenmq.broker.vhost.vhost import Vhost
@@ -72,6 +72,8 @@ class AccessPlans:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
+        # The algorithm of new passwords.
+        self._hashing = broker.settings.password_hashing
 
     # -- users -------------------------------------------------------------------------------------
 
@@ -82,7 +84,7 @@ class AccessPlans:
             raise Refusal(BAD_REQUEST, "user name cannot be empty")
         if name in self._broker.access.users:
             raise Refusal(EXISTS, f'User "{request.name}" already exists')
-        return [PutUser(name, self._hash(request.password), SHA256, [])]
+        return [PutUser(name, self._hash(request.password), self._hashing, [])]
 
     def delete_user(self, request: DeleteUser) -> list[Change]:
         """Delete a user."""
@@ -96,7 +98,12 @@ class AccessPlans:
         password_hash = b"" if password is None else self._hash(password)
         return [
             PutUser(
-                user.name, password_hash, SHA256, user.tags, user.max_connections, user.max_channels
+                user.name,
+                password_hash,
+                self._hashing,
+                user.tags,
+                user.max_connections,
+                user.max_channels,
             )
         ]
 
@@ -321,7 +328,7 @@ class AccessPlans:
         reason = self._broker.settings.credential_rules.refusal(password.encode())
         if reason:
             raise Refusal(INVALID, reason)
-        return hash_password(password.encode())
+        return hash_password(password.encode(), self._hashing)
 
 
 def _check_pattern(pattern: str) -> None:

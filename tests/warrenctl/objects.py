@@ -10,7 +10,7 @@ _HEADERS = {
     "x-match": "all",
     "number": 1,
     "yes": True,
-    "text": "a \"b\"",
+    "text": 'a "b"',
     "list": [1, "two"],
     "table": {"inner": "v"},
 }
@@ -37,6 +37,13 @@ class Objects:
         # A reply to a synchronous method: everything before it has happened.
         channel.queue_declare("orders", passive=True)
 
+    def process(self) -> int:
+        """Answer what the node has sent; returns how many connections are open."""
+        for connection in self._connections:
+            with suppress(AMQPError):
+                connection.process_data_events(0)
+        return len([connection for connection in self._connections if connection.is_open])
+
     def close(self) -> None:
         """Close the connections that the node has not closed."""
         for connection in self._connections:
@@ -56,7 +63,7 @@ def _connection(port: int, name: str) -> pika.BlockingConnection:
 def _topology(channel: pika.adapters.blocking_connection.BlockingChannel) -> None:
     declare = channel.queue_declare
     declare("orders", durable=True)
-    declare("lazy work", durable=True, arguments={"x-queue-mode": "lazy", "x-max-length": 1000})
+    declare("lazy work", durable=True, arguments={"x-queue-mode": "lazy", "x-expires": 3600000})
     declare("gr\u00fc\u00dfe", durable=True, arguments={"x-message-ttl": 60000})
     declare('a "quoted", name', durable=True, arguments={"x-note": 'say "hi"', "x-flag": True})
     for name in ("with-messages", "full", "empty"):

@@ -4,7 +4,6 @@ Run from the root of the repository: `python -m tests.warrenctl.record`.
 """
 
 import json
-import subprocess
 import tempfile
 from pathlib import Path
 

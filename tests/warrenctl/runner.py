@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tests.support.awaiting import eventually
 from tests.warrenctl.objects import Objects
 from tests.warrenctl.scenario import FAMILIES, Call
 
@@ -13,12 +14,12 @@ SMALL: Final = (
     '{"users": [{"name": "imported", "password_hash": "", "tags": "", "limits": {}}],'
     ' "vhosts": [{"name": "imported"}],'
     ' "queues": [{"name": "q", "vhost": "imported", "durable": true, "auto_delete": false,'
-    ' "arguments": {"x-max-length": 5}}]}'
+    ' "arguments": {"x-message-ttl": 5000}}]}'
 )
 WRONG: Final = (
     '{"policies": [{"vhost": "/", "name": "p", "pattern": "^x", "definition": {"nonsense": 1}}]}'
 )
-# The queues and connections are made before the first family.
+# Makes one call with the given arguments: its output, its errors and its exit code.
 Run = Callable[[Call, list[str]], tuple[str, str, int]]
 
 
@@ -65,9 +66,22 @@ def run_families(run: Run, place: Place) -> dict[str, list[Result]]:
                 results[family].append(
                     Result(call.line, normal(stdout, place), normal(stderr, place), code)
                 )
+                if call.line.removeprefix("--formatter json ").startswith("close_"):
+                    _await_closed(run, objects)
     finally:
         objects.close()
     return results
+
+
+def _await_closed(run: Run, objects: Objects) -> None:
+    """Return when the node lists no connection that is closed."""
+
+    def is_done() -> bool:
+        open_count = objects.process()
+        listed = run(Call(""), ["-s", "list_connections", "pid"])[0]
+        return listed.count("\n") == open_count
+
+    eventually(is_done, "closed connections are gone", 0.1)
 
 
 def normal(text: str, place: Place) -> str:
@@ -75,6 +89,7 @@ def normal(text: str, place: Place) -> str:
     text = re.sub("\x1b\\[[01]m", "", text)
     text = re.sub(r"<[^<>@]+@[^<>]+\.\d+\.\d+\.\d+>", "<PID>", text)
     text = text.replace(place.node, "NODE").replace(str(place.directory), "DIR")
+    text = re.sub(r"(?<![\d.])\d+\.\d+\.\d+(?![\d.])", "VERSION", text)
     text = re.sub(r"127\.0\.0\.1:\d+ -> 127\.0\.0\.1:\d+", "PEER -> HOST", text)
     return re.sub(rf"\b{place.port}\b", "PORT", text)
 

@@ -38,10 +38,9 @@ def _calls(lines: str) -> list[Call]:
 def _formatted(line: str) -> list[Call]:
     """`line` in all formats."""
     ways = (
-        "", "-q", "-s", "--no-table-headers", "-q --no-table-headers", "--formatter=table",
-        "--formatter json", "--formatter csv", "--formatter=pretty_table", "--formatter erlang",
-        "-s --formatter csv", "-q --formatter pretty_table", "-s --formatter pretty_table",
-        "--no-table-headers --formatter csv",
+        "", "-q", "-s", "--no-table-headers", "--formatter=table", "--formatter json",
+        "--formatter csv", "--formatter=pretty_table", "-s --formatter csv",
+        "-q --formatter pretty_table", "--no-table-headers --formatter csv",
     )  # fmt: skip
     return [Call(f"{line} {way}".strip()) for way in ways]
 
@@ -49,7 +48,7 @@ def _formatted(line: str) -> list[Call]:
 QUEUE_COLUMNS: Final = (
     "name durable auto_delete arguments policy exclusive messages messages_ready "
     "messages_unacknowledged messages_persistent message_bytes message_bytes_ready "
-    "message_bytes_unacknowledged message_bytes_persistent consumers consumer_capacity state type "
+    "message_bytes_unacknowledged message_bytes_persistent consumers state type "
     "exclusive_consumer_tag slave_pids synchronised_slave_pids leader members online"
 )
 
@@ -118,10 +117,16 @@ FAMILIES: Final[dict[str, list[Call]]] = {
             -q add_user alice s3cret
             add_user "" secret
             add_user dora ""
+            delete_user dora
             -s add_user carol pw
             add_user "o'neil" 'p w'
             list_users
+            -q add_user frank pw
+            --formatter json add_user gina pw
+            delete_user frank
+            delete_user gina
             authenticate_user alice s3cret
+            -q authenticate_user alice s3cret
             authenticate_user alice wrong
             authenticate_user nobody wrong
             authenticate_user alice
@@ -160,7 +165,8 @@ FAMILIES: Final[dict[str, list[Call]]] = {
             clear_user_limits nobody all
             list_user_limits --global
             delete_user carol
-            -q delete_user dora
+            add_user frank pw
+            -q delete_user frank
             delete_user nobody
             """
         ),
@@ -256,8 +262,9 @@ FAMILIES: Final[dict[str, list[Call]]] = {
             trace_on -p app
             list_vhosts name tracing
             trace_on -p app
+            -q trace_on -p app
             trace_off -p app
-            trace_off
+            trace_off --formatter json
             trace_on -p nosuch
             list_vhosts name tracing
             restart_vhost -p app
@@ -275,6 +282,8 @@ FAMILIES: Final[dict[str, list[Call]]] = {
         *_calls(
             r"""
             list_policies
+            list_policies --formatter json
+            list_policies -q
             set_policy ttl "^short\." '{"message-ttl":60000}' --priority 5 --apply-to queues
             set_policy capped "^lazy" '{"max-length":10000, "overflow":"reject-publish"}'
             set_policy --priority -2 --apply-to exchanges alternate "^alt" '{"alternate-exchange":"amq.fanout"}'
@@ -332,7 +341,7 @@ FAMILIES: Final[dict[str, list[Call]]] = {
         set_parameter nosuch-component name
         clear_parameter nosuch-component name
         clear_parameter nosuch-component
-        list_global_parameters
+        list_global_parameters -q
         set_global_parameter my_key '{"a":1,"b":[true,null,"x"]}'
         set_global_parameter my_text '"text"'
         set_global_parameter my_number 12
@@ -354,13 +363,16 @@ FAMILIES: Final[dict[str, list[Call]]] = {
         *_formatted(f"list_queues {QUEUE_COLUMNS}"),
         *_calls(
             """
+            list_queues --formatter erlang
+            list_queues name durable exclusive messages policy --formatter json
+            list_queues name arguments --formatter json
+            list_queues name consumer_capacity
             list_queues messages name
             list_queues name name
             list_queues -p app
             list_queues -p app --formatter json
             list_queues -p app --formatter csv
             list_queues -p app --formatter pretty_table
-            list_queues -p app --formatter erlang
             list_queues -p nosuch
             list_queues --online name
             list_queues --offline name
@@ -380,6 +392,7 @@ FAMILIES: Final[dict[str, list[Call]]] = {
             list_exchanges name type durable auto_delete internal arguments policy
             list_exchanges name type durable auto_delete internal arguments policy --formatter json
             list_exchanges name type durable auto_delete internal arguments policy --formatter csv
+            list_exchanges name type durable auto_delete internal policy --formatter json
             list_exchanges -p app name
             list_exchanges -p nosuch
             """
@@ -387,6 +400,7 @@ FAMILIES: Final[dict[str, list[Call]]] = {
         *_formatted("list_bindings"),
         *_calls(
             """
+            list_bindings source_name destination_name routing_key --formatter json
             list_bindings source_name destination_name arguments
             list_bindings -p app
             list_bindings -p nosuch
@@ -397,6 +411,7 @@ FAMILIES: Final[dict[str, list[Call]]] = {
         *_calls(
             """
             list_consumers queue_name consumer_tag
+            list_consumers queue_name consumer_tag prefetch_count active --formatter json
             list_consumers arguments
             list_consumers -p app
             list_consumers -p nosuch
@@ -409,6 +424,7 @@ FAMILIES: Final[dict[str, list[Call]]] = {
             list_connections name ssl ssl_protocol ssl_cipher ssl_hash ssl_key_exchange
             list_connections peer_cert_subject peer_cert_issuer peer_cert_validity
             list_connections user state channels protocol auth_mechanism vhost timeout frame_max channel_max send_pend
+            list_connections user state channels auth_mechanism vhost --formatter json
             list_connections user channels protocol auth_mechanism vhost timeout frame_max --formatter json
             list_connections client_properties
             list_connections client_properties --formatter json
@@ -436,6 +452,9 @@ FAMILIES: Final[dict[str, list[Call]]] = {
         diagnostics check_port_listener {port}
         diagnostics check_port_listener abc
         diagnostics check_port_listener
+        diagnostics -s check_alarms
+        diagnostics -q check_running
+        diagnostics check_alarms --formatter json
         diagnostics check_protocol_listener amqp
         diagnostics check_protocol_listener amqp/ssl
         diagnostics check_protocol_listener https
@@ -577,6 +596,9 @@ FAMILIES: Final[dict[str, list[Call]]] = {
         close_all_connections -p nosuch bye
         close_all_connections
         close_all_connections bye
+        close_all_connections --global bye
+        close_all_connections --global --limit 3 bye
+        --formatter json close_all_connections bye
         list_connections
         list_channels
         list_consumers

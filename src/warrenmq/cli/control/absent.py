@@ -64,7 +64,7 @@ def _absent(name: str, reason: str) -> Command:
     def fail(_run: Run) -> Output:
         raise CommandError(f"Error:\n{name} is not available: {reason}")
 
-    return Command(name, GROUP, reason, fail, "[...]", (0, None), needs="nothing")
+    return Command(name, GROUP, reason, fail, "[...]", (0, None), needs="nothing", is_absent=True)
 
 
 COMMANDS: Final = tuple([_absent(name, reason) for name, reason in REASONS.items()])

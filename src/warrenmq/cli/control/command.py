@@ -93,6 +93,8 @@ class Command:
     # The state that the broker in the node must have.
     needs: Literal["running", "stopped", "node", "nothing"] = "running"
     takes_timeout: bool = False
+    # The command only tells why there is no such command: its options do not matter.
+    is_absent: bool = False
     # --timeout is how long the command waits, rather than how long it may take.
     waits_itself: bool = False
     # --dry-run is the command's own: it runs and changes nothing.

@@ -35,14 +35,19 @@ def _close_all(run: Run) -> Output:
     delay_ms = run.number("per-connection-delay")
     if delay_ms <= 0:
         request = CloseConnections(reason=run[0], vhost=vhost, limit=limit)
-        return Text(f"Closed {run.ask(request, Counted).count} connections")
+        return _closed(run, run.ask(request, Counted).count)
     rows = run.ask(List(what="connections", columns=["pid", "vhost"]), Rows).rows
     pids = [pid for pid, name in rows if vhost in (None, name)]
     pids = pids[:limit] if limit else pids
     for pid in pids:
         _close_one(run, pid)
         time.sleep(delay_ms / 1000)
-    return Text(f"Closed {len(pids)} connections")
+    return _closed(run, len(pids))
+
+
+def _closed(run: Run, count: int) -> Output:
+    text = f"Closed {count} connections"
+    return Text(text, {"node": run.node, "result": "ok", "value": text})
 
 
 def _close_one(run: Run, pid: str) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 import warrenmq
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import USAGE, CommandError
-from warrenmq.cli.control.output import Output, Table, Text
+from warrenmq.cli.control.output import Output, Text
 from warrenmq.cli.control.parsing import GENERAL, Option
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _help(run: Run) -> Output:
         return Text(general_usage())
     command = commands().get(run[0])
     if command is None:
-        raise CommandError(f"Error:\n\nCommand '{run[0]}' not found. \n", USAGE)
+        raise CommandError(f"Error:\n\nCommand '{run[0]}' not found.", USAGE)
     return Text(command_help(command))
 
 
@@ -108,8 +108,10 @@ def _completion(run: Run) -> Output:
     return Text(script(commands().values()))
 
 
-def _version(_run: Run) -> Output:
-    return Table(("version",), [[warrenmq.__version__]], has_header=False)
+def _version(run: Run) -> Output:
+    version = warrenmq.__version__
+    value = {"version": version}
+    return Text(version, {"node": run.link.expected_name, "result": "ok", "value": value})
 
 
 COMMANDS: Final = (

@@ -90,7 +90,8 @@ def _run(command: Command, line: CommandLine, link: Link) -> None:
     """Check the command line, print the banner, run the command and print its output."""
     run = Run(line, link)
     formatter = run.text("formatter", "table")
-    _check(command, line, formatter)
+    if not command.is_absent:
+        _check(command, line, formatter)
     if command.check is not None:
         command.check(run)
     is_quiet = run.flag("quiet") or run.flag("silent")

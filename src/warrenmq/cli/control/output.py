@@ -103,7 +103,7 @@ def pretty_table(output: Output, style: Style) -> str:
         return ""
     cells = [
         list(output.columns),
-        *[[cell_text(value) for value in row] for row in output.rows],
+        *[[_pretty_cell(value) for value in row] for row in output.rows],
     ]
     widths = [max([len(line[index]) for line in cells]) for index in range(len(output.columns))]
     rows = [
@@ -136,6 +136,13 @@ def _message(output: Text | None, style: Style) -> str:
 
 def _csv_cell(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
+
+
+def _pretty_cell(value: Any) -> str:
+    """A list of names without brackets, everything else as in a plain table."""
+    if isinstance(value, list):
+        return ", ".join([cell_text(each) for each in value])
+    return "" if value == {} else cell_text(value)
 
 
 def _rule(widths: list[int], corners: tuple[str, str, str]) -> str:

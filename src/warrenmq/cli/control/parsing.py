@@ -102,7 +102,7 @@ class _Parser:
                 return
             option = None
         if option is None:
-            self._line.invalid.append((shown, value))
+            self._line.invalid.append((shown, ""))
         elif option.kind == "flag":
             self._flag(option, shown, value)
         elif not has_value and not self._next_is_value():

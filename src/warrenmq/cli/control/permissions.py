@@ -15,6 +15,7 @@ from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError
 from warrenmq.cli.control.link import Refused
 from warrenmq.cli.control.output import Output, Table
+from warrenmq.cli.control.users import expect_user
 from warrenmq.vocabulary.error_codes import NO_SUCH_USER, NO_SUCH_VHOST
 
 GROUP: Final = "Access control"
@@ -74,6 +75,7 @@ def _in_vhost(run: Run, what: _Listed, columns: tuple[str, ...]) -> Output:
 
 
 def _of_user(run: Run, what: _Listed, columns: tuple[str, ...]) -> Table:
+    expect_user(run, run[0])
     rows = run.ask(List(what=what, columns=list(columns), user=run[0]), Rows).rows
     # RabbitMQ's table of a user's topic permissions has no header.
     return Table(columns, rows, has_header=what == "user_permissions")

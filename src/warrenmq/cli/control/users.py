@@ -13,6 +13,7 @@ from warrenmq.admin.control_protocol import (
     SetUserLimits,
     SetUserTags,
 )
+from warrenmq.admin.protocol import Request
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import DATA, SOFTWARE, CommandError, bad_argument
 from warrenmq.cli.control.link import Refused
@@ -46,6 +47,21 @@ def _password(run: Run) -> str:
     return line
 
 
+def _do(run: Run, request: Request) -> None:
+    """Carry out a change for which RabbitMQ has one exit code, whatever is wrong."""
+    try:
+        run.do(request)
+    except Refused as error:
+        raise CommandError(error.text) from None
+
+
+def expect_user(run: Run, name: str) -> None:
+    """Raise CommandError when there is no user `name`."""
+    users = run.ask(List(what="users", columns=["user"]), Rows).rows
+    if [name] not in users:
+        raise CommandError(f'Error:\nUser "{name}" does not exist')
+
+
 def _check_new_user(run: Run) -> None:
     if not run[0]:
         raise bad_argument("user cannot be an empty string")
@@ -53,7 +69,8 @@ def _check_new_user(run: Run) -> None:
 
 def _add(run: Run) -> Output:
     run.do(AddUser(name=run[0], password=_password(run)))
-    return Text(_ADDED, hidden_by="quiet")
+    data = {"message": _ADDED, "node": run.node, "status": "ok"}
+    return Text(_ADDED, data, hidden_by="quiet")
 
 
 def _authenticate(run: Run) -> Output:
@@ -74,7 +91,7 @@ def _change_password(run: Run) -> Output:
 
 
 def _clear_password(run: Run) -> Output:
-    run.do(ChangePassword(name=run[0], password=None))
+    _do(run, ChangePassword(name=run[0], password=None))
     return None
 
 
@@ -109,12 +126,13 @@ def _set_limits(run: Run) -> Output:
 
             text = f"{name} should be a number, actually was {term_text(value)}"
             raise CommandError(f"Error:\n{text}")
-    run.do(
+    _do(
+        run,
         SetUserLimits(
             name=run[0],
             max_connections=limits.get("max-connections"),
             max_channels=limits.get("max-channels"),
-        )
+        ),
     )
     return None
 
@@ -123,7 +141,7 @@ def _clear_limits(run: Run) -> Output:
     name = run[1]
     cleared = [limit for limit in _LIMITS if name in (limit, "all")]
     removed = {limit.replace("-", "_"): -1 for limit in cleared}
-    run.do(SetUserLimits(name=run[0], **removed))
+    _do(run, SetUserLimits(name=run[0], **removed))
     return None
 
 
@@ -134,6 +152,7 @@ def _list_limits(run: Run) -> Output:
         shown = [[user, as_json_value(limits)] for user, limits in rows if limits]
         return Table(("user", "limits"), shown)
     user = run.text("user", "guest")
+    expect_user(run, user)
     rows = run.ask(List(what="user_limits", columns=columns, user=user), Rows).rows
     limits = as_json_value(rows[0][1]).value if rows else {}
     return Text(json_text(Json(limits)), limits)

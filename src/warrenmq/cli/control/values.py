@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Json:
-    """A value that tables show as JSON: a policy's definition, a parameter."""
+    """A value that tables show as JSON, with sorted keys: a policy's definition, a parameter."""
 
     value: Any
 
@@ -30,7 +30,7 @@ def cell_text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, Json):
-        return json_text(value.value)
+        return json.dumps(value.value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     if isinstance(value, list):
         return "[" + ", ".join([cell_text(each) for each in value]) + "]"
     return term_text(value)

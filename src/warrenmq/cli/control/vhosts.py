@@ -101,7 +101,8 @@ def _limits_banner(run: Run) -> str:
 
 def _trace(run: Run, is_on: bool) -> Output:
     run.do(SetTracing(vhost=run.vhost, is_on=is_on))
-    return Text(f"Trace {'enabled' if is_on else 'disabled'} for vhost {run.vhost}")
+    text = f"Trace {'enabled' if is_on else 'disabled'} for vhost {run.vhost}"
+    return Text(text, {"node": run.node, "result": "ok", "value": text})
 
 
 def _restart(run: Run) -> Output:

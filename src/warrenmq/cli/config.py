@@ -11,6 +11,7 @@ from pathlib import Path
 from warrenmq.cli.server import CONFIGURATION_EXIT, add_configuration_options, flags_of
 from warrenmq.server.config.effective import Row, effective
 from warrenmq.server.config.load import Flags, Loaded, read_sources
+from warrenmq.server.listening.tls import check_tls
 
 
 def main(arguments: list[str]) -> int:
@@ -53,6 +54,10 @@ def _parser() -> argparse.ArgumentParser:
 def _check(file: Path | None) -> int:
     loaded = read_sources(Flags(file))
     if _report(loaded):
+        return CONFIGURATION_EXIT
+    fault = check_tls(loaded.config.tls) if loaded.config.ssl_listeners else ""
+    if fault:
+        print(f"warren: {fault}", file=sys.stderr)
         return CONFIGURATION_EXIT
     for warning in loaded.warnings:
         print(f"warning: {warning}")

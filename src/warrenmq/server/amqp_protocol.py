@@ -178,6 +178,10 @@ class ClientProtocol(asyncio.BufferedProtocol):
             self._node.schedule_turn()
         elif self._admin is not None:
             self._admin.connection_lost()
+        # uvloop's TLS keeps the methods of this object: without these lines the two, and OpenSSL's
+        # buffers with them, would wait for the garbage collector.
+        self._admin = None
+        self._transport = None
 
     # -- the first bytes ---------------------------------------------------------------------------
 

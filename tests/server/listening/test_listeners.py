@@ -5,6 +5,8 @@ import shutil
 import socket
 import ssl
 import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from tests.support.awaiting import eventually
 from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.tls_process import TlsBroker
+from tests.support.brokers.watched_broker import MIB, WatchedBroker
 from tests.support.certificates import Authority, chain_file
 from warrenmq.wire.encode import PROTOCOL_HEADER
 
@@ -157,6 +160,25 @@ def test_broken_handshakes(broker: TlsBroker, tmp_path: Path) -> None:
         assert other.is_open
 
 
+def test_memory_and_descriptors_of_closed_connections_are_free_at_once(broker: TlsBroker) -> None:
+    """OpenSSL's buffers of 600 connections are 10 MiB; they do not wait for a garbage collector."""
+    watched = WatchedBroker(broker)
+    context = broker.client_context()
+
+    def come_and_go(count: int) -> None:
+        for _ in range(count):
+            with connected(broker.tls_port) as client:
+                context.wrap_socket(client, server_hostname="localhost").close()
+        with by_pika(broker.tls_port, context) as last:
+            assert last.is_open
+
+    come_and_go(200)
+    memory, descriptors = watched.rss(), watched.descriptors()
+    come_and_go(600)
+    assert watched.rss() - memory < 5 * MIB
+    eventually(lambda: watched.descriptors() <= descriptors, "closed sockets")
+
+
 def test_new_certificates_without_a_restart(tmp_path: Path) -> None:
     """New connections get the new certificate; old ones live on; broken files change nothing."""
     with running(TlsBroker(tmp_path)) as broker:
@@ -188,8 +210,17 @@ def test_a_start_with_faulty_certificates(tmp_path: Path) -> None:
     broker.identity.keyfile.write_text("nothing")
     assert broker.refused() != 0
     text = broker.log_path.read_text()
-    assert f"ssl_options.keyfile: {broker.identity.keyfile} holds no usable private key" in text
-    assert "Traceback" not in text
+    fault = f"ssl_options.keyfile: {broker.identity.keyfile} holds no usable private key"
+    assert fault in text and "Traceback" not in text
+    # `warren config check` finds the same fault.
+    file = tmp_path / "warren.conf"
+    file.write_text("".join(f"{line}\n" for line in broker.settings))
+    checked = subprocess.run(
+        [sys.executable, "-m", "warrenmq", "config", "check", str(file)],
+        capture_output=True,
+        text=True,
+    )
+    assert (checked.returncode, checked.stderr) == (2, f"warren: {fault}\n")
 
 
 def test_a_chain_that_is_too_long(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from warrenmq.server.listening.tls import PeerChains, TlsError, file_stamps, ser
 
 logger = logging.getLogger("warren.listener")
 
-WATCH_INTERVAL_S: Final = 5.0
+WATCH_INTERVAL_S: Final = 2.0
 
 
 class ListenerTls:

@@ -17,6 +17,8 @@ class UnackedAccount:
         self.count: i64 = 0
         # Unacked messages whose content was paged out.
         self.paged_count: i64 = 0
+        # Bytes of the bodies of all unacked messages, in memory or not.
+        self.body_bytes: i64 = 0
         # Bytes of unacked contents that are still in memory.
         self.content_bytes: i64 = 0
         # The highest seq id that was unacked since the start.
@@ -36,6 +38,7 @@ class UnackedAccount:
     def add(self, entry: Entry) -> None:
         """Count `entry`, which has become unacked."""
         self.count += 1
+        self.body_bytes += entry.body_bytes
         if entry.seq > self.highest_seq:
             self.highest_seq = entry.seq
         if entry.form == ALPHA:
@@ -52,6 +55,7 @@ class UnackedAccount:
         Returns whether its position is in the index.
         """
         self.count -= 1
+        self.body_bytes -= entry.body_bytes
         if entry.form == ALPHA:
             self.content_bytes -= entry.content_bytes
         else:

@@ -141,7 +141,7 @@ class ListedChannel:
         transaction = self.channel.transaction
         return 0 if transaction is None else sum(len(each.entries) for each in transaction.settles)
 
-    def state(self) -> str:
+    def shown_state(self) -> str:
         """`running`, `closing`, or `flow` while flow control stops the connection."""
         if self.channel.is_closing:
             return "closing"
@@ -173,7 +173,7 @@ _CHANNEL: Columns[ListedChannel] = {
     "acks_uncommitted": ListedChannel.acks_uncommitted,
     "prefetch_count": lambda each: each.channel.room.consumer_prefetch,
     "global_prefetch_count": lambda each: each.channel.room.prefetch,
-    "state": ListedChannel.state,
+    "state": ListedChannel.shown_state,
 }
 
 # -- consumers -------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ Differences to RabbitMQ's columns:
 * `head_message_timestamp` is that of the oldest ready message; RabbitMQ takes unacked ones too.
 * Nobody counts reads and writes for one queue, nor how long consumers could take messages:
   `disk_reads`, `disk_writes`, and `consumer_capacity` and `consumer_utilisation` of a queue with
-  consumers are None.
+  consumers are None. So are `messages_persistent` and `message_bytes_persistent` of a durable
+  queue: a message may become transient while it waits, when its batch fails.
 * `leader`, `members` and `online` are those of quorum queues, `slave_pids` and
   `synchronised_slave_pids` those of mirrors: None.
 """
@@ -76,6 +77,10 @@ class ListedQueue:
         """0 without consumers, as in RabbitMQ; else unknown."""
         return None if self.queue.consumers else 0
 
+    def persistent(self) -> int | None:
+        """0 for a queue that is not durable, as in RabbitMQ; else unknown."""
+        return None if self.queue.durable else 0
+
     def head_timestamp(self) -> int | None:
         """The timestamp of the oldest ready message, while its content is in memory."""
         ready = self.ready
@@ -133,12 +138,16 @@ _MESSAGES: Columns[ListedQueue] = {
     "messages_ram": lambda each: each.queue.backing.memory.ram_count,
     "messages_ready_ram": lambda each: each.ready.ram_count,
     "messages_unacknowledged_ram": lambda each: each.queue.backing.unacked.ram_count,
+    "messages_persistent": ListedQueue.persistent,
     "messages_paged_out": lambda each: each.ready.count - each.ready.ram_count,
     "head_message_timestamp": ListedQueue.head_timestamp,
 }
 _BYTES: Columns[ListedQueue] = {
     "memory": lambda each: each.queue.backing.memory.current_bytes(),
+    "message_bytes": lambda each: each.ready.body_bytes + each.queue.backing.unacked.body_bytes,
     "message_bytes_ready": lambda each: each.ready.body_bytes,
+    "message_bytes_unacknowledged": lambda each: each.queue.backing.unacked.body_bytes,
+    "message_bytes_persistent": ListedQueue.persistent,
     "message_bytes_ram": lambda each: (
         each.ready.alpha_bytes + each.queue.backing.unacked.content_bytes
     ),

@@ -14,7 +14,7 @@ from typing import Final
 _SUITE: Final = re.compile(
     r"(?:(?P<exchange>[A-Z]+(?:-[A-Z]+)?)-)?"
     r"(?P<cipher>AES|CAMELLIA|ARIA|CHACHA20)-?(?P<bits>128|256)?"
-    r"-?(?P<mode>GCM|CCM8|CCM|POLY1305)?(?:-(?P<hash>SHA\d*))?"
+    r"-?(?P<mode>GCM|CCM-?8|CCM|POLY1305)?(?:-(?P<hash>SHA\d*))?"
 )
 
 
@@ -36,7 +36,7 @@ def tls_names(suite: str) -> TlsNames:
     if found is None:
         return TlsNames()
     exchange, cipher, bits, mode, digest = found.groups()
-    parts = [cipher, bits, mode or "CBC"]
+    parts = [cipher, bits, "CCM_8" if mode in ("CCM8", "CCM-8") else mode or "CBC"]
     return TlsNames(
         "any" if is_newest else (exchange or "RSA").lower().replace("-", "_"),
         "_".join([part for part in parts if part]).lower(),

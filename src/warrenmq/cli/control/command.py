@@ -4,8 +4,9 @@ Help, shell completion and the list of commands in the documentation come from t
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
+
+from msgspec import Struct
 
 from warrenmq.admin.control_protocol import Done
 from warrenmq.admin.protocol import Reply, Request
@@ -69,8 +70,7 @@ class Run:
         self.link.ask(request, Done)
 
 
-@dataclass(frozen=True)
-class Command:
+class Command(Struct, frozen=True):
     """A command of `warrenctl`.
 
     `arguments` are its positional arguments as a usage shows them, `count` how many there may be

@@ -1,8 +1,9 @@
 """Results of commands, and how each format shows them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Literal
+
+from msgspec import Struct
 
 from warrenmq.cli.control.values import cell_text, json_text
 
@@ -12,8 +13,7 @@ _TEXT: Final = "\x1b(B"
 _BAR: Final = f"{_LINES}x{_TEXT}"
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(Struct, frozen=True):
     """Rows of a listing.
 
     `is_stream`: RabbitMQ prints such rows one by one, so that nothing stands for no rows.
@@ -26,8 +26,7 @@ class Table:
     has_header: bool = True
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(Struct, frozen=True):
     """A message, or a report of several lines.
 
     `data` is what JSON shows, `{"message": text}` if there is none. `hidden_by`: the option that
@@ -42,8 +41,7 @@ class Text:
 Output = Table | Text | None
 
 
-@dataclass(frozen=True)
-class Style:
+class Style(Struct, frozen=True):
     """How an output is shown."""
 
     has_headers: bool = True

@@ -7,15 +7,15 @@ unknown command is reported before a bad option.
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Literal
+
+from msgspec import Struct
 
 OptionValue = str | int | bool
 _NEGATIVE_NUMBER: Final = re.compile(r"-\d+(\.\d+)?$")
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(Struct, frozen=True):
     """An option of a command line; `metavar` names its value in usages."""
 
     name: str
@@ -49,15 +49,14 @@ GENERAL: Final = (
 )
 
 
-@dataclass
-class CommandLine:
+class CommandLine(Struct):
     """A parsed command line. `command` is None without one; `given`: all after the command name."""
 
     command: str | None = None
-    arguments: list[str] = field(default_factory=list)
-    options: dict[str, OptionValue] = field(default_factory=dict)
+    arguments: list[str] = []
+    options: dict[str, OptionValue] = {}
     # Options that are unknown or whose value is missing or wrong, with that value.
-    invalid: list[tuple[str, str]] = field(default_factory=list)
+    invalid: list[tuple[str, str]] = []
 
 
 def parse(words: Sequence[str], options_of: Callable[[str], Sequence[Option]]) -> CommandLine:

@@ -20,7 +20,7 @@ from warrenmq.cli.control.link import Refused
 from warrenmq.cli.control.output import Output, Table, Text
 from warrenmq.cli.control.parameters import as_json_value, decoded_json
 from warrenmq.cli.control.parsing import Option
-from warrenmq.cli.control.values import Json, json_text
+from warrenmq.cli.control.values import Json, cell_text
 from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, NO_SUCH_USER
 
 GROUP: Final = "Users"
@@ -155,7 +155,7 @@ def _list_limits(run: Run) -> Output:
     expect_user(run, user)
     rows = run.ask(List(what="user_limits", columns=columns, user=user), Rows).rows
     limits = as_json_value(rows[0][1]).value if rows else {}
-    return Text(json_text(Json(limits)), limits)
+    return Text(cell_text(Json(limits)), limits)
 
 
 def _limits_banner(run: Run) -> str:

@@ -1,12 +1,12 @@
 """Values of listings as text: in tables as Erlang terms, as rabbitmqctl prints them."""
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
 
-@dataclass(frozen=True)
-class Json:
+
+class Json(Struct, frozen=True):
     """A value that tables show as JSON, with sorted keys: a policy's definition, a parameter."""
 
     value: Any

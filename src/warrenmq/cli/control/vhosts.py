@@ -1,6 +1,6 @@
 """Vhosts: their description, tags, limits and tracing."""
 
-from typing import Final
+from typing import Any, Final
 
 from warrenmq.admin.control_protocol import (
     AddVhost,
@@ -18,7 +18,7 @@ from warrenmq.cli.control.listings import check_columns, named_columns
 from warrenmq.cli.control.output import Output, Table, Text
 from warrenmq.cli.control.parameters import NO_PARAMETER, as_json_value, decoded_json
 from warrenmq.cli.control.parsing import Option
-from warrenmq.cli.control.values import json_text
+from warrenmq.cli.control.values import Json, cell_text
 from warrenmq.vocabulary.error_codes import NO_SUCH_VHOST
 
 GROUP: Final = "Virtual hosts"
@@ -77,20 +77,19 @@ def _clear_limits(run: Run) -> Output:
     return None
 
 
-def _limits(run: Run, vhost: str) -> list[list[object]]:
-    """The vhosts with limits, and these; of one vhost, or of all for ""."""
-    rows = run.ask(List(what="vhost_limits", columns=["vhost", "limits"], vhost=vhost), Rows).rows
-    shown = [[name, as_json_value(limits)] for name, limits in rows]
-    return [[name, limits] for name, limits in shown if limits.value]
+def _limits(run: Run, vhost: str) -> Any:
+    """The limits of a vhost by their names; {} without any."""
+    rows = run.ask(List(what="vhost_limits", columns=["limits"], vhost=vhost), Rows).rows
+    return as_json_value(rows[0][0]).value if rows else {}
 
 
 def _list_limits(run: Run) -> Output:
-    if run.flag("global"):
-        return Table(("vhost", "limits"), list(_limits(run, "")))
-    rows = _limits(run, run.vhost)
-    if not rows:
-        return Table(("limits",), [])
-    return Text(json_text(rows[0][1]), rows[0][1])
+    if not run.flag("global"):
+        limits = _limits(run, run.vhost)
+        return Text(cell_text(Json(limits)), limits) if limits else Table(("limits",), [])
+    names = [name for (name,) in run.ask(List(what="vhosts", columns=["name"]), Rows).rows]
+    found = [(name, _limits(run, name)) for name in names]
+    return Table(("vhost", "limits"), [[name, Json(limits)] for name, limits in found if limits])
 
 
 def _limits_banner(run: Run) -> str:

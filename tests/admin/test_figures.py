@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.support.brokers.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
-from warrenmq.admin.protocol import (
+from warrenmq.admin.figures_protocol import (
     DescribeNode,
     ListQueues,
     NodeStatus,

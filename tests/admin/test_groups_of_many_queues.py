@@ -4,23 +4,20 @@ import pytest
 
 from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from tests.support.brokers.one_queue_group import MANY
+from warrenmq.admin.figures_protocol import DescribeNode, ListQueues, NodeStatus, QueueList
 from warrenmq.admin.protocol import (
     Ack,
     Acked,
     DeleteGroup,
-    DescribeNode,
     ErrorReply,
     Fetch,
     GroupList,
     GroupOpened,
     GroupStatus,
     ListGroups,
-    ListQueues,
     Member,
-    NodeStatus,
     OpenGroup,
     PlanRange,
-    QueueList,
     RangePlan,
     Reserve,
     Reserved,

@@ -50,7 +50,7 @@ class StillNode:
         self.clock = StandingClock(self.node.clock.now_ms() + 1000)
         self.held = HeldTimers(self.loop)
         self.peers: list[Peer] = []
-        (self.driver,) = self.node._drivers.values()
+        (self.driver,) = self.node._drivers()
         # The flush timer of the start must fire before the test takes over the timers.
         eventually(lambda: not self.driver._has_timer, "the timer has run out")
         thread.call(self._hold)

@@ -16,16 +16,9 @@ from warrenmq.admin.administration import Administration
 from warrenmq.admin.clock import Clock
 from warrenmq.admin.control_calls import ControlCalls
 from warrenmq.admin.control_file import LOCAL_USER
+from warrenmq.admin.figures_protocol import NodeStatus, QueueList, VhostStatus
 from warrenmq.admin.node_control import NodeControl
-from warrenmq.admin.protocol import (
-    BackupStatus,
-    LocalLogin,
-    Login,
-    NodeStatus,
-    QueueList,
-    Reply,
-    VhostStatus,
-)
+from warrenmq.admin.protocol import BackupStatus, LocalLogin, Login, Reply
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.admin.status import node_status, queue_status, vhost_status
 from warrenmq.broker.broker import Broker

@@ -21,6 +21,7 @@ from warrenmq.admin.control_protocol import (
     MONITORING,
     ControlRequest,
 )
+from warrenmq.admin.figures_protocol import DescribeNode, ListQueues
 from warrenmq.admin.group_calls import GroupCalls
 from warrenmq.admin.node import AdminNode, AdminVhost, BackupRefused
 from warrenmq.admin.protocol import (
@@ -31,14 +32,12 @@ from warrenmq.admin.protocol import (
     BackupStatus,
     CancelBackup,
     DeleteGroup,
-    DescribeNode,
     DescribeQueue,
     ErrorReply,
     Fetch,
     Fetched,
     GetBackup,
     ListGroups,
-    ListQueues,
     LocalLogin,
     LoggedIn,
     Login,

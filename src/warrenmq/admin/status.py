@@ -1,13 +1,11 @@
 """Builds the admin replies with figures of node, stores and queues; opens no file, never waits."""
 
 import warrenmq
-from warrenmq.admin.protocol import (
+from warrenmq.admin.figures_protocol import (
     ContentStatus,
     FormStatus,
-    GroupStatus,
     IndexStatus,
     JournalStatus,
-    MemberStatus,
     NodeStatus,
     PartStatus,
     QueueGroupStatus,
@@ -15,6 +13,7 @@ from warrenmq.admin.protocol import (
     RateStatus,
     VhostStatus,
 )
+from warrenmq.admin.protocol import GroupStatus, MemberStatus
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.flow.alarm_state import OFF
 from warrenmq.broker.vhost.vhost import Vhost

@@ -14,12 +14,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from warrenmq.admin.client import AdminRefusedError
+from warrenmq.admin.figures_protocol import ListQueues, QueueList
 from warrenmq.admin.protocol import (
     DescribeQueue,
-    ListQueues,
     Peek,
     QueueDescription,
-    QueueList,
     Request,
     SeekTime,
     TimeSought,

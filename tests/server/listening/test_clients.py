@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.brokers.tls_process import TlsBroker
 from warrenmq.admin.client import AdminClient, NodeAddress, NodeUnreachableError, TlsRefusedError
-from warrenmq.admin.protocol import DescribeNode, NodeStatus
+from warrenmq.admin.figures_protocol import DescribeNode, NodeStatus
 from warrenmq.perf.options import PerfOptions
 from warrenmq.perf.run import run
 from warrenmq.spark.amqp.connection import AmqpConnection

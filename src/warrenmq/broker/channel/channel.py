@@ -120,8 +120,6 @@ class Channel(ChannelSide):
         self.backlog: Backlog = Backlog()
         # None while the vhost is not traced.
         self.tracer: ChannelTracer | None = None
-        # The frame kind that must come next.
-        self._expected: i64 = FRAME_METHOD
         self._content: ContentAssembly = ContentAssembly()
         self._route: PublishRoute = PublishRoute(vhost, connection.client)
         vhost.host.channels[self] = None
@@ -147,16 +145,16 @@ class Channel(ChannelSide):
         if self.is_suspended:
             self.backlog.add(self.connection, self, kind, data[start:end])
             return
-        if kind != self._expected:
-            raise unexpected_frame(self._expected)
+        if kind != self._content.expected:
+            raise unexpected_frame(self._content.expected)
         if kind == FRAME_METHOD:
             self._on_method(data, start, end)
         elif kind == FRAME_HEADER:
             if self._content.take_header(data, start, end, self.connection.max_message_size):
-                self._expected = FRAME_METHOD
+                self._content.expected = FRAME_METHOD
                 self._on_publish(b"")
             else:
-                self._expected = FRAME_BODY
+                self._content.expected = FRAME_BODY
         else:
             self._on_body(data[start:end])
 
@@ -170,7 +168,7 @@ class Channel(ChannelSide):
                 return
             if not self._route.is_current(raw):
                 self._route.resolve(raw)
-            self._expected = FRAME_HEADER
+            self._content.expected = FRAME_HEADER
         elif method_id == BASIC_ACK and end - start == 13:
             self.ack(read_i64_be(data, start + 4), (data[start + 12] & 1) != 0)
         else:
@@ -192,7 +190,7 @@ class Channel(ChannelSide):
             return
         if content.body is not None:
             self._drop_body()
-        self._expected = FRAME_METHOD
+        self._content.expected = FRAME_METHOD
         self._on_publish(body)
 
     def _drop_body(self) -> None:
@@ -504,6 +502,6 @@ class Channel(ChannelSide):
 
     def drop_content(self) -> None:
         """Discard the content that is arriving, after a channel error."""
-        self._expected = FRAME_METHOD
+        self._content.expected = FRAME_METHOD
         self._drop_body()
         self._route.forget()

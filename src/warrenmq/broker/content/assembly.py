@@ -50,6 +50,8 @@ class ContentAssembly:
     """The content that is arriving on one channel."""
 
     def __init__(self) -> None:
+        # The kind of frame that must come next.
+        self.expected: i64 = FRAME_METHOD
         self.properties: PublishProperties = PublishProperties(b"\x00\x00")
         # The incomplete body; None before its first frame and for a body in a single frame.
         self.body: Body | None = None

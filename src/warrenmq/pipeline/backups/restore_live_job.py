@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from warrenmq.admin.client import RETRY_TIMEOUT_S, AdminClient
-from warrenmq.admin.protocol import ListQueues, QueueList
+from warrenmq.admin.figures_protocol import ListQueues, QueueList
 from warrenmq.admin.sink_protocol import OpenStage, StageOpened
 from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.pipeline.backups.manifest import SEQ_END, QueueEntry, read_topology

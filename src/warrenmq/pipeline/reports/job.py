@@ -22,7 +22,13 @@ from warrenmq.admin.client import (
     NodeAddress,
     NodeUnreachableError,
 )
-from warrenmq.admin.protocol import DescribeNode, ListQueues, NodeStatus, QueueList, QueueStatus
+from warrenmq.admin.figures_protocol import (
+    DescribeNode,
+    ListQueues,
+    NodeStatus,
+    QueueList,
+    QueueStatus,
+)
 from warrenmq.offline.sizes import tree_bytes
 from warrenmq.pipeline.broker import address_of, must_be_reachable
 from warrenmq.pipeline.engine import Engine, require_engine, require_modules, sharing_for

@@ -94,7 +94,8 @@ class MemoryNode:
 
     def call_soon(self, callback: Callable[[], object], /) -> object:
         """Call `callback` in a later turn."""
-        return self.turns.append(callback)
+        self.turns.append(callback)
+        return callback
 
     def now_ms(self) -> int:
         """The time of the broker."""

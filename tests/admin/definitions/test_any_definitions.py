@@ -209,13 +209,14 @@ def declare(node: MemoryNode, kind: str, vhost_name: str, *attributes: Any) -> N
     """Declare one thing, as a client would; what is there or cannot be stays as it is."""
     vhost = node.broker.vhosts[vhost_name.encode()]
     router = vhost.router
-    *attributes, table = attributes  # type: ignore[assignment]  # a list of them
+    *given, table = attributes
     arguments = encode_table(table)
     if kind == "exchange":
-        if attributes[0] not in router.exchanges:
-            router.declare_exchange(*attributes, arguments)
+        name, type, durable, auto_delete, internal = given
+        if name not in router.exchanges:
+            router.declare_exchange(name, type, durable, auto_delete, internal, arguments)
     elif kind == "queue":
-        name, durable, auto_delete = attributes
+        name, durable, auto_delete = given
         if name not in vhost.queues:
             settings = parse_arguments(arguments, "queue")
             vhost.add_queue(
@@ -231,7 +232,7 @@ def declare(node: MemoryNode, kind: str, vhost_name: str, *attributes: Any) -> N
                 0,
             )
     else:
-        source, destination, is_queue, key = attributes
+        source, destination, is_queue, key = given
         ends = router.queues if is_queue else router.exchanges
         if source in router.exchanges and destination in ends:
             router.bind(router.exchanges[source], ends[destination], key, arguments)

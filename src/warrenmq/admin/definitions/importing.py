@@ -5,7 +5,7 @@ changed together, all or none; exchanges, queues and bindings follow, vhost by v
 An import that failed half-way can be repeated: it changes only what differs.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 
 from warrenmq.admin.administration import Administration, Refusal
 from warrenmq.admin.clock import Clock
@@ -111,7 +111,7 @@ class DefinitionsImport:
             self._declare()
 
     def _fail(self, text: str) -> None:
-        self._done(Refusal(STORAGE_FAILED, f"{text}; repeat the import to go on"))
+        self._done(Refusal(STORAGE_FAILED, f"{text}; repeat the import"))
 
     def _finish(self) -> None:
         assert self._topology is not None
@@ -123,11 +123,11 @@ class DefinitionsImport:
         if self._vhost is None:
             return []
         document = self._document
-        counts = {
+        counts: dict[str, Sized] = {
             "users": document.users,
             "vhosts": document.vhosts,
             "permissions": document.permissions,
             "topic permissions": document.topic_permissions,
             "global parameters": document.global_parameters,
         }
-        return [f"{len(rows)} {name}" for name, rows in counts.items() if rows]
+        return [f"{len(rows)} {name}" for name, rows in counts.items() if len(rows) > 0]

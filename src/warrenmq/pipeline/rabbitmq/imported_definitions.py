@@ -90,7 +90,8 @@ class ImportedDefinitions:
     def _add_vhosts(self, found: list[str]) -> None:
         export = self._export
         rows = {row.name: row for row in export.vhosts}
-        used = [row.vhost or self._only for row in (*export.queues, *export.exchanges)]
+        used = [each.vhost or self._only for each in export.queues]
+        used += [each.vhost or self._only for each in export.exchanges]
         for name in dict.fromkeys([*rows, *used, *found]):
             self.vhost_ids[name] = len(self.vhost_ids) + 1
             row = rows.get(name, VhostRow(name=name))
@@ -103,20 +104,20 @@ class ImportedDefinitions:
         for row in self._export.users:
             self._convert(partial(self._add_user, row))
         users = {user.name for user in found.users}
-        for row in self._export.permissions:
-            permission = permission_of(row, row.vhost or self._only)
-            text = f"the permissions of user '{row.user}' in vhost '{row.vhost or self._only}'"
+        for each in self._export.permissions:
+            permission = permission_of(each, each.vhost or self._only)
+            text = f"the permissions of user '{each.user}' in vhost '{each.vhost or self._only}'"
             if self._has_place(permission, users, text):
                 found.permissions.append(permission)
-                self._tell_patterns(row, "permission")
-        for row in self._export.topic_permissions:
-            topic = topic_permission_of(row, row.vhost or self._only)
+                self._tell_patterns(each, "permission")
+        for one in self._export.topic_permissions:
+            topic = topic_permission_of(one, one.vhost or self._only)
             text = (
-                f"the topic permissions of user '{row.user}' in vhost '{row.vhost or self._only}'"
+                f"the topic permissions of user '{one.user}' in vhost '{one.vhost or self._only}'"
             )
             if self._has_place(topic, users, text):
                 found.topic_permissions.append(topic)
-                self._tell_patterns(row, "topic permission")
+                self._tell_patterns(one, "topic permission")
         if not found.users:
             found.users.append(
                 PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"])
@@ -146,10 +147,11 @@ class ImportedDefinitions:
     def _add_parameters(self) -> None:
         for row in self._export.parameters:
             self._convert(partial(self._add_parameter, parameter_of, row, row.vhost or self._only))
-        for row in self._export.policies:
-            self._convert(partial(self._add_parameter, policy_of, row, row.vhost or self._only))
-        for row in self._export.global_parameters:
-            self.definitions.parameters.append(global_parameter_of(row))
+        for policy in self._export.policies:
+            vhost = policy.vhost or self._only
+            self._convert(partial(self._add_parameter, policy_of, policy, vhost))
+        for each in self._export.global_parameters:
+            self.definitions.parameters.append(global_parameter_of(each))
 
     def _add_parameter(
         self, convert: Callable[[_Row, str], PutParameter], row: _Row, vhost: str

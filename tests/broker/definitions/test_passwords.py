@@ -46,6 +46,25 @@ def test_every_algorithm_verifies(hashing: str, name: str) -> None:
         assert not is_password("p\u00e4ss".encode(), damaged, hashing)
 
 
+@pytest.mark.parametrize(
+    ("password", "hashing", "stored"),
+    [
+        ("secret-sha256", SHA256, "IDJdS5moyuSbFm5ZRx1B/snSi5raSre5f0i7VW0lnErH0y+9"),
+        (
+            "secret-sha512",
+            SHA512,
+            "L4DQkyh3jxUUffKa2D+0Ctt2gZ6SMSJX1XXhwe5w0p+B1hbXMMdcnlVRq/seH9fhK0TKZ3TJzdYM+qtvr4xiwn9mYy8=",
+        ),
+        ("secret-md5", MD5, "lAMvoZUQMPvgXUf9Mb9N1C/n9jc="),
+        ("p\u00e4ssw\u00f6rd", SHA256, "W0DXnKoUxKSKZkSpVEOdF6Tky8cvLpFI2eOB4I9vOwWvSGrY"),
+    ],
+)
+def test_hashes_recorded_from_rabbitmq(password: str, hashing: str, stored: str) -> None:
+    """Hashes that RabbitMQ 3.10.8 has made match their passwords only."""
+    assert is_password(password.encode(), base64.b64decode(stored), hashing)
+    assert not is_password(password.encode() + b"x", base64.b64decode(stored), hashing)
+
+
 @pytest.mark.parametrize("hashing", [*HASHING_ALGORITHMS, "rabbit_password_hashing_none", ""])
 def test_what_never_opens(hashing: str) -> None:
     """A blank password, an empty hash and an unknown algorithm never match."""

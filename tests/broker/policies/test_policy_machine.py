@@ -21,7 +21,10 @@ from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import QueueSettings
 from warrenmq.wire.methods import ExchangeDeclare, ExchangeDelete, QueueDeclare, QueueDelete
 
-CROWD = 300
+CROWD = 200
+# Policies that match nothing. A name is tried with each of them, so that a change takes many turns.
+IDLE = 60
+TURNS_MAX = 30
 DAY_MS = 86_400_000
 TIMES = st.integers(DAY_MS, DAY_MS + 3)
 NAMES = st.sampled_from(["a", "ab", "b-1", "b-2", "x"])
@@ -73,6 +76,10 @@ class PolicyMachine(RuleBasedStateMachine):
                 name.encode(), 1000 + number, False, False, None, b"", QueueSettings()
             )
             self.vhost.add_queue(definition, self.memory.now_ms)
+        for number in range(IDLE):
+            idle = ModelPolicy(f"idle-{number}", "no such name", "all", -2, {"max-length": 1})
+            self.vhost.put_parameter("policy", idle.name, json.dumps(idle.value()))
+        self.finish()
 
     def changed(self) -> None:
         self.recent.append(self.now.copy())
@@ -139,7 +146,7 @@ class PolicyMachine(RuleBasedStateMachine):
     @rule()
     def finish(self) -> None:
         """A change reaches everything in a few turns, with nothing else to do."""
-        for _ in range(20):
+        for _ in range(TURNS_MAX):
             self.vhost.advance(self.memory.now_ms)
         assert not self.vhost.policies.is_applying()
 

@@ -39,17 +39,20 @@ class Objects:
 
     def process(self) -> int:
         """Answer what the node has sent; returns how many connections are open."""
-        for connection in self._connections:
+        for connection in self._open():
             with suppress(AMQPError):
                 connection.process_data_events(0)
-        return len([connection for connection in self._connections if connection.is_open])
+        return len(self._open())
 
     def close(self) -> None:
         """Close the connections that the node has not closed."""
-        for connection in self._connections:
+        for connection in self._open():
             # The scenario closes connections and stops the broker.
             with suppress(AMQPError):
                 connection.close()
+
+    def _open(self) -> list[pika.BlockingConnection]:
+        return [connection for connection in self._connections if connection.is_open]
 
 
 def _connection(port: int, name: str) -> pika.BlockingConnection:

@@ -23,6 +23,12 @@ QUEUE_COLUMNS: Final = (
     "messages_unacknowledged_ram", "name", "online", "owner_pid", "pid", "policy", "slave_pids",
     "state", "synchronised_slave_pids", "type",
 )  # fmt: skip
+# Columns that RabbitMQ does not have.
+OWN_QUEUE_COLUMNS: Final = (
+    "alpha", "beta", "delta", "effective_policy_definition", "gamma", "id",
+    "message_bytes_paged_out", "messages_paged_out", "mode", "operator_policy", "q1", "q2", "q3",
+    "q4", "target_ram_count", "vhost",
+)  # fmt: skip
 EXCHANGE_COLUMNS: Final = (
     "arguments", "auto_delete", "durable", "internal", "name", "policy", "type",
 )  # fmt: skip
@@ -38,7 +44,7 @@ CONNECTION_COLUMNS: Final = (
     "host", "name", "peer_cert_issuer", "peer_cert_subject", "peer_cert_validity", "peer_host",
     "peer_port", "pid", "port", "protocol", "recv_cnt", "recv_oct", "send_cnt", "send_oct",
     "send_pend", "ssl", "ssl_cipher", "ssl_hash", "ssl_key_exchange", "ssl_protocol", "state",
-    "timeout", "user", "vhost",
+    "timeout", "user", "user_provided_name", "vhost",
 )  # fmt: skip
 CHANNEL_COLUMNS: Final = (
     "acks_uncommitted", "confirm", "connection", "consumer_count", "global_prefetch_count",
@@ -121,7 +127,7 @@ COMMANDS: Final = (
     _stream(
         "queues",
         "Lists queues and what is in them",
-        QUEUE_COLUMNS,
+        QUEUE_COLUMNS + OWN_QUEUE_COLUMNS,
         ("name", "messages"),
         "Timeout: {timeout} seconds ...\nListing queues for vhost {vhost} ...",
         options=(

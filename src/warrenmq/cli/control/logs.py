@@ -18,14 +18,15 @@ _PAUSE_S: Final = 0.1
 
 
 def _log_file(run: Run) -> Path:
-    files = node_status(run).log_files
+    files = [name for name in node_status(run).log_files if not name.startswith("<")]
     if not files:
-        raise CommandError("Error:\nthe node writes its log to standard error, not to a file")
+        raise CommandError("Error:\nthe node writes its log to no file")
     return Path(files[0])
 
 
 def _location(run: Run) -> Output:
-    files = node_status(run).log_files or ["<stderr>"]
+    files = node_status(run).log_files
+    files = files if run.flag("all") else files[:1]
     return Text("\n".join(files), {"paths": files})
 
 

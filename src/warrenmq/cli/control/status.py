@@ -120,7 +120,7 @@ def _status_lines(status: ControlStatus, unit: str) -> list[str]:
         ),
         *_section("Data directory", f"Node data directory: {status.data_directory}"),
         *_section("Config files", *[f" * {path}" for path in status.config_files]),
-        *_section("Log file(s)", *[f" * {path}" for path in status.log_files or ["<stderr>"]]),
+        *_section("Log file(s)", *[f" * {path}" for path in status.log_files]),
         *_section("Alarms", *(alarm_lines(status) or ["(none)"])),
         *_section(
             "Memory",

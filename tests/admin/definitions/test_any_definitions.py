@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.admin.definitions.memory_node import MemoryNode
+from tests.support.brokers.administered_broker import AdministeredBroker
 from warrenmq.admin.definitions.conversion import LeftOut
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.queues.definition import QueueDefinition
@@ -205,7 +205,7 @@ topologies = st.lists(
 )
 
 
-def declare(node: MemoryNode, kind: str, vhost_name: str, *attributes: Any) -> None:
+def declare(node: AdministeredBroker, kind: str, vhost_name: str, *attributes: Any) -> None:
     """Declare one thing, as a client would; what is there or cannot be stays as it is."""
     vhost = node.broker.vhosts[vhost_name.encode()]
     router = vhost.router
@@ -243,7 +243,7 @@ def declare(node: MemoryNode, kind: str, vhost_name: str, *attributes: Any) -> N
 def test_an_import_of_an_export_makes_the_same_export(
     document: dict[str, Any], topology: list[Any]
 ) -> None:
-    node = MemoryNode()
+    node = AdministeredBroker()
     before = node.exported()
     data = json.dumps(document).encode()
     planned = node.imported(data, is_dry_run=True)
@@ -257,7 +257,7 @@ def test_an_import_of_an_export_makes_the_same_export(
             continue
     exported = node.exported()
     assert node.imported(exported).changes == []
-    other = MemoryNode()
+    other = AdministeredBroker()
     assert other.imported(exported).left_out == []
     assert other.exported() == exported
     assert other.imported(exported).changes == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.admin.definitions.memory_node import MemoryNode
+from tests.support.brokers.administered_broker import AdministeredBroker
 from warrenmq.admin.administration import Refusal
 from warrenmq.broker.definitions.passwords import MD5, SHA256, hash_password
 from warrenmq.routing.exchange import Binding
@@ -83,7 +83,7 @@ def as_management_exports(golden: Any) -> Any:
 @pytest.mark.parametrize("exporter", ["management", "rabbitmqctl"])
 def test_what_rabbitmq_exported_is_exported_again(exporter: str) -> None:
     data = (GOLDEN / f"{exporter}.json").read_bytes()
-    node = MemoryNode()
+    node = AdministeredBroker()
     planned = node.imported(data, is_dry_run=True)
     done = node.imported(data)
     assert (done.changes, done.left_out) == (planned.changes, planned.left_out)
@@ -107,7 +107,7 @@ def test_what_rabbitmq_exported_is_exported_again(exporter: str) -> None:
 
 def test_keys_are_in_the_order_of_the_management_plug_in() -> None:
     data = (GOLDEN / "management.json").read_bytes()
-    node = MemoryNode()
+    node = AdministeredBroker()
     node.imported(data)
     golden, found = json.loads(data), json.loads(node.exported())
     assert list(found) == list(golden)
@@ -127,7 +127,7 @@ def test_keys_are_in_the_order_of_the_management_plug_in() -> None:
 
 
 def test_an_export_of_one_vhost_is_imported_into_another() -> None:
-    node = MemoryNode()
+    node = AdministeredBroker()
     node.imported((GOLDEN / "management.json").read_bytes())
     of_vhost = node.exported("téam".encode())
     done = node.imported(of_vhost, "empty")
@@ -143,7 +143,7 @@ def test_an_export_of_one_vhost_is_imported_into_another() -> None:
 
 
 def test_changes_are_told_with_both_values() -> None:
-    node = MemoryNode()
+    node = AdministeredBroker()
     node.imported(
         document(
             vhosts=[{"name": "v", "description": "old", "tags": "a,b"}],
@@ -172,7 +172,7 @@ def test_changes_are_told_with_both_values() -> None:
 
 def test_passwords() -> None:
     """A plain password is hashed once; a hash without its algorithm is as old as its exporter."""
-    node = MemoryNode()
+    node = AdministeredBroker()
     plain = document(users=[{"name": "ann", "password": "secret", "tags": ""}])
     assert node.imported(plain).changes == ["create user 'ann'"]
     assert node.imported(plain).changes == []
@@ -189,7 +189,7 @@ def test_passwords() -> None:
 
 
 def test_existing_topology_stays_as_it_is() -> None:
-    node = MemoryNode()
+    node = AdministeredBroker()
     first = document(
         exchanges=[exchange("x", "topic")], queues=[queue("q", arguments={"x-expires": 5})]
     )
@@ -207,7 +207,7 @@ def test_existing_topology_stays_as_it_is() -> None:
 
 def test_bindings_that_look_equal_in_json_are_one() -> None:
     """Clients choose types of numbers that JSON does not show."""
-    node = MemoryNode()
+    node = AdministeredBroker()
     node.imported(document(queues=[queue("q")]))
     vhost = node.memory.vhost
     arguments = {"x-match": Field(TAG_LONGSTR, b"all"), "n": Field(TAG_BYTE, 5)}
@@ -218,7 +218,7 @@ def test_bindings_that_look_equal_in_json_are_one() -> None:
 
 
 def test_a_dry_run_changes_nothing() -> None:
-    node = MemoryNode()
+    node = AdministeredBroker()
     before = node.exported()
     data = (GOLDEN / "management.json").read_bytes()
     assert len(node.imported(data, is_dry_run=True).changes) > 50
@@ -227,7 +227,7 @@ def test_a_dry_run_changes_nothing() -> None:
 
 
 def test_transient_topology_is_declared_but_not_stored() -> None:
-    node = MemoryNode()
+    node = AdministeredBroker()
     rows = document(
         queues=[queue("q", durable=False, auto_delete=True)],
         exchanges=[exchange("x", "fanout", durable=False)],
@@ -244,7 +244,7 @@ def test_transient_topology_is_declared_but_not_stored() -> None:
 
 
 def test_what_has_no_place_is_left_out_and_told() -> None:
-    node = MemoryNode()
+    node = AdministeredBroker()
     done = node.imported(
         document(
             shovels=[1, 2],
@@ -327,7 +327,7 @@ def test_what_has_no_place_is_left_out_and_told() -> None:
 def test_one_invalid_row_leaves_everything_as_it_is(
     sections: dict[str, Any], code: str, text: str
 ) -> None:
-    node = MemoryNode()
+    node = AdministeredBroker()
     before = node.exported()
     good = {"vhosts": [{"name": "new"}], "queues": [queue("q1")]}
     rows = {key: good.get(key, []) + sections.get(key, []) for key in good | sections}
@@ -337,12 +337,12 @@ def test_one_invalid_row_leaves_everything_as_it_is(
 
 
 def test_an_unknown_vhost_is_refused() -> None:
-    outcome = MemoryNode().import_definitions(b"{}", "no")
+    outcome = AdministeredBroker().import_definitions(b"{}", "no")
     assert isinstance(outcome, Refusal) and outcome.code == NO_SUCH_VHOST
 
 
 def test_what_cannot_be_stored_is_taken_back_and_can_be_repeated() -> None:
-    node = MemoryNode()
+    node = AdministeredBroker()
     before = node.exported()
     rows = document(
         exchanges=[exchange("x")],

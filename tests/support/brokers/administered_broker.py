@@ -16,7 +16,7 @@ from warrenmq.store.store_settings import StoreSettings
 from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 
 
-class MemoryNode:
+class AdministeredBroker:
     """A node in memory; also the shell of its administration and the clock of its imports."""
 
     def __init__(self) -> None:

@@ -1,0 +1,149 @@
+"""Definitions on a real node: at the start, over the admin protocol, with logins, over restarts."""
+
+import json
+import logging
+from pathlib import Path
+
+import pika
+import pytest
+
+from tests.support.brokers.node_thread import NodeThread
+from tests.support.brokers.process import BrokerProcess
+from warrenmq.admin.client import AdminClient, AdminRefusedError, LocalAddress
+from warrenmq.admin.control_file import read_control_file
+from warrenmq.admin.control_protocol import (
+    ExportDefinitions,
+    Exported,
+    ImportDefinitions,
+    Imported,
+)
+
+GOLDEN = Path(__file__).with_name("golden")
+# Each user of the golden exports who has a password, with a vhost that it may enter.
+LOGINS = [
+    ("sha256", "secret-256", "/"),
+    ("sha512", "secret-512", "téam"),
+    ("md5", "secret-md5", "téam"),
+    ("plain", "pläin", "/"),
+    ("guest", "guest", "/"),
+]
+
+
+def log_in(node: NodeThread, user: str, password: str, vhost: str) -> None:
+    """Log in and leave."""
+    credentials = pika.PlainCredentials(user, password)
+    parameters = pika.ConnectionParameters("127.0.0.1", node.port, vhost, credentials)
+    pika.BlockingConnection(parameters).close()
+
+
+def exported(client: AdminClient) -> bytes:
+    """The definitions of the node."""
+    return client.request(ExportDefinitions(), Exported).json
+
+
+def local_client(node: NodeThread) -> AdminClient:
+    """A session of the node's owner."""
+    return AdminClient(LocalAddress(read_control_file(node.node.config.data_dir)))
+
+
+def test_users_of_rabbitmq_log_in(tmp_path: Path) -> None:
+    """Imported over the admin protocol, all is in force at once and survives a restart."""
+    data = (GOLDEN / "management.json").read_bytes()
+    node = NodeThread(tmp_path)
+    with local_client(node) as client:
+        planned = client.request(ImportDefinitions(json=data, is_dry_run=True), Imported)
+        done = client.request(ImportDefinitions(json=data), Imported)
+        assert done == planned and done.left_out == []
+        before = json.loads(exported(client))
+    for login in LOGINS:
+        log_in(node, *login)
+    for user, password, vhost in (("nopass", "x", "/"), ("md5", "secret-md5", "/")):
+        with pytest.raises((pika.exceptions.AMQPConnectionError, pika.exceptions.AMQPError)):
+            log_in(node, user, password, vhost)
+    node.stop()
+    node = NodeThread(tmp_path)
+    with local_client(node) as client:
+        after = json.loads(exported(client))
+        # What is transient is gone, and the rest is what it was.
+        for section in ("queues", "exchanges"):
+            before[section] = [row for row in before[section] if row["durable"]]
+        before["bindings"] = [row for row in before["bindings"] if row["source"] != "x.topic"]
+        assert after == before
+        assert client.request(ImportDefinitions(json=exported(client)), Imported).changes == []
+        with pytest.raises(AdminRefusedError, match="no JSON object"):
+            client.request(ImportDefinitions(json=b"["), Imported)
+    log_in(node, *LOGINS[1])
+    node.stop()
+
+
+def test_thousands_of_queues_over_the_admin_protocol(tmp_path: Path) -> None:
+    """An import is larger than other requests may be, and done in many turns."""
+    queues = [{"name": f"q{number:05}", "vhost": "/"} for number in range(5000)]
+    bindings = [
+        {
+            "source": "amq.topic",
+            "vhost": "/",
+            "destination": row["name"],
+            "destination_type": "queue",
+            "routing_key": f"{row['name']}.#",
+        }
+        for row in queues
+    ]
+    data = json.dumps({"queues": queues, "bindings": bindings}).encode()
+    node = NodeThread(tmp_path)
+    with local_client(node) as client:
+        assert len(client.request(ImportDefinitions(json=data), Imported).changes) == 10000
+        found = json.loads(exported(client))
+    assert [row["name"] for row in found["queues"]] == [row["name"] for row in queues]
+    assert len(found["bindings"]) == 5000
+    node.stop()
+
+
+def test_a_start_imports_instead_of_making_the_default_user(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The files of a directory, in order; each start again, unless they are unchanged."""
+    directory = tmp_path / "definitions"
+    directory.mkdir()
+    (directory / "notes.txt").write_text("no definitions")
+    (directory / "1.json").write_text('{"vhosts": [{"name": "v"}], "users": [{"name": "a"}]}')
+    (directory / "2.json").write_text('{"queues": [{"name": "q", "vhost": "v"}], "toys": [1]}')
+    caplog.set_level(logging.INFO)
+
+    def start(*settings: str) -> NodeThread:
+        caplog.clear()
+        return NodeThread(tmp_path, f"load_definitions={directory}", *settings)
+
+    node = start("definitions.skip_if_unchanged=true")
+    with local_client(node) as client:
+        found = json.loads(exported(client))
+    assert [row["name"] for row in found["users"] + found["vhosts"]] == ["a", "v"]
+    assert found["queues"][0]["name"] == "q" and found["global_parameters"] == []
+    assert "left out: 1 toys" in caplog.text
+    node.stop()
+    node = start("definitions.skip_if_unchanged=true")
+    assert "are those of the last import" in caplog.text
+    node.stop()
+    (directory / "2.json").write_text('{"vhosts": [{"name": "w"}]}')
+    node = start("definitions.skip_if_unchanged=true")
+    assert caplog.text.count("imported definitions from") == 2
+    assert sorted(node.node.broker.vhosts) == [b"v", b"w"]
+    node.stop()
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("[]", "no JSON object"),
+        ('{"queues": [{"name": "q", "vhost": "v"}]}', 'Virtual host "v" does not exist'),
+    ],
+)
+def test_definitions_that_cannot_be_imported_stop_the_start(
+    tmp_path: Path, content: str, reason: str
+) -> None:
+    file = tmp_path / "definitions.json"
+    file.write_text(content)
+    node = BrokerProcess(tmp_path / "node", f"load_definitions={file}")
+    assert node.refused() == 1
+    (line,) = [line for line in node.errors() if reason in line]
+    assert str(file) in line

@@ -224,6 +224,11 @@ class AdminSession:
         if vhost.is_deleted:
             self._refuse_and_close(f"vhost '{name_text(vhost.name)}' is deleted", NOT_FOUND)
             return
+        if not self._user.may_enter(vhost.name):
+            # The user has lost its permissions, or was deleted, since it logged in.
+            names = f"'{name_text(vhost.name)}' refused for user '{name_text(self._user.name)}'"
+            self._reply(ErrorReply(ACCESS_REFUSED, f"access to vhost {names}"))
+            return
         if isinstance(request, SinkRequest):
             if isinstance(request, OpenStage):
                 # StageMessages requests are large.

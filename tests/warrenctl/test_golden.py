@@ -123,7 +123,7 @@ def _differing_parts(theirs: Result, ours: Result) -> list[str]:
     ]
 
 
-# RabbitMQ's own port between nodes, which a warren node does not have, and what is said of AMQP 1.0.
+# RabbitMQ's port between nodes, what it says of AMQP 1.0, and a parameter of its own.
 _ABSENT: Final = (
     (r"(?m)^(Node: NODE, i|I)nterface: \S+ port: \S+ protocol: clustering.*\n", ""),
     (r'{[^{}]*"protocol":"clustering"[^{}]*},', ""),

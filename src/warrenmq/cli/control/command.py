@@ -3,7 +3,7 @@
 Help, shell completion and the list of commands in the documentation come from the same data.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeVar
 
 from msgspec import Struct
@@ -19,11 +19,12 @@ ReplyType = TypeVar("ReplyType", bound=Reply)
 
 
 class Run:
-    """One run of a command: its arguments and options, and the node."""
+    """One run of a command: its arguments and options, the node, and all commands by name."""
 
-    def __init__(self, line: CommandLine, link: Link) -> None:
+    def __init__(self, line: CommandLine, link: Link, commands: Mapping[str, "Command"]) -> None:
         self.arguments = line.arguments
         self.link = link
+        self.commands = commands
         self._options = line.options
 
     def __getitem__(self, index: int) -> str:

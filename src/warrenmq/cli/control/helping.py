@@ -1,16 +1,13 @@
 """Help, completion and the version."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 import warrenmq
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import USAGE, CommandError
 from warrenmq.cli.control.output import Output, Text
 from warrenmq.cli.control.parsing import GENERAL, Option
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PROGRAM: Final = "warrenctl"
 GROUP: Final = "Help"
@@ -20,19 +17,12 @@ _GENERAL_USAGE: Final = (
 _SHELLS: Final = ("bash", "zsh", "fish")
 
 
-def commands() -> "Mapping[str, Command]":
-    """All commands; the table imports this module."""
-    from warrenmq.cli.control.table import COMMANDS as ALL
-
-    return ALL
-
-
-def general_usage() -> str:
+def general_usage(commands: Mapping[str, Command]) -> str:
     """The help without a command: all commands by group."""
     groups: dict[str, list[Command]] = {}
-    for command in commands().values():
+    for command in commands.values():
         groups.setdefault(command.group, []).append(command)
-    width = max([len(name) for name in commands()])
+    width = max([len(name) for name in commands])
     lines = [
         "",
         "Usage",
@@ -61,12 +51,12 @@ def command_help(command: Command) -> str:
     return "\n".join(lines)
 
 
-def not_found(name: str) -> CommandError:
+def not_found(name: str, commands: Mapping[str, Command]) -> CommandError:
     """The failure for a command that does not exist, with a similar name if there is one."""
     import difflib
 
-    similar = difflib.get_close_matches(name, commands(), 1, 0.8)
-    hint = f"Did you mean '{similar[0]}'? \n" if similar else f"{general_usage()}"
+    similar = difflib.get_close_matches(name, commands, 1, 0.8)
+    hint = f"Did you mean '{similar[0]}'? \n" if similar else general_usage(commands)
     return CommandError(f"\nCommand '{name}' not found. \n{hint}", USAGE)
 
 
@@ -84,10 +74,10 @@ def _flags(option: Option) -> str:
 
 def _help(run: Run) -> Output:
     if run.flag("list-commands"):
-        return Text("\n".join(sorted(commands())))
+        return Text("\n".join(sorted(run.commands)))
     if not run.arguments:
-        return Text(general_usage())
-    command = commands().get(run[0])
+        return Text(general_usage(run.commands))
+    command = run.commands.get(run[0])
     if command is None:
         raise CommandError(f"Error:\n\nCommand '{run[0]}' not found.", USAGE)
     return Text(command_help(command))
@@ -95,7 +85,7 @@ def _help(run: Run) -> Output:
 
 def _autocomplete(run: Run) -> Output:
     prefix = run[0] if run.arguments else ""
-    return Text("\n".join([name for name in sorted(commands()) if name.startswith(prefix)]))
+    return Text("\n".join([name for name in sorted(run.commands) if name.startswith(prefix)]))
 
 
 def _completion(run: Run) -> Output:
@@ -105,7 +95,7 @@ def _completion(run: Run) -> Output:
     script = scripts.get(run[0])
     if script is None:
         raise CommandError(f"Error:\nthe shells are {', '.join(_SHELLS)}", USAGE)
-    return Text(script(commands().values()))
+    return Text(script(run.commands.values()))
 
 
 def _version(run: Run) -> Output:

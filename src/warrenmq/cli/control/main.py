@@ -51,13 +51,13 @@ def main(words: Sequence[str]) -> int:
     line = parse(words, _own_options)
     if line.command is None:
         has_help = bool(line.options.get("help"))
-        print(general_usage(), file=sys.stdout if has_help else sys.stderr)
+        print(general_usage(COMMANDS), file=sys.stdout if has_help else sys.stderr)
         return OK if has_help else USAGE
     command = COMMANDS.get(line.command)
     link = Link(*[str(line.options.get(name, "")) for name in ("node", "data-dir", "uri")])
     try:
         if command is None:
-            raise not_found(line.command)
+            raise not_found(line.command, COMMANDS)
         if line.options.get("help"):
             print(command_help(command))
             return OK
@@ -88,7 +88,7 @@ def _failed(text: str, code: int) -> int:
 
 def _run(command: Command, line: CommandLine, link: Link) -> None:
     """Check the command line, print the banner, run the command and print its output."""
-    run = Run(line, link)
+    run = Run(line, link, COMMANDS)
     formatter = run.text("formatter", "table")
     if not command.is_absent:
         _check(command, line, formatter)

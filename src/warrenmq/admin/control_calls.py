@@ -87,7 +87,7 @@ from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
 
 # Rows that one turn builds.
-SLICE_ROWS: Final = 200
+SLICE_ROWS: Final = 50
 # Listings of what belongs to the whole node, with the tag that they need; the others are of a
 # vhost, and every management user who may enter it may ask for them.
 _NODE_LISTINGS: Final = {
@@ -102,6 +102,10 @@ _NODE_LISTINGS: Final = {
     "channels": MONITORING,
     "vhosts": MONITORING,
 }
+
+
+# Listings that are of one user, who must exist.
+_LISTINGS_OF_A_USER: Final = ("user_permissions", "user_topic_permissions")
 
 
 class ControlCalls:
@@ -275,9 +279,8 @@ class ControlCalls:
         ).start(request.json, request.is_dry_run)
 
     def _check_password(self, request: CheckPassword) -> None:
+        self._expect_user(request.name)
         name = request.name.encode()
-        if name not in self._broker.access.users:
-            raise Refusal(NO_SUCH_USER, f'User "{request.name}" does not exist')
         if not self._broker.access.is_password(name, request.password.encode()):
             raise Refusal(ACCESS_REFUSED, f'user "{request.name}" authentication failed')
         self._reply(Done())
@@ -351,8 +354,13 @@ class ControlCalls:
         tag = _NODE_LISTINGS.get(request.what)
         if tag is not None:
             self._expect_tag(tag)
+        elif request.what == "vhost_limits" and not request.vhost:
+            # Those of all vhosts.
+            self._expect_tag(ADMINISTRATOR)
         else:
             self._expect_vhost(request.vhost)
+        if request.what in _LISTINGS_OF_A_USER:
+            self._expect_user(request.user)
         try:
             rows = listing(self._broker, request)
         except UnknownColumns as error:
@@ -374,6 +382,10 @@ class ControlCalls:
     def _expect_tag(self, tag: str) -> None:
         if tag and not self._user.has_tag(tag):
             raise Refusal(ACCESS_REFUSED, f"the operation is for users with the tag {tag}")
+
+    def _expect_user(self, name: str) -> None:
+        if name.encode() not in self._broker.access.users:
+            raise Refusal(NO_SUCH_USER, f'User "{name}" does not exist')
 
     def _expect_vhost(self, name: str) -> Vhost:
         """The vhost called `name`, which the user may enter."""

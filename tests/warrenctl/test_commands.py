@@ -1,6 +1,7 @@
 """The table of commands: help, completion and the page that lists it; and finding the node."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -135,6 +136,20 @@ def test_a_process_of_its_own(node: BrokerProcess) -> None:
         'Error:\nUser "nobody" does not exist\n',
     )
     assert run("add_user")[0] == 64
+
+
+def test_a_reader_may_stop_early() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer) as stdout:
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, "help"],
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            check=False,
+            timeout=60,
+        )
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_user_reaches_the_node_by_its_uri(

@@ -7,7 +7,7 @@ printed when its arguments are valid and the node answers, before the command do
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -39,8 +39,11 @@ def script() -> None:
     """The executable `warrenctl`."""
     from warrenmq.cli import finish_output
 
+    status = OK
     try:
-        status = main(sys.argv[1:])
+        # A reader that stops early (`warrenctl ... | head`) is no error.
+        with suppress(BrokenPipeError):
+            status = main(sys.argv[1:])
     finally:
         finish_output()
     sys.exit(status)

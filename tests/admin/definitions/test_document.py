@@ -5,6 +5,7 @@ from itertools import pairwise
 import pytest
 
 from warrenmq.admin.definitions.document import (
+    SLICE_ROWS,
     DefinitionsError,
     Document,
     pairs,
@@ -59,7 +60,7 @@ def test_steps_are_short() -> None:
     rows = b",".join(b'{"name": "q%d", "vhost": "/"}' % number for number in range(1000))
     document = Document()
     counts = [len(document.queues) for _ in parse_steps(b'{"queues": [' + rows + b"]}", document)]
-    assert max(after - before for before, after in pairwise(counts)) == 200
+    assert max(after - before for before, after in pairwise(counts)) == SLICE_ROWS
     assert len(document.queues) == 1000
 
 

@@ -4,8 +4,9 @@ As for a client's declaration, a new thing is in memory first and then stored; w
 is taken back. What exists by now stays as it is.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import chain, islice
 
 from warrenmq.admin.clock import Clock
 from warrenmq.admin.definitions.document import SLICE_ROWS
@@ -40,12 +41,11 @@ class Declaring:
         self._vhost = vhost
         self._clock = clock
         self._done = done
-        self._steps: list[Callable[[], None]] = [
-            *(partial(self._declare_exchange, *each) for each in topology.exchanges),
-            *(partial(self._declare_queue, each) for each in topology.queues),
-            *(partial(self._bind, each) for each in topology.bindings),
-        ]
-        self._position = 0
+        self._steps: Iterator[Callable[[], None]] = chain(
+            (partial(self._declare_exchange, *each) for each in topology.exchanges),
+            (partial(self._declare_queue, each) for each in topology.queues),
+            (partial(self._bind, each) for each in topology.bindings),
+        )
         # Durable things of this slice, with the changes that store them.
         self._made: list[Exchange | Queue | Binding] = []
         self._changes: list[Change] = []
@@ -56,14 +56,14 @@ class Declaring:
         if self._broker.vhosts.get(vhost.name) is not vhost:
             self._done(f"vhost '{name_text(vhost.name)}' is deleted")
             return
-        if self._position == len(self._steps):
-            self._done("")
-            return
         self._made = []
         self._changes = []
-        for step in self._steps[self._position : self._position + SLICE_ROWS]:
+        steps = list(islice(self._steps, SLICE_ROWS))
+        if not steps:
+            self._done("")
+            return
+        for step in steps:
             step()
-        self._position = min(self._position + SLICE_ROWS, len(self._steps))
         if not self._changes:
             self._clock.call_soon(self.start)
             return

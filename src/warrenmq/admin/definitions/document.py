@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-# Rows that one step parses.
-SLICE_ROWS: Final = 200
+# Rows that one step parses, compares, declares or exports.
+SLICE_ROWS: Final = 100
 # A JSON object; RabbitMQ writes some as a list of [key, value], and an empty one as [].
 Pairs = dict[str, Any] | list[tuple[str, Any]]
 # Tags are a list, or a text with commas (before RabbitMQ 3.9).

@@ -6,6 +6,7 @@ What exists stays as it is, even if the document has it with other attributes, a
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from warrenmq.admin.definitions.conversion import (
@@ -62,11 +63,11 @@ class TopologyPlanning:
     def steps(self) -> Iterator[None]:
         """Do the work in short steps. Raises DefinitionsError, and as `vhost_of`."""
         document = self._document
-        rows = [
-            *((self._exchange, row) for row in document.exchanges),
-            *((self._queue, row) for row in document.queues),
-            *((self._binding, row) for row in document.bindings),
-        ]
+        rows = chain(
+            ((self._exchange, row) for row in document.exchanges),
+            ((self._queue, row) for row in document.queues),
+            ((self._binding, row) for row in document.bindings),
+        )
         for number, (plan, row) in enumerate(rows):
             try:
                 plan(row, self._vhost_of(row))

@@ -221,13 +221,7 @@ class AdminSession:
             text = "the session has no vhost: it is for control operations only"
             self._reply(ErrorReply(PRECONDITION, text))
             return
-        if vhost.is_deleted:
-            self._refuse_and_close(f"vhost '{name_text(vhost.name)}' is deleted", NOT_FOUND)
-            return
-        if not self._user.may_enter(vhost.name):
-            # The user has lost its permissions, or was deleted, since it logged in.
-            names = f"'{name_text(vhost.name)}' refused for user '{name_text(self._user.name)}'"
-            self._reply(ErrorReply(ACCESS_REFUSED, f"access to vhost {names}"))
+        if self._is_refused(vhost, self._user):
             return
         if isinstance(request, SinkRequest):
             if isinstance(request, OpenStage):
@@ -277,6 +271,18 @@ class AdminSession:
                     _peek(vhost, request, self._reply_later)
         except GroupError as error:
             self._reply(ErrorReply(error.code, error.text))
+
+    def _is_refused(self, vhost: AdminVhost, user: SessionUser) -> bool:
+        """Refuse a request if the vhost was deleted, or the user may not enter it any more."""
+        shown = f"vhost '{name_text(vhost.name)}'"
+        if vhost.is_deleted:
+            self._refuse_and_close(f"{shown} is deleted", NOT_FOUND)
+            return True
+        if not user.may_enter(vhost.name):
+            text = f"access to {shown} refused for user '{name_text(user.name)}'"
+            self._reply(ErrorReply(ACCESS_REFUSED, text))
+            return True
+        return False
 
     def _start_later(self, request: Request) -> None:
         if not self._is_closed:

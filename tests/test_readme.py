@@ -12,12 +12,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support.brokers.fixtures import broker_uri
+from warrenmq.cli.control.main import main
 
 __all__ = ["broker_uri"]
 
 README = Path(__file__).parent.parent / "README.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
 JOBS = re.findall(r"^    \.venv/bin/warren (pipeline .*)$", README.read_text(), re.MULTILINE)
+CONTROL = re.findall(r"^    \.venv/bin/warrenctl (.*)$", README.read_text(), re.MULTILINE)
 # Some examples start a JVM, and the machine may be busy.
 TIMEOUT_S = 240
 
@@ -97,3 +99,20 @@ def test_the_jobs_of_the_tour(broker_uri: str, tmp_path: Path) -> None:
     assert results["archive"]["messages"] == results["replay"]["published"] == 2
     assert results["backup"]["messages"] == 2
     assert "tour" in (tmp_path / "report.html").read_text()
+
+
+def test_the_control_commands_of_the_tour(
+    broker_uri: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each command succeeds, and the export has what the commands before it have made."""
+    monkeypatch.setenv("WARREN_URI", broker_uri)
+    monkeypatch.chdir(tmp_path)
+    assert len(CONTROL) == 6
+    for command in CONTROL:
+        assert main(shlex.split(command)) == 0, (command, capsys.readouterr())
+    exported = json.loads((tmp_path / "definitions.json").read_bytes())
+    assert "alice" in [user["name"] for user in exported["users"]]
+    assert [policy["name"] for policy in exported["policies"]] == ["short"]

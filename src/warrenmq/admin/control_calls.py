@@ -388,12 +388,11 @@ class ControlCalls:
             raise Refusal(NO_SUCH_USER, f'User "{name}" does not exist')
 
     def _expect_vhost(self, name: str) -> Vhost:
-        """The vhost called `name`, which the user may enter."""
+        """The vhost called `name`, which the user may enter, or any if it is an administrator."""
         vhost = self._broker.vhosts.get(name.encode())
-        is_refused = not self._user.may_enter(name.encode())
-        if vhost is None and (not is_refused or self._user.has_tag(ADMINISTRATOR)):
-            raise Refusal(NO_SUCH_VHOST, f'Virtual host "{name}" does not exist')
-        if vhost is None or is_refused:
+        if not self._user.may_enter(name.encode()) and not self._user.has_tag(ADMINISTRATOR):
             text = f"access to vhost '{name}' refused for user '{name_text(self._user.name)}'"
             raise Refusal(ACCESS_REFUSED, text)
+        if vhost is None:
+            raise Refusal(NO_SUCH_VHOST, f'Virtual host "{name}" does not exist')
         return vhost

@@ -318,7 +318,11 @@ def test_mechanisms_are_those_of_the_configuration() -> None:
         (b"EXTERNAL", "", "invalid authentication mechanism 'EXTERNAL'"),
         (b"RABBIT-CR-DEMO", "", "invalid authentication mechanism 'RABBIT-CR-DEMO'"),
         (b"NOPE", "", "unknown authentication mechanism 'NOPE'"),
-        (b"EXTERNAL", "TLSv1.3", "EXTERNAL login refused: no peer certificate"),
+        (
+            b"EXTERNAL",
+            "TLSv1.3",
+            "EXTERNAL login refused: connection peer presented no TLS (x.509) certificate",
+        ),
     ],
 )
 def test_mechanisms_that_are_refused(

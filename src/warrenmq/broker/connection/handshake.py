@@ -136,7 +136,7 @@ class Handshake:
         guard = self._access.guard
         if mechanism == EXTERNAL:
             user_name = peer.certificate_name
-            reason = "no peer certificate"
+            reason = "connection peer presented no TLS (x.509) certificate"
             if user_name:
                 reason = self._access.name_refusal(user_name, peer.is_loopback)
         else:

@@ -127,6 +127,8 @@ class Access:
         It takes as long for a user that does not exist as for one that does.
         """
         if not self.is_password(name, password):
+            if len(password) == 0:
+                return f"user '{_shown(name)}' attempted to log in with a blank password"
             return f"user '{_shown(name)}' - invalid credentials"
         return self._loopback_refusal(name, is_loopback)
 

@@ -58,7 +58,8 @@ async def _import(
     DefinitionsImport(broker, administration, clock, None, done.set_result).start(data, False)
     outcome = await done
     if isinstance(outcome, Refusal):
-        raise DefinitionsNotLoaded(f"{file}: {outcome.text}")
+        # Some of RabbitMQ's texts have several lines.
+        raise DefinitionsNotLoaded(f"{file}: {' '.join(outcome.text.split())}")
     for line in outcome.changes:
         logger.debug("%s: %s", file, line)
     for line in outcome.left_out:

@@ -341,6 +341,26 @@ def test_an_unknown_vhost_is_refused() -> None:
     assert isinstance(outcome, Refusal) and outcome.code == NO_SUCH_VHOST
 
 
+def test_a_vhost_gets_no_more_queues_than_it_may_have() -> None:
+    node = AdministeredBroker()
+    limits = {
+        "vhost": "/",
+        "component": "vhost-limits",
+        "name": "limits",
+        "value": {"max-queues": 2},
+    }
+    node.imported(document(parameters=[limits], queues=[queue("a"), queue("b")]))
+    before = node.exported()
+    node.imported(document(queues=[queue("a"), queue("b")]))
+    outcome = node.import_definitions(document(users=[{"name": "u"}], queues=[queue("c")]))
+    # RabbitMQ's text.
+    assert isinstance(outcome, Refusal) and outcome.text == (
+        'Adding 1 queue(s) to virtual host "/" would exceed the limit of 2 queue(s).\n\n'
+        "This virtual host currently has 2 queue(s) defined.\n\nImport aborted!"
+    )
+    assert node.exported() == before
+
+
 def test_what_cannot_be_stored_is_taken_back_and_can_be_repeated() -> None:
     node = AdministeredBroker()
     before = node.exported()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from warrenmq.admin.administration import Refusal
 from warrenmq.admin.definitions.conversion import (
     LeftOut,
     binding_of,
@@ -19,6 +20,7 @@ from warrenmq.admin.definitions.conversion import (
 from warrenmq.admin.definitions.document import SLICE_ROWS, Document
 from warrenmq.admin.definitions.json_values import bytes_of, json_of
 from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.limits import is_reached
 from warrenmq.broker.definitions.metadata import PutBinding, PutExchange, PutQueue
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.routing.binding_arguments import canonical_arguments
@@ -26,6 +28,8 @@ from warrenmq.routing.equivalence import resource_text
 from warrenmq.routing.exchange import Exchange, binding_identity
 from warrenmq.routing.exchange_types import make_exchange
 from warrenmq.routing.router import PREDECLARED
+from warrenmq.vocabulary.error_codes import PRECONDITION
+from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import AmqpError
 
 
@@ -61,7 +65,11 @@ class TopologyPlanning:
         self._arguments: dict[Exchange, dict[tuple[bool, bytes, bytes], list[bytes]]] = {}
 
     def steps(self) -> Iterator[None]:
-        """Do the work in short steps. Raises DefinitionsError, and as `vhost_of`."""
+        """Do the work in short steps.
+
+        Raises DefinitionsError, Refusal when a vhost would have more queues than it may have, and
+        as `vhost_of`.
+        """
         document = self._document
         rows = chain(
             ((self._exchange, row) for row in document.exchanges),
@@ -75,6 +83,10 @@ class TopologyPlanning:
                 self.left_out.append(str(reason))
             if number % SLICE_ROWS == SLICE_ROWS - 1:
                 yield
+        for name, topology in self.vhosts.items():
+            vhost = self._broker.vhosts.get(name)
+            if vhost is not None:
+                _check_limit(vhost, len(topology.queues))
 
     def _of(self, vhost: bytes) -> NewTopology:
         return self.vhosts.setdefault(vhost, NewTopology())
@@ -186,6 +198,17 @@ class TopologyPlanning:
                     end = (each.destination.is_queue, each.destination.name, each.key)
                     found.setdefault(end, []).append(each.arguments)
         return found
+
+
+def _check_limit(vhost: Vhost, new: int) -> None:
+    count, limit = len(vhost.queues), vhost.limits.max_queues
+    if new > 0 and is_reached(limit, count + new - 1):
+        raise Refusal(
+            PRECONDITION,
+            f'Adding {new} queue(s) to virtual host "{name_text(vhost.name)}" would exceed the '
+            f"limit of {limit} queue(s).\n\nThis virtual host currently has {count} queue(s) "
+            "defined.\n\nImport aborted!",
+        )
 
 
 def _shown(arguments: bytes) -> str:

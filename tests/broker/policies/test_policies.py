@@ -167,7 +167,7 @@ def test_a_view_names_where_each_value_comes_from(side: Side) -> None:
     }
 
 
-def test_a_start_gives_restored_queues_and_exchanges_their_policies() -> None:
+def test_a_start_puts_policies_and_limits_in_force() -> None:
     definitions = Definitions()
     definitions.parameters = [
         PutParameter(b"/", "policy", "p", value("", message_ttl=50, alternate_exchange="alt")),
@@ -194,6 +194,7 @@ def test_a_start_gives_restored_queues_and_exchanges_their_policies() -> None:
     assert vhost.policies.operator_policy_of(vhost.queues[b"q"]) == "o"
     assert vhost.router.exchanges[b"x"].alternate == b"alt"
     assert vhost.router.exchanges[b"amq.topic"].alternate == b"alt"
+    assert vhost.limits.max_queues == 5
 
 
 def test_a_redeclaration_is_compared_with_the_arguments_and_not_with_what_applies(

@@ -22,8 +22,8 @@ FORMATS: Final = (
 )  # fmt: skip
 QUEUE_COLUMNS: Final = (
     "name durable auto_delete arguments policy exclusive messages messages_ready "
-    "messages_unacknowledged messages_persistent message_bytes message_bytes_ready "
-    "message_bytes_unacknowledged message_bytes_persistent consumers state type "
+    "messages_unacknowledged message_bytes message_bytes_ready message_bytes_unacknowledged "
+    "consumers state type "
     "exclusive_consumer_tag slave_pids synchronised_slave_pids leader members online"
 )
 

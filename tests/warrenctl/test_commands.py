@@ -13,6 +13,7 @@ from typing import Final
 import pytest
 
 from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.tls_process import TlsBroker
 from tests.support.command_line import nobody
 from tests.support.skips import does_not_apply
 from warrenmq.admin.client import AdminClient, LocalAddress
@@ -255,3 +256,22 @@ def test_the_end_of_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert f"running at PID {pid} successfully shut down" in capsys.readouterr().out
     assert main([*place, "stop"]) == 69
     assert main([*place, "stop", "--idempotent"]) == 0
+
+
+def test_checks_of_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The certificate of the listener ends in 30 days."""
+    process = TlsBroker(tmp_path / "node")
+    process.start()
+    place = ["--data-dir", str(tmp_path / "node" / "data")]
+    try:
+        assert main(["--uri", process.tls_uri, "-s", "list_vhosts"]) == 0
+        assert capsys.readouterr().out == "/\n"
+        assert main([*place, "check_protocol_listener", "amqp/ssl"]) == 0
+        assert main([*place, "check_port_connectivity"]) == 0
+        assert main([*place, "check_certificate_expiration", "--within", "1"]) == 0
+        capsys.readouterr()
+        within = ["--within", "2", "--unit", "months"]
+        assert main([*place, "check_certificate_expiration", *within]) == 69
+        assert f"127.0.0.1:{process.tls_port}: " in capsys.readouterr().err
+    finally:
+        process.stop()

@@ -105,7 +105,7 @@ def _titles(text: str) -> list[str]:
     return [
         line
         for before, line, after in zip(lines, lines[1:], lines[2:], strict=False)
-        if line and not before and not after and ":" not in line
+        if line[:1].isalpha() and not before and not after and line != "NODE" and ":" not in line
     ]
 
 

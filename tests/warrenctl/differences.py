@@ -132,8 +132,8 @@ DIFFERENCES: Final[dict[str, dict[str, Difference]]] = {
     },
     "queues": {
         **_of(_ALL, "list_queues --formatter erlang"),
-        # Bytes in memory are those of whole messages. Nobody counts persistent ones, or measures how
-        # busy consumers are.
+        # Bytes in memory are those of whole messages. Nobody counts persistent ones, or measures
+        # how busy consumers are.
         **_of(
             _TEXT,
             """

@@ -80,7 +80,7 @@ class PublishRoute:
         if exchange.internal:
             text = vhost.exchange_text(method.exchange)
             raise ChannelException(ACCESS_REFUSED, f"cannot publish to internal {text}", 60, 40)
-        if exchange.type == TOPIC:
+        if len(rights.topics) > 0 and exchange.type == TOPIC:
             rights.expect_topic_write(method.exchange, method.routing_key, 60, 40)
         self._exchange = exchange
         self.routing_key = method.routing_key

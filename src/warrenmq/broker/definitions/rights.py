@@ -20,8 +20,10 @@ from warrenmq.routing.equivalence import resource_text
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import ACCESS_REFUSED, ChannelException
 
-# Names of which one right remembers the answer; then it starts over. Clients may send any number.
-_REMEMBERED_MAX: Final = 1024
+# Names, and routing keys, for which one right remembers the answer; then it starts over. Clients may
+# send any number.
+_NAMES_MAX: Final = 1024
+_KEYS_MAX: Final = 128
 _DEFAULT_EXCHANGE: Final = b"amq.default"
 
 # Is found in no name, not even in the empty one.
@@ -32,9 +34,10 @@ QUEUE: Final = "queue"
 
 
 class Right:
-    """One regular expression over names."""
+    """One regular expression over names; it remembers the answer for `remembered_max` of them."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, remembered_max: i64 = _NAMES_MAX) -> None:
+        self._remembered_max: i64 = remembered_max
         self._known: dict[bytes, bool] = {}
         self._pattern: re.Pattern[bytes] | None = None
         try:
@@ -52,24 +55,20 @@ class Right:
         known = self._known.get(name)
         if known is not None:
             return known
-        found = self.is_found_in(name)
-        if len(self._known) >= _REMEMBERED_MAX:
+        pattern = self._pattern
+        found = pattern is not None and pattern.search(name) is not None
+        if len(self._known) >= self._remembered_max:
             self._known.clear()
         self._known[name] = found
         return found
-
-    def is_found_in(self, key: bytes) -> bool:
-        """As `covers`, for routing keys, which are too many to remember."""
-        pattern = self._pattern
-        return pattern is not None and pattern.search(key) is not None
 
 
 class TopicRights:
     """The rights of a user at one topic exchange: two patterns over routing keys."""
 
     def __init__(self, write: str, read: str) -> None:
-        self.write: Right = Right(write)
-        self.read: Right = Right(read)
+        self.write: Right = Right(write, _KEYS_MAX)
+        self.read: Right = Right(read, _KEYS_MAX)
 
 
 class Rights:
@@ -134,13 +133,13 @@ class Rights:
     def expect_topic_read(self, exchange: bytes, key: bytes) -> None:
         """Require the right to bind something to a topic exchange with the key `key`."""
         topic = self.topics.get(exchange)
-        if topic is not None and not topic.read.is_found_in(key):
+        if topic is not None and not topic.read.covers(key):
             raise ChannelException(ACCESS_REFUSED, self._topic_refusal(exchange, key))
 
     def topic_write_refusal(self, exchange: bytes, key: bytes) -> str:
         """The text that refuses a publish with `key`; "" when the user has the right."""
         topic = self.topics.get(exchange)
-        if topic is None or topic.write.is_found_in(key):
+        if topic is None or topic.write.covers(key):
             return ""
         return self._topic_refusal(exchange, key)
 

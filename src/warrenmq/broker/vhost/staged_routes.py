@@ -117,7 +117,7 @@ class StagedRoutes:
             raise StageError(
                 PRECONDITION, f"cannot publish to internal {self._vhost.exchange_text(name)}"
             )
-        if exchange.type == TOPIC and len(author.rights.topics) > 0:
+        if len(author.rights.topics) > 0 and exchange.type == TOPIC:
             refusal = author.rights.topic_write_refusal(name, message.routing_key())
             if refusal:
                 raise StageError(ACCESS_REFUSED, refusal)

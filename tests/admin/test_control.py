@@ -278,6 +278,24 @@ def test_a_vhost_comes_and_goes_with_its_clients_and_messages(node: NodeThread) 
     assert [path.name for path in directories.iterdir()] == ["1"]
 
 
+def test_what_a_crash_leaves_of_a_deleted_vhost_is_no_store(tmp_path: Path) -> None:
+    """A start removes a directory that was being removed, and keeps one that was not, aside."""
+    node = NodeThread(tmp_path)
+    with local_client(node) as client:
+        for name in ("v", "w"):
+            client.request(AddVhost(name=name), Done)
+            client.request(DeleteVhost(name=name), Done)
+    node.stop()
+    data_dir = node.node.config.data_dir
+    vhosts = data_dir / "msg_stores" / "vhosts"
+    for name in ("2", "3.deleted", "9"):
+        (vhosts / name).mkdir()
+    node = NodeThread(tmp_path)
+    assert sorted(path.name for path in vhosts.iterdir()) == ["1", "9"]
+    assert [path.name.partition("-")[2] for path in (data_dir / "lost+found").iterdir()] == ["2"]
+    node.stop()
+
+
 def test_queues_and_connections_are_controlled(node: NodeThread) -> None:
     """Purge, delete and close do what AMQP does, with RabbitMQ's conditions."""
     connection = pika.BlockingConnection(pika.URLParameters(node.uri))

@@ -142,6 +142,7 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
             metadata.apply(first_definitions(config, 1))
             definitions = metadata.load()
         broker.load_users(definitions)
+        _set_aside_deleted(directory, definitions)
         directories: dict[int, Path] = {}
         file_systems: dict[int, LocalFileSystem] = {}
         for put_vhost in definitions.vhosts:
@@ -189,6 +190,19 @@ def _vhost_files(directory: Path, definition: PutVhost) -> tuple[Path, LocalFile
     path = directory / VHOSTS_PATH / str(definition.id)
     make_directories(path)
     return path, LocalFileSystem(path)
+
+
+def _set_aside_deleted(directory: Path, definitions: Definitions) -> None:
+    """Move the stores of deleted vhosts to lost+found: a crash came before their removal."""
+    known = {vhost.id for vhost in definitions.vhosts}
+    for path in (directory / VHOSTS_PATH).iterdir():
+        name = path.name
+        if not name.isdecimal() or int(name) in known or int(name) >= definitions.next_vhost_id:
+            continue
+        target = move_to_lost(directory, f"{VHOSTS_PATH}/{name}")
+        logger.warning(
+            "the store of deleted vhost id %s is moved to %s", name, target.relative_to(directory)
+        )
 
 
 def _remove_tree(path: Path) -> None:

@@ -191,7 +191,7 @@ def test_operations_are_in_force_and_survive_a_restart(tmp_path: Path) -> None:
 
 
 def test_each_operation_asks_for_its_tag(node: NodeThread) -> None:
-    """A user without the tag is refused and nothing happens; the tag, or a higher one, is enough."""
+    """Without the tag a user is refused and nothing happens; a higher tag is enough too."""
     requests = [request for request, _ in OPERATIONS] + UNDOING + OTHERS
     assert {type(request) for request in requests} == set(NEEDS)
     with local_client(node) as local:
@@ -226,7 +226,7 @@ def test_bad_requests_change_nothing(node: NodeThread) -> None:
         client.request(AddUser(name="u", password="p"), Done)
         cases: list[tuple[ControlRequest, str]] = [
             (AddUser(name="u", password="x"), "exists"),
-            (AddUser(name="w", password=""), "bad_request"),
+            (AddUser(name="", password="x"), "bad_request"),
             (DeleteUser(name="nobody"), "no_such_user"),
             (ChangePassword(name="nobody", password="x"), "no_such_user"),
             (CheckPassword(name="u", password="wrong"), "access_refused"),

@@ -37,7 +37,13 @@ REPLACED = {
 # The admin protocol and what prints it have a field of that name.
 KEEPS_HELD = tuple(
     f"src/warrenmq/{name}.py"
-    for name in ("admin/protocol", "admin/status", "cli/group", "spark/group_session")
+    for name in (
+        "admin/figures_protocol",
+        "admin/protocol",
+        "admin/status",
+        "cli/group",
+        "spark/group_session",
+    )
 )
 # A source number. docs/guarantees.md lists S, W, G, T and C; docs/protocol-notes.md lists P.
 SOURCE = re.compile(r"\b([SWGTCP][1-9][0-9]?)\b")

@@ -56,14 +56,6 @@ DIFFERENCES: Final[dict[str, dict[str, Difference]]] = {
         ),
         # JSON has the limits themselves instead of a text with JSON in it.
         **_of(_TEXT, "list_user_limits --global --formatter json"),
-        # A password is not empty.
-        **_of(
-            _ALL,
-            """
-            add_user dora ""
-            delete_user dora
-            """,
-        ),
     },
     "permissions": {
         # RabbitMQ prints an Erlang term.

@@ -323,8 +323,6 @@ class AccessPlans:
         return vhost
 
     def _hash(self, password: str) -> bytes:
-        if not password:
-            raise Refusal(BAD_REQUEST, "password cannot be an empty string")
         reason = self._broker.settings.credential_rules.refusal(password.encode())
         if reason:
             raise Refusal(INVALID, reason)

@@ -70,6 +70,7 @@ from warrenmq.admin.protocol import ErrorReply
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.connection import Connection
+from warrenmq.broker.connection.states import CLOSING
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.definitions.rights import QUEUE
 from warrenmq.broker.vhost.vhost import Vhost
@@ -329,7 +330,11 @@ class ControlCalls:
     # -- connections -------------------------------------------------------------------------------
 
     def _close_connections(self, request: CloseConnections) -> None:
-        found = [each for each in self._broker.connections if self._is_chosen(each, request)]
+        found = [
+            each
+            for each in self._broker.connections
+            if each.state < CLOSING and self._is_chosen(each, request)
+        ]
         if request.limit:
             found = found[: request.limit]
         if request.pid is not None and not found:

@@ -1,8 +1,8 @@
 """Requests and replies of the admin protocol that control a node: what `warrenctl` does.
 
-One struct per operation; the table `NEEDS` names the tag that the user of each must have. An operation that changes
-definitions is answered with `Done` when the change is on disk and in force, or refused with an
-`ErrorReply` and then nothing has changed. `protocol.py` has the other requests.
+One struct per operation; the table `NEEDS` names the tag that the user of each must have. An
+operation that changes definitions is answered with `Done` when the change is on disk and in force,
+or refused with an `ErrorReply`, and then nothing has changed. `protocol.py` has the other requests.
 """
 
 from typing import Annotated, Any, Final, Literal
@@ -19,7 +19,7 @@ MANAGEMENT: Final = "management"
 # For operations that every user with access to the vhost may ask for.
 NO_TAG: Final = ""
 
-# Largest request (bytes) of an administrator: definitions to import.
+# Largest request (bytes) of an administrator whose session has no vhost: definitions to import.
 IMPORT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 Name = Annotated[str, Meta(max_length=255)]

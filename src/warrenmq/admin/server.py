@@ -226,9 +226,8 @@ class AdminSession:
         if isinstance(request, SinkRequest):
             if isinstance(request, OpenStage):
                 # StageMessages requests are large.
-                self._request_bytes_max = max(
-                    self._request_bytes_max,
-                    block_bytes_max(vhost.max_message_size) + REQUEST_BYTES_MAX,
+                self._request_bytes_max = (
+                    block_bytes_max(vhost.max_message_size) + REQUEST_BYTES_MAX
                 )
             sinks.start(request)
             return
@@ -312,7 +311,7 @@ class AdminSession:
             return
         self._login_timer.cancel()
         self._user = user
-        if user.has_tag(ADMINISTRATOR):
+        if not login.vhost and user.has_tag(ADMINISTRATOR):
             self._request_bytes_max = IMPORT_BYTES_MAX
         if login.vhost:
             vhost = self._node.vhost(login.vhost.encode())

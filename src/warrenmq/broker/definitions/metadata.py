@@ -1,9 +1,10 @@
 """The stored definitions of a node, and the interface of their store (decision 002).
 
 Definitions are vhosts, users, permissions, parameters (policies and limits among them), exchanges,
-queues, bindings, reader groups, stages and sinks. A *change* writes or deletes one definition. `load` returns objects of the class that writes
-a definition, so a definition has one shape everywhere. Only durable things are written. Names are
-bytes as in the protocol; texts that only people and pattern matching see are str.
+queues, bindings, reader groups, stages and sinks. A *change* writes or deletes one definition.
+`load` returns objects of the class that writes a definition, so a definition has one shape
+everywhere. Only durable things are written. Names are bytes as in the protocol; texts that only
+people and pattern matching see are str.
 
 A store of definitions implements `Metadata` and promises: after a crash, either all changes of an
 `apply` are there, in order, or none is; and when `apply` returns, its changes are durable.

@@ -1,4 +1,4 @@
-"""The tables of a node's definitions in SQLite, and how a file of an earlier version is taken over."""
+"""The tables of a node's definitions in SQLite, and how an earlier version is taken over."""
 
 from typing import Final
 

@@ -20,8 +20,8 @@ from warrenmq.routing.equivalence import resource_text
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import ACCESS_REFUSED, ChannelException
 
-# Names, and routing keys, for which one right remembers the answer; then it starts over. Clients may
-# send any number.
+# Names, and routing keys, for which one right remembers the answer; then it starts over. Clients
+# may send any number.
 _NAMES_MAX: Final = 1024
 _KEYS_MAX: Final = 128
 _DEFAULT_EXCHANGE: Final = b"amq.default"

@@ -124,7 +124,8 @@ def plan(
 ) -> ImportPlan:
     """The plan for the data directory of a node, or for a directory that holds a single one.
 
-    The queues in `defined` supply the name of a queue whose directory has lost it. Raises NotADataDirectory
+    The queues in `defined` supply the name of a queue whose directory has lost it. Raises
+    NotADataDirectory
     when the directory cannot be read.
     """
     try:

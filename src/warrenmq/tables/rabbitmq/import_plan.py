@@ -125,8 +125,7 @@ def plan(
     """The plan for the data directory of a node, or for a directory that holds a single one.
 
     The queues in `defined` supply the name of a queue whose directory has lost it. Raises
-    NotADataDirectory
-    when the directory cannot be read.
+    NotADataDirectory when the directory cannot be read.
     """
     try:
         found = ImportPlan(_node_directory(directory))

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 from warrenmq.broker.channel.client import Client
 from warrenmq.broker.channel.direct_reply import REPLY_TO
 from warrenmq.broker.content.properties import PublishProperties
-from warrenmq.broker.definitions.rights import EXCHANGE
+from warrenmq.broker.definitions.rights import EXCHANGE, TopicRights
 from warrenmq.broker.transaction import routed_names
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.queue import Queue
@@ -49,7 +49,12 @@ class PublishRoute:
         self.is_plain: bool = False
         self._vhost: VhostQueues = vhost
         self._client: Client = client
+        # The exchange of the last publish that could be routed. The client may publish to it, as long
+        # as the router keeps this version.
         self._exchange: Exchange = vhost.router.default_exchange
+        self._exchange_version: i64 = -1
+        # The client's rights at this exchange, None if it may use every key.
+        self._topic: TopicRights | None = None
         self._raw: bytes = b""
         self._version: i64 = -1
         self._names: list[bytes] | None = None
@@ -70,19 +75,15 @@ class PublishRoute:
         self._raw = b""
         if method.immediate:
             raise ConnectionException(NOT_IMPLEMENTED, "immediate=true", 60, 40)
-        rights = self._client.rights
-        rights.expect_write(EXCHANGE, method.exchange, 60, 40)
         vhost = self._vhost
         router = vhost.router
-        exchange = router.exchanges.get(method.exchange)
-        if exchange is None:
-            raise ChannelException(NOT_FOUND, f"no {vhost.exchange_text(method.exchange)}", 60, 40)
-        if exchange.internal:
-            text = vhost.exchange_text(method.exchange)
-            raise ChannelException(ACCESS_REFUSED, f"cannot publish to internal {text}", 60, 40)
-        if len(rights.topics) > 0 and exchange.type == TOPIC:
-            rights.expect_topic_write(method.exchange, method.routing_key, 60, 40)
-        self._exchange = exchange
+        if router.version != self._exchange_version or method.exchange != self._exchange.name:
+            self._find_exchange(method.exchange)
+        exchange = self._exchange
+        topic = self._topic
+        if topic is not None and not topic.write.covers(method.routing_key):
+            text = self._client.rights.topic_refusal(method.exchange, method.routing_key)
+            raise ChannelException(ACCESS_REFUSED, text, 60, 40)
         self.routing_key = method.routing_key
         self.mandatory = method.mandatory
         self.address = raw[6:-1]
@@ -95,6 +96,21 @@ class PublishRoute:
         self.is_plain = self.is_fixed and not self.is_reply and not is_traced
         self._version = router.version
         self._raw = raw
+
+    def _find_exchange(self, name: bytes) -> None:
+        """Find the exchange and check that the client may publish to it; raises as `resolve`."""
+        rights = self._client.rights
+        rights.expect_write(EXCHANGE, name, 60, 40)
+        vhost = self._vhost
+        exchange = vhost.router.exchanges.get(name)
+        if exchange is None:
+            raise ChannelException(NOT_FOUND, f"no {vhost.exchange_text(name)}", 60, 40)
+        if exchange.internal:
+            text = vhost.exchange_text(name)
+            raise ChannelException(ACCESS_REFUSED, f"cannot publish to internal {text}", 60, 40)
+        self._exchange = exchange
+        self._topic = rights.topics.get(name) if exchange.type == TOPIC else None
+        self._exchange_version = vhost.router.version
 
     def route_by_headers(self, properties: PublishProperties) -> None:
         """Find the queues of a message whose properties affect the route."""

@@ -122,26 +122,18 @@ class Rights:
         """Require the right to consume from `name`, or to bind something to it."""
         self._expect(self._read, kind, name, class_id, method_id)
 
-    def expect_topic_write(
-        self, exchange: bytes, key: bytes, class_id: i64 = 0, method_id: i64 = 0
-    ) -> None:
-        """Require the right to publish to a topic exchange with the routing key `key`."""
-        refusal = self.topic_write_refusal(exchange, key)
-        if refusal:
-            raise ChannelException(ACCESS_REFUSED, refusal, class_id, method_id)
-
     def expect_topic_read(self, exchange: bytes, key: bytes) -> None:
         """Require the right to bind something to a topic exchange with the key `key`."""
         topic = self.topics.get(exchange)
         if topic is not None and not topic.read.covers(key):
-            raise ChannelException(ACCESS_REFUSED, self._topic_refusal(exchange, key))
+            raise ChannelException(ACCESS_REFUSED, self.topic_refusal(exchange, key))
 
     def topic_write_refusal(self, exchange: bytes, key: bytes) -> str:
         """The text that refuses a publish with `key`; "" when the user has the right."""
         topic = self.topics.get(exchange)
         if topic is None or topic.write.covers(key):
             return ""
-        return self._topic_refusal(exchange, key)
+        return self.topic_refusal(exchange, key)
 
     def configure_refusal(self, kind: str, name: bytes) -> str:
         """The text that refuses to declare or delete `name`; "" when the user has the right."""
@@ -168,7 +160,8 @@ class Rights:
         text = resource_text(kind, name, self._vhost)
         return f"access to {text} refused for user '{name_text(self._user)}'"
 
-    def _topic_refusal(self, exchange: bytes, key: bytes) -> str:
+    def topic_refusal(self, exchange: bytes, key: bytes) -> str:
+        """The text that refuses the routing key `key` at a topic exchange."""
         text = resource_text(EXCHANGE, exchange, self._vhost)
         user = name_text(self._user)
         return f"access to topic '{name_text(key)}' in {text} refused for user '{user}'"

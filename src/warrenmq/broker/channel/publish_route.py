@@ -49,8 +49,8 @@ class PublishRoute:
         self.is_plain: bool = False
         self._vhost: VhostQueues = vhost
         self._client: Client = client
-        # The exchange of the last publish that could be routed. The client may publish to it, as long
-        # as the router keeps this version.
+        # The exchange of the last publish that could be routed. The client may publish to it while
+        # the router keeps this version.
         self._exchange: Exchange = vhost.router.default_exchange
         self._exchange_version: i64 = -1
         # The client's rights at this exchange, None if it may use every key.

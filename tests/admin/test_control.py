@@ -15,6 +15,7 @@ from warrenmq.admin.client import (
     NodeAddress,
     NodeUnreachableError,
 )
+from warrenmq.admin.control_calls import ControlCalls
 from warrenmq.admin.control_file import ControlFile, read_control_file
 from warrenmq.admin.control_protocol import (
     NEEDS,
@@ -316,6 +317,18 @@ def test_queues_and_connections_are_controlled(node: NodeThread) -> None:
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
             channel.queue_declare("q")
         assert closed.value.reply_text == "CONNECTION_FORCED - maintenance"
+
+
+def test_a_fault_of_the_broker_costs_one_request(
+    node: NodeThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bug is answered and logged, at once and between the slices; the session goes on."""
+    with local_client(node) as client:
+        for broken in ("_list", "_build"):
+            with monkeypatch.context() as patch:
+                patch.setattr(ControlCalls, broken, None)
+                assert refusal(client, List(what="users", columns=["user"])) == "internal_error"
+        assert rows(client, "users", "user") == [["guest"]]
 
 
 def test_a_stopped_broker_is_reset_and_started(node: NodeThread) -> None:

@@ -6,6 +6,7 @@ listing is built in slices, one a turn, so that its length delays no message.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -78,6 +79,7 @@ from warrenmq.queues.queue import Queue
 from warrenmq.vocabulary.error_codes import (
     ACCESS_REFUSED,
     BAD_REQUEST,
+    INTERNAL,
     NO_SUCH_USER,
     NO_SUCH_VHOST,
     NOT_FOUND,
@@ -86,6 +88,8 @@ from warrenmq.vocabulary.error_codes import (
 )
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
+
+_log = logging.getLogger("warren.admin")
 
 # Rows that one turn builds.
 SLICE_ROWS: Final = 50
@@ -131,6 +135,20 @@ class ControlCalls:
 
     def start(self, request: ControlRequest) -> None:
         """Carry out `request`."""
+        self._guard(lambda: self._start(request))
+
+    def _later(self, step: Callable[[], None]) -> None:
+        """Take the next step of a request in another turn."""
+        self._clock.call_soon(lambda: self._guard(step))
+
+    def _guard(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # A bug costs this request, as it costs a connection in AMQP.
+            _log.error("internal error", exc_info=error)
+            self._reply(ErrorReply(INTERNAL, "internal error; the node's log has the details"))
+
+    def _start(self, request: ControlRequest) -> None:
         try:
             self._expect_tag(NEEDS[type(request)])
             plan = self._plan(request)
@@ -266,7 +284,7 @@ class ControlCalls:
             self._reply(Exported(bytes(joined)))
         else:
             joined += piece
-            self._clock.call_soon(lambda: self._join(pieces, joined))
+            self._later(lambda: self._join(pieces, joined))
 
     def _import(self, request: ImportDefinitions) -> None:
         def done(outcome: Imported | Refusal) -> None:
@@ -378,7 +396,7 @@ class ControlCalls:
         for row in rows:
             built.append(row)
             if len(built) % SLICE_ROWS == 0:
-                self._clock.call_soon(lambda: self._build(rows, built))
+                self._later(lambda: self._build(rows, built))
                 return
         self._reply(Rows(built))
 

@@ -23,5 +23,7 @@ DATA_LOSS: Final = "data_loss"
 # The broker could not make the request durable, for want of disk space for example. Nothing is
 # lost; a retry may succeed.
 STORAGE_FAILED: Final = "storage_failed"
+# A fault of the broker stopped the request half-way; the broker's log has the details.
+INTERNAL: Final = "internal_error"
 # Some messages of a sink's batch would reach no queue.
 UNROUTABLE: Final = "unroutable"

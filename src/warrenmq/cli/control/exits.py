@@ -18,6 +18,7 @@ BY_REFUSAL: Final = {
     error_codes.NO_SUCH_USER: NO_USER,
     error_codes.EXISTS: SOFTWARE,
     error_codes.STORAGE_FAILED: TEMPORARY,
+    error_codes.INTERNAL: SOFTWARE,
 }
 
 

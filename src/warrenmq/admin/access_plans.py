@@ -96,45 +96,24 @@ class AccessPlans:
         user = self._user(request.name)
         password = request.password
         password_hash = b"" if password is None else self._hash(password)
-        return [
-            PutUser(
-                user.name,
-                password_hash,
-                self._hashing,
-                user.tags,
-                user.max_connections,
-                user.max_channels,
-            )
-        ]
+        return [_changed_user(user, password_hash, self._hashing)]
 
     def set_user_tags(self, request: SetUserTags) -> list[Change]:
         """Replace a user's tags."""
         user = self._user(request.name)
-        return [
-            PutUser(
-                user.name,
-                user.password_hash,
-                user.hashing,
-                list(dict.fromkeys(request.tags)),
-                user.max_connections,
-                user.max_channels,
-            )
-        ]
+        changed = _changed_user(user, user.password_hash, user.hashing)
+        changed.tags = list(dict.fromkeys(request.tags))
+        return [changed]
 
     def set_user_limits(self, request: SetUserLimits) -> list[Change]:
         """Set or remove limits of a user."""
         user = self._user(request.name)
-        connections, channels = request.max_connections, request.max_channels
-        return [
-            PutUser(
-                user.name,
-                user.password_hash,
-                user.hashing,
-                user.tags,
-                user.max_connections if connections is None else connections,
-                user.max_channels if channels is None else channels,
-            )
-        ]
+        changed = _changed_user(user, user.password_hash, user.hashing)
+        if request.max_connections is not None:
+            changed.max_connections = request.max_connections
+        if request.max_channels is not None:
+            changed.max_channels = request.max_channels
+        return [changed]
 
     # -- permissions -------------------------------------------------------------------------------
 
@@ -212,32 +191,15 @@ class AccessPlans:
 
     def set_vhost_tags(self, request: SetVhostTags) -> list[Change]:
         """Replace a vhost's tags."""
-        known = self._vhost(request.name).definition
-        tags = list(dict.fromkeys(request.tags))
-        return [
-            PutVhost(
-                known.name,
-                known.id,
-                known.description,
-                tags,
-                known.default_queue_type,
-                known.is_tracing,
-            )
-        ]
+        changed = _copy(self._vhost(request.name).definition)
+        changed.tags = list(dict.fromkeys(request.tags))
+        return [changed]
 
     def set_tracing(self, request: SetTracing) -> list[Change]:
         """Switch tracing of a vhost on or off."""
-        known = self._vhost(request.vhost).definition
-        return [
-            PutVhost(
-                known.name,
-                known.id,
-                known.description,
-                known.tags,
-                known.default_queue_type,
-                request.is_on,
-            )
-        ]
+        changed = _copy(self._vhost(request.vhost).definition)
+        changed.is_tracing = request.is_on
+        return [changed]
 
     def set_vhost_limits(self, request: SetVhostLimits) -> list[Change]:
         """Replace a vhost's limits."""
@@ -327,6 +289,24 @@ class AccessPlans:
         if reason:
             raise Refusal(INVALID, reason)
         return hash_password(password.encode(), self._hashing)
+
+
+def _changed_user(user: PutUser, password_hash: bytes, hashing: str) -> PutUser:
+    """A copy of the user with another password."""
+    return PutUser(
+        user.name, password_hash, hashing, user.tags, user.max_connections, user.max_channels
+    )
+
+
+def _copy(vhost: PutVhost) -> PutVhost:
+    return PutVhost(
+        vhost.name,
+        vhost.id,
+        vhost.description,
+        vhost.tags,
+        vhost.default_queue_type,
+        vhost.is_tracing,
+    )
 
 
 def _check_pattern(pattern: str) -> None:

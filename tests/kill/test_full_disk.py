@@ -14,6 +14,7 @@ from tests.support.brokers.process import BrokerProcess
 from tests.support.command_line import warren
 from tests.support.kills.ledger import connect, exists
 from tests.support.stores.small_disk import SmallDisk, mounted_disk
+from warrenmq.cli.control.main import main
 from warrenmq.store.disk.space_reserve import RESERVE_BYTES, RESERVE_PATH
 from warrenmq.wire.methods import BasicAck, QueueDeclare, QueueDeclareOk, QueueDelete, QueueDeleteOk
 
@@ -101,6 +102,10 @@ def test_at_zero_bytes_free(node: BrokerProcess, disk: SmallDisk) -> None:
     # With free space the node recovers by itself.
     disk.free()
     eventually(lambda: reserve_bytes(node) == RESERVE_BYTES, "the reserve is held again")
+    data = node.directory / "data"
+    eventually(
+        lambda: main(["--data-dir", str(data), "-q", "ping"]) == 0, "local commands find the node"
+    )
     other = connect(node).channel()
     other.declare(refused, durable=True)
     publish(other, refused, b"at last")

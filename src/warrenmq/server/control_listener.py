@@ -5,6 +5,7 @@ reach the node whatever its other listeners are. It serves admin sessions only.
 """
 
 import asyncio
+import logging
 import secrets
 import socket
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from typing import Final
 
 from warrenmq.admin.control_file import ControlFile, remove_control_file, write_control_file
 from warrenmq.server.listening.addresses import Ends, ends_of
+
+logger = logging.getLogger("warren.listener")
 
 _TOKEN_BYTES: Final = 32
 
@@ -30,20 +33,42 @@ class ControlListener:
         self._data_dir = data_dir
         self._new_protocol = new_protocol
         self._socket: socket.socket | None = None
+        # The control file, until it is written.
+        self._unwritten: ControlFile | None = None
         # What a local administrator must show.
         self.token = secrets.token_urlsafe(_TOKEN_BYTES)
 
     def start(self, node: str, pid: int) -> None:
-        """Listen, and write the control file. Raises OSError."""
+        """Listen, and write the control file as soon as the disk takes it.
+
+        Raises OSError when it cannot listen.
+        """
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._socket.setblocking(False)
         host, port = self._socket.getsockname()
-        write_control_file(self._data_dir, ControlFile(node, f"{host}:{port}", self.token, pid))
+        self._unwritten = ControlFile(node, f"{host}:{port}", self.token, pid)
         self._loop.add_reader(self._socket, self._accept)
+        if not self.keep():
+            logger.error("local commands cannot find the node yet: the disk takes no control file")
+
+    def keep(self) -> bool:
+        """Write the control file if that is still to be done; call it now and then.
+
+        A node must start on a full disk too. Returns whether the file is there.
+        """
+        if self._unwritten is None:
+            return True
+        try:
+            write_control_file(self._data_dir, self._unwritten)
+        except OSError:
+            return False
+        self._unwritten = None
+        return True
 
     def close(self) -> None:
         """Remove the control file and close the listener; sessions go on."""
         if self._socket is not None:
+            self._unwritten = None
             remove_control_file(self._data_dir)
             self._loop.remove_reader(self._socket)
             self._socket.close()

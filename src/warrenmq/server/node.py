@@ -341,6 +341,7 @@ class Node:
         now_ms = self.clock.now_ms()
         if self._data is not None:
             self._data.reserve.keep()
+            self._control_listener.keep()
         # End a turn even when nothing else happens, so that space that waits for a checkpoint gets
         # one.
         self.schedule_turn()

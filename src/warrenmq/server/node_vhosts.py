@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from warrenmq.broker.broker import Broker
-from warrenmq.broker.definitions.metadata import Change, PutVhost
+from warrenmq.broker.definitions.metadata import Change, MetadataError, PutVhost
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.server.clock import Clock
 from warrenmq.server.startup import OpenedData
@@ -91,7 +91,9 @@ class NodeVhosts:
         def apply() -> None:
             try:
                 self._data.metadata.apply(changes)
-            except Exception as error:
+            except MetadataError as error:
+                if not error.may_be_full:
+                    raise
                 # Operations of an administrator may free space, as deletions do.
                 self._data.reserve.on_error(error)
                 self._data.metadata.apply(changes)

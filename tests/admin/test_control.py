@@ -21,6 +21,7 @@ from warrenmq.admin.control_protocol import (
     NEEDS,
     AddUser,
     AddVhost,
+    CancelImport,
     ChangePassword,
     CheckPassword,
     ClearGlobalParameter,
@@ -40,8 +41,9 @@ from warrenmq.admin.control_protocol import (
     Done,
     ExportDefinitions,
     Exported,
+    GetImport,
     ImportDefinitions,
-    Imported,
+    ImportStatus,
     List,
     PurgeQueue,
     ResetNode,
@@ -93,7 +95,9 @@ OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
     (SetParameter(vhost="v", component="shovel", name="s", value='{"a": [1]}'), Done),
     (SetGlobalParameter(name="g", value='"x"'), Done),
     (ExportDefinitions(), Exported),
-    (ImportDefinitions(json=b"{}"), Imported),
+    (ImportDefinitions(json=b"{}"), ImportStatus),
+    (GetImport(), ImportStatus),
+    (CancelImport(), ImportStatus),
     (List(what="users", columns=["user", "tags"]), Rows),
     (DescribeControl(), ControlStatus),
     (SetMemoryLimit(relative=0.5), Done),
@@ -246,6 +250,7 @@ def test_bad_requests_change_nothing(node: NodeThread) -> None:
             (CloseConnections(reason="x", pid="<a.1.2.3>"), "not_found"),
             (List(what="queues", columns=["name", "bogus"], vhost="/"), "bad_request"),
             (ResetNode(), "precondition"),
+            (GetImport(), "precondition"),
         ]
         for request, code in cases:
             assert refusal(client, request) == code, request

@@ -20,6 +20,7 @@ from warrenmq.admin.control_protocol import (
     NO_TAG,
     AddUser,
     AddVhost,
+    CancelImport,
     ChangePassword,
     CheckPassword,
     ClearGlobalParameter,
@@ -38,8 +39,8 @@ from warrenmq.admin.control_protocol import (
     Done,
     ExportDefinitions,
     Exported,
+    GetImport,
     ImportDefinitions,
-    Imported,
     List,
     PurgeQueue,
     ResetNode,
@@ -132,10 +133,16 @@ class ControlCalls:
         self._clock = clock
         self._reply = reply
         self._plans = AccessPlans(broker)
+        self._import: DefinitionsImport | None = None
 
     def start(self, request: ControlRequest) -> None:
         """Carry out `request`."""
         self._guard(lambda: self._start(request))
+
+    def stop(self) -> None:
+        """Cancel the import that is under way: nobody waits for it any more."""
+        if self._import is not None:
+            self._import.cancel()
 
     def _later(self, step: Callable[[], None]) -> None:
         """Take the next step of a request in another turn."""
@@ -236,8 +243,8 @@ class ControlCalls:
                 self._check_password(request)
             case ExportDefinitions():
                 self._export(request)
-            case ImportDefinitions():
-                self._import(request)
+            case ImportDefinitions() | GetImport() | CancelImport():
+                self._import_definitions(request)
             case PurgeQueue():
                 self._purge(request)
             case DeleteQueue():
@@ -286,16 +293,22 @@ class ControlCalls:
             joined += piece
             self._later(lambda: self._join(pieces, joined))
 
-    def _import(self, request: ImportDefinitions) -> None:
-        def done(outcome: Imported | Refusal) -> None:
-            if isinstance(outcome, Refusal):
-                self._reply(ErrorReply(outcome.code, outcome.text))
-            else:
-                self._reply(outcome)
+    def _import_definitions(self, request: ImportDefinitions | GetImport | CancelImport) -> None:
+        if isinstance(request, ImportDefinitions):
+            self._start_import(request)
+        if self._import is None:
+            raise Refusal(PRECONDITION, "this session has imported no definitions")
+        if isinstance(request, CancelImport):
+            self._import.cancel()
+        self._reply(self._import.status())
 
-        DefinitionsImport(
-            self._broker, self._administration, self._clock, request.vhost, done
-        ).start(request.json, request.is_dry_run)
+    def _start_import(self, request: ImportDefinitions) -> None:
+        if self._import is not None and self._import.is_running():
+            raise Refusal(PRECONDITION, "this session imports definitions already")
+        self._import = DefinitionsImport(
+            self._broker, self._administration, self._clock, request.vhost
+        )
+        self._import.start(request.json, request.is_dry_run)
 
     def _check_password(self, request: CheckPassword) -> None:
         self._expect_user(request.name)

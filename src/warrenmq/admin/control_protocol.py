@@ -210,14 +210,26 @@ class ExportDefinitions(_Operation, tag="export_definitions", frozen=True):
 
 
 class ImportDefinitions(_Operation, tag="import_definitions", frozen=True):
-    """Add definitions, or only tell what would change. Reply: Imported.
+    """Begin to add definitions, or only to find what would change. Reply: ImportStatus.
 
-    `json`: in RabbitMQ's format; with `vhost`, an export of one vhost.
+    `json`: in RabbitMQ's format; with `vhost`, an export of one vhost. A session has one import at
+    a time; its end cancels the import.
     """
 
     json: bytes
     vhost: Name | None = None
     is_dry_run: bool = False
+
+
+class GetImport(_Operation, tag="get_import", frozen=True):
+    """Report how far the session's last import is. Reply: ImportStatus, or why it was refused."""
+
+
+class CancelImport(_Operation, tag="cancel_import", frozen=True):
+    """End the session's import if nothing of it is stored yet. Reply: ImportStatus.
+
+    An import that is being stored goes on, so that nothing is left half done.
+    """
 
 
 # -- queues and connections ------------------------------------------------------------------------
@@ -361,11 +373,32 @@ class Exported(Struct, tag="exported", frozen=True):
     json: bytes
 
 
-class Imported(Struct, tag="imported", frozen=True):
+class Imported(Struct, frozen=True):
     """The lines say what changed, or would change, and what was left out."""
 
     changes: list[str]
     left_out: list[str]
+
+
+# Steps of an import. IMPORT_READING and IMPORT_COMPARING change nothing and can be cancelled.
+IMPORT_READING: Final = "reading"
+IMPORT_COMPARING: Final = "comparing"
+IMPORT_STORING: Final = "storing"
+IMPORT_DECLARING: Final = "declaring"
+IMPORT_DONE: Final = "done"
+IMPORT_CANCELLED: Final = "cancelled"
+
+
+class ImportStatus(Struct, tag="import_status", frozen=True):
+    """An import: its step, with the objects done of `total` in it.
+
+    The step ends as IMPORT_DONE or IMPORT_CANCELLED. Only the first has `imported`.
+    """
+
+    step: str
+    done: int
+    total: int
+    imported: Imported | None = None
 
 
 class ListenerStatus(Struct, frozen=True):
@@ -434,6 +467,8 @@ ControlRequest = (
     | ClearGlobalParameter
     | ExportDefinitions
     | ImportDefinitions
+    | GetImport
+    | CancelImport
     | PurgeQueue
     | DeleteQueue
     | CloseConnections
@@ -448,7 +483,7 @@ ControlRequest = (
     | DescribeControl
     | List
 )
-ControlReply = Done | Counted | Rows | Exported | Imported | ControlStatus
+ControlReply = Done | Counted | Rows | Exported | ImportStatus | ControlStatus
 
 # The tag that the user of each operation must have. A local administrator has all tags.
 NEEDS: Final[dict[type, str]] = {
@@ -475,6 +510,8 @@ NEEDS: Final[dict[type, str]] = {
     ClearGlobalParameter: ADMINISTRATOR,
     ExportDefinitions: ADMINISTRATOR,
     ImportDefinitions: ADMINISTRATOR,
+    GetImport: ADMINISTRATOR,
+    CancelImport: ADMINISTRATOR,
     PurgeQueue: NO_TAG,
     DeleteQueue: NO_TAG,
     CloseConnections: ADMINISTRATOR,

@@ -147,6 +147,8 @@ class AdminSession:
             self._groups.stop()
         if self._sinks is not None:
             self._sinks.stop()
+        if self._control is not None:
+            self._control.stop()
 
     # -- frames ------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 import contextlib
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -13,10 +13,10 @@ class ProgressBar:
     """A progress bar that shows nothing; the base of the visible one."""
 
     def advance(self, size: int) -> None:
-        """Add `size` bytes done since the last call."""
+        """Add what was done since the last call."""
 
-    def show(self, description: str, done_bytes: int, total_bytes: int) -> None:
-        """Set the description, and the bytes done and in total."""
+    def show(self, description: str, done: int, total: int) -> None:
+        """Set the description, and how much is done and there is in total."""
 
 
 class _RichBar(ProgressBar):
@@ -27,15 +27,15 @@ class _RichBar(ProgressBar):
     def advance(self, size: int) -> None:
         self._bar.advance(self._task, size)
 
-    def show(self, description: str, done_bytes: int, total_bytes: int) -> None:
-        self._bar.update(
-            self._task, description=description, completed=done_bytes, total=max(total_bytes, 1)
-        )
+    def show(self, description: str, done: int, total: int) -> None:
+        self._bar.update(self._task, description=description, completed=done, total=max(total, 1))
 
 
 @contextlib.contextmanager
-def progress_bar(description: str, total_bytes: int) -> Iterator[ProgressBar]:
-    """A bar for `total_bytes` of work, removed at the end."""
+def progress_bar(
+    description: str, total: int, unit: Literal["bytes", "objects"] = "bytes"
+) -> Iterator[ProgressBar]:
+    """A bar for `total` of work in `unit`, removed at the end."""
     if not sys.stderr.isatty():
         yield ProgressBar()
         return
@@ -43,18 +43,22 @@ def progress_bar(description: str, total_bytes: int) -> Iterator[ProgressBar]:
     from rich.progress import (
         BarColumn,
         DownloadColumn,
+        MofNCompleteColumn,
         Progress,
+        ProgressColumn,
         TextColumn,
         TimeRemainingColumn,
         TransferSpeedColumn,
     )
 
+    figures: tuple[ProgressColumn, ...] = (MofNCompleteColumn(),)
+    if unit == "bytes":
+        figures = (DownloadColumn(binary_units=True), TransferSpeedColumn())
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        DownloadColumn(binary_units=True),
-        TransferSpeedColumn(),
+        *figures,
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        yield _RichBar(bar, bar.add_task(description, total=max(total_bytes, 1)))
+        yield _RichBar(bar, bar.add_task(description, total=max(total, 1)))

@@ -1,6 +1,7 @@
 """Imports of definitions into a broker in memory: what changes, what is left out or refused."""
 
 import base64
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,14 @@ import pytest
 
 from tests.support.brokers.administered_broker import AdministeredBroker
 from warrenmq.admin.administration import Refusal
+from warrenmq.admin.control_protocol import (
+    IMPORT_CANCELLED,
+    IMPORT_COMPARING,
+    IMPORT_DECLARING,
+    IMPORT_DONE,
+    IMPORT_READING,
+)
+from warrenmq.admin.definitions.importing import DefinitionsImport
 from warrenmq.broker.definitions.passwords import MD5, SHA256, hash_password
 from warrenmq.routing.exchange import Binding
 from warrenmq.vocabulary.error_codes import (
@@ -379,3 +388,35 @@ def test_what_cannot_be_stored_is_taken_back_and_can_be_repeated() -> None:
     outcome = node.import_definitions(document(users=[{"name": "ann"}], queues=[queue("new")]))
     assert isinstance(outcome, Refusal) and "no space" in outcome.text
     assert b"new" not in node.memory.vhost.queues
+
+
+def test_an_import_is_cancelled_before_anything_is_stored_or_not_at_all() -> None:
+    """Cancelled in any of its turns, an import changes nothing, or all if it was being stored."""
+    rows = document(
+        users=[{"name": "ann", "tags": []}],
+        vhosts=[{"name": "new"}],
+        queues=[queue(f"q{number}") for number in range(300)] + [queue("q", "new")],
+        bindings=[binding("amq.direct", f"q{number}") for number in range(300)],
+    )
+    whole = AdministeredBroker()
+    whole.imported(rows)
+    steps = set()
+    for turns in itertools.count():
+        node = AdministeredBroker()
+        before = node.exported()
+        running = DefinitionsImport(node.broker, node.administration, node, None)
+        running.start(rows, False)
+        for _ in range(turns):
+            node.turn()
+        step = running.status().step
+        steps.add(step)
+        running.cancel()
+        while running.is_running() or node.turns:
+            node.turn()
+        if step in (IMPORT_READING, IMPORT_COMPARING):
+            assert running.status().step == IMPORT_CANCELLED and node.exported() == before
+        else:
+            assert running.status().step == IMPORT_DONE and node.exported() == whole.exported()
+        if step == IMPORT_DONE:
+            break
+    assert steps == {IMPORT_READING, IMPORT_COMPARING, IMPORT_DECLARING, IMPORT_DONE}

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from pathlib import Path
 
 import pika
@@ -12,11 +13,18 @@ from tests.support.brokers.process import BrokerProcess
 from warrenmq.admin.client import AdminClient, AdminRefusedError, LocalAddress
 from warrenmq.admin.control_file import read_control_file
 from warrenmq.admin.control_protocol import (
+    IMPORT_CANCELLED,
+    IMPORT_DONE,
+    CancelImport,
+    DeleteVhost,
+    Done,
     ExportDefinitions,
     Exported,
+    GetImport,
     ImportDefinitions,
-    Imported,
+    ImportStatus,
 )
+from warrenmq.admin.import_client import import_definitions
 
 GOLDEN = Path(__file__).with_name("golden")
 # Each user of the golden exports who has a password, with a vhost that it may enter.
@@ -51,8 +59,8 @@ def test_users_of_rabbitmq_log_in(tmp_path: Path) -> None:
     data = (GOLDEN / "management.json").read_bytes()
     node = NodeThread(tmp_path)
     with local_client(node) as client:
-        planned = client.request(ImportDefinitions(json=data, is_dry_run=True), Imported)
-        done = client.request(ImportDefinitions(json=data), Imported)
+        planned = import_definitions(client.request, ImportDefinitions(json=data, is_dry_run=True))
+        done = import_definitions(client.request, ImportDefinitions(json=data))
         assert done == planned and done.left_out == []
         before = json.loads(exported(client))
     for login in LOGINS:
@@ -69,15 +77,18 @@ def test_users_of_rabbitmq_log_in(tmp_path: Path) -> None:
             before[section] = [row for row in before[section] if row["durable"]]
         before["bindings"] = [row for row in before["bindings"] if row["source"] != "x.topic"]
         assert after == before
-        assert client.request(ImportDefinitions(json=exported(client)), Imported).changes == []
+        assert (
+            import_definitions(client.request, ImportDefinitions(json=exported(client))).changes
+            == []
+        )
         with pytest.raises(AdminRefusedError, match="no JSON object"):
-            client.request(ImportDefinitions(json=b"["), Imported)
+            import_definitions(client.request, ImportDefinitions(json=b"["))
     log_in(node, *LOGINS[1])
     node.stop()
 
 
-def test_thousands_of_queues_over_the_admin_protocol(tmp_path: Path) -> None:
-    """An import is larger than other requests may be, and done in many turns."""
+def many_queues() -> bytes:
+    """5,000 queues, each with a binding."""
     queues = [{"name": f"q{number:05}", "vhost": "/"} for number in range(5000)]
     bindings = [
         {
@@ -89,13 +100,51 @@ def test_thousands_of_queues_over_the_admin_protocol(tmp_path: Path) -> None:
         }
         for row in queues
     ]
-    data = json.dumps({"queues": queues, "bindings": bindings}).encode()
+    return json.dumps({"queues": queues, "bindings": bindings}).encode()
+
+
+def test_thousands_of_queues_over_the_admin_protocol(tmp_path: Path) -> None:
+    """An import is larger than other requests may be, is done in many turns, and reports them."""
+    request = ImportDefinitions(json=many_queues())
+    seen: list[ImportStatus] = []
     node = NodeThread(tmp_path)
     with local_client(node) as client:
-        assert len(client.request(ImportDefinitions(json=data), Imported).changes) == 10000
+        assert len(import_definitions(client.request, request, seen.append).changes) == 10000
         found = json.loads(exported(client))
-    assert [row["name"] for row in found["queues"]] == [row["name"] for row in queues]
+        assert {each.total for each in seen} >= {10000}
+        assert all(0 <= each.done <= each.total for each in seen)
+        # Too late: the import is over, and stays so.
+        assert client.request(CancelImport(), ImportStatus).step == IMPORT_DONE
+    assert [row["name"] for row in found["queues"]] == [f"q{number:05}" for number in range(5000)]
     assert len(found["bindings"]) == 5000
+    node.stop()
+
+
+def test_an_interrupt_cancels_an_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So does the end of its session; nothing is changed, and the next import may begin."""
+    # Takes far longer to read than the node needs for a reply.
+    row = b'{"name": "x", "vhost": "/", "type": "direct"}'
+    request = ImportDefinitions(json=b'{"exchanges": [' + b",".join([row] * 300_000) + b"]}")
+    node = NodeThread(tmp_path)
+    with local_client(node) as client:
+        before = exported(client)
+
+        def interrupt(_seconds: float) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(time, "sleep", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                import_definitions(client.request, request)
+        assert client.request(GetImport(), ImportStatus).step == IMPORT_CANCELLED
+        with local_client(node) as leaving:
+            leaving.request(request, ImportStatus)
+            with pytest.raises(AdminRefusedError, match="imports definitions already"):
+                leaving.request(request, ImportStatus)
+        request = ImportDefinitions(json=b'{"vhosts": [{"name": "v"}]}')
+        assert import_definitions(client.request, request).changes == ["create vhost 'v'"]
+        client.request(DeleteVhost(name="v"), Done)
+        assert exported(client) == before
     node.stop()
 
 

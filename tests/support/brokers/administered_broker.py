@@ -40,9 +40,7 @@ class AdministeredBroker:
             data, is_dry_run
         )
         while not outcomes:
-            self.pump()
-            if self.turns:
-                self.turns.popleft()()
+            self.turn()
         assert not self.turns and len(outcomes) == 1
         return outcomes[0]
 
@@ -55,6 +53,12 @@ class AdministeredBroker:
     def exported(self, vhost: bytes | None = None) -> bytes:
         """The definitions of the node, or of one vhost."""
         return export_definitions(self.broker, None if vhost is None else self.broker.vhosts[vhost])
+
+    def turn(self) -> None:
+        """Commit what is to be committed, and make the next call that waits for a turn."""
+        self.pump()
+        if self.turns:
+            self.turns.popleft()()
 
     def pump(self) -> None:
         """Commit what all vhosts have to commit."""

@@ -26,6 +26,7 @@ from warrenmq.wire.errors import AmqpError
 class Declaring:
     """Declares `topology` in `vhost`, a slice a turn; then calls `done` with "" or what failed.
 
+    `on_slice` gets the number of objects of each slice when the slice is declared.
     A failure leaves the slices before it in place: another import goes on from there.
     """
 
@@ -35,11 +36,13 @@ class Declaring:
         vhost: Vhost,
         topology: NewTopology,
         clock: Clock,
+        on_slice: Callable[[int], None],
         done: Callable[[str], None],
     ) -> None:
         self._broker = broker
         self._vhost = vhost
         self._clock = clock
+        self._on_slice = on_slice
         self._done = done
         self._steps: Iterator[Callable[[], None]] = chain(
             (partial(self._declare_exchange, *each) for each in topology.exchanges),
@@ -64,6 +67,7 @@ class Declaring:
             return
         for step in steps:
             step()
+        self._on_slice(len(steps))
         if not self._changes:
             self._clock.call_soon(self.start)
             return

@@ -158,6 +158,19 @@ class Document(msgspec.Struct, kw_only=True):
 
 _R = TypeVar("_R", bound=msgspec.Struct)
 
+# The sections that have a meaning, in the order in which they are read.
+_ROW_TYPES: Final[dict[str, type[msgspec.Struct]]] = {
+    "users": UserRow,
+    "vhosts": VhostRow,
+    "permissions": PermissionRow,
+    "topic_permissions": TopicPermissionRow,
+    "parameters": ParameterRow,
+    "global_parameters": GlobalParameterRow,
+    "policies": PolicyRow,
+    "queues": QueueRow,
+    "exchanges": ExchangeRow,
+    "bindings": BindingRow,
+}
 # Keys that say something about the export, not about what is to be defined.
 _ABOUT: Final = {
     "rabbit_version", "rabbitmq_version", "product_name", "product_version",
@@ -175,21 +188,25 @@ def parse_document(data: bytes) -> Document:
     return document
 
 
-def parse_steps(data: bytes, document: Document) -> Iterator[None]:
-    """Parse `data` into the empty `document`, in short steps. Raises DefinitionsError."""
+def parse_steps(data: bytes, document: Document) -> Iterator[tuple[int, int]]:
+    """Parse `data` into the empty `document`, in short steps: rows done so far, and of all.
+
+    Raises DefinitionsError.
+    """
     sections = _decode(data, dict[str, msgspec.Raw], "no JSON object")
     version = _decode(sections.get("rabbit_version", msgspec.Raw(b'""')), Any, "rabbit_version")
     document.version = version if isinstance(version, str) else ""
-    yield from _rows(sections, "users", UserRow, document)
-    yield from _rows(sections, "vhosts", VhostRow, document)
-    yield from _rows(sections, "permissions", PermissionRow, document)
-    yield from _rows(sections, "topic_permissions", TopicPermissionRow, document)
-    yield from _rows(sections, "parameters", ParameterRow, document)
-    yield from _rows(sections, "global_parameters", GlobalParameterRow, document)
-    yield from _rows(sections, "policies", PolicyRow, document)
-    yield from _rows(sections, "queues", QueueRow, document)
-    yield from _rows(sections, "exchanges", ExchangeRow, document)
-    yield from _rows(sections, "bindings", BindingRow, document)
+    rows = {}
+    for name in _ROW_TYPES:
+        raw_rows = sections.pop(name, msgspec.Raw(b"null"))
+        rows[name] = _decode(raw_rows, list[msgspec.Raw] | None, name) or []
+        yield 0, 0
+    total = sum(map(len, rows.values()))
+    done = 0
+    for name, kind in _ROW_TYPES.items():
+        for converted in _convert(rows[name], name, kind, document):
+            yield done + converted, total
+        done += len(rows.pop(name))
     for name, raw in sections.items():
         value = None if name in _ABOUT else _decode(raw, Any, name)
         if value:
@@ -208,16 +225,15 @@ def tag_list(tags: Tags | None) -> list[str]:
     return list(dict.fromkeys(tag.strip() for tag in found if tag.strip()))
 
 
-def _rows(
-    sections: dict[str, msgspec.Raw], name: str, kind: type[_R], document: Document
-) -> Iterator[None]:
-    """Remove the section `name` from `sections` and add its rows to `document`."""
+def _convert(
+    rows: list[msgspec.Raw], name: str, kind: type[_R], document: Document
+) -> Iterator[int]:
+    """Add the rows of the section `name` to `document`, in short steps: how many so far."""
     found: list[_R] = []
     setattr(document, name, found)
     known = {field.encode_name for field in msgspec.structs.fields(kind)}
     foreign: Counter[str] = Counter()
-    rows = _decode(sections.pop(name, msgspec.Raw(b"null")), list[msgspec.Raw] | None, name)
-    for number, raw in enumerate(rows or []):
+    for number, raw in enumerate(rows):
         where = f"{name}[{number}]"
         row = _decode(raw, dict[str, Any], where)
         given = {key: value for key, value in row.items() if value is not None or key == "value"}
@@ -227,10 +243,10 @@ def _rows(
             raise DefinitionsError(f"{where}: {error}") from None
         foreign.update(given.keys() - known)
         if number % SLICE_ROWS == SLICE_ROWS - 1:
-            yield
+            yield number + 1
     for key, count in sorted(foreign.items()):
         document.left_out.append(f"the key {key} of {count} {name.replace('_', ' ')}")
-    yield
+    yield len(rows)
 
 
 def _decode(data: bytes | msgspec.Raw, kind: Any, where: str) -> Any:

@@ -2,14 +2,24 @@
 
 Everything is checked before anything is changed. Users, vhosts, permissions and parameters are then
 changed together, all or none; exchanges, queues and bindings follow, vhost by vhost, in slices.
-An import that failed half-way can be repeated: it changes only what differs.
+An import that failed half-way can be repeated: it changes only what differs. An import can be
+cancelled until its first change is handed to the disk.
 """
 
 from collections.abc import Callable, Iterator, Sized
 
 from warrenmq.admin.administration import Administration, Refusal
 from warrenmq.admin.clock import Clock
-from warrenmq.admin.control_protocol import Imported
+from warrenmq.admin.control_protocol import (
+    IMPORT_CANCELLED,
+    IMPORT_COMPARING,
+    IMPORT_DECLARING,
+    IMPORT_DONE,
+    IMPORT_READING,
+    IMPORT_STORING,
+    Imported,
+    ImportStatus,
+)
 from warrenmq.admin.definitions.declaring import Declaring
 from warrenmq.admin.definitions.differences import NodeDifference
 from warrenmq.admin.definitions.document import DefinitionsError, Document, parse_steps
@@ -32,7 +42,7 @@ class DefinitionsImport:
         administration: Administration,
         clock: Clock,
         vhost: str | None,
-        done: OnImported,
+        done: OnImported = lambda outcome: None,
     ) -> None:
         self._broker = broker
         self._administration = administration
@@ -42,53 +52,88 @@ class DefinitionsImport:
         self._document = Document()
         self._node_lines: list[str] = []
         self._topology: TopologyPlanning | None = None
+        self._step = IMPORT_READING
+        # Objects done in this step, and how many it has.
+        self._done_count = 0
+        self._count = 0
+        self._outcome: Imported | Refusal | None = None
 
     def start(self, data: bytes, is_dry_run: bool) -> None:
-        """Import `data`; `done` is called once, now or later."""
+        """Import `data`; `done` is called once, now or later, unless the import is cancelled."""
         self._advance(self._plan(data), self._finish if is_dry_run else self._carry_out)
+
+    def cancel(self) -> None:
+        """End the import, unless it is being stored or over. Nothing is changed then."""
+        if self._outcome is None and self._step in (IMPORT_READING, IMPORT_COMPARING):
+            self._step = IMPORT_CANCELLED
+
+    def is_running(self) -> bool:
+        """Whether the import is neither over nor cancelled."""
+        return self._outcome is None and self._step != IMPORT_CANCELLED
+
+    def status(self) -> ImportStatus:
+        """How far the import is. Raises the Refusal with which it ended."""
+        if isinstance(self._outcome, Refusal):
+            raise self._outcome
+        return ImportStatus(self._step, self._done_count, self._count, self._outcome)
 
     def _advance(self, steps: Iterator[None], then: Callable[[], None]) -> None:
         """Take one step a turn, and call `then` after the last."""
+        if self._step == IMPORT_CANCELLED:
+            return
         try:
             next(steps)
         except StopIteration:
             then()
         except DefinitionsError as error:
-            self._done(Refusal(INVALID, str(error)))
+            self._end(Refusal(INVALID, str(error)))
         except Refusal as refusal:
-            self._done(refusal)
+            self._end(refusal)
         else:
             self._clock.call_soon(lambda: self._advance(steps, then))
 
     def _plan(self, data: bytes) -> Iterator[None]:
         if self._vhost is not None and self._vhost.encode() not in self._broker.vhosts:
             raise Refusal(NO_SUCH_VHOST, f'Virtual host "{self._vhost}" does not exist')
-        yield from parse_steps(data, self._document)
+        for done, count in parse_steps(data, self._document):
+            self._done_count, self._count = done, count
+            yield
+        self._enter(IMPORT_COMPARING)
         difference = self._difference(lambda: 0)
         self._node_lines = difference.lines
         self._topology = TopologyPlanning(self._broker, self._document, difference.vhost_of)
-        yield from self._topology.steps()
+        for done, count in self._topology.steps():
+            self._done_count, self._count = done, count
+            yield
 
     def _difference(self, next_vhost_id: Callable[[], int]) -> NodeDifference:
         return NodeDifference(self._broker, self._document, self._vhost, next_vhost_id)
 
     def _carry_out(self) -> None:
         def changes() -> list[Change]:
+            if self._step == IMPORT_CANCELLED:
+                return []
             # The broker may have changed since the plan was made.
             try:
                 difference = self._difference(self._broker.next_vhost_id)
             except DefinitionsError as error:
                 raise Refusal(INVALID, str(error)) from None
             self._node_lines = difference.lines
+            self._enter(IMPORT_STORING, len(difference.changes))
             return difference.changes
 
         def changed(refusal: Refusal | None) -> None:
             if refusal is not None:
-                self._done(refusal)
-            else:
-                self._declare()
+                self._end(refusal)
+            elif self._step != IMPORT_CANCELLED:
+                self._declare_all()
 
         self._administration.run(changes, changed)
+
+    def _declare_all(self) -> None:
+        assert self._topology is not None
+        self._enter(IMPORT_DECLARING, sum(map(len, self._topology.vhosts.values())))
+        self._declare()
 
     def _declare(self) -> None:
         """Declare what is left to declare, one vhost after another."""
@@ -101,8 +146,13 @@ class DefinitionsImport:
         vhost = self._broker.vhosts.get(name)
         if vhost is None:
             self._fail(f"vhost '{name_text(name)}' is deleted")
-        else:
-            Declaring(self._broker, vhost, topology, self._clock, self._declared).start()
+            return
+        Declaring(
+            self._broker, vhost, topology, self._clock, self._count_declared, self._declared
+        ).start()
+
+    def _count_declared(self, count: int) -> None:
+        self._done_count += count
 
     def _declared(self, failure: str) -> None:
         if failure:
@@ -111,12 +161,20 @@ class DefinitionsImport:
             self._declare()
 
     def _fail(self, text: str) -> None:
-        self._done(Refusal(STORAGE_FAILED, f"{text}; repeat the import"))
+        self._end(Refusal(STORAGE_FAILED, f"{text}; repeat the import"))
 
     def _finish(self) -> None:
         assert self._topology is not None
         left_out = self._document.left_out + self._sections_of_others() + self._topology.left_out
-        self._done(Imported(self._node_lines + self._topology.lines, left_out))
+        self._end(Imported(self._node_lines + self._topology.lines, left_out))
+
+    def _enter(self, step: str, count: int = 0) -> None:
+        self._step, self._done_count, self._count = step, 0, count
+
+    def _end(self, outcome: Imported | Refusal) -> None:
+        self._outcome = outcome
+        self._step = IMPORT_DONE
+        self._done(outcome)
 
     def _sections_of_others(self) -> list[str]:
         """What an import of one vhost leaves out: it belongs to the whole node."""

@@ -42,6 +42,9 @@ class NewTopology:
     queues: list[PutQueue] = field(default_factory=list)
     bindings: list[PutBinding] = field(default_factory=list)
 
+    def __len__(self) -> int:
+        return len(self.exchanges) + len(self.queues) + len(self.bindings)
+
 
 class TopologyPlanning:
     """Finds what `document` has and `broker` lacks.
@@ -64,8 +67,8 @@ class TopologyPlanning:
         # Arguments of existing bindings that have some, by exchange, then by what they bind.
         self._arguments: dict[Exchange, dict[tuple[bool, bytes, bytes], list[bytes]]] = {}
 
-    def steps(self) -> Iterator[None]:
-        """Do the work in short steps.
+    def steps(self) -> Iterator[tuple[int, int]]:
+        """Do the work in short steps: rows done so far, and of all.
 
         Raises DefinitionsError, Refusal when a vhost would have more queues than it may have, and
         as `vhost_of`.
@@ -76,13 +79,14 @@ class TopologyPlanning:
             ((self._queue, row) for row in document.queues),
             ((self._binding, row) for row in document.bindings),
         )
+        total = len(document.exchanges) + len(document.queues) + len(document.bindings)
         for number, (plan, row) in enumerate(rows):
             try:
                 plan(row, self._vhost_of(row))
             except LeftOut as reason:
                 self.left_out.append(str(reason))
             if number % SLICE_ROWS == SLICE_ROWS - 1:
-                yield
+                yield number + 1, total
         for name, topology in self.vhosts.items():
             vhost = self._broker.vhosts.get(name)
             if vhost is not None:

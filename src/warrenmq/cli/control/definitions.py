@@ -9,12 +9,14 @@ from warrenmq.admin.control_protocol import (
     ExportDefinitions,
     Exported,
     ImportDefinitions,
-    Imported,
+    ImportStatus,
 )
+from warrenmq.admin.import_client import import_definitions
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import DATA, CommandError, bad_argument
 from warrenmq.cli.control.output import Output, Text
 from warrenmq.cli.control.parsing import Option
+from warrenmq.cli.progress import progress_bar
 
 GROUP: Final = "Definitions"
 _IMPORTED: Final = "Definitions are imported."
@@ -69,7 +71,12 @@ def _import(run: Run) -> Output:
     request = ImportDefinitions(
         json=given, vhost=run.text("only-vhost") or None, is_dry_run=is_dry_run
     )
-    imported = run.ask(request, Imported)
+    with progress_bar("importing", 0, unit="objects") as bar:
+
+        def show(status: ImportStatus) -> None:
+            bar.show(f"importing: {status.step}", status.done, status.total)
+
+        imported = import_definitions(run.ask, request, show)
     data = {"changes": imported.changes, "left_out": imported.left_out}
     lines = imported.changes if is_dry_run else [_IMPORTED]
     lines = [*lines, *[f"left out: {line}" for line in imported.left_out]]

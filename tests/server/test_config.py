@@ -172,7 +172,7 @@ def test_environment_variables(tmp_path: Path) -> None:
     assert loaded.node_name == "rabbit@here"
     assert loaded.tcp_listeners[0][0] == "127.0.0.1"
     assert (loaded.default_user, loaded.default_pass, loaded.default_vhost) == ("bob", "pw", "v")
-    assert loaded.loopback_users == {"guest", "bob"}
+    assert loaded.loopback_users == {"bob"}
 
 
 def test_a_bare_node_name_gets_the_host() -> None:
@@ -395,6 +395,9 @@ def test_a_data_directory_of_rabbitmq_is_refused(tmp_path: Path) -> None:
         ("default_user_tags.administrator = false\ndefault_user_tags.monitoring = true",
          "default_user_tags", ("monitoring",)),
         ("loopback_users = none\nloopback_users.bob = true", "loopback_users", frozenset()),
+        ("loopback_users.bob = true\nloopback_users.al = true\nloopback_users.bob = false",
+         "loopback_users", frozenset({"al"})),
+        ("loopback_users.al = false", "loopback_users", frozenset()),
         ("disk_free_limit.relative = 0.5\ndisk_free_limit.absolute = 1GB",
          "disk_free_limit_absolute", -1),
         ("connection_max = infinity\nhandshake_timeout = infinity", "handshake_timeout_ms", 0),

@@ -66,11 +66,11 @@ def _defaults(key: Key, names: list[str], loaded: Loaded) -> list[Row]:
     """The rows of `key` that come from the defaults; `names` are those that a source has set."""
     if "*" in key.name:
         is_none = key.name.removesuffix(".*") in loaded.in_force
-        if is_none or (names and key.field != "loopback_users"):
+        if is_none or names:
             return []
-        rows = [(key.name.replace("*", member), value) for member, value in key.members.items()]
         return [
-            _row(key, name, text_of(value), DEFAULT) for name, value in rows if name not in names
+            _row(key, key.name.replace("*", member), text_of(value), DEFAULT)
+            for member, value in key.members.items()
         ]
     if names or not key.field or key.overrides in loaded.in_force:
         return []

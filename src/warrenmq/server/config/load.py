@@ -181,11 +181,8 @@ def _config_of(parsed: dict[str, tuple[Setting, Key, object]]) -> Config:
     members: dict[str, dict[str, object]] = {}
     for name, (_, key, value) in parsed.items():
         if key.collect is not None:
-            # The members that a file names are added to the loopback users of the default, but they
-            # replace the default of every other list.
-            of_field = members.setdefault(
-                key.field, dict(key.members) if key.field == "loopback_users" else {}
-            )
+            # The members that are named replace the default of their list.
+            of_field = members.setdefault(key.field, {})
             of_field[member_of(key, name)] = value
             values[key.field] = key.collect(of_field)
         elif key.field:

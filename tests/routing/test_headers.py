@@ -1,5 +1,7 @@
 """The headers exchange matches as a transcription of its rules does, and refuses bad x-match."""
 
+import os
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -43,7 +45,7 @@ modes = st.sampled_from([None, b"all", b"any", b"all-with-x", b"any-with-x"])
 
 
 def routes(arguments: dict[str, Field], headers: dict[str, Field]) -> bool:
-    router = Router()
+    router = Router(os.urandom)
     queue = Destination(b"q", True)
     router.add_queue(queue)
     exchange = router.exchanges[b"amq.headers"]
@@ -129,13 +131,13 @@ def test_headers_cases(
 )
 def test_headers_binding_with_bad_x_match_is_refused(field: Field, text: str) -> None:
     """A bad x-match gives 406 with RabbitMQ's text, in the check and the bind; nothing is bound."""
-    router = Router()
+    router = Router(os.urandom)
     queue = Destination(b"q", True)
     router.add_queue(queue)
     exchange = router.exchanges[b"amq.match"]
     raw = encode_table({"x-match": field})
     for attempt in (
-        lambda: exchange.check_binding(raw),
+        lambda: exchange.check_binding(b"", raw),
         lambda: router.bind(exchange, queue, b"", raw),
     ):
         with pytest.raises(ChannelException) as caught:
@@ -143,12 +145,12 @@ def test_headers_binding_with_bad_x_match_is_refused(field: Field, text: str) ->
         assert (caught.value.code, caught.value.text) == (406, "PRECONDITION_FAILED - " + text)
     assert router.bindings_of_source(exchange) == []
     router.check()
-    router.exchanges[b"amq.direct"].check_binding(raw)
+    router.exchanges[b"amq.direct"].check_binding(b"", raw)
 
 
 def test_malformed_headers_are_an_error_only_where_they_are_looked_at() -> None:
     """A direct exchange never decodes headers; a headers exchange answers 541, as RabbitMQ does."""
-    router = Router()
+    router = Router(os.urandom)
     assert router.route(router.exchanges[b"amq.direct"], [b"k"], b"\xff") == []
     with pytest.raises(ConnectionException) as caught:
         router.route(router.exchanges[b"amq.headers"], [b"k"], b"\xff")

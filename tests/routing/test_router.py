@@ -1,5 +1,7 @@
 """Examples of the router's promises in the protocol, and of behaviour beyond the model."""
 
+import os
+
 import pytest
 
 from warrenmq.routing.exchange import Destination, Exchange
@@ -30,7 +32,7 @@ def auto_delete(router: Router, name: bytes) -> Exchange:
 
 def test_predeclared_exchanges() -> None:
     """Every vhost has seven predeclared exchanges, all durable."""
-    router = Router()
+    router = Router(os.urandom)
     found = {(x.name, x.type, x.internal) for x in router.exchanges.values()}
     assert found == {
         (b"", b"direct", False),
@@ -46,7 +48,7 @@ def test_predeclared_exchanges() -> None:
 
 def test_default_exchange_routes_by_queue_name_with_every_key() -> None:
     """The default exchange routes every key, also those of CC, to the queue of that name, once."""
-    router = Router()
+    router = Router(os.urandom)
     one, two = queue(router, b"one"), queue(router, b"two")
     assert router.route(router.default_exchange, [b"two", b"one", b"two", b"none"], b"") == [
         two,
@@ -56,7 +58,7 @@ def test_default_exchange_routes_by_queue_name_with_every_key() -> None:
 
 def test_queue_bound_in_many_ways_is_found_once() -> None:
     """A queue bound by several keys, arguments and paths gets one copy of the message."""
-    router = Router()
+    router = Router(os.urandom)
     target = queue(router, b"q")
     first, second = exchange(router, b"first", b"topic"), exchange(router, b"second")
     arguments = encode_table(fields_from_python({"n": 1}))
@@ -69,7 +71,7 @@ def test_queue_bound_in_many_ways_is_found_once() -> None:
 
 def test_routing_keeps_nothing_of_a_result() -> None:
     """The caller may change the list that `route` returned."""
-    router = Router()
+    router = Router(os.urandom)
     target = queue(router, b"q")
     router.bind(router.exchanges[b"amq.direct"], target, b"k", b"")
     for source, key in ((router.default_exchange, b"q"), (router.exchanges[b"amq.direct"], b"k")):
@@ -79,7 +81,7 @@ def test_routing_keeps_nothing_of_a_result() -> None:
 
 def test_exchange_cycle_ends() -> None:
     """Exchanges bound in a ring, and to themselves, are each visited once."""
-    router = Router()
+    router = Router(os.urandom)
     ring = [exchange(router, b"x%d" % number) for number in range(5)]
     queues = [queue(router, b"q%d" % number) for number in range(5)]
     for number in range(5):
@@ -91,7 +93,7 @@ def test_exchange_cycle_ends() -> None:
 
 def test_alternate_exchange_chain_with_a_cycle() -> None:
     """An unmatched message follows alternate exchanges with its own key, each exchange once."""
-    router = Router()
+    router = Router(os.urandom)
     first = exchange(router, b"first", b"direct", "second")
     exchange(router, b"second", b"direct", "third")
     third = exchange(router, b"third", b"topic", "first")
@@ -103,7 +105,7 @@ def test_alternate_exchange_chain_with_a_cycle() -> None:
 
 def test_alternate_exchange_is_not_used_when_a_bound_exchange_matched() -> None:
     """A match without a queue still excludes the alternate exchange; a missing one is ignored."""
-    router = Router()
+    router = Router(os.urandom)
     first = exchange(router, b"first", b"fanout", "spare")
     spare = exchange(router, b"spare")
     router.bind(spare, queue(router, b"q"), b"", b"")
@@ -118,14 +120,14 @@ def test_alternate_exchange_is_not_used_when_a_bound_exchange_matched() -> None:
 
 def test_default_exchange_as_alternate() -> None:
     """With the default exchange as alternate, an unmatched message goes to its key's queue."""
-    router = Router()
+    router = Router(os.urandom)
     target = queue(router, b"q")
     assert router.route(exchange(router, b"x", b"direct", ""), [b"q"], b"") == [target]
 
 
 def test_auto_delete_exchange_stays_until_it_had_a_binding() -> None:
     """An auto-delete exchange is deleted with its last outgoing binding, not an incoming one."""
-    router = Router()
+    router = Router(os.urandom)
     source, middle = exchange(router, b"source"), auto_delete(router, b"middle")
     target = queue(router, b"q")
     router.bind(source, middle, b"", b"")
@@ -142,7 +144,7 @@ def test_auto_delete_exchange_stays_until_it_had_a_binding() -> None:
 
 def test_auto_delete_cascade_is_not_recursive() -> None:
     """A chain of exchanges longer than any call stack is deleted with the queue at its end."""
-    router = Router()
+    router = Router(os.urandom)
     target = queue(router, b"q")
     chain = [auto_delete(router, b"x%d" % number) for number in range(20_000)]
     for number in range(1, len(chain)):
@@ -156,7 +158,7 @@ def test_auto_delete_cascade_is_not_recursive() -> None:
 
 def test_binding_arguments_in_any_order_with_their_tags() -> None:
     """Equal arguments in any order are one binding; another type tag is another; L equals l."""
-    router = Router()
+    router = Router(os.urandom)
     source, target = router.exchanges[b"amq.direct"], queue(router, b"q")
     assert router.bind(source, target, b"k", b"\x01aI\0\0\0\x01\x01bt\x01") is not None
     assert router.bind(source, target, b"k", b"\x01bt\x01\x01aI\0\0\0\x01") is None
@@ -169,7 +171,7 @@ def test_binding_arguments_in_any_order_with_their_tags() -> None:
 
 def test_binding_is_durable_when_both_ends_are() -> None:
     """A binding is durable only when both its ends are durable."""
-    router = Router()
+    router = Router(os.urandom)
     target = queue(router, b"q")
     transient = router.bind(router.exchanges[b"amq.direct"], target, b"k", b"")
     target.durable = True
@@ -193,7 +195,7 @@ def test_properties_key(key: bytes, arguments: bytes, expected: str) -> None:
 
     The hash does not depend on the order of the arguments.
     """
-    router = Router()
+    router = Router(os.urandom)
     binding = router.bind(router.exchanges[b"amq.direct"], queue(router, b"q"), key, arguments)
     assert binding is not None
     found = binding.properties_key()
@@ -209,7 +211,7 @@ def test_properties_key(key: bytes, arguments: bytes, expected: str) -> None:
 
 def test_listings_show_the_implicit_bindings() -> None:
     """A listing shows each queue's binding from the default exchange, first in its list."""
-    router = Router()
+    router = Router(os.urandom)
     target = queue(router, b"q")
     made = router.bind(router.exchanges[b"amq.direct"], target, b"k", b"")
     bindings = router.bindings_of_destination(target)
@@ -222,7 +224,7 @@ def test_listings_show_the_implicit_bindings() -> None:
 
 def test_version_counts_changes_only() -> None:
     """The version grows with each change; a repeated bind or an unbind of nothing is none."""
-    router = Router()
+    router = Router(os.urandom)
     versions = [router.version]
     target = queue(router, b"q")
     versions.append(router.version)
@@ -247,13 +249,13 @@ def test_version_counts_changes_only() -> None:
 
 def test_unknown_exchange_type_closes_the_connection() -> None:
     """An unknown exchange type gives 503 with its name, and declares nothing."""
-    router = Router()
+    router = Router(os.urandom)
     for type in EXCHANGE_TYPES:
         check_exchange_type(type)
     with pytest.raises(ConnectionException) as caught:
-        router.declare_exchange(b"x", b"x-random", False, False, False, b"")
+        router.declare_exchange(b"x", b"x-nonsense", False, False, False, b"")
     assert (caught.value.code, caught.value.text) == (
         503,
-        "COMMAND_INVALID - unknown exchange type 'x-random'",
+        "COMMAND_INVALID - unknown exchange type 'x-nonsense'",
     )
     assert b"x" not in router.exchanges

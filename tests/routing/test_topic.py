@@ -1,5 +1,6 @@
 """Topic exchanges match as a naive matcher does, at a bounded cost for any set of patterns."""
 
+import os
 import random
 from collections.abc import Iterator
 
@@ -32,7 +33,7 @@ class Bound:
     """A topic exchange with a queue for each pattern."""
 
     def __init__(self, bound: list[bytes]) -> None:
-        self.router = Router()
+        self.router = Router(os.urandom)
         exchange = self.router.declare_exchange(b"x", b"topic", False, False, False, b"")
         assert isinstance(exchange, TopicExchange)
         self.exchange = exchange
@@ -214,7 +215,7 @@ def test_patterns_without_a_bound_are_refused() -> None:
 
 def test_a_restart_keeps_what_was_bound() -> None:
     """A restart refuses no binding, even beyond the limit: definitions come in any order."""
-    router = Router()
+    router = Router(os.urandom)
     exchange = router.declare_exchange(b"x", b"topic", False, False, False, b"")
     for number in range(STATES_MAX // 42 + 5):
         queue = Destination(b"%d" % number, True)

@@ -84,6 +84,9 @@ class Broker(ConnectionHost):
         """Give no queue an id up to `upto`: a journal uses them, whatever the metadata says."""
         self._next_queue_id = max(self._next_queue_id, upto + 1)
 
+    def random_bytes(self, size: int) -> bytes:
+        return self._random_bytes(size)
+
     def random_name(self) -> bytes:
         return base64.urlsafe_b64encode(self._random_bytes(_RANDOM_NAME_BYTES)).rstrip(b"=")
 

@@ -38,7 +38,7 @@ class DirectExchange(Exchange):
         if not bindings:
             del self._by_key[binding.key]
 
-    def match(self, keys: list[bytes], headers: dict[str, Field], found: list[Destination]) -> None:
+    def match(self, keys: list[bytes], fields: dict[str, Field], found: list[Destination]) -> None:
         for key in keys:
             bindings = self._by_key.get(key)
             if bindings is not None:
@@ -58,7 +58,7 @@ class DefaultExchange(Exchange):
         super().__init__(b"", DIRECT, True, False, False, b"")
         self._queues: dict[bytes, Destination] = queues
 
-    def match(self, keys: list[bytes], headers: dict[str, Field], found: list[Destination]) -> None:
+    def match(self, keys: list[bytes], fields: dict[str, Field], found: list[Destination]) -> None:
         for key in keys:
             queue = self._queues.get(key)
             if queue is not None:

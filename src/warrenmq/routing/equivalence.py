@@ -68,11 +68,7 @@ def assert_equivalent_exchange(
     """
     resource = resource_text("exchange", exchange.name, vhost)
     if type != exchange.type:
-        received, current = (
-            type.decode("utf-8", "replace"),
-            exchange.type.decode("utf-8", "replace"),
-        )
-        raise inequivalent("type", resource, f"'{received}'", f"'{current}'")
+        raise inequivalent("type", resource, _type_text(type), _type_text(exchange.type))
     assert_equivalent_flag("durable", resource, durable, exchange.durable)
     assert_equivalent_flag("auto_delete", resource, auto_delete, exchange.auto_delete)
     assert_equivalent_flag("internal", resource, internal, exchange.internal)
@@ -101,6 +97,12 @@ def name_argument(arguments: dict[str, Field], key: str, resource: str) -> bytes
 
 def _flag_text(value: bool) -> str:
     return "'true'" if value else "'false'"
+
+
+def _type_text(type: bytes) -> str:
+    # A type is an atom in RabbitMQ, and Erlang quotes an atom with a dash.
+    text = type.decode("utf-8", "replace")
+    return f"''{text}''" if "-" in text else f"'{text}'"
 
 
 def _presence_text(field: Field | None) -> str:

@@ -15,6 +15,7 @@ from urllib.parse import quote_plus
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.routing.binding_arguments import canonical_arguments
+from warrenmq.routing.message_fields import READS_NOTHING
 from warrenmq.wire.field_table import Field, decode_table
 from warrenmq.wire.field_types import TAG_LONGSTR
 
@@ -98,9 +99,17 @@ class Exchange(Destination):
         self.outgoing: dict[tuple[bool, bytes, bytes, bytes], Binding] = {}
         # Number of outgoing bindings that lead to another exchange.
         self.exchange_binding_count: int = 0
+        # Whether messages with the same routing keys always match the same bindings here.
+        self.is_by_keys: bool = True
+        # What `match` reads beside the keys; see `message_fields.py`.
+        self.reads: i64 = READS_NOTHING
+        # Whether a message goes along one of the bindings that `match` finds, drawn by chance.
+        self.draws_one: bool = False
+        # Whether a message with the header `x-delay` waits before it is matched.
+        self.is_delayed: bool = False
 
-    def check_binding(self, arguments: bytes) -> None:
-        """Raise ChannelException 406 if this type cannot take a binding with these arguments."""
+    def check_binding(self, key: bytes, arguments: bytes) -> None:
+        """Raise ChannelException 406 if this type cannot take a binding of this kind."""
 
     def check_room(self, key: bytes) -> None:
         """Raise ChannelException 406 if the index has no room for another binding with this key."""
@@ -113,8 +122,11 @@ class Exchange(Destination):
         """Remove a binding from the index."""
         raise NotImplementedError
 
-    def match(self, keys: list[bytes], headers: dict[str, Field], found: list[Destination]) -> None:
-        """Append the destinations of a message with these `keys` (all different) and `headers`."""
+    def match(self, keys: list[bytes], fields: dict[str, Field], found: list[Destination]) -> None:
+        """Append the destinations of a message with these `keys` and `fields`.
+
+        The keys are all different, the message's own one first. The fields are what `reads` says.
+        """
         raise NotImplementedError
 
 

@@ -26,6 +26,6 @@ class FanoutExchange(Exchange):
     def remove(self, binding: Binding) -> None:
         pass
 
-    def match(self, keys: list[bytes], headers: dict[str, Field], found: list[Destination]) -> None:
+    def match(self, keys: list[bytes], fields: dict[str, Field], found: list[Destination]) -> None:
         for binding in self.outgoing.values():
             found.append(binding.destination)  # see direct.py

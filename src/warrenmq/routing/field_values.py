@@ -129,7 +129,10 @@ def erlang_value(field: Field) -> str:
 
 
 def erlang_bytes(value: bytes) -> str:
-    """The text of bytes as Erlang prints them: `<<"x">>` for Latin-1 text, else `<<1,2,3>>`."""
+    """The text of bytes as Erlang prints them: `<<"x">>` for Latin-1 text, else `<<1,2,3>>`.
+
+    Latin-1 text that is UTF-8 as well shows its characters, since RabbitMQ sends the same bytes.
+    """
     if not value:
         return "<<>>"
     text = ""
@@ -144,7 +147,10 @@ def erlang_bytes(value: bytes) -> str:
             text += "\\" + "btnvfr"[octet - 0x08]
         else:
             return "<<" + ",".join([str(number) for number in value]) + ">>"
-    return '<<"' + text + '">>'
+    try:
+        return '<<"' + text.encode("latin-1").decode() + '">>'
+    except UnicodeDecodeError:
+        return '<<"' + text + '">>'
 
 
 def _erlang_row(name: str, field: Field) -> str:

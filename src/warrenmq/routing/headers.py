@@ -15,6 +15,7 @@ from mypy_extensions import mypyc_attr
 
 from warrenmq.routing.exchange import Binding, Destination, Exchange
 from warrenmq.routing.field_values import erlang_bytes, erlang_value, values_match
+from warrenmq.routing.message_fields import READS_HEADERS
 from warrenmq.wire.errors import PRECONDITION_FAILED, ChannelException
 from warrenmq.wire.field_table import Field, decode_table
 from warrenmq.wire.field_types import TAG_LONGSTR, TAG_VOID, type_name
@@ -61,9 +62,11 @@ class HeadersExchange(Exchange):
         self, name: bytes, durable: bool, auto_delete: bool, internal: bool, arguments: bytes
     ) -> None:
         super().__init__(name, HEADERS, durable, auto_delete, internal, arguments)
+        self.is_by_keys = False
+        self.reads = READS_HEADERS
         self._patterns: dict[Binding, HeadersPattern] = {}
 
-    def check_binding(self, arguments: bytes) -> None:
+    def check_binding(self, key: bytes, arguments: bytes) -> None:
         match_mode(decode_table(arguments))
 
     def add(self, binding: Binding) -> None:
@@ -72,9 +75,9 @@ class HeadersExchange(Exchange):
     def remove(self, binding: Binding) -> None:
         del self._patterns[binding]
 
-    def match(self, keys: list[bytes], headers: dict[str, Field], found: list[Destination]) -> None:
+    def match(self, keys: list[bytes], fields: dict[str, Field], found: list[Destination]) -> None:
         for pattern in self._patterns.values():
-            if pattern.fits(headers):
+            if pattern.fits(fields):
                 found.append(pattern.binding.destination)  # see direct.py
 
 

@@ -7,8 +7,8 @@ it reaches (for topic and headers exchanges see `topic.py` and `headers.py`; els
 dictionary look-up a key), plus the bindings that match, each at most once a key.
 
 A publisher may keep the result of `route` as long as `version` stays the same: it counts every
-change that could give another result. Headers exchanges also depend on the headers: their result
-holds only for the same headers.
+change that could give another result. The result holds for other messages with the same keys unless
+`depends_on_message` is true: headers exchanges read the headers, random ones draw, and so on.
 
 Invariants, `check()`: a binding is in its source's `outgoing` and its destination's `incoming` or
 in neither, and both its ends are in `exchanges` or `queues`; an auto-delete exchange that lost its
@@ -17,6 +17,7 @@ last outgoing binding is gone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
@@ -24,8 +25,7 @@ from mypy_extensions import i64, mypyc_attr
 from warrenmq.routing.direct import DefaultExchange
 from warrenmq.routing.exchange import Binding, Destination, Exchange, binding_identity
 from warrenmq.routing.exchange_types import make_exchange
-from warrenmq.routing.headers import HeadersExchange
-from warrenmq.wire.field_table import Field, decode_table
+from warrenmq.routing.message_content import NO_FIELDS, MessageContent
 
 # Exchanges of every vhost as (name, type, internal); all are durable, none is auto-delete.
 PREDECLARED: Final = (
@@ -36,9 +36,11 @@ PREDECLARED: Final = (
     (b"amq.match", b"headers", False),
     (b"amq.rabbitmq.trace", b"topic", True),
 )
-# Alternate exchanges that `depends_on_headers` follows: a longer chain counts as dependent.
+# Alternate exchanges that `depends_on_message` follows: a longer chain counts as dependent.
 _ALTERNATES_FOLLOWED: Final = 4
-_NO_HEADERS: Final[dict[str, Field]] = {}
+# Random bytes for a draw: with a power of 2 so far above the number of bindings, each has the same
+# chance.
+_DRAWN_BYTES: Final = 8
 
 
 @final
@@ -63,26 +65,35 @@ class Router:
     Read `exchanges` and `queues` freely; change them by the methods only.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
         # Number of changes that could change a route.
         self.version: i64 = 0
         self.queues: dict[bytes, Destination] = {}
         self.default_exchange: DefaultExchange = DefaultExchange(self.queues)
         self.exchanges: dict[bytes, Exchange] = {b"": self.default_exchange}
         self._mark: i64 = 0
+        self._random_bytes: Callable[[int], bytes] = random_bytes
         for name, type, internal in PREDECLARED:
             self.exchanges[name] = make_exchange(name, type, True, False, internal, b"")
 
     # -- the way of a message ----------------------------------------------------------------------
 
     def route(
-        self, exchange: Exchange, routing_keys: list[bytes], headers: bytes
+        self,
+        exchange: Exchange,
+        routing_keys: list[bytes],
+        headers: bytes,
+        properties: bytes = b"",
+        waits: list[Exchange] | None = None,
     ) -> list[Destination]:
         """The queues for a message published to `exchange`, as a new list in order of bindings.
 
         `routing_keys`: the key of the message, then those of CC and BCC. `headers`: the body of the
-        headers table, decoded only if a headers exchange is on the way; ConnectionException 541 if
-        it is malformed then.
+        headers table, `properties`: the block of all properties; each is decoded only if an
+        exchange on the way reads it; ConnectionException 541 if it is malformed then.
+
+        With `waits`, the delayed exchanges at which the message has to wait are appended there, and
+        it goes no further from these; without, it waits nowhere.
         """
         self._mark += 1
         exchange.route_mark = self._mark
@@ -90,24 +101,28 @@ class Router:
             # Drop duplicates: a CC header may name one key thousands of times.
             routing_keys = list(dict.fromkeys(routing_keys))
         found: list[Destination] = []
-        if isinstance(exchange, HeadersExchange):
-            exchange.match(routing_keys, decode_table(headers), found)
+        content: MessageContent | None = None
+        if exchange.is_by_keys:
+            exchange.match(routing_keys, NO_FIELDS, found)
         else:
-            exchange.match(routing_keys, _NO_HEADERS, found)
+            content = MessageContent(headers, properties, waits)
+            self._match_content(exchange, routing_keys, content, found)
         # The most frequent case by far is one queue: nothing to follow, nothing to drop.
         if len(found) == 1 and found[0].is_queue:
             return found
-        return self._follow(exchange, found, routing_keys, headers)
+        if content is None:
+            content = MessageContent(headers, properties, waits)
+        return self._follow(exchange, found, routing_keys, content)
 
-    def depends_on_headers(self, exchange: Exchange) -> bool:
+    def depends_on_message(self, exchange: Exchange) -> bool:
         """Whether two messages with the same key could take different routes from `exchange`.
 
-        True for every exchange that may lead to a headers exchange, wherever its bindings really
-        lead. Alternate exchanges are followed for some steps, as a policy may give all exchanges
-        one.
+        True for every exchange that may lead to one whose matches the keys do not decide, wherever
+        its bindings really lead. Alternate exchanges are followed for some steps, as a policy may
+        give all exchanges one.
         """
         for _ in range(_ALTERNATES_FOLLOWED):
-            if isinstance(exchange, HeadersExchange) or exchange.exchange_binding_count > 0:
+            if not exchange.is_by_keys or exchange.exchange_binding_count > 0:
                 return True
             if exchange.alternate is None:
                 return False
@@ -118,11 +133,14 @@ class Router:
         return True
 
     def _follow(
-        self, first: Exchange, found: list[Destination], routing_keys: list[bytes], headers: bytes
+        self,
+        first: Exchange,
+        found: list[Destination],
+        routing_keys: list[bytes],
+        content: MessageContent,
     ) -> list[Destination]:
         """Follow the destinations `found` at the `first` exchange to the queues."""
         mark = self._mark
-        table: dict[str, Field] | None = None
         queues: list[Destination] = []
         # Exchanges to visit. Each is marked when it is added, so it is added once; the list grows
         # during the walk.
@@ -138,7 +156,7 @@ class Router:
                     else:
                         assert isinstance(destination, Exchange)
                         exchanges.append(destination)
-            if not found and exchange.alternate is not None:
+            if not found and exchange.alternate is not None and not content.waits_at(exchange):
                 alternate = self.exchanges.get(exchange.alternate)
                 if alternate is not None and alternate.route_mark != mark:
                     alternate.route_mark = mark
@@ -148,12 +166,25 @@ class Router:
                 return queues
             exchange = exchanges[position]
             found = []
-            if isinstance(exchange, HeadersExchange):
-                if table is None:
-                    table = decode_table(headers)
-                exchange.match(routing_keys, table, found)
+            if exchange.is_by_keys:
+                exchange.match(routing_keys, NO_FIELDS, found)
             else:
-                exchange.match(routing_keys, _NO_HEADERS, found)
+                self._match_content(exchange, routing_keys, content, found)
+
+    def _match_content(
+        self,
+        exchange: Exchange,
+        routing_keys: list[bytes],
+        content: MessageContent,
+        found: list[Destination],
+    ) -> None:
+        """Append the destinations at an exchange where the keys do not decide alone."""
+        if exchange.is_delayed and content.has_to_wait(exchange):
+            return
+        exchange.match(routing_keys, content.fields(exchange.reads), found)
+        if exchange.draws_one and len(found) > 1:
+            number = int.from_bytes(self._random_bytes(_DRAWN_BYTES), "big")
+            found[:] = [found[number % len(found)]]
 
     # -- queues and exchanges ----------------------------------------------------------------------
 
@@ -181,10 +212,7 @@ class Router:
         internal: bool,
         arguments: bytes,
     ) -> Exchange:
-        """Make an exchange, whose name must be free.
-
-        ConnectionException 503 for an unknown type.
-        """
+        """Make an exchange, whose name must be free; raises as `make_exchange`."""
         assert name not in self.exchanges
         exchange = make_exchange(name, type, durable, auto_delete, internal, arguments)
         self.version += 1

@@ -59,7 +59,7 @@ class TopicExchange(Exchange):
         self._shapes.remove(words)
         self._trie.remove(binding, words)
 
-    def match(self, keys: list[bytes], headers: dict[str, Field], found: list[Destination]) -> None:
+    def match(self, keys: list[bytes], fields: dict[str, Field], found: list[Destination]) -> None:
         self._trie.match(keys, found)
         if self._automaton.states > 0:
             self._automaton.match(keys, found)

@@ -134,7 +134,7 @@ class TopologyPlanning:
         if self._has_binding(known, source, binding):
             return
         try:
-            source.check_binding(binding.arguments)
+            source.check_binding(binding.key, binding.arguments)
         except AmqpError as error:
             raise LeftOut(f"{text}: {error.text}") from None
         identity = (

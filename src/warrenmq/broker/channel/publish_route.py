@@ -42,7 +42,7 @@ class PublishRoute:
         self.is_durable: bool = False
         # True for a direct reply: the routing key names a consumer of `amq.rabbitmq.reply-to`.
         self.is_reply: bool = False
-        # True if the route does not depend on the headers of a message (CC and BCC apart).
+        # True if the route does not depend on the message beside its key (CC and BCC apart).
         self.is_fixed: bool = False
         # True if the route is fixed, no reply and not traced: each message without CC and BCC goes
         # to `queues`, and that is all.
@@ -88,7 +88,7 @@ class PublishRoute:
         self.mandatory = method.mandatory
         self.address = raw[6:-1]
         self.is_reply = not method.exchange and method.routing_key.startswith(REPLY_TO + b".")
-        self.is_fixed = not router.depends_on_headers(exchange)
+        self.is_fixed = not router.depends_on_message(exchange)
         if self.is_fixed:
             self._set_queues(vhost.route(exchange, [method.routing_key], b""))
         # A traced message takes the way of those that need a look at their properties.
@@ -116,7 +116,9 @@ class PublishRoute:
         """Find the queues of a message whose properties affect the route."""
         keys = [self.routing_key]
         keys.extend(properties.extra_routing_keys)
-        self._set_queues(self._vhost.route(self._exchange, keys, properties.headers))
+        self._set_queues(
+            self._vhost.route(self._exchange, keys, properties.headers, properties.raw)
+        )
         # These queues hold for this message only: the next publish is resolved again.
         self._version = -1
 

@@ -481,8 +481,6 @@ def _unbind(
 ) -> None:
     vhost = channel.vhost
     changes: list[Change] = []
-    if source is not None:
-        source.check_binding(arguments)
     if source is not None and destination is not None:
         removed = vhost.router.unbind(source, destination, key, arguments)
         if removed is not None:

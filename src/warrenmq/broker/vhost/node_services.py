@@ -33,6 +33,10 @@ class NodeServices:
         """A queue id that no queue of this node ever had."""
         raise RuntimeError("abstract")
 
+    def random_bytes(self, size: int) -> bytes:
+        """Bytes by chance, from the node's source."""
+        raise RuntimeError("abstract")
+
     def random_name(self) -> bytes:
         """22 random characters for a server-made name (protocol 5.4)."""
         raise RuntimeError("abstract")

@@ -76,9 +76,9 @@ class StagedRoutes:
             # The exchange was deleted after the message was staged.
             return []
         keys = [address[name_end + 1 :]]
-        if len(properties.extra_routing_keys) > 0 or router.depends_on_headers(exchange):
+        if len(properties.extra_routing_keys) > 0 or router.depends_on_message(exchange):
             keys.extend(properties.extra_routing_keys)
-            return self._vhost.route(exchange, keys, properties.headers)
+            return self._vhost.route(exchange, keys, properties.headers, properties.raw)
         queues = self._vhost.route(exchange, keys, b"")
         self._known[address] = queues
         return queues

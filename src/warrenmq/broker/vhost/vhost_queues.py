@@ -39,7 +39,7 @@ class VhostQueues:
         self.store: VhostStore = store
         self.journal: Journal = store.journal
         self.host: VhostQueueHost = VhostQueueHost(node, store)
-        self.router: Router = Router()
+        self.router: Router = Router(node.random_bytes)
         self.queues: dict[bytes, Queue] = {}
         self.queues_by_id: dict[int, Queue] = self.host.queues_by_id
         self.policies: VhostPolicies = VhostPolicies(self.queues, self.router, node.wake)
@@ -77,13 +77,17 @@ class VhostQueues:
 
     # -- routing -----------------------------------------------------------------------------------
 
-    def route(self, exchange: Exchange, routing_keys: list[bytes], headers: bytes) -> list[Queue]:
-        """The queues that a message is routed to, each once."""
-        return [
-            destination
-            for destination in self.router.route(exchange, routing_keys, headers)
-            if isinstance(destination, Queue)
-        ]
+    def route(
+        self,
+        exchange: Exchange,
+        routing_keys: list[bytes],
+        headers: bytes,
+        properties: bytes = b"",
+        waits: list[Exchange] | None = None,
+    ) -> list[Queue]:
+        """The queues that a message is routed to, each once; see `Router.route`."""
+        found = self.router.route(exchange, routing_keys, headers, properties, waits)
+        return [destination for destination in found if isinstance(destination, Queue)]
 
     # -- definitions -------------------------------------------------------------------------------
 

@@ -58,6 +58,13 @@ class TlsParameters:
         ValueError when a file is unusable; OSError, among them ssl.SSLCertVerificationError, when
         the handshake fails.
         """
+        return self.context().wrap_socket(connected, server_hostname=self.server_name or host)
+
+    def context(self) -> ssl.SSLContext:
+        """A new context with the trust and the certificate of the URI.
+
+        ValueError when a file is unusable.
+        """
         # Imported here, because clients without TLS start faster without it.
         import ssl
 
@@ -82,4 +89,4 @@ class TlsParameters:
                     f"the URI's certfile {self.certfile!r} and keyfile {self.keyfile!r} are no "
                     "certificate with its key"
                 ) from None
-        return context.wrap_socket(connected, server_hostname=self.server_name or host)
+        return context

@@ -18,6 +18,7 @@ from warrenmq.broker.connection.connection import Connection, ConnectionHost
 from warrenmq.broker.connection.stuck_sockets import scan_sockets
 from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.broker.definitions.settings import Settings
+from warrenmq.broker.event_listener import EventListener
 from warrenmq.broker.flow.alarm_state import OFF
 from warrenmq.broker.flow.alarms import Alarms
 from warrenmq.broker.vhost.vhost import Vhost
@@ -89,6 +90,11 @@ class Broker(ConnectionHost):
 
     def random_name(self) -> bytes:
         return base64.urlsafe_b64encode(self._random_bytes(_RANDOM_NAME_BYTES)).rstrip(b"=")
+
+    def set_events(self, listener: EventListener | None) -> None:
+        """Tell `listener` of all events from now on, or nobody."""
+        self.events = listener
+        self.alarms.events = listener
 
     # -- connections -------------------------------------------------------------------------------
 

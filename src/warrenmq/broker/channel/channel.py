@@ -125,6 +125,11 @@ class Channel(ChannelSide):
         vhost.host.channels[self] = None
         connection.client.account.channel_count += 1
         self.set_tracing(vhost.definition.is_tracing)
+        self.announce("channel.created", self)
+
+    def announce(self, event: str, subject: object) -> None:
+        """Tell the listener, if there is one, of an event that the channel's user causes."""
+        self.vhost.announce(event, subject, self.connection.client.user_name)
 
     def set_tracing(self, is_on: bool) -> None:
         connection = self.connection
@@ -448,6 +453,7 @@ class Channel(ChannelSide):
     def on_consumer_cancelled(self, consumer: ChannelConsumer) -> None:
         """Forget `consumer` of a deleted queue; notify a client that wants it (protocol 9.2)."""
         self.consumers.pop(consumer.tag, None)
+        self.announce("consumer.deleted", consumer)
         if self.connection.client.wants_cancel_notices() and not self.is_closing:
             self.cancels.add(consumer.tag)
             if not self.cancels.is_deferred:
@@ -469,6 +475,7 @@ class Channel(ChannelSide):
         consumers = list(self.consumers.values())
         self.consumers.clear()
         for consumer in consumers:
+            self.announce("consumer.deleted", consumer)
             if consumer.queue.remove_consumer(consumer, self.connection.now_ms):
                 idle.append(consumer.queue.name)
         return idle
@@ -481,6 +488,7 @@ class Channel(ChannelSide):
         if self.is_closed:
             return
         self.is_closed = True
+        self.announce("channel.closed", self)
         self.connection.client.account.channel_count -= 1
         if self.confirms is not None:
             self.confirms.end()

@@ -41,6 +41,11 @@ class ClientSide(ThrottledClient):
         """True while the output has room for one more delivery."""
         return self.is_writable and self.out.size_bytes < OUTPUT_BYTES_MAX
 
+    def announce(self, event: str) -> None:
+        """Tell the listener, if there is one, of an event of the connection."""
+        if self.node.events is not None:
+            self.node.events(event, self, b"", self.client.user_name)
+
     def full_name(self) -> str:
         """The connection's name for people: `HOST:PORT -> HOST:PORT`, the client's end first."""
         raise RuntimeError("abstract")

@@ -227,6 +227,7 @@ def _consume(channel: Channel, method: BasicConsume) -> None:
     )
     channel.consumers[tag] = consumer
     queue.add_consumer(consumer)
+    channel.announce("consumer.created", consumer)
     if not method.nowait:
         connection.out.method(channel.number, BasicConsumeOk(tag))
     queue.deliver_ready(connection.now_ms)
@@ -273,6 +274,7 @@ def _cancel(channel: Channel, method: BasicCancel) -> None:
     tag = method.consumer_tag
     consumer = channel.consumers.pop(tag, None)
     if consumer is not None:
+        channel.announce("consumer.deleted", consumer)
         queue = consumer.queue
         if queue.remove_consumer(consumer, connection.now_ms):
             channel.vhost.delete_queue(channel.vhost.queues[queue.name], connection.now_ms)

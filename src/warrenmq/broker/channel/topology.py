@@ -25,7 +25,6 @@ from warrenmq.broker.definitions.metadata import (
     PutExchange,
     PutQueue,
 )
-from warrenmq.broker.definitions.removal_changes import removal_changes
 from warrenmq.broker.definitions.rights import EXCHANGE, QUEUE
 from warrenmq.queues.arguments import EQUIVALENT_KEYS, parse_arguments
 from warrenmq.queues.definition import QueueDefinition
@@ -206,13 +205,14 @@ def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
         name, method.type, method.durable, method.auto_delete, method.internal, method.arguments
     )
     vhost.policies.on_exchange(new)
+    vhost.announce("exchange.created", new, channel.connection.client.user_name)
     if not new.durable:
         _reply_at_once(channel, reply)
         return
 
     def take_back(_now_ms: int) -> None:
         if vhost.router.exchanges.get(name) is new:
-            vhost.add_changes(removal_changes(vhost.name, vhost.router.delete_exchange(new)))
+            vhost.add_changes(vhost.forget(vhost.router.delete_exchange(new)))
 
     change = PutExchange(vhost.name, name, new.type, new.auto_delete, new.internal, new.arguments)
     _reply_when_made(channel, new, change, reply, take_back)
@@ -233,7 +233,8 @@ def exchange_delete(channel: Channel, method: ExchangeDelete) -> None:
     if exchange is not None:
         if method.if_unused and len(exchange.outgoing) > 0:
             raise ChannelException(PRECONDITION_FAILED, f"{vhost.exchange_text(name)} in use")
-        changes = removal_changes(vhost.name, vhost.router.delete_exchange(exchange))
+        user = channel.connection.client.user_name
+        changes = vhost.forget(vhost.router.delete_exchange(exchange), user)
     _reply_when_gone(channel, changes, None if method.nowait else ExchangeDeleteOk())
 
 
@@ -311,7 +312,7 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
     definition = QueueDefinition(
         name, queue_id, durable, method.auto_delete, owner, arguments, settings
     )
-    queue = vhost.add_queue(definition, connection.now_ms)
+    queue = vhost.add_queue(definition, connection.now_ms, connection.client.user_name)
     reply = _declared(channel, queue, method.nowait)
     if durable:
         change = PutQueue(vhost.name, queue.id, name, True, method.auto_delete, arguments)
@@ -397,7 +398,8 @@ def queue_delete(channel: Channel, method: QueueDelete) -> None:
             raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} in use")
         count = queue.ready_count
         channel.cancels.is_deferred = True
-        changes = vhost.remove_queue(queue, channel.connection.now_ms)
+        user = channel.connection.client.user_name
+        changes = vhost.remove_queue(queue, channel.connection.now_ms, user)
         channel.cancels.is_deferred = False
     _reply_when_gone(channel, changes, None if method.nowait else QueueDeleteOk(count))
 
@@ -445,7 +447,9 @@ def _bind(
     if binding is None:
         known = source.outgoing[binding_identity(destination, key, arguments)]
         _reply_when_there(channel, known, reply)
-    elif binding.is_durable():
+        return
+    vhost.announce("binding.created", binding, channel.connection.client.user_name)
+    if binding.is_durable():
         change = PutBinding(
             vhost.name, source.name, destination.name, destination.is_queue, key, arguments
         )
@@ -468,7 +472,7 @@ def _take_back_binding(channel: Channel, binding: Binding) -> None:
             binding.source, binding.destination, binding.key, binding.arguments
         )
         if removed is not None:
-            vhost.add_changes(removal_changes(vhost.name, removed))
+            vhost.add_changes(vhost.forget(removed))
 
 
 def _unbind(
@@ -484,7 +488,7 @@ def _unbind(
     if source is not None and destination is not None:
         removed = vhost.router.unbind(source, destination, key, arguments)
         if removed is not None:
-            changes = removal_changes(vhost.name, removed)
+            changes = vhost.forget(removed, channel.connection.client.user_name)
     _reply_when_gone(channel, changes, reply)
 
 

@@ -385,6 +385,7 @@ class Connection(ClientSide):
         handshake = self.handshake
         refusal = handshake.refusal
         if refusal is not None:
+            self.announce("user.authentication.failure")
             self._linger()
             if self.client.wants_refusal():
                 self._send_close(refusal)
@@ -393,6 +394,8 @@ class Connection(ClientSide):
             return
         self.state = handshake.state
         tuned = handshake.tuned
+        if self.state == TUNING:
+            self.announce("user.authentication.success")
         if self.state == OPENING and tuned is not None:
             # Without a limit on frames, the limit on messages bounds the memory of a partial frame.
             self._frames.frame_max = tuned.frame_max or max(
@@ -404,6 +407,7 @@ class Connection(ClientSide):
             self.vhost = handshake.vhost
             self.throttle.wants_notice = self.client.wants_blocked_notices()
             self.close_at_ms = NEVER
+            self.announce("connection.created")
         if reply is not None:
             self.out.method(0, reply)
 
@@ -435,6 +439,7 @@ class Connection(ClientSide):
             self._release()
         self.state = CLOSED
         self.out.drop()
+        self.announce("connection.closed")
 
     def _on_close(self) -> None:
         for channel in self.channels.values():
@@ -461,10 +466,7 @@ class Connection(ClientSide):
             self.close_at_ms = self.now_ms
 
     def _release(self) -> None:
-        """Close all channels, then delete exclusive queues.
-
-        Order: call it before any close or close-ok is sent (P33).
-        """
+        """Close channels, delete exclusive queues; called before a close(-ok) is sent (P33)."""
         self._last_channel = None
         self._confirm_later.clear()
         self.throttle.end()

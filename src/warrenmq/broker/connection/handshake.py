@@ -31,6 +31,7 @@ from warrenmq.broker.definitions.authentication import (
     plain_credentials,
 )
 from warrenmq.broker.definitions.limits import is_reached
+from warrenmq.broker.definitions.login_attempts import AMQP
 from warrenmq.broker.definitions.login_guard import source_address
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.vhost.vhost import Vhost
@@ -83,8 +84,11 @@ class Handshake:
         self.tuned: ConnectionTuneOk | None = None
         # The vhost of the client, from connection.open on.
         self.vhost: Vhost | None = None
-        # The reason of a refused login.
+        # The refusal of a login for the client.
         self.refusal: ConnectionException | None = None
+        # The name with which the client tried to log in, and why it was refused, for the log.
+        self.login_name: bytes = b""
+        self.login_fault: str = ""
         # Time at which a waiting login is answered (ms); 0 = no login waits.
         self._answer_at_ms: i64 = 0
         self._login_refusal: ConnectionException | None = None
@@ -142,8 +146,11 @@ class Handshake:
         else:
             user_name, password = plain_credentials(mechanism, method.response)
             reason = self._access.password_refusal(user_name, password, peer.is_loopback)
+        self.login_name = user_name
+        self._access.attempts.count(AMQP, peer.address, user_name, not reason)
         if reason:
             wait_ms = guard.on_failure(peer.address, user_name, now_ms)
+            self.login_fault = reason
             if guard.may_log(peer.address, now_ms):
                 self._log.refused(f"{mechanism} login refused: {reason}")
             self._login_refusal = ConnectionException(

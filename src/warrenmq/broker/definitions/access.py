@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from warrenmq.broker.definitions.account import Account
+from warrenmq.broker.definitions.login_attempts import LoginAttempts
 from warrenmq.broker.definitions.login_guard import LoginGuard
 from warrenmq.broker.definitions.metadata import (
     Change,
@@ -34,6 +35,7 @@ class Access:
         self.users: dict[bytes, PutUser] = {}
         self.loopback_users: frozenset[bytes] = loopback_users
         self.guard: LoginGuard = LoginGuard()
+        self.attempts: LoginAttempts = LoginAttempts()
         self._accounts: dict[bytes, Account] = {}
         # By (user, vhost). An entry stays when the permission is deleted: open sessions hold it.
         self._rights: dict[tuple[bytes, bytes], Rights] = {}

@@ -26,6 +26,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq.broker.event_listener import INTERNAL_USER, EventListener
 from warrenmq.broker.flow.alarm_state import OFF, UNFINISHED_MIN_BYTES, UNFINISHED_SHARE, AlarmState
 from warrenmq.broker.flow.throttle import ThrottledClient
 from warrenmq.wire.errors import RESOURCE_ERROR, ConnectionException
@@ -61,6 +62,8 @@ class Alarms(AlarmState):
         self.memory_used_bytes: i64 = _UNKNOWN
         self.disk_free_bytes: i64 = _UNKNOWN
         self.release_bytes: i64 = RELEASE_BYTES
+        # None while nobody wants to know of events.
+        self.events: EventListener | None = None
         self._clients: Sequence[ThrottledClient] = clients
         self._wake: Callable[[], None] = wake
         self._releasing: list[ThrottledClient] = []
@@ -159,6 +162,7 @@ class Alarms(AlarmState):
                 limit,
             )
         self.memory_since_ms = now_ms if is_on else OFF
+        self._announce("memory", is_on)
         self._apply()
 
     def _judge_disk(self, now_ms: i64) -> None:
@@ -184,9 +188,14 @@ class Alarms(AlarmState):
                 limit,
             )
         self.disk_since_ms = now_ms if is_on else OFF
+        self._announce("disk", is_on)
         self._apply()
 
     # -- effect ------------------------------------------------------------------------------------
+
+    def _announce(self, source: str, is_on: bool) -> None:
+        if self.events is not None:
+            self.events("alarm.set" if is_on else "alarm.cleared", source, b"", INTERNAL_USER)
 
     def _apply(self) -> None:
         is_on = self.memory_since_ms != OFF or self.disk_since_ms != OFF

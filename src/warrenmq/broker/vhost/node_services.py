@@ -10,6 +10,7 @@ from collections.abc import Callable
 from mypy_extensions import i64
 
 from warrenmq.broker.definitions.settings import Settings
+from warrenmq.broker.event_listener import EventListener
 from warrenmq.broker.flow.alarms import Alarms
 from warrenmq.broker.flow.disk_flow import DiskFlow
 from warrenmq.queues.memory_account import MemoryAccount
@@ -28,6 +29,8 @@ class NodeServices:
         # order of insertion; the order of a set would depend on memory addresses.
         self.timed_queues: dict[Queue, None] = {}
         self.wake: Callable[[], None] = wake
+        # None while nobody wants to know of events.
+        self.events: EventListener | None = None
 
     def next_queue_id(self) -> i64:
         """A queue id that no queue of this node ever had."""

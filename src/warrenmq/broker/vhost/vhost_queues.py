@@ -13,6 +13,7 @@ from mypy_extensions import i64
 from warrenmq.broker.definitions.limits import VhostLimits
 from warrenmq.broker.definitions.metadata import Change, DeleteQueue, PutVhost
 from warrenmq.broker.definitions.removal_changes import removal_changes
+from warrenmq.broker.event_listener import INTERNAL_USER
 from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.policies.vhost_policies import VhostPolicies
 from warrenmq.broker.vhost.node_services import NodeServices
@@ -21,7 +22,7 @@ from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.queue import Queue
 from warrenmq.routing.equivalence import resource_text
 from warrenmq.routing.exchange import Exchange
-from warrenmq.routing.router import Router
+from warrenmq.routing.router import RemovedBindings, Router
 from warrenmq.store.change_sets import ChangeSet
 from warrenmq.store.journal import Journal
 from warrenmq.store.vhost_store import VhostStore
@@ -91,10 +92,24 @@ class VhostQueues:
 
     # -- definitions -------------------------------------------------------------------------------
 
-    def remove_queue(self, queue: Queue, now_ms: i64) -> list[Change]:
+    def announce(self, event: str, subject: object, user: bytes = INTERNAL_USER) -> None:
+        """Tell the listener, if there is one, of an event that concerns `subject`."""
+        if self.node.events is not None:
+            self.node.events(event, subject, self.name, user)
+
+    def forget(self, removed: RemovedBindings, user: bytes = INTERNAL_USER) -> list[Change]:
+        """The changes for the metadata after the router has removed bindings and exchanges."""
+        if self.node.events is not None:
+            for binding in removed.bindings:
+                self.announce("binding.deleted", binding, user)
+            for exchange in removed.exchanges:
+                self.announce("exchange.deleted", exchange, user)
+        return removal_changes(self.name, removed)
+
+    def remove_queue(self, queue: Queue, now_ms: i64, user: bytes = INTERNAL_USER) -> list[Change]:
         """Delete a queue with its messages and bindings; returns the changes for the metadata.
 
-        The queue's consumers are cancelled.
+        The queue's consumers are cancelled. `user` asks for it.
         """
         del self.queues[queue.name]
         self.queues_by_id.pop(queue.id, None)
@@ -102,7 +117,7 @@ class VhostQueues:
         if owner in self._exclusive:
             self._exclusive[owner].pop(queue.id, None)
         self.node.timed_queues.pop(queue, None)
-        changes = removal_changes(self.name, self.router.remove_queue(queue))
+        changes = self.forget(self.router.remove_queue(queue))
         if queue.durable:
             changes.append(DeleteQueue(self.name, queue.id))
         ready_count = queue.ready_count
@@ -110,6 +125,7 @@ class VhostQueues:
             consumer.on_queue_deleted()
         for watcher in self.deletion_watchers:
             watcher(queue, ready_count, now_ms)
+        self.announce("queue.deleted", queue, user)
         return changes
 
     def delete_queue(self, queue: Queue, now_ms: i64) -> None:
@@ -155,8 +171,10 @@ class VhostQueues:
         if len(changes) > 0:
             self.store_changes(changes, True)
 
-    def add_queue(self, definition: QueueDefinition, now_ms: i64) -> Queue:
-        """Create a queue, new or restored from the metadata.
+    def add_queue(
+        self, definition: QueueDefinition, now_ms: i64, user: bytes = INTERNAL_USER
+    ) -> Queue:
+        """Create a queue, new or restored from the metadata; `user` asks for it.
 
         The caller has checked that the name is free, and stores the definition of a durable queue.
         """
@@ -169,4 +187,5 @@ class VhostQueues:
         self.policies.on_queue(queue)
         if queue.settings.need_timer():
             self.node.timed_queues[queue] = None
+        self.announce("queue.created", queue, user)
         return queue

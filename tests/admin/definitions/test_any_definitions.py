@@ -34,7 +34,7 @@ VHOSTS = ("/", "v", "über")
 # The memory broker's own users come first; one of them gets another password.
 USERS = ("guest", "ann", "bob", "über")
 NAMES = (b"a", b"b", b"\xff\x00", "ü".encode(), b"Not UTF-8, base64 is: YQ==")
-TYPES = (b"direct", b"fanout", b"topic", b"headers")
+TYPES = (b"direct", b"fanout", b"topic", b"headers", b"x-random")
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 patterns = st.sampled_from(["", ".*", "^a", "^(?!x)", "^{username}\\.", "ü$"])

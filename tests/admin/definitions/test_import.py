@@ -258,12 +258,12 @@ def test_what_has_no_place_is_left_out_and_told() -> None:
         document(
             shovels=[1, 2],
             users=[{"name": "ann", "colour": 5}],
-            exchanges=[exchange("hash", "x-consistent-hash"), exchange("amq.mine"), exchange("x")],
+            exchanges=[exchange("old", "x-recent-history"), exchange("amq.mine"), exchange("x")],
             queues=[
                 queue("q", arguments={"x-max-length": 5, "x-expires": 50, "x-queue-type": "quorum"})
             ],
             bindings=[
-                binding("hash", "q"),
+                binding("old", "q"),
                 binding("x", "gone"),
                 binding("", "q"),
                 binding("amq.headers", "q", arguments={"x-match": "most"}),
@@ -280,13 +280,42 @@ def test_what_has_no_place_is_left_out_and_told() -> None:
     assert done.left_out[:5] == [
         "the key colour of 1 users",
         "2 shovels",
-        "exchange 'hash' in vhost '/': unknown exchange type 'x-consistent-hash'",
+        "exchange 'old' in vhost '/': unknown exchange type 'x-recent-history'",
         "exchange 'amq.mine' in vhost '/': the name is reserved",
         "argument x-max-length of queue 'q' in vhost '/': not supported yet",
     ]
     assert len(done.left_out) == 11, done.left_out
     (found,) = json.loads(node.exported())["queues"]
     assert found["arguments"] == {"x-expires": 50}
+
+
+def test_exchange_types_with_arguments() -> None:
+    """Types with arguments of their own come back as they were; wrong ones are left out."""
+    node = AdministeredBroker()
+    delayed = {"x-delayed-type": "x-consistent-hash", "hash-property": "message_id"}
+    good = [
+        exchange("by-header", "x-consistent-hash", arguments={"hash-header": "h"}),
+        exchange("chance", "x-random"),
+        exchange("later", "x-delayed-message", arguments=delayed),
+    ]
+    bad = [
+        exchange("b1", "x-consistent-hash", arguments={"hash-property": "app_id"}),
+        exchange("b2", "x-delayed-message"),
+        exchange("b3", "x-delayed-message", arguments={"x-delayed-type": "other"}),
+    ]
+    bindings = [binding("by-header", "q", "5"), binding("later", "q", "0")]
+    done = node.imported(document(exchanges=[*good, *bad], queues=[queue("q")], bindings=bindings))
+    assert done.left_out == [
+        "exchange 'b1' in vhost '/': Unsupported property: app_id",
+        "exchange 'b2' in vhost '/': Invalid argument, 'x-delayed-type' must be an existing exchange type",
+        "exchange 'b3' in vhost '/': unknown exchange type 'other'",
+        "binding of queue 'q' to exchange 'later' with key '0' in vhost '/': "
+        "PRECONDITION_FAILED - The binding key must be greater than 0",
+    ]
+    exported = json.loads(node.exported())
+    plain = {"auto_delete": False, "internal": False, "arguments": {}}
+    assert exported["exchanges"] == [plain | each for each in good]
+    assert [each["source"] for each in exported["bindings"]] == ["by-header"]
 
 
 # -- what is refused -------------------------------------------------------------------------------

@@ -144,7 +144,7 @@ def test_definitions_that_have_no_place(tmp_path: Path) -> None:
                    {"name": "gone", "vhost": "v", "durable": false, "auto_delete": false, "arguments": {}}],
         "exchanges": [{"name": "e", "vhost": "v", "type": "topic", "durable": true, "auto_delete": false,
                        "internal": true, "arguments": {"alternate-exchange": "amq.fanout"}},
-                      {"name": "h", "vhost": "v", "type": "x-consistent-hash", "durable": true, "auto_delete": false,
+                      {"name": "h", "vhost": "v", "type": "x-recent-history", "durable": true, "auto_delete": false,
                        "internal": false, "arguments": {}}],
         "bindings": [{"source": "e", "vhost": "v", "destination": "q", "destination_type": "queue",
                       "routing_key": "a.#", "arguments": {"n": 1}},

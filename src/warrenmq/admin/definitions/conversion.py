@@ -53,7 +53,7 @@ from warrenmq.broker.definitions.rights import Right
 from warrenmq.broker.policies.policy import OPERATOR_POLICY, POLICY, check_policy
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.routing.equivalence import resource_text
-from warrenmq.routing.exchange_types import EXCHANGE_TYPES
+from warrenmq.routing.exchange_types import make_exchange
 from warrenmq.wire.errors import AmqpError
 from warrenmq.wire.field_table import Field, encode_table
 
@@ -260,12 +260,13 @@ def exchange_of(row: ExchangeRow, vhost: str, left_out: list[str]) -> PutExchang
     text = resource_text(_EXCHANGE, name, vhost_name)
     if not name or name.startswith(b"amq."):
         raise LeftOut(f"{text}: the name is reserved")
-    if row.type.encode() not in EXCHANGE_TYPES:
-        raise LeftOut(f"{text}: unknown exchange type '{row.type}'")
+    type = row.type.encode()
     arguments = encode_table(_fields(row.arguments, text, left_out))
-    return PutExchange(
-        vhost_name, name, row.type.encode(), row.auto_delete, row.internal, arguments
-    )
+    try:
+        make_exchange(name, type, row.durable, row.auto_delete, row.internal, arguments)
+    except AmqpError as error:
+        raise LeftOut(f"{text}: {error.text.partition(' - ')[2]}") from None
+    return PutExchange(vhost_name, name, type, row.auto_delete, row.internal, arguments)
 
 
 def queue_of(row: QueueRow, vhost: str, queue_id: int, left_out: list[str]) -> PutQueue:

@@ -1,0 +1,172 @@
+"""Field tables as lists of raw fields, for code that changes a few fields and keeps the others.
+
+A raw field is a name and its value: the type tag and the bytes behind it. Nothing inside a value is
+decoded. Two things change as in RabbitMQ, which encodes the whole table again when the broker adds
+a header: the tag `L` becomes `l`, and true becomes 1. Fields with equal names all stay; the first
+one counts.
+"""
+
+from typing import Final
+
+from librt.strings import BytesWriter
+from mypy_extensions import i64
+
+from warrenmq.wire.errors import MalformedBytes
+from warrenmq.wire.field_types import (
+    DEPTH_MAX,
+    TAG_ARRAY,
+    TAG_BINARY,
+    TAG_BOOL,
+    TAG_LONG,
+    TAG_LONG_TOO,
+    TAG_LONGSTR,
+    TAG_TABLE,
+    TOO_DEEP,
+    fixed_size,
+    unknown_tag,
+)
+from warrenmq.wire.primitives import (
+    longstr_end,
+    need,
+    read_octet,
+    read_shortstr,
+    write_longstr,
+    write_octet,
+    write_shortstr,
+)
+
+RawField = tuple[bytes, bytes]
+
+_ABSENT: Final = b""
+
+
+def split_table(body: bytes) -> list[RawField]:
+    """The fields of the table with this body, in the order of the wire.
+
+    Raises MalformedBytes for a table that does not decode.
+    """
+    # New octets at positions where RabbitMQ writes others than it reads.
+    changes: dict[i64, i64] = {}
+    fields = _split(body, changes)
+    if not changes:
+        return fields
+    changed = bytearray(body)
+    for position, octet in changes.items():
+        changed[position] = octet
+    return _split(bytes(changed), changes)
+
+
+def split_array(value: bytes) -> list[bytes]:
+    """The items, each with its tag, of an array with tag and length."""
+    changes: dict[i64, i64] = {}
+    items: list[bytes] = []
+    at: i64 = 5
+    end: i64 = len(value)
+    while at < end:
+        start = at
+        at = _value_end(value, at, end, 1, changes)
+        items.append(value[start:at])
+    return items
+
+
+def join_table(fields: list[RawField]) -> bytes:
+    """The body of the table with these fields."""
+    out = BytesWriter()
+    for name, value in fields:
+        write_shortstr(out, name)
+        out.write(value)
+    return out.getvalue()
+
+
+def find(fields: list[RawField], name: bytes) -> bytes:
+    """The value of the first field of this name; b"" if there is none."""
+    for each, value in fields:
+        if each == name:
+            return value
+    return _ABSENT
+
+
+def put(fields: list[RawField], name: bytes, value: bytes) -> None:
+    """Replace the first field of this name, or append one."""
+    for number, field in enumerate(fields):
+        if field[0] == name:
+            fields[number] = (name, value)
+            return
+    fields.append((name, value))
+
+
+def remove(fields: list[RawField], name: bytes) -> None:
+    """Remove the first field of this name; no effect without one."""
+    for number, field in enumerate(fields):
+        if field[0] == name:
+            del fields[number]
+            return
+
+
+def sort_by_name(fields: list[RawField]) -> None:
+    """Sort the fields by name; those with equal names keep their order."""
+    fields.sort(key=_name)
+
+
+def longstr_value(text: bytes) -> bytes:
+    """`text` as a value of type longstr."""
+    return _with_length(TAG_LONGSTR, text)
+
+
+def array_value(items: list[bytes]) -> bytes:
+    """An array of these values."""
+    return _with_length(TAG_ARRAY, b"".join(items))
+
+
+def table_value(fields: list[RawField]) -> bytes:
+    """A table with these fields, as a value."""
+    return _with_length(TAG_TABLE, join_table(fields))
+
+
+def _with_length(tag: i64, body: bytes) -> bytes:
+    out = BytesWriter()
+    write_octet(out, tag)
+    write_longstr(out, body)
+    return out.getvalue()
+
+
+def _name(field: RawField) -> bytes:
+    return field[0]
+
+
+def _split(body: bytes, changes: dict[i64, i64]) -> list[RawField]:
+    fields: list[RawField] = []
+    at: i64 = 0
+    end: i64 = len(body)
+    while at < end:
+        name, start = read_shortstr(body, at, end)
+        at = _value_end(body, start, end, 1, changes)
+        fields.append((name, body[start:at]))
+    return fields
+
+
+def _value_end(data: bytes, at: i64, end: i64, depth: i64, changes: dict[i64, i64]) -> i64:
+    """The position behind the value with its tag at `at`; notes the octets that change."""
+    tag = read_octet(data, at, end)
+    at += 1
+    if tag in (TAG_LONGSTR, TAG_BINARY):
+        return longstr_end(data, at, end)
+    size = fixed_size(tag)
+    if size >= 0:
+        need(at, end, size)
+        if tag == TAG_LONG_TOO:
+            changes[at - 1] = TAG_LONG
+        elif tag == TAG_BOOL and data[at] > 1:
+            changes[at] = 1
+        return at + size
+    if tag != TAG_TABLE and tag != TAG_ARRAY:
+        raise MalformedBytes(unknown_tag(tag))
+    if depth >= DEPTH_MAX:
+        raise MalformedBytes(TOO_DEEP)
+    stop = longstr_end(data, at, end)
+    at += 4
+    while at < stop:
+        if tag == TAG_TABLE:
+            at += 1 + read_octet(data, at, stop)
+        at = _value_end(data, at, stop, depth + 1, changes)
+    return stop

@@ -352,6 +352,30 @@ def test_a_stopped_broker_is_reset_and_started(node: NodeThread) -> None:
     pika.BlockingConnection(pika.URLParameters(node.uri)).close()
 
 
+def test_a_broker_with_definitions_starts_with_them(tmp_path: Path) -> None:
+    """Each start imports them; after a reset there is nothing else, not even the default user."""
+    file = tmp_path / "definitions.json"
+    given = '{"vhosts": [{"name": "v"}], "users": [{"name": "ann"}]}'
+    file.write_text(given)
+    node = NodeThread(tmp_path, f"load_definitions={file}")
+    with local_client(node) as client:
+        client.request(DeleteUser(name="ann"), Done)
+        client.request(AddUser(name="u", password="p"), Done)
+        for users in [["ann"], ["u"]], [["ann"]]:
+            client.request(SetRunning(is_on=False), Done)
+            if len(users) == 1:
+                client.request(ResetNode(), Done)
+                file.write_text("[]")
+                assert refusal(client, SetRunning(is_on=True)) == "precondition"
+                assert not client.request(DescribeControl(), ControlStatus).is_running
+                assert rows(client, "users", "user") == rows(client, "vhosts", "name") == []
+                file.write_text(given)
+            client.request(SetRunning(is_on=True), Done)
+            assert rows(client, "users", "user") == users
+            assert rows(client, "vhosts", "name") == [["v"]]
+    node.stop()
+
+
 def test_the_control_file_lets_its_readers_in_and_nobody_else(tmp_path: Path) -> None:
     """Only the owner may read the file; a wrong token is refused; a stop removes the file."""
     node = NodeThread(tmp_path)

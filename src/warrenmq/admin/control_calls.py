@@ -272,13 +272,17 @@ class ControlCalls:
             case SetListening():
                 control.set_listening(request.is_on)
             case SetRunning():
-                control.set_running(request.is_on)
+                control.set_running(request.is_on, self._on_running)
+                return
             case StopNode():
                 control.stop()
             case DescribeControl():
                 self._reply(control.describe())
                 return
         self._reply(Done())
+
+    def _on_running(self, failure: str) -> None:
+        self._on_done(Refusal(PRECONDITION, failure) if failure else None)
 
     def _export(self, request: ExportDefinitions) -> None:
         vhost = None if request.vhost is None else self._expect_vhost(request.vhost)

@@ -299,7 +299,10 @@ class SetListening(_Operation, tag="set_listening", frozen=True):
 
 
 class SetRunning(_Operation, tag="set_running", frozen=True):
-    """Stop the broker in the node, or start it: without it there are no clients."""
+    """Stop the broker in the node, or start it: without it there are no clients.
+
+    A start imports the definitions that the configuration names; it is refused if that fails.
+    """
 
     is_on: bool
 

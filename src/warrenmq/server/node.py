@@ -154,8 +154,7 @@ class Node:
             self._workers,
             self.admin.forget,
         )
-        administration = Administration(self.broker, self._vhosts)
-        self.admin.administration = administration
+        self.admin.administration = Administration(self.broker, self._vhosts)
         self._backup_surroundings.copy_definitions = self._data.copy_definitions
         self._backup_surroundings.call_flusher = self._flusher.call
         self._backup_surroundings.submit = partial(self._workers.submit, BackupRunner())
@@ -164,8 +163,7 @@ class Node:
         await self._disk_monitor.start()
         self.memory_watch.start()
         await self._run_steps(start_drivers(self._drivers(), self.clock.now_ms))
-        clock = LoopClock(self.loop, self.schedule_turn)
-        await load_definitions(self.config, self.broker, administration, clock)
+        await self.import_definitions()
         # Recovered objects live as long as the node, so the collector need not scan them again and
         # again.
         gc.collect()
@@ -183,6 +181,15 @@ class Node:
         self.loop.call_later(_EXPIRY_TICK_S, self._tick_expiry)
         self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
         return self._listening.ready_text()
+
+    async def import_definitions(self) -> None:
+        """Import the definitions that the configuration names, if it names some.
+
+        Raises DefinitionsNotLoaded.
+        """
+        assert self.admin.administration is not None
+        clock = LoopClock(self.loop, self.schedule_turn)
+        await load_definitions(self.config, self.broker, self.admin.administration, clock)
 
     def reload_tls(self) -> str:
         """Read the certificates again; returns why the old ones stay in use, or ""."""

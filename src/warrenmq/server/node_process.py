@@ -1,9 +1,11 @@
 """The process of a node, as control operations see and change it."""
 
+import asyncio
 import os
 import platform
 import resource
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import warrenmq
@@ -15,6 +17,7 @@ from warrenmq.server.amqp_protocol import ClientProtocol
 from warrenmq.server.config.changes import field_value
 from warrenmq.server.config.keys import ALL
 from warrenmq.server.config.settings import Config
+from warrenmq.server.load_definitions import DefinitionsNotLoaded
 from warrenmq.server.log_output import log_files, rotate_log, set_log_level
 from warrenmq.server.startup import first_definitions
 from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
@@ -30,8 +33,13 @@ class ProcessHost(Protocol):
     # Protocol ("amqp", "amqp/ssl"), interface and port of each listening socket.
     listeners: list[tuple[str, str, int]]
 
+    loop: asyncio.AbstractEventLoop
+
     def request_stop(self) -> None:
         """Stop the node cleanly."""
+
+    async def import_definitions(self) -> None:
+        """Import the definitions that the configuration names. Raises DefinitionsNotLoaded."""
 
 
 class NodeProcess:
@@ -43,6 +51,8 @@ class NodeProcess:
         # Whether the broker runs, and whether its listeners are not suspended.
         self._is_running = True
         self._is_listening = True
+        # The last start of the broker.
+        self._starting: asyncio.Task[None] | None = None
 
     def set_log_level(self, level: str) -> None:
         """Log from `level` on, until the next start or reload."""
@@ -57,15 +67,33 @@ class NodeProcess:
         self._is_listening = is_on
         self._set_clients()
 
-    def set_running(self, is_on: bool) -> None:
-        """Start the broker, or stop it: then its clients are disconnected."""
-        self._is_running = is_on
-        self._set_clients()
+    def set_running(self, is_on: bool, done: Callable[[str], None]) -> None:
+        """Start the broker, or stop it; then call `done` with "" or why it does not start."""
+        if is_on and not self._is_running:
+            self._starting = self._host.loop.create_task(self._start(done))
+            return
         if not is_on:
-            text = "broker forced connection closure with reason 'shutdown'"
-            for connection in list(self._host.broker.connections):
-                connection.fail(ConnectionException(CONNECTION_FORCED, text))
-                connection.touch()
+            self._stop_broker()
+        done("")
+
+    async def _start(self, done: Callable[[str], None]) -> None:
+        # As in RabbitMQ, each start of the broker imports the definitions.
+        try:
+            await self._host.import_definitions()
+        except DefinitionsNotLoaded as error:
+            done(str(error))
+            return
+        self._is_running = True
+        self._set_clients()
+        done("")
+
+    def _stop_broker(self) -> None:
+        self._is_running = False
+        self._set_clients()
+        text = "broker forced connection closure with reason 'shutdown'"
+        for connection in list(self._host.broker.connections):
+            connection.fail(ConnectionException(CONNECTION_FORCED, text))
+            connection.touch()
 
     @property
     def is_running(self) -> bool:

@@ -132,14 +132,14 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
             _remove_tree(doomed)
         reserve.keep()
         metadata, definitions = open_definitions(directory, config.accept_lost_definitions, reserve)
-        # As in RabbitMQ, a node that imports definitions has no default user and vhost.
         is_empty = not definitions.users and not definitions.vhosts
-        if is_empty and config.load_definitions is None:
+        first = first_definitions(config, 1) if is_empty else []
+        if first:
             refusal = broker.settings.credential_rules.refusal(config.default_pass.encode())
             if refusal:
                 metadata.close()
                 raise DataDirectoryError(f"default_pass: {refusal}")
-            metadata.apply(first_definitions(config, 1))
+            metadata.apply(first)
             definitions = metadata.load()
         broker.load_users(definitions)
         _set_aside_deleted(directory, definitions)
@@ -225,7 +225,12 @@ def _set_aside_strange(directory: Path, name: str) -> None:
 
 
 def first_definitions(config: Config, vhost_id: int) -> list[Change]:
-    """The definitions of an empty node: the default vhost, and the default user in it."""
+    """The definitions of an empty node: the default vhost, and the default user in it.
+
+    As in RabbitMQ, a node that imports definitions has neither.
+    """
+    if config.load_definitions is not None:
+        return []
     vhost = config.default_vhost.encode()
     user = config.default_user.encode()
     hashing = config.password_hashing

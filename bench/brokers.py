@@ -42,15 +42,26 @@ class Usage:
 
 
 class Broker:
-    """One node. `cores`: the CPUs it may use (empty: all); `settings`: lines of rabbitmq.conf."""
+    """One node. `cores`: the CPUs it may use (empty: all); `settings`: lines of rabbitmq.conf.
+
+    `port`: listen there on every address; without one on a free port of the loopback.
+    """
 
     name = ""
 
-    def __init__(self, directory: Path, cores: set[int], settings: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        cores: set[int],
+        settings: tuple[str, ...] = (),
+        port: int | None = None,
+    ) -> None:
         self.directory = directory
         self.cores = cores
         self.settings = settings
-        self.port = held_port(self)
+        self.port = held_port(self) if port is None else port
+        # Value of listeners.tcp.default.
+        self.listener = f"127.0.0.1:{self.port}" if port is None else str(port)
         self.process: subprocess.Popen[bytes] | None = None
         directory.mkdir(parents=True, exist_ok=True)
 
@@ -189,7 +200,8 @@ class WarrenBroker(Broker):
 
     def start(self) -> None:
         command = [sys.executable, "-m", "warrenmq", "server"]
-        command += ["--data-dir", str(self._data_directory()), "--listen", f"127.0.0.1:{self.port}"]
+        command += ["--data-dir", str(self._data_directory())]
+        command += ["--set", f"listeners.tcp.default={self.listener}"]
         for setting in self.settings:
             command += ["--set", setting]
         with self._log_path().open("ab") as log:
@@ -208,8 +220,14 @@ class RabbitmqBroker(Broker):
 
     name = "RabbitMQ"
 
-    def __init__(self, directory: Path, cores: set[int], settings: tuple[str, ...] = ()) -> None:
-        super().__init__(directory, cores, settings)
+    def __init__(
+        self,
+        directory: Path,
+        cores: set[int],
+        settings: tuple[str, ...] = (),
+        port: int | None = None,
+    ) -> None:
+        super().__init__(directory, cores, settings, port)
         self.epmd_port = held_port(self)
         self.distribution_port = held_port(self)
         self.epmd: subprocess.Popen[bytes] | None = None
@@ -220,7 +238,7 @@ class RabbitmqBroker(Broker):
             cookie.chmod(0o400)
         (directory / "enabled_plugins").write_text("[].\n")
         (directory / "rabbitmq.conf").write_text(
-            f"listeners.tcp.default = 127.0.0.1:{self.port}\nlog.console = false\n"
+            f"listeners.tcp.default = {self.listener}\nlog.console = false\n"
             # RabbitMQ's default, 40 % of memory, stated because it decides when publishers block.
             "vm_memory_high_watermark.relative = 0.4\n"
             + "".join(f"{setting}\n" for setting in settings)

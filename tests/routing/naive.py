@@ -41,11 +41,9 @@ def plain(field: Field) -> object:
     if isinstance(value, bytes):
         return "bytes", value
     if isinstance(value, list):
-        return "array", [(type_name(inner.tag), plain(inner)) for inner in value]
+        return "list", [(type_name(inner.tag), plain(inner)) for inner in value]
     if isinstance(value, dict):
-        return "table", {
-            name: (type_name(inner.tag), plain(inner)) for name, inner in value.items()
-        }
+        return "list", [(name, type_name(inner.tag), plain(inner)) for name, inner in value.items()]
     return type_name(field.tag), value
 
 

@@ -92,6 +92,8 @@ def test_headers_match_arbitrary_tables(
         ({"a": 1}, {"a": 1.0}, True),
         ({"a": "1"}, {"a": 1}, False),
         ({"a": [1]}, {"a": [1.0]}, False),
+        ({"a": []}, {"a": {}}, True),
+        ({"a": {"n": 1, "m": 2}}, {"a": {"m": 2, "n": 1}}, False),
         ({"x-a": 1}, {}, True),
         ({"x-match": "any", "x-a": 1}, {"x-a": 1}, False),
         ({"x-match": "any-with-x", "x-a": 1}, {"x-a": 1}, True),

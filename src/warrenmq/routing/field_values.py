@@ -3,7 +3,8 @@
 There are two comparisons. `values_match` compares headers with a binding, and `values_equivalent`
 arguments that are declared twice. Both ignore the type tags of the wire, since one client sends 1
 as `l` and another as `I`; 1 equals 1.0 only in `values_match`. Inside tables and arrays, both
-compare the tags too.
+compare the tags too. The names in a table inside of another one count in their order. An empty
+table matches an empty array: both are empty lists in Erlang.
 
 Recursion is bounded: a decoded table is at most `DEPTH_MAX` levels deep.
 """
@@ -46,8 +47,11 @@ def values_match(one: Field, other: Field) -> bool:
     other_kind = _kind(other.tag)
     if kind == other_kind:
         return _equal_of_kind(kind, one, other)
-    is_number = kind in (_INTEGER, _FLOAT)
-    return is_number and other_kind in (_INTEGER, _FLOAT) and one.value == other.value
+    if kind in (_INTEGER, _FLOAT):
+        return other_kind in (_INTEGER, _FLOAT) and one.value == other.value
+    if kind in (_ARRAY, _TABLE):
+        return other_kind in (_ARRAY, _TABLE) and not one.value and not other.value
+    return False
 
 
 def values_equivalent(one: Field, other: Field) -> bool:
@@ -98,13 +102,9 @@ def _equal_arrays(one: object, other: object) -> bool:
 
 def _equal_tables(one: object, other: object) -> bool:
     assert isinstance(one, dict) and isinstance(other, dict)
-    if len(one) != len(other):
+    if list(one) != list(other):
         return False
-    for name, value in one.items():
-        counterpart = other.get(name)
-        if counterpart is None or not _equal_inside(value, counterpart):
-            return False
-    return True
+    return all([_equal_inside(value, other[name]) for name, value in one.items()])
 
 
 def erlang_value(field: Field) -> str:

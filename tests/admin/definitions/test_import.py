@@ -309,8 +309,7 @@ def test_exchange_types_with_arguments() -> None:
         "exchange 'b1' in vhost '/': Unsupported property: app_id",
         "exchange 'b2' in vhost '/': Invalid argument, 'x-delayed-type' must be an existing exchange type",
         "exchange 'b3' in vhost '/': unknown exchange type 'other'",
-        "binding of queue 'q' to exchange 'later' with key '0' in vhost '/': "
-        "PRECONDITION_FAILED - The binding key must be greater than 0",
+        "binding of queue 'q' to exchange 'later' with key '0' in vhost '/': PRECONDITION_FAILED - The binding key must be greater than 0",
     ]
     exported = json.loads(node.exported())
     plain = {"auto_delete": False, "internal": False, "arguments": {}}

@@ -13,12 +13,10 @@ from warrenmq.admin.definitions.document import SLICE_ROWS
 from warrenmq.admin.definitions.new_topology import NewTopology
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change, PutBinding, PutExchange, PutQueue
-from warrenmq.broker.definitions.removal_changes import removal_changes
+from warrenmq.broker.vhost.new_definitions import New, store_new
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.queues.definition import QueueDefinition
-from warrenmq.queues.queue import Queue
-from warrenmq.routing.exchange import Binding, Exchange
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import AmqpError
 
@@ -50,7 +48,7 @@ class Declaring:
             (partial(self._bind, each) for each in topology.bindings),
         )
         # Durable things of this slice, with the changes that store them.
-        self._made: list[Exchange | Queue | Binding] = []
+        self._made: list[New] = []
         self._changes: list[Change] = []
 
     def start(self) -> None:
@@ -71,27 +69,15 @@ class Declaring:
         if not self._changes:
             self._clock.call_soon(self.start)
             return
-        made = self._made
-        change_set = vhost.store_changes(self._changes, False)
-        # A binding may have an end that a client has just declared.
-        ends = [end for each in made if isinstance(each, Binding) for end in _ends(each)]
-        needs = [vhost.unstored[end] for end in ends if end in vhost.unstored]
-        change_set.needs = list(dict.fromkeys(needs))
-        for each in made:
-            vhost.unstored[each] = change_set
 
-        def on_stored(ok: bool, now_ms: int) -> None:
-            for each in made:
-                del vhost.unstored[each]
+        def on_stored(ok: bool, _now_ms: int) -> None:
             if ok:
                 self._clock.call_soon(self.start)
-                return
-            for each in reversed(made):
-                self._take_back(each, now_ms)
-            name = name_text(vhost.name)
-            self._done(f"definitions of vhost '{name}' could not be written to disk")
+            else:
+                name = name_text(vhost.name)
+                self._done(f"definitions of vhost '{name}' could not be written to disk")
 
-        change_set.callbacks.append(on_stored)
+        store_new(vhost, self._made, self._changes).callbacks.append(on_stored)
 
     def _declare_exchange(self, exchange: PutExchange, durable: bool) -> None:
         router = self._vhost.router
@@ -145,22 +131,6 @@ class Declaring:
         if new is not None and new.is_durable():
             self._store(new, binding)
 
-    def _store(self, made: Exchange | Queue | Binding, change: Change) -> None:
+    def _store(self, made: New, change: Change) -> None:
         self._made.append(made)
         self._changes.append(change)
-
-    def _take_back(self, made: Exchange | Queue | Binding, now_ms: int) -> None:
-        vhost, router = self._vhost, self._vhost.router
-        if isinstance(made, Queue):
-            vhost.delete_queue(made, now_ms)
-        elif isinstance(made, Exchange):
-            if router.exchanges.get(made.name) is made:
-                vhost.add_changes(removal_changes(vhost.name, router.delete_exchange(made)))
-        elif made in made.destination.incoming:
-            removed = router.unbind(made.source, made.destination, made.key, made.arguments)
-            if removed is not None:
-                vhost.add_changes(removal_changes(vhost.name, removed))
-
-
-def _ends(binding: Binding) -> tuple[object, object]:
-    return binding.source, binding.destination

@@ -12,8 +12,6 @@ the broker retries the deletion until it is on disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import Channel
@@ -26,6 +24,7 @@ from warrenmq.broker.definitions.metadata import (
     PutQueue,
 )
 from warrenmq.broker.definitions.rights import EXCHANGE, QUEUE
+from warrenmq.broker.vhost.new_definitions import New, store_new
 from warrenmq.queues.arguments import EQUIVALENT_KEYS, parse_arguments
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.queue import Queue
@@ -37,7 +36,6 @@ from warrenmq.routing.equivalence import (
 )
 from warrenmq.routing.exchange import (
     ALTERNATE_EXCHANGE,
-    Binding,
     Destination,
     Exchange,
     binding_identity,
@@ -108,30 +106,9 @@ def _reply_at_once(channel: Channel, reply: Method | None) -> None:
     channel.send_cancels()
 
 
-def _reply_when_made(
-    channel: Channel,
-    made: object,
-    change: Change,
-    reply: Method | None,
-    take_back: Callable[[int], None],
-    ends: Sequence[object] = (),
-) -> None:
-    """Store the definition of `made`, then send `reply`; call `take_back(now_ms)` if that fails.
-
-    `made` is an exchange, a queue, or a binding between `ends`.
-    """
-    vhost = channel.vhost
-    change_set = vhost.store_changes([change], False)
-    change_set.needs = [vhost.unstored[end] for end in ends if end in vhost.unstored]
-    vhost.unstored[made] = change_set
-
-    def on_stored(ok: bool, now_ms: int) -> None:
-        del vhost.unstored[made]
-        if not ok:
-            take_back(now_ms)
-
-    change_set.callbacks.append(on_stored)
-    _reply_when_stored(channel, change_set, reply)
+def _reply_when_made(channel: Channel, made: New, change: Change, reply: Method | None) -> None:
+    """Store `change`, the definition of `made`, then send `reply`; take `made` back if it fails."""
+    _reply_when_stored(channel, store_new(channel.vhost, [made], [change]), reply)
 
 
 def _reply_when_there(channel: Channel, known: object, reply: Method | None) -> None:
@@ -209,13 +186,8 @@ def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
     if not new.durable:
         _reply_at_once(channel, reply)
         return
-
-    def take_back(_now_ms: int) -> None:
-        if vhost.router.exchanges.get(name) is new:
-            vhost.add_changes(vhost.forget(vhost.router.delete_exchange(new)))
-
     change = PutExchange(vhost.name, name, new.type, new.auto_delete, new.internal, new.arguments)
-    _reply_when_made(channel, new, change, reply, take_back)
+    _reply_when_made(channel, new, change, reply)
 
 
 def exchange_delete(channel: Channel, method: ExchangeDelete) -> None:
@@ -316,9 +288,7 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
     reply = _declared(channel, queue, method.nowait)
     if durable:
         change = PutQueue(vhost.name, queue.id, name, True, method.auto_delete, arguments)
-        _reply_when_made(
-            channel, queue, change, reply, lambda now_ms: vhost.delete_queue(queue, now_ms)
-        )
+        _reply_when_made(channel, queue, change, reply)
     else:
         _reply_at_once(channel, reply)
 
@@ -453,26 +423,9 @@ def _bind(
         change = PutBinding(
             vhost.name, source.name, destination.name, destination.is_queue, key, arguments
         )
-        _reply_when_made(
-            channel,
-            binding,
-            change,
-            reply,
-            lambda _now_ms: _take_back_binding(channel, binding),
-            (source, destination),
-        )
+        _reply_when_made(channel, binding, change, reply)
     else:
         _reply_at_once(channel, reply)
-
-
-def _take_back_binding(channel: Channel, binding: Binding) -> None:
-    vhost = channel.vhost
-    if binding in binding.destination.incoming:
-        removed = vhost.router.unbind(
-            binding.source, binding.destination, binding.key, binding.arguments
-        )
-        if removed is not None:
-            vhost.add_changes(vhost.forget(removed))
 
 
 def _unbind(

@@ -13,6 +13,9 @@ from pathlib import Path
 
 from bench.brokers import RabbitmqBroker, rabbitmq_server
 
+# Plug-ins with exchange types that warren has as well.
+PLUGINS = ("rabbitmq_consistent_hash_exchange", "rabbitmq_random_exchange")
+
 
 def main(arguments: list[str]) -> int:
     """Run the tests; returns pytest's exit status."""
@@ -21,6 +24,8 @@ def main(arguments: list[str]) -> int:
         return 1
     with tempfile.TemporaryDirectory() as directory:
         broker = RabbitmqBroker(Path(directory), set())
+        plugins = Path(directory) / "enabled_plugins"
+        plugins.write_text(f"[{','.join(PLUGINS)}].\n")
         broker.start()
         try:
             command = [

@@ -1,5 +1,7 @@
-"""A naive router without index, order or speed, which the tests compare the real router with."""
+"""A naive router without index or speed, which the tests compare the real router with."""
 
+import math
+import zlib
 from collections.abc import Iterable
 
 from warrenmq.wire.field_table import Field, decode_table
@@ -63,19 +65,48 @@ def headers_fit(arguments: dict[str, Field], headers: dict[str, Field]) -> bool:
     return all(met) if mode.startswith(b"all") else any(met)
 
 
-class NaiveExchange:
-    """An exchange of the model: type, auto-delete flag, alternate exchange."""
+def _scattered(number: int) -> int:
+    number = (number ^ number >> 16) * 0x7FEB352D % 2**32
+    number = (number ^ number >> 15) * 0x846CA68B % 2**32
+    return number ^ number >> 16
 
-    def __init__(self, type: bytes, auto_delete: bool, alternate: bytes | None) -> None:
+
+def hash_score(is_queue: bool, name: bytes, weight: int, value: bytes) -> float:
+    """The score of a destination of a consistent hash exchange; the lowest one wins."""
+    seed = _scattered(zlib.crc32((b"q" if is_queue else b"x") + name))
+    drawn = _scattered(_scattered(zlib.crc32(value)) ^ seed)
+    return -math.log((drawn + 0.5) / 2**32) / weight
+
+
+class NaiveExchange:
+    """An exchange of the model: type, auto-delete flag, alternate exchange.
+
+    The type of a delayed exchange is that of its routing.
+    """
+
+    def __init__(
+        self,
+        type: bytes,
+        auto_delete: bool,
+        alternate: bytes | None,
+        is_delayed: bool = False,
+        hash_header: str = "",
+    ) -> None:
         self.type = type
         self.auto_delete = auto_delete
         self.alternate = alternate
+        self.is_delayed = is_delayed
+        self.hash_header = hash_header
 
 
 class NaiveRouter:
-    """The exchanges, queues and bindings of a vhost; `bindings` maps each to its raw arguments."""
+    """The exchanges, queues and bindings of a vhost; `bindings` maps each to its raw arguments.
 
-    def __init__(self) -> None:
+    Random exchanges take the binding number `draw`, modulo their number of bindings.
+    """
+
+    def __init__(self, draw: int = 0) -> None:
+        self.draw = draw
         self.exchanges: dict[bytes, NaiveExchange] = {}
         self.queues: set[bytes] = set()
         self.bindings: dict[Bound, bytes] = {}
@@ -112,8 +143,9 @@ class NaiveRouter:
         self.queues.remove(name)
         return self.remove({b for b in self.bindings if b[1:3] == (True, name)})
 
-    def of_source(self, name: bytes) -> set[Bound]:
-        return {binding for binding in self.bindings if binding[0] == name}
+    def of_source(self, name: bytes) -> list[Bound]:
+        """The bindings of an exchange, oldest first."""
+        return [binding for binding in self.bindings if binding[0] == name]
 
     def matches(self, binding: Bound, keys: list[bytes], headers: dict[str, Field]) -> bool:
         kind = self.exchanges[binding[0]].type
@@ -125,8 +157,39 @@ class NaiveRouter:
             return any(topic_fits(binding[3], key) for key in keys)
         return binding[3] in keys
 
-    def route(self, first: bytes, keys: list[bytes], headers: dict[str, Field]) -> set[bytes]:
-        """Return the names of the queues that get the message."""
+    def hits(self, name: bytes, keys: list[bytes], headers: dict[str, Field]) -> list[Bound]:
+        """The bindings of an exchange that a message goes along."""
+        exchange = self.exchanges[name]
+        bindings = self.of_source(name)
+        if exchange.type == b"x-random":
+            return [bindings[self.draw % len(bindings)]] if bindings else []
+        if exchange.type != b"x-consistent-hash":
+            return [binding for binding in bindings if self.matches(binding, keys, headers)]
+        value = keys[0]
+        if exchange.hash_header:
+            field = headers.get(exchange.hash_header, Field(TAG_LONGSTR, b""))
+            value = (
+                field.value if isinstance(field.value, bytes) else str(field.value).lower().encode()
+            )
+        # The first binding of a destination gives its weight.
+        oldest = {binding[1:3]: binding for binding in reversed(bindings)}
+        scores = {
+            binding: hash_score(*destination, int(binding[3]), value)
+            for destination, binding in oldest.items()
+        }
+        return [min(scores, key=lambda binding: scores[binding])] if scores else []
+
+    def route(
+        self,
+        first: bytes,
+        keys: list[bytes],
+        headers: dict[str, Field],
+        waits: set[bytes] | None = None,
+    ) -> set[bytes]:
+        """Return the names of the queues that get the message.
+
+        With `waits`, a message with a delay waits at delayed exchanges, which are added there.
+        """
         queues: set[bytes] = set()
         seen: set[bytes] = set()
         waiting = {first}
@@ -137,7 +200,10 @@ class NaiveRouter:
                 queues |= self.queues & set(keys)
                 continue
             exchange = self.exchanges[name]
-            hits = {b for b in self.of_source(name) if self.matches(b, keys, headers)}
+            if exchange.is_delayed and waits is not None and "x-delay" in headers:
+                waits.add(name)
+                continue
+            hits = self.hits(name, keys, headers)
             queues |= {b[2] for b in hits if b[1]}
             reached = {b[2] for b in hits if not b[1]}
             if not hits and exchange.alternate is not None:

@@ -1,7 +1,6 @@
 """The router agrees with the naive model after any order of declarations, binds and deletions."""
 
-import os
-
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -9,19 +8,26 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.routing.naive import Bound, NaiveExchange, NaiveRouter
 from warrenmq.routing.exchange import Binding, Destination, Exchange
 from warrenmq.routing.router import RemovedBindings, Router
+from warrenmq.wire.errors import ChannelException
 from warrenmq.wire.field_table import Field, encode_table, fields_from_python
+
+HASH = b"x-consistent-hash"
+# The one draw of all random exchanges.
+DRAW = 7
 
 exchange_names = st.sampled_from([b"x1", b"x2", b"x3", b"x4"])
 queue_names = st.sampled_from([b"q1", b"a", b"x1"])
-binding_keys = st.sampled_from([b"a", b"a.b", b"*", b"a.#"])
+# A consistent hash exchange takes the numbers only.
+binding_keys = st.sampled_from([b"a", b"a.b", b"*", b"a.#", b"1", b"3"])
 routing_keys = st.lists(st.sampled_from([b"a", b"q1", b"a.b", b"c", b""]), min_size=1, max_size=3)
-types = st.sampled_from([b"direct", b"fanout", b"topic", b"headers"])
+types = st.sampled_from([b"direct", b"fanout", b"topic", b"headers", HASH, b"x-random"])
+hash_headers = st.sampled_from(["", "h"])
 alternates = st.sampled_from([None, None, b"x1", b"x2", b"x3", b"nowhere", b""])
 argument_tables = st.sampled_from(
     [{}, {}, {"x-match": "any", "h": 1}, {"h": 1, "x-match": "any"}, {"h": 1}, {"h": True}]
 )
 header_tables: st.SearchStrategy[dict[str, object]] = st.sampled_from(
-    [{}, {"h": 1}, {"h": True, "g": "x"}]
+    [{}, {"h": 1}, {"h": "a"}, {"h": True, "g": "x"}, {"h": 2, "x-delay": 10}]
 )
 
 
@@ -37,14 +43,14 @@ class RoutingMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.router = Router(os.urandom)
-        self.model = NaiveRouter()
+        self.router = Router(lambda size: DRAW.to_bytes(size, "big"))
+        self.model = NaiveRouter(DRAW)
         self.predeclared = set(self.router.exchanges)
         # Begin with a small topology, because most runs are too short to build one.
         for name in (b"q1", b"a"):
             self.add(name)
-        self.declare_new(b"x1", b"topic", True, b"x2")
-        self.declare_new(b"x2", b"direct", False, b"")
+        self.declare_new(b"x1", NaiveExchange(b"topic", True, b"x2"))
+        self.declare_new(b"x2", NaiveExchange(b"direct", False, b""))
         # Results as publishers cache them: (version, exchange, keys, headers, queues). A result is
         # valid while the version is the same.
         self.kept: list[tuple[int, Exchange, list[bytes], bytes, list[Destination]]] = []
@@ -55,17 +61,29 @@ class RoutingMachine(RuleBasedStateMachine):
         assert len(set(bindings)) == len(bindings) and len(set(exchanges)) == len(exchanges)
         assert (set(bindings), set(exchanges)) == expected
 
-    @rule(name=exchange_names, type=types, auto_delete=st.booleans(), alternate=alternates)
-    def declare(self, name: bytes, type: bytes, auto_delete: bool, alternate: bytes | None) -> None:
+    @rule(
+        name=exchange_names,
+        exchange=st.builds(
+            NaiveExchange, types, st.booleans(), alternates, st.booleans(), hash_headers
+        ),
+    )
+    def declare(self, name: bytes, exchange: NaiveExchange) -> None:
         if name not in self.model.exchanges:
-            self.declare_new(name, type, auto_delete, alternate)
+            self.declare_new(name, exchange)
 
-    def declare_new(
-        self, name: bytes, type: bytes, auto_delete: bool, alternate: bytes | None
-    ) -> None:
-        arguments = {} if alternate is None else {"alternate-exchange": Field(ord("S"), alternate)}
-        self.router.declare_exchange(name, type, False, auto_delete, False, encode_table(arguments))
-        self.model.exchanges[name] = NaiveExchange(type, auto_delete, alternate)
+    def declare_new(self, name: bytes, exchange: NaiveExchange) -> None:
+        arguments = {}
+        if exchange.alternate is not None:
+            arguments["alternate-exchange"] = Field(ord("S"), exchange.alternate)
+        if exchange.hash_header:
+            arguments["hash-header"] = Field(ord("S"), exchange.hash_header.encode())
+        if exchange.is_delayed:
+            arguments["x-delayed-type"] = Field(ord("S"), exchange.type)
+        type = b"x-delayed-message" if exchange.is_delayed else exchange.type
+        self.router.declare_exchange(
+            name, type, False, exchange.auto_delete, False, encode_table(arguments)
+        )
+        self.model.exchanges[name] = exchange
 
     @rule(name=exchange_names)
     def delete_exchange(self, name: bytes) -> None:
@@ -100,6 +118,10 @@ class RoutingMachine(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(names))
         raw = encode_table(fields_from_python(arguments))
         destination = self.router.queues[name] if to_queue else self.router.exchanges[name]
+        if self.model.exchanges[source].type == HASH and not key.isdigit():
+            with pytest.raises(ChannelException):
+                self.router.bind(self.router.exchanges[source], destination, key, raw)
+            return
         binding = self.router.bind(self.router.exchanges[source], destination, key, raw)
         expected = self.model.bound(source, to_queue, name, key, raw)
         assert (binding is None) is (expected in self.model.bindings)
@@ -125,6 +147,11 @@ class RoutingMachine(RuleBasedStateMachine):
         fields = fields_from_python(headers)
         exchange = self.router.exchanges[name]
         raw = encode_table(fields)
+        waits: list[Exchange] = []
+        expected_waits: set[bytes] = set()
+        now = self.router.route(exchange, keys, raw, b"", waits)
+        assert {queue.name for queue in now} == self.model.route(name, keys, fields, expected_waits)
+        assert {each.name for each in waits} == expected_waits
         queues = self.router.route(exchange, keys, raw)
         names = [queue.name for queue in queues]
         assert len(set(names)) == len(names)

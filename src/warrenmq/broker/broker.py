@@ -15,6 +15,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.broker.connection.connection import Connection, ConnectionHost
+from warrenmq.broker.connection.peer_certificate import NO_CERTIFICATE, PeerCertificate
 from warrenmq.broker.connection.stuck_sockets import scan_sockets
 from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.broker.definitions.settings import Settings
@@ -103,7 +104,7 @@ class Broker(ConnectionHost):
         peer: str,
         is_loopback: bool,
         now_ms: i64,
-        peer_name: bytes = b"",
+        certificate: PeerCertificate = NO_CERTIFICATE,
         tls: str = "",
         cipher: str = "",
         local: str = "",
@@ -112,7 +113,7 @@ class Broker(ConnectionHost):
 
         See the attributes of `Connection` for the last four.
         """
-        connection = Connection(self, peer, is_loopback, now_ms, peer_name, tls, cipher, local)
+        connection = Connection(self, peer, is_loopback, now_ms, certificate, tls, cipher, local)
         self.connections.append(connection)
         connection.touch()
         return connection

@@ -29,7 +29,7 @@ from warrenmq.broker.connection.states import CLOSED
 from warrenmq.server.clock import Clock
 from warrenmq.server.config.settings import Config
 from warrenmq.server.listening.addresses import Ends, shown
-from warrenmq.server.listening.certificate_name import peer_name
+from warrenmq.server.listening.certificate_name import peer_certificate
 from warrenmq.server.listening.tls import PeerChains
 from warrenmq.server.memory_watch import MemoryWatch
 from warrenmq.store.disk.line_limit import LineLimit
@@ -244,7 +244,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
             ends.name,
             ends.is_loopback,
             now_ms,
-            peer_name(tls.getpeercert() or {}, self._node.config.ssl_cert_login_from),
+            peer_certificate(tls.getpeercert() or {}, self._node.config.ssl_cert_login_from),
             tls.version() or "",
             cipher[0] if cipher is not None else "",
             shown(ends.server),

@@ -2,7 +2,8 @@
 
 import pytest
 
-from warrenmq.server.listening.certificate_name import peer_name
+from warrenmq.broker.connection.peer_certificate import NO_CERTIFICATE
+from warrenmq.server.listening.certificate_name import peer_certificate, peer_name
 
 Subject = tuple[tuple[tuple[str, str], ...], ...]
 
@@ -47,3 +48,18 @@ def test_common_names() -> None:
     )
     assert peer_name({"subject": subject}, "common_name") == "one,zwö,lf".encode()
     assert peer_name({}, "common_name") == peer_name({}, "distinguished_name") == b""
+
+
+def test_names_and_times_of_a_certificate() -> None:
+    """Certificates write years from 2050 on in another form, which RabbitMQ shows as it is."""
+    certificate = {
+        "subject": ((("countryName", "DE"),), (("commonName", "far, away"),)),
+        "issuer": ((("commonName", "authority"),),),
+        "notBefore": "Nov  5 04:26:36 2026 GMT",
+        "notAfter": "Aug 28 04:26:36 2081 GMT",
+    }
+    shown = peer_certificate(certificate, "common_name")
+    assert shown.user_name == b"far, away"
+    assert (shown.subject, shown.issuer) == ("CN=far\\, away,C=DE", "CN=authority")
+    assert shown.validity == '2026-11-05T04:26:36Z - {generalTime,"20810828042636Z"}'
+    assert peer_certificate({}, "common_name") is NO_CERTIFICATE

@@ -1,5 +1,6 @@
 """Warren's own clients over TLS: the admin client, Spark's AMQP connection, the load generator."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from tests.support.brokers.tls_process import TlsBroker
 from warrenmq.admin.client import AdminClient, NodeAddress, NodeUnreachableError, TlsRefusedError
+from warrenmq.admin.control_protocol import List, Rows
 from warrenmq.admin.figures_protocol import DescribeNode, NodeStatus
 from warrenmq.perf.options import PerfOptions
 from warrenmq.perf.run import run
@@ -41,6 +43,19 @@ def test_an_amqp_connection_of_spark(uri: str) -> None:
     declared = connection.call(QueueDeclare(b"", exclusive=True), QueueDeclareOk)
     assert declared.queue.startswith(b"amq.gen-")
     connection.close()
+
+
+def test_the_certificate_of_a_client_is_listed(uri: str) -> None:
+    connection = AmqpConnection(NodeAddress(uri), "test", 10)
+    columns = ["peer_cert_subject", "peer_cert_issuer", "peer_cert_validity"]
+    with AdminClient(NodeAddress(uri), "test") as client:
+        ((subject, issuer, validity),) = client.request(
+            List(what="connections", columns=columns), Rows
+        ).rows
+    connection.close()
+    assert (subject, issuer) == ("CN=client", "CN=authority")
+    time = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    assert re.fullmatch(f"{time} - {time}", validity)
 
 
 def test_the_load_generator(uri: str) -> None:

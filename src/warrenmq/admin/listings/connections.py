@@ -4,8 +4,6 @@ Differences to RabbitMQ's columns of connections:
 
 * `recv_cnt` counts reads of the socket and `send_cnt` writes to it, where Erlang counts packets;
   `send_pend` is in bytes.
-* The node keeps the user's name of a client's certificate only: `peer_cert_subject`,
-  `peer_cert_issuer` and `peer_cert_validity` are None.
 * A consumer is always `active`: no queue has a single active consumer.
 """
 
@@ -73,10 +71,6 @@ def _find_connections(broker: Broker, _request: List) -> Iterator[ListedConnecti
     return (ListedConnection(broker, each) for each in connections if each.state != CLOSED)
 
 
-def _none(_listed: ListedConnection) -> None:
-    return None
-
-
 _ENDS: Columns[ListedConnection] = {
     "pid": lambda each: connection_pid(each.broker, each.connection),
     "name": lambda each: each.connection.peer,
@@ -89,9 +83,9 @@ _ENDS: Columns[ListedConnection] = {
     "ssl_key_exchange": lambda each: tls_names(each.connection.cipher).key_exchange,
     "ssl_cipher": lambda each: tls_names(each.connection.cipher).cipher,
     "ssl_hash": lambda each: tls_names(each.connection.cipher).hash,
-    "peer_cert_subject": _none,
-    "peer_cert_issuer": _none,
-    "peer_cert_validity": _none,
+    "peer_cert_subject": lambda each: each.connection.certificate.subject or None,
+    "peer_cert_issuer": lambda each: each.connection.certificate.issuer or None,
+    "peer_cert_validity": lambda each: each.connection.certificate.validity or None,
 }
 _CLIENT: Columns[ListedConnection] = {
     "state": lambda each: connection_state(each.connection),

@@ -26,6 +26,7 @@ from warrenmq.broker.connection.bad_frame import bad_frame
 from warrenmq.broker.connection.handshake import Handshake, Peer, unexpected_method
 from warrenmq.broker.connection.heartbeat import IDLE_CHECKS_MAX, Heartbeats
 from warrenmq.broker.connection.log import ConnectionLog
+from warrenmq.broker.connection.peer_certificate import NO_CERTIFICATE, PeerCertificate
 from warrenmq.broker.connection.states import (
     CLOSED,
     CLOSING,
@@ -134,7 +135,7 @@ class Connection(ClientSide):
         peer: str,
         is_loopback: bool,
         now_ms: i64,
-        peer_name: bytes = b"",
+        certificate: PeerCertificate = NO_CERTIFICATE,
         tls: str = "",
         cipher: str = "",
         local: str = "",
@@ -142,8 +143,8 @@ class Connection(ClientSide):
         super().__init__(host, now_ms)
         self._host: ConnectionHost = host
         self.peer: str = peer
-        # The user's name in the client's verified certificate; b"" = there is none.
-        self.peer_name: bytes = peer_name
+        # The client's verified certificate.
+        self.certificate: PeerCertificate = certificate
         # TLS version and cipher suite as OpenSSL names them ("TLSv1.3"); "" = a plain connection.
         self.tls: str = tls
         self.cipher: str = cipher
@@ -176,7 +177,7 @@ class Connection(ClientSide):
             host.vhosts,
             self.client,
             self.log,
-            Peer(peer, is_loopback, len(tls) > 0, peer_name),
+            Peer(peer, is_loopback, len(tls) > 0, certificate.user_name),
         )
         self.out.method(0, self.handshake.start())
 

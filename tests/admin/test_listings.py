@@ -20,6 +20,7 @@ from warrenmq.admin.listings.pids import connection_pid
 from warrenmq.admin.listings.tls_names import TlsNames, tls_names
 from warrenmq.admin.protocol import decode_reply, encode_frame
 from warrenmq.broker.broker import Broker
+from warrenmq.broker.connection.peer_certificate import PeerCertificate
 from warrenmq.broker.definitions.metadata import PutUser
 from warrenmq.wire.methods import TxSelect
 from warrenmq.wire.properties import Properties
@@ -105,7 +106,7 @@ def test_columns_of_connections() -> None:
     expected = {
         "state": "running", "channels": 3, "user": "guest", "vhost": "/", "timeout": 30,
         "auth_mechanism": "PLAIN", "frame_max": 131072, "channel_max": 2047, "ssl": False,
-        "protocol": "{0,9,1}", "ssl_cipher": None, "send_pend": 0,
+        "protocol": "{0,9,1}", "ssl_cipher": None, "send_pend": 0, "peer_cert_subject": None,
     }  # fmt: skip
     assert {name: found[name] for name in expected} == expected
     assert found["client_properties"]["product"] == "conformance"
@@ -118,13 +119,15 @@ def test_a_connection_in_its_handshake_is_listed() -> None:
     memory = MemoryBroker()
     peer = "[::1]:50000 -> 127.0.0.1:5671"
     cipher = "ECDHE-RSA-AES128-GCM-SHA256"
-    memory.broker.connect(peer, True, 5, b"", "TLSv1.2", cipher, "127.0.0.1:5671")
+    certificate = PeerCertificate(b"c", "CN=c", "CN=a", "long")
+    memory.broker.connect(peer, True, 5, certificate, "TLSv1.2", cipher, "127.0.0.1:5671")
     (found,) = rows(memory.broker, "connections")
     expected = {
         "name": peer, "peer_host": "::1", "peer_port": 50000, "host": "127.0.0.1", "port": 5671,
         "ssl": True, "ssl_protocol": "tlsv1.2", "ssl_key_exchange": "ecdhe_rsa",
         "ssl_cipher": "aes_128_gcm", "ssl_hash": "aead", "state": "starting", "user": None,
-        "vhost": None, "timeout": None, "connected_at": 5,
+        "vhost": None, "timeout": None, "connected_at": 5, "peer_cert_subject": "CN=c",
+        "peer_cert_issuer": "CN=a", "peer_cert_validity": "long",
     }  # fmt: skip
     assert {name: found[name] for name in expected} == expected
 
@@ -160,7 +163,7 @@ def test_columns_of_queues() -> None:
         "effective_policy_definition": {"max-length": 9, "message-ttl": 5000}, "type": "classic",
         "arguments": {"x-queue-mode": "lazy", "x-many": [1, True, {"a": "\ufffd"}]},
         "messages": 3, "message_bytes": 3, "consumers": 0, "consumer_capacity": 0,
-        "exclusive_consumer_tag": None, "messages_persistent": None,
+        "exclusive_consumer_tag": None, "messages_persistent": 3, "message_bytes_persistent": 3,
     }  # fmt: skip
     assert {name: found["a"][name] for name in expected} == expected
     assert found["mine"]["owner_pid"] == "<warren@localhost.1.1.0>"
@@ -168,10 +171,33 @@ def test_columns_of_queues() -> None:
         "messages": 5, "messages_ready": 3, "messages_unacknowledged": 2, "message_bytes": 500,
         "message_bytes_unacknowledged": 200, "head_message_timestamp": 1_700_000_000,
         "exclusive_consumer_tag": "tag", "exclusive_consumer_pid": "<warren@localhost.1.1.1>",
-        "messages_persistent": 0, "policy": None, "owner_pid": None, "exclusive": False,
+        "messages_persistent": 0, "consumer_capacity": 1.0, "policy": None, "owner_pid": None, "exclusive": False,
     }  # fmt: skip
     assert {name: found["taken"][name] for name in expected} == expected
     assert len({row["pid"] for row in found.values()}) == 3
+
+
+def test_reads_and_writes_of_a_queue() -> None:
+    """Each message counts once as written, when it is, and as read each time it comes back."""
+    node = MemoryNode(MemoryDisk())
+    queue = node.declare(b"q")
+
+    def found() -> tuple[int, int]:
+        (row,) = rows(node.broker, "queues", "disk_writes", "disk_reads")
+        return row["disk_writes"], row["disk_reads"]
+
+    for number in range(6):
+        node.publish(b"q", bytes(10 if number < 4 else 5000), number % 2 == 0)
+    assert found() == (0, 0)
+    node.commit()
+    assert found() == (3, 0)
+    queue.backing.memory.set_mode(True)
+    node.work()
+    assert queue.backing.ready.delta.count == 6 and found() == (6, 0)
+    queue.backing.memory.set_mode(False)
+    queue.when_head(lambda _now_ms: None)
+    node.work()
+    assert queue.backing.ready.ram_count == 6 and found() == (6, 6)
 
 
 def test_rows_of_exchanges_and_bindings() -> None:
@@ -297,6 +323,10 @@ def test_counts_of_messages_and_bytes_are_those_of_a_model(seed: int) -> None:
             assert found["message_bytes"] == total
             assert found["message_bytes_unacknowledged"] == unacked
             assert found["message_bytes_ready"] == total - unacked
+            is_durable = model.queues[place].durable
+            lasting = [size for size, persistent in alive.values() if persistent and is_durable]
+            assert found["messages_persistent"] == len(lasting)
+            assert found["message_bytes_persistent"] == sum(lasting)
             parts = [found[part] for part in ("q1", "q2", "delta", "q3", "q4")]
             forms = [found[form] for form in ("alpha", "beta", "gamma", "delta")]
             assert sum(parts) == sum(forms) == found["messages_ready"]

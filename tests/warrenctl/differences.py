@@ -124,15 +124,14 @@ DIFFERENCES: Final[dict[str, dict[str, Difference]]] = {
     },
     "queues": {
         **_of(_ALL, "list_queues --formatter erlang"),
-        # Bytes in memory are those of whole messages. Nobody counts persistent ones, or measures
-        # how busy consumers are.
+        # Bytes in memory are those of whole messages, and how ready consumers are depends on the
+        # time.
         **_of(
             _TEXT,
             """
             list_queues messages_ram messages_ready_ram messages_unacknowledged_ram message_bytes_ram name
             list_queues head_message_timestamp consumer_utilisation exclusive_consumer_pid name
             list_queues name consumer_capacity
-            list_queues name messages_persistent message_bytes_persistent
             """,
         ),
         # JSON has arguments as an object.

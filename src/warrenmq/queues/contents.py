@@ -38,6 +38,7 @@ class QueueContents(TurnShare):
     ) -> None:
         super().__init__(host)
         self.host: QueueHost = host
+        self.is_durable: bool = is_durable
         self.ledger: EntryLedger = ledger
         self.store: QueueStore = host.open_store(ledger, is_durable)
         self.ready: VariableQueue = VariableQueue()
@@ -79,6 +80,16 @@ class QueueContents(TurnShare):
     def find_unacked(self, first: i64, end: i64) -> list[Entry]:
         """The unacked entries with seq ids in [first, end), of all holders, in any order."""
         return self.host.find_unacked(self.ledger, first, end)
+
+    @property
+    def transient_count(self) -> i64:
+        """Ready and unacked messages of a durable queue that do not outlive a restart."""
+        return self.ledger.transient_count + self.ready.delta.transient_count
+
+    @property
+    def transient_bytes(self) -> i64:
+        """Bytes of the bodies of these messages."""
+        return self.ledger.transient_bytes + self.ready.delta.transient_bytes
 
     # -- demand ------------------------------------------------------------------------------------
 
@@ -133,6 +144,25 @@ class QueueContents(TurnShare):
             self.has_expiring = True
             self.host.expect_timer(self.ledger)
 
+    # -- transient messages ------------------------------------------------------------------------
+
+    def uncount_transient(self, entry: Entry) -> None:
+        """Stop counting `entry`, which has left the queue, if it is counted as transient."""
+        if not entry.persistent and self.is_durable:
+            self.ledger.remove_transient(entry)
+
+    def recount_transient(self) -> None:
+        """Count the transient messages in memory after all ready ones have left the queue."""
+        ledger = self.ledger
+        if ledger.transient_count == 0:
+            return
+        ledger.transient_count = 0
+        ledger.transient_bytes = 0
+        if self.unacked.count > 0:
+            for entry in self.find_unacked(0, ledger.next_seq):
+                if not entry.persistent:
+                    ledger.add_transient(entry)
+
     # -- loss --------------------------------------------------------------------------------------
 
     def notify_lost(self, entry: Entry) -> None:
@@ -163,6 +193,8 @@ class QueueContents(TurnShare):
 
     def settle_record(self, entry: Entry, now_ms: i64) -> None:
         """Settle in the store what it has of `entry`, which has left the queue."""
+        if not entry.persistent and self.is_durable:
+            self.ledger.remove_transient(entry)
         if entry.journal_state != NOT_JOURNALED or entry.content_ref is not None:
             self.store.settle(entry, now_ms)
 

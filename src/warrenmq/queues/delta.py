@@ -24,6 +24,10 @@ class Delta:
         self.body_bytes: i64 = 0
         # Bytes of addresses, properties and bodies; an estimate after a restart.
         self.content_bytes: i64 = 0
+        # Transient messages of a durable queue; an estimate after `shrink`, and while uncertain.
+        self.transient_count: i64 = 0
+        # Bytes of the bodies of these messages.
+        self.transient_bytes: i64 = 0
         # When the oldest message expires (ms since 1970); 0: never.
         self.first_expiry_ms: i64 = UNKNOWN
         # A record in the range is damaged, and whether its message was ready is unknown. `count`
@@ -39,14 +43,23 @@ class Delta:
         self.count += 1
         self.body_bytes += entry.body_bytes
         self.content_bytes += entry.content_bytes
+        if not entry.persistent:
+            ledger = entry.ledger
+            if ledger.is_durable:
+                ledger.remove_transient(entry)
+                self.transient_count += 1
+                self.transient_bytes += entry.body_bytes
 
     def remove(self, entry: Entry) -> i64:
         """Subtract a loaded message; returns by how much `count` is less: 1, or 0 at its bound."""
+        if not entry.persistent:
+            self._remove_transient(entry)
         self.body_bytes = max(0, self.body_bytes - entry.body_bytes)
         self.content_bytes = max(0, self.content_bytes - entry.content_bytes)
         # The count of a restart is right; should it not be, nothing goes below zero.
         if self.count > 1 or (self.count == 1 and not self.is_uncertain):
             self.count -= 1
+            self._bound_transient()
             return 1
         return 0
 
@@ -57,14 +70,17 @@ class Delta:
         self.is_uncertain = True
         lost: i64 = max(0, min(damaged, self.count - 1))
         self.count -= lost
+        self._bound_transient()
         return lost
 
     def shrink(self, count: i64, start: i64, end: i64) -> i64:
         """Forget `count` messages, the others being in [start, end); returns the lost `count`."""
         left: i64 = max(0, self.count - count) if start < end else 0
-        # The sizes of the forgotten messages are unknown: subtract the average.
+        # The forgotten messages are unknown: subtract averages.
         self.body_bytes = self.body_bytes * left // self.count
         self.content_bytes = self.content_bytes * left // self.count
+        self.transient_count = self.transient_count * left // self.count
+        self.transient_bytes = self.transient_bytes * left // self.count
         if start > self.start:
             self.first_expiry_ms = UNKNOWN
         lost = self.count - left
@@ -80,5 +96,19 @@ class Delta:
         self.count = 0
         self.body_bytes = 0
         self.content_bytes = 0
+        self.transient_count = 0
+        self.transient_bytes = 0
         self.first_expiry_ms = UNKNOWN
         self.is_uncertain = False
+
+    def _remove_transient(self, entry: Entry) -> None:
+        ledger = entry.ledger
+        if ledger.is_durable:
+            ledger.add_transient(entry)
+            self.transient_count = max(0, self.transient_count - 1)
+            self.transient_bytes = max(0, self.transient_bytes - entry.body_bytes)
+
+    def _bound_transient(self) -> None:
+        if self.transient_count > self.count:
+            # An estimate was too high.
+            self.transient_count = self.count

@@ -44,6 +44,7 @@ class ContentsLoad(Load):
 
     def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
         loader = self.contents.loader
+        self.contents.counters.read += len(positions)
         first = loader.first_seq
         entries = self._taken(positions, first, next_seq)
         loader.end(self)
@@ -52,6 +53,7 @@ class ContentsLoad(Load):
 
     def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
         contents = self.contents
+        contents.counters.read += len(positions)
         contents.loader.end(self)
         if not contents.is_deleted:
             # The references of a deleted queue are released all together, so none is settled here.
@@ -85,6 +87,7 @@ class ContentsLoad(Load):
                 if not self.is_stale:
                     contents.store.lose(entry)
                     contents.ready.take_loaded([entry], entry.seq, 0)
+                    contents.uncount_transient(entry)
                     contents.notify_lost(entry)
                 continue
             # A ready message not younger than the youngest ever unacked one was unacked itself.
@@ -303,6 +306,7 @@ class IndexCopies(ContentsLoad):
         return True
 
     def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
+        self.contents.counters.read += len(positions)
         self.contents.loader.end(self)
         self._done(_as_entries(positions))
         self.finish()
@@ -367,14 +371,16 @@ def take_contents(contents: QueueContents, entries: list[Entry], lost: list[Entr
     contents.memory.touch()
     lost_out: list[Entry] = []
     for entry in lost:
-        if not ready.remove(entry):
-            if entry.form != ALPHA:
-                # The entry is unacked.
-                lost_out.append(entry)
-                account.remove(entry)
-            elif ready.delta.covers(entry.seq):
-                # The entry may have moved to delta during the load, and be counted there.
-                ready.delta.is_uncertain = True
+        if ready.remove(entry):
+            contents.uncount_transient(entry)
+        elif entry.form != ALPHA:
+            # The entry is unacked.
+            lost_out.append(entry)
+            account.remove(entry)
+            contents.uncount_transient(entry)
+        elif ready.delta.covers(entry.seq):
+            # The entry may have moved to delta during the load, and be counted there.
+            ready.delta.is_uncertain = True
         entry.form = ALPHA
         contents.notify_lost(entry)
     if len(lost_out) > 0:

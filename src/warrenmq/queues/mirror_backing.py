@@ -46,6 +46,8 @@ class MirrorBacking:
         backing.host.arrived_count += 1
         entry = Entry(message, ledger, seq, expiry_ms, self._end)
         entry.redelivered = is_redelivered
+        if not entry.persistent and backing.is_durable:
+            ledger.add_transient(entry)
         if expiry_ms != 0:
             # The queue that takes over starts the timer; `append` would ask for it now.
             backing.has_expiring = True

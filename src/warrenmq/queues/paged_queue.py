@@ -37,7 +37,6 @@ class PagedQueue(QueueContents):
         host: QueueHost,
     ) -> None:
         super().__init__(ledger, demand, is_durable, is_lazy, host)
-        self.is_durable: bool = is_durable
         self._progress: Progress = Progress()
         self.purges: Purges = Purges()
 
@@ -56,7 +55,10 @@ class PagedQueue(QueueContents):
         ledger.next_seq = seq + 1
         self.counters.published += 1
         self.host.arrived_count += 1
-        return Entry(message, ledger, seq, expiry_ms, queue)
+        entry = Entry(message, ledger, seq, expiry_ms, queue)
+        if not message.persistent and self.is_durable:
+            ledger.add_transient(entry)
+        return entry
 
     def append(self, entry: Entry, now_ms: i64) -> None:
         """Enqueue `entry` behind all ready messages; journal it when it must outlive a restart."""
@@ -83,6 +85,8 @@ class PagedQueue(QueueContents):
             if self.is_durable and (entry.persistent or self.journals_transient):
                 self.store.append(entry, now_ms)
             self.unacked.add(entry)
+        elif not entry.persistent and self.is_durable:
+            ledger.remove_transient(entry)
         if self.feed is not None:
             if no_ack:
                 self.feed.settled(entry.seq, HANDED_OVER)
@@ -127,6 +131,8 @@ class PagedQueue(QueueContents):
         is_indexed = self.unacked.remove(entry)
         self.counters.settled += 1
         entry.form = ALPHA
+        if not entry.persistent and self.is_durable:
+            self.ledger.remove_transient(entry)
         if not is_indexed:
             if entry.journal_state != NOT_JOURNALED or entry.content_ref is not None:
                 self.store.settle(entry, now_ms)
@@ -252,7 +258,11 @@ class PagedQueue(QueueContents):
         )
         assert ledger.unindexed_unacked == len([entry for entry in out if entry.seq >= mark])
         ready = self.ready
-        for entry in out + [ready.at(place) for place in range(ready.entry_count)]:
+        present = out + [ready.at(place) for place in range(ready.entry_count)]
+        transient = [one for one in present if self.is_durable and not one.persistent]
+        assert ledger.transient_count == len(transient)
+        assert ledger.transient_bytes == sum([int(one.body_bytes) for one in transient])
+        for entry in present:
             # The index has every live position below its mark, and none from there on.
             assert (entry.journal_state == INDEXED) == (entry.seq < mark)
             assert entry.form != ALPHA or entry.has_content

@@ -172,6 +172,8 @@ class Purges:
         if not is_end:
             ranges = _cut(first, end, out, contents.host.segment_entries)
         purge = Purge(contents, count, ready.take_all(), ranges, out, is_end)
+        if not is_end:
+            contents.recount_transient()
         if len(self.waiting) == 0:
             purge.settle_slice(SLICE_MESSAGES, now_ms)
         if not purge.is_done:

@@ -20,6 +20,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq.queues.consumer_use import ConsumerUse
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.delta import UNKNOWN
 from warrenmq.queues.entry import Consumer, Entry, EntryLedger, QueueEnd
@@ -64,6 +65,7 @@ class Queue(QueueEnd):
         self.last_used_ms: i64 = now_ms
         # When a waiting message was last delivered to a consumer (ms).
         self.served_ms: i64 = 0
+        self.consumer_use: ConsumerUse = ConsumerUse(now_ms)
         # The circle of `demand`; every message asks it.
         self._circle: ConsumerCircle = self.demand.circle
         # The room of `host` for large messages; every message asks it.
@@ -161,6 +163,7 @@ class Queue(QueueEnd):
                     entry.consumer = consumer
                 consumer.deliver(entry)
                 return
+            self.consumer_use.stop(now_ms)
             if entry.expiry_ms != 0 and entry.expiry_ms <= now_ms:
                 self.leave(entry, EXPIRED, now_ms)
                 return
@@ -171,6 +174,8 @@ class Queue(QueueEnd):
     def deliver_ready(self, now_ms: i64) -> None:
         backing = self.backing
         ready = backing.ready
+        if not self.consumer_use.is_ready and not self._circle.is_empty():
+            self.consumer_use.resume(now_ms)
         if ready.count == 0 or self.demand.is_paused:
             return
         if not backing.memory.is_changed:
@@ -183,6 +188,7 @@ class Queue(QueueEnd):
                 break
             consumer = self._circle.next_ready()
             if consumer is None:
+                self.consumer_use.stop(now_ms)
                 break
             self.served_ms = now_ms
             entry = ready.fetch()

@@ -13,3 +13,5 @@ class QueueCounters:
         self.settled: i64 = 0
         self.requeued: i64 = 0
         self.expired: i64 = 0
+        # Messages whose content was read from disk.
+        self.read: i64 = 0

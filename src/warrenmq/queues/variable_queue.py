@@ -562,6 +562,7 @@ class VariableQueue:
             assert len(seqs) == places[1] or seqs[places[1]] >= delta.end
         else:
             assert delta.end == 0 and delta.content_bytes == 0
+        assert 0 <= delta.transient_count <= delta.count
         assert (self._body_bytes, self._content_bytes) == (body_bytes, content_bytes)
         assert (self.beta_count, self.beta_bytes) == (len(beta), _total_bytes(beta))
         assert (self.gamma_count, self.gamma_bytes) == (len(gamma), _total_bytes(gamma))

@@ -540,6 +540,7 @@ class Journal:
                 if position.journal_state == PENDING:
                     kept.append(position)
                     ledger = position.ledger
+                    ledger.written_count += 1
                     if ledger.journal_file != current.number:
                         ledger.journal_file = current.number
                         current.ledgers.append(ledger)

@@ -161,6 +161,12 @@ class QueueLedger:
         self.failed_upto: i64 = 0
         # Number of unacked positions with seq ids of `indexed_upto` or more.
         self.unindexed_unacked: i64 = 0
+        # Live transient positions of a durable queue that are in memory, ready or unacked.
+        self.transient_count: i64 = 0
+        # Bytes of the bodies of these positions.
+        self.transient_bytes: i64 = 0
+        # Messages of the queue that were written to disk since the start.
+        self.written_count: i64 = 0
         # Number of the journal file that has this ledger in its `ledgers`; -1: none.
         self.journal_file: i64 = -1
         # Seq ids settled since the last seal whose positions are in the journal only.
@@ -177,6 +183,16 @@ class QueueLedger:
     def make_position(self, message: Message, seq: i64, expiry_ms: i64) -> Position:
         """Make a position of this queue; a queue may return its own subclass."""
         return Position(message, self, seq, expiry_ms)
+
+    def add_transient(self, position: Position) -> None:
+        """Count a live position of a durable queue, which is in memory and transient."""
+        self.transient_count += 1
+        self.transient_bytes += position.body_bytes
+
+    def remove_transient(self, position: Position) -> None:
+        """Stop counting a transient position: it left the queue or memory, or became persistent."""
+        self.transient_count -= 1
+        self.transient_bytes -= position.body_bytes
 
 
 class RunGatherer:

@@ -78,7 +78,9 @@ class QueueStore:
 
         The position outlives restarts from then on, even if its message was published as transient.
         """
-        position.persistent = True
+        if not position.persistent:
+            position.persistent = True
+            self.ledger.remove_transient(position)
         self.journal.append(position, now_ms)
 
     def settle(self, position: Position, now_ms: i64) -> None:
@@ -201,6 +203,8 @@ class QueueStore:
             # positions, and a load looks for them there.
             position.persistent = False
         if position.content_ref is None:
+            if position.journal_state == NOT_JOURNALED:
+                self.ledger.written_count += 1
             writer.add_publish_copy(message, position, source)
         else:
             write_publish_ref(writer, position.content_ref, message, [position], 0, 1)
@@ -254,7 +258,11 @@ class QueueStore:
         message.content_ref = kept
         # The position does not outlive a restart, even if its message was published as persistent:
         # its batch has failed.
-        position.persistent = False
+        if position.persistent:
+            position.persistent = False
+            if self.is_durable:
+                self.ledger.add_transient(position)
+        self.ledger.written_count += 1
         self.files.write_transient()
 
     # -- settle ------------------------------------------------------------------------------------

@@ -72,6 +72,7 @@ class ModelHost(QueueHost):
 
     def open_store(self, ledger: QueueLedger, is_durable: bool) -> "ModelStore":
         store = ModelStore(self, ledger, is_durable)
+        ledger.is_durable = is_durable
         self.stores.append(store)
         return store
 
@@ -241,6 +242,9 @@ class ModelStore(QueueStore):
     def append(self, position: Position, now_ms: int) -> None:
         assert self.is_durable and position.journal_state == NOT_JOURNALED and position.has_content
         assert position.seq >= self.ledger.indexed_upto
+        if not position.persistent:
+            position.persistent = True
+            self.ledger.remove_transient(position)
         position.journal_state = PENDING
         self.host.batch.append(position)
 

@@ -7,10 +7,10 @@ Differences to RabbitMQ's columns:
   `message_bytes_ram` and `message_bytes_paged_out` are bytes of addresses, properties and bodies,
   where RabbitMQ counts bodies.
 * `head_message_timestamp` is that of the oldest ready message; RabbitMQ takes unacked ones too.
-* Nobody counts reads and writes for one queue, nor how long consumers could take messages:
-  `disk_reads`, `disk_writes`, and `consumer_capacity` and `consumer_utilisation` of a queue with
-  consumers are None. So are `messages_persistent` and `message_bytes_persistent` of a durable
-  queue: a message may become transient while it waits, when its batch fails.
+* `disk_writes` counts messages when they are written, so a message that is settled before that is
+  not counted. A message that is first journaled and then moved to the index counts once.
+* `messages_persistent` has the messages that outlive a restart. A reader group makes the journal
+  keep messages that were published as transient.
 * `leader`, `members` and `online` are those of quorum queues, `slave_pids` and
   `synchronised_slave_pids` those of mirrors: None.
 """
@@ -73,13 +73,27 @@ class ListedQueue:
         policies = self.vhost.policies.of_queue(self.queue)
         return None if policies is None else policies.definition
 
-    def capacity(self) -> int | None:
-        """0 without consumers, as in RabbitMQ; else unknown."""
-        return None if self.queue.consumers else 0
+    def capacity(self) -> float:
+        """The share of time in which consumers could take messages; 0 without consumers."""
+        if not self.queue.consumers:
+            return 0
+        return self.queue.consumer_use.share(self.queue.backing.store.now_ms)
 
-    def persistent(self) -> int | None:
-        """0 for a queue that is not durable, as in RabbitMQ; else unknown."""
-        return None if self.queue.durable else 0
+    def persistent_count(self) -> int:
+        """Messages that outlive a restart; 0 for a queue that is not durable."""
+        if not self.queue.durable:
+            return 0
+        count = self.queue.ready_count + self.queue.unacked_count
+        return count - self.queue.backing.transient_count
+
+    def persistent_bytes(self) -> int:
+        """Bytes of the bodies of these messages."""
+        if not self.queue.durable:
+            return 0
+        backing = self.queue.backing
+        size = backing.ready.body_bytes + backing.unacked.body_bytes
+        # After a start, the bytes of messages on disk are an estimate.
+        return max(0, size - backing.transient_bytes)
 
     def head_timestamp(self) -> int | None:
         """The timestamp of the oldest ready message, while its content is in memory."""
@@ -138,7 +152,7 @@ _MESSAGES: Columns[ListedQueue] = {
     "messages_ram": lambda each: each.queue.backing.memory.ram_count,
     "messages_ready_ram": lambda each: each.ready.ram_count,
     "messages_unacknowledged_ram": lambda each: each.queue.backing.unacked.ram_count,
-    "messages_persistent": ListedQueue.persistent,
+    "messages_persistent": ListedQueue.persistent_count,
     "messages_paged_out": lambda each: each.ready.count - each.ready.ram_count,
     "head_message_timestamp": ListedQueue.head_timestamp,
 }
@@ -147,15 +161,15 @@ _BYTES: Columns[ListedQueue] = {
     "message_bytes": lambda each: each.ready.body_bytes + each.queue.backing.unacked.body_bytes,
     "message_bytes_ready": lambda each: each.ready.body_bytes,
     "message_bytes_unacknowledged": lambda each: each.queue.backing.unacked.body_bytes,
-    "message_bytes_persistent": ListedQueue.persistent,
+    "message_bytes_persistent": ListedQueue.persistent_bytes,
     "message_bytes_ram": lambda each: (
         each.ready.alpha_bytes + each.queue.backing.unacked.content_bytes
     ),
     "message_bytes_paged_out": lambda each: (
         each.ready.beta_bytes + each.ready.gamma_bytes + each.ready.delta.content_bytes
     ),
-    "disk_reads": _none,
-    "disk_writes": _none,
+    "disk_reads": lambda each: each.queue.backing.counters.read,
+    "disk_writes": lambda each: each.queue.ledger.written_count,
 }
 # The parts of the queue, youngest first, and the forms of its ready messages.
 _PARTS: Columns[ListedQueue] = {

@@ -110,6 +110,14 @@ def sink(context: typer.Context) -> None:
 
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
+def topology(context: typer.Context) -> None:
+    """Declare the exchanges, queues and bindings of a YAML file, or show what would change."""
+    from warrenmq.cli.topology import topology as commands
+
+    commands(args=context.args, prog_name=context.command_path)
+
+
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def backup(context: typer.Context) -> None:
     """Back up a running node, or the data directory of a stopped one."""
     from warrenmq.cli.backup import backup_command

@@ -1,15 +1,15 @@
 """Arguments of declarations: which values they may have, and when two values are the same.
 
-The values are those that every AMQP client can send and a YAML file can hold: texts, booleans,
-whole numbers of 64 bits, finite floating-point numbers, None, lists, and tables with text keys.
+The values are those that both pika and aio-pika send, and that a YAML file can hold: texts,
+booleans, whole numbers of 64 bits, None, lists, and tables with text keys. pika sends no
+floating-point numbers.
 """
 
-import math
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 ArgumentValue: TypeAlias = (
-    "str | bool | int | float | list[ArgumentValue] | dict[str, ArgumentValue] | None"
+    "str | bool | int | list[ArgumentValue] | dict[str, ArgumentValue] | None"
 )
 Arguments: TypeAlias = Mapping[str, ArgumentValue]
 
@@ -28,6 +28,16 @@ def check_short_text(text: object, what: str) -> str:
     return text
 
 
+def check_name(name: object, what: str) -> None:
+    """Check the name of an exchange or a queue, called `what` in errors. TypeError or ValueError.
+
+    Brokers drop line breaks from names, so that a name with one would never be found.
+    """
+    text = check_short_text(name, what)
+    if "\n" in text or "\r" in text:
+        raise ValueError(f"{what} is {text!r}, which has a line break")
+
+
 def checked_arguments(arguments: object, what: str) -> dict[str, ArgumentValue]:
     """A deep copy of the table `arguments`. TypeError or ValueError names the first bad value."""
     if not isinstance(arguments, Mapping):
@@ -39,7 +49,7 @@ def checked_arguments(arguments: object, what: str) -> dict[str, ArgumentValue]:
 
 
 def same_value(one: ArgumentValue, other: ArgumentValue) -> bool:
-    """Whether two values are the same for a broker: True is not 1, and 1 is not 1.0."""
+    """Whether two values are the same for a broker, for which True is not 1."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(same_value(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -57,15 +67,13 @@ def _checked_value(value: object, what: str) -> ArgumentValue:
         if not _INTEGER_MIN <= value <= _INTEGER_MAX:
             raise ValueError(f"{what} is {value}, which has more than 64 bits")
         return value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ValueError(f"{what} is {value}, which is not a finite number")
-        return value
     if isinstance(value, list | tuple):
         return [_checked_value(each, f"{what}[{at}]") for at, each in enumerate(value)]
     if isinstance(value, Mapping):
         return checked_arguments(value, what)
-    raise TypeError(f"{what} is {value!r}: arguments are texts, numbers, booleans, lists or tables")
+    raise TypeError(
+        f"{what} is {value!r}: an argument is a text, a whole number, a boolean, a list or a table"
+    )
 
 
 def _utf8_length(text: str, what: str) -> int:

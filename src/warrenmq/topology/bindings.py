@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias, overload
 from warrenmq.topology.arguments import (
     Arguments,
     ArgumentValue,
+    check_name,
     check_short_text,
     checked_arguments,
     same_value,
@@ -40,8 +41,8 @@ class Binding:
     destination_type: DestinationType = "queue"
 
     def __post_init__(self) -> None:
-        check_short_text(self.exchange, "the exchange of a binding")
-        check_short_text(self.destination, "the destination of a binding")
+        check_name(self.exchange, "the exchange of a binding")
+        check_name(self.destination, "the destination of a binding")
         if not self.exchange or not self.destination:
             raise ValueError("a binding needs the name of its exchange and of its destination")
         if self.destination_type not in ("queue", "exchange"):

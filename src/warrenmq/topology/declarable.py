@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 from warrenmq.topology.arguments import (
     Arguments,
     ArgumentValue,
-    check_short_text,
+    check_name,
     checked_arguments,
     same_value,
 )
@@ -48,7 +48,7 @@ class Declarable:
     arguments: Arguments = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_short_text(self.name, f"the name of the {self.kind}")
+        check_name(self.name, f"the name of the {self.kind}")
         left = checked_arguments(self.arguments, f"{self}: arguments")
         for each in dataclasses.fields(self):
             expected = each.metadata.get("type", bool if isinstance(each.default, bool) else None)

@@ -25,6 +25,12 @@ from warrenmq.topology.document_error import DocumentError
 from warrenmq.topology.exchanges import Exchange
 from warrenmq.topology.queues import Queue
 
+# Tags of nodes. A document may set a tag itself, so that a node's form and its tag disagree.
+_MAPPING: Final = "tag:yaml.org,2002:map"
+_SEQUENCE: Final = "tag:yaml.org,2002:seq"
+_TEXT: Final = "tag:yaml.org,2002:str"
+_NULL: Final = "tag:yaml.org,2002:null"
+_MERGE: Final = "tag:yaml.org,2002:merge"
 _SECTIONS: Final = ("exchanges", "queues", "bindings")
 _BINDING_KEYS: Final = ("exchange", "queue", "to_exchange", "routing_key", "arguments")
 
@@ -91,7 +97,7 @@ class _Reader:
         return None
 
     def _bindings(self, section: yaml.Node) -> Iterator[Binding]:
-        if not isinstance(section, yaml.SequenceNode):
+        if not _is_sequence(section):
             raise self._error(section, "bindings", "expected a list of bindings")
         for number, node in enumerate(section.value):
             here = f"bindings[{number}]"
@@ -111,7 +117,7 @@ class _Reader:
 
     def _attributes(self, node: yaml.Node, place: str, known: Any) -> dict[str, Any]:
         """The values of a declaration by its keys; an empty node has none."""
-        if isinstance(node, yaml.ScalarNode) and self._constructor.construct_object(node) is None:
+        if node.tag == _NULL:
             return {}
         found = self._mapping(node, place)
         for name, (key, _) in found.items():
@@ -121,7 +127,7 @@ class _Reader:
 
     def _mapping(self, node: yaml.Node, place: str) -> dict[str, tuple[yaml.Node, yaml.Node]]:
         """The nodes of keys and values by key. Keys are texts, each once; merges (`<<`) count."""
-        if not isinstance(node, yaml.MappingNode):
+        if not _is_mapping(node):
             raise self._error(node, place, "expected a mapping of names")
         explicit: set[str] = set()
         for key, _ in node.value:
@@ -133,31 +139,45 @@ class _Reader:
         return {self._key(key, place): (key, value) for key, value in node.value}
 
     def _key(self, node: yaml.Node, place: str) -> str:
-        if node.tag == "tag:yaml.org,2002:merge":
+        if node.tag == _MERGE:
             return "<<"
-        if not isinstance(node, yaml.ScalarNode) or node.tag != "tag:yaml.org,2002:str":
+        if not isinstance(node, yaml.ScalarNode) or node.tag != _TEXT:
             shown = f" {node.value!r}" if isinstance(node, yaml.ScalarNode) else ""
             raise self._error(node, place, f"the key{shown} is no text: put it in quotes")
         return str(node.value)
 
     def _value(self, node: yaml.Node, place: str) -> Any:
-        if isinstance(node, yaml.MappingNode):
+        if _is_mapping(node):
             pairs = self._mapping(node, place).items()
             return {name: self._value(value, f"{place}.{name}") for name, (_, value) in pairs}
-        if isinstance(node, yaml.SequenceNode):
+        if _is_sequence(node):
             return [self._value(each, f"{place}[{at}]") for at, each in enumerate(node.value)]
         try:
             value = self._constructor.construct_object(node)
         except ValueError as error:
             raise self._error(node, place, str(error)) from None
-        if value is not None and not isinstance(value, str | bool | int | float):
+        if not isinstance(node, yaml.ScalarNode):
             raise self._error(
-                node, place, f"{node.value!r} is a {type(value).__name__} in YAML: put it in quotes"
+                node, place, "expected a text, whole number, boolean, list or mapping"
             )
+        if isinstance(value, float):
+            raise self._error(node, place, f"{node.value} is no whole number: put it in quotes")
+        if value is not None and not isinstance(value, str | bool | int):
+            kind = type(value).__name__
+            why = f"{node.value!r} is a {kind} in YAML: put it in quotes"
+            raise self._error(node, place, why)
         return value
 
     def _error(self, node: yaml.Node, place: str, why: str) -> DocumentError:
         return _error(self._source, node.start_mark, place, why)
+
+
+def _is_mapping(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.MappingNode) and node.tag == _MAPPING
+
+
+def _is_sequence(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.SequenceNode) and node.tag == _SEQUENCE
 
 
 def _error(source: str, mark: yaml.Mark | None, place: str, why: str) -> DocumentError:

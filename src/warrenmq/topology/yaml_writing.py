@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 try:
     import yaml
@@ -12,6 +12,10 @@ except ModuleNotFoundError:
 from warrenmq.topology.bindings import Binding
 from warrenmq.topology.exchanges import Exchange
 from warrenmq.topology.queues import Queue
+
+# PyYAML writes these line breaks and marks as they are, and reads them as something else. A document
+# with one of them has escapes for everything beyond ASCII.
+_MISREAD: Final = ("\x85", "\u2028", "\u2029", "\ufeff")
 
 
 def write_yaml(
@@ -27,7 +31,10 @@ def write_yaml(
         "bindings": [_binding(binding) for binding in bindings],
     }
     filled = {name: section for name, section in sections.items() if section}
-    return str(yaml.safe_dump(filled, sort_keys=False, allow_unicode=True))
+    text = str(yaml.safe_dump(filled, sort_keys=False, allow_unicode=True))
+    if any(mark in text for mark in _MISREAD):
+        text = str(yaml.safe_dump(filled, sort_keys=False, allow_unicode=False))
+    return text
 
 
 def _attributes(

@@ -1,0 +1,124 @@
+"""Any topology survives YAML, and declaring it a second time changes nothing."""
+
+import itertools
+import random
+from typing import Any
+
+import pika
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.support.brokers.fixtures import FOREIGN_URI
+from warrenmq.topology import (
+    AnonymousQueue,
+    Binding,
+    DirectExchange,
+    Exchange,
+    FanoutExchange,
+    HeadersExchange,
+    Queue,
+    TopicExchange,
+    Topology,
+    declare,
+    plan,
+)
+
+# Names begin with the number of a case, so that no two cases of a run meet at the broker.
+RUN = f"{random.getrandbits(40):010x}"
+CASES = itertools.count()
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+# The broker answers for its own arguments; these belong to nobody.
+KEYS = TEXTS.map("y-".__add__)
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1) | TEXTS,
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(TEXTS, values, max_size=3),
+    max_leaves=5,
+)
+ARGUMENTS = st.dictionaries(KEYS, VALUES, max_size=3)
+NAMES = TEXTS.map(lambda text: text.replace("\n", "").replace("\r", ""))
+SUFFIXES = st.lists(NAMES, unique=True, max_size=4)
+TYPES = (DirectExchange, TopicExchange, FanoutExchange, HeadersExchange)
+TIMES_MS = st.none() | st.integers(60_000, 10**9)
+
+
+@st.composite
+def exchanges(draw: st.DrawFn, name: str) -> Exchange:
+    return draw(st.sampled_from(TYPES))(
+        name,
+        durable=draw(st.booleans()),
+        auto_delete=draw(st.booleans()),
+        internal=draw(st.booleans()),
+        alternate_exchange=draw(st.none() | st.just(name)),
+        arguments=draw(ARGUMENTS),
+    )
+
+
+@st.composite
+def queues(draw: st.DrawFn, name: str) -> Queue:
+    if draw(st.integers(0, 4)) == 0:
+        return AnonymousQueue(name, arguments=draw(ARGUMENTS))
+    return Queue(
+        name,
+        durable=draw(st.booleans()),
+        exclusive=draw(st.booleans()),
+        auto_delete=draw(st.booleans()),
+        message_ttl=draw(TIMES_MS),
+        expires=draw(TIMES_MS),
+        lazy=draw(st.booleans()),
+        arguments=draw(ARGUMENTS),
+    )
+
+
+@st.composite
+def bindings(draw: st.DrawFn, sources: list[Exchange], ends: list[Exchange | Queue]) -> Binding:
+    end = draw(st.sampled_from(ends))
+    source, key = draw(st.sampled_from(sources)), draw(TEXTS)
+    type: Any = end.kind
+    return Binding(source.name, end.name, key, draw(ARGUMENTS), type)
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> Topology:
+    prefix = f"{RUN}-{next(CASES)}-"
+    made = [draw(exchanges(prefix + suffix)) for suffix in draw(SUFFIXES)]
+    ends = [*made, *(draw(queues(prefix + suffix)) for suffix in draw(SUFFIXES))]
+    bound = []
+    if made:
+        bound = draw(st.lists(bindings(made, ends), max_size=4))
+    return Topology(*draw(st.permutations([*ends, *bound])))
+
+
+@given(topologies())
+def test_a_topology_survives_yaml(topology: Topology) -> None:
+    text = topology.to_yaml()
+    read = Topology.from_yaml(text)
+    assert read == topology
+    assert read.to_yaml() == text
+
+
+@pytest.mark.interop
+@settings(max_examples=40, deadline=None)
+@given(topologies())
+def test_declaring_twice_changes_nothing(broker_uri: str, topology: Topology) -> None:
+    """The second declaration is not refused, and the broker has what the topology says."""
+    # An exclusive queue is the connection's, and a plan at a URI refuses it.
+    shared = Topology(
+        *topology.exchanges,
+        *(queue for queue in topology.queues if not queue.exclusive),
+        *(binding for binding in topology.bindings if not is_exclusive(binding, topology)),
+    )
+    with pika.BlockingConnection(pika.URLParameters(broker_uri)) as connection:
+        first = declare(topology, connection)
+        found = plan(shared, broker_uri)
+        assert declare(topology, connection) == first
+        assert plan(shared, broker_uri) == found
+        if not FOREIGN_URI:
+            assert found.is_done, str(found)
+
+
+def is_exclusive(binding: Binding, topology: Topology) -> bool:
+    return binding.destination_type == "queue" and any(
+        queue.exclusive for queue in topology.queues if queue.name == binding.destination
+    )

@@ -18,6 +18,7 @@ from pathlib import Path
 from bench import archive, backlog, interference, many_queues, memory
 from bench.brokers import Broker, BrokerError, RabbitmqBroker, WarrenBroker, rabbitmq_server
 from bench.ceiling import measure_ceiling
+from bench.certificate import Certificate
 from bench.machine import machine
 from bench.measure import MeasureError, Result
 from bench.table import markdown_table
@@ -133,17 +134,20 @@ def chosen_brokers(options: argparse.Namespace, directory: Path) -> list[Broker]
     A broker pinned to one core gets the first core; the load generator then runs on the others.
     """
     cores = sorted(os.sched_getaffinity(0))
+    certificate = Certificate.make(directory)
     one_core = {cores[0]} if len(cores) > 1 else set[int]()
     brokers: list[Broker] = []
     if options.broker != "rabbitmq":
         warren_cores = one_core if options.warren_cores == 1 else set[int]()
-        brokers.append(WarrenBroker(directory / "warren", warren_cores))
+        brokers.append(WarrenBroker(directory / "warren", warren_cores, certificate=certificate))
     if options.broker != "warren":
         if rabbitmq_server() is None:
             print("rabbitmq-server is not installed: warren is measured alone")
         else:
             rabbitmq_cores = one_core if options.rabbitmq_cores == 1 else set[int]()
-            brokers.append(RabbitmqBroker(directory / "rabbitmq", rabbitmq_cores))
+            brokers.append(
+                RabbitmqBroker(directory / "rabbitmq", rabbitmq_cores, certificate=certificate)
+            )
     if not brokers:
         raise BrokerError("nothing to measure")
     return brokers

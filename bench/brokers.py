@@ -18,6 +18,7 @@ from typing import IO
 
 import psutil
 
+from bench.certificate import Certificate
 from bench.ports import await_port, held_port
 from warrenmq.build import build_name
 from warrenmq.perf.client import Client
@@ -45,6 +46,7 @@ class Broker:
     """One node. `cores`: the CPUs it may use (empty: all); `settings`: lines of rabbitmq.conf.
 
     `port`: listen there on every address; without one on a free port of the loopback.
+    `certificate`: also listen with TLS, on a free port of the loopback.
     """
 
     name = ""
@@ -55,10 +57,19 @@ class Broker:
         cores: set[int],
         settings: tuple[str, ...] = (),
         port: int | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
         self.directory = directory
         self.cores = cores
         self.settings = settings
+        # The TLS listener, "" without one.
+        self.tls_uri = ""
+        if certificate is not None:
+            tls_port = held_port(self)
+            self.settings += certificate.settings(tls_port)
+            self.tls_uri = (
+                f"amqps://guest:guest@127.0.0.1:{tls_port}/%2F?cacertfile={certificate.certfile}"
+            )
         self.port = held_port(self) if port is None else port
         # Value of listeners.tcp.default.
         self.listener = f"127.0.0.1:{self.port}" if port is None else str(port)
@@ -226,8 +237,9 @@ class RabbitmqBroker(Broker):
         cores: set[int],
         settings: tuple[str, ...] = (),
         port: int | None = None,
+        certificate: Certificate | None = None,
     ) -> None:
-        super().__init__(directory, cores, settings, port)
+        super().__init__(directory, cores, settings, port, certificate)
         self.epmd_port = held_port(self)
         self.distribution_port = held_port(self)
         self.epmd: subprocess.Popen[bytes] | None = None
@@ -241,7 +253,7 @@ class RabbitmqBroker(Broker):
             f"listeners.tcp.default = {self.listener}\nlog.console = false\n"
             # RabbitMQ's default, 40 % of memory, stated because it decides when publishers block.
             "vm_memory_high_watermark.relative = 0.4\n"
-            + "".join(f"{setting}\n" for setting in settings)
+            + "".join(f"{setting}\n" for setting in self.settings)
         )
 
     def version(self) -> str:

@@ -67,15 +67,18 @@ def run_perf(
     cores: set[int],
     timeout_s: float = RUN_TIMEOUT_S,
     waits_for_quiet: bool = True,
+    uri: str = "",
 ) -> Sample:
     """Run `warren perf` with `arguments` against `broker`, on `cores` (empty: all of them).
 
-    MeasureError when the load generator fails, or does not end within `timeout_s`.
+    `uri`: connect there instead of to the plain listener. MeasureError when the load generator
+    fails, or does not end within `timeout_s`.
     """
     if waits_for_quiet:
         await_quiet(broker)
     before = broker.usage()
-    command = [sys.executable, "-m", "warrenmq.cli.perf", "--json", "--uri", broker.uri, *arguments]
+    command = [sys.executable, "-m", "warrenmq.cli.perf", "--json", "--uri", uri or broker.uri]
+    command += arguments
     try:
         done = subprocess.run(
             command,

@@ -32,8 +32,8 @@ class Setting:
     backlog_messages: int
     restart_messages: int
 
-    def perf(self, *arguments: str) -> Sample:
-        return run_perf(self.broker, list(arguments), self.generator_cores)
+    def perf(self, *arguments: str, uri: str = "") -> Sample:
+        return run_perf(self.broker, list(arguments), self.generator_cores, uri=uri)
 
     def result(self, workload: str, value: float, unit: str, sample: Sample | None) -> Result:
         if sample is None:
@@ -62,18 +62,26 @@ class Workload:
     arguments: list[str]
 
 
-def run_flow(workload: Workload, setting: Setting) -> list[Result]:
+def run_flow(workload: Workload, setting: Setting, uri: str = "") -> list[Result]:
     """Publish and consume at the same time, to the last message; the figure is the receive rate."""
     delete_queues(setting.broker, [f"bench-{number}" for number in range(1, 5)])
     sample = setting.perf(
         *("--queue-pattern", "bench-%d", "--time", str(setting.seconds), "--drain", DRAIN_S),
         *workload.arguments,
+        uri=uri,
     )
     if not sample.summary["is_drained"]:
         raise MeasureError(
             f"{sample.summary['received']} of {sample.summary['published']} messages arrived"
         )
     return [setting.result(workload.rows[0], float(sample.summary["receive_rate"]), RATE, sample)]
+
+
+def run_tls_flow(workload: Workload, setting: Setting) -> list[Result]:
+    """The same as `run_flow`, over the TLS listener."""
+    if not setting.broker.tls_uri:
+        raise MeasureError("there is no certificate: openssl is not installed")
+    return run_flow(workload, setting, setting.broker.tls_uri)
 
 
 def run_backlog(workload: Workload, setting: Setting) -> list[Result]:
@@ -210,9 +218,16 @@ WORKLOADS = [
         ["--size", "1024", *CONFIRMED, *BATCH_ACK],
     ),
     Workload(
+        "tls",
+        ["persistent + confirm 1 KiB, TLS"],
+        "the 1 KiB workload over TLS",
+        run_tls_flow,
+        ["--size", "1024", *CONFIRMED, *BATCH_ACK],
+    ),
+    Workload(
         "persistent-8k",
         ["persistent + confirm 8 KiB"],
-        "the same with 8 KiB, which both brokers store outside of the queue's index",
+        "the 1 KiB workload with 8 KiB, which both brokers store outside of the queue's index",
         run_flow,
         ["--size", "8192", *CONFIRMED, *BATCH_ACK],
     ),

@@ -195,6 +195,10 @@ class Node:
         """Read the certificates again; returns why the old ones stay in use, or ""."""
         return "" if self._listening is None else self._listening.reload_tls()
 
+    def certificates(self) -> tuple[str, str]:
+        """See `ProcessHost`."""
+        return ("", "") if self._listening is None else self._listening.certificates()
+
     def request_stop(self) -> None:
         """Close connections, make everything durable, mark a clean stop (SIGTERM and SIGINT)."""
         if not self.is_stopping:

@@ -67,6 +67,17 @@ from warrenmq.admin.control_protocol import (
     StopNode,
 )
 from warrenmq.admin.protocol import GroupList, ListGroups
+from warrenmq.admin.watch_protocol import (
+    Certificates,
+    DescribeCertificates,
+    DescribeVariables,
+    Events,
+    NextEvents,
+    ResetLoginAttempts,
+    SetSourceTracking,
+    Variables,
+    WatchEvents,
+)
 
 # Each operation, with the type of its reply, in an order in which all of them succeed.
 OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
@@ -107,6 +118,12 @@ OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
     (SetListening(is_on=True), Done),
     (SetRunning(is_on=True), Done),
     (CloseConnections(reason="test", user="nobody"), Counted),
+    (SetSourceTracking(is_on=True), Done),
+    (ResetLoginAttempts(), Done),
+    (WatchEvents(names=["user.created"]), Done),
+    (NextEvents(wait_ms=0), Events),
+    (DescribeCertificates(), Certificates),
+    (DescribeVariables(), Variables),
 ]
 # What takes it all back, in an order in which all succeed.
 UNDOING: list[ControlRequest] = [
@@ -177,7 +194,10 @@ def test_operations_are_in_force_and_survive_a_restart(tmp_path: Path) -> None:
             assert isinstance(client.request(request, expected), expected)
         before = state(client)
     assert before["users"] == [["guest", ["administrator"]], ["u", ["management"]]]
-    assert before["vhosts"] == [["/", False, "", []], ["v", True, "text", ["a", "b"]]]
+    assert before["vhosts"] == [
+        ["/", False, "Default virtual host", []],
+        ["v", True, "text", ["a", "b"]],
+    ]
     assert before["permissions"] == [["u", "", "^w", ".*"]]
     node.stop()
     node = NodeThread(tmp_path)

@@ -48,6 +48,7 @@ class Busy:
         self.memory = MemoryBroker()
         self.broker = self.memory.broker
         access = self.broker.access
+        access.attempts.is_tracking = True
         access.users[b"limited"] = PutUser(b"limited", b"", "", ["monitoring"], 5, -1)
         self.broker.parameters[b"/", "vhost-limits", "limits"] = '{"max-connections": 50}'
         self.broker.parameters[b"/", "policy", "short"] = "{}"

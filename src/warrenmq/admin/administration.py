@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from warrenmq.admin.definition_events import announce_change
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import (
     Change,
@@ -20,6 +21,7 @@ from warrenmq.broker.definitions.metadata import (
     PutParameter,
     PutVhost,
 )
+from warrenmq.broker.event_listener import INTERNAL_USER
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.vocabulary.error_codes import STORAGE_FAILED
 from warrenmq.vocabulary.names import name_text
@@ -60,17 +62,22 @@ class Administration:
     def __init__(self, broker: Broker, shell: AdministrationShell) -> None:
         self._broker = broker
         self._shell = shell
-        self._waiting: deque[tuple[Plan, OnDone]] = deque()
+        self._waiting: deque[tuple[Plan, OnDone, bytes]] = deque()
         self._is_busy = False
+        # The user who asks for the operation that is under way.
+        self._user = INTERNAL_USER
 
-    def run(self, plan: Plan, done: OnDone) -> None:
-        """Carry out the operation that `plan` describes; `done` is called once."""
-        self._waiting.append((plan, done))
+    def run(self, plan: Plan, done: OnDone, user: bytes = INTERNAL_USER) -> None:
+        """Carry out the operation that `plan` describes; `done` is called once.
+
+        `user` asks for it.
+        """
+        self._waiting.append((plan, done, user))
         self._work()
 
     def _work(self) -> None:
         while self._waiting and not self._is_busy:
-            plan, done = self._waiting.popleft()
+            plan, done, self._user = self._waiting.popleft()
             try:
                 changes = plan()
             except Refusal as refusal:
@@ -101,13 +108,15 @@ class Administration:
                 if vhost is None:
                     self._open(change, changes, done)
                     return
+                announce_change(self._broker, change, self._user)
                 vhost.define(change)
             elif isinstance(change, DeleteVhost):
                 vhost = self._broker.vhosts.get(change.name)
                 if vhost is not None:
-                    self._close(vhost, changes, done)
+                    self._close(vhost, change, changes, done)
                     return
             else:
+                announce_change(self._broker, change, self._user)
                 self._apply_one(change)
         self._end(done, None)
 
@@ -118,14 +127,15 @@ class Administration:
                 text = f"vhost '{name}' is stored, but its directory is not usable: {failure}"
                 self._end(done, Refusal(STORAGE_FAILED, text))
             else:
+                self._announce("vhost.created", definition)
                 self._apply(rest, done)
 
         self._shell.open_vhost(definition, on_open)
 
-    def _close(self, vhost: Vhost, rest: deque[Change], done: OnDone) -> None:
+    def _close(self, vhost: Vhost, change: DeleteVhost, rest: deque[Change], done: OnDone) -> None:
         broker = self._broker
         del broker.vhosts[vhost.name]
-        broker.access.apply(DeleteVhost(vhost.name))
+        broker.access.apply(change)
         for key in [key for key in broker.parameters if key[0] == vhost.name]:
             del broker.parameters[key]
         text = f"vhost '{name_text(vhost.name)}' is deleted"
@@ -133,7 +143,17 @@ class Administration:
             if connection.vhost is vhost:
                 connection.fail(ConnectionException(CONNECTION_FORCED, text))
                 connection.touch()
-        self._shell.close_vhost(vhost, lambda: self._apply(rest, done))
+
+        def on_closed() -> None:
+            self._announce("vhost.deleted", change)
+            self._apply(rest, done)
+
+        self._shell.close_vhost(vhost, on_closed)
+
+    def _announce(self, event: str, change: Change) -> None:
+        """Tell the listener, if there is one, of a vhost that was opened or closed."""
+        if self._broker.events is not None:
+            self._broker.events(event, change, b"", self._user)
 
     def _apply_one(self, change: Change) -> None:
         broker = self._broker

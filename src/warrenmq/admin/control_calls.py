@@ -65,11 +65,14 @@ from warrenmq.admin.control_protocol import (
 )
 from warrenmq.admin.definitions.export import export_pieces
 from warrenmq.admin.definitions.importing import DefinitionsImport
+from warrenmq.admin.event_stream import EventStream
 from warrenmq.admin.listings.listing import UnknownColumns, UnknownVhost, listing
 from warrenmq.admin.listings.pids import connection_pid
 from warrenmq.admin.node_control import NodeControl
 from warrenmq.admin.protocol import ErrorReply
 from warrenmq.admin.session_user import SessionUser
+from warrenmq.admin.watch_calls import WatchCalls
+from warrenmq.admin.watch_protocol import WatchRequest
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.connection.states import CLOSING
@@ -94,9 +97,13 @@ _log = logging.getLogger("warren.admin")
 
 # Rows that one turn builds.
 SLICE_ROWS: Final = 50
+# A local administrator in events; RabbitMQ calls its command line so.
+LOCAL_NAME: Final = b"rmq-cli"
 # Listings of what belongs to the whole node, with the tag that they need; the others are of a
 # vhost, and every management user who may enter it may ask for them.
 _NODE_LISTINGS: Final = {
+    "auth_attempts": MONITORING,
+    "auth_attempts_by_source": ADMINISTRATOR,
     "users": ADMINISTRATOR,
     "permissions": ADMINISTRATOR,
     "topic_permissions": ADMINISTRATOR,
@@ -122,6 +129,7 @@ class ControlCalls:
         broker: Broker,
         administration: Administration,
         control: NodeControl,
+        events: EventStream,
         user: SessionUser,
         clock: Clock,
         reply: Callable[[ControlReply | ErrorReply], None],
@@ -134,15 +142,17 @@ class ControlCalls:
         self._reply = reply
         self._plans = AccessPlans(broker)
         self._import: DefinitionsImport | None = None
+        self._watch = WatchCalls(broker, control, events, clock, reply)
 
     def start(self, request: ControlRequest) -> None:
         """Carry out `request`."""
         self._guard(lambda: self._start(request))
 
     def stop(self) -> None:
-        """Cancel the import that is under way: nobody waits for it any more."""
+        """Cancel the import that is under way, and watch no events: the session has ended."""
         if self._import is not None:
             self._import.cancel()
+        self._watch.stop()
 
     def _later(self, step: Callable[[], None]) -> None:
         """Take the next step of a request in another turn."""
@@ -160,7 +170,7 @@ class ControlCalls:
             self._expect_tag(NEEDS[type(request)])
             plan = self._plan(request)
             if plan is not None:
-                self._administration.run(plan, self._on_done)
+                self._administration.run(plan, self._on_done, self._user.name or LOCAL_NAME)
             else:
                 self._start_other(request)
         except Refusal as refusal:
@@ -253,6 +263,8 @@ class ControlCalls:
                 self._close_connections(request)
             case List():
                 self._list(request)
+            case _ if isinstance(request, WatchRequest):
+                self._watch.start(request)
             case _:
                 self._control_node(request)
 

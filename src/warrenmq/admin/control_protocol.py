@@ -10,6 +10,16 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import Meta, Struct
 
 from warrenmq.admin.fields import ShortStr
+from warrenmq.admin.watch_protocol import (
+    DescribeCertificates,
+    DescribeVariables,
+    NextEvents,
+    ResetLoginAttempts,
+    SetSourceTracking,
+    WatchEvents,
+    WatchReply,
+    WatchRequest,
+)
 
 # Tags of users (RabbitMQ's): each operation asks for one of them, and administrator allows all.
 ADMINISTRATOR: Final = "administrator"
@@ -326,6 +336,8 @@ class List(_Operation, tag="list", frozen=True):
     """
 
     what: Literal[
+        "auth_attempts",
+        "auth_attempts_by_source",
         "bindings",
         "channels",
         "connections",
@@ -485,8 +497,9 @@ ControlRequest = (
     | StopNode
     | DescribeControl
     | List
+    | WatchRequest
 )
-ControlReply = Done | Counted | Rows | Exported | ImportStatus | ControlStatus
+ControlReply = Done | Counted | Rows | Exported | ImportStatus | ControlStatus | WatchReply
 
 # The tag that the user of each operation must have. A local administrator has all tags.
 NEEDS: Final[dict[type, str]] = {
@@ -528,4 +541,10 @@ NEEDS: Final[dict[type, str]] = {
     StopNode: ADMINISTRATOR,
     DescribeControl: MONITORING,
     List: MANAGEMENT,
+    SetSourceTracking: ADMINISTRATOR,
+    ResetLoginAttempts: ADMINISTRATOR,
+    WatchEvents: ADMINISTRATOR,
+    NextEvents: ADMINISTRATOR,
+    DescribeCertificates: MONITORING,
+    DescribeVariables: ADMINISTRATOR,
 }

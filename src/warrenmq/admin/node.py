@@ -16,12 +16,14 @@ from warrenmq.admin.administration import Administration
 from warrenmq.admin.clock import Clock
 from warrenmq.admin.control_calls import ControlCalls
 from warrenmq.admin.control_file import LOCAL_USER
+from warrenmq.admin.event_stream import EventStream
 from warrenmq.admin.figures_protocol import NodeStatus, QueueList, VhostStatus
 from warrenmq.admin.node_control import NodeControl
 from warrenmq.admin.protocol import BackupStatus, LocalLogin, Login, Reply
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.admin.status import node_status, queue_status, vhost_status
 from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.login_attempts import ADMIN
 from warrenmq.broker.definitions.login_guard import source_address
 from warrenmq.broker.definitions.metadata import Change, PutGroupMember, PutReaderGroup
 from warrenmq.broker.vhost.staging import Staging
@@ -191,6 +193,7 @@ class AdminNode:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._vhosts: dict[bytes, AdminVhost] = {}
+        self._events = EventStream(broker)
         # Makes backups; None on a node without a disk.
         self.backups: Backups | None = None
         # Name of the node.
@@ -251,6 +254,8 @@ class AdminNode:
         name = LOCAL_USER.encode() if isinstance(login, LocalLogin) else login.user.encode()
         address = source_address(peer)
         user = self._user(login, name, is_loopback)
+        if isinstance(login, Login):
+            access.attempts.count(ADMIN, address, name, isinstance(user, SessionUser))
         if isinstance(user, SessionUser):
             wait_ms = access.guard.on_success(address, name, now_ms)
             return LoginAnswer(self._in_vhost(user, login.vhost), wait_ms)
@@ -284,4 +289,6 @@ class AdminNode:
         """The control calls of a session; None on a node without administration."""
         if self.administration is None or self.control is None:
             return None
-        return ControlCalls(self._broker, self.administration, self.control, user, clock, reply)
+        return ControlCalls(
+            self._broker, self.administration, self.control, self._events, user, clock, reply
+        )

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import warrenmq
 from warrenmq.admin.control_protocol import ControlStatus, ListenerStatus
+from warrenmq.admin.watch_protocol import ListenerCertificates
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.flow.alarm_state import OFF
@@ -34,6 +35,9 @@ class ProcessHost(Protocol):
     listeners: list[tuple[str, str, int]]
 
     loop: asyncio.AbstractEventLoop
+
+    def certificates(self) -> tuple[str, str]:
+        """The node's own certificates and the trusted ones, in use by TLS listeners, as PEM."""
 
     def request_stop(self) -> None:
         """Stop the node cleanly."""
@@ -151,6 +155,22 @@ class NodeProcess:
             queues=sum(len(vhost.queues) for vhost in broker.vhosts.values()),
             environment=_environment(config),
         )
+
+    def certificates(self) -> list[ListenerCertificates]:
+        """The certificates of the TLS listeners."""
+        own, trusted = self._host.certificates()
+        return [
+            ListenerCertificates(*listener, own, trusted)
+            for listener in self._host.listeners
+            if listener[0] == "amqp/ssl"
+        ]
+
+    def variables(self) -> dict[str, str]:
+        """The environment variables that set something, without secrets."""
+        # Imported only here: a node starts without the views of its configuration.
+        from warrenmq.server.config.effective import variables_in_force
+
+        return variables_in_force(os.environ)
 
     def _set_clients(self) -> None:
         self._host.takes_clients = self._is_running and self._is_listening

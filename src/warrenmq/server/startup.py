@@ -236,7 +236,7 @@ def first_definitions(config: Config, vhost_id: int) -> list[Change]:
     hashing = config.password_hashing
     password_hash = hash_password(config.default_pass.encode(), hashing)
     return [
-        PutVhost(vhost, vhost_id),
+        PutVhost(vhost, vhost_id, "Default virtual host"),
         PutUser(user, password_hash, hashing, list(config.default_user_tags)),
         PutPermission(
             vhost, user, config.default_configure, config.default_write, config.default_read

@@ -202,6 +202,7 @@ _CONSUMER: Columns[ListedConsumer] = {
     "arguments": lambda each: table_value(each.consumer.arguments),
 }
 
-CONNECTIONS = ListingOf(_ENDS | _CLIENT | _TRAFFIC, _find_connections)
+CONNECTION_COLUMNS = _ENDS | _CLIENT | _TRAFFIC
+CONNECTIONS = ListingOf(CONNECTION_COLUMNS, _find_connections)
 CHANNELS = ListingOf(_CHANNEL, _find_channels)
 CONSUMERS = ListingOf(_CONSUMER, _find_consumers)

@@ -9,7 +9,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from warrenmq.admin.control_protocol import List
-from warrenmq.admin.listings import access, connections, exchanges_and_bindings, parameters, queues
+from warrenmq.admin.listings import (
+    access,
+    connections,
+    exchanges_and_bindings,
+    logins,
+    parameters,
+    queues,
+)
 from warrenmq.admin.listings.columns import Listing, UnknownVhost
 from warrenmq.broker.broker import Broker
 
@@ -17,6 +24,8 @@ __all__ = ["LISTINGS", "UnknownColumns", "UnknownVhost", "listing"]
 
 # By the names that requests give; `warrenctl list_NAME` shows one.
 LISTINGS: Final[dict[str, Listing]] = {
+    "auth_attempts": logins.AUTH_ATTEMPTS,
+    "auth_attempts_by_source": logins.AUTH_ATTEMPTS_BY_SOURCE,
     "bindings": exchanges_and_bindings.BINDINGS,
     "channels": connections.CHANNELS,
     "connections": connections.CONNECTIONS,

@@ -36,6 +36,7 @@ class LoginAttempts:
     """The logins of a node since its start or the last `reset`."""
 
     def __init__(self) -> None:
+        # Whether sources are counted; the counts that there are stay when that ends.
         self.is_tracking: bool = False
         self.by_protocol: dict[str, AttemptCount] = {}
         # By address, user's name and protocol; the oldest source is the first one.
@@ -59,10 +60,6 @@ class LoginAttempts:
             count = AttemptCount()
             self.by_source[source] = count
         count.add(is_granted)
-
-    def track(self, is_on: bool) -> None:
-        """Begin or end to count sources; the end keeps the counts that there are."""
-        self.is_tracking = is_on
 
     def reset(self) -> None:
         """Begin to count anew."""

@@ -12,18 +12,13 @@ _CLUSTER: Final = "a warren node is always alone: it has no cluster"
 _MIRRORS: Final = "queues have no mirrors"
 _QUORUM: Final = "there are no quorum queues"
 _ENCRYPTED: Final = "the configuration has no encrypted values"
-_ATTEMPTS: Final = "logins are not counted"
 
 REASONS: Final = {
     "cancel_sync_queue": _MIRRORS,
-    "certificates": "see check_certificate_expiration",
     "change_cluster_node_type": _CLUSTER,
     "command_line_arguments": "see environment for the settings in force",
-    "consume_event_stream": "there are no internal events; see log_tail_stream",
     "decode": _ENCRYPTED,
-    "disable_auth_attempt_source_tracking": _ATTEMPTS,
     "discover_peers": _CLUSTER,
-    "enable_auth_attempt_source_tracking": _ATTEMPTS,
     "enable_feature_flag": "features cannot be switched; see list_feature_flags",
     "encode": _ENCRYPTED,
     "erlang_cookie_hash": _ERLANG,
@@ -40,16 +35,13 @@ REASONS: Final = {
     "list_ciphers": _ENCRYPTED,
     "list_hashes": _ENCRYPTED,
     "list_network_interfaces": "see the operating system's own tools",
-    "list_node_auth_attempt_stats": _ATTEMPTS,
     "maybe_stuck": _ERLANG,
     "node_health_check": "see check_running and the other checks",
     "observer": _ERLANG,
-    "os_env": "see environment for the settings in force",
     "quorum_status": _QUORUM,
     "reclaim_quorum_memory": _QUORUM,
     "remote_shell": _ERLANG,
     "rename_cluster_node": _CLUSTER,
-    "reset_node_auth_attempt_metrics": _ATTEMPTS,
     "resolve_hostname": "see the operating system's own tools",
     "resolver_info": _ERLANG,
     "runtime_thread_stats": _ERLANG,

@@ -117,7 +117,7 @@ def _check_alarms(run: Run, is_local: bool) -> Output:
 def _listeners(run: Run) -> Output:
     rows = listener_rows(node_status(run))
     data = {"listeners": rows, "node": run.node, "result": "ok"}
-    return Text("\n".join([listener_line(row) for row in rows]), data)
+    return Text("\n".join([listener_line(row) for row in rows]), data, report=rows)
 
 
 def _check_port_argument(run: Run) -> None:

@@ -88,6 +88,8 @@ class Command(Struct, frozen=True):
     options: tuple[Option, ...] = ()
     takes_vhost: bool = False
     columns: tuple[str, ...] = ()
+    # The format without --formatter.
+    formatter: str = "table"
     is_table: bool = False
     banner: Callable[[Run], str] | None = None
     check: Callable[[Run], None] | None = None

@@ -92,7 +92,7 @@ def _failed(text: str, code: int) -> int:
 def _run(command: Command, line: CommandLine, link: Link) -> None:
     """Check the command line, print the banner, run the command and print its output."""
     run = Run(line, link, COMMANDS)
-    formatter = run.text("formatter", "table")
+    formatter = run.text("formatter", command.formatter)
     if not command.is_absent:
         _check(command, line, formatter)
     if command.check is not None:

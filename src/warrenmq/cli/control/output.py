@@ -5,6 +5,8 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
+from warrenmq.cli.control.erlang import data_term, row_map, row_term
+from warrenmq.cli.control.erlang_terms import term_lines
 from warrenmq.cli.control.values import cell_text, json_text
 
 # Switches between VT100's characters and its line drawing.
@@ -17,25 +19,29 @@ class Table(Struct, frozen=True):
     """Rows of a listing.
 
     `is_stream`: RabbitMQ prints such rows one by one, so that nothing stands for no rows.
-    `has_header`: whether a table has a header row at all.
+    `has_header`: whether a table has a header row at all. `data`: what JSON shows instead of rows.
+    `has_maps`: rows are maps in Erlang.
     """
 
     columns: tuple[str, ...]
     rows: list[list[Any]]
     is_stream: bool = False
     has_header: bool = True
+    data: Any = None
+    has_maps: bool = False
 
 
 class Text(Struct, frozen=True):
     """A message, or a report of several lines.
 
-    `data` is what JSON shows, `{"message": text}` if there is none. `hidden_by`: the option that
-    suppresses the text.
+    `data` is what JSON shows, `{"message": text}` if there is none. `report`: data that Erlang
+    shows instead of the text. `hidden_by`: the option that suppresses the text.
     """
 
     text: str
     data: Any = None
     hidden_by: Literal["", "quiet", "silent"] = ""
+    report: Any = None
 
 
 Output = Table | Text | None
@@ -79,6 +85,8 @@ def json(output: Output, style: Style) -> str:
         return json_text(data) + "\n"
     if output is None:
         return json_text({"node": style.node(), "result": "ok"}) + "\n"
+    if output.data is not None:
+        return json_text(output.data) + "\n"
     if not output.rows and not output.is_stream:
         return "[]\n"
     objects = [
@@ -113,11 +121,23 @@ def pretty_table(output: Output, style: Style) -> str:
     return _rule(widths, ("l", "w", "k")) + between.join(rows) + _rule(widths, ("m", "v", "j"))
 
 
+def erlang(output: Output, style: Style) -> str:
+    """Erlang terms: a list of rows, or the text of a message."""
+    if isinstance(output, Table):
+        make = row_map if output.has_maps else row_term
+        return term_lines([make(output.columns, row) for row in output.rows]) + "\n"
+    if output is not None and output.report is not None:
+        return term_lines(data_term(output.report)) + "\n"
+    text = _message(output, style)
+    return term_lines(text.removesuffix("\n")) + "\n" if text else ""
+
+
 FORMATS: Final[dict[str, Callable[[Output, Style], str]]] = {
     "table": table,
     "csv": csv,
     "json": json,
     "pretty_table": pretty_table,
+    "erlang": erlang,
 }
 # The formats that are for programs: nothing but the result is printed.
 WITHOUT_BANNER: Final = ("json", "csv")

@@ -94,7 +94,8 @@ def _section(title: str, *lines: str) -> list[str]:
 def _status(run: Run) -> Output:
     status = node_status(run)
     lines = "\n".join(_status_lines(status, run.text("unit", "gb")))
-    return Text(lines, _status_data(status))
+    data = _status_data(status)
+    return Text(lines, data, report=data)
 
 
 def _status_lines(status: ControlStatus, unit: str) -> list[str]:
@@ -233,13 +234,13 @@ def _cluster_status(run: Run) -> Output:
             }
         },
     }
-    return Text("\n".join(lines), data)
+    return Text("\n".join(lines), data, report=data)
 
 
 def _environment(run: Run) -> Output:
     settings = node_status(run).environment
     lines = [f"{name} = {_setting_text(value)}" for name, value in sorted(settings.items())]
-    return Text("\n".join(lines), settings)
+    return Text("\n".join(lines), settings, report=settings)
 
 
 def _setting_text(value: Any) -> str:
@@ -258,7 +259,7 @@ def _memory_breakdown(run: Run) -> Output:
         name: {"bytes": size, "percentage": _percentage(status, size)}
         for name, size in memory.items()
     }
-    return Text("\n".join(lines), data)
+    return Text("\n".join(lines), data, report=data)
 
 
 def _flag_state(is_on: bool) -> str:

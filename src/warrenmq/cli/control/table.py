@@ -9,6 +9,7 @@ from warrenmq.cli.control import (
     definitions,
     helping,
     listings,
+    logins,
     logs,
     node,
     parameters,
@@ -18,12 +19,13 @@ from warrenmq.cli.control import (
     status,
     users,
     vhosts,
+    watching,
 )
 from warrenmq.cli.control.command import Command
 
 _FAMILIES: Final = (
     helping, node, status, users, permissions, listings, parameters, policies, vhosts,
-    definitions, connections, queues, checks, logs, absent,
+    definitions, connections, queues, checks, logins, logs, watching, absent,
 )  # fmt: skip
 COMMANDS: Final[dict[str, Command]] = {
     command.name: command for family in _FAMILIES for command in family.COMMANDS

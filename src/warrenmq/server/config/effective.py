@@ -1,8 +1,11 @@
 """The configuration as a list of keys with their values and sources, for `warren config show`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from warrenmq.server.config.changes import field_value
+from warrenmq.server.config.environment import environment_settings, find_variable
+from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.key import Key
 from warrenmq.server.config.keys import ALL
 from warrenmq.server.config.load import Loaded
@@ -44,6 +47,27 @@ def effective(loaded: Loaded) -> list[Row]:
         if name not in shown:
             rows.append(_row(find_key(name), name, setting.value, setting.where))
     return rows
+
+
+def variables_in_force(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables that set something, by name; values of secrets are hidden."""
+    variables = {}
+    for setting in environment_settings(environment, []):
+        if setting.where in environment:
+            value = environment[setting.where]
+            variables[setting.where] = HIDDEN if _is_secret(setting.key) else value
+    for name in ("CONFIG_FILE", "CONFIG_FILES"):
+        variable, value = find_variable(environment, name)
+        if value:
+            variables[variable] = value
+    return dict(sorted(variables.items()))
+
+
+def _is_secret(name: str) -> bool:
+    try:
+        return find_key(name).is_secret
+    except ConfigError:
+        return True
 
 
 def _row(key: Key, name: str, value: str, source: str) -> Row:

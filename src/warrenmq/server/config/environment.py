@@ -34,7 +34,7 @@ def config_files(environment: Mapping[str, str]) -> list[Path]:
     """The files that CONFIG_FILE and CONFIG_FILES name, in the order in which they are read."""
     paths: list[Path] = []
     for variable in ("CONFIG_FILE", "CONFIG_FILES"):
-        _, value = _find(environment, variable)
+        _, value = find_variable(environment, variable)
         if value:
             path = Path(value)
             # RabbitMQ's variable may leave out the suffix.
@@ -47,7 +47,7 @@ def environment_settings(environment: Mapping[str, str], errors: list[str]) -> l
     """The settings of the environment, weaker ones first; each fault adds a line to `errors`."""
     settings = []
     for name, key in KEY_OF_VARIABLE.items():
-        variable, value = _find(environment, name)
+        variable, value = find_variable(environment, name)
         if value:
             settings.append(Setting(variable, key, value, is_alias=True))
     settings += _listener(environment)
@@ -63,7 +63,7 @@ def environment_settings(environment: Mapping[str, str], errors: list[str]) -> l
     return settings
 
 
-def _find(environment: Mapping[str, str], name: str) -> tuple[str, str]:
+def find_variable(environment: Mapping[str, str], name: str) -> tuple[str, str]:
     """(variable, value) of the strongest form of `name`; the value is "" when none is set."""
     for prefix in _PREFIXES:
         if value := environment.get(prefix + name):
@@ -73,8 +73,8 @@ def _find(environment: Mapping[str, str], name: str) -> tuple[str, str]:
 
 def _listener(environment: Mapping[str, str]) -> list[Setting]:
     # The variables describe the only TCP listener, so they replace those of the files.
-    host_variable, host = _find(environment, "NODE_IP_ADDRESS")
-    port_variable, port = _find(environment, "NODE_PORT")
+    host_variable, host = find_variable(environment, "NODE_IP_ADDRESS")
+    port_variable, port = find_variable(environment, "NODE_PORT")
     if not host and not port:
         return []
     where = port_variable or host_variable
@@ -92,7 +92,7 @@ def only_listener(where: str, address: str) -> list[Setting]:
 
 def _log(environment: Mapping[str, str]) -> list[Setting]:
     # `-` is the console, as for RabbitMQ; everything else is the name of the file.
-    variable, value = _find(environment, "LOGS")
+    variable, value = find_variable(environment, "LOGS")
     if value == "-":
         return [Setting(variable, "log.console", "true"), Setting(variable, "log.file", "false")]
     return [Setting(variable, "log.file", value)] if value else []
@@ -105,12 +105,12 @@ def _data_dir(environment: Mapping[str, str]) -> list[Setting]:
     """
     if environment.get("WARREN_DATA_DIR"):
         return []
-    variable, value = _find(environment, "MNESIA_DIR")
+    variable, value = find_variable(environment, "MNESIA_DIR")
     if not value:
-        variable, value = _find(environment, "MNESIA_BASE")
+        variable, value = find_variable(environment, "MNESIA_BASE")
         if not value:
             return []
-        name = _find(environment, "NODENAME")[1]
+        name = find_variable(environment, "NODENAME")[1]
         value = str(Path(value) / (node_name(name) if name else default_node_name()))
     if (Path(value) / _RABBITMQ_FILE).exists():
         raise ConfigError(

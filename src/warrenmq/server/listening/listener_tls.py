@@ -10,7 +10,13 @@ from collections.abc import Callable
 from typing import Final
 
 from warrenmq.server.config.tls_options import TlsOptions
-from warrenmq.server.listening.tls import PeerChains, TlsError, file_stamps, server_context
+from warrenmq.server.listening.tls import (
+    PeerChains,
+    TlsError,
+    certificate_texts,
+    file_stamps,
+    server_context,
+)
 
 logger = logging.getLogger("warren.listener")
 
@@ -25,6 +31,8 @@ class ListenerTls:
         self._stamps = file_stamps(options)
         self.context: ssl.SSLContext = server_context(options)
         self.chains = PeerChains(options.depth)
+        # The node's own certificates and the trusted ones, as PEM.
+        self.certificates = certificate_texts(options)
 
     def reload(self, options: TlsOptions) -> str:
         """Read the files again; returns why they cannot be used, or "".
@@ -39,6 +47,7 @@ class ListenerTls:
             return str(error)
         self.context = context
         self.chains = PeerChains(options.depth)
+        self.certificates = certificate_texts(options)
         logger.info("certificates reloaded: %s", options.certfile)
         return ""
 

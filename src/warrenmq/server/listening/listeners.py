@@ -129,6 +129,10 @@ class Listeners:
         """Read certificates and options again; returns why the old ones stay, or ""."""
         return "" if self._tls is None else self._tls.reload(self._host.config.tls)
 
+    def certificates(self) -> tuple[str, str]:
+        """The certificates in use and the trusted ones, as PEM; "" without TLS."""
+        return ("", "") if self._tls is None else self._tls.certificates
+
     def close(self) -> None:
         """Close the listening sockets; drop the clients that have no protocol yet."""
         for listener in self.all:

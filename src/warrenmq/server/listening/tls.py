@@ -7,6 +7,7 @@ Python's `ssl` offers no choice of TLS 1.3 cipher suites and no limit on the len
 * `PeerChains` measures the chain after the handshake.
 """
 
+import re
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,11 @@ _LEFT_OUT: Final = {"tlsv1.1": ssl.OP_NO_TLSv1_1, "tlsv1.2": ssl.OP_NO_TLSv1_2}
 _TLS_1_3_PREFIX: Final = "TLS_"
 # OpenSSL refuses the signatures of TLS 1.0 and 1.1 from its security level 1 on.
 _OLD_SECURITY: Final = ":@SECLEVEL=0"
+
+# A certificate in a file of PEM, which may hold keys and comments as well.
+_CERTIFICATE: Final = re.compile(
+    r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL
+)
 
 
 class TlsError(Exception):
@@ -61,6 +67,24 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
             ssl.CERT_REQUIRED if options.fail_if_no_peer_cert else ssl.CERT_OPTIONAL
         )
     return context
+
+
+def certificate_texts(options: TlsOptions) -> tuple[str, str]:
+    """The certificates in `certfile` and in `cacertfile` as PEM, without keys and comments.
+
+    A file that cannot be read has none.
+    """
+    return _certificates(options.certfile), _certificates(options.cacertfile)
+
+
+def _certificates(path: Path | None) -> str:
+    if path is None:
+        return ""
+    try:
+        text = path.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    return "".join([f"{block}\n" for block in _CERTIFICATE.findall(text)])
 
 
 def file_stamps(options: TlsOptions) -> tuple[tuple[int, int, int] | None, ...]:

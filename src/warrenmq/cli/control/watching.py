@@ -1,0 +1,97 @@
+"""What the node says of itself while it runs: events, certificates, environment variables."""
+
+import re
+import time
+from typing import Final
+
+from warrenmq.admin.watch_protocol import (
+    EVENT_NAMES,
+    Certificates,
+    DescribeCertificates,
+    DescribeVariables,
+    Events,
+    NextEvents,
+    Variables,
+    WatchEvents,
+)
+from warrenmq.cli.control.command import Command, Run
+from warrenmq.cli.control.exits import bad_argument
+from warrenmq.cli.control.listings import GROUP
+from warrenmq.cli.control.output import Output, Table, Text
+from warrenmq.cli.control.parsing import Option
+from warrenmq.cli.control.status import PURPOSES
+
+_SETTINGS: Final = "Configuration and environment"
+# Longest wait of one request for events (ms).
+_WAIT_MS: Final = 5000
+_CERTIFICATE_COLUMNS: Final = (
+    "cacertfile", "certfile", "interface", "node", "port", "protocol", "purpose",
+)  # fmt: skip
+
+
+def _certificates(run: Run) -> Output:
+    listeners = run.ask(DescribeCertificates(), Certificates).listeners
+    rows = [
+        [
+            each.trusted, each.certificate, each.interface, run.node, each.port, each.protocol,
+            PURPOSES[each.protocol],
+        ]
+        for each in listeners
+    ]  # fmt: skip
+    return Table(_CERTIFICATE_COLUMNS, rows, has_maps=True)
+
+
+def _os_env(run: Run) -> Output:
+    values = run.ask(DescribeVariables(), Variables).values
+    if run.text("formatter") == "csv":
+        return Table(("variable", "value"), [list(pair) for pair in values.items()])
+    data = {"node": run.node, "result": "ok", "variables": values}
+    return Text("\n".join([f"{name}={value}" for name, value in values.items()]), data)
+
+
+def _pattern(run: Run) -> re.Pattern[str]:
+    try:
+        return re.compile(run.text("pattern"))
+    except re.error as error:
+        raise bad_argument(f"--pattern: {error}") from None
+
+
+def _check_pattern(run: Run) -> None:
+    _pattern(run)
+
+
+def _event_stream(run: Run) -> Output:
+    """Print events for --duration seconds, or until an interrupt."""
+    pattern = _pattern(run)
+    run.do(WatchEvents(names=[name for name in EVENT_NAMES if pattern.search(name)]))
+    ends_s = time.monotonic() + run.number("duration") if run.has("duration") else None
+    while ends_s is None or time.monotonic() < ends_s:
+        left_ms = _WAIT_MS if ends_s is None else int((ends_s - time.monotonic()) * 1000) + 1
+        wait_ms = max(0, min(left_ms, _WAIT_MS))
+        for line in run.ask(NextEvents(wait_ms=wait_ms), Events).lines:
+            print(line)
+        print(end="", flush=True)
+    return None
+
+
+COMMANDS: Final = (
+    Command(
+        "certificates", _SETTINGS, "Shows the certificates of the TLS listeners", _certificates,
+        formatter="erlang", banner=lambda run: f"Certificates of node {run.node} ...",
+    ),
+    Command(
+        "consume_event_stream", GROUP, "Shows what happens in the node, one JSON object a line",
+        _event_stream, takes_timeout=True, check=_check_pattern,
+        options=(
+            Option("duration", "integer", "d", "for so long", "seconds"),
+            Option("pattern", help="only events whose name has a match of this regular expression"),
+        ),
+    ),
+    Command(
+        "os_env", _SETTINGS, "Shows the environment variables that set something in the node",
+        _os_env, takes_timeout=True,
+        banner=lambda run: (
+            f"Listing RabbitMQ-specific environment variables defined on node {run.node}..."
+        ),
+    ),
+)  # fmt: skip

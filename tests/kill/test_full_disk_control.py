@@ -14,6 +14,7 @@ from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress
 from warrenmq.admin.control_protocol import (
     AddUser,
     AddVhost,
+    ControlRequest,
     DeleteVhost,
     Done,
     ImportDefinitions,
@@ -76,7 +77,7 @@ def carry_out(node: BrokerProcess, what: str, number: int) -> None:
         channel.send(QueueDeclare(b"q%d" % number, False, True))
         channel.expect(QueueDeclareOk)
         return
-    requests = {
+    requests: dict[str, ControlRequest] = {
         "users": AddUser(name=f"u{number}", password="p"),
         "policies": SetPolicy(
             vhost="/", name=f"p{number}", pattern="", definition=json.dumps(POLICY)

@@ -12,7 +12,9 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.spark.kills import MESSAGES_MIN, execute_run
+from tests.support.awaiting import eventually
 from tests.support.brokers.process import BrokerProcess
+from tests.support.brokers.tls_process import TlsBroker
 from tests.support.stores.stopped_node import FAN, LARGE, MESSAGES, SMALL, make_data_directory
 from warrenmq.admin.client import AdminClient, NodeAddress
 from warrenmq.admin.protocol import GroupList, GroupStatus, ListGroups
@@ -184,6 +186,38 @@ def test_running_query_takes_what_comes_and_survives_the_broker(
         broker.kill()
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
     assert sorted(int(row["message_id"]) for row in rows) == list(range(100))
+
+
+def test_a_stream_and_a_sink_work_over_tls(spark: "SparkSession", tmp_path: Path) -> None:
+    """The driver and its workers reach a node whose authority only the URI names."""
+    broker = TlsBroker(tmp_path / "broker")
+    broker.start()
+    try:
+        with pika.BlockingConnection(pika.URLParameters(broker.uri)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            channel.queue_declare("copy", durable=True)
+            fill(channel, "secret", 300)
+        reader = spark.readStream.format("warren").option("uri", broker.tls_uri)
+        rows = reader.option("queues", "secret").option("group", "tls").load()
+        writer = rows.selectExpr("body", "'copy' AS routing_key").writeStream.format("warren")
+        writer = writer.option("uri", broker.tls_uri).option("exchange", "")
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
+        try:
+            assert query.awaitTermination(QUERY_TIMEOUT_S)
+            assert query.exception() is None
+        finally:
+            query.stop()
+        source = spark.read.format("warren").option("uri", broker.tls_uri)
+        copy = source.option("queues", "copy").load()
+        eventually(lambda: copy.count() == 300, "all messages are copied")
+        bodies = sorted(bytes(row["body"]) for row in copy.select("body").collect())
+        assert bodies == sorted(b"m%d" % number for number in range(300))
+        assert source.option("queues", "secret").load().count() == 0
+        assert broker.stop() == 0
+    finally:
+        broker.kill()
 
 
 def test_plans_do_not_show_the_password(

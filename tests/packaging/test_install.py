@@ -34,8 +34,8 @@ def run(*command: str | Path, cwd: Path = ROOT, environment: dict[str, str] | No
     return done.stdout
 
 
-def install(directory: Path, requirement: str) -> Path:
-    """A new environment in `directory` with `requirement` and nothing else; returns its folder of
+def install(directory: Path, *requirements: str) -> Path:
+    """A new environment in `directory` with `requirements` and nothing else; returns its folder of
     programs.
 
     Dependencies have the versions of the lock, so that a release of one of them cannot fail the
@@ -43,7 +43,7 @@ def install(directory: Path, requirement: str) -> Path:
     run(UV, "venv", "--quiet", "--no-config", "--python", sys.executable, directory)
     run(
         UV, "pip", "install", "--quiet", "--no-config", "--system-certs",
-        "--python", directory / "bin/python", "--constraint", LOCK, requirement,
+        "--python", directory / "bin/python", "--constraint", LOCK, *requirements,
     )  # fmt: skip
     return directory / "bin"
 
@@ -85,6 +85,17 @@ def test_the_wheel_brings_a_compiled_broker_that_keeps_messages(dist: Path, tmp_
     finally:
         server.terminate()
         assert server.wait(60) == 0
+
+
+def test_the_wheel_brings_the_pytest_plugin(dist: Path, tmp_path: Path) -> None:
+    programs = install(tmp_path / "environment", str(only(dist, "*.whl")), "pytest")
+    (tmp_path / "test_application.py").write_text(
+        "import socket\n"
+        "def test_a_broker_listens(warren_broker):\n"
+        "    socket.create_connection((warren_broker.host, warren_broker.port)).close()\n"
+    )
+    output = run(programs / "python", "-m", "pytest", "--strict-markers", cwd=tmp_path)
+    assert "plugins: warrenmq-" in output and "1 passed" in output
 
 
 def test_the_spark_extra_brings_the_data_sources(dist: Path, tmp_path: Path) -> None:

@@ -188,11 +188,11 @@ class Broker(ConnectionHost):
         Called about every 50 ms.
         """
         for queue in list(self.timed_queues):
-            if queue.backing.has_expiring:
+            if queue.has_expiring:
                 queue.drop_expired_head(now_ms)
             expires_ms = queue.settings.expires_ms
             if expires_ms == NO_LIMIT:
-                if queue.settings.message_ttl_ms == NO_LIMIT and not queue.backing.has_expiring:
+                if queue.settings.message_ttl_ms == NO_LIMIT and not queue.has_expiring:
                     del self.timed_queues[queue]
             elif len(queue.consumers) == 0 and now_ms - queue.last_used_ms >= expires_ms:
                 self._vhost_of(queue).delete_queue(queue, now_ms)

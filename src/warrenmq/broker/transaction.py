@@ -40,11 +40,17 @@ class TransactionPublish:
     """
 
     def __init__(
-        self, message: Message, queue_names: list[bytes], expiration_ms: i64, mandatory: bool
+        self,
+        message: Message,
+        queue_names: list[bytes],
+        expiration_ms: i64,
+        priority: i64,
+        mandatory: bool,
     ) -> None:
         self.message: Message = message
         self.queue_names: list[bytes] = queue_names
         self.expiration_ms: i64 = expiration_ms
+        self.priority: i64 = priority
         self.mandatory: bool = mandatory
 
 

@@ -161,8 +161,11 @@ def _read_definitions(directory: DataDirectory) -> None:
 
 
 def queue_names(definitions: Definitions, vhost: bytes) -> dict[int, bytes]:
-    """The names of a vhost's queues by id; stages of sinks are among them."""
+    """The names of a vhost's queues by id; parts of queues and stages of sinks are among them."""
     names = {queue.id: queue.name for queue in definitions.queues if queue.vhost == vhost}
+    for part in definitions.queue_parts:
+        if part.vhost == vhost:
+            names[part.id] = names.get(part.owner, b"delayed messages")
     for stage in definitions.stages:
         if stage.vhost == vhost:
             names[stage.id] = b"staged for %s, batch %d" % (stage.sink, stage.batch)

@@ -1,18 +1,35 @@
 """Arguments of queue.declare: known ones, their values, errors for bad ones (protocol 7.1).
 
-An argument that classic queues have but that this version does not act on yet is refused, never
-ignored: a client that asks for a length limit and silently gets none loses data later. Arguments
-that no queue type knows are stored and ignored, as RabbitMQ does.
+Arguments that no queue type knows are stored and ignored, as RabbitMQ does. A queue that is
+declared with the type quorum is a queue like any other, with a few differences (`QUORUM`).
 """
 
 from typing import Final
 
 from mypy_extensions import i64
 
-from warrenmq.queues.settings import NO_LIMIT, QueueSettings
+from warrenmq.queues.settings import (
+    DROP_HEAD,
+    NO_LIMIT,
+    REJECT_PUBLISH,
+    REJECT_PUBLISH_DLX,
+    DeadLetterRule,
+    LengthLimit,
+    QueueSettings,
+    QueueTraits,
+)
 from warrenmq.wire.errors import PRECONDITION_FAILED, ChannelException
 from warrenmq.wire.field_table import Field, decode_table
-from warrenmq.wire.field_types import TAG_LONGSTR, type_name
+from warrenmq.wire.field_types import TAG_BOOL, TAG_LONGSTR, type_name
+
+CLASSIC: Final = "classic"
+QUORUM: Final = "quorum"
+OVERFLOW: Final[dict[str, int]] = {
+    "drop-head": DROP_HEAD,
+    "reject-publish": REJECT_PUBLISH,
+    "reject-publish-dlx": REJECT_PUBLISH_DLX,
+}
+PRIORITY_MAX: Final = 255
 
 # Ten years in ms; RabbitMQ refuses longer times.
 TIME_MAX_MS: Final = 315360000000
@@ -33,29 +50,37 @@ EQUIVALENT_KEYS: Final = (
     "x-queue-version",
     "x-queue-master-locator",
 )
-# Arguments of classic queues that this version refuses.
-_NOT_YET: Final = (
-    "x-dead-letter-exchange",
-    "x-dead-letter-routing-key",
-    "x-max-length",
-    "x-max-length-bytes",
-    "x-max-priority",
-    "x-overflow",
-    "x-single-active-consumer",
-)
-# Arguments of other queue types.
-_OTHER_TYPES: Final = (
-    "x-dead-letter-strategy",
-    "x-delivery-limit",
-    "x-initial-cluster-size",
-    "x-max-age",
-    "x-max-in-memory-bytes",
-    "x-max-in-memory-length",
-    "x-queue-leader-locator",
-    "x-quorum-initial-group-size",
-    "x-stream-max-segment-size-bytes",
-)
+# Arguments of other types that a queue of a type refuses, by type.
+_REFUSED: Final[dict[str, tuple[str, ...]]] = {
+    CLASSIC: (
+        "x-dead-letter-strategy",
+        "x-delivery-limit",
+        "x-initial-cluster-size",
+        "x-max-age",
+        "x-max-in-memory-bytes",
+        "x-max-in-memory-length",
+        "x-queue-leader-locator",
+        "x-quorum-initial-group-size",
+        "x-stream-max-segment-size-bytes",
+    ),
+    QUORUM: (
+        "x-initial-cluster-size",
+        "x-max-age",
+        "x-max-priority",
+        "x-queue-master-locator",
+        "x-queue-mode",
+        "x-queue-version",
+        "x-stream-max-segment-size-bytes",
+    ),
+}
 _INTEGER_TAGS: Final = b"bBsuIilL"
+
+
+def queue_type(table: dict[str, Field], queue_text: str) -> str:
+    """The type that the arguments ask for: CLASSIC or QUORUM; ChannelException 406 for others."""
+    _check_choice(table, "x-queue-type", (CLASSIC, QUORUM), "queue type", queue_text)
+    field = table.get("x-queue-type")
+    return QUORUM if field is not None and field.value == b"quorum" else CLASSIC
 
 
 def parse_arguments(raw: bytes, queue_text: str) -> QueueSettings:
@@ -67,23 +92,82 @@ def parse_arguments(raw: bytes, queue_text: str) -> QueueSettings:
     if not raw:
         return QueueSettings()
     table = decode_table(raw)
+    type = queue_type(table, queue_text)
+    refused = _REFUSED[type]
     for key in table:
-        if key in _OTHER_TYPES:
+        if key in refused:
             raise ChannelException(
                 PRECONDITION_FAILED,
-                f"invalid arg '{key}' for {queue_text} of queue type rabbit_classic_queue",
+                f"invalid arg '{key}' for {queue_text} of queue type rabbit_{type}_queue",
             )
-        if key in _NOT_YET:
-            raise _invalid(key, queue_text, '"not supported yet"')
-    _check_choice(table, "x-queue-type", ("classic",), "queue type", queue_text)
+    expires_ms = _time_ms(table, "x-expires", queue_text, 1)
+    message_ttl_ms = _time_ms(table, "x-message-ttl", queue_text, 0)
+    dead_letters = _dead_letter_rule(table, queue_text)
+    limit = _length_limit(table, queue_text)
+    max_priority = _number(table, "x-max-priority", queue_text)
+    if max_priority > PRIORITY_MAX:
+        raise _invalid("x-max-priority", queue_text, f"{{max_value_exceeded,{max_priority}}}")
     _check_choice(table, "x-queue-mode", ("default", "lazy"), "queue mode", queue_text)
     mode = table.get("x-queue-mode")
-    version = _integer(table, "x-queue-version", queue_text, 0)
+    version = _number(table, "x-queue-version", queue_text)
     if version not in (NO_LIMIT, 1, 2):
         raise _invalid("x-queue-version", queue_text, f"\"unsupported queue version '{version}'\"")
-    expires_ms = _integer(table, "x-expires", queue_text, 1)
-    message_ttl_ms = _integer(table, "x-message-ttl", queue_text, 0)
-    return QueueSettings(message_ttl_ms, expires_ms, mode is not None and mode.value == b"lazy")
+    single = table.get("x-single-active-consumer")
+    if single is not None and single.tag != TAG_BOOL:
+        raise _unacceptable("x-single-active-consumer", queue_text, single)
+    delivery_limit = _number(table, "x-delivery-limit", queue_text)
+    return QueueSettings(
+        message_ttl_ms,
+        expires_ms,
+        mode is not None and mode.value == b"lazy",
+        limit,
+        dead_letters,
+        delivery_limit,
+        QueueTraits(max_priority, single is not None and single.value is True, type == QUORUM),
+    )
+
+
+def _dead_letter_rule(table: dict[str, Field], queue_text: str) -> DeadLetterRule | None:
+    exchange = table.get("x-dead-letter-exchange")
+    key = table.get("x-dead-letter-routing-key")
+    if key is not None:
+        if key.tag != TAG_LONGSTR:
+            raise _unacceptable("x-dead-letter-routing-key", queue_text, key)
+        if exchange is None:
+            raise _invalid(
+                "x-dead-letter-routing-key", queue_text, "routing_key_but_no_dlx_defined"
+            )
+    if exchange is None:
+        return None
+    if exchange.tag != TAG_LONGSTR:
+        raise _unacceptable("x-dead-letter-exchange", queue_text, exchange)
+    name = exchange.value
+    assert isinstance(name, bytes)
+    routing_key = key.value if key is not None else None
+    return DeadLetterRule(name, routing_key if isinstance(routing_key, bytes) else None)
+
+
+def _length_limit(table: dict[str, Field], queue_text: str) -> LengthLimit | None:
+    messages = _number(table, "x-max-length", queue_text)
+    body_bytes = _number(table, "x-max-length-bytes", queue_text)
+    overflow = table.get("x-overflow")
+    if overflow is not None:
+        if overflow.tag != TAG_LONGSTR:
+            raise _unacceptable("x-overflow", queue_text, overflow)
+        if declared_overflow(table) == NO_LIMIT:
+            raise _invalid("x-overflow", queue_text, "invalid_overflow")
+    if messages == NO_LIMIT and body_bytes == NO_LIMIT:
+        return None
+    return LengthLimit(messages, body_bytes, max(declared_overflow(table), DROP_HEAD))
+
+
+def declared_overflow(table: dict[str, Field]) -> i64:
+    """The overflow that the arguments name; NO_LIMIT if they name none."""
+    field = table.get("x-overflow")
+    if field is None or not isinstance(field.value, bytes):
+        return NO_LIMIT
+    overflow: int = OVERFLOW.get(field.value.decode("utf-8", "replace"), NO_LIMIT)
+    return overflow
 
 
 def expiration_ms(text: bytes) -> i64:
@@ -116,7 +200,12 @@ def _invalid(key: str, queue_text: str, reason: str) -> ChannelException:
     return ChannelException(PRECONDITION_FAILED, f"invalid arg '{key}' for {queue_text}: {reason}")
 
 
-def _integer(table: dict[str, Field], key: str, queue_text: str, least: int) -> int:
+def _unacceptable(key: str, queue_text: str, field: Field) -> ChannelException:
+    return _invalid(key, queue_text, f"{{unacceptable_type,{type_name(field.tag)}}}")
+
+
+def _number(table: dict[str, Field], key: str, queue_text: str) -> int:
+    """A number from 0 on; NO_LIMIT without the argument."""
     field = table.get(key)
     if field is None:
         return NO_LIMIT
@@ -125,6 +214,14 @@ def _integer(table: dict[str, Field], key: str, queue_text: str, least: int) -> 
         raise _invalid(key, queue_text, f'"expected integer, got {type_name(field.tag)}"')
     if value < 0:
         raise _invalid(key, queue_text, f"{{value_negative,{value}}}")
+    # No queue can have more messages or bytes.
+    return min(value, (1 << 62))
+
+
+def _time_ms(table: dict[str, Field], key: str, queue_text: str, least: int) -> int:
+    value = _number(table, key, queue_text)
+    if value == NO_LIMIT:
+        return NO_LIMIT
     if value < least:
         raise _invalid(key, queue_text, f"{{value_zero,{value}}}")
     if value > TIME_MAX_MS:
@@ -139,7 +236,7 @@ def _check_choice(
     if field is None:
         return
     if field.tag != TAG_LONGSTR or not isinstance(field.value, bytes):
-        raise _invalid(key, queue_text, f"{{unacceptable_type,{type_name(field.tag)}}}")
+        raise _unacceptable(key, queue_text, field)
     text = field.value.decode("utf-8", "replace")
     if text not in choices:
         raise _invalid(key, queue_text, f"\"unsupported {what} '{text}'\"")

@@ -27,7 +27,15 @@ class QueueEnd(Destination):
         super().__init__(name, True)
 
     def leave(self, entry: Entry, reason: i64, now_ms: i64) -> None:
-        """Settle an unacked entry, or the expired head, for `reason` (`leave_reason.py`)."""
+        """Let an unacked entry go for `reason` (`leave_reason.py`): it may become a dead letter."""
+        raise RuntimeError("abstract")
+
+    def let_go(self, entry: Entry, reason: i64, now_ms: i64) -> None:
+        """Settle an unacked entry that has become a dead letter for `reason`."""
+        raise RuntimeError("abstract")
+
+    def return_count(self, entry: Entry) -> i64:
+        """How often `entry` was returned, if the queue counts that; else 0."""
         raise RuntimeError("abstract")
 
     def requeue(self, entries: list[Entry], now_ms: i64) -> None:

@@ -15,8 +15,12 @@ GET_DEMAND_MS: Final = 1000
 class HeadDemand:
     """The demand for the messages of one queue. Times are those of the node's turns (ms)."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_single_active: bool = False) -> None:
+        # All consumers, the oldest first.
         self.consumers: list[Consumer] = []
+        # Only one consumer gets messages; when it is gone, another one takes over.
+        self.is_single_active: bool = is_single_active
+        self._active: Consumer | None = None
         # The consumers that have room and wait for a message.
         self.circle: ConsumerCircle = ConsumerCircle()
         # Called once with the time, when the head is in memory or the queue is empty.
@@ -27,6 +31,49 @@ class HeadDemand:
         self.wanted_ms: i64 = -GET_DEMAND_MS
         # When the queue last had its share of a turn.
         self.now_ms: i64 = 0
+
+    # -- consumers ---------------------------------------------------------------------------------
+
+    def is_active(self, consumer: Consumer) -> bool:
+        """Whether `consumer` gets messages, and does not wait to take over."""
+        return not self.is_single_active or self._active is consumer
+
+    def add(self, consumer: Consumer) -> None:
+        """Add a consumer, which waits for messages from now on."""
+        self.consumers.append(consumer)
+        if self.is_single_active:
+            if self._active is not None:
+                return
+            self._active = consumer
+        self.circle.add(consumer)
+
+    def remove(self, consumer: Consumer) -> bool:
+        """Remove a consumer that waits nowhere; True if another one has taken over."""
+        if consumer not in self.consumers:
+            return False
+        self.consumers.remove(consumer)
+        if self._active is not consumer:
+            return False
+        self._active = None
+        for other in self.consumers:
+            if self._active is None or other.priority > self._active.priority:
+                self._active = other
+        if self._active is None:
+            return False
+        self.circle.add(self._active)
+        return True
+
+    def take_all(self) -> list[Consumer]:
+        """Remove and cancel all consumers."""
+        consumers = self.consumers
+        self.consumers = []
+        self._active = None
+        for consumer in consumers:
+            consumer.is_cancelled = True
+            consumer.stop_waiting()
+        return consumers
+
+    # -- the head ----------------------------------------------------------------------------------
 
     def exists(self) -> bool:
         """Whether a consumer, client or reader wants the head, at this moment or soon."""

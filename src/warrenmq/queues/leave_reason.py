@@ -14,3 +14,7 @@ HANDED_OVER: Final = 3
 PURGED: Final = 4
 # The message's content cannot be read any more.
 LOST: Final = 5
+# The queue had no room for it, or for a younger one.
+MAXLEN: Final = 6
+# Consumers returned the message too often.
+DELIVERY_LIMIT: Final = 7

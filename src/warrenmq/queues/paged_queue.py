@@ -153,6 +153,26 @@ class PagedQueue(QueueContents):
         if self.feed is not None:
             self.feed.settled(entry.seq, reason)
 
+    def begin_leaving(self, entry: Entry, now_ms: i64) -> None:
+        """Count `entry`, just arrived or just the head, as unacked: it becomes a dead letter.
+
+        One that arrived is journaled like any other, so that no crash finds it nowhere.
+        """
+        self.memory.touch()
+        if (
+            self.is_durable
+            and (entry.persistent or self.journals_transient)
+            and entry.journal_state == NOT_JOURNALED
+            and entry.content_ref is None
+        ):
+            self.store.append(entry, now_ms)
+            if self.feed is not None:
+                self.feed.published(entry)
+        self.unacked.add(entry)
+        self.leaving_count += 1
+        if self.feed is not None:
+            self.feed.delivered(entry.seq)
+
     def requeue(self, entries: list[Entry], now_ms: i64) -> None:
         """Return unacked entries to their original places, marked redelivered.
 

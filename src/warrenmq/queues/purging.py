@@ -126,6 +126,33 @@ class Purge:
             done(now_ms)
 
 
+class QueuePurge:
+    """The purges of all levels of one queue, as one: `count` messages."""
+
+    def __init__(self, purges: list[Purge]) -> None:
+        self.count: i64 = 0
+        # Called once with the time, when all messages are settled.
+        self.when_done: Callable[[int], None] | None = None
+        self._left: i64 = 0
+        for purge in purges:
+            self.count += purge.count
+            if not purge.is_done:
+                self._left += 1
+                purge.when_done = self._on_done
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all messages are settled."""
+        return self._left == 0
+
+    def _on_done(self, now_ms: int) -> None:
+        self._left -= 1
+        done = self.when_done
+        if self._left == 0 and done is not None:
+            self.when_done = None
+            done(now_ms)
+
+
 class Purges:
     """The purges of one queue, the oldest first; they are settled one after the other."""
 

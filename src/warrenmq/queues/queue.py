@@ -7,7 +7,13 @@ gets nothing.
 
 The head may be on disk. Delivery stops there and begins a load. When the load arrives, the queue
 gets its share of the turn (`PagedQueue.run_slice`), which also does all that takes long, in slices:
-paging, purges, expiry.
+paging, purges, expiry, drops over a limit.
+
+A priority queue has a `PagedQueue` for each of its levels (`priority_levels.py`), and serves the
+highest one that has messages.
+
+A message that the queue's dead-letter rule concerns does not leave at once. It stays unacked until
+the vhost has handed it over, and then calls `let_go`.
 
 Only the holder of an unacked entry (a channel, a reader group) has a reference to it; the queue
 counts it.
@@ -25,17 +31,25 @@ from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.delta import UNKNOWN
 from warrenmq.queues.entry import Consumer, Entry, EntryLedger, QueueEnd
 from warrenmq.queues.head_demand import HeadDemand
-from warrenmq.queues.leave_reason import EXPIRED
+from warrenmq.queues.leave_reason import ACKED, DELIVERY_LIMIT, EXPIRED, MAXLEN
 from warrenmq.queues.paged_queue import PagedQueue
-from warrenmq.queues.purging import Purge
+from warrenmq.queues.priority_levels import PriorityLevels
+from warrenmq.queues.purging import QueuePurge
 from warrenmq.queues.queue_host import QueueHost
 from warrenmq.queues.read_ahead import keep_ahead, want_head
-from warrenmq.queues.settings import NO_LIMIT, QueueSettings, lower_ttl
+from warrenmq.queues.settings import (
+    DROP_HEAD,
+    NO_LIMIT,
+    REJECT_PUBLISH_DLX,
+    LengthLimit,
+    QueueSettings,
+    lower_limit,
+)
 from warrenmq.queues.transit import LARGE_BYTES, Transit
 from warrenmq.queues.turn import SLICE_MESSAGES
 from warrenmq.queues.variable_queue import EMPTY, LOADING, READY
 from warrenmq.queues.waiting_consumers import ConsumerCircle
-from warrenmq.store.message import Message
+from warrenmq.store.message import Message, QueueLedger
 
 # `is_behind`: with fewer waiting messages a queue just has traffic.
 BACKLOG_MIN: Final = 500
@@ -53,7 +67,7 @@ class Queue(QueueEnd):
         self.durable = definition.durable
         self.definition: QueueDefinition = definition
         self.settings: QueueSettings = definition.settings
-        self.demand: HeadDemand = HeadDemand()
+        self.demand: HeadDemand = HeadDemand(definition.settings.traits.is_single_active)
         self.backing: PagedQueue = PagedQueue(
             EntryLedger(definition.id, self),
             self.demand,
@@ -61,6 +75,15 @@ class Queue(QueueEnd):
             self.settings.is_lazy,
             host,
         )
+        highest = definition.settings.traits.max_priority
+        # None: the queue has no priorities.
+        self.levels: PriorityLevels | None = (
+            PriorityLevels(self.backing, highest) if highest > 0 else None
+        )
+        # How many messages the queue may have; None: any number.
+        self.limit: LengthLimit | None = self.settings.limit
+        # How often messages of a quorum queue were returned, by seq id: those that were.
+        self.return_counts: dict[int, int] = {}
         self.had_consumer: bool = False
         self.last_used_ms: i64 = now_ms
         # When a waiting message was last delivered to a consumer (ms).
@@ -86,14 +109,18 @@ class Queue(QueueEnd):
         return self.backing.ledger.next_seq
 
     @property
-    def ready_count(self) -> int:
+    def ready_count(self) -> i64:
         """Messages that wait in the queue."""
-        return self.backing.ready.count
+        levels = self.levels
+        return self.backing.ready.count if levels is None else levels.ready_count
 
     @property
-    def unacked_count(self) -> int:
+    def unacked_count(self) -> i64:
         """Messages that are delivered or reserved and not settled yet."""
-        return self.backing.unacked.count
+        count: i64 = 0
+        for backing in self.backings():
+            count += backing.unacked.count - backing.leaving_count
+        return count
 
     @property
     def consumers(self) -> list[Consumer]:
@@ -111,11 +138,60 @@ class Queue(QueueEnd):
         consumers = self.demand.consumers
         return len(consumers) == 1 and consumers[0].exclusive
 
+    @property
+    def has_expiring(self) -> bool:
+        """Whether a ready message may have a time of expiry."""
+        for backing in self.backings():  # noqa: SIM110  # compiled, a generator costs more
+            if backing.has_expiring:
+                return True
+        return False
+
     def is_behind(self, now_ms: i64) -> bool:
         """Whether messages pile up although consumers are being served at this moment."""
-        return (
-            self.backing.ready.count > BACKLOG_MIN and now_ms - self.served_ms <= SERVED_RECENTLY_MS
+        return self.ready_count > BACKLOG_MIN and now_ms - self.served_ms <= SERVED_RECENTLY_MS
+
+    # -- levels ------------------------------------------------------------------------------------
+
+    def backings(self) -> list[PagedQueue]:
+        """The levels of the queue, the highest first; one unless it is a priority queue."""
+        levels = self.levels
+        return [self.backing] if levels is None else levels.levels
+
+    def backing_of(self, ledger: QueueLedger) -> PagedQueue:
+        """The level whose messages `ledger` numbers."""
+        levels = self.levels
+        return self.backing if levels is None else levels.of_ledger(ledger)
+
+    def restore_level(self, priority: i64, ledger_id: i64) -> None:
+        """Begin a level that an earlier run of the node began."""
+        if self.levels is not None and 0 < priority <= self.levels.highest:
+            self._begin_level(self.levels, priority, ledger_id)
+
+    def _top(self) -> PagedQueue:
+        """The level with the head of the queue."""
+        levels = self.levels
+        return self.backing if levels is None else levels.top()
+
+    def _level(self, levels: PriorityLevels, priority: i64) -> PagedQueue:
+        if priority > levels.highest:
+            priority = levels.highest
+        level = levels.find(priority)
+        if level is not None:
+            return level
+        ledger_id = self.backing.host.new_level(self.backing.ledger, priority)
+        return self._begin_level(levels, priority, ledger_id)
+
+    def _begin_level(self, levels: PriorityLevels, priority: i64, ledger_id: i64) -> PagedQueue:
+        backing = self.backing
+        level = PagedQueue(
+            EntryLedger(ledger_id, self),
+            self.demand,
+            self.durable,
+            self.settings.is_lazy,
+            backing.host,
         )
+        levels.add(priority, level)
+        return level
 
     # -- settings ----------------------------------------------------------------------------------
 
@@ -126,33 +202,50 @@ class Queue(QueueEnd):
         """
         before = self.settings
         self.settings = settings
+        self.limit = settings.limit
         if settings.is_lazy != before.is_lazy:
-            self.backing.memory.set_mode(settings.is_lazy)
+            for backing in self.backings():
+                backing.memory.set_mode(settings.is_lazy)
         if settings.need_timer():
             self.backing.host.expect_timer(self.backing.ledger)
+        if self.limit is not None:
+            # The turn drops what is over the limit.
+            self.backing.on_arrival()
 
     # -- publish and deliver -----------------------------------------------------------------------
 
     def publish(
-        self, message: Message, expiration_ms: i64, now_ms: i64, is_known: bool = False
-    ) -> None:
-        """Take a routed message: deliver it at once, or let it wait.
+        self,
+        message: Message,
+        expiration_ms: i64,
+        now_ms: i64,
+        is_known: bool = False,
+        priority: i64 = 0,
+    ) -> bool:
+        """Take a routed message: deliver it at once, or let it wait; False: it is refused.
 
         `expiration_ms`: the message's own time to live (NO_LIMIT: none). `is_known`: a consumer may
         have had the message before, so it is marked redelivered.
         """
         backing = self.backing
+        levels = self.levels
+        ready_count = backing.ready.count
+        if levels is not None:
+            ready_count = levels.ready_count
+            if priority > 0:
+                backing = self._level(levels, priority)
+        limit = self.limit
+        if limit is not None and self._refuses(limit, message, now_ms):
+            return False
         ttl_ms = self.settings.message_ttl_ms
         expiry_ms: i64 = 0
         if ttl_ms != NO_LIMIT or expiration_ms != NO_LIMIT:
-            expiry_ms = now_ms + lower_ttl(ttl_ms, expiration_ms)
+            expiry_ms = now_ms + lower_limit(ttl_ms, expiration_ms)
         entry = backing.make_entry(self, message, expiry_ms)
         if is_known:
             entry.redelivered = True
         size = entry.body_bytes
-        if backing.ready.count == 0 and (
-            size <= LARGE_BYTES or self._transit.admits(backing, size)
-        ):
+        if ready_count == 0 and (size <= LARGE_BYTES or self._transit.admits(backing, size)):
             consumer = self._circle.next_ready()
             if consumer is not None:
                 if consumer.no_ack:
@@ -162,30 +255,54 @@ class Queue(QueueEnd):
                     consumer.unacked_count += 1
                     entry.consumer = consumer
                 consumer.deliver(entry)
-                return
+                return True
             self.consumer_use.stop(now_ms)
             if entry.expiry_ms != 0 and entry.expiry_ms <= now_ms:
-                self.leave(entry, EXPIRED, now_ms)
-                return
+                self._drop(backing, entry, EXPIRED, now_ms)
+                return True
+        if limit is not None and not self._make_room(limit, size, now_ms):
+            self._drop(backing, entry, MAXLEN, now_ms)
+            return True
         backing.append(entry, now_ms)
         if len(self._ready_watchers) > 0:
             self._notify_watchers()
+        return True
 
     def deliver_ready(self, now_ms: i64) -> None:
-        backing = self.backing
-        ready = backing.ready
         if not self.consumer_use.is_ready and not self._circle.is_empty():
             self.consumer_use.resume(now_ms)
+        levels = self.levels
+        if levels is None:
+            self._deliver_from(self.backing, now_ms)
+            return
+        for level in levels.levels:
+            if level.ready.count > 0:
+                self._deliver_from(level, now_ms)
+                if level.ready.count > 0:
+                    return
+
+    def _deliver_from(self, backing: PagedQueue, now_ms: i64) -> None:
+        ready = backing.ready
         if ready.count == 0 or self.demand.is_paused:
             return
         if not backing.memory.is_changed:
             backing.memory.touch()
         fetched: i64 = 0
         while ready.count > 0:
-            if ready.head_state() != READY or not self._transit.admits(
-                backing, ready.head().body_bytes
-            ):
+            if ready.head_state() != READY:
                 break
+            head = ready.head()
+            if not self._transit.admits(backing, head.body_bytes):
+                break
+            if head.expiry_ms != 0 and head.expiry_ms <= now_ms:
+                if not self._may_drop(backing):
+                    break
+                if fetched >= SLICE_MESSAGES:
+                    backing.on_arrival()
+                    break
+                fetched += 1
+                self._drop(backing, ready.fetch(), EXPIRED, now_ms)
+                continue
             consumer = self._circle.next_ready()
             if consumer is None:
                 self.consumer_use.stop(now_ms)
@@ -193,12 +310,6 @@ class Queue(QueueEnd):
             self.served_ms = now_ms
             entry = ready.fetch()
             fetched += 1
-            if entry.expiry_ms != 0 and entry.expiry_ms <= now_ms:
-                self.leave(entry, EXPIRED, now_ms)
-                if fetched >= SLICE_MESSAGES:
-                    backing.on_arrival()
-                    break
-                continue
             if consumer.no_ack:
                 backing.hand_out(entry, True, now_ms)
             else:
@@ -211,6 +322,9 @@ class Queue(QueueEnd):
 
     def serve(self, now_ms: i64) -> None:
         self.drop_expired_head(now_ms)
+        limit = self.limit
+        if limit is not None and limit.overflow == DROP_HEAD:
+            self._drop_over(limit, 0, 0, now_ms)
         if self.is_deleted or not self.demand.is_paused:
             self.demand.serve_waiters(now_ms)
         self.deliver_ready(now_ms)
@@ -221,11 +335,11 @@ class Queue(QueueEnd):
         Drops expired messages; at LOADING a caller waits by `when_head`.
         """
         if self.demand.is_paused:
-            return LOADING if self.backing.ready.count > 0 else EMPTY
+            return LOADING if self.ready_count > 0 else EMPTY
         self.demand.wanted_ms = now_ms
         if not self.drop_expired_head(now_ms):
             return LOADING
-        return self.backing.ready.head_state()
+        return self._top().ready.head_state()
 
     def when_head(self, callback: Callable[[int], None]) -> None:
         """Call `callback` with the time once the head may be in memory.
@@ -233,7 +347,7 @@ class Queue(QueueEnd):
         The callback checks the head, and may wait again.
         """
         self.demand.waiters.append(callback)
-        want_head(self.backing)
+        want_head(self._top())
 
     def get(self, no_ack: bool, now_ms: i64) -> Entry | None:
         """basic.get: the oldest live entry, counted as unacked unless `no_ack`.
@@ -242,7 +356,7 @@ class Queue(QueueEnd):
         """
         if self.head_state(now_ms) != READY:
             return None
-        backing = self.backing
+        backing = self._top()
         backing.memory.touch()
         ready = backing.ready
         entry = ready.fetch()
@@ -254,18 +368,59 @@ class Queue(QueueEnd):
     # -- leave and requeue -------------------------------------------------------------------------
 
     def leave(self, entry: Entry, reason: i64, now_ms: i64) -> None:
+        levels = self.levels
+        backing = self.backing if levels is None else levels.of_ledger(entry.ledger)
+        if reason != ACKED:
+            rule = self.settings.dead_letters
+            if rule is not None and not backing.is_deleted:
+                backing.leaving_count += 1
+                backing.host.dead_letter(entry, reason, rule)
+                return
+        if len(self.return_counts) > 0:
+            self.return_counts.pop(entry.seq, None)
+        backing.settle(entry, reason, now_ms)
+
+    def let_go(self, entry: Entry, reason: i64, now_ms: i64) -> None:
+        """Settle an entry that `QueueHost.dead_letter` was given: it is handed over."""
+        backing = self.backing_of(entry.ledger)
+        backing.leaving_count -= 1
+        if len(self.return_counts) > 0:
+            self.return_counts.pop(entry.seq, None)
+        backing.settle(entry, reason, now_ms)
+
+    def _may_drop(self, backing: PagedQueue) -> bool:
+        """Whether the head may be dropped now; if not, the queue gets a turn when it may."""
+        return self.settings.dead_letters is None or backing.host.admits_dead_letter(backing)
+
+    def _drop(self, backing: PagedQueue, entry: Entry, reason: i64, now_ms: i64) -> None:
+        """Drop `entry`, which was the head or has just arrived, for `reason`."""
         if reason == EXPIRED:
-            self.backing.counters.expired += 1
-            self.backing.drop(entry, reason, now_ms)
+            backing.counters.expired += 1
+        if len(self.return_counts) > 0:
+            self.return_counts.pop(entry.seq, None)
+        rule = self.settings.dead_letters
+        if rule is None:
+            backing.drop(entry, reason, now_ms)
         else:
-            self.backing.settle(entry, reason, now_ms)
+            backing.begin_leaving(entry, now_ms)
+            backing.host.dead_letter(entry, reason, rule)
 
     def drop_expired_head(self, now_ms: i64) -> bool:
         """Drop expired messages at the head, where alone expiry acts (protocol 7.2).
 
         False when the head is expired but has to be dropped in a later turn.
         """
-        backing = self.backing
+        levels = self.levels
+        if levels is None:
+            return self._drop_expired(self.backing, now_ms)
+        for level in levels.levels:
+            if not self._drop_expired(level, now_ms):
+                return False
+            if level.ready.count > 0:
+                break
+        return True
+
+    def _drop_expired(self, backing: PagedQueue, now_ms: i64) -> bool:
         ready = backing.ready
         dropped: i64 = 0
         while ready.count > 0:
@@ -280,56 +435,141 @@ class Queue(QueueEnd):
             if dropped >= SLICE_MESSAGES:
                 backing.on_arrival()
                 return False
-            self.leave(ready.fetch(), EXPIRED, now_ms)
+            if not self._may_drop(backing):
+                return False
+            self._drop(backing, ready.fetch(), EXPIRED, now_ms)
             dropped += 1
         backing.has_expiring = False
         return True
 
     def requeue(self, entries: list[Entry], now_ms: i64) -> None:
-        backing = self.backing
-        backing.requeue(entries, now_ms)
-        if backing.is_deleted:
+        levels = self.levels
+        if self.settings.traits.is_quorum:
+            entries = self._within_delivery_limit(entries, now_ms)
+        if levels is None:
+            self.backing.requeue(entries, now_ms)
+        else:
+            for level in levels.levels:
+                own = [entry for entry in entries if entry.ledger is level.ledger]
+                if len(own) > 0:
+                    level.requeue(own, now_ms)
+        if self.backing.is_deleted:
             return
         self.drop_expired_head(now_ms)
-        backing.loader.fetches_until_read_ahead = 0
+        limit = self.limit
+        if limit is not None and limit.overflow == DROP_HEAD:
+            self._drop_over(limit, 0, 0, now_ms)
         if len(self.demand.waiters) > 0:
-            backing.on_arrival()
+            self.backing.on_arrival()
         self.deliver_ready(now_ms)
-        if backing.memory.pages:
-            backing.memory.expect_paging()
-        if backing.ready.count > 0 and len(self._ready_watchers) > 0:
+        for backing in self.backings():
+            backing.loader.fetches_until_read_ahead = 0
+            if backing.memory.pages:
+                backing.memory.expect_paging()
+        if len(self._ready_watchers) > 0 and self.ready_count > 0:
             self._notify_watchers()
 
-    def purge(self, now_ms: i64) -> Purge:
+    def _within_delivery_limit(self, entries: list[Entry], now_ms: i64) -> list[Entry]:
+        """Count the return of `entries`; those that were returned too often leave the queue."""
+        limit = self.settings.delivery_limit
+        kept: list[Entry] = []
+        for entry in entries:
+            count: i64 = self.return_counts.get(entry.seq, 0) + 1
+            if limit != NO_LIMIT and count > limit:
+                self.leave(entry, DELIVERY_LIMIT, now_ms)
+            else:
+                self.return_counts[entry.seq] = count
+                kept.append(entry)
+        return kept
+
+    def return_count(self, entry: Entry) -> i64:
+        count: int = self.return_counts.get(entry.seq, 0)
+        return count
+
+    def purge(self, now_ms: i64) -> QueuePurge:
         """Drop every ready message.
 
         The messages are gone when this returns, and are settled a slice at a time.
         """
         if len(self.demand.waiters) > 0:
             self.backing.on_arrival()
-        return self.backing.purge(now_ms)
+        counts = self.return_counts
+        if len(counts) > 0:
+            unacked = self.backing.find_unacked(0, self.backing.ledger.next_seq)
+            self.return_counts = {
+                entry.seq: counts[entry.seq] for entry in unacked if entry.seq in counts
+            }
+        return QueuePurge([backing.purge(now_ms) for backing in self.backings()])
+
+    # -- limits ------------------------------------------------------------------------------------
+
+    def _refuses(self, limit: LengthLimit, message: Message, now_ms: i64) -> bool:
+        """Whether `limit` refuses a published message; it may become a dead letter."""
+        if limit.overflow == DROP_HEAD or not limit.is_exceeded(
+            self.ready_count + 1, self.ready_body_bytes + len(message.body)
+        ):
+            return False
+        rule = self.settings.dead_letters
+        if limit.overflow == REJECT_PUBLISH_DLX and rule is not None:
+            self.backing.host.dead_letter_refused(self, message, rule)
+        return True
+
+    @property
+    def ready_body_bytes(self) -> i64:
+        """Bytes of the bodies of all ready messages."""
+        levels = self.levels
+        return self.backing.ready.body_bytes if levels is None else levels.body_bytes
+
+    def _make_room(self, limit: LengthLimit, size: i64, now_ms: i64) -> bool:
+        """Drop ready messages until one of `size` bytes fits; False if it cannot fit."""
+        if limit.overflow != DROP_HEAD:
+            return True
+        self._drop_over(limit, 1, size, now_ms)
+        return self.ready_count > 0 or not limit.is_exceeded(1, size)
+
+    def _drop_over(self, limit: LengthLimit, more: i64, more_bytes: i64, now_ms: i64) -> None:
+        """Drop the oldest ready messages, until `more` of `more_bytes` bytes have room.
+
+        What takes long, or has to be read from disk first, is dropped in later turns.
+        """
+        dropped: i64 = 0
+        backing = self._top()
+        while backing.ready.count > 0 and limit.is_exceeded(
+            self.ready_count + more, self.ready_body_bytes + more_bytes
+        ):
+            if not self._may_drop(backing):
+                return
+            if not backing.ready.has_head_entry():
+                want_head(backing)
+                return
+            if dropped >= SLICE_MESSAGES:
+                backing.on_arrival()
+                return
+            self._drop(backing, backing.ready.fetch(), MAXLEN, now_ms)
+            dropped += 1
+            if self.levels is not None:
+                backing = self._top()
 
     # -- consumers ---------------------------------------------------------------------------------
 
     def add_consumer(self, consumer: Consumer) -> None:
         """Register a consumer; delivery starts with the next `deliver_ready`."""
-        self.demand.consumers.append(consumer)
         self.had_consumer = True
-        self._circle.add(consumer)
+        self.demand.add(consumer)
 
     def remove_consumer(self, consumer: Consumer, now_ms: i64) -> bool:
-        consumers = self.demand.consumers
-        if consumer in consumers:
-            consumers.remove(consumer)
         consumer.is_cancelled = True
         consumer.stop_waiting()
+        if self.demand.remove(consumer):
+            self.backing.on_arrival()
         self.last_used_ms = now_ms
-        if self.backing.memory.pages:
-            self.backing.memory.expect_paging()
+        for backing in self.backings():
+            if backing.memory.pages:
+                backing.memory.expect_paging()
         return (
             self.definition.auto_delete
             and self.had_consumer
-            and len(consumers) == 0
+            and len(self.demand.consumers) == 0
             and not self.is_deleted
         )
 
@@ -339,15 +579,17 @@ class Queue(QueueEnd):
 
     def delete(self, now_ms: i64) -> list[Consumer]:
         """Drop all messages; returns the consumers whose clients must be notified."""
-        self.backing.delete(now_ms)
-        consumers = self.demand.consumers
-        self.demand.consumers = []
-        for consumer in consumers:
-            consumer.is_cancelled = True
-            consumer.stop_waiting()
+        for backing in self.backings():
+            backing.delete(now_ms)
+        consumers = self.demand.take_all()
         self.demand.serve_waiters(now_ms)
         self._notify_watchers()
         return consumers
+
+    def check(self) -> None:
+        """Assert the invariants between two operations, for tests and the simulator."""
+        for backing in self.backings():
+            backing.check()
 
     # -- reader groups -----------------------------------------------------------------------------
 

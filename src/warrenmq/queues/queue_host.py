@@ -10,10 +10,11 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
-from warrenmq.queues.entry import Entry
+from warrenmq.queues.entry import Entry, EntryLedger, QueueEnd
 from warrenmq.queues.memory_account import MemoryAccount, MemoryUser
-from warrenmq.queues.turn import TurnShares
-from warrenmq.store.message import QueueLedger
+from warrenmq.queues.settings import DeadLetterRule
+from warrenmq.queues.turn import TurnShare, TurnShares
+from warrenmq.store.message import Message, QueueLedger
 from warrenmq.store.queue_store import QueueStore
 
 LOAD_BYTES: Final = 4194304
@@ -54,12 +55,31 @@ class QueueHost(TurnShares):
             user.is_changed = False
             user.report(now_ms)
 
-    def open_store(self, ledger: QueueLedger, is_durable: bool) -> QueueStore:
+    def open_store(self, ledger: EntryLedger, is_durable: bool) -> QueueStore:
         """Open the store of a new queue."""
         raise RuntimeError("abstract")
 
     def expect_timer(self, ledger: QueueLedger) -> None:
         """Let the broker's timer check the queue of `ledger`, in which messages expire."""
+        raise RuntimeError("abstract")
+
+    def new_level(self, ledger: QueueLedger, priority: i64) -> i64:
+        """The id of a new ledger: the queue of `ledger` begins a level of `priority`."""
+        raise RuntimeError("abstract")
+
+    def admits_dead_letter(self, share: TurnShare) -> bool:
+        """Whether there is room for dead letters; if not, `share` gets a turn when there is."""
+        raise RuntimeError("abstract")
+
+    def dead_letter(self, entry: Entry, reason: i64, rule: DeadLetterRule) -> None:
+        """Hand an unacked entry over as a dead letter by `rule`, later; then call its `let_go`.
+
+        `reason`: why it leaves its queue (`leave_reason.py`).
+        """
+        raise RuntimeError("abstract")
+
+    def dead_letter_refused(self, queue: QueueEnd, message: Message, rule: DeadLetterRule) -> None:
+        """Publish `message`, for which `queue` has no room, as a dead letter by `rule`, later."""
         raise RuntimeError("abstract")
 
     def on_unacked_lost(self, ledger: QueueLedger, lost: list[Entry]) -> None:

@@ -231,7 +231,7 @@ class JournalReplay:
         places: dict[int, tuple[int, int]] = {
             content_id: place
             for place, content_id in self._moved_contents.items()
-            if place[1] in self.moved[place[0]] and self._is_alive(place[0], place[1])
+            if place[1] in self.moved[place[0]] and self.is_alive(place[0], place[1])
         }
         returned: list[Position] = []
         if len(places) == 0:
@@ -246,7 +246,8 @@ class JournalReplay:
                     returned.append(position)
         return returned
 
-    def _is_alive(self, queue_id: i64, seq: i64) -> bool:
+    def is_alive(self, queue_id: i64, seq: i64) -> bool:
+        """Whether a queue, or a stage, still has a message."""
         queue = self.queues.get(queue_id)
         if queue is None:
             return False

@@ -18,6 +18,7 @@ from warrenmq.broker.definitions.metadata import (
     DeleteParameter,
     DeletePermission,
     DeleteQueue,
+    DeleteQueuePart,
     DeleteReaderGroup,
     DeleteSink,
     DeleteStage,
@@ -32,6 +33,7 @@ from warrenmq.broker.definitions.metadata import (
     PutParameter,
     PutPermission,
     PutQueue,
+    PutQueuePart,
     PutReaderGroup,
     PutSink,
     PutStage,
@@ -285,8 +287,14 @@ def test_metadata_is_applied_from_another_thread(tmp_path: Path) -> None:
     assert loaded(tmp_path / "node.sqlite") == [attributes(PutVhost(b"/", 1))]
 
 
+# Makes a file of schema version 4 of a new one.
+TO_VERSION_4 = """
+    DROP TABLE queue_parts; UPDATE schema_version SET version = 4;
+"""
 # Makes a file of schema version 3 of a new one.
-TO_VERSION_3 = """
+TO_VERSION_3 = (
+    TO_VERSION_4
+    + """
     DROP TABLE topic_permissions; DROP TABLE parameters; DROP TRIGGER number_vhosts;
     ALTER TABLE vhosts DROP COLUMN description; ALTER TABLE vhosts DROP COLUMN tags;
     ALTER TABLE vhosts DROP COLUMN default_queue_type; ALTER TABLE vhosts DROP COLUMN is_tracing;
@@ -294,6 +302,30 @@ TO_VERSION_3 = """
     ALTER TABLE numbering DROP COLUMN next_vhost_id;
     UPDATE schema_version SET version = 3;
 """
+)
+
+
+def test_metadata_of_version_4_is_brought_up_to_date(tmp_path: Path) -> None:
+    """A file of version 4 has no parts of queues; a deleted queue takes its parts along."""
+    path = tmp_path / "node.sqlite"
+    queue = PutQueue(b"/", 7, b"q", True, False, b"")
+    metadata = SqliteMetadata(path)
+    metadata.apply([queue])
+    metadata.close()
+    connection = sqlite3.connect(path)
+    connection.executescript(TO_VERSION_4)
+    connection.close()
+    assert loaded(path) == [attributes(queue)]
+    parts: list[Change] = [PutQueuePart(b"/", 8, 7, 2), PutQueuePart(b"/", 9, 0, 5)]
+    metadata = SqliteMetadata(path)
+    metadata.apply(parts)
+    assert metadata.load().next_queue_id == 10
+    metadata.close()
+    assert loaded(path) == [attributes(change) for change in [queue, *parts]]
+    metadata = SqliteMetadata(path)
+    metadata.apply([DeleteQueue(b"/", 7), DeleteQueuePart(b"/", 9)])
+    metadata.close()
+    assert loaded(path) == []
 
 
 def test_metadata_of_version_3_is_brought_up_to_date(tmp_path: Path) -> None:
@@ -377,10 +409,10 @@ def test_metadata_of_a_later_version_is_refused_but_not_damaged(tmp_path: Path) 
     path = tmp_path / "node.sqlite"
     SqliteMetadata(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE schema_version SET version = 5")
+        connection.execute("UPDATE schema_version SET version = 6")
     connection.close()
     with pytest.raises(
-        MetadataError, match="schema version 5; this warren reads version 4"
+        MetadataError, match="schema version 6; this warren reads version 5"
     ) as caught:
         SqliteMetadata(path)
     assert not isinstance(caught.value, MetadataDamaged)

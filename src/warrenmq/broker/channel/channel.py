@@ -29,6 +29,7 @@ from warrenmq.broker.content.properties import (
     check_user_id,
     with_reply_to,
 )
+from warrenmq.broker.dead_letters.death_headers import with_delivery_count
 from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.flow.disk_flow import NOTHING, PERSISTENT, TRANSIENT
 from warrenmq.broker.flow.room import ChannelRoom
@@ -234,15 +235,20 @@ class Channel(ChannelSide):
             self.tracer.published(message, keys, route.queues, now_ms)
         if self.transaction is not None:
             names = route.names(properties)
-            publish = TransactionPublish(message, names, properties.expiration_ms, route.mandatory)
+            publish = TransactionPublish(
+                message, names, properties.expiration_ms, properties.priority, route.mandatory
+            )
             connection.throttle.add_uncommitted(connection, self.transaction.add(publish))
             return
         queues = route.queues
+        is_taken = True
         if len(queues) == 0:
             if route.mandatory:
                 self.return_message(message)
         else:
-            arrive(queues, message, properties.expiration_ms, now_ms, False)
+            is_taken = arrive(
+                queues, message, properties.expiration_ms, properties.priority, now_ms, False
+            )
         is_for_disk = properties.persistent and route.is_durable
         if is_for_disk:
             connection.published = PERSISTENT
@@ -250,7 +256,10 @@ class Channel(ChannelSide):
             connection.published = TRANSIENT
         confirms = self.confirms
         if confirms is not None:
-            confirms.add(self.vhost.journal.batch, is_for_disk)
+            if is_taken:
+                confirms.add(self.vhost.journal.batch, is_for_disk)
+            else:
+                confirms.refuse()
             connection.confirm_later(confirms)
 
     def is_ahead(self) -> bool:
@@ -283,7 +292,7 @@ class Channel(ChannelSide):
             if self.transaction is None:
                 self.return_message(message)
             else:
-                publish = TransactionPublish(message, [], NO_LIMIT, True)
+                publish = TransactionPublish(message, [], NO_LIMIT, 0, True)
                 self.connection.throttle.add_uncommitted(
                     self.connection, self.transaction.add(publish)
                 )
@@ -325,11 +334,20 @@ class Channel(ChannelSide):
         message = entry.message
         out = connection.out
         out.deliver(self.number, consumer.tag_field, tag, entry.redelivered, message.address)
-        out.content(self.number, message.properties, message.body)
+        if entry.redelivered:
+            out.content(self.number, self.counted_properties(entry), message.body)
+        else:
+            out.content(self.number, message.properties, message.body)
         if not connection.is_dirty:
             connection.touch()
         if self.tracer is not None:
             self.tracer.delivered(message, entry.queue.name, entry.redelivered, connection.now_ms)
+
+    def counted_properties(self, entry: Entry) -> bytes:
+        """The properties of a redelivered message, with its count if the queue counts returns."""
+        count = entry.queue.return_count(entry)
+        raw = entry.message.properties
+        return with_delivery_count(raw, count) if count > 0 else raw
 
     def take_reply(self, address: bytes, properties: bytes, body: bytes) -> None:
         reply = self.reply

@@ -186,13 +186,16 @@ def _answer_get(channel: Channel, queue: Queue, entry: Entry | None, no_ack: boo
         entry.delivery_tag = tag
         channel.unacked.append(entry)
     message = entry.message
+    properties = message.properties
+    if entry.redelivered:
+        properties = channel.counted_properties(entry)
     connection.out.method(
         channel.number,
         BasicGetOk(
             tag, entry.redelivered, message.exchange(), message.routing_key(), queue.ready_count
         ),
     )
-    connection.out.content(channel.number, message.properties, message.body)
+    connection.out.content(channel.number, properties, message.body)
     if channel.tracer is not None:
         channel.tracer.delivered(message, queue.name, entry.redelivered, connection.now_ms)
     connection.wait_for_room(channel)
@@ -210,8 +213,18 @@ def _consume(channel: Channel, method: BasicConsume) -> None:
         _consume_replies(channel, method, tag)
         return
     queue = usable_queue(channel, method.queue)
+    traits = queue.settings.traits
+    if traits.is_quorum and channel.room.prefetch != 0:
+        raise ConnectionException(
+            NOT_IMPLEMENTED,
+            f"{channel.vhost.queue_text(queue.name)} does not support global qos",
+            60,
+            20,
+        )
     priority = _priority(channel, queue, method.arguments)
-    if queue.exclusive_consumer or (method.exclusive and len(queue.consumers) > 0):
+    if queue.exclusive_consumer or (
+        method.exclusive and (traits.is_single_active or len(queue.consumers) > 0)
+    ):
         raise ChannelException(
             ACCESS_REFUSED, f"{channel.vhost.queue_text(queue.name)} in exclusive use"
         )
@@ -352,7 +365,7 @@ def _tx_commit(channel: Channel) -> None:
             queue = channel.vhost.queues.get(name)
             if queue is not None:
                 queues.append(queue)
-        arrive(queues, publish.message, publish.expiration_ms, now_ms, False)
+        arrive(queues, publish.message, publish.expiration_ms, publish.priority, now_ms, False)
         if publish.mandatory and len(queues) == 0:
             channel.return_message(publish.message)
     for settle in transaction.settles:

@@ -86,6 +86,7 @@ class ChannelTracer:
             queues,
             Message(address, properties, message.body, False, now_ms),
             NO_LIMIT,
+            0,
             now_ms,
             False,
         )

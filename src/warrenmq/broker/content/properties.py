@@ -53,6 +53,7 @@ class PublishProperties:
         self.raw: bytes = raw
         self.persistent: bool = False
         self.expiration_ms: i64 = NO_LIMIT
+        self.priority: i64 = 0
         self.reply_to: bytes = b""
         self.user_id: bytes | None = None
         # Body of the headers table, for headers exchanges.
@@ -92,6 +93,9 @@ def inspect_properties(raw: bytes) -> PublishProperties:
         mode = i64(raw[at])
         at += 1
     if flags & PRIORITY != 0 and at != _MALFORMED:
+        if at >= size:
+            raise ConnectionException(INTERNAL_ERROR, "")
+        properties.priority = i64(raw[at])
         at += 1
     at = _skip_text(raw, at, flags & CORRELATION_ID)
     at = _skip_text(raw, at, flags & MESSAGE_ID)
@@ -130,6 +134,8 @@ def _decode_all(properties: PublishProperties) -> None:
     expiration = decoded.expiration
     if expiration is not None:
         properties.expiration_ms = expiration_ms(expiration)
+    if decoded.priority is not None:
+        properties.priority = decoded.priority
     mode = decoded.delivery_mode
     if mode is not None:
         _set_mode(properties, mode)

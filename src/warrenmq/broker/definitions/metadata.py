@@ -396,6 +396,33 @@ class DeleteStage(Change):
 
 @final
 @mypyc_attr(native_class=True)
+class PutQueuePart(Change):
+    """A part of a queue, with an id of its own in the store.
+
+    `owner`: the id of the queue, of which the part is a level; 0: the part has delayed messages.
+    `number`: the priority of the level, or the time of the delayed messages
+    (`broker/vhost/delayed_messages.py`).
+    """
+
+    def __init__(self, vhost: bytes, id: i64, owner: i64, number: i64) -> None:
+        self.vhost: bytes = vhost
+        self.id: i64 = id
+        self.owner: i64 = owner
+        self.number: i64 = number
+
+
+@final
+@mypyc_attr(native_class=True)
+class DeleteQueuePart(Change):
+    """Deletes a part that is empty. The parts of a deleted queue are deleted with it."""
+
+    def __init__(self, vhost: bytes, id: i64) -> None:
+        self.vhost: bytes = vhost
+        self.id: i64 = id
+
+
+@final
+@mypyc_attr(native_class=True)
 class PutSink(Change):
     """The commits of a sink: all its batches up to `batch` are committed.
 
@@ -437,7 +464,8 @@ class Definitions:
         self.group_members: list[PutGroupMember] = []
         self.stages: list[PutStage] = []
         self.sinks: list[PutSink] = []
-        # An id above the ids of all queues and stages that were ever stored.
+        self.queue_parts: list[PutQueuePart] = []
+        # An id above the ids of all queues, parts and stages that were ever stored.
         self.next_queue_id: i64 = 1
         # An id above the ids of all vhosts that were ever stored.
         self.next_vhost_id: i64 = 1
@@ -455,6 +483,7 @@ class Definitions:
         changes.extend(self.parameters)
         changes.extend(self.exchanges)
         changes.extend(self.queues)
+        changes.extend(self.queue_parts)
         changes.extend(self.bindings)
         changes.extend(self.reader_groups)
         changes.extend(self.group_members)

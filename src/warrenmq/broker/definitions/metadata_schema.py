@@ -2,7 +2,7 @@
 
 from typing import Final
 
-SCHEMA_VERSION: Final = 4
+SCHEMA_VERSION: Final = 5
 
 # STRICT tables refuse a value of the wrong type; such a value that is read back is damage.
 _SCHEMA: Final = """
@@ -32,7 +32,7 @@ CREATE TABLE numbering (next_queue_id INTEGER NOT NULL, next_vhost_id INTEGER NO
 INSERT INTO numbering VALUES (1, 1);
 CREATE TRIGGER number_queues AFTER INSERT ON queues BEGIN
     UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
-INSERT INTO schema_version VALUES (4);
+INSERT INTO schema_version VALUES (5);
 """
 _READER_GROUPS: Final = """
 CREATE TABLE reader_groups (
@@ -63,6 +63,13 @@ CREATE TABLE parameters (
 CREATE TRIGGER number_vhosts AFTER INSERT ON vhosts BEGIN
     UPDATE numbering SET next_vhost_id = max(next_vhost_id, NEW.id + 1); END;
 """
+_QUEUE_PARTS: Final = """
+CREATE TABLE queue_parts (
+    vhost BLOB NOT NULL, id INTEGER NOT NULL, owner INTEGER NOT NULL, number INTEGER NOT NULL,
+    UNIQUE (vhost, id)) STRICT;
+CREATE TRIGGER number_queue_parts AFTER INSERT ON queue_parts BEGIN
+    UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
+"""
 # Schema version 1 had no sinks, and a reader group had one queue. Of a deleted queue only the id is
 # known.
 _PUT_ASIDE_VERSION_1: Final = "ALTER TABLE reader_groups RENAME TO old_groups;"
@@ -87,12 +94,16 @@ ALTER TABLE users ADD COLUMN max_connections INTEGER NOT NULL DEFAULT -1;
 ALTER TABLE users ADD COLUMN max_channels INTEGER NOT NULL DEFAULT -1;
 ALTER TABLE numbering ADD COLUMN next_vhost_id INTEGER NOT NULL DEFAULT 1;
 UPDATE numbering SET next_vhost_id = (SELECT coalesce(max(id), 0) + 1 FROM vhosts);
-UPDATE schema_version SET version = 4;
 """
+# Up to schema version 4 a queue had one part.
+_AT_VERSION_5: Final = "UPDATE schema_version SET version = 5;"
+_TAKE_OVER_VERSION_4: Final = _QUEUE_PARTS + _AT_VERSION_5
 
 # The script that fills an empty file.
-NEW_FILE: Final = "BEGIN IMMEDIATE; " + _SCHEMA + _READER_GROUPS + _SINKS + _CONTROL + "COMMIT;"
-_FROM_VERSION_3: Final = _TAKE_OVER_VERSION_3 + _CONTROL
+NEW_FILE: Final = (
+    "BEGIN IMMEDIATE; " + _SCHEMA + _READER_GROUPS + _SINKS + _CONTROL + _QUEUE_PARTS + "COMMIT;"
+)
+_FROM_VERSION_3: Final = _TAKE_OVER_VERSION_3 + _CONTROL + _TAKE_OVER_VERSION_4
 _FROM_VERSION_2: Final = _TAKE_OVER_VERSION_2 + _FROM_VERSION_3
 # The scripts that bring a file of an earlier version to SCHEMA_VERSION.
 TAKE_OVER: Final = {
@@ -105,4 +116,5 @@ TAKE_OVER: Final = {
     + "COMMIT;",
     2: "BEGIN IMMEDIATE; " + _FROM_VERSION_2 + "COMMIT;",
     3: "BEGIN IMMEDIATE; " + _FROM_VERSION_3 + "COMMIT;",
+    4: "BEGIN IMMEDIATE; " + _TAKE_OVER_VERSION_4 + "COMMIT;",
 }

@@ -24,6 +24,7 @@ from warrenmq.broker.definitions.metadata import (
     PutParameter,
     PutPermission,
     PutQueue,
+    PutQueuePart,
     PutReaderGroup,
     PutSink,
     PutStage,
@@ -173,6 +174,8 @@ class SqliteMetadata(Metadata):
             definitions.sinks.append(
                 PutSink(vhost, name, batch, [int(stage) for stage in stages.split()])
             )
+        for row in self._rows("vhost, id, owner, number FROM queue_parts"):
+            definitions.queue_parts.append(PutQueuePart(*row))
         numbering = self._rows("next_queue_id, next_vhost_id FROM numbering")
         if len(numbering) != 1:
             raise MetadataDamaged(

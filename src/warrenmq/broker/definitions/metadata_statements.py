@@ -10,6 +10,7 @@ from warrenmq.broker.definitions.metadata import (
     DeleteParameter,
     DeletePermission,
     DeleteQueue,
+    DeleteQueuePart,
     DeleteReaderGroup,
     DeleteSink,
     DeleteStage,
@@ -22,6 +23,7 @@ from warrenmq.broker.definitions.metadata import (
     PutParameter,
     PutPermission,
     PutQueue,
+    PutQueuePart,
     PutReaderGroup,
     PutSink,
     PutStage,
@@ -73,6 +75,7 @@ _DELETE_VHOST: Final = (
     "DELETE FROM parameters WHERE vhost = ?",
     "DELETE FROM exchanges WHERE vhost = ?",
     "DELETE FROM queues WHERE vhost = ?",
+    "DELETE FROM queue_parts WHERE vhost = ?",
     "DELETE FROM bindings WHERE vhost = ?",
     "DELETE FROM reader_groups WHERE vhost = ?",
     "DELETE FROM reader_group_members WHERE vhost = ?",
@@ -89,6 +92,12 @@ _PUT_QUEUE: Final = (
     "durable = excluded.durable, auto_delete = excluded.auto_delete, arguments = excluded.arguments"
 )
 _DELETE_QUEUE: Final = "DELETE FROM queues WHERE vhost = ? AND id = ?"
+_PUT_QUEUE_PART: Final = (
+    "INSERT INTO queue_parts VALUES (?, ?, ?, ?) ON CONFLICT (vhost, id) DO UPDATE SET "
+    "owner = excluded.owner, number = excluded.number"
+)
+_DELETE_QUEUE_PART: Final = "DELETE FROM queue_parts WHERE vhost = ? AND id = ?"
+_DELETE_QUEUE_PARTS: Final = "DELETE FROM queue_parts WHERE vhost = ? AND owner = ?"
 # Marks an id as used: a queue whose definition was refused may have messages in the journal, and a
 # start must treat it as deleted.
 _NUMBER_QUEUE: Final = "UPDATE numbering SET next_queue_id = ?1 + 1 WHERE next_queue_id <= ?1"
@@ -136,6 +145,7 @@ def statements(change: Change) -> list[Statement]:
         case DeleteQueue():
             return [
                 (_DELETE_QUEUE, (change.vhost, change.id)),
+                (_DELETE_QUEUE_PARTS, (change.vhost, change.id)),
                 (_NUMBER_QUEUE, (change.id,)),
             ]
         case DeleteUser():
@@ -160,6 +170,10 @@ def _statement(change: Change) -> Statement:
             return _PUT_QUEUE, (
                 change.vhost, change.id, change.name, change.durable, change.auto_delete, change.arguments,
             )  # fmt: skip
+        case PutQueuePart():
+            return _PUT_QUEUE_PART, (change.vhost, change.id, change.owner, change.number)
+        case DeleteQueuePart():
+            return _DELETE_QUEUE_PART, (change.vhost, change.id)
         case PutBinding():
             return _PUT_BINDING, _binding_values(change)
         case DeleteBinding():

@@ -14,15 +14,30 @@ from mypy_extensions import i64, mypyc_attr
 from warrenmq.broker.policies.keys import (
     ALL,
     ALTERNATE_EXCHANGE,
+    DEAD_LETTER_EXCHANGE,
+    DEAD_LETTER_ROUTING_KEY,
+    DELIVERY_LIMIT,
     EXPIRES,
+    MAX_LENGTH,
+    MAX_LENGTH_BYTES,
     MESSAGE_TTL,
+    OVERFLOW,
     POLICY_KEYS,
     QUEUE_MODE,
     is_integer,
 )
 from warrenmq.broker.policies.policy import OPERATOR_POLICY, POLICY, Policy
-from warrenmq.queues.arguments import TIME_MAX_MS
-from warrenmq.queues.settings import NO_LIMIT, QueueSettings, lower_ttl
+from warrenmq.queues.arguments import OVERFLOW as OVERFLOWS
+from warrenmq.queues.arguments import TIME_MAX_MS, declared_overflow
+from warrenmq.queues.settings import (
+    DROP_HEAD,
+    NO_LIMIT,
+    DeadLetterRule,
+    LengthLimit,
+    QueueSettings,
+    QueueTraits,
+    lower_limit,
+)
 from warrenmq.wire.field_table import decode_table
 
 # `EffectiveSetting.source`, beside POLICY and OPERATOR_POLICY.
@@ -46,10 +61,15 @@ class AppliedPolicies:
         self.definition: dict[str, object] = _merged(policy, operator_policy)
         self.message_ttl_ms: i64 = _time_ms(self.definition.get(MESSAGE_TTL))
         self.expires_ms: i64 = _time_ms(self.definition.get(EXPIRES))
+        self.max_length: i64 = _number(self.definition.get(MAX_LENGTH))
+        self.max_length_bytes: i64 = _number(self.definition.get(MAX_LENGTH_BYTES))
+        self.overflow: i64 = OVERFLOWS.get(_text(self.definition.get(OVERFLOW)) or "", NO_LIMIT)
+        self.delivery_limit: i64 = _number(self.definition.get(DELIVERY_LIMIT))
+        self.dead_letter_exchange: bytes | None = _name(self.definition.get(DEAD_LETTER_EXCHANGE))
+        self.dead_letter_key: bytes | None = _name(self.definition.get(DEAD_LETTER_ROUTING_KEY))
         # "" without a mode.
         self.queue_mode: str = _text(self.definition.get(QUEUE_MODE)) or ""
-        alternate = _text(self.definition.get(ALTERNATE_EXCHANGE))
-        self.alternate: bytes | None = None if alternate is None else alternate.encode()
+        self.alternate: bytes | None = _name(self.definition.get(ALTERNATE_EXCHANGE))
 
     def policy_name(self) -> str | None:
         """The name of the policy, None without one."""
@@ -72,9 +92,19 @@ class PolicySettings(QueueSettings):
     """Settings of a queue that `policies` have a part in."""
 
     def __init__(
-        self, message_ttl_ms: i64, expires_ms: i64, is_lazy: bool, policies: AppliedPolicies
+        self,
+        message_ttl_ms: i64,
+        expires_ms: i64,
+        is_lazy: bool,
+        limit: LengthLimit | None,
+        dead_letters: DeadLetterRule | None,
+        delivery_limit: i64,
+        traits: QueueTraits,
+        policies: AppliedPolicies,
     ) -> None:
-        super().__init__(message_ttl_ms, expires_ms, is_lazy)
+        super().__init__(
+            message_ttl_ms, expires_ms, is_lazy, limit, dead_letters, delivery_limit, traits
+        )
         self.policies: AppliedPolicies = policies
 
 
@@ -108,11 +138,43 @@ def queue_settings(
     if policies.queue_mode and not _declares_mode(arguments):
         is_lazy = policies.queue_mode == "lazy"
     return PolicySettings(
-        lower_ttl(declared.message_ttl_ms, policies.message_ttl_ms),
-        lower_ttl(declared.expires_ms, policies.expires_ms),
+        lower_limit(declared.message_ttl_ms, policies.message_ttl_ms),
+        lower_limit(declared.expires_ms, policies.expires_ms),
         is_lazy,
+        _length_limit(declared.limit, arguments, policies),
+        _dead_letter_rule(declared.dead_letters, policies),
+        lower_limit(declared.delivery_limit, policies.delivery_limit),
+        declared.traits,
         policies,
     )
+
+
+def _length_limit(
+    declared: LengthLimit | None, arguments: bytes, policies: AppliedPolicies
+) -> LengthLimit | None:
+    messages = policies.max_length
+    body_bytes = policies.max_length_bytes
+    if declared is not None:
+        messages = lower_limit(messages, declared.messages)
+        body_bytes = lower_limit(body_bytes, declared.body_bytes)
+    if messages == NO_LIMIT and body_bytes == NO_LIMIT:
+        return None
+    overflow = declared_overflow(decode_table(arguments)) if arguments else NO_LIMIT
+    if overflow == NO_LIMIT:
+        overflow = policies.overflow
+    return LengthLimit(messages, body_bytes, max(overflow, i64(DROP_HEAD)))
+
+
+def _dead_letter_rule(
+    declared: DeadLetterRule | None, policies: AppliedPolicies
+) -> DeadLetterRule | None:
+    exchange = policies.dead_letter_exchange
+    key = policies.dead_letter_key
+    if declared is not None:
+        exchange = declared.exchange
+        if declared.routing_key is not None:
+            key = declared.routing_key
+    return None if exchange is None else DeadLetterRule(exchange, key)
 
 
 def alternate_exchange(declared: bytes | None, policies: AppliedPolicies | None) -> bytes | None:
@@ -198,6 +260,18 @@ def _time_ms(value: object) -> i64:
     assert isinstance(value, int)
     time_ms: i64 = min(value, TIME_MAX_MS)
     return time_ms
+
+
+def _number(value: object) -> i64:
+    """A limit, NO_LIMIT for None; no queue has as many messages or bytes as the highest one."""
+    if not is_integer(value):
+        return NO_LIMIT
+    assert isinstance(value, int)
+    return min(value, 1 << 62)
+
+
+def _name(value: object) -> bytes | None:
+    return value.encode() if isinstance(value, str) else None
 
 
 def _text(value: object) -> str | None:

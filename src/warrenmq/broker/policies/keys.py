@@ -18,9 +18,17 @@ from warrenmq.vocabulary.erlang_text import error_text, settings_text, term_text
 QUEUES: Final = "queues"
 EXCHANGES: Final = "exchanges"
 ALL: Final = "all"
+# A target that no policy names: of the queues, those that are declared as quorum queues.
+QUORUM_QUEUES: Final = "quorum queues"
 
 MESSAGE_TTL: Final = "message-ttl"
 EXPIRES: Final = "expires"
+MAX_LENGTH: Final = "max-length"
+MAX_LENGTH_BYTES: Final = "max-length-bytes"
+OVERFLOW: Final = "overflow"
+DEAD_LETTER_EXCHANGE: Final = "dead-letter-exchange"
+DEAD_LETTER_ROUTING_KEY: Final = "dead-letter-routing-key"
+DELIVERY_LIMIT: Final = "delivery-limit"
 QUEUE_MODE: Final = "queue-mode"
 QUEUE_VERSION: Final = "queue-version"
 ALTERNATE_EXCHANGE: Final = "alternate-exchange"
@@ -39,6 +47,19 @@ NOT_CLASSIC: Final = (
     "dead-letter-strategy",
     "queue-leader-locator",
     "max-age",
+    "stream-max-segment-size-bytes",
+)
+
+# Keys that quorum queues do not have. A policy with one of them applies to no quorum queue.
+NOT_QUORUM: Final = (
+    "ha-mode",
+    "ha-params",
+    "ha-promote-on-failure",
+    "ha-promote-on-shutdown",
+    "ha-sync-mode",
+    "max-age",
+    "queue-master-locator",
+    "queue-mode",
     "stream-max-segment-size-bytes",
 )
 
@@ -127,15 +148,20 @@ def _choice(
 _KEYS: Final = (
     _limit(MESSAGE_TTL, "message TTL", is_waiting=False),
     _limit(EXPIRES, "queue expiry", 1, is_waiting=False),
-    _limit("max-length", "maximum length"),
-    _limit("max-length-bytes", "maximum length in bytes"),
+    _limit(MAX_LENGTH, "maximum length", is_waiting=False),
+    _limit(MAX_LENGTH_BYTES, "maximum length in bytes", is_waiting=False),
     _limit("max-in-memory-length", "maximum memory in bytes"),
     _limit("max-in-memory-bytes", "maximum memory in bytes"),
-    _limit("delivery-limit", "delivery limit"),
-    _text("dead-letter-exchange", "dead letter exchange name"),
-    _text("dead-letter-routing-key", "dead letter routing key"),
+    _limit(DELIVERY_LIMIT, "delivery limit", is_waiting=False),
+    _text(DEAD_LETTER_EXCHANGE, "dead letter exchange name", is_waiting=False),
+    _text(DEAD_LETTER_ROUTING_KEY, "dead letter routing key", is_waiting=False),
     _choice("dead-letter-strategy", "dead letter strategy", ("at-most-once", "at-least-once")),
-    _choice("overflow", "overflow value", ("drop-head", "reject-publish", "reject-publish-dlx")),
+    _choice(
+        OVERFLOW,
+        "overflow value",
+        ("drop-head", "reject-publish", "reject-publish-dlx"),
+        is_waiting=False,
+    ),
     _choice(QUEUE_MODE, "queue-mode value", ("default", "lazy"), is_waiting=False),
     _choice(QUEUE_VERSION, "queue-version value", (1, 2), is_waiting=False),
     _text(ALTERNATE_EXCHANGE, "alternate exchange name", EXCHANGES, is_waiting=False),

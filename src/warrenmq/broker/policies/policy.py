@@ -16,7 +16,9 @@ from warrenmq.broker.policies.keys import (
     ALL,
     EXCHANGES,
     NOT_CLASSIC,
+    NOT_QUORUM,
     QUEUES,
+    QUORUM_QUEUES,
     check_settings,
 )
 from warrenmq.vocabulary.erlang_text import error_text, settings_text, term_text
@@ -26,6 +28,10 @@ POLICY: Final = "policy"
 OPERATOR_POLICY: Final = "operator_policy"
 
 _FIELDS: Final = ("apply-to", "definition", "pattern", "priority")
+
+
+# Keys with which a policy does not apply, by target.
+_NOT_FOR: Final[dict[str, tuple[str, ...]]] = {QUEUES: NOT_CLASSIC, QUORUM_QUEUES: NOT_QUORUM}
 
 
 @final
@@ -58,14 +64,13 @@ class Policy:
     def concerns(self, target: str) -> bool:
         """Whether the policy applies to QUEUES, or to EXCHANGES.
 
-        A policy with a key of other types of queues applies to none of the queues here, whatever
-        else it says.
+        A policy with a key of other types of queues applies to no queue of this type, whatever else
+        it says.
         """
-        if target == QUEUES:
-            for key in NOT_CLASSIC:
-                if key in self.definition:
-                    return False
-        return self.apply_to in (ALL, target)
+        for key in _NOT_FOR.get(target, ()):
+            if key in self.definition:
+                return False
+        return self.apply_to in (ALL, QUEUES if target == QUORUM_QUEUES else target)
 
     def matches(self, name: bytes) -> bool:
         """Whether the pattern is found in `name`."""

@@ -26,7 +26,7 @@ from warrenmq.broker.policies.effective import (
     effective_settings,
     queue_settings,
 )
-from warrenmq.broker.policies.keys import EXCHANGES, QUEUES
+from warrenmq.broker.policies.keys import EXCHANGES, QUEUES, QUORUM_QUEUES
 from warrenmq.broker.policies.policy import (
     OPERATOR_POLICY,
     POLICY,
@@ -62,6 +62,7 @@ class VhostPolicies:
         self._policies: dict[str, Policy] = {}
         self._operator_policies: dict[str, Policy] = {}
         self._for_queues: PolicyOrder = PolicyOrder([], [], QUEUES)
+        self._for_quorum_queues: PolicyOrder = PolicyOrder([], [], QUORUM_QUEUES)
         self._for_exchanges: PolicyOrder = PolicyOrder([], [], EXCHANGES)
         # Queues and exchanges that may have other policies than the newest, from `_position` on.
         self._pending: list[Destination] = []
@@ -151,7 +152,7 @@ class VhostPolicies:
         """Give a new queue the settings that apply to it."""
         if self.is_applying():
             self._seen.append(queue)
-        policies = self._for_queues.find(queue.name)
+        policies = self._order_for(queue).find(queue.name)
         if policies is not None:
             definition = queue.definition
             queue.apply(queue_settings(definition.settings, definition.arguments, policies))
@@ -205,7 +206,11 @@ class VhostPolicies:
         policies = list(self._policies.values())
         operator_policies = list(self._operator_policies.values())
         self._for_queues = PolicyOrder(policies, operator_policies, QUEUES)
+        self._for_quorum_queues = PolicyOrder(policies, operator_policies, QUORUM_QUEUES)
         self._for_exchanges = PolicyOrder(policies, operator_policies, EXCHANGES)
+
+    def _order_for(self, queue: Queue) -> PolicyOrder:
+        return self._for_quorum_queues if queue.settings.traits.is_quorum else self._for_queues
 
     def _on_change(self) -> None:
         self._set_order()
@@ -219,7 +224,7 @@ class VhostPolicies:
         self._wake()
 
     def _visit_queue(self, queue: Queue, now_ms: i64) -> None:
-        policies = self._for_queues.find(queue.name)
+        policies = self._order_for(queue).find(queue.name)
         before = self.of_queue(queue)
         if policies is None or before is None:
             if policies is before:
@@ -244,7 +249,7 @@ class VhostPolicies:
 
 
 class PolicyOrder:
-    """The policies for one target (QUEUES or EXCHANGES), in the order in which they are tried."""
+    """The policies for one target (QUEUES, QUORUM_QUEUES or EXCHANGES), in the order in which they are tried."""
 
     def __init__(
         self, policies: list[Policy], operator_policies: list[Policy], target: str

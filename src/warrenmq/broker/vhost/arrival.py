@@ -1,4 +1,4 @@
-"""The only way of a routed message into its queues: published, committed or staged."""
+"""The only way of a routed message into its queues: published, committed, staged or dead."""
 
 from __future__ import annotations
 
@@ -9,12 +9,20 @@ from warrenmq.store.message import Message
 
 
 def arrive(
-    queues: list[Queue], message: Message, expiration_ms: i64, now_ms: i64, is_known: bool
-) -> None:
-    """Publish `message` to each of `queues`.
+    queues: list[Queue],
+    message: Message,
+    expiration_ms: i64,
+    priority: i64,
+    now_ms: i64,
+    is_known: bool,
+) -> bool:
+    """Publish `message` to each of `queues`; False when one of them has refused it.
 
     `expiration_ms` is the message's own time to live (NO_LIMIT: none). `is_known`: a consumer may
     have received the message before a crash.
     """
+    is_taken = True
     for queue in queues:
-        queue.publish(message, expiration_ms, now_ms, is_known)
+        if not queue.publish(message, expiration_ms, now_ms, is_known, priority):
+            is_taken = False
+    return is_taken

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from warrenmq.broker.vhost.loss_log import LossLog
 from warrenmq.broker.vhost.vhost_queue_host import VhostQueueHost
-from warrenmq.queues.queue import Queue
+from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.turn import WRITE_STEPS
 from warrenmq.store.losses import LossReport
 from warrenmq.store.message import INDEXED, JournalFile, Position
@@ -28,7 +28,7 @@ class VhostQueueAccess(QueueAccess):
         self._file: JournalFile | None = None
         # Queues that still have positions in that file, each with the seq id up to which to index
         # it (exclusive).
-        self._left: list[tuple[Queue, i64]] = []
+        self._left: list[tuple[PagedQueue, i64]] = []
 
     def retire(self, file: JournalFile) -> bool:
         """Move a slice of the journal file's positions to the indexes; True when none is left."""
@@ -36,17 +36,17 @@ class VhostQueueAccess(QueueAccess):
             self._file = file
             self._left = []
             for place in range(len(file.ledgers)):
-                queue = self._host.queues_by_id.get(file.ledgers[place].queue_id)
-                if queue is not None:
-                    self._left.append((queue, file.ends[place]))
+                backing = self._host.backing(file.ledgers[place].queue_id)
+                if backing is not None:
+                    self._left.append((backing, file.ends[place]))
         limit: i64 = max(self._host.steps_left // WRITE_STEPS, i64(RETIRE_MIN))
         while len(self._left) > 0:
-            queue, upto = self._left[-1]
-            if not queue.is_deleted:
-                before = queue.ledger.indexed_upto
-                if not queue.backing.index_upto(upto, limit):
+            backing, upto = self._left[-1]
+            if not backing.is_deleted:
+                before = backing.ledger.indexed_upto
+                if not backing.index_upto(upto, limit):
                     return False
-                limit -= queue.ledger.indexed_upto - before + 1
+                limit -= backing.ledger.indexed_upto - before + 1
             self._left.pop()
             if limit <= 0 and len(self._left) > 0:
                 return False
@@ -55,21 +55,20 @@ class VhostQueueAccess(QueueAccess):
 
     def index(self, queue_id: i64, upto: i64, limit: i64) -> None:
         """Move at most `limit` live positions of a queue below seq id `upto` to its index."""
-        queue = self._host.queues_by_id.get(queue_id)
-        if queue is not None:
-            queue.backing.index_upto(upto, limit)
+        backing = self._host.backing(queue_id)
+        if backing is not None:
+            backing.index_upto(upto, limit)
 
     def is_empty(self, queue_id: i64) -> bool:
         """True if the queue exists and has no message, ready or unacked."""
-        queue = self._host.queues_by_id.get(queue_id)
-        return queue is not None and queue.ready_count == 0 and queue.unacked_count == 0
+        backing = self._host.backing(queue_id)
+        return backing is not None and backing.ready.count == 0 and backing.unacked.count == 0
 
     def indexed_in_memory(self, queue_id: i64, first: i64, end: i64) -> list[Position]:
         """See QueueAccess."""
         found: list[Position] = []
-        queue = self._host.queues_by_id.get(queue_id)
-        if queue is not None:
-            backing = queue.backing
+        backing = self._host.backing(queue_id)
+        if backing is not None:
             entries = backing.ready.unindexed(first, end, backing.ready.entry_count)
             entries.extend(backing.find_unacked(first, end))
             entries.sort()
@@ -99,7 +98,8 @@ class VhostLossReport(LossReport):
         self._log.add_content(directory, content_id)
 
     def _text(self, queue_id: i64) -> str:
-        queue = self._host.queues_by_id.get(queue_id)
+        ledger = self._host.ledgers.get(queue_id)
+        queue = ledger.queue if ledger is not None else None
         return (
             f"queue '{queue.name.decode('utf-8', 'replace')}'"
             if queue is not None

@@ -450,7 +450,14 @@ class Staging:
         queues = self._routes.queues_for(stage.target, staged.address, properties)
         # Before a crash the message may have been published and delivered to a consumer, with
         # nothing of that on disk: it keeps its redelivered flag.
-        arrive(queues, message, properties.expiration_ms, now_ms, entry.redelivered)
+        arrive(
+            queues,
+            message,
+            properties.expiration_ms,
+            properties.priority,
+            now_ms,
+            entry.redelivered,
+        )
         self.vhost.journal.moves.add(message)
         return message
 
@@ -499,7 +506,7 @@ class Staging:
         queue = stage.queue
         stage.is_dropped = True
         self.stages.pop(queue.id, None)
-        self.vhost.queues_by_id.pop(queue.id, None)
+        self.vhost.host.forget(queue)
         queue.delete(now_ms)
         return DeleteStage(self.vhost.name, queue.id)
 

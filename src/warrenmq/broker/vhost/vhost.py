@@ -8,6 +8,8 @@ from mypy_extensions import i64
 
 from warrenmq.broker.definitions.limits import VHOST_LIMITS
 from warrenmq.broker.definitions.metadata import PutQueue
+from warrenmq.broker.vhost.dead_letters import DeadLetters
+from warrenmq.broker.vhost.handovers import Handovers
 from warrenmq.broker.vhost.loss_log import LossLog
 from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.broker.vhost.queue_access import VhostLossReport, VhostQueueAccess
@@ -15,6 +17,7 @@ from warrenmq.broker.vhost.staging import Staging
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import NO_LIMIT
 from warrenmq.store.figures import update_debt
@@ -32,6 +35,9 @@ class Vhost(VhostQueues):
         super().__init__(node, name, vhost_id, store)
         # Losses that are not logged yet.
         self.losses: LossLog = LossLog(name)
+        self.handovers: Handovers = Handovers(self)
+        self.dead_letters: DeadLetters = DeadLetters(self, self.handovers)
+        self.host.dead_letters = self.dead_letters
         # Sinks and stages. The queues of stages are in `queues_by_id` only.
         self.staging: Staging = Staging(self)
         # Sum of the sealed and the finished batches at the last call of `on_sealed`.
@@ -69,26 +75,34 @@ class Vhost(VhostQueues):
         self.staging.restore_moved(replay.moved)
         orphans: list[RecoveredQueue] = []
         for queue_id, recovered in replay.queues.items():
-            queue = self.queues_by_id.get(queue_id)
-            if queue is not None:
-                self._restore_queue(queue, recovered, replay.is_clean)
+            backing = self.host.backing(queue_id)
+            if backing is not None:
+                self._restore_backing(backing, recovered, replay.is_clean)
             elif queue_id >= next_queue_id or queue_id in unusable_ids:
                 if len(recovered.positions) > 0:
                     orphans.append(recovered)
                 self.store.forget_positions(recovered, now_ms)
             else:
                 self.store.adopt_deleted(recovered, now_ms)
+        for queue_id, files in replay.moved.items():
+            alive = {seq: file for seq, file in files.items() if replay.is_alive(queue_id, seq)}
+            if queue_id not in self.staging.stages and len(alive) > 0:
+                self.handovers.restore_moved(queue_id, alive, now_ms)
         return orphans
 
-    def _restore_queue(self, queue: Queue, recovered: RecoveredQueue, is_clean: bool) -> None:
-        backing = queue.backing
+    def _restore_backing(
+        self, backing: PagedQueue, recovered: RecoveredQueue, is_clean: bool
+    ) -> None:
+        ledger = backing.ledger
+        queue = ledger.queue
+        assert isinstance(queue, Queue)
         self.store.adopt(backing.store, recovered)
-        index = queue.ledger.index
+        index = ledger.index
         if index is not None:
             first = (
                 index.segments[0].number * index.segment_entries if len(index.segments) > 0 else 0
             )
-            upto = queue.ledger.indexed_upto
+            upto = ledger.indexed_upto
             count = index.live_count(0, upto)
             live_bytes: i64 = 0
             for segment in index.segments:
@@ -122,7 +136,7 @@ class Vhost(VhostQueues):
         For tests and the simulator only, because the check walks over all messages.
         """
         for queue in self.queues_by_id.values():
-            queue.backing.check()
+            queue.check()
         for channel in self.host.channels:
             channel.check()
         self.router.check()
@@ -140,6 +154,8 @@ class Vhost(VhostQueues):
             self.host.on_sealed()
         is_moving = self.staging.advance(now_ms)
         is_applying = self.policies.advance(now_ms)
+        has_letters = self.dead_letters.advance(now_ms)
+        self.handovers.advance(now_ms)
         self.host.end_turn(now_ms)
         self.store.advance(now_ms)
         self.losses.report(now_ms)
@@ -155,4 +171,10 @@ class Vhost(VhostQueues):
         self.node.disk_flow.store_waits(
             self.journal, waiting_bytes, self.store.debt.grown_bytes, is_late
         )
-        return self.store.has_more or is_moving or is_applying or self.staging.may_resume()
+        return (
+            self.store.has_more
+            or is_moving
+            or is_applying
+            or has_letters
+            or self.staging.may_resume()
+        )

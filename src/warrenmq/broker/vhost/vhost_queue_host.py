@@ -4,16 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.vhost.node_services import NodeServices
-from warrenmq.queues.entry import Entry
+from warrenmq.queues.entry import Entry, EntryLedger, QueueEnd
+from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_host import QueueHost
-from warrenmq.store.message import QueueLedger
+from warrenmq.queues.settings import DeadLetterRule
+from warrenmq.queues.turn import TurnShare
+from warrenmq.store.message import Message, QueueLedger
 from warrenmq.store.queue_store import QueueStore
 from warrenmq.store.vhost_store import VhostStore
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class DeadLetterOffice:
+    """Takes the dead letters of a vhost's queues (`dead_letters.py`)."""
+
+    def admits(self, share: TurnShare) -> bool:
+        """Whether there is room for more; if not, `share` gets a turn when there is."""
+        raise RuntimeError("abstract")
+
+    def take(self, entry: Entry, reason: i64, rule: DeadLetterRule) -> None:
+        """Hand over an unacked entry that leaves its queue for `reason`."""
+        raise RuntimeError("abstract")
+
+    def take_refused(self, queue: QueueEnd, message: Message, rule: DeadLetterRule) -> None:
+        """Publish a message that `queue` has refused."""
+        raise RuntimeError("abstract")
 
 
 class VhostQueueHost(QueueHost):
@@ -28,6 +48,8 @@ class VhostQueueHost(QueueHost):
             settings.segment_entries,
         )
         self.queues_by_id: dict[int, Queue] = {}
+        # The ledgers of all queues and their levels, by id.
+        self.ledgers: dict[int, EntryLedger] = {}
         # Open channels, in the order in which they were opened.
         self.channels: dict[ChannelSide, None] = {}
         # Functions that return unacked entries of a queue in a range of seq ids: one for each
@@ -36,16 +58,57 @@ class VhostQueueHost(QueueHost):
         # Functions that are called when contents of unacked entries are lost; reader groups and
         # sinks forget these entries.
         self.loss_watchers: list[Callable[[QueueLedger, list[Entry]], None]] = []
+        # Takes the dead letters; set once, before the first queue.
+        self.dead_letters: DeadLetterOffice | None = None
+        # Stores that a queue (ledger id) begins a level (priority); returns the level's ledger id.
+        self.store_level: Callable[[int, int], int] | None = None
         self._node: NodeServices = node
         self._store: VhostStore = store
 
-    def open_store(self, ledger: QueueLedger, is_durable: bool) -> QueueStore:
+    def backing(self, ledger_id: i64) -> PagedQueue | None:
+        """The queue, or the level of a queue, whose ledger has this id."""
+        ledger = self.ledgers.get(ledger_id)
+        if ledger is None:
+            return None
+        queue = ledger.queue
+        return queue.backing_of(ledger) if isinstance(queue, Queue) else None
+
+    def forget(self, queue: Queue) -> None:
+        """Forget a queue that is deleted."""
+        self.queues_by_id.pop(queue.id, None)
+        for backing in queue.backings():
+            self.ledgers.pop(backing.ledger.queue_id, None)
+
+    def open_store(self, ledger: EntryLedger, is_durable: bool) -> QueueStore:
         """See QueueHost."""
+        self.ledgers[ledger.queue_id] = ledger
         return self._store.add_queue(ledger, is_durable)
 
     def expect_timer(self, ledger: QueueLedger) -> None:
         """See QueueHost."""
-        self._node.timed_queues[self.queues_by_id[ledger.queue_id]] = None
+        queue = self.ledgers[ledger.queue_id].queue
+        if isinstance(queue, Queue):
+            self._node.timed_queues[queue] = None
+
+    def new_level(self, ledger: QueueLedger, priority: i64) -> i64:
+        """See QueueHost."""
+        assert self.store_level is not None
+        return self.store_level(ledger.queue_id, priority)
+
+    def admits_dead_letter(self, share: TurnShare) -> bool:
+        """See QueueHost."""
+        assert self.dead_letters is not None
+        return self.dead_letters.admits(share)
+
+    def dead_letter(self, entry: Entry, reason: i64, rule: DeadLetterRule) -> None:
+        """See QueueHost."""
+        assert self.dead_letters is not None
+        self.dead_letters.take(entry, reason, rule)
+
+    def dead_letter_refused(self, queue: QueueEnd, message: Message, rule: DeadLetterRule) -> None:
+        """See QueueHost."""
+        assert self.dead_letters is not None
+        self.dead_letters.take_refused(queue, message, rule)
 
     def wake(self) -> None:
         """See TurnShares."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from mypy_extensions import i64
 
 from warrenmq.broker.definitions.limits import VhostLimits
-from warrenmq.broker.definitions.metadata import Change, DeleteQueue, PutVhost
+from warrenmq.broker.definitions.metadata import Change, DeleteQueue, PutQueuePart, PutVhost
 from warrenmq.broker.definitions.removal_changes import removal_changes
 from warrenmq.broker.event_listener import INTERNAL_USER
 from warrenmq.broker.flow.channel_side import ChannelSide
@@ -41,6 +41,7 @@ class VhostQueues:
         self.journal: Journal = store.journal
         self.host: VhostQueueHost = VhostQueueHost(node, store)
         self.router: Router = Router(node.random_bytes)
+        self.host.store_level = self._store_level
         self.queues: dict[bytes, Queue] = {}
         self.queues_by_id: dict[int, Queue] = self.host.queues_by_id
         self.policies: VhostPolicies = VhostPolicies(self.queues, self.router, node.wake)
@@ -92,6 +93,13 @@ class VhostQueues:
 
     # -- definitions -------------------------------------------------------------------------------
 
+    def _store_level(self, owner_id: int, priority: int) -> int:
+        """Store that a queue begins a level; returns the id of the level's ledger."""
+        ledger_id = self.node.next_queue_id()
+        if self.queues_by_id[owner_id].durable:
+            self.add_changes([PutQueuePart(self.name, ledger_id, owner_id, priority)])
+        return ledger_id
+
     def announce(self, event: str, subject: object, user: bytes = INTERNAL_USER) -> None:
         """Tell the listener, if there is one, of an event that concerns `subject`."""
         if self.node.events is not None:
@@ -112,7 +120,7 @@ class VhostQueues:
         The queue's consumers are cancelled. `user` asks for it.
         """
         del self.queues[queue.name]
-        self.queues_by_id.pop(queue.id, None)
+        self.host.forget(queue)
         owner = queue.definition.owner
         if owner in self._exclusive:
             self._exclusive[owner].pop(queue.id, None)

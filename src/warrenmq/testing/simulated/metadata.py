@@ -21,6 +21,7 @@ from warrenmq.broker.definitions.metadata import (
     DeleteExchange,
     DeleteGroupMember,
     DeleteQueue,
+    DeleteQueuePart,
     DeleteReaderGroup,
     DeleteSink,
     DeleteStage,
@@ -29,13 +30,14 @@ from warrenmq.broker.definitions.metadata import (
     PutExchange,
     PutGroupMember,
     PutQueue,
+    PutQueuePart,
     PutReaderGroup,
     PutSink,
     PutStage,
 )
 from warrenmq.testing.simulated.file_system import KILL, SimulatedFileSystem
 
-_Put = PutExchange | PutQueue | PutBinding | PutReaderGroup | PutGroupMember | PutStage | PutSink
+_Put = PutExchange | PutQueue | PutBinding | PutReaderGroup | PutGroupMember | PutStage | PutSink | PutQueuePart
 Key = tuple[object, ...]
 # Bytes of one change in the log of a transaction.
 CHANGE_BYTES: Final = 64
@@ -68,6 +70,8 @@ class SimulatedMetadata:
                 found.group_members.append(definition)
             elif isinstance(definition, PutStage):
                 found.stages.append(definition)
+            elif isinstance(definition, PutQueuePart):
+                found.queue_parts.append(definition)
             elif isinstance(definition, PutSink):
                 found.sinks.append(definition)
             else:
@@ -122,7 +126,13 @@ class SimulatedMetadata:
             self.next_queue_id = max(self.next_queue_id, change.id + 1)
         elif isinstance(change, DeleteQueue):
             definitions.pop(("queue", change.id), None)
+            self._delete_parts(change.id)
             self.next_queue_id = max(self.next_queue_id, change.id + 1)
+        elif isinstance(change, PutQueuePart):
+            definitions["part", change.id] = change
+            self.next_queue_id = max(self.next_queue_id, change.id + 1)
+        elif isinstance(change, DeleteQueuePart):
+            definitions.pop(("part", change.id), None)
         elif isinstance(change, PutExchange):
             definitions["exchange", change.name] = change
         elif isinstance(change, DeleteExchange):
@@ -152,6 +162,13 @@ class SimulatedMetadata:
             definitions.pop(("sink", change.name), None)
         else:
             raise TypeError(f"unexpected change {change}")
+
+
+    def _delete_parts(self, owner: int) -> None:
+        definitions = self._definitions
+        for key, definition in list(definitions.items()):
+            if isinstance(definition, PutQueuePart) and definition.owner == owner:
+                del definitions[key]
 
 
 def _binding_key(binding: PutBinding | DeleteBinding) -> Key:

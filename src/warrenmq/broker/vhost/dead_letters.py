@@ -1,0 +1,246 @@
+"""Dead letters: messages that were rejected, expired or had no room go to another exchange.
+
+A queue gives its dead letters to the vhost, which publishes them at the end of the turn, in the
+order in which they died. So one that enters a queue at its limit, or with messages that expire, is
+never in the midst of another publish. Each is handed over (`handovers.py`): the original leaves its
+queue when the copy is durable.
+
+As in RabbitMQ, nobody is told about a dead letter that no queue gets: it is dropped.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.broker.content.properties import PublishProperties, inspect_properties
+from warrenmq.broker.dead_letters.death_headers import DeathHeaders, cycling_queues
+from warrenmq.broker.vhost.arrival import arrive
+from warrenmq.broker.vhost.handovers import Handovers
+from warrenmq.broker.vhost.vhost_queue_host import DeadLetterOffice
+from warrenmq.broker.vhost.vhost_queues import VhostQueues
+from warrenmq.queues.entry import ALPHA, Entry, QueueEnd
+from warrenmq.queues.leave_reason import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
+from warrenmq.queues.loading import EntryContents
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.settings import NO_LIMIT, DeadLetterRule
+from warrenmq.queues.turn import TurnShare
+from warrenmq.store.message import NOT_JOURNALED, Message, MovedMessage
+
+logger = logging.getLogger("warren.dead_letters")
+
+# Dead letters that one turn publishes.
+SLICE_LETTERS: Final = 1024
+# Dead letters whose contents are read from disk together.
+_LOAD_LETTERS: Final = 256
+# Reasons as x-death has them.
+REASON_TEXTS: Final[dict[int, bytes]] = {
+    int(REJECTED): b"rejected",
+    int(EXPIRED): b"expired",
+    int(MAXLEN): b"maxlen",
+    int(DELIVERY_LIMIT): b"delivery_limit",
+}
+
+
+class _DeadLetter:
+    """A message that left `queue` for `reason`; `entry` is None for one that the queue refused."""
+
+    def __init__(
+        self,
+        queue: QueueEnd,
+        entry: Entry | None,
+        refused: Message | None,
+        reason: i64,
+        rule: DeadLetterRule,
+    ) -> None:
+        self.queue: QueueEnd = queue
+        self.entry: Entry | None = entry
+        self.refused: Message | None = refused
+        self.reason: i64 = reason
+        self.rule: DeadLetterRule = rule
+
+
+class DeadLetters(DeadLetterOffice):
+    """The dead letters of one vhost."""
+
+    def __init__(self, vhost: VhostQueues, handovers: Handovers) -> None:
+        self._vhost: VhostQueues = vhost
+        self._handovers: Handovers = handovers
+        # Dead letters to publish, oldest first, from `_next` on.
+        self._pending: list[_DeadLetter] = []
+        self._next: i64 = 0
+        self._is_loading: bool = False
+        self._headers: DeathHeaders = DeathHeaders()
+        # The properties of the last dead letter.
+        self._properties: PublishProperties = PublishProperties(b"\x00\x00")
+        # Cycles that were logged, as pairs of queues.
+        self._logged: set[tuple[bytes, bytes]] = set()
+        # Dead letters since the start, by reason.
+        self.counts: dict[int, int] = {}
+
+    def admits(self, share: TurnShare) -> bool:
+        return self._handovers.admits(share)
+
+    def take(self, entry: Entry, reason: i64, rule: DeadLetterRule) -> None:
+        self._handovers.take(entry)
+        self._add(_DeadLetter(entry.queue, entry, None, reason, rule))
+
+    def take_refused(self, queue: QueueEnd, message: Message, rule: DeadLetterRule) -> None:
+        self._add(_DeadLetter(queue, None, message, MAXLEN, rule))
+
+    def _add(self, letter: _DeadLetter) -> None:
+        if len(self._pending) == 0:
+            self._vhost.node.wake()
+        self._pending.append(letter)
+
+    def advance(self, now_ms: i64) -> bool:
+        """Publish a slice of the dead letters; True if more can be done at once."""
+        pending = self._pending
+        if len(pending) == 0 or self._is_loading:
+            return False
+        end: i64 = min(self._next + SLICE_LETTERS, len(pending))
+        while self._next < end:
+            letter = pending[self._next]
+            entry = letter.entry
+            if (
+                entry is not None
+                and entry.form != ALPHA
+                and self._handovers.has(entry)
+                and self._load(entry)
+            ):
+                return False
+            self._next += 1
+            self._publish(letter, now_ms)
+        if self._next < len(pending):
+            return True
+        self._pending = []
+        self._next = 0
+        return False
+
+    def _publish(self, letter: _DeadLetter, now_ms: i64) -> None:
+        reason = letter.reason
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+        entry = letter.entry
+        if entry is None:
+            refused = letter.refused
+            assert refused is not None
+            self._route(letter, refused, None, now_ms)
+            return
+        if not self._handovers.has(entry):
+            # The content is lost, and the queue has settled the entry.
+            return
+        if entry.form != ALPHA:
+            # The queue was deleted, and the content with it.
+            self._handovers.settle(entry, reason, now_ms)
+            return
+        origin = entry if entry.journal_state != NOT_JOURNALED else None
+        copy = self._route(letter, entry.message, origin, now_ms)
+        if copy is None:
+            self._handovers.settle(entry, reason, now_ms)
+        else:
+            self._handovers.on_moved(entry, reason, copy)
+
+    def _route(
+        self, letter: _DeadLetter, message: Message, origin: Entry | None, now_ms: i64
+    ) -> MovedMessage | None:
+        """Publish the dead letter made of `message`.
+
+        Returns the copy when it was made for `origin`, a message that outlives a crash; None when
+        `origin` is None, or when no queue got the dead letter.
+        """
+        vhost = self._vhost
+        rule = letter.rule
+        exchange = vhost.router.exchanges.get(rule.exchange)
+        if exchange is None:
+            return None
+        reason = REASON_TEXTS[letter.reason]
+        key = message.routing_key()
+        raw = self._headers.of(
+            message.properties,
+            message.exchange(),
+            key,
+            letter.queue.name,
+            reason,
+            now_ms // 1000,
+            rule.routing_key is None,
+        )
+        properties = self._properties
+        if raw != properties.source:
+            properties = inspect_properties(raw)
+            self._properties = properties
+        keys = [key]
+        if rule.routing_key is not None:
+            keys[0] = rule.routing_key
+        else:
+            keys.extend(properties.extra_routing_keys)
+        queues = vhost.route(exchange, keys, properties.headers)
+        if letter.reason != REJECTED and len(queues) > 0:
+            queues = self._without_cycles(letter, queues, raw, reason)
+        if len(queues) == 0:
+            return None
+        name = rule.exchange
+        address = bytes([len(name)]) + name + bytes([len(keys[0])]) + keys[0]
+        if origin is None:
+            copy = Message(address, raw, message.body, message.persistent, now_ms)
+            arrive(queues, copy, NO_LIMIT, properties.priority, now_ms, False)
+            return None
+        moved = MovedMessage(
+            address,
+            raw,
+            message.body,
+            message.persistent,
+            now_ms,
+            origin.ledger.queue_id,
+            origin.seq,
+        )
+        arrive(queues, moved, NO_LIMIT, properties.priority, now_ms, False)
+        return moved
+
+    def _without_cycles(
+        self, letter: _DeadLetter, queues: list[Queue], raw: bytes, reason: bytes
+    ) -> list[Queue]:
+        """The queues in which the message has not died before without a reject in between."""
+        cycling = cycling_queues(raw, reason, [queue.name for queue in queues])
+        if len(cycling) == 0:
+            return queues
+        for name in cycling:
+            pair = (letter.queue.name, name)
+            if pair not in self._logged and len(self._logged) < 1000:
+                self._logged.add(pair)
+                logger.warning(
+                    "vhost '%s': dead letters of queue '%s' are dropped where they would enter queue '%s' again",
+                    self._vhost.name.decode("utf-8", "replace"),
+                    pair[0].decode("utf-8", "replace"),
+                    name.decode("utf-8", "replace"),
+                )
+        return [queue for queue in queues if queue.name not in cycling]
+
+    def _load(self, first: Entry) -> bool:
+        """Read the contents of the next dead letters of one queue, which are on disk only.
+
+        False if the queue is deleted.
+        """
+        queue = first.queue
+        assert isinstance(queue, Queue)
+        backing = queue.backing_of(first.ledger)
+        if backing.is_deleted:
+            return False
+        entries: list[Entry] = []
+        place = self._next
+        while place < len(self._pending) and len(entries) < _LOAD_LETTERS:
+            entry = self._pending[place].entry
+            place += 1
+            if entry is not None and entry.ledger is first.ledger and entry.form != ALPHA:
+                entries.append(entry)
+        self._is_loading = True
+        backing.loader.submit(
+            EntryContents(backing, entries, self._handovers.has, self._on_contents)
+        )
+        return True
+
+    def _on_contents(self, _lost: list[Entry]) -> None:
+        # `Handovers.forget_lost` has forgotten the lost ones.
+        self._is_loading = False
+        self._vhost.node.wake()

@@ -1,0 +1,200 @@
+"""Hand-overs: messages that leave one queue and enter others, and are never lost between the two.
+
+A message that is handed over is unacked in its queue. Its copy goes to the other queues, with a
+record of its own kind (MOVE, `store/moves.py`). When the copy is durable, the message is settled in
+its queue. A crash before that leaves the message in its queue, a crash after it leaves both: the
+start finds the MOVE and settles the message (`restore_moved`). So a message may be doubled only
+where the copy was delivered before the crash and the batch with it was not durable.
+
+What is handed over in one turn waits for the journal together.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.broker.vhost.vhost_queues import VhostQueues
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.mirror_backing import MirrorBacking
+from warrenmq.queues.paged_queue import PagedQueue
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.turn import TurnShare
+from warrenmq.store.journal import Journal
+from warrenmq.store.message import JournalFile, MovedMessage, QueueLedger
+from warrenmq.store.runs import Runs, add_run
+
+# Content (bytes) and number of messages that may be on their way before queues have to wait.
+OUT_BYTES_MAX: Final = 8 * 1024 * 1024
+OUT_MESSAGES_MAX: Final = 16_384
+
+
+class _Parcel:
+    """Messages that are handed over in one turn, and settled when their copies are durable.
+
+    It waits with a method of its own as callback; see `MoveSlice`.
+    """
+
+    def __init__(self, vhost: VhostQueues) -> None:
+        self.entries: list[Entry] = []
+        self.reasons: list[i64] = []
+        self.copies: list[MovedMessage] = []
+        self.size_bytes: i64 = 0
+        self.is_durable: bool = False
+        self._journal: Journal = vhost.journal
+        self._vhost: VhostQueues = vhost
+
+    def watch(self) -> None:
+        """Wait for the journal, which has got all copies."""
+        self._journal.when_durable(self.on_batch)
+        self._vhost.node.wake()
+
+    def on_batch(self, ok: bool, _now_ms: int) -> None:
+        """Mark the parcel durable; if the batch failed, wait for the next one, which repeats it."""
+        if ok:
+            self.is_durable = True
+            self._vhost.node.wake()
+        else:
+            self.watch()
+
+
+class Handovers:
+    """The messages of one vhost that are being handed over."""
+
+    def __init__(self, vhost: VhostQueues) -> None:
+        self._vhost: VhostQueues = vhost
+        # Entries that `take` has got and that are not settled, by ledger id and seq id.
+        self._unacked: dict[int, dict[int, Entry]] = {}
+        self._gathering: _Parcel | None = None
+        # Parcels that wait for the journal, oldest first.
+        self._parcels: list[_Parcel] = []
+        # Queues that wait for room.
+        self._waiting: dict[TurnShare, None] = {}
+        self.out_bytes: i64 = 0
+        self.out_count: i64 = 0
+        # After a start: levels whose messages of unfinished hand-overs are being settled, each with
+        # the journal files that must stay until then.
+        self._restoring: list[tuple[PagedQueue, list[JournalFile]]] = []
+        vhost.host.unacked_finders.append(self.find_unacked)
+        vhost.host.loss_watchers.append(self.forget_lost)
+
+    # -- a message ---------------------------------------------------------------------------------
+
+    def admits(self, share: TurnShare) -> bool:
+        """Whether there is room for more; if not, `share` gets a turn when there is."""
+        if self.out_bytes < OUT_BYTES_MAX and self.out_count < OUT_MESSAGES_MAX:
+            return True
+        self._waiting[share] = None
+        return False
+
+    def take(self, entry: Entry) -> None:
+        """Take an unacked entry, which will be handed over or settled."""
+        self._unacked.setdefault(entry.ledger.queue_id, {})[entry.seq] = entry
+        self.out_bytes += entry.content_bytes
+        self.out_count += 1
+
+    def has(self, entry: Entry) -> bool:
+        """Whether a taken entry is still to be handed over: its content is not lost."""
+        return self._unacked.get(entry.ledger.queue_id, {}).get(entry.seq) is entry
+
+    def settle(self, entry: Entry, reason: i64, now_ms: i64) -> None:
+        """Settle a taken entry that needs no copy, or whose copy need not be durable."""
+        self._forget(entry)
+        entry.queue.let_go(entry, reason, now_ms)
+
+    def on_moved(self, entry: Entry, reason: i64, copy: MovedMessage) -> None:
+        """Settle a taken entry when `copy`, which was published just now, is durable."""
+        self._vhost.journal.moves.add(copy)
+        parcel = self._gathering
+        if parcel is None:
+            parcel = _Parcel(self._vhost)
+            self._gathering = parcel
+        parcel.entries.append(entry)
+        parcel.reasons.append(reason)
+        parcel.copies.append(copy)
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def advance(self, now_ms: i64) -> None:
+        """Let what was handed over in this turn wait for the journal; settle what is durable."""
+        parcel = self._gathering
+        if parcel is not None:
+            self._gathering = None
+            self._parcels.append(parcel)
+            parcel.watch()
+        parcels = self._parcels
+        moves = self._vhost.journal.moves
+        while len(parcels) > 0 and parcels[0].is_durable:
+            parcel = parcels.pop(0)
+            for place in range(len(parcel.entries)):
+                entry = parcel.entries[place]
+                if self.has(entry):
+                    self.settle(entry, parcel.reasons[place], now_ms)
+            for copy in parcel.copies:
+                if copy.pinned is not None:
+                    moves.settled(copy.pinned)
+        if len(self._waiting) > 0 and self.out_count * 2 < OUT_MESSAGES_MAX:
+            waiting = self._waiting
+            self._waiting = {}
+            for share in waiting:
+                share.on_arrival()
+        if len(self._restoring) > 0:
+            self._end_restoring()
+
+    def find_unacked(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
+        """Taken entries of the queue of `ledger` in [first, end)."""
+        taken = self._unacked.get(ledger.queue_id)
+        if taken is None:
+            return []
+        return [entry for seq, entry in taken.items() if first <= seq < end]
+
+    def forget_lost(self, _ledger: QueueLedger, lost: list[Entry]) -> None:
+        """Forget the entries `lost`: their contents are lost, and the queue has settled them."""
+        for entry in lost:
+            if self.has(entry):
+                self._forget(entry)
+                queue = entry.queue
+                if isinstance(queue, Queue):
+                    queue.backing_of(entry.ledger).leaving_count -= 1
+
+    def _forget(self, entry: Entry) -> None:
+        ledger_id = entry.ledger.queue_id
+        taken = self._unacked[ledger_id]
+        del taken[entry.seq]
+        if len(taken) == 0:
+            del self._unacked[ledger_id]
+        self.out_bytes -= entry.content_bytes
+        self.out_count -= 1
+
+    # -- start -------------------------------------------------------------------------------------
+
+    def restore_moved(self, ledger_id: i64, files: dict[int, JournalFile], now_ms: i64) -> None:
+        """Settle the messages of one queue that were handed over before the start, by seq id.
+
+        Call it when the queue has its messages. The journal's files with the MOVEs stay until all
+        of these are settled.
+        """
+        backing = self._vhost.host.backing(ledger_id)
+        queue = backing.ledger.queue if backing is not None else None
+        if backing is None or queue is None:
+            return
+        runs: Runs = []
+        for seq in sorted(files):
+            add_run(runs, seq, seq)
+        MirrorBacking(backing, queue).settle(runs, now_ms)
+        pinned = list(files.values())
+        for file in pinned:
+            file.pins += 1
+        self._restoring.append((backing, pinned))
+
+    def _end_restoring(self) -> None:
+        moves = self._vhost.journal.moves
+        left: list[tuple[PagedQueue, list[JournalFile]]] = []
+        for backing, files in self._restoring:
+            if not backing.purges.is_empty():
+                left.append((backing, files))
+                continue
+            for file in files:
+                moves.settled(file)
+        self._restoring = left

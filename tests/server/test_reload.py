@@ -55,7 +55,7 @@ class Reloaded:
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reloaded]:
     node = Reloaded(tmp_path)
     monkeypatch.setenv("WARREN_CONFIG_FILE", str(node.file))
-    node.configure("heartbeat = 30\nconsumer_timeout = 1000\nreverse_dns_lookups = true\n")
+    node.configure("heartbeat = 30\ncollect_statistics_interval = 1000\nreverse_dns_lookups = true\n")
     node.broker.start()
     yield node
     node.broker.kill()
@@ -63,17 +63,17 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reloaded]:
 
 def test_a_running_node_takes_what_can_change(node: Reloaded) -> None:
     assert node.log() == [
-        "these keys are checked but wait for a later version of warren: consumer_timeout",
+        "these keys are checked but wait for a later version of warren: collect_statistics_interval",
         "these keys are accepted without effect: reverse_dns_lookups",
     ]
     assert node.broker.process is not None
     assert (node.broker.directory / "pid").read_text() == f"{node.broker.process.pid}\n"
     first = node.peer().open()
     assert node.reload(
-        "heartbeat = 20\nframe_max = 8192\nconnection_max = 1\nmemory_monitor_interval = 500\n"
+        "heartbeat = 20\nframe_max = 8192\nconnection_max = 1\nconsumer_timeout = 5\nmemory_monitor_interval = 500\n"
         "default_pass = other\n"
     ) == [
-        "configuration reloaded; changed: connection_max, frame_max, heartbeat",
+        "configuration reloaded; changed: connection_max, frame_max, heartbeat, consumer_timeout",
         "changes that take effect with a restart only: memory_monitor_interval",
     ]
     # The one connection that may be there is there: the next one is closed without a word.

@@ -372,6 +372,7 @@ def _settings(config: Config) -> Settings:
         max_message_size=config.max_message_size,
         max_unfinished_size=config.max_unfinished_size,
         unfinished_message_timeout=config.unfinished_message_timeout,
+        consumer_timeout_ms=config.consumer_timeout_ms,
         cluster_name=config.cluster_name or config.node_name,
         node_name=config.node_name,
         auth_mechanisms=config.auth_mechanisms,

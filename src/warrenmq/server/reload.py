@@ -86,6 +86,7 @@ def _apply(node: ReloadableNode, old: Config, new: Config) -> None:
     settings.auth_mechanisms = new.auth_mechanisms
     settings.max_message_size = new.max_message_size
     settings.unfinished_message_timeout = new.unfinished_message_timeout
+    settings.consumer_timeout_ms = new.consumer_timeout_ms
     settings.cluster_name = new.cluster_name or new.node_name
     settings.password_hashing = new.password_hashing
     settings.credential_rules = CredentialRules(

@@ -4,6 +4,9 @@ Tags ascend, so a list ordered by tag serves single acks (the oldest, or a binar
 multiple acks (a prefix). A settled entry in the middle leaves a gap; gaps are closed when they are
 the majority. So closing them costs an ack amortised constant time, and one message that is never
 acked keeps no others in memory.
+
+`is_overdue` finds a channel that leaves a delivery unacked for too long. A delivery costs nothing
+more for it: the window notes now and then how far the tags have come, not when each was delivered.
 """
 
 from typing import Final
@@ -14,6 +17,8 @@ from warrenmq.queues.entry import Entry
 from warrenmq.store.message import QueueLedger
 
 _GAPS_MIN: Final = 64
+# Notes of time and tag within one timeout. A delivery is found at most 1/32 of the timeout late.
+_MARKS: Final = 32
 
 
 class UnackedWindow:
@@ -24,6 +29,11 @@ class UnackedWindow:
         self._entries: list[Entry | None] = []
         self._tags: list[int] = []
         self._head: i64 = 0
+        # Times (ms) and the highest tag at each, oldest first.
+        self._mark_times: list[int] = []
+        self._mark_tags: list[int] = []
+        # All deliveries up to this tag are older than the timeout.
+        self._overdue_tag: i64 = 0
 
     def append(self, entry: Entry) -> None:
         """Add a delivery; its tag must be higher than all earlier ones."""
@@ -84,6 +94,26 @@ class UnackedWindow:
     def all(self) -> list[Entry]:
         """All unsettled entries, oldest first."""
         return [entry for entry in self._entries[self._head :] if entry is not None]
+
+    def is_overdue(self, clock_ms: i64, timeout_ms: i64) -> bool:
+        """True if an entry has been unsettled for longer than `timeout_ms`.
+
+        To be called about once a second, with a clock that only rises.
+        """
+        if self.count == 0:
+            self._mark_times.clear()
+            self._mark_tags.clear()
+            return False
+        while len(self._mark_times) > 0 and clock_ms - self._mark_times[0] > timeout_ms:
+            self._overdue_tag = self._mark_tags.pop(0)
+            self._mark_times.pop(0)
+        if len(self._mark_times) == 0 or (
+            (clock_ms - self._mark_times[-1]) * _MARKS >= timeout_ms
+            and self._mark_tags[-1] != self._tags[-1]
+        ):
+            self._mark_times.append(clock_ms)
+            self._mark_tags.append(self._tags[-1])
+        return self._tags[self._head] <= self._overdue_tag
 
     def check(self, next_tag: i64) -> None:
         """Assert that tags ascend below `next_tag`, and that the count is right."""

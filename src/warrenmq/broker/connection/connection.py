@@ -23,6 +23,7 @@ from warrenmq.broker.channel.client_side import ClientSide
 from warrenmq.broker.channel.confirms import PublishConfirms
 from warrenmq.broker.channel.methods import handle_channel_method
 from warrenmq.broker.connection.bad_frame import bad_frame
+from warrenmq.broker.connection.channel_deadlines import ChannelDeadlines
 from warrenmq.broker.connection.handshake import Handshake, Peer, unexpected_method
 from warrenmq.broker.connection.heartbeat import IDLE_CHECKS_MAX, Heartbeats
 from warrenmq.broker.connection.log import ConnectionLog
@@ -50,7 +51,6 @@ from warrenmq.wire.errors import (
     FRAME_ERROR,
     INTERNAL_ERROR,
     NOT_ALLOWED,
-    PRECONDITION_FAILED,
     AmqpError,
     ChannelException,
     ConnectionException,
@@ -171,6 +171,7 @@ class Connection(ClientSide):
         self._is_close_due: bool = False
         self._last_channel: Channel | None = None
         self._heartbeats: Heartbeats = Heartbeats()
+        self._deadlines: ChannelDeadlines = ChannelDeadlines()
         self.handshake: Handshake = Handshake(
             host.settings,
             host.access,
@@ -572,19 +573,16 @@ class Connection(ClientSide):
             consumer.channel.room.give_turn(consumer, self.rotation, TURN_MESSAGES, now_ms)
 
     def tick(self, now_ms: i64) -> None:
-        """Check heartbeats, stalled bodies and waiting logins; called about once a second."""
+        """Check heartbeats, deadlines of channels and waiting logins; called about once a second."""
         self.now_ms = now_ms
         if self.state == STARTING and self.handshake.is_answer_due(now_ms):
             self._advance(self.handshake.answer_login())
             self.touch()
         if self.state != RUNNING:
             return
-        for number in self.throttle.find_stalled_bodies(self, self._frames.partial_bytes(), now_ms):
-            seconds = self.node.settings.unfinished_message_timeout
-            text = f"the body of a message has not gone on for {seconds} s"
-            self.close_channel(
-                self.channels[number], ChannelException(PRECONDITION_FAILED, text, 60, 40)
-            )
+        frame_bytes = self._frames.partial_bytes()
+        for channel, error in self._deadlines.expired(self, self.channels, frame_bytes, now_ms):
+            self.close_channel(channel, error)
         if self._heartbeats.is_beat_due(self.is_reading, now_ms):
             self.out.heartbeat()
             self.touch()

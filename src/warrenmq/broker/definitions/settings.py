@@ -18,6 +18,7 @@ class Settings:
         max_message_size: int = 134217728,
         max_unfinished_size: int = 0,
         unfinished_message_timeout: int = 60,
+        consumer_timeout_ms: int = 1800000,
         cluster_name: str = "warren@localhost",
         node_name: str = "warren@localhost",
         loopback_users: frozenset[bytes] = frozenset([b"guest"]),
@@ -49,6 +50,8 @@ class Settings:
         # twice the largest message by default.
         self.max_unfinished_size = max_unfinished_size or 2 * max_message_size
         self.unfinished_message_timeout = unfinished_message_timeout
+        # From a delivery to its ack.
+        self.consumer_timeout_ms = consumer_timeout_ms
         self.cluster_name = cluster_name
         self.node_name = node_name
         self.loopback_users = loopback_users

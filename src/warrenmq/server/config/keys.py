@@ -8,7 +8,6 @@ from typing import Final
 from warrenmq.server.config.key import (
     CONNECT,
     FIRST_START,
-    LATER,
     RELOAD,
     RESTART,
     Key,
@@ -163,7 +162,7 @@ _CONNECTIONS: Final = (
     Key("max_message_size", "max_message_size", size(1, MAX_MESSAGE_SIZE_LIMIT), CONNECT),
     Key("max_unfinished_size", "max_unfinished_size", size(UNFINISHED_SIZE_MIN, SIZE_MAX), RESTART),
     Key("unfinished_message_timeout", "unfinished_message_timeout", integer(0, 86400), CONNECT),
-    Key("consumer_timeout", "consumer_timeout_ms", _milliseconds, LATER),
+    Key("consumer_timeout", "consumer_timeout_ms", _milliseconds, RELOAD),
     Key(
         "auth_mechanisms.*",
         "auth_mechanisms",

@@ -54,7 +54,7 @@ class Config:
     connection_max: int = -1
     # Largest frame (bytes) before connection.tune-ok.
     initial_frame_max: int = 4096
-    # Milliseconds in which a delivery must be acked; waits for a later version.
+    # Milliseconds in which a delivery must be acked.
     consumer_timeout_ms: int = 1800000
     # Shown to clients; "" = the node's name.
     cluster_name: str = ""

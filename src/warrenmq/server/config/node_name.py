@@ -1,7 +1,7 @@
 """The name of a node: `name@host`."""
 
+import os
 import re
-import socket
 
 from warrenmq.server.config.errors import ConfigError
 
@@ -22,4 +22,5 @@ def default_node_name() -> str:
 
 
 def _short_host_name() -> str:
-    return socket.gethostname().partition(".")[0] or "localhost"
+    # A start checks its options before it imports `socket`.
+    return os.uname().nodename.partition(".")[0] or "localhost"

@@ -1,19 +1,17 @@
 """The options of TLS listeners, as `ssl_options.*` of rabbitmq.conf gives them."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
-@dataclass(frozen=True)
-class TlsOptions:
+class TlsOptions(NamedTuple):
     """Certificates, demands on the client, and the protocol versions of all TLS listeners."""
 
     cacertfile: Path | None = None
     certfile: Path | None = None
     keyfile: Path | None = None
     # Password of the private key; "" = the key is not encrypted.
-    password: str = field(default="", repr=False)
+    password: str = ""
     verify: Literal["verify_none", "verify_peer"] = "verify_none"
     # Refuse a client without a certificate; applies with verify_peer only.
     fail_if_no_peer_cert: bool = False
@@ -25,3 +23,6 @@ class TlsOptions:
     ciphers: tuple[str, ...] = ()
     # The server's order of ciphers decides, not the client's.
     honor_cipher_order: bool = False
+
+    def __repr__(self) -> str:
+        return f"TlsOptions(certfile={self.certfile!r}, keyfile={self.keyfile!r})"

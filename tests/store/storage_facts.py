@@ -6,11 +6,13 @@ FACTS = """
 S1 | An exchange is as durable as its declaration says | broker.channel.topology:exchange_declare
     protocol/test_exchanges.py::test_inequivalent
     kill/test_restart.py::test_what_is_not_durable_is_gone
+    topology/test_declarables.py::test_s1_exchanges_are_durable_and_stay_unless_declared_otherwise
 S2 | A queue is as durable as its declaration says; an empty name asks for a generated one
     | broker.channel.topology:queue_declare protocol/test_queues.py::test_server_named
     protocol/test_queues.py::test_good_argument
-S3 | Some clients publish persistent messages by default | argued: a client's choice; the protocol
-    carries it with each message
+    topology/test_declarables.py::test_s2_queues_are_durable_shared_and_stay_unless_declared_otherwise
+S3 | Some clients publish persistent messages by default | topology.messages:MessageProperties
+    topology/test_declarables.py::test_s3_messages_are_persistent_with_priority_0_unless_built_otherwise
 S4 | Each message says whether it is persistent | broker.content.properties:inspect_properties
     protocol/test_publish.py::test_unknown_delivery_mode
 S5 | A restart removes everything that is not durable

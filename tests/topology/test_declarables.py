@@ -3,6 +3,7 @@
 import datetime
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,13 @@ from warrenmq.topology import (
     base64url_name,
     bind,
 )
+from warrenmq.topology.arguments import Arguments
+
+# The classes for wrong values, which type checkers find as well.
+any_queue: Any = Queue
+any_exchange: Any = Exchange
+any_binding: Any = Binding
+any_topology: Any = Topology
 
 
 def test_s1_exchanges_are_durable_and_stay_unless_declared_otherwise() -> None:
@@ -106,7 +114,7 @@ def test_an_argument_may_be_given_by_either_name() -> None:
         delivery_limit=5,
         master_locator="random",
     )
-    table = {
+    table: Arguments = {
         "x-message-ttl": 0,
         "x-expires": 1,
         "x-max-length": 2,
@@ -141,7 +149,11 @@ def test_the_builder_makes_other_queues_as_well() -> None:
 
 
 def test_what_the_broker_must_judge_stays_an_argument() -> None:
-    odd = {"x-message-ttl": "soon", "x-queue-mode": "default", "x-single-active-consumer": False}
+    odd: Arguments = {
+        "x-message-ttl": "soon",
+        "x-queue-mode": "default",
+        "x-single-active-consumer": False,
+    }
     queue = Queue("q", arguments=odd)
     assert (queue.message_ttl, queue.lazy, queue.arguments) == (None, False, odd)
     assert queue.declared_arguments == odd
@@ -150,33 +162,33 @@ def test_what_the_broker_must_judge_stays_an_argument() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "text"),
     [
-        (lambda: Queue("q", message_ttl="5"), TypeError, "queue 'q': message_ttl is '5', not a whole number"),
-        (lambda: Queue("q", max_length=True), TypeError, "queue 'q': max_length is True, not a whole number"),
-        (lambda: Queue("q", lazy=1), TypeError, "queue 'q': lazy is 1, not true or false"),
-        (lambda: Queue("q", durable=None), TypeError, "queue 'q': durable is None, not true or false"),
-        (lambda: Exchange("e", type=1), TypeError, "exchange 'e': type is 1, not a text"),
-        (lambda: Queue(5), TypeError, "the name of the queue is 5, not a text"),
-        (lambda: Queue("ü" * 128), ValueError, "the name of the queue is longer than 255 bytes"),
-        (lambda: Queue("\ud800"), ValueError, "the name of the queue is '\\ud800', which has half of a surrogate pair"),
-        (lambda: Queue("q", lazy=True, arguments={"x-queue-mode": "default"}), ValueError,
+        (lambda: any_queue("q", message_ttl="5"), TypeError, "queue 'q': message_ttl is '5', not a whole number"),
+        (lambda: any_queue("q", max_length=True), TypeError, "queue 'q': max_length is True, not a whole number"),
+        (lambda: any_queue("q", lazy=1), TypeError, "queue 'q': lazy is 1, not true or false"),
+        (lambda: any_queue("q", durable=None), TypeError, "queue 'q': durable is None, not true or false"),
+        (lambda: any_exchange("e", type=1), TypeError, "exchange 'e': type is 1, not a text"),
+        (lambda: any_queue(5), TypeError, "the name of the queue is 5, not a text"),
+        (lambda: any_queue("ü" * 128), ValueError, "the name of the queue is longer than 255 bytes"),
+        (lambda: any_queue("\ud800"), ValueError, "the name of the queue is '\\ud800', which has half of a surrogate pair"),
+        (lambda: any_queue("q", lazy=True, arguments={"x-queue-mode": "default"}), ValueError,
          "queue 'q': lazy and the argument x-queue-mode differ"),
-        (lambda: Queue("q", expires=1, arguments={"x-expires": 2}), ValueError,
+        (lambda: any_queue("q", expires=1, arguments={"x-expires": 2}), ValueError,
          "queue 'q': expires and the argument x-expires differ"),
-        (lambda: Queue("q", arguments={"a": {"b": [1, b""]}}), TypeError,
+        (lambda: any_queue("q", arguments={"a": {"b": [1, b""]}}), TypeError,
          "queue 'q': arguments: a: b[1] is b'': an argument is a text, a whole number, a boolean, a list or a table"),
-        (lambda: Queue("q", arguments={"a": 1.5}), TypeError,
+        (lambda: any_queue("q", arguments={"a": 1.5}), TypeError,
          "queue 'q': arguments: a is 1.5: an argument is a text, a whole number, a boolean, a list or a table"),
-        (lambda: Queue("a\nb"), ValueError, "the name of the queue is 'a\\nb', which has a line break"),
-        (lambda: Queue("q", expires=1 << 63), ValueError,
+        (lambda: any_queue("a\nb"), ValueError, "the name of the queue is 'a\\nb', which has a line break"),
+        (lambda: any_queue("q", expires=1 << 63), ValueError,
          "queue 'q': x-expires is 9223372036854775808, which has more than 64 bits"),
-        (lambda: Queue("q", arguments=[]), TypeError, "queue 'q': arguments is [], not a table"),
-        (lambda: Exchange(""), ValueError, "the default exchange has no name and is always there"),
-        (lambda: Exchange("e", type="x-delayed-message"), ValueError,
+        (lambda: any_queue("q", arguments=[]), TypeError, "queue 'q': arguments is [], not a table"),
+        (lambda: any_exchange(""), ValueError, "the default exchange has no name and is always there"),
+        (lambda: any_exchange("e", type="x-delayed-message"), ValueError,
          "exchange 'e': the type x-delayed-message needs the argument x-delayed-type"),
-        (lambda: Binding("", "q"), ValueError, "a binding needs the name of its exchange and of its destination"),
-        (lambda: Binding("e", "q", destination_type="topic"), ValueError, "the destination of a binding is no 'topic'"),
-        (lambda: Topology(Queue("q"), Queue("q", lazy=True)), ValueError, "two different declarations of queue 'q'"),
-        (lambda: Topology("q"), TypeError, "'q' is no exchange, queue or binding"),
+        (lambda: any_binding("", "q"), ValueError, "a binding needs the name of its exchange and of its destination"),
+        (lambda: any_binding("e", "q", destination_type="topic"), ValueError, "the destination of a binding is no 'topic'"),
+        (lambda: any_topology(Queue("q"), Queue("q", lazy=True)), ValueError, "two different declarations of queue 'q'"),
+        (lambda: any_topology("q"), TypeError, "'q' is no exchange, queue or binding"),
     ],
 )  # fmt: skip
 def test_a_bad_value_is_refused_by_name(

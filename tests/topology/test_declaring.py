@@ -239,7 +239,7 @@ def test_what_is_no_target(broker_uri: str, monkeypatch: pytest.MonkeyPatch) -> 
         ):
             ask(Topology(queue), broker_uri)
         with pytest.raises(TypeError, match="is no blocking connection or channel of pika"):
-            ask(Topology(), object())  # type: ignore[arg-type]  # the test of that
+            ask(Topology(), object())
     monkeypatch.setitem(sys.modules, "warrenmq.topology.pika_link", None)
     with pytest.raises(ImportError, match=r"a URI needs .*: install warrenmq\[topology\]"):
         declare(Topology(), broker_uri)

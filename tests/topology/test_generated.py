@@ -83,11 +83,15 @@ def bindings(draw: st.DrawFn, sources: list[Exchange], ends: list[Exchange | Que
 def topologies(draw: st.DrawFn) -> Topology:
     prefix = f"{RUN}-{next(CASES)}-"
     made = [draw(exchanges(prefix + suffix)) for suffix in draw(SUFFIXES)]
-    ends = [*made, *(draw(queues(prefix + suffix)) for suffix in draw(SUFFIXES))]
-    bound = []
+    ends: list[Exchange | Queue] = [
+        *made,
+        *(draw(queues(prefix + suffix)) for suffix in draw(SUFFIXES)),
+    ]
+    bound: list[Binding] = []
     if made:
         bound = draw(st.lists(bindings(made, ends), max_size=4))
-    return Topology(*draw(st.permutations([*ends, *bound])))
+    declarations: list[Exchange | Queue | Binding] = [*ends, *bound]
+    return Topology(*draw(st.permutations(declarations)))
 
 
 @given(topologies())

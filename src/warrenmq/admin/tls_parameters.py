@@ -58,9 +58,9 @@ class TlsParameters:
         ValueError when a file is unusable; OSError, among them ssl.SSLCertVerificationError, when
         the handshake fails.
         """
-        return self.context().wrap_socket(connected, server_hostname=self.server_name or host)
+        return self.ssl_context().wrap_socket(connected, server_hostname=self.server_name or host)
 
-    def context(self) -> ssl.SSLContext:
+    def ssl_context(self) -> ssl.SSLContext:
         """A new context with the trust and the certificate of the URI.
 
         ValueError when a file is unusable.

@@ -61,7 +61,7 @@ def connect(uri: str) -> pika.BlockingConnection:
     tls = None
     if address.tls is not None:
         server_name = address.tls.server_name or address.host
-        tls = pika.SSLOptions(address.tls.context(), server_name)
+        tls = pika.SSLOptions(address.tls.ssl_context(), server_name)
     parameters = pika.ConnectionParameters(
         address.host,
         address.port,

@@ -366,7 +366,8 @@ class ControlCalls:
                 text = "the queue is deleted, but that is not stored yet; the broker tries again"
                 self._reply(ErrorReply(STORAGE_FAILED, text))
 
-        vhost.commit_with(vhost.remove_queue(queue, self._clock.now_ms()), done, True)
+        changes = vhost.remove_queue(queue, self._clock.now_ms(), self._user.name or LOCAL_NAME)
+        vhost.commit_with(changes, done, True)
 
     def _queue(self, vhost: Vhost, name: bytes) -> Queue:
         queue = vhost.queues.get(name)

@@ -92,6 +92,7 @@ class Declaring:
             exchange.arguments,
         )
         self._vhost.policies.on_exchange(new)
+        self._vhost.announce("exchange.created", new)
         if durable:
             self._store(new, exchange)
 
@@ -128,7 +129,10 @@ class Declaring:
         except AmqpError:
             # The source is another exchange by now, which takes no such binding.
             return
-        if new is not None and new.is_durable():
+        if new is None:
+            return
+        self._vhost.announce("binding.created", new)
+        if new.is_durable():
             self._store(new, binding)
 
     def _store(self, made: New, change: Change) -> None:

@@ -5,8 +5,6 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from warrenmq.cli.control.erlang import data_term, row_map, row_term
-from warrenmq.cli.control.erlang_terms import term_lines
 from warrenmq.cli.control.values import cell_text, json_text
 
 # Switches between VT100's characters and its line drawing.
@@ -123,6 +121,10 @@ def pretty_table(output: Output, style: Style) -> str:
 
 def erlang(output: Output, style: Style) -> str:
     """Erlang terms: a list of rows, or the text of a message."""
+    # Imported only here: the other formats do not wait for it.
+    from warrenmq.cli.control.erlang import data_term, row_map, row_term
+    from warrenmq.cli.control.erlang_terms import term_lines
+
     if isinstance(output, Table):
         make = row_map if output.has_maps else row_term
         return term_lines([make(output.columns, row) for row in output.rows]) + "\n"

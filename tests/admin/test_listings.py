@@ -178,6 +178,23 @@ def test_columns_of_queues() -> None:
     assert len({row["pid"] for row in found.values()}) == 3
 
 
+def test_a_priority_queue_is_listed_with_all_its_levels() -> None:
+    memory = MemoryBroker()
+    channel = Peer(memory.connect()).open().channel()
+    channel.declare(b"levels", durable=True, arguments=table(**{"x-max-priority": 3}))
+    for priority in range(4):
+        properties = Properties(
+            delivery_mode=1 + priority % 2, priority=priority, timestamp=priority
+        )
+        channel.publish(b"levels", b"x" * 10, properties.encode())
+    memory.pump()
+    expected = {
+        "messages": 4, "message_bytes": 40, "messages_persistent": 2, "message_bytes_ready": 40,
+        "message_bytes_persistent": 20, "messages_ram": 4, "q4": 4, "head_message_timestamp": 3,
+    }  # fmt: skip
+    assert rows(memory.broker, "queues", *expected) == [expected]
+
+
 def test_reads_and_writes_of_a_queue() -> None:
     """Each message counts once as written, when it is, and as read each time it comes back."""
     node = MemoryNode(MemoryDisk())

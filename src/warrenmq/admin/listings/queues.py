@@ -15,7 +15,7 @@ Differences to RabbitMQ's columns:
   `synchronised_slave_pids` those of mirrors: None.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +26,9 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.channel.channel import ChannelConsumer
 from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.variable_queue import READY, UNLIMITED, VariableQueue
+from warrenmq.queues.variable_queue import READY, UNLIMITED
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import ConnectionException
 from warrenmq.wire.properties import decode_properties
@@ -40,11 +41,6 @@ class ListedQueue:
     broker: Broker
     vhost: Vhost
     queue: Queue
-
-    @property
-    def ready(self) -> VariableQueue:
-        """The ready messages."""
-        return self.queue.backing.ready
 
     def owner_pid(self) -> str | None:
         """The pid of the connection of an exclusive queue."""
@@ -84,22 +80,24 @@ class ListedQueue:
         if not self.queue.durable:
             return 0
         count = self.queue.ready_count + self.queue.unacked_count
-        return count - self.queue.backing.transient_count
+        return count - sum([level.transient_count for level in self.queue.backings()])
 
     def persistent_bytes(self) -> int:
         """Bytes of the bodies of these messages."""
         if not self.queue.durable:
             return 0
-        backing = self.queue.backing
-        size = backing.ready.body_bytes + backing.unacked.body_bytes
+        size = 0
+        for level in self.queue.backings():
+            size += level.ready.body_bytes + level.unacked.body_bytes - level.transient_bytes
         # After a start, the bytes of messages on disk are an estimate.
-        return max(0, size - backing.transient_bytes)
+        return max(0, size)
 
     def head_timestamp(self) -> int | None:
         """The timestamp of the oldest ready message, while its content is in memory."""
-        ready = self.ready
-        if ready.head_state() != READY:
+        levels = [each.ready for each in self.queue.backings() if each.ready.count > 0]
+        if not levels or levels[0].head_state() != READY:
             return None
+        ready = levels[0]
         try:
             return decode_properties(ready.head().message.properties).timestamp
         except ConnectionException:
@@ -114,6 +112,11 @@ def _find(broker: Broker, request: List) -> Iterator[ListedQueue]:
 
 def _none(_listed: ListedQueue) -> None:
     return None
+
+
+def _sum(figure: Callable[[PagedQueue], int]) -> Callable[[ListedQueue], int]:
+    """The sum of `figure` over the levels of a queue; a queue without priorities has one."""
+    return lambda each: sum([figure(level) for level in each.queue.backings()])
 
 
 _DEFINITION: Columns[ListedQueue] = {
@@ -149,38 +152,38 @@ _MESSAGES: Columns[ListedQueue] = {
     "messages": lambda each: each.queue.ready_count + each.queue.unacked_count,
     "messages_ready": lambda each: each.queue.ready_count,
     "messages_unacknowledged": lambda each: each.queue.unacked_count,
-    "messages_ram": lambda each: each.queue.backing.memory.ram_count,
-    "messages_ready_ram": lambda each: each.ready.ram_count,
-    "messages_unacknowledged_ram": lambda each: each.queue.backing.unacked.ram_count,
+    "messages_ram": _sum(lambda level: level.memory.ram_count),
+    "messages_ready_ram": _sum(lambda level: level.ready.ram_count),
+    "messages_unacknowledged_ram": _sum(lambda level: level.unacked.ram_count),
     "messages_persistent": ListedQueue.persistent_count,
-    "messages_paged_out": lambda each: each.ready.count - each.ready.ram_count,
+    "messages_paged_out": _sum(lambda level: level.ready.count - level.ready.ram_count),
     "head_message_timestamp": ListedQueue.head_timestamp,
 }
 _BYTES: Columns[ListedQueue] = {
-    "memory": lambda each: each.queue.backing.memory.current_bytes(),
-    "message_bytes": lambda each: each.ready.body_bytes + each.queue.backing.unacked.body_bytes,
-    "message_bytes_ready": lambda each: each.ready.body_bytes,
-    "message_bytes_unacknowledged": lambda each: each.queue.backing.unacked.body_bytes,
+    "memory": _sum(lambda level: level.memory.current_bytes()),
+    "message_bytes": _sum(lambda level: level.ready.body_bytes + level.unacked.body_bytes),
+    "message_bytes_ready": _sum(lambda level: level.ready.body_bytes),
+    "message_bytes_unacknowledged": _sum(lambda level: level.unacked.body_bytes),
     "message_bytes_persistent": ListedQueue.persistent_bytes,
-    "message_bytes_ram": lambda each: (
-        each.ready.alpha_bytes + each.queue.backing.unacked.content_bytes
+    "message_bytes_ram": _sum(lambda level: level.ready.alpha_bytes + level.unacked.content_bytes),
+    "message_bytes_paged_out": _sum(
+        lambda level: (
+            level.ready.beta_bytes + level.ready.gamma_bytes + level.ready.delta.content_bytes
+        )
     ),
-    "message_bytes_paged_out": lambda each: (
-        each.ready.beta_bytes + each.ready.gamma_bytes + each.ready.delta.content_bytes
-    ),
-    "disk_reads": lambda each: each.queue.backing.counters.read,
-    "disk_writes": lambda each: each.queue.ledger.written_count,
+    "disk_reads": _sum(lambda level: level.counters.read),
+    "disk_writes": _sum(lambda level: level.ledger.written_count),
 }
 # The parts of the queue, youngest first, and the forms of its ready messages.
 _PARTS: Columns[ListedQueue] = {
-    "q1": lambda each: each.ready.q1.count,
-    "q2": lambda each: each.ready.q2.count,
-    "delta": lambda each: each.ready.delta.count,
-    "q3": lambda each: each.ready.q3.count,
-    "q4": lambda each: each.ready.q4.count,
-    "alpha": lambda each: each.ready.ram_count,
-    "beta": lambda each: each.ready.beta_count,
-    "gamma": lambda each: each.ready.gamma_count,
+    "q1": _sum(lambda level: level.ready.q1.count),
+    "q2": _sum(lambda level: level.ready.q2.count),
+    "delta": _sum(lambda level: level.ready.delta.count),
+    "q3": _sum(lambda level: level.ready.q3.count),
+    "q4": _sum(lambda level: level.ready.q4.count),
+    "alpha": _sum(lambda level: level.ready.ram_count),
+    "beta": _sum(lambda level: level.ready.beta_count),
+    "gamma": _sum(lambda level: level.ready.gamma_count),
     "target_ram_count": lambda each: _limit(each.queue.backing.memory.target_ram_count),
 }
 

@@ -15,15 +15,25 @@ NO_FIELDS: Final[dict[str, Field]] = {}
 @final
 @mypyc_attr(native_class=True)
 class MessageContent:
-    """What exchanges may read of a message beside its routing keys; see `Router.route`."""
+    """What exchanges may read of a message beside its routing keys; see `Router.route`.
 
-    def __init__(self, headers: bytes, properties: bytes, waits: list[Exchange] | None) -> None:
-        self._headers: bytes = headers
-        self._properties: bytes = properties
+    One object serves one message after the other, which saves an allocation each.
+    """
+
+    def __init__(self) -> None:
+        self._headers: bytes = b""
+        self._properties: bytes = b""
         # Delayed exchanges at which the message has to wait; None if it waits nowhere.
-        self._waits: list[Exchange] | None = waits
+        self._waits: list[Exchange] | None = None
         # The decoded headers. The second exchange that reads them gets the same table.
         self._table: dict[str, Field] | None = None
+
+    def begin(self, headers: bytes, properties: bytes, waits: list[Exchange] | None) -> None:
+        """Take over the next message."""
+        self._headers = headers
+        self._properties = properties
+        self._waits = waits
+        self._table = None
 
     def fields(self, reads: i64) -> dict[str, Field]:
         """The fields that an exchange reads; ConnectionException 541 if they are malformed."""

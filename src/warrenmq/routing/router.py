@@ -73,6 +73,7 @@ class Router:
         self.exchanges: dict[bytes, Exchange] = {b"": self.default_exchange}
         self._mark: i64 = 0
         self._random_bytes: Callable[[int], bytes] = random_bytes
+        self._content: MessageContent = MessageContent()
         for name, type, internal in PREDECLARED:
             self.exchanges[name] = make_exchange(name, type, True, False, internal, b"")
 
@@ -101,18 +102,18 @@ class Router:
             # Drop duplicates: a CC header may name one key thousands of times.
             routing_keys = list(dict.fromkeys(routing_keys))
         found: list[Destination] = []
-        content: MessageContent | None = None
         if exchange.is_by_keys:
             exchange.match(routing_keys, NO_FIELDS, found)
+            # The most frequent case by far is one queue: nothing to follow, nothing to drop.
+            if len(found) == 1 and found[0].is_queue:
+                return found
+            self._content.begin(headers, properties, waits)
         else:
-            content = MessageContent(headers, properties, waits)
-            self._match_content(exchange, routing_keys, content, found)
-        # The most frequent case by far is one queue: nothing to follow, nothing to drop.
-        if len(found) == 1 and found[0].is_queue:
-            return found
-        if content is None:
-            content = MessageContent(headers, properties, waits)
-        return self._follow(exchange, found, routing_keys, content)
+            self._content.begin(headers, properties, waits)
+            self._match_content(exchange, routing_keys, found)
+            if len(found) == 1 and found[0].is_queue:
+                return found
+        return self._follow(exchange, found, routing_keys)
 
     def depends_on_message(self, exchange: Exchange) -> bool:
         """Whether two messages with the same key could take different routes from `exchange`.
@@ -133,11 +134,7 @@ class Router:
         return True
 
     def _follow(
-        self,
-        first: Exchange,
-        found: list[Destination],
-        routing_keys: list[bytes],
-        content: MessageContent,
+        self, first: Exchange, found: list[Destination], routing_keys: list[bytes]
     ) -> list[Destination]:
         """Follow the destinations `found` at the `first` exchange to the queues."""
         mark = self._mark
@@ -156,7 +153,8 @@ class Router:
                     else:
                         assert isinstance(destination, Exchange)
                         exchanges.append(destination)
-            if not found and exchange.alternate is not None and not content.waits_at(exchange):
+            is_lost = not found and not self._content.waits_at(exchange)
+            if is_lost and exchange.alternate is not None:
                 alternate = self.exchanges.get(exchange.alternate)
                 if alternate is not None and alternate.route_mark != mark:
                     alternate.route_mark = mark
@@ -169,16 +167,13 @@ class Router:
             if exchange.is_by_keys:
                 exchange.match(routing_keys, NO_FIELDS, found)
             else:
-                self._match_content(exchange, routing_keys, content, found)
+                self._match_content(exchange, routing_keys, found)
 
     def _match_content(
-        self,
-        exchange: Exchange,
-        routing_keys: list[bytes],
-        content: MessageContent,
-        found: list[Destination],
+        self, exchange: Exchange, routing_keys: list[bytes], found: list[Destination]
     ) -> None:
         """Append the destinations at an exchange where the keys do not decide alone."""
+        content = self._content
         if exchange.is_delayed and content.has_to_wait(exchange):
             return
         exchange.match(routing_keys, content.fields(exchange.reads), found)

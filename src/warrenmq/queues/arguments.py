@@ -50,6 +50,24 @@ EQUIVALENT_KEYS: Final = (
     "x-queue-version",
     "x-queue-master-locator",
 )
+# Those of a queue that is declared as a quorum queue.
+QUORUM_EQUIVALENT_KEYS: Final = (
+    "x-expires",
+    "x-message-ttl",
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-dead-letter-strategy",
+    "x-max-length",
+    "x-max-length-bytes",
+    "x-max-in-memory-length",
+    "x-max-in-memory-bytes",
+    "x-single-active-consumer",
+    "x-overflow",
+    "x-queue-type",
+    "x-quorum-initial-group-size",
+    "x-delivery-limit",
+    "x-queue-leader-locator",
+)
 # Arguments of other types that a queue of a type refuses, by type.
 _REFUSED: Final[dict[str, tuple[str, ...]]] = {
     CLASSIC: (
@@ -115,16 +133,63 @@ def parse_arguments(raw: bytes, queue_text: str) -> QueueSettings:
     single = table.get("x-single-active-consumer")
     if single is not None and single.tag != TAG_BOOL:
         raise _unacceptable("x-single-active-consumer", queue_text, single)
-    delivery_limit = _number(table, "x-delivery-limit", queue_text)
+    if type == QUORUM:
+        _check_quorum_arguments(table, queue_text)
+        if limit is not None and limit.overflow == REJECT_PUBLISH_DLX:
+            # As in RabbitMQ, where quorum queues know no reject-publish-dlx.
+            limit = LengthLimit(limit.messages, limit.body_bytes, DROP_HEAD)
     return QueueSettings(
         message_ttl_ms,
         expires_ms,
         mode is not None and mode.value == b"lazy",
         limit,
         dead_letters,
-        delivery_limit,
+        _delivery_limit(table),
         QueueTraits(max_priority, single is not None and single.value is True, type == QUORUM),
     )
+
+
+def _check_quorum_arguments(table: dict[str, Field], queue_text: str) -> None:
+    """Check the arguments that only quorum queues have, most of which have no effect here."""
+    strategy = table.get("x-dead-letter-strategy")
+    if strategy is not None:
+        if strategy.tag != TAG_LONGSTR:
+            raise _unacceptable("x-dead-letter-strategy", queue_text, strategy)
+        if strategy.value not in (b"at-most-once", b"at-least-once"):
+            raise _invalid("x-dead-letter-strategy", queue_text, "invalid_dlx_strategy")
+    _number(table, "x-max-in-memory-length", queue_text)
+    _number(table, "x-max-in-memory-bytes", queue_text)
+    if _number(table, "x-quorum-initial-group-size", queue_text) == 0:
+        raise _invalid("x-quorum-initial-group-size", queue_text, "{value_zero,0}")
+    locator = table.get("x-queue-leader-locator")
+    if locator is not None:
+        if locator.tag != TAG_LONGSTR:
+            raise _unacceptable("x-queue-leader-locator", queue_text, locator)
+        if locator.value not in (b"client-local", b"balanced", b"random", b"least-leaders"):
+            raise _invalid("x-queue-leader-locator", queue_text, "invalid_queue_locator_arg")
+
+
+def _delivery_limit(table: dict[str, Field]) -> i64:
+    """The delivery limit; as in RabbitMQ, any value is accepted, and one below 0 counts as 0."""
+    field = table.get("x-delivery-limit")
+    if field is None or field.tag not in _INTEGER_TAGS or not isinstance(field.value, int):
+        return NO_LIMIT
+    return max(0, min(field.value, 1 << 62))
+
+
+def check_quorum_properties(
+    durable: bool, exclusive: bool, auto_delete: bool, queue_text: str
+) -> None:
+    """Raise ChannelException 406 for properties that no quorum queue has."""
+    for is_wrong, name in (
+        (auto_delete, "auto-delete"),
+        (exclusive, "exclusive-owner"),
+        (not durable, "non-durable"),
+    ):
+        if is_wrong:
+            raise ChannelException(
+                PRECONDITION_FAILED, f"invalid property '{name}' for {queue_text}"
+            )
 
 
 def _dead_letter_rule(table: dict[str, Field], queue_text: str) -> DeadLetterRule | None:

@@ -84,6 +84,8 @@ class Queue(QueueEnd):
         self.limit: LengthLimit | None = self.settings.limit
         # How often messages of a quorum queue were returned, by seq id: those that were.
         self.return_counts: dict[int, int] = {}
+        # As RabbitMQ's quorum queues do, keep transient messages too.
+        self.backing.journals_transient = definition.settings.traits.is_quorum
         self.had_consumer: bool = False
         self.last_used_ms: i64 = now_ms
         # When a waiting message was last delivered to a consumer (ms).

@@ -172,6 +172,9 @@ def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) ->
             except AmqpError as error:
                 unusable_ids.add(queue.id)
                 logger.error("skipped the definition of queue %r: %s", queue.name, error.text)
+    for part in definitions.queue_parts:
+        if part.vhost == vhost.name:
+            vhost.restore_part(part, now_ms)
     vhost.staging.restore(definitions, now_ms)
     for binding in definitions.bindings:
         if binding.vhost != vhost.name:

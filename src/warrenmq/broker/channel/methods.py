@@ -22,6 +22,7 @@ from warrenmq.broker.channel.topology import (
     queue_unbind,
     usable_queue,
 )
+from warrenmq.broker.dead_letters.death_headers import with_delivery_count
 from warrenmq.broker.transaction import Transaction
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.queues.entry import Entry
@@ -187,8 +188,8 @@ def _answer_get(channel: Channel, queue: Queue, entry: Entry | None, no_ack: boo
         channel.unacked.append(entry)
     message = entry.message
     properties = message.properties
-    if entry.redelivered:
-        properties = channel.counted_properties(entry)
+    if queue.settings.traits.is_quorum:
+        properties = with_delivery_count(properties, queue.return_count(entry))
     connection.out.method(
         channel.number,
         BasicGetOk(
@@ -222,8 +223,9 @@ def _consume(channel: Channel, method: BasicConsume) -> None:
             20,
         )
     priority = _priority(channel, queue, method.arguments)
-    if queue.exclusive_consumer or (
-        method.exclusive and (traits.is_single_active or len(queue.consumers) > 0)
+    if not traits.is_quorum and (
+        queue.exclusive_consumer
+        or (method.exclusive and (traits.is_single_active or len(queue.consumers) > 0))
     ):
         raise ChannelException(
             ACCESS_REFUSED, f"{channel.vhost.queue_text(queue.name)} in exclusive use"

@@ -25,7 +25,14 @@ from warrenmq.broker.definitions.metadata import (
 )
 from warrenmq.broker.definitions.rights import EXCHANGE, QUEUE
 from warrenmq.broker.vhost.new_definitions import New, store_new
-from warrenmq.queues.arguments import EQUIVALENT_KEYS, parse_arguments
+from warrenmq.queues.arguments import (
+    CLASSIC,
+    EQUIVALENT_KEYS,
+    QUORUM,
+    QUORUM_EQUIVALENT_KEYS,
+    check_quorum_properties,
+    parse_arguments,
+)
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.queue import Queue
 from warrenmq.routing.equivalence import (
@@ -47,13 +54,14 @@ from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import (
     ACCESS_REFUSED,
     NOT_FOUND,
+    NOT_IMPLEMENTED,
     PRECONDITION_FAILED,
     RESOURCE_ERROR,
     RESOURCE_LOCKED,
     ChannelException,
     ConnectionException,
 )
-from warrenmq.wire.field_table import decode_table, encode_table
+from warrenmq.wire.field_table import Field, decode_table
 from warrenmq.wire.method import Method
 from warrenmq.wire.methods import (
     ExchangeBind,
@@ -256,6 +264,7 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
         _reply_when_there(channel, queue, _declared(channel, queue, method.nowait))
         return
     if not name:
+        _refuse_unnamed_quorum_queue(method.arguments)
         name = b"amq.gen-" + connection.node.random_name()
     elif name.startswith(b"amq."):
         shown = name.decode("utf-8", "replace")
@@ -279,6 +288,8 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
         rights.expect_read(QUEUE, name)
         rights.expect_write(EXCHANGE, dead_letter_exchange)
     settings = parse_arguments(arguments, text)
+    if settings.traits.is_quorum:
+        check_quorum_properties(method.durable, method.exclusive, method.auto_delete, text)
     owner = connection if method.exclusive else None
     queue_id = vhost.node.next_queue_id()
     definition = QueueDefinition(
@@ -362,11 +373,20 @@ def queue_delete(channel: Channel, method: QueueDelete) -> None:
     changes: list[Change] = []
     if queue is not None:
         check_owner(channel, queue)
+        is_quorum = queue.settings.traits.is_quorum
+        if is_quorum and (method.if_empty or method.if_unused):
+            flag = "if-unused" if method.if_unused else "if-empty"
+            text = (
+                f"queue.delete operations with {flag} flag set are not supported by quorum queues"
+            )
+            raise ConnectionException(
+                NOT_IMPLEMENTED, f"cannot delete {vhost.queue_text(name)}. {text}", 50, 40
+            )
         if method.if_empty and queue.ready_count > 0:
             raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} not empty")
         if method.if_unused and len(queue.consumers) > 0:
             raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} in use")
-        count = queue.ready_count
+        count = queue.ready_count + (queue.unacked_count if is_quorum else 0)
         channel.cancels.is_deferred = True
         user = channel.connection.client.user_name
         changes = vhost.remove_queue(queue, channel.connection.now_ms, user)
@@ -488,23 +508,31 @@ def _check_equivalent(channel: Channel, queue: Queue, method: QueueDeclare, dura
     assert_equivalent_flag("durable", text, durable, queue.durable)
     assert_equivalent_flag("auto_delete", text, method.auto_delete, queue.definition.auto_delete)
     if method.arguments != queue.definition.arguments:
-        assert_equivalent_arguments(
-            EQUIVALENT_KEYS,
-            text,
-            decode_table(_without_default_type(method.arguments)),
-            decode_table(_without_default_type(queue.definition.arguments)),
+        received = decode_table(method.arguments)
+        current = decode_table(queue.definition.arguments)
+        # A missing x-queue-type equals `classic`.
+        if "x-queue-type" not in current:
+            _drop_default_type(received)
+        elif "x-queue-type" not in received:
+            _drop_default_type(current)
+        is_quorum = queue.settings.traits.is_quorum
+        keys = QUORUM_EQUIVALENT_KEYS if is_quorum else EQUIVALENT_KEYS
+        assert_equivalent_arguments(keys, text, received, current)
+
+
+def _drop_default_type(arguments: dict[str, Field]) -> None:
+    field = arguments.get("x-queue-type")
+    if field is not None and field.value == CLASSIC.encode():
+        del arguments["x-queue-type"]
+
+
+def _refuse_unnamed_quorum_queue(arguments: bytes) -> None:
+    field = decode_table(arguments).get("x-queue-type") if arguments else None
+    if field is not None and field.value == QUORUM.encode():
+        raise ChannelException(
+            PRECONDITION_FAILED,
+            "Cannot declare a server-named queue for type rabbit_quorum_queue",
         )
-
-
-def _without_default_type(raw: bytes) -> bytes:
-    # A missing x-queue-type equals `classic`.
-    if b"x-queue-type" not in raw:
-        return raw
-    table = decode_table(raw)
-    field = table.get("x-queue-type")
-    if field is not None and field.value == b"classic":
-        del table["x-queue-type"]
-    return encode_table(table)
 
 
 def _probe_reply_queue(channel: Channel, name: bytes, nowait: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.broker.definitions.limits import VHOST_LIMITS
-from warrenmq.broker.definitions.metadata import PutQueue
+from warrenmq.broker.definitions.metadata import PutQueue, PutQueuePart
 from warrenmq.broker.vhost.dead_letters import DeadLetters
 from warrenmq.broker.vhost.handovers import Handovers
 from warrenmq.broker.vhost.loss_log import LossLog
@@ -62,6 +62,12 @@ class Vhost(VhostQueues):
             ),
             now_ms,
         )
+
+    def restore_part(self, part: PutQueuePart, now_ms: i64) -> None:
+        """Restore a part of a queue without its messages; nothing if the queue is not there."""
+        queue = self.queues_by_id.get(part.owner)
+        if queue is not None:
+            queue.restore_level(part.number, part.id)
 
     def restore_messages(
         self, replay: JournalReplay, next_queue_id: i64, unusable_ids: set[int], now_ms: i64

@@ -6,14 +6,17 @@ A refusal says what was declared before it, and leaves the caller's channels ope
 import asyncio
 import datetime
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import aio_pika
 import pika
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.support.brokers.tls_process import TlsBroker
 from warrenmq.topology import (
     AnonymousQueue,
     DeclarationRefusedError,
@@ -213,6 +216,42 @@ def test_messages_are_what_their_properties_say(
         assert (properties.delivery_mode, properties.priority) == (2, 0)
         assert properties.content_type == "application/octet-stream"
         assert not properties.headers
+
+
+def test_over_tls(tmp_path: Path) -> None:
+    """The parameters of the URI count, for both protocols."""
+    broker = TlsBroker(tmp_path)
+    broker.start()
+    try:
+        topology = Topology(Queue("q"))
+        declare(topology, broker.tls_uri)
+        assert plan(topology, broker.tls_uri).is_done
+        distrusting = broker.tls_uri.partition("?")[0]
+        for ask in (declare, plan):
+            with pytest.raises(ConnectionError, match=r"no (TLS )?connection to .* certificate"):
+                ask(topology, distrusting)
+    finally:
+        broker.kill()
+
+
+def test_a_closed_connection(broker_uri: str) -> None:
+    async def run() -> None:
+        connection = await aio_pika.connect_robust(broker_uri)
+        await connection.close()
+        with pytest.raises(ConnectionError, match="the connection is closed"):
+            await declare_async(Topology(), connection)
+
+    asyncio.run(run())
+
+
+def test_only_the_client_in_use_is_loaded() -> None:
+    program = (
+        "import sys, warrenmq.topology\n"
+        "names = ('pika', 'aio_pika', 'yaml', 'asyncio', 'warrenmq.admin', 'warrenmq.wire')\n"
+        "print([name for name in names if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"[]\n"
 
 
 def test_no_broker_and_no_login(broker_uri: str) -> None:

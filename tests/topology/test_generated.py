@@ -13,11 +13,13 @@ from tests.support.brokers.fixtures import FOREIGN_URI
 from warrenmq.topology import (
     AnonymousQueue,
     Binding,
+    ConsistentHashExchange,
     DirectExchange,
     Exchange,
     FanoutExchange,
     HeadersExchange,
     Queue,
+    RandomExchange,
     TopicExchange,
     Topology,
     declare,
@@ -39,42 +41,69 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 ARGUMENTS = st.dictionaries(KEYS, VALUES, max_size=3)
 NAMES = TEXTS.map(lambda text: text.replace("\n", "").replace("\r", ""))
 SUFFIXES = st.lists(NAMES, unique=True, max_size=4)
-TYPES = (DirectExchange, TopicExchange, FanoutExchange, HeadersExchange)
-TIMES_MS = st.none() | st.integers(60_000, 10**9)
+TYPES: list[type[Exchange]] = [DirectExchange, TopicExchange, FanoutExchange, HeadersExchange]
+if not FOREIGN_URI:
+    # RabbitMQ has these as plug-ins.
+    TYPES += [ConsistentHashExchange, RandomExchange]
+TIMES_MS = st.integers(60_000, 10**9)
+LIMITS = st.integers(0, 10**9)
+# Arguments of all queues, and those that quorum queues do not have.
+QUEUE_FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "message_ttl": TIMES_MS,
+    "expires": TIMES_MS,
+    "max_length": LIMITS,
+    "max_length_bytes": LIMITS,
+    "overflow": st.sampled_from(["drop-head", "reject-publish"]),
+    "dead_letter_exchange": NAMES,
+    "single_active_consumer": st.booleans(),
+}
+CLASSIC_FIELDS: dict[str, st.SearchStrategy[Any]] = {
+    "durable": st.booleans(),
+    "exclusive": st.booleans(),
+    "auto_delete": st.booleans(),
+    "overflow": st.sampled_from(["drop-head", "reject-publish", "reject-publish-dlx"]),
+    "max_priority": st.integers(1, 10),
+    "lazy": st.booleans(),
+    "master_locator": st.sampled_from(["min-masters", "client-local", "random"]),
+}
+QUORUM_FIELDS: dict[str, st.SearchStrategy[Any]] = {"delivery_limit": LIMITS}
 
 
 @st.composite
 def exchanges(draw: st.DrawFn, name: str) -> Exchange:
-    return draw(st.sampled_from(TYPES))(
+    made: Any = draw(st.sampled_from(TYPES))
+    exchange: Exchange = made(
         name,
         durable=draw(st.booleans()),
         auto_delete=draw(st.booleans()),
         internal=draw(st.booleans()),
+        delayed=not FOREIGN_URI and draw(st.booleans()),
         alternate_exchange=draw(st.none() | st.just(name)),
         arguments=draw(ARGUMENTS),
     )
+    return exchange
 
 
 @st.composite
 def queues(draw: st.DrawFn, name: str) -> Queue:
-    if draw(st.integers(0, 4)) == 0:
-        return AnonymousQueue(name, arguments=draw(ARGUMENTS))
-    return Queue(
-        name,
-        durable=draw(st.booleans()),
-        exclusive=draw(st.booleans()),
-        auto_delete=draw(st.booleans()),
-        message_ttl=draw(TIMES_MS),
-        expires=draw(TIMES_MS),
-        lazy=draw(st.booleans()),
-        arguments=draw(ARGUMENTS),
-    )
+    form, arguments = draw(st.integers(0, 5)), draw(ARGUMENTS)
+    if form == 0:
+        return AnonymousQueue(name, arguments=arguments)
+    is_quorum = form == 1
+    optional = QUEUE_FIELDS | (QUORUM_FIELDS if is_quorum else CLASSIC_FIELDS)
+    fields = draw(st.fixed_dictionaries({}, optional=optional))
+    if "dead_letter_exchange" in fields:
+        fields["dead_letter_routing_key"] = draw(st.none() | TEXTS)
+    return Queue(name, arguments=arguments, quorum=is_quorum, **fields)
 
 
 @st.composite
 def bindings(draw: st.DrawFn, sources: list[Exchange], ends: list[Exchange | Queue]) -> Binding:
     end = draw(st.sampled_from(ends))
-    source, key = draw(st.sampled_from(sources)), draw(TEXTS)
+    source = draw(st.sampled_from(sources))
+    # The key of a consistent-hash exchange is a weight.
+    is_hash = isinstance(source, ConsistentHashExchange)
+    key = str(draw(st.integers(1, 9))) if is_hash else draw(TEXTS)
     type: Any = end.kind
     return Binding(source.name, end.name, key, draw(ARGUMENTS), type)
 

@@ -56,10 +56,14 @@ class AioPikaLink:
 
 
 async def link_to(target: AbstractConnection | AbstractChannel) -> AioPikaLink:
-    """A link over the connection below `target`. ConnectionError if it is closed."""
+    """A link over the connection below `target`; waits while a robust one reconnects.
+
+    Raises ConnectionError if the caller has closed it.
+    """
     if isinstance(target, AbstractChannel):
         return AioPikaLink((await target.get_underlay_channel()).connection)
-    await target.connected.wait()
+    if not target.is_closed:
+        await target.connected.wait()
     if target.transport is None:
         raise ConnectionError("the connection is closed")
     return AioPikaLink(target.transport.connection)

@@ -86,7 +86,7 @@ def _plan_of_node(topology: Topology, uri: str) -> Plan | str:
         AdminRefusedError,
         NodeAddress,
         NodeUnreachableError,
-        OtherBrokerError,
+        TlsRefusedError,
     )
     from warrenmq.topology.node_listings import read_existing
 
@@ -94,12 +94,14 @@ def _plan_of_node(topology: Topology, uri: str) -> Plan | str:
     try:
         with AdminClient(address, "topology") as client:
             return compared(topology, read_existing(client, address.vhost))
-    except OtherBrokerError:
-        return _ONLY_AMQP
     except AdminRefusedError as error:
         return error.text
-    except NodeUnreachableError as error:
+    except TlsRefusedError as error:
         raise ConnectionError(str(error)) from None
+    except NodeUnreachableError:
+        # Another broker answers with AMQP's header and closes the connection, which may reset it
+        # before the header arrives. A broker that is away is found out by the plain connection.
+        return _ONLY_AMQP
 
 
 def _check_no_exclusive(topology: Topology) -> None:

@@ -69,7 +69,7 @@ demo: setup ## the main job on real input, with a kill -9 in the middle
 test: lint test-most test-later ## everything that a change must pass
 
 # Tests of code that is never compiled run once.
-ONCE := bench cli demo packaging pipeline spark tidy
+ONCE := bench cli demo examples packaging peers pipeline spark testing tidy
 LATER := spark
 
 # Prints its log when it is over, as what runs beside it prints, too.

@@ -45,3 +45,29 @@ class LoopClock:
     def _run(self, callback: Callable[[], object]) -> None:
         callback()
         self._end_turn()
+
+
+class GuardedClock:
+    """`clock`, but a callback that raises ends in a call of `on_fault` with the exception."""
+
+    def __init__(self, clock: Clock, on_fault: Callable[[Exception], None]) -> None:
+        self._clock = clock
+        self._on_fault = on_fault
+
+    def call_later(self, delay_s: float, callback: Callable[[], object], /) -> Timer:
+        """See Clock."""
+        return self._clock.call_later(delay_s, lambda: self._run(callback))
+
+    def call_soon(self, callback: Callable[[], object], /) -> object:
+        """See Clock."""
+        return self._clock.call_soon(lambda: self._run(callback))
+
+    def now_ms(self) -> int:
+        """See Clock."""
+        return self._clock.now_ms()
+
+    def _run(self, callback: Callable[[], object]) -> None:
+        try:
+            callback()
+        except Exception as error:
+            self._on_fault(error)

@@ -16,11 +16,15 @@ from warrenmq.admin.control_protocol import (
     IMPORT_DECLARING,
     IMPORT_DONE,
     IMPORT_READING,
+    IMPORT_STORING,
 )
+from warrenmq.admin.definitions.declaring import Declaring
 from warrenmq.admin.definitions.importing import DefinitionsImport
+from warrenmq.admin.definitions.new_topology import TopologyPlanning
 from warrenmq.broker.definitions.passwords import MD5, SHA256, hash_password
 from warrenmq.routing.exchange import Binding
 from warrenmq.vocabulary.error_codes import (
+    INTERNAL,
     INVALID,
     NO_SUCH_USER,
     NO_SUCH_VHOST,
@@ -260,7 +264,9 @@ def test_what_has_no_place_is_left_out_and_told() -> None:
             users=[{"name": "ann", "colour": 5}],
             exchanges=[exchange("old", "x-recent-history"), exchange("amq.mine"), exchange("x")],
             queues=[
-                queue("q", arguments={"x-max-length": 5, "x-expires": 50, "x-queue-type": "quorum"})
+                queue(
+                    "q", arguments={"x-max-length": -5, "x-expires": 50, "x-queue-type": "stream"}
+                )
             ],
             bindings=[
                 binding("old", "q"),
@@ -282,7 +288,7 @@ def test_what_has_no_place_is_left_out_and_told() -> None:
         "2 shovels",
         "exchange 'old' in vhost '/': unknown exchange type 'x-recent-history'",
         "exchange 'amq.mine' in vhost '/': the name is reserved",
-        "argument x-max-length of queue 'q' in vhost '/': not supported yet",
+        "argument x-max-length of queue 'q' in vhost '/': {value_negative,-5}",
     ]
     assert len(done.left_out) == 11, done.left_out
     (found,) = json.loads(node.exported())["queues"]
@@ -418,6 +424,17 @@ def test_what_cannot_be_stored_is_taken_back_and_can_be_repeated() -> None:
     assert b"new" not in node.memory.vhost.queues
 
 
+@pytest.mark.parametrize("broken", [TopologyPlanning, Declaring])
+def test_a_fault_of_the_broker_ends_the_import(
+    broken: type, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug between the slices is logged, and the client does not wait for ever."""
+    monkeypatch.setattr(broken, "__init__", None)
+    outcome = AdministeredBroker().import_definitions(document(queues=[queue("q")]))
+    assert isinstance(outcome, Refusal) and outcome.code == INTERNAL
+    assert "internal error" in caplog.text
+
+
 def test_an_import_is_cancelled_before_anything_is_stored_or_not_at_all() -> None:
     """Cancelled in any of its turns, an import changes nothing, or all if it was being stored."""
     rows = document(
@@ -447,4 +464,10 @@ def test_an_import_is_cancelled_before_anything_is_stored_or_not_at_all() -> Non
             assert running.status().step == IMPORT_DONE and node.exported() == whole.exported()
         if step == IMPORT_DONE:
             break
-    assert steps == {IMPORT_READING, IMPORT_COMPARING, IMPORT_DECLARING, IMPORT_DONE}
+    assert steps == {
+        IMPORT_READING,
+        IMPORT_COMPARING,
+        IMPORT_STORING,
+        IMPORT_DECLARING,
+        IMPORT_DONE,
+    }

@@ -6,10 +6,11 @@ An import that failed half-way can be repeated: it changes only what differs. An
 cancelled until its first change is handed to the disk.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sized
 
 from warrenmq.admin.administration import Administration, Refusal
-from warrenmq.admin.clock import Clock
+from warrenmq.admin.clock import Clock, GuardedClock
 from warrenmq.admin.control_protocol import (
     IMPORT_CANCELLED,
     IMPORT_COMPARING,
@@ -26,8 +27,10 @@ from warrenmq.admin.definitions.document import DefinitionsError, Document, pars
 from warrenmq.admin.definitions.new_topology import TopologyPlanning
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
-from warrenmq.vocabulary.error_codes import INVALID, NO_SUCH_VHOST, STORAGE_FAILED
+from warrenmq.vocabulary.error_codes import INTERNAL, INVALID, NO_SUCH_VHOST, STORAGE_FAILED
 from warrenmq.vocabulary.names import name_text
+
+_log = logging.getLogger("warren.admin")
 
 # Called when an import is over.
 OnImported = Callable[[Imported | Refusal], None]
@@ -46,7 +49,7 @@ class DefinitionsImport:
     ) -> None:
         self._broker = broker
         self._administration = administration
-        self._clock = clock
+        self._clock = GuardedClock(clock, self._on_fault)
         self._vhost = vhost
         self._done = done
         self._document = Document()
@@ -126,7 +129,7 @@ class DefinitionsImport:
             if refusal is not None:
                 self._end(refusal)
             elif self._step != IMPORT_CANCELLED:
-                self._declare_all()
+                self._clock.call_soon(self._declare_all)
 
         self._administration.run(changes, changed)
 
@@ -162,6 +165,12 @@ class DefinitionsImport:
 
     def _fail(self, text: str) -> None:
         self._end(Refusal(STORAGE_FAILED, f"{text}; repeat the import"))
+
+    def _on_fault(self, error: Exception) -> None:
+        """End the import: a bug costs this import, and its client gets an answer."""
+        _log.error("internal error", exc_info=error)
+        if self._outcome is None:
+            self._end(Refusal(INTERNAL, "internal error; the node's log has the details"))
 
     def _finish(self) -> None:
         assert self._topology is not None

@@ -166,3 +166,23 @@ def test_delayed_exchange(amqp: Amqp) -> None:
     channel.refused(ExchangeDeclare(amqp.name("x"), DELAYED), 406, text)
     unknown = ExchangeDeclare(amqp.name("x"), DELAYED, arguments=table(x__delayed__type="x"))
     amqp.channel().fatal(unknown, 503, "unknown exchange type 'x'")
+
+
+def test_dead_letters_are_hashed_by_their_properties(amqp: Amqp) -> None:
+    """A dead letter goes where a publish with its properties goes."""
+    channel = amqp.channel()
+    exchange, source = amqp.name("x"), amqp.name()
+    channel.exchange(exchange, HASH, arguments=table(hash__property="message_id"))
+    names = queues(channel, exchange, b"1", b"1", b"1")
+    arguments = table(x__dead__letter__exchange=exchange.decode())
+    channel.declare(source, exclusive=True, arguments=arguments)
+    for number in range(30):
+        properties = Properties(message_id=b"id-%d" % number).encode()
+        channel.publish(b"k", b"%d" % number, properties, exchange)
+        channel.publish(source, b"%d" % number, properties)
+    for _ in range(30):
+        channel.reject(channel.get(source).got.delivery_tag, requeue=False)
+    amqp.eventually(lambda: sum(channel.count(name) for name in names) == 60)
+    found = [channel.drain(name) for name in names]
+    assert all(bodies.count(body) == 2 for bodies in found for body in bodies)
+    assert all(bodies for bodies in found)

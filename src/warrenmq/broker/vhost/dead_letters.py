@@ -175,7 +175,7 @@ class DeadLetters(DeadLetterOffice):
             keys[0] = rule.routing_key
         else:
             keys.extend(properties.extra_routing_keys)
-        queues = vhost.route(exchange, keys, properties.headers)
+        queues = vhost.route(exchange, keys, properties.headers, properties.raw)
         if letter.reason != REJECTED and len(queues) > 0:
             queues = self._without_cycles(letter, queues, raw, reason)
         if len(queues) == 0:

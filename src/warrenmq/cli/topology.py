@@ -1,4 +1,4 @@
-"""`warren topology plan` and `apply`: the exchanges, queues and bindings of a YAML file at a broker.
+"""`warren topology plan` and `apply`: declare what a YAML file says, or show what would change.
 
 Exit status: 0; 1 when `plan` finds something that a declaration cannot make equal; 2 with one line
 on standard error when the file is no topology, or the broker does not answer or refuses.

@@ -146,8 +146,8 @@ class BindingBuilder:
     def __init__(self, destination: Queue | Exchange) -> None:
         self._destination = destination
 
-    # The classes of exchanges with a step of their own come first; mypy warns that a variable of the
-    # type Exchange may hold one of them.
+    # The classes of exchanges with a step of their own come first. mypy warns that a variable of
+    # the type Exchange may hold one of them.
     @overload
     def to(self, exchange: FanoutExchange | RandomExchange) -> Binding: ...  # type: ignore[overload-overlap]  # see above
     @overload

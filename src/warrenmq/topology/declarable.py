@@ -49,7 +49,16 @@ class Declarable:
 
     def __post_init__(self) -> None:
         check_name(self.name, f"the name of the {self.kind}")
+        self._check_types()
         left = checked_arguments(self.arguments, f"{self}: arguments")
+        for each in argument_fields(self):
+            self._take_argument(each, left)
+        object.__setattr__(self, "arguments", left)
+        # A value of a field gets the same check as a value of the table.
+        checked_arguments(self.declared_arguments, str(self))
+
+    def _check_types(self) -> None:
+        """TypeError unless flags are booleans and fields of arguments have the argument's type."""
         for each in dataclasses.fields(self):
             expected = each.metadata.get("type", bool if isinstance(each.default, bool) else None)
             value = getattr(self, each.name)
@@ -58,11 +67,6 @@ class Declarable:
                 raise TypeError(
                     f"{self}: {each.name} is {value!r}, not {_NAMES_OF_TYPES[expected]}"
                 )
-        for each in argument_fields(self):
-            self._take_argument(each, left)
-        object.__setattr__(self, "arguments", left)
-        # A value of a field gets the same check as a value of the table.
-        checked_arguments(self.declared_arguments, str(self))
 
     def _take_argument(
         self, taking: dataclasses.Field[Any], left: dict[str, ArgumentValue]

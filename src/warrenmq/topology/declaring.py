@@ -50,9 +50,10 @@ class DeclarationRefusedError(Exception):
 
 
 def declaring(topology: Topology) -> Generator[Request, str, Declared]:
-    """The requests that declare `topology`; each must be answered with the name of its queue, or "".
+    """The requests that declare `topology`.
 
-    A refusal must be thrown in as Refused. Raises DeclarationRefusedError.
+    Each must be answered with the name of its queue, or "" if it has none. A refusal must be thrown
+    in as Refused. Raises DeclarationRefusedError.
     """
     declarations = tuple(topology)
     names: dict[str, str] = {}

@@ -80,7 +80,7 @@ class Message:
         timestamp = None
         if properties.timestamp is not None:
             timestamp = properties.timestamp.astimezone(datetime.UTC)
-        # aio-pika's type of headers is a dict of its own union of values, which a dict of ours is not.
+        # Any, because dicts are invariant: aio-pika's headers have more types of values.
         headers: Any = dict(properties.headers)
         return aio_pika.Message(
             self.body,

@@ -13,8 +13,8 @@ from warrenmq.topology.bindings import Binding
 from warrenmq.topology.exchanges import Exchange
 from warrenmq.topology.queues import Queue
 
-# PyYAML writes these line breaks and marks as they are, and reads them as something else. A document
-# with one of them has escapes for everything beyond ASCII.
+# PyYAML writes these line breaks and marks as they are, and reads them as something else. A
+# document with one of them has escapes for everything beyond ASCII.
 _MISREAD: Final = ("\x85", "\u2028", "\u2029", "\ufeff")
 
 

@@ -1,8 +1,8 @@
 """The suites that `make peers` knows: what each needs, and the command that runs it unchanged.
 
 A checkout is used as it is: its package is importable from its own directory, and only the tools of
-its tests are installed, by pip or npm. What a suite expects of its surroundings (ports, certificates, a
-Docker daemon) is in the network namespace of its run.
+its tests are installed, by pip or npm. The network namespace of a run has what a suite expects of
+its surroundings: ports, certificates, a Docker daemon.
 """
 
 import re

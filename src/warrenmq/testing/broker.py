@@ -130,7 +130,7 @@ class WarrenBroker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 # Ctrl-C in the terminal is for the tests, which stop the broker when they end.
-                start_new_session=True,
+                process_group=0,
             )
         line = _first_line(self._process)
         if not line.startswith(_READY):

@@ -3,12 +3,13 @@
 | fixture | what a test gets |
 |---|---|
 | `warren_broker` | a broker of its own, empty, ended after the test |
+| `warren_broker_module` | the broker of its module |
 | `warren_broker_session` | the one broker of the test process |
 | `warren_vhost` | a vhost of its own on that broker, empty, deleted after the test |
 
-`@pytest.mark.warren(settings={...}, definitions={...})` configures the test's own broker, the ini
-options `warren_settings` and `warren_definitions` every broker. pytest loads this module at each
-start, so it imports nothing that a run without brokers does not need.
+`@pytest.mark.warren(settings={...}, definitions={...})` configures the broker of a test or of a
+module, the ini options `warren_settings` and `warren_definitions` every broker. pytest loads this
+module at each start, so it imports nothing that a run without brokers does not need.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from warrenmq.testing.vhost import WarrenVhost
 
 _OWN: Final = "warren_broker"
+_MODULE: Final = "warren_broker_module"
 _SESSION: Final = "warren_broker_session"
 
 # Running brokers by the name of their fixture.
@@ -61,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "warren(settings=None, definitions=None): settings and definitions (a mapping, or the "
-        "path of a JSON file) of the broker of `warren_broker`",
+        "path of a JSON file) of the broker of `warren_broker` or `warren_broker_module`",
     )
 
 
@@ -70,14 +72,15 @@ def warren_broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> "Iterator[WarrenBroker]":
     """A running broker of the test's own, without messages; it ends after the test."""
-    settings, definitions = _configured(request.config)
-    # iter_markers begins with the closest mark, which wins.
-    for mark in reversed(list(request.node.iter_markers("warren"))):
-        own_settings, own_definitions = _of_mark(*mark.args, **mark.kwargs)
-        settings = {**settings, **own_settings}
-        definitions = definitions if own_definitions is None else own_definitions
-    directory = tmp_path_factory.mktemp("warren")
-    yield from _broker(request.config, _OWN, request.node.nodeid, directory, settings, definitions)
+    yield from _marked_broker(request, _OWN, tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def warren_broker_module(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> "Iterator[WarrenBroker]":
+    """A running broker for the tests of a module; it ends after the last one."""
+    yield from _marked_broker(request, _MODULE, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
@@ -96,13 +99,29 @@ def warren_vhost(
     """An empty vhost of the test's own on the broker of the session; deleted after the test."""
     if request.node.get_closest_marker("warren") is not None:
         raise pytest.UsageError(
-            f"{request.node.nodeid}: the mark `warren` configures a broker of the test's own: "
-            "use the fixture warren_broker"
+            f"{request.node.nodeid}: the mark `warren` configures a broker of the test's own, or "
+            "of its module: use the fixture warren_broker or warren_broker_module"
         )
     from warrenmq.testing.vhost import new_vhost
 
     with new_vhost(warren_broker_session) as vhost:
         yield vhost
+
+
+def _marked_broker(
+    request: pytest.FixtureRequest, fixture: str, directories: pytest.TempPathFactory
+) -> "Iterator[WarrenBroker]":
+    """A broker as the ini-file and the marks of the test or module want it."""
+    settings, definitions = _configured(request.config)
+    # iter_markers begins with the closest mark, which wins.
+    for mark in reversed(list(request.node.iter_markers("warren"))):
+        own_settings, own_definitions = _of_mark(*mark.args, **mark.kwargs)
+        settings = {**settings, **own_settings}
+        definitions = definitions if own_definitions is None else own_definitions
+    yield from _broker(
+        request.config, fixture, request.node.nodeid, directories.mktemp("warren"), settings,
+        definitions,
+    )  # fmt: skip
 
 
 def _broker(

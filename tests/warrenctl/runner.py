@@ -88,6 +88,7 @@ def normal(text: str, place: Place) -> str:
     """`text` with placeholders for node, ports, pids, paths; without colours."""
     text = re.sub("\x1b\\[[01]m", "", text)
     text = re.sub(r"<[^<>@]+@[^<>]+\.\d+\.\d+\.\d+>", "<PID>", text)
+    text = re.sub(r"<\d+\.\d+\.\d+>", "<PID>", text)
     text = text.replace(place.node, "NODE").replace(str(place.directory), "DIR")
     text = re.sub(r"(?<![\d.])\d+\.\d+\.\d+(?![\d.])", "VERSION", text)
     text = re.sub(r"127\.0\.0\.1:\d+ -> 127\.0\.0\.1:\d+", "PEER -> HOST", text)

@@ -18,7 +18,7 @@ DIAGNOSTICS: Final = "diagnostics"
 FORMATS: Final = (
     "", "-q", "-s", "--no-table-headers", "--formatter=table", "--formatter json",
     "--formatter csv", "--formatter=pretty_table", "-s --formatter csv",
-    "-q --formatter pretty_table", "--no-table-headers --formatter csv",
+    "-q --formatter pretty_table", "--no-table-headers --formatter csv", "--formatter erlang",
 )  # fmt: skip
 QUEUE_COLUMNS: Final = (
     "name durable auto_delete arguments policy exclusive messages messages_ready "

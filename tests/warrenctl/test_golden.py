@@ -147,4 +147,7 @@ def _comparable(result: Result, stream: str) -> str:
         return text.rstrip()
     if "list_" not in result.line:
         return text.rstrip("\n")
+    if "--formatter erlang" in result.line:
+        banner, _, rows = text.partition("[[")
+        return banner + "],\n [".join(sorted(rows.rstrip().removesuffix("]]").split("],\n [")))
     return "\n".join(sorted([line.removeprefix(",") for line in text.split("\n")]))

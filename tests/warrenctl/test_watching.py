@@ -97,11 +97,11 @@ def test_events_come_as_lines_until_the_time_is_over(node: TlsBroker) -> None:
     command = [sys.executable, "-c", SCRIPT, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as stream:
         try:
-            assert stream.stdout is not None
             # The command watches from some moment on: a user comes and goes until it sees one.
             while not _has_line(stream):
                 assert main(["-q", "add_user", "visitor", "pw"]) == 0
                 assert main(["-q", "delete_user", "visitor"]) == 0
+            assert stream.stdout is not None
             event = json.loads(stream.stdout.readline())
         finally:
             stream.terminate()
@@ -111,6 +111,7 @@ def test_events_come_as_lines_until_the_time_is_over(node: TlsBroker) -> None:
 
 
 def _has_line(stream: subprocess.Popen[str]) -> bool:
+    assert stream.stdout is not None
     return bool(select.select([stream.stdout], [], [], 0.1)[0])
 
 

@@ -114,10 +114,15 @@ def _check_alarms(run: Run, is_local: bool) -> Output:
 # -- listeners -------------------------------------------------------------------------------------
 
 
+# The order of what Erlang terms say of a listener.
+_IN_ORDER: Final = ("node", "protocol", "interface", "port", "purpose")
+
+
 def _listeners(run: Run) -> Output:
     rows = listener_rows(node_status(run))
     data = {"listeners": rows, "node": run.node, "result": "ok"}
-    return Text("\n".join([listener_line(row) for row in rows]), data, report=rows)
+    report = [{key: row[key] for key in _IN_ORDER} for row in rows]
+    return Text("\n".join([listener_line(row) for row in rows]), data, report=report)
 
 
 def _check_port_argument(run: Run) -> None:

@@ -15,6 +15,8 @@ from warrenmq.cli.control.values import Json, cell_text
 _ATOMS: Final = (
     "activity_status", "destination_kind", "node", "source_kind", "state", "tags", "type",
 )  # fmt: skip
+# A vhost that decides nothing about its queues.
+_NO_TYPE: Final = ("default_queue_type", "undefined")
 _ADDRESSES: Final = ("host", "peer_host")
 # Columns with a field table of AMQP.
 _TABLES: Final = ("arguments", "client_properties")
@@ -55,7 +57,7 @@ def _cell(name: str, value: Any) -> Any:
 
 
 def _text(name: str, text: str) -> Any:
-    if name in _ATOMS:
+    if name in _ATOMS or (name, text) == _NO_TYPE:
         return Atom(text)
     if name == "protocol":
         return _protocol(text)
@@ -72,7 +74,7 @@ def _protocol(text: str) -> Any:
 
 
 def _table(table: dict[str, Any]) -> list[Any]:
-    return [(name, *_field(value)) for name, value in sorted(table.items())]
+    return [(name, *_field(value)) for name, value in table.items()]
 
 
 def _field(value: Any) -> tuple[Atom, Any]:

@@ -24,7 +24,7 @@ def _attempts(run: Run) -> Output:
     attempts = [dict(sorted(zip(columns, row, strict=True))) for row in rows]
     data: dict[str, Any] = {"attempts": attempts, "node": run.node, "result": "ok"}
     if not rows:
-        return Text(f"Node {run.node} reported no authentication attempt stats", data, report=[])
+        return Text(f"Node {run.node} reported no authentication attempt stats", data)
     return Table(columns, rows, data=data)
 
 

@@ -126,6 +126,8 @@ def erlang(output: Output, style: Style) -> str:
     from warrenmq.cli.control.erlang_terms import term_lines
 
     if isinstance(output, Table):
+        if output.has_maps and not output.rows:
+            return "#{}\n"
         make = row_map if output.has_maps else row_term
         return term_lines([make(output.columns, row) for row in output.rows]) + "\n"
     if output is not None and output.report is not None:

@@ -9,8 +9,7 @@ The head may be on disk. Delivery stops there and begins a load. When the load a
 gets its share of the turn (`PagedQueue.run_slice`), which also does all that takes long, in slices:
 paging, purges, expiry, drops over a limit.
 
-A priority queue has a `PagedQueue` for each of its levels (`priority_levels.py`), and serves the
-highest one that has messages.
+A priority queue serves the highest of its levels that has messages.
 
 A message that the queue's dead-letter rule concerns does not leave at once. It stays unacked until
 the vhost has handed it over, and then calls `let_go`.
@@ -29,11 +28,10 @@ from mypy_extensions import i64
 from warrenmq.queues.consumer_use import ConsumerUse
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.delta import UNKNOWN
-from warrenmq.queues.entry import Consumer, Entry, EntryLedger, QueueEnd
-from warrenmq.queues.head_demand import HeadDemand
+from warrenmq.queues.entry import Consumer, Entry
 from warrenmq.queues.leave_reason import ACKED, DELIVERY_LIMIT, EXPIRED, MAXLEN
+from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.paged_queue import PagedQueue
-from warrenmq.queues.priority_levels import PriorityLevels
 from warrenmq.queues.purging import QueuePurge
 from warrenmq.queues.queue_host import QueueHost
 from warrenmq.queues.read_ahead import keep_ahead, want_head
@@ -49,7 +47,7 @@ from warrenmq.queues.transit import LARGE_BYTES, Transit
 from warrenmq.queues.turn import SLICE_MESSAGES
 from warrenmq.queues.variable_queue import EMPTY, LOADING, READY
 from warrenmq.queues.waiting_consumers import ConsumerCircle
-from warrenmq.store.message import Message, QueueLedger
+from warrenmq.store.message import Message
 
 # `is_behind`: with fewer waiting messages a queue just has traffic.
 BACKLOG_MIN: Final = 500
@@ -58,28 +56,11 @@ BACKLOG_MIN: Final = 500
 SERVED_RECENTLY_MS: Final = 2
 
 
-class Queue(QueueEnd):
+class Queue(LeveledQueue):
     """One classic queue: its declaration (`definition`), its current `settings`, its messages."""
 
     def __init__(self, definition: QueueDefinition, host: QueueHost, now_ms: i64) -> None:
-        super().__init__(definition.name)
-        self.id: i64 = definition.id
-        self.durable = definition.durable
-        self.definition: QueueDefinition = definition
-        self.settings: QueueSettings = definition.settings
-        self.demand: HeadDemand = HeadDemand(definition.settings.traits.is_single_active)
-        self.backing: PagedQueue = PagedQueue(
-            EntryLedger(definition.id, self),
-            self.demand,
-            definition.durable,
-            self.settings.is_lazy,
-            host,
-        )
-        highest = definition.settings.traits.max_priority
-        # None: the queue has no priorities.
-        self.levels: PriorityLevels | None = (
-            PriorityLevels(self.backing, highest) if highest > 0 else None
-        )
+        super().__init__(definition, host)
         # How many messages the queue may have; None: any number.
         self.limit: LengthLimit | None = self.settings.limit
         # How often messages of a quorum queue were returned, by seq id: those that were.
@@ -98,102 +79,9 @@ class Queue(QueueEnd):
         # Callbacks of polling reader groups, each called once when messages become ready.
         self._ready_watchers: list[Callable[[], None]] = []
 
-    # -- figures -----------------------------------------------------------------------------------
-
-    @property
-    def ledger(self) -> EntryLedger:
-        """The ledger, which identifies this queue to the store and to its vhost."""
-        return self.backing.ledger
-
-    @property
-    def next_seq(self) -> int:
-        """Seq id that the next published message gets."""
-        return self.backing.ledger.next_seq
-
-    @property
-    def ready_count(self) -> i64:
-        """Messages that wait in the queue."""
-        levels = self.levels
-        return self.backing.ready.count if levels is None else levels.ready_count
-
-    @property
-    def unacked_count(self) -> i64:
-        """Messages that are delivered or reserved and not settled yet."""
-        count: i64 = 0
-        for backing in self.backings():
-            count += backing.unacked.count - backing.leaving_count
-        return count
-
-    @property
-    def consumers(self) -> list[Consumer]:
-        """The queue's consumers, the oldest first."""
-        return self.demand.consumers
-
-    @property
-    def is_deleted(self) -> bool:
-        """Whether the queue was deleted."""
-        return self.backing.is_deleted
-
-    @property
-    def exclusive_consumer(self) -> bool:
-        """Whether one consumer has exclusive access to the queue."""
-        consumers = self.demand.consumers
-        return len(consumers) == 1 and consumers[0].exclusive
-
-    @property
-    def has_expiring(self) -> bool:
-        """Whether a ready message may have a time of expiry."""
-        for backing in self.backings():  # noqa: SIM110  # compiled, a generator costs more
-            if backing.has_expiring:
-                return True
-        return False
-
     def is_behind(self, now_ms: i64) -> bool:
         """Whether messages pile up although consumers are being served at this moment."""
         return self.ready_count > BACKLOG_MIN and now_ms - self.served_ms <= SERVED_RECENTLY_MS
-
-    # -- levels ------------------------------------------------------------------------------------
-
-    def backings(self) -> list[PagedQueue]:
-        """The levels of the queue, the highest first; one unless it is a priority queue."""
-        levels = self.levels
-        return [self.backing] if levels is None else levels.levels
-
-    def backing_of(self, ledger: QueueLedger) -> PagedQueue:
-        """The level whose messages `ledger` numbers."""
-        levels = self.levels
-        return self.backing if levels is None else levels.of_ledger(ledger)
-
-    def restore_level(self, priority: i64, ledger_id: i64) -> None:
-        """Begin a level that an earlier run of the node began."""
-        if self.levels is not None and 0 < priority <= self.levels.highest:
-            self._begin_level(self.levels, priority, ledger_id)
-
-    def _top(self) -> PagedQueue:
-        """The level with the head of the queue."""
-        levels = self.levels
-        return self.backing if levels is None else levels.top()
-
-    def _level(self, levels: PriorityLevels, priority: i64) -> PagedQueue:
-        if priority > levels.highest:
-            priority = levels.highest
-        level = levels.find(priority)
-        if level is not None:
-            return level
-        ledger_id = self.backing.host.new_level(self.backing.ledger, priority)
-        return self._begin_level(levels, priority, ledger_id)
-
-    def _begin_level(self, levels: PriorityLevels, priority: i64, ledger_id: i64) -> PagedQueue:
-        backing = self.backing
-        level = PagedQueue(
-            EntryLedger(ledger_id, self),
-            self.demand,
-            self.durable,
-            self.settings.is_lazy,
-            backing.host,
-        )
-        levels.add(priority, level)
-        return level
 
     # -- settings ----------------------------------------------------------------------------------
 
@@ -516,12 +404,6 @@ class Queue(QueueEnd):
             self.backing.host.dead_letter_refused(self, message, rule)
         return True
 
-    @property
-    def ready_body_bytes(self) -> i64:
-        """Bytes of the bodies of all ready messages."""
-        levels = self.levels
-        return self.backing.ready.body_bytes if levels is None else levels.body_bytes
-
     def _make_room(self, limit: LengthLimit, size: i64, now_ms: i64) -> bool:
         """Drop ready messages until one of `size` bytes fits; False if it cannot fit."""
         if limit.overflow != DROP_HEAD:
@@ -587,11 +469,6 @@ class Queue(QueueEnd):
         self.demand.serve_waiters(now_ms)
         self._notify_watchers()
         return consumers
-
-    def check(self) -> None:
-        """Assert the invariants between two operations, for tests and the simulator."""
-        for backing in self.backings():
-            backing.check()
 
     # -- reader groups -----------------------------------------------------------------------------
 

@@ -1,0 +1,152 @@
+"""The parts of a queue: one, or one for each level of a priority queue, with their figures.
+
+Each level is a `PagedQueue` with a ledger of its own (`priority_levels.py`). All levels share the
+queue's consumers.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64, mypyc_attr
+
+from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.entry import Consumer, EntryLedger, QueueEnd
+from warrenmq.queues.head_demand import HeadDemand
+from warrenmq.queues.paged_queue import PagedQueue
+from warrenmq.queues.priority_levels import PriorityLevels
+from warrenmq.queues.queue_host import QueueHost
+from warrenmq.queues.settings import QueueSettings
+from warrenmq.store.message import QueueLedger
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class LeveledQueue(QueueEnd):
+    """The levels of a queue; `backing` is that of priority 0, the only one without priorities.
+
+    `definition` is the queue's declaration, `settings` what applies to it now.
+    """
+
+    def __init__(self, definition: QueueDefinition, host: QueueHost) -> None:
+        super().__init__(definition.name)
+        self.id: i64 = definition.id
+        self.durable = definition.durable
+        self.definition: QueueDefinition = definition
+        self.settings: QueueSettings = definition.settings
+        self.demand: HeadDemand = HeadDemand(definition.settings.traits.is_single_active)
+        self.backing: PagedQueue = PagedQueue(
+            EntryLedger(definition.id, self),
+            self.demand,
+            definition.durable,
+            self.settings.is_lazy,
+            host,
+        )
+        highest = definition.settings.traits.max_priority
+        # None: the queue has no priorities.
+        self.levels: PriorityLevels | None = (
+            PriorityLevels(self.backing, highest) if highest > 0 else None
+        )
+
+    # -- figures -----------------------------------------------------------------------------------
+
+    @property
+    def ledger(self) -> EntryLedger:
+        """The ledger, which identifies this queue to the store and to its vhost."""
+        return self.backing.ledger
+
+    @property
+    def next_seq(self) -> int:
+        """Seq id that the next published message gets."""
+        return self.backing.ledger.next_seq
+
+    @property
+    def ready_count(self) -> i64:
+        """Messages that wait in the queue."""
+        levels = self.levels
+        return self.backing.ready.count if levels is None else levels.ready_count
+
+    @property
+    def ready_body_bytes(self) -> i64:
+        """Bytes of the bodies of all ready messages."""
+        levels = self.levels
+        return self.backing.ready.body_bytes if levels is None else levels.body_bytes
+
+    @property
+    def unacked_count(self) -> i64:
+        """Messages that are delivered or reserved and not settled yet."""
+        count: i64 = 0
+        for backing in self.backings():
+            count += backing.unacked.count - backing.leaving_count
+        return count
+
+    @property
+    def consumers(self) -> list[Consumer]:
+        """The queue's consumers, the oldest first."""
+        return self.demand.consumers
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the queue was deleted."""
+        return self.backing.is_deleted
+
+    @property
+    def exclusive_consumer(self) -> bool:
+        """Whether one consumer has exclusive access to the queue."""
+        consumers = self.demand.consumers
+        return len(consumers) == 1 and consumers[0].exclusive
+
+    @property
+    def has_expiring(self) -> bool:
+        """Whether a ready message may have a time of expiry."""
+        for backing in self.backings():  # noqa: SIM110  # compiled, a generator costs more
+            if backing.has_expiring:
+                return True
+        return False
+
+    # -- levels ------------------------------------------------------------------------------------
+
+    def backings(self) -> list[PagedQueue]:
+        """The levels of the queue, the highest first; one unless it is a priority queue."""
+        levels = self.levels
+        return [self.backing] if levels is None else levels.levels
+
+    def backing_of(self, ledger: QueueLedger) -> PagedQueue:
+        """The level whose messages `ledger` numbers."""
+        levels = self.levels
+        return self.backing if levels is None else levels.of_ledger(ledger)
+
+    def restore_level(self, priority: i64, ledger_id: i64) -> None:
+        """Begin a level that an earlier run of the node began."""
+        if self.levels is not None and 0 < priority <= self.levels.highest:
+            self._begin_level(self.levels, priority, ledger_id)
+
+    def _top(self) -> PagedQueue:
+        """The level with the head of the queue."""
+        levels = self.levels
+        return self.backing if levels is None else levels.top()
+
+    def _level(self, levels: PriorityLevels, priority: i64) -> PagedQueue:
+        if priority > levels.highest:
+            priority = levels.highest
+        level = levels.find(priority)
+        if level is not None:
+            return level
+        ledger_id = self.backing.host.new_level(self.backing.ledger, priority)
+        return self._begin_level(levels, priority, ledger_id)
+
+    def _begin_level(self, levels: PriorityLevels, priority: i64, ledger_id: i64) -> PagedQueue:
+        backing = self.backing
+        level = PagedQueue(
+            EntryLedger(ledger_id, self),
+            self.demand,
+            self.durable,
+            self.settings.is_lazy,
+            backing.host,
+        )
+        levels.add(priority, level)
+        return level
+
+    # -- invariants --------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Assert the invariants between two operations, for tests and the simulator."""
+        for backing in self.backings():
+            backing.check()

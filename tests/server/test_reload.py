@@ -55,7 +55,9 @@ class Reloaded:
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reloaded]:
     node = Reloaded(tmp_path)
     monkeypatch.setenv("WARREN_CONFIG_FILE", str(node.file))
-    node.configure("heartbeat = 30\ncollect_statistics_interval = 1000\nreverse_dns_lookups = true\n")
+    node.configure(
+        "heartbeat = 30\ncollect_statistics_interval = 1000\nreverse_dns_lookups = true\n"
+    )
     node.broker.start()
     yield node
     node.broker.kill()

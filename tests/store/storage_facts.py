@@ -256,7 +256,7 @@ W15 | Paging blocks the queue and bloats memory | queues.turn:TurnShares.run_sli
     queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold
 W16 | Idle queues are woken | queues/test_memory_monitor.py::test_idle_queues_are_not_touched
 W17 | A start loads lazy queues into memory | queues.paged_queue:PagedQueue.restore_delta
-    broker.vhost.vhost:Vhost._restore_queue
+    broker.vhost.vhost:Vhost._restore_backing
     kill/test_store_on_disk.py::test_a_start_reads_no_bodies_and_takes_no_memory_for_them
 W18 | The messages of a single segment are never paged
     | queues.memory_account:MemoryAccount.ahead_room
@@ -508,7 +508,7 @@ T72 | A start reads no bodies
     store/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
 T73 | A lazy queue starts without taking memory
     | kill/test_store_on_disk.py::test_a_start_reads_no_bodies_and_takes_no_memory_for_them
-    broker.vhost.vhost:Vhost._restore_queue bench.backlog:measure
+    broker.vhost.vhost:Vhost._restore_backing bench.backlog:measure
     store/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
 T74 | A backup taken under load is restored
     | kill/test_backup.py::test_what_was_confirmed_before_a_backup_is_in_it

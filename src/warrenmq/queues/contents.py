@@ -52,8 +52,6 @@ class QueueContents(TurnShare):
         # Receives every change of the messages, for a mirror; None: no mirror.
         self.feed: OperationFeed | None = None
         self.is_deleted: bool = False
-        # Unacked messages that leave the queue as dead letters, and are not handed over yet.
-        self.leaving_count: i64 = 0
         # A ready message may have a time of expiry.
         self.has_expiring: bool = False
         # Journal transient messages too: a reader group needs them to outlive a restart

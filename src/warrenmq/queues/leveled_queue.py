@@ -74,7 +74,7 @@ class LeveledQueue(QueueEnd):
         """Messages that are delivered or reserved and not settled yet."""
         count: i64 = 0
         for backing in self.backings():
-            count += backing.unacked.count - backing.leaving_count
+            count += backing.unacked.count - backing.unacked.leaving_count
         return count
 
     @property

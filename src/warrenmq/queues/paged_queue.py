@@ -169,7 +169,7 @@ class PagedQueue(QueueContents):
             if self.feed is not None:
                 self.feed.published(entry)
         self.unacked.add(entry)
-        self.leaving_count += 1
+        self.unacked.leaving_count += 1
         if self.feed is not None:
             self.feed.delivered(entry.seq)
 

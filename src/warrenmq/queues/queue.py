@@ -263,7 +263,7 @@ class Queue(LeveledQueue):
         if reason != ACKED:
             rule = self.settings.dead_letters
             if rule is not None and not backing.is_deleted:
-                backing.leaving_count += 1
+                backing.unacked.leaving_count += 1
                 backing.host.dead_letter(entry, reason, rule)
                 return
         if len(self.return_counts) > 0:
@@ -273,7 +273,7 @@ class Queue(LeveledQueue):
     def let_go(self, entry: Entry, reason: i64, now_ms: i64) -> None:
         """Settle an entry that `QueueHost.dead_letter` was given: it is handed over."""
         backing = self.backing_of(entry.ledger)
-        backing.leaving_count -= 1
+        backing.unacked.leaving_count -= 1
         if len(self.return_counts) > 0:
             self.return_counts.pop(entry.seq, None)
         backing.settle(entry, reason, now_ms)

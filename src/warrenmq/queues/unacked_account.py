@@ -15,6 +15,8 @@ class UnackedAccount:
 
     def __init__(self, ledger: QueueLedger) -> None:
         self.count: i64 = 0
+        # Unacked messages that leave the queue as dead letters, and are not handed over yet.
+        self.leaving_count: i64 = 0
         # Unacked messages whose content was paged out.
         self.paged_count: i64 = 0
         # Bytes of the bodies of all unacked messages, in memory or not.

@@ -7,6 +7,7 @@ import pytest
 from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.amqp_peer import ChannelPeer, ConnectionClosedError, Peer
 from tests.support.brokers.memory_broker import GUEST, MemoryBroker
+from warrenmq.broker.connection.peer_certificate import PeerCertificate
 from warrenmq.broker.definitions.login_guard import FREE_FAILURES, WAIT_MAX_MS
 from warrenmq.broker.definitions.metadata import (
     NO_LIMIT,
@@ -74,7 +75,8 @@ class Node:
         """A peer with connection.start, after a TLS handshake if `tls`."""
         link = self.memory.connect()
         now_ms = self.memory.now_ms
-        link.connection = self.memory.broker.connect("test", True, now_ms, certificate_name, tls)
+        certificate = PeerCertificate(certificate_name, "", "", "")
+        link.connection = self.memory.broker.connect("test", True, now_ms, certificate, tls)
         link.connection.shell = link
         return Peer(link)
 

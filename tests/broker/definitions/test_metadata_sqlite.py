@@ -76,7 +76,7 @@ def listed(definitions: Definitions) -> list[tuple[object, ...]]:
     changes: list[Change] = [
         *definitions.vhosts, *definitions.users, *definitions.permissions, *definitions.topic_permissions,
         *definitions.parameters, *definitions.exchanges,
-        *definitions.queues, *definitions.bindings, *definitions.reader_groups, *definitions.group_members,
+        *definitions.queues, *definitions.queue_parts, *definitions.bindings, *definitions.reader_groups, *definitions.group_members,
         *definitions.stages, *definitions.sinks,
     ]  # fmt: skip
     return [attributes(change) for change in changes]

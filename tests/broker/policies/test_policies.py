@@ -153,7 +153,7 @@ def test_a_view_names_where_each_value_comes_from(side: Side) -> None:
         for each in side.vhost.policies.view_queue(queue)
     ] == [
         ("expires", 80_000, "argument", "", False),
-        ("max-length", 9, "policy", "p", True),
+        ("max-length", 9, "policy", "p", False),
         ("message-ttl", 60_000, "operator_policy", "o", False),
         ("queue-mode", "default", "argument", "", False),
     ]

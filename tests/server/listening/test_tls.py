@@ -1,7 +1,6 @@
 """TLS options do what RabbitMQ's do, shown by handshakes in memory; faulty files are named."""
 
 import ssl
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,7 +80,7 @@ def test_versions_and_ciphers(
     ciphers: tuple[str, ...],
     agreed: str,
 ) -> None:
-    context = server_context(replace(options, versions=versions, ciphers=ciphers))
+    context = server_context(options._replace(versions=versions, ciphers=ciphers))
     server, _ = shake(context, client(authority))
     assert server.version() == agreed
     cipher = server.cipher()
@@ -102,7 +101,7 @@ def test_whose_order_of_ciphers_decides(
     options: TlsOptions, authority: Authority, prefers_server: bool
 ) -> None:
     names = ("ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256")
-    context = server_context(replace(options, ciphers=names, honor_cipher_order=prefers_server))
+    context = server_context(options._replace(ciphers=names, honor_cipher_order=prefers_server))
     other = client(authority)
     other.set_ciphers(":".join(reversed(names)))
     server, _ = shake(context, other)
@@ -112,17 +111,17 @@ def test_whose_order_of_ciphers_decides(
 
 def test_clients_certificates(options: TlsOptions, authority: Authority, tmp_path: Path) -> None:
     """verify_peer refuses strangers; with fail_if_no_peer_cert also whoever has no certificate."""
-    asking = replace(options, verify="verify_peer")
+    asking = options._replace(verify="verify_peer")
     mine = client(authority, authority.issue("client"))
     stranger = client(authority, Authority(tmp_path, "other").issue("stranger"))
     server, _ = shake(server_context(asking), mine)
     assert server.getpeercert() != {}
     shake(server_context(asking), client(authority))
-    for verifying in (asking, replace(asking, fail_if_no_peer_cert=True)):
+    for verifying in (asking, asking._replace(fail_if_no_peer_cert=True)):
         with pytest.raises(ssl.SSLError, match=r"(?i)unknown.ca|verify failed"):
             shake(server_context(verifying), stranger)
     with pytest.raises(ssl.SSLError, match=r"(?i)did not return a certificate|required"):
-        shake(server_context(replace(asking, fail_if_no_peer_cert=True)), client(authority))
+        shake(server_context(asking._replace(fail_if_no_peer_cert=True)), client(authority))
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -132,7 +131,7 @@ def test_depth_counts_the_certificates_between_client_and_root(
     """A chain that was refused is refused as well when its session is resumed."""
     first = Authority(tmp_path, "first", authority)
     second = Authority(tmp_path, "second", first)
-    context = server_context(replace(options, verify="verify_peer"))
+    context = server_context(options._replace(verify="verify_peer"))
     chains = PeerChains(1)
     for issuer, between in ((authority, []), (first, [first]), (second, [second, first])):
         leaf = issuer.issue("leaf")
@@ -169,16 +168,15 @@ def resume(
 
 def test_an_encrypted_key(options: TlsOptions, authority: Authority) -> None:
     server = authority.issue("server")
-    locked = replace(
-        options,
+    locked = options._replace(
         certfile=server.certfile,
         keyfile=encrypted_key(server, "sesame"),
         password="sesame",
     )
     shake(server_context(locked), client(authority))
     assert (
-        check_tls(replace(locked, password="open"))
-        == check_tls(replace(locked, password=""))
+        check_tls(locked._replace(password="open"))
+        == check_tls(locked._replace(password=""))
         == (
             f"ssl_options.keyfile: {locked.keyfile} is encrypted, and ssl_options.password does not open it"
         )
@@ -194,26 +192,26 @@ def test_faulty_options_are_named(
     nothing.write_text("nothing")
     other = authority.issue("other")
     for changed, text in (
-        (replace(options, certfile=None), "ssl_options.certfile is not set, and a TLS listener needs it"),
-        (replace(options, keyfile=None), "ssl_options.keyfile is not set, and a TLS listener needs it"),
-        (replace(options, certfile=gone), f"ssl_options.certfile: {gone} cannot be read: No such file or directory"),
-        (replace(options, keyfile=gone), f"ssl_options.keyfile: {gone} cannot be read: No such file or directory"),
-        (replace(options, cacertfile=tmp_path), f"ssl_options.cacertfile: {tmp_path} cannot be read: Is a directory"),
-        (replace(options, certfile=nothing), f"ssl_options.certfile: {nothing} holds no certificate in PEM form"),
-        (replace(options, cacertfile=nothing), f"ssl_options.cacertfile: {nothing} holds no certificate in PEM form"),
-        (replace(options, keyfile=nothing), f"ssl_options.keyfile: {nothing} holds no usable private key"),
+        (options._replace(certfile=None), "ssl_options.certfile is not set, and a TLS listener needs it"),
+        (options._replace(keyfile=None), "ssl_options.keyfile is not set, and a TLS listener needs it"),
+        (options._replace(certfile=gone), f"ssl_options.certfile: {gone} cannot be read: No such file or directory"),
+        (options._replace(keyfile=gone), f"ssl_options.keyfile: {gone} cannot be read: No such file or directory"),
+        (options._replace(cacertfile=tmp_path), f"ssl_options.cacertfile: {tmp_path} cannot be read: Is a directory"),
+        (options._replace(certfile=nothing), f"ssl_options.certfile: {nothing} holds no certificate in PEM form"),
+        (options._replace(cacertfile=nothing), f"ssl_options.cacertfile: {nothing} holds no certificate in PEM form"),
+        (options._replace(keyfile=nothing), f"ssl_options.keyfile: {nothing} holds no usable private key"),
         (
-            replace(options, keyfile=other.keyfile),
+            options._replace(keyfile=other.keyfile),
             f"ssl_options.keyfile: {other.keyfile} is not the key of the certificate {options.certfile}",
         ),
         (
-            replace(options, cacertfile=None, verify="verify_peer"),
+            options._replace(cacertfile=None, verify="verify_peer"),
             "ssl_options.verify: verify_peer needs ssl_options.cacertfile",
         ),
-        (replace(options, ciphers=("AES-0",)), "ssl_options.ciphers: OpenSSL has no cipher suite 'AES-0'"),
-        (replace(options, ciphers=("TLS_X",)), "ssl_options.ciphers: OpenSSL has no cipher suite 'TLS_X'"),
+        (options._replace(ciphers=("AES-0",)), "ssl_options.ciphers: OpenSSL has no cipher suite 'AES-0'"),
+        (options._replace(ciphers=("TLS_X",)), "ssl_options.ciphers: OpenSSL has no cipher suite 'TLS_X'"),
         (
-            replace(options, ciphers=("TLS_AES_128_GCM_SHA256",), versions=("tlsv1.2",)),
+            options._replace(ciphers=("TLS_AES_128_GCM_SHA256",), versions=("tlsv1.2",)),
             "ssl_options.ciphers: no cipher fits the versions of ssl_options.versions",
         ),
     ):  # fmt: skip

@@ -573,7 +573,7 @@ class Connection(ClientSide):
             consumer.channel.room.give_turn(consumer, self.rotation, TURN_MESSAGES, now_ms)
 
     def tick(self, now_ms: i64) -> None:
-        """Check heartbeats, deadlines of channels and waiting logins; called about once a second."""
+        """Check heartbeats, deadlines of channels, waiting logins; called once a second or so."""
         self.now_ms = now_ms
         if self.state == STARTING and self.handshake.is_answer_due(now_ms):
             self._advance(self.handshake.answer_login())

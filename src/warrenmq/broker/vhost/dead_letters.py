@@ -19,7 +19,7 @@ from warrenmq.broker.content.properties import PublishProperties, inspect_proper
 from warrenmq.broker.dead_letters.death_headers import DeathHeaders, cycling_queues
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.handovers import Handovers
-from warrenmq.broker.vhost.vhost_queue_host import DeadLetterOffice
+from warrenmq.broker.vhost.vhost_queue_host import QueueOffice
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.entry import ALPHA, Entry, QueueEnd
 from warrenmq.queues.leave_reason import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
@@ -62,12 +62,12 @@ class _DeadLetter:
         self.rule: DeadLetterRule = rule
 
 
-class DeadLetters(DeadLetterOffice):
+class DeadLetters(QueueOffice):
     """The dead letters of one vhost."""
 
-    def __init__(self, vhost: VhostQueues, handovers: Handovers) -> None:
+    def __init__(self, vhost: VhostQueues) -> None:
+        self.handovers: Handovers = Handovers(vhost)
         self._vhost: VhostQueues = vhost
-        self._handovers: Handovers = handovers
         # Dead letters to publish, oldest first, from `_next` on.
         self._pending: list[_DeadLetter] = []
         self._next: i64 = 0
@@ -80,11 +80,14 @@ class DeadLetters(DeadLetterOffice):
         # Dead letters since the start, by reason.
         self.counts: dict[int, int] = {}
 
+    def begin_level(self, owner_id: i64, priority: i64) -> i64:
+        return self._vhost.begin_level(owner_id, priority)
+
     def admits(self, share: TurnShare) -> bool:
-        return self._handovers.admits(share)
+        return self.handovers.admits(share)
 
     def take(self, entry: Entry, reason: i64, rule: DeadLetterRule) -> None:
-        self._handovers.take(entry)
+        self.handovers.take(entry)
         self._add(_DeadLetter(entry.queue, entry, None, reason, rule))
 
     def take_refused(self, queue: QueueEnd, message: Message, rule: DeadLetterRule) -> None:
@@ -107,7 +110,7 @@ class DeadLetters(DeadLetterOffice):
             if (
                 entry is not None
                 and entry.form != ALPHA
-                and self._handovers.has(entry)
+                and self.handovers.has(entry)
                 and self._load(entry)
             ):
                 return False
@@ -128,19 +131,19 @@ class DeadLetters(DeadLetterOffice):
             assert refused is not None
             self._route(letter, refused, None, now_ms)
             return
-        if not self._handovers.has(entry):
+        if not self.handovers.has(entry):
             # The content is lost, and the queue has settled the entry.
             return
         if entry.form != ALPHA:
             # The queue was deleted, and the content with it.
-            self._handovers.settle(entry, reason, now_ms)
+            self.handovers.settle(entry, reason, now_ms)
             return
         origin = entry if entry.journal_state != NOT_JOURNALED else None
         copy = self._route(letter, entry.message, origin, now_ms)
         if copy is None:
-            self._handovers.settle(entry, reason, now_ms)
+            self.handovers.settle(entry, reason, now_ms)
         else:
-            self._handovers.on_moved(entry, reason, copy)
+            self.handovers.on_moved(entry, reason, copy)
 
     def _route(
         self, letter: _DeadLetter, message: Message, origin: Entry | None, now_ms: i64
@@ -236,7 +239,7 @@ class DeadLetters(DeadLetterOffice):
                 entries.append(entry)
         self._is_loading = True
         backing.loader.submit(
-            EntryContents(backing, entries, self._handovers.has, self._on_contents)
+            EntryContents(backing, entries, self.handovers.has, self._on_contents)
         )
         return True
 

@@ -156,7 +156,7 @@ class Handovers:
                 self._forget(entry)
                 queue = entry.queue
                 if isinstance(queue, Queue):
-                    queue.backing_of(entry.ledger).leaving_count -= 1
+                    queue.backing_of(entry.ledger).unacked.leaving_count -= 1
 
     def _forget(self, entry: Entry) -> None:
         ledger_id = entry.ledger.queue_id

@@ -9,8 +9,10 @@ from mypy_extensions import i64
 
 from warrenmq.broker.definitions.account import Account
 from warrenmq.broker.definitions.rights import Rights
+from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
+from warrenmq.queues.settings import QueueSettings
 from warrenmq.store.journal import Journal
 from warrenmq.store.message import JournalFile, MovedMessage
 from warrenmq.vocabulary.names import name_text
@@ -151,6 +153,12 @@ class MoveSlice:
             self.stage.queue.backing.host.wake()
         else:
             self.watch()
+
+
+def stage_definition(queue_id: i64, sink: bytes, batch: i64) -> QueueDefinition:
+    """The definition of the queue that holds the messages of a stage."""
+    name = b"staged for %s, batch %d" % (sink, batch)
+    return QueueDefinition(name, queue_id, True, False, None, b"", QueueSettings())
 
 
 def unroutable_text(stages: list[Stage], count: i64) -> str:

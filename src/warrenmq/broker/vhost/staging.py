@@ -42,15 +42,15 @@ from warrenmq.broker.vhost.stage import (
     Sink,
     Stage,
     StageError,
+    stage_definition,
     unroutable_text,
 )
 from warrenmq.broker.vhost.staged_routes import StagedRoutes, inspect
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
-from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.settings import NO_LIMIT, QueueSettings
+from warrenmq.queues.settings import NO_LIMIT
 from warrenmq.queues.variable_queue import LOADING, READY
 from warrenmq.store.message import JournalFile, MovedMessage, QueueLedger
 from warrenmq.store.publish_body import decode_message
@@ -493,12 +493,7 @@ class Staging:
 
     def _make_queue(self, queue_id: i64, sink: bytes, batch: i64, now_ms: i64) -> Queue:
         vhost = self.vhost
-        name = b"staged for %s, batch %d" % (sink, batch)
-        queue = Queue(
-            QueueDefinition(name, queue_id, True, False, None, b"", QueueSettings()),
-            vhost.host,
-            now_ms,
-        )
+        queue = Queue(stage_definition(queue_id, sink, batch), vhost.host, now_ms)
         vhost.queues_by_id[queue_id] = queue
         return queue
 

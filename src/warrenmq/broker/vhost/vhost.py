@@ -9,7 +9,6 @@ from mypy_extensions import i64
 from warrenmq.broker.definitions.limits import VHOST_LIMITS
 from warrenmq.broker.definitions.metadata import PutQueue, PutQueuePart
 from warrenmq.broker.vhost.dead_letters import DeadLetters
-from warrenmq.broker.vhost.handovers import Handovers
 from warrenmq.broker.vhost.loss_log import LossLog
 from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.broker.vhost.queue_access import VhostLossReport, VhostQueueAccess
@@ -35,9 +34,8 @@ class Vhost(VhostQueues):
         super().__init__(node, name, vhost_id, store)
         # Losses that are not logged yet.
         self.losses: LossLog = LossLog(name)
-        self.handovers: Handovers = Handovers(self)
-        self.dead_letters: DeadLetters = DeadLetters(self, self.handovers)
-        self.host.dead_letters = self.dead_letters
+        self.dead_letters: DeadLetters = DeadLetters(self)
+        self.host.office = self.dead_letters
         # Sinks and stages. The queues of stages are in `queues_by_id` only.
         self.staging: Staging = Staging(self)
         # Sum of the sealed and the finished batches at the last call of `on_sealed`.
@@ -93,7 +91,7 @@ class Vhost(VhostQueues):
         for queue_id, files in replay.moved.items():
             alive = {seq: file for seq, file in files.items() if replay.is_alive(queue_id, seq)}
             if queue_id not in self.staging.stages and len(alive) > 0:
-                self.handovers.restore_moved(queue_id, alive, now_ms)
+                self.dead_letters.handovers.restore_moved(queue_id, alive, now_ms)
         return orphans
 
     def _restore_backing(
@@ -161,7 +159,7 @@ class Vhost(VhostQueues):
         is_moving = self.staging.advance(now_ms)
         is_applying = self.policies.advance(now_ms)
         has_letters = self.dead_letters.advance(now_ms)
-        self.handovers.advance(now_ms)
+        self.dead_letters.handovers.advance(now_ms)
         self.host.end_turn(now_ms)
         self.store.advance(now_ms)
         self.losses.report(now_ms)

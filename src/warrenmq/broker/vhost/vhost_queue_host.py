@@ -20,8 +20,12 @@ from warrenmq.store.vhost_store import VhostStore
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class DeadLetterOffice:
-    """Takes the dead letters of a vhost's queues (`dead_letters.py`)."""
+class QueueOffice:
+    """What the queues of a vhost need of it: dead letters (`dead_letters.py`), new levels."""
+
+    def begin_level(self, owner_id: i64, priority: i64) -> i64:
+        """Store that a queue begins a level; returns the id of the level's ledger."""
+        raise RuntimeError("abstract")
 
     def admits(self, share: TurnShare) -> bool:
         """Whether there is room for more; if not, `share` gets a turn when there is."""
@@ -58,10 +62,8 @@ class VhostQueueHost(QueueHost):
         # Functions that are called when contents of unacked entries are lost; reader groups and
         # sinks forget these entries.
         self.loss_watchers: list[Callable[[QueueLedger, list[Entry]], None]] = []
-        # Takes the dead letters; set once, before the first queue.
-        self.dead_letters: DeadLetterOffice | None = None
-        # Stores that a queue (ledger id) begins a level (priority); returns the level's ledger id.
-        self.store_level: Callable[[int, int], int] | None = None
+        # Set once, before the first queue.
+        self.office: QueueOffice | None = None
         self._node: NodeServices = node
         self._store: VhostStore = store
 
@@ -92,23 +94,23 @@ class VhostQueueHost(QueueHost):
 
     def new_level(self, ledger: QueueLedger, priority: i64) -> i64:
         """See QueueHost."""
-        assert self.store_level is not None
-        return self.store_level(ledger.queue_id, priority)
+        assert self.office is not None
+        return self.office.begin_level(ledger.queue_id, priority)
 
     def admits_dead_letter(self, share: TurnShare) -> bool:
         """See QueueHost."""
-        assert self.dead_letters is not None
-        return self.dead_letters.admits(share)
+        assert self.office is not None
+        return self.office.admits(share)
 
     def dead_letter(self, entry: Entry, reason: i64, rule: DeadLetterRule) -> None:
         """See QueueHost."""
-        assert self.dead_letters is not None
-        self.dead_letters.take(entry, reason, rule)
+        assert self.office is not None
+        self.office.take(entry, reason, rule)
 
     def dead_letter_refused(self, queue: QueueEnd, message: Message, rule: DeadLetterRule) -> None:
         """See QueueHost."""
-        assert self.dead_letters is not None
-        self.dead_letters.take_refused(queue, message, rule)
+        assert self.office is not None
+        self.office.take_refused(queue, message, rule)
 
     def wake(self) -> None:
         """See TurnShares."""

@@ -41,9 +41,7 @@ class VhostQueues:
         self.journal: Journal = store.journal
         self.host: VhostQueueHost = VhostQueueHost(node, store)
         self.router: Router = Router(node.random_bytes)
-        self.host.store_level = self._store_level
         self.queues: dict[bytes, Queue] = {}
-        self.queues_by_id: dict[int, Queue] = self.host.queues_by_id
         self.policies: VhostPolicies = VhostPolicies(self.queues, self.router, node.wake)
         self.limits: VhostLimits = VhostLimits()
         # Exclusive queues by owner (their connection) and id.
@@ -66,6 +64,11 @@ class VhostQueues:
             self.router.version += 1
             for channel in self.host.channels:
                 channel.set_tracing(definition.is_tracing)
+
+    @property
+    def queues_by_id(self) -> dict[int, Queue]:
+        """All queues, those of stages too, by id."""
+        return self.host.queues_by_id
 
     # -- texts -------------------------------------------------------------------------------------
 
@@ -93,7 +96,7 @@ class VhostQueues:
 
     # -- definitions -------------------------------------------------------------------------------
 
-    def _store_level(self, owner_id: int, priority: int) -> int:
+    def begin_level(self, owner_id: i64, priority: i64) -> i64:
         """Store that a queue begins a level; returns the id of the level's ledger."""
         ledger_id = self.node.next_queue_id()
         if self.queues_by_id[owner_id].durable:

@@ -37,7 +37,16 @@ from warrenmq.broker.definitions.metadata import (
 )
 from warrenmq.testing.simulated.file_system import KILL, SimulatedFileSystem
 
-_Put = PutExchange | PutQueue | PutBinding | PutReaderGroup | PutGroupMember | PutStage | PutSink | PutQueuePart
+_Put = (
+    PutExchange
+    | PutQueue
+    | PutBinding
+    | PutReaderGroup
+    | PutGroupMember
+    | PutStage
+    | PutSink
+    | PutQueuePart
+)
 Key = tuple[object, ...]
 # Bytes of one change in the log of a transaction.
 CHANGE_BYTES: Final = 64
@@ -162,7 +171,6 @@ class SimulatedMetadata:
             definitions.pop(("sink", change.name), None)
         else:
             raise TypeError(f"unexpected change {change}")
-
 
     def _delete_parts(self, owner: int) -> None:
         definitions = self._definitions

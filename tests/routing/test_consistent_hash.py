@@ -1,4 +1,4 @@
-"""Consistent hash exchanges: shares by weight, places that stay, what is hashed, what is refused."""
+"""Consistent hash exchanges: shares by weight, places that stay, what is hashed and refused."""
 
 import os
 import random

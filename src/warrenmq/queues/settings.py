@@ -6,7 +6,7 @@ from mypy_extensions import i64
 
 NO_LIMIT: Final = -1
 
-# What happens to a message for which a queue has no room. The oldest ready messages leave the queue.
+# What happens to a message for which a queue has no room. The oldest ready messages leave.
 DROP_HEAD: Final = 0
 # The message is refused.
 REJECT_PUBLISH: Final = 1

@@ -1,4 +1,4 @@
-"""Counts logins: how many were tried, granted and refused, by protocol and, if asked for, by source.
+"""Counts logins: how many were tried, granted and refused, by protocol and by source.
 
 A source is an address with a user's name, as the client gave it. Sources are counted only while
 `is_tracking`: their number is up to the clients.

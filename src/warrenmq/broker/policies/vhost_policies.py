@@ -249,7 +249,7 @@ class VhostPolicies:
 
 
 class PolicyOrder:
-    """The policies for one target (QUEUES, QUORUM_QUEUES or EXCHANGES), in the order in which they are tried."""
+    """The policies for one target, as QUEUES, in the order in which they are tried."""
 
     def __init__(
         self, policies: list[Policy], operator_policies: list[Policy], target: str

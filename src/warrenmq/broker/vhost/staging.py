@@ -395,8 +395,7 @@ class Staging:
         node = self.vhost.node
         if self.is_stopped or self._out_bytes >= OUT_BYTES or self._out_count >= OUT_MESSAGES:
             return True
-        # The memory alarm does not pause a move, which takes no more memory than staging did. A low
-        # or slow disk does, because a move writes.
+        # The memory alarm does not pause a move, which needs no more memory. A low disk does.
         return node.alarms.disk_since_ms >= 0 or node.disk_flow.is_full(self.vhost.journal)
 
     def _is_moved(self, stage: Stage) -> bool:
@@ -448,8 +447,7 @@ class Staging:
             entry.seq,
         )
         queues = self._routes.queues_for(stage.target, staged.address, properties)
-        # Before a crash the message may have been published and delivered to a consumer, with
-        # nothing of that on disk: it keeps its redelivered flag.
+        # A consumer may have had the message before a crash: it keeps its redelivered flag.
         arrive(
             queues,
             message,

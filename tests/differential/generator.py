@@ -64,9 +64,7 @@ class Generator:
             self._unbind_exchange: 1, self._close: 2, self._passive: 3, self._confirm: 3, self._transact: 6,
             self._policy: 4, self._redeclare: 2, self._drain: 1, self._choosing_exchange: 4,
         }  # fmt: skip
-        return always | {
-            maker: perhaps[maker] for maker in perhaps if self._random.random() < 0.45
-        }
+        return always | {maker: perhaps[maker] for maker in perhaps if self._random.random() < 0.45}
 
     # -- choices -----------------------------------------------------------------------------------
 
@@ -315,9 +313,7 @@ class Generator:
         return step("Drain", self._channel(), queue=self._queue())
 
     def _consume(self) -> Step:
-        arguments = (
-            {"x-priority": self._random.choice((-1, 0, 1, 5))} if self._chance(0.2) else {}
-        )
+        arguments = {"x-priority": self._random.choice((-1, 0, 1, 5))} if self._chance(0.2) else {}
         return step(
             "BasicConsume",
             self._channel(),

@@ -155,10 +155,7 @@ class Station:
             channel.peer.peer.send(
                 method_frame(number, method),
                 header_frame(number, len(body), raw),
-                *(
-                    frame(BODY, number, body[at : at + limit])
-                    for at in range(0, len(body), limit)
-                ),
+                *(frame(BODY, number, body[at : at + limit]) for at in range(0, len(body), limit)),
             )
 
     def _drain(self, channel: ClientChannel, queue: str) -> Observation:

@@ -196,6 +196,8 @@ class Broker(ConnectionHost):
                     del self.timed_queues[queue]
             elif len(queue.consumers) == 0 and now_ms - queue.last_used_ms >= expires_ms:
                 self._vhost_of(queue).delete_queue(queue, now_ms)
+        for vhost in self.vhosts.values():
+            vhost.delayed.tick(now_ms)
         self.memory_monitor.tick(now_ms)
 
     def tick_connections(self, now_ms: i64) -> None:

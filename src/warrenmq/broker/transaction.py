@@ -14,6 +14,7 @@ from mypy_extensions import i64
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.memory_account import MESSAGE_BYTES
 from warrenmq.queues.queue import Queue
+from warrenmq.routing.exchange import Exchange
 from warrenmq.store.message import Message, QueueLedger
 
 # Memory of a publish (bytes) beside address, properties and body: the `Message`, the
@@ -51,6 +52,9 @@ class TransactionPublish:
         self.queue_names: list[bytes] = queue_names
         self.expiration_ms: i64 = expiration_ms
         self.priority: i64 = priority
+        # The delayed exchanges at which the message has to wait, and the body of its headers table.
+        self.waits: list[Exchange] = []
+        self.headers: bytes = b""
         self.mandatory: bool = mandatory
 
 

@@ -238,9 +238,14 @@ class Channel(ChannelSide):
             publish = TransactionPublish(
                 message, names, properties.expiration_ms, properties.priority, route.mandatory
             )
+            if len(route.waits) > 0:
+                publish.waits = route.waits
+                publish.headers = properties.headers
             connection.throttle.add_uncommitted(connection, self.transaction.add(publish))
             return
         queues = route.queues
+        if len(route.waits) > 0:
+            self.vhost.delayed.keep_all(message, route.waits, properties.headers, False, now_ms)
         is_taken = True
         if len(queues) == 0:
             if route.mandatory:

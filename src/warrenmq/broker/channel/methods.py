@@ -368,6 +368,9 @@ def _tx_commit(channel: Channel) -> None:
             if queue is not None:
                 queues.append(queue)
         arrive(queues, publish.message, publish.expiration_ms, publish.priority, now_ms, False)
+        channel.vhost.delayed.keep_all(
+            publish.message, publish.waits, publish.headers, False, now_ms
+        )
         if publish.mandatory and len(queues) == 0:
             channel.return_message(publish.message)
     for settle in transaction.settles:

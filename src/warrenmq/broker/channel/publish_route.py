@@ -42,6 +42,8 @@ class PublishRoute:
         self.is_durable: bool = False
         # True for a direct reply: the routing key names a consumer of `amq.rabbitmq.reply-to`.
         self.is_reply: bool = False
+        # The delayed exchanges at which the message has to wait.
+        self.waits: list[Exchange] = []
         # True if the route does not depend on the message beside its key (CC and BCC apart).
         self.is_fixed: bool = False
         # True if the route is fixed, no reply and not traced: each message without CC and BCC goes
@@ -90,6 +92,7 @@ class PublishRoute:
         self.is_reply = not method.exchange and method.routing_key.startswith(REPLY_TO + b".")
         self.is_fixed = not router.depends_on_message(exchange)
         if self.is_fixed:
+            self.waits = []
             self._set_queues(vhost.route(exchange, [method.routing_key], b""))
         # A traced message takes the way of those that need a look at their properties.
         is_traced = vhost.definition.is_tracing
@@ -114,10 +117,11 @@ class PublishRoute:
 
     def route_by_headers(self, properties: PublishProperties) -> None:
         """Find the queues of a message whose properties affect the route."""
+        self.waits = []
         keys = [self.routing_key]
         keys.extend(properties.extra_routing_keys)
         self._set_queues(
-            self._vhost.route(self._exchange, keys, properties.headers, properties.raw)
+            self._vhost.route(self._exchange, keys, properties.headers, properties.raw, self.waits)
         )
         # These queues hold for this message only: the next publish is resolved again.
         self._version = -1
@@ -146,3 +150,5 @@ class PublishRoute:
         for queue in queues:
             if queue.durable:
                 self.is_durable = True
+        if len(self.waits) > 0:
+            self.is_durable = True

@@ -18,6 +18,7 @@ from mypy_extensions import i64
 from warrenmq.broker.content.properties import PublishProperties, inspect_properties
 from warrenmq.broker.dead_letters.death_headers import DeathHeaders, cycling_queues
 from warrenmq.broker.vhost.arrival import arrive
+from warrenmq.broker.vhost.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.handovers import Handovers
 from warrenmq.broker.vhost.vhost_queue_host import QueueOffice
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
@@ -27,6 +28,7 @@ from warrenmq.queues.loading import EntryContents
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import NO_LIMIT, DeadLetterRule
 from warrenmq.queues.turn import TurnShare
+from warrenmq.routing.exchange import Exchange
 from warrenmq.store.message import NOT_JOURNALED, Message, MovedMessage
 
 logger = logging.getLogger("warren.dead_letters")
@@ -65,8 +67,9 @@ class _DeadLetter:
 class DeadLetters(QueueOffice):
     """The dead letters of one vhost."""
 
-    def __init__(self, vhost: VhostQueues) -> None:
-        self.handovers: Handovers = Handovers(vhost)
+    def __init__(self, vhost: VhostQueues, delayed: DelayedMessages) -> None:
+        self.handovers: Handovers = delayed.handovers
+        self._delayed: DelayedMessages = delayed
         self._vhost: VhostQueues = vhost
         # Dead letters to publish, oldest first, from `_next` on.
         self._pending: list[_DeadLetter] = []
@@ -178,16 +181,19 @@ class DeadLetters(QueueOffice):
             keys[0] = rule.routing_key
         else:
             keys.extend(properties.extra_routing_keys)
-        queues = vhost.route(exchange, keys, properties.headers, properties.raw)
+        waits: list[Exchange] = []
+        headers = properties.headers
+        queues = vhost.route(exchange, keys, headers, properties.raw, waits)
         if letter.reason != REJECTED and len(queues) > 0:
             queues = self._without_cycles(letter, queues, raw, reason)
-        if len(queues) == 0:
+        if len(queues) == 0 and len(waits) == 0:
             return None
         name = rule.exchange
         address = bytes([len(name)]) + name + bytes([len(keys[0])]) + keys[0]
         if origin is None:
             copy = Message(address, raw, message.body, message.persistent, now_ms)
             arrive(queues, copy, NO_LIMIT, properties.priority, now_ms, False)
+            self._delayed.keep_all(copy, waits, headers, False, now_ms)
             return None
         moved = MovedMessage(
             address,
@@ -199,6 +205,7 @@ class DeadLetters(QueueOffice):
             origin.seq,
         )
         arrive(queues, moved, NO_LIMIT, properties.priority, now_ms, False)
+        self._delayed.keep_all(moved, waits, headers, False, now_ms)
         return moved
 
     def _without_cycles(

@@ -15,11 +15,12 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq.broker.vhost.taken_entries import TakenEntries
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.entry import Entry
+from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.mirror_backing import MirrorBacking
 from warrenmq.queues.paged_queue import PagedQueue
-from warrenmq.queues.queue import Queue
 from warrenmq.queues.turn import TurnShare
 from warrenmq.store.journal import Journal
 from warrenmq.store.message import JournalFile, MovedMessage, QueueLedger
@@ -64,43 +65,40 @@ class Handovers:
 
     def __init__(self, vhost: VhostQueues) -> None:
         self._vhost: VhostQueues = vhost
-        # Entries that `take` has got and that are not settled, by ledger id and seq id.
-        self._unacked: dict[int, dict[int, Entry]] = {}
+        # Entries that are neither handed over nor settled yet.
+        self._taken: TakenEntries = TakenEntries()
         self._gathering: _Parcel | None = None
         # Parcels that wait for the journal, oldest first.
         self._parcels: list[_Parcel] = []
         # Queues that wait for room.
         self._waiting: dict[TurnShare, None] = {}
-        self.out_bytes: i64 = 0
-        self.out_count: i64 = 0
         # After a start: levels whose messages of unfinished hand-overs are being settled, each with
         # the journal files that must stay until then.
         self._restoring: list[tuple[PagedQueue, list[JournalFile]]] = []
-        vhost.host.unacked_finders.append(self.find_unacked)
+        vhost.host.unacked_finders.append(self._taken.find)
         vhost.host.loss_watchers.append(self.forget_lost)
 
     # -- a message ---------------------------------------------------------------------------------
 
     def admits(self, share: TurnShare) -> bool:
         """Whether there is room for more; if not, `share` gets a turn when there is."""
-        if self.out_bytes < OUT_BYTES_MAX and self.out_count < OUT_MESSAGES_MAX:
+        taken = self._taken
+        if taken.content_bytes < OUT_BYTES_MAX and taken.count < OUT_MESSAGES_MAX:
             return True
         self._waiting[share] = None
         return False
 
     def take(self, entry: Entry) -> None:
         """Take an unacked entry, which will be handed over or settled."""
-        self._unacked.setdefault(entry.ledger.queue_id, {})[entry.seq] = entry
-        self.out_bytes += entry.content_bytes
-        self.out_count += 1
+        self._taken.add(entry)
 
     def has(self, entry: Entry) -> bool:
         """Whether a taken entry is still to be handed over: its content is not lost."""
-        return self._unacked.get(entry.ledger.queue_id, {}).get(entry.seq) is entry
+        return self._taken.has(entry)
 
     def settle(self, entry: Entry, reason: i64, now_ms: i64) -> None:
         """Settle a taken entry that needs no copy, or whose copy need not be durable."""
-        self._forget(entry)
+        self._taken.remove(entry)
         entry.queue.let_go(entry, reason, now_ms)
 
     def on_moved(self, entry: Entry, reason: i64, copy: MovedMessage) -> None:
@@ -134,7 +132,7 @@ class Handovers:
             for copy in parcel.copies:
                 if copy.pinned is not None:
                     moves.settled(copy.pinned)
-        if len(self._waiting) > 0 and self.out_count * 2 < OUT_MESSAGES_MAX:
+        if len(self._waiting) > 0 and self._taken.count * 2 < OUT_MESSAGES_MAX:
             waiting = self._waiting
             self._waiting = {}
             for share in waiting:
@@ -142,30 +140,14 @@ class Handovers:
         if len(self._restoring) > 0:
             self._end_restoring()
 
-    def find_unacked(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
-        """Taken entries of the queue of `ledger` in [first, end)."""
-        taken = self._unacked.get(ledger.queue_id)
-        if taken is None:
-            return []
-        return [entry for seq, entry in taken.items() if first <= seq < end]
-
     def forget_lost(self, _ledger: QueueLedger, lost: list[Entry]) -> None:
         """Forget the entries `lost`: their contents are lost, and the queue has settled them."""
         for entry in lost:
             if self.has(entry):
-                self._forget(entry)
+                self._taken.remove(entry)
                 queue = entry.queue
-                if isinstance(queue, Queue):
+                if isinstance(queue, LeveledQueue):
                     queue.backing_of(entry.ledger).unacked.leaving_count -= 1
-
-    def _forget(self, entry: Entry) -> None:
-        ledger_id = entry.ledger.queue_id
-        taken = self._unacked[ledger_id]
-        del taken[entry.seq]
-        if len(taken) == 0:
-            del self._unacked[ledger_id]
-        self.out_bytes -= entry.content_bytes
-        self.out_count -= 1
 
     # -- start -------------------------------------------------------------------------------------
 

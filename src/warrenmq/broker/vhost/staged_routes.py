@@ -37,6 +37,8 @@ class StagedRoutes:
     def __init__(self, vhost: VhostQueues) -> None:
         self._vhost: VhostQueues = vhost
         self._known: dict[bytes, list[Queue]] = {}
+        # The delayed exchanges at which the message of the last `queues_for` has to wait.
+        self.waits: list[Exchange] = []
         self._version: i64 = -1
 
     def check(self, message: Message, target: bytes, author: Author) -> PublishProperties:
@@ -58,7 +60,11 @@ class StagedRoutes:
     def queues_for(
         self, target: bytes, address: bytes, properties: PublishProperties
     ) -> list[Queue]:
-        """The queues for a message: `target` if that is not empty, else by its exchange."""
+        """The queues for a message: `target` if that is not empty, else by its exchange.
+
+        `waits` has the exchanges at which it has to wait.
+        """
+        self.waits = []
         if len(target) > 0:
             queue = self._vhost.queues.get(target)
             return [] if queue is None else [queue]
@@ -78,7 +84,7 @@ class StagedRoutes:
         keys = [address[name_end + 1 :]]
         if len(properties.extra_routing_keys) > 0 or router.depends_on_message(exchange):
             keys.extend(properties.extra_routing_keys)
-            return self._vhost.route(exchange, keys, properties.headers, properties.raw)
+            return self._vhost.route(exchange, keys, properties.headers, properties.raw, self.waits)
         queues = self._vhost.route(exchange, keys, b"")
         self._known[address] = queues
         return queues

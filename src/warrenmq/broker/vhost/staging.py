@@ -31,6 +31,7 @@ from warrenmq.broker.definitions.metadata import (
     PutStage,
 )
 from warrenmq.broker.vhost.arrival import arrive
+from warrenmq.broker.vhost.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.stage import (
     MOVE_SLICE_MESSAGES,
     OUT_BYTES,
@@ -72,8 +73,9 @@ _LENGTH_BYTES: Final = 4
 class Staging:
     """The sinks and stages of one vhost."""
 
-    def __init__(self, vhost: VhostQueues) -> None:
+    def __init__(self, vhost: VhostQueues, delayed: DelayedMessages) -> None:
         self.vhost: VhostQueues = vhost
+        self._delayed: DelayedMessages = delayed
         self.sinks: dict[bytes, Sink] = {}
         # Stages by id, which is the id of their queue.
         self.stages: dict[int, Stage] = {}
@@ -142,8 +144,8 @@ class Staging:
     ) -> None:
         """Finish a stage of `client` that has all its `count` messages.
 
-        Calls `done(None)` when the messages are durable, or `done(error)` when they cannot be. Any
-        other number of messages drops the stage and raises StageError.
+        Calls `done(None)` when they are durable, or `done(error)` when they cannot be. Any other
+        number drops the stage and raises StageError.
         """
         stage = self._expect_own(stage_id, client)
         if stage.message_count != count:
@@ -160,8 +162,7 @@ class Staging:
             if stage.is_dropped:
                 done(StageError(PRECONDITION, f"stage {stage_id} was dropped"))
             elif not ok or self.vhost.journal.failed_count != stage.failures_at_open:
-                # A batch of the journal failed, so some messages of the stage may be in memory
-                # only.
+                # A batch of the journal failed: some of the messages may be in memory only.
                 self.drop([stage], done_ms)
                 done(
                     StageError(
@@ -249,13 +250,12 @@ class Staging:
         for stage in stages:
             stage.is_committed = True
         asked = _Commit(self, sink, batch, done)
-        # The messages are durable already. The change set is kept and patient: a commit cannot be
-        # taken back, because a commit that failed may be on disk all the same.
+        # Kept and patient: a commit cannot be taken back, as one that failed may be on disk.
         change_set = self.vhost.store_changes([self._put_sink(sink, batch)], True, is_patient=True)
         change_set.callbacks.append(asked.on_stored)
 
     def on_committed(self, sink: Sink, batch: i64, now_ms: i64) -> None:
-        """Drop superseded stages and start moving, because the commit of `batch` is durable."""
+        """Drop superseded stages and start moving: the commit of `batch` is durable."""
         sink.is_committing = False
         sink.batch = batch
         superseded = [
@@ -342,10 +342,7 @@ class Staging:
     # -- moving ------------------------------------------------------------------------------------
 
     def advance(self, now_ms: i64) -> bool:
-        """Settle durable messages and move a slice of each sink; True if more can be done at once.
-
-        Called at the end of each turn.
-        """
+        """Settle durable messages and move a slice of each sink; True if more can be done now."""
         if now_ms >= self._sweep_at_ms:
             self._sweep_at_ms = now_ms + _SWEEP_INTERVAL_MS
             self._sweep(now_ms)
@@ -456,6 +453,8 @@ class Staging:
             now_ms,
             entry.redelivered,
         )
+        waits = self._routes.waits
+        self._delayed.keep_all(message, waits, properties.headers, entry.redelivered, now_ms)
         self.vhost.journal.moves.add(message)
         return message
 
@@ -519,7 +518,8 @@ class Staging:
             # survive a crash after the client has left.
             message.persistent = True
             properties = self._routes.check(message, stage.target, author)
-            if len(self._routes.queues_for(stage.target, message.address, properties)) == 0:
+            queues = self._routes.queues_for(stage.target, message.address, properties)
+            if len(queues) == 0 and len(self._routes.waits) == 0:
                 if stage.unroutable_count == 0:
                     stage.unroutable = message.address
                 stage.unroutable_count += 1

@@ -9,6 +9,8 @@ from mypy_extensions import i64
 from warrenmq.broker.definitions.limits import VHOST_LIMITS
 from warrenmq.broker.definitions.metadata import PutQueue, PutQueuePart
 from warrenmq.broker.vhost.dead_letters import DeadLetters
+from warrenmq.broker.vhost.delayed_messages import DelayedMessages
+from warrenmq.broker.vhost.handovers import Handovers
 from warrenmq.broker.vhost.loss_log import LossLog
 from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.broker.vhost.queue_access import VhostLossReport, VhostQueueAccess
@@ -16,6 +18,7 @@ from warrenmq.broker.vhost.staging import Staging
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import NO_LIMIT
@@ -34,10 +37,11 @@ class Vhost(VhostQueues):
         super().__init__(node, name, vhost_id, store)
         # Losses that are not logged yet.
         self.losses: LossLog = LossLog(name)
-        self.dead_letters: DeadLetters = DeadLetters(self)
+        self.delayed: DelayedMessages = DelayedMessages(self, Handovers(self))
+        self.dead_letters: DeadLetters = DeadLetters(self, self.delayed)
         self.host.office = self.dead_letters
         # Sinks and stages. The queues of stages are in `queues_by_id` only.
-        self.staging: Staging = Staging(self)
+        self.staging: Staging = Staging(self, self.delayed)
         # Sum of the sealed and the finished batches at the last call of `on_sealed`.
         self._batches: i64 = 0
         self._debt_at_ms: i64 = 0
@@ -63,6 +67,9 @@ class Vhost(VhostQueues):
 
     def restore_part(self, part: PutQueuePart, now_ms: i64) -> None:
         """Restore a part of a queue without its messages; nothing if the queue is not there."""
+        if part.owner == 0:
+            self.delayed.restore(part.number, part.id)
+            return
         queue = self.queues_by_id.get(part.owner)
         if queue is not None:
             queue.restore_level(part.number, part.id)
@@ -91,7 +98,7 @@ class Vhost(VhostQueues):
         for queue_id, files in replay.moved.items():
             alive = {seq: file for seq, file in files.items() if replay.is_alive(queue_id, seq)}
             if queue_id not in self.staging.stages and len(alive) > 0:
-                self.dead_letters.handovers.restore_moved(queue_id, alive, now_ms)
+                self.delayed.handovers.restore_moved(queue_id, alive, now_ms)
         return orphans
 
     def _restore_backing(
@@ -99,7 +106,7 @@ class Vhost(VhostQueues):
     ) -> None:
         ledger = backing.ledger
         queue = ledger.queue
-        assert isinstance(queue, Queue)
+        assert isinstance(queue, LeveledQueue)
         self.store.adopt(backing.store, recovered)
         index = ledger.index
         if index is not None:
@@ -141,6 +148,8 @@ class Vhost(VhostQueues):
         """
         for queue in self.queues_by_id.values():
             queue.check()
+        for bucket in self.delayed.buckets.values():
+            bucket.check()
         for channel in self.host.channels:
             channel.check()
         self.router.check()
@@ -159,7 +168,8 @@ class Vhost(VhostQueues):
         is_moving = self.staging.advance(now_ms)
         is_applying = self.policies.advance(now_ms)
         has_letters = self.dead_letters.advance(now_ms)
-        self.dead_letters.handovers.advance(now_ms)
+        has_due = self.delayed.advance(now_ms)
+        self.delayed.handovers.advance(now_ms)
         self.host.end_turn(now_ms)
         self.store.advance(now_ms)
         self.losses.report(now_ms)
@@ -180,5 +190,6 @@ class Vhost(VhostQueues):
             or is_moving
             or is_applying
             or has_letters
+            or has_due
             or self.staging.may_resume()
         )

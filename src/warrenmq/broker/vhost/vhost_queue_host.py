@@ -9,6 +9,7 @@ from mypy_extensions import i64, mypyc_attr
 from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.queues.entry import Entry, EntryLedger, QueueEnd
+from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_host import QueueHost
@@ -73,9 +74,9 @@ class VhostQueueHost(QueueHost):
         if ledger is None:
             return None
         queue = ledger.queue
-        return queue.backing_of(ledger) if isinstance(queue, Queue) else None
+        return queue.backing_of(ledger) if isinstance(queue, LeveledQueue) else None
 
-    def forget(self, queue: Queue) -> None:
+    def forget(self, queue: LeveledQueue) -> None:
         """Forget a queue that is deleted."""
         self.queues_by_id.pop(queue.id, None)
         for backing in queue.backings():

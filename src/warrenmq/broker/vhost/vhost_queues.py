@@ -34,7 +34,6 @@ class VhostQueues:
     def __init__(self, node: NodeServices, name: bytes, vhost_id: i64, store: VhostStore) -> None:
         self.node: NodeServices = node
         self.name: bytes = name
-        self.id: i64 = vhost_id
         # The stored definition, with what people see of the vhost.
         self.definition: PutVhost = PutVhost(name, vhost_id)
         self.store: VhostStore = store
@@ -64,6 +63,11 @@ class VhostQueues:
             self.router.version += 1
             for channel in self.host.channels:
                 channel.set_tracing(definition.is_tracing)
+
+    @property
+    def id(self) -> i64:
+        """The number that names the vhost's directory."""
+        return self.definition.id
 
     @property
     def queues_by_id(self) -> dict[int, Queue]:

@@ -2,8 +2,8 @@
 
 Messages that are due within four minutes are in buckets of a second, later ones in buckets of two
 minutes, and those that are due in nine hours or more in buckets of almost five hours. When the time
-of a wide bucket comes near, its messages move on to narrower ones. So a message is written three times at most, and no more than a few
-hundred buckets exist, whatever the number of messages.
+of a wide bucket comes near, its messages move on to narrower ones. So a message is written three
+times at most, and no more than a few hundred buckets exist, whatever the number of messages.
 
 Each bucket is durable and paged like any queue: what waits long is on disk only. No client can
 name, bind or consume one.

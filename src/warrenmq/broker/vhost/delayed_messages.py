@@ -239,7 +239,7 @@ class DelayedMessages:
             self._let_go(entry, copy, now_ms)
 
     def _load(self, entries: list[Entry]) -> None:
-        """Read the contents of entries that are due, bucket by bucket; then they are pushed back."""
+        """Read the contents of entries that are due, and push the entries back."""
         for bucket in self.buckets.values():
             own = [entry for entry in entries if entry.queue is bucket]
             if len(own) > 0:

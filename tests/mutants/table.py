@@ -186,8 +186,8 @@ MUTANTS: list[Mutant] = [
         "S49",
         "nothing is delivered past the queue",
         "queues/queue.py",
-        "        if backing.ready.count == 0 and (\n            size",
-        "        if False and (\n            size",
+        "        if ready_count == 0 and (size",
+        "        if False and (size",
         "queues/test_queue_paging.py::test_t63_direct_delivery",
     ),
     mutant(

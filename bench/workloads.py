@@ -18,6 +18,9 @@ from warrenmq.perf.options import parse_uri
 from warrenmq.wire.methods import QueueDeclare, QueueDeclareOk
 
 RATE = "msg/s"
+# How long the messages wait that are to expire: longer than both brokers take to get them.
+TTL_MS = 30000
+DEAD_LETTERS_S = 180.0
 DRAIN_S = "60"
 
 
@@ -171,6 +174,58 @@ def run_restart(workload: Workload, setting: Setting) -> list[Result]:
     return [result]
 
 
+def run_full_queue(workload: Workload, setting: Setting) -> list[Result]:
+    """Publish into a queue that has as many messages as it may have; the figure is the rate."""
+    delete_queues(setting.broker, ["bench-full"])
+    queue = ["--queue", "bench-full", "--no-auto-delete", "--consumers", "0"]
+    try:
+        sample = setting.perf(*queue, "--time", str(setting.seconds), *workload.arguments)
+    finally:
+        delete_queues(setting.broker, ["bench-full"])
+    return [setting.result(workload.rows[0], float(sample.summary["publish_rate"]), RATE, sample)]
+
+
+def run_dead_letters(workload: Workload, setting: Setting) -> list[Result]:
+    """Let the messages of a queue expire, and time how they become dead letters.
+
+    The time runs from the first to the last one that has reached the queue of dead letters.
+    """
+    count = setting.backlog_messages
+    client = Client(parse_uri(setting.broker.uri), "bench", 60.0)
+    names = ["bench-expiring", "bench-dead"]
+    try:
+        delete_queues(setting.broker, names)
+        client.request(QueueDeclare(queue=b"bench-dead", durable=True))
+        arguments = (
+            f"x-message-ttl={TTL_MS},x-dead-letter-exchange=,x-dead-letter-routing-key=bench-dead"
+        )
+        queue = ["--queue", names[0], "--no-auto-delete", "--queue-args", arguments]
+        setting.perf(*queue, "--consumers", "0", "--pmessages", str(count), *workload.arguments)
+        before = setting.broker.usage()
+        started, first = time.monotonic(), 0
+        while (dead := _ready(client, "bench-dead")) < count:
+            if time.monotonic() - started > DEAD_LETTERS_S:
+                raise MeasureError(f"{dead} of {count} messages became dead letters")
+            if first == 0 and dead > 0:
+                started, first = time.monotonic(), dead
+            time.sleep(0.005)
+        elapsed = time.monotonic() - started
+        usage = setting.broker.usage()
+    finally:
+        client.close()
+        delete_queues(setting.broker, names)
+    result = setting.result(workload.rows[0], (count - first) / elapsed, RATE, None)
+    result.cpu_us_per_message = (usage.cpu_s - before.cpu_s) * 1e6 / count
+    result.rss_mib = usage.rss_bytes / 2**20
+    return [result]
+
+
+def _ready(client: Client, queue: str) -> int:
+    reply = client.request(QueueDeclare(queue=queue.encode(), passive=True))
+    assert isinstance(reply, QueueDeclareOk)
+    return reply.message_count
+
+
 def message_count(broker: Broker, queue: str) -> int:
     """Return the number of ready messages of a queue; MeasureError when it does not exist."""
     client = Client(parse_uri(broker.uri), "bench", 60.0)
@@ -265,6 +320,30 @@ WORKLOADS = [
         "transient 100 B, one ack a message, latency from publish to delivery",
         run_paced,
         ["--size", "100", "--rate", "5000", "--qos", "1000"],
+    ),
+    Workload(
+        "priorities",
+        ["priority queue of 10 levels, persistent + confirm 1 KiB"],
+        "the 1 KiB workload with x-max-priority=10 and messages of ten priorities in turn",
+        run_flow,
+        [
+            *("--size", "1024", *CONFIRMED, *BATCH_ACK),
+            *("--queue-args", "x-max-priority=10", "--priorities", "10"),
+        ],
+    ),
+    Workload(
+        "max-length",
+        ["publish into a queue at its max-length, 1 KiB"],
+        "persistent with confirms and no consumer, x-max-length=1000, overflow drop-head",
+        run_full_queue,
+        ["--size", "1024", *CONFIRMED, "--queue-args", "x-max-length=1000"],
+    ),
+    Workload(
+        "dead-letters",
+        ["expired messages that become dead letters, 1 KiB"],
+        "persistent messages of one durable queue expire into another one",
+        run_dead_letters,
+        ["--size", "1024", *CONFIRMED],
     ),
     Workload(
         "restart",

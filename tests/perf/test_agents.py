@@ -109,7 +109,7 @@ def publisher(
     sock: socket.socket, *, window: int = 0, limit: int = 0, rate: float = 0.0, size: int = 10
 ) -> Publisher:
     made = Publisher(
-        sock, PublishFrames(b"", b"q", b"\x00\x00", False, size, 131072), window, limit, rate
+        sock, [PublishFrames(b"", b"q", b"\x00\x00", False, size, 131072)], window, limit, rate
     )
     made.start(0)
     return made

@@ -83,6 +83,14 @@ def perf(
             "--flag", "-f", rich_help_panel=MESSAGES, help="persistent or mandatory; repeatable"
         ),
     ] = None,
+    priorities: Annotated[
+        int,
+        typer.Option(
+            "--priorities",
+            rich_help_panel=MESSAGES,
+            help="priority levels that the batches of messages have in turn; 0: no priority",
+        ),
+    ] = 0,
     queue: Annotated[
         str,
         typer.Option(
@@ -218,6 +226,7 @@ def perf(
             queue_args=parse_arguments(queue_args),
             size=size,
             flags=[name for flags in flag or [] for name in flags.split(",")],
+            priorities=priorities,
             confirm=confirm,
             rate=rate,
             pmessages=pmessages,

@@ -90,14 +90,18 @@ class PerfLoop:
         client = Client(parse_uri(options.uri), f"perf-producer-{number}", CONNECT_TIMEOUT_S)
         if options.confirm > 0:
             client.request(ConfirmSelect())
-        frames = PublishFrames(
-            target.exchange,
-            target.routing_key,
-            basic_properties(options.persistent),
-            options.mandatory,
-            options.size,
-            client.frame_max,
-        )
+        priorities = range(options.priorities) if options.priorities > 0 else [None]
+        frames = [
+            PublishFrames(
+                target.exchange,
+                target.routing_key,
+                basic_properties(options.persistent, priority),
+                options.mandatory,
+                options.size,
+                client.frame_max,
+            )
+            for priority in priorities
+        ]
         publisher = Publisher(client.sock, frames, options.confirm, options.pmessages, options.rate)
         self.publishers.append(publisher)
         self._register(publisher)

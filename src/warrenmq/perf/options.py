@@ -18,6 +18,8 @@ MESSAGE_BYTES_MAX: Final = 512 * 1024 * 1024
 PREFETCH_MAX: Final = 65535
 # Time (s) that a run without --time waits for its consumers after the last publish.
 DRAIN_S: Final = 30.0
+# A priority is one octet.
+PRIORITIES_MAX: Final = 256
 
 
 @dataclass
@@ -108,6 +110,7 @@ class PerfOptions:
     queue_args: dict[str, object] = field(default_factory=dict)
     size: int = 12
     flags: list[str] = field(default_factory=list)
+    priorities: int = 0
     confirm: int = 0
     rate: float = 0.0
     pmessages: int = 0
@@ -174,6 +177,7 @@ class PerfOptions:
 
     def _validate_ranges(self) -> None:
         _check_range("--size", self.size, 0, MESSAGE_BYTES_MAX)
+        _check_range("--priorities", self.priorities, 0, PRIORITIES_MAX)
         _check_range("--qos", self.qos, 0, PREFETCH_MAX)
         _check_range("--multi-ack-every", self.multi_ack_every, 1, None)
         _check_range("--processes", self.processes, 1, None)

@@ -118,12 +118,13 @@ def write_frame_header(out: BytesWriter, kind: i64, size: i64) -> None:
 class Publisher(AgentConnection):
     """Publishes on channel 1 of a socket that is set up already.
 
-    The loop calls `on_readable`, `flush` and `publish`. `window` (0: confirms are off), `limit` (0:
-    none) and `rate` per second (0.0: none) are fixed for the run.
+    The loop calls `on_readable`, `flush` and `publish`. Each batch repeats the next one of `frames`,
+    which are equal in size. `window` (0: confirms are off), `limit` (0: none) and `rate` per second
+    (0.0: none) are fixed for the run.
     """
 
     def __init__(
-        self, sock: socket, frames: PublishFrames, window: i64, limit: i64, rate: float
+        self, sock: socket, frames: list[PublishFrames], window: i64, limit: i64, rate: float
     ) -> None:
         super().__init__(sock, "publisher", True)
         self.published: i64 = 0
@@ -138,11 +139,12 @@ class Publisher(AgentConnection):
         self.behind_ns_max: i64 = 0
         self.confirm_latency: Histogram = Histogram()
         self.is_stopped: bool = False
-        self._frames: PublishFrames = frames
+        self._frames: list[PublishFrames] = frames
+        self._next_frames: i64 = 0
         self._window: i64 = window
         self._limit: i64 = limit
         self._rate: float = rate
-        self._batch_max: i64 = max(1, BATCH_BYTES // frames.octets())
+        self._batch_max: i64 = max(1, BATCH_BYTES // frames[0].octets())
         self._start_ns: i64 = 0
         self._now_ns: i64 = 0
         self._is_blocked: bool = False
@@ -223,7 +225,9 @@ class Publisher(AgentConnection):
         if self._window > 0:
             self._batches.append((self.published, now_ns))
         self.latest_ns = now_ns
-        self.send_repeated(self._frames.stamped(now_ns), credit)
+        frames = self._frames[self._next_frames]
+        self._next_frames = (self._next_frames + 1) % len(self._frames)
+        self.send_repeated(frames.stamped(now_ns), credit)
         return True
 
     def on_readable(self) -> None:

@@ -63,8 +63,10 @@ def declare_queue(client: Client, options: PerfOptions, name: bytes) -> bytes:
     return reply.queue
 
 
-def basic_properties(persistent: bool) -> bytes:
-    """The properties of every message: the content_type that PerfTest sends, and delivery_mode."""
+def basic_properties(persistent: bool, priority: int | None = None) -> bytes:
+    """The properties of a message: the content_type that PerfTest sends, delivery_mode, priority."""
     return Properties(
-        content_type=b"application/octet-stream", delivery_mode=2 if persistent else 1
+        content_type=b"application/octet-stream",
+        delivery_mode=2 if persistent else 1,
+        priority=priority,
     ).encode()

@@ -22,6 +22,7 @@ from warrenmq.admin.protocol import decode_reply, encode_frame
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.peer_certificate import PeerCertificate
 from warrenmq.broker.definitions.metadata import PutUser
+from warrenmq.queues.queue_figures import QueueFigures
 from warrenmq.wire.methods import TxSelect
 from warrenmq.wire.properties import Properties
 
@@ -193,6 +194,9 @@ def test_a_priority_queue_is_listed_with_all_its_levels() -> None:
         "message_bytes_persistent": 20, "messages_ram": 4, "q4": 4, "head_message_timestamp": 3,
     }  # fmt: skip
     assert rows(memory.broker, "queues", *expected) == [expected]
+    figures = QueueFigures(memory.vhost.queues[b"levels"])
+    assert (figures.ready, figures.alpha.count, figures.q4, figures.published) == (4, 4, 4, 4)
+    assert figures.ram_count == 4 and figures.target_ram_count is None
 
 
 def test_reads_and_writes_of_a_queue() -> None:

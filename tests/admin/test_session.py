@@ -30,6 +30,7 @@ from warrenmq.admin.protocol import (
     SeekTime,
     encode_frame,
 )
+from warrenmq.queues.settings import QueueSettings, QueueTraits
 from warrenmq.vocabulary.error_codes import (
     ACCESS_REFUSED,
     BAD_REQUEST,
@@ -238,15 +239,18 @@ def test_open_that_cannot_be_stored_is_refused(node: MemoryNode, client: MemoryC
     assert open_one(client).epoch == node.disk.groups[b"g"].epoch
 
 
-def test_open_of_an_unknown_transient_or_exclusive_queue_is_refused(
+def test_open_of_a_queue_that_groups_cannot_read_is_refused(
     node: MemoryNode, client: MemoryClient
 ) -> None:
-    """An unknown, transient or exclusive queue is refused with its own error code."""
+    """An unknown, transient, exclusive or priority queue is refused with its own error code."""
+    node.declare(b"levels", settings=QueueSettings(traits=QueueTraits(max_priority=2)))
     node.declare(b"transient", durable=False)
     node.declare(b"exclusive", owner=object())
     assert client.refused(OpenGroup("g", [b"nope"])) == NOT_FOUND
     assert client.refused(OpenGroup("g", [b"transient"])) == PRECONDITION
     assert client.refused(OpenGroup("g", [b"exclusive"])) == PRECONDITION
+    assert client.refused(OpenGroup("g", [b"levels"])) == PRECONDITION
+    assert client.refused(DescribeQueue(b"levels")) == PRECONDITION
 
 
 def test_reserved_range_survives_a_crash_with_its_transient_messages(

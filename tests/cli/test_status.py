@@ -9,6 +9,7 @@ from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.brokers.node_thread import NodeThread
 from tests.support.command_line import nobody, warren, warren_json
 from warrenmq import __version__
+from warrenmq.wire.properties import Properties
 
 LARGE = 10_000
 
@@ -92,6 +93,30 @@ def test_status(node: NodeThread) -> None:
     assert "alarms: none\n" in text
     assert "vhost '/': 3 queues; " in text and "debt 0 B\n" in text
     assert "0 damaged records, 0 lost messages\n" in text
+
+
+def test_dead_letters_and_delayed_messages_are_counted(node: NodeThread) -> None:
+    channel = node.peer().open().channel()
+    dead = table(x__dead__letter__exchange="", x__dead__letter__routing__key="orders")
+    channel.declare(b"dying", durable=True, arguments=dead)
+    channel.exchange(
+        b"later", b"x-delayed-message", True, arguments=table(x__delayed__type="fanout")
+    )
+    channel.confirm_select()
+    for _ in range(3):
+        channel.publish(b"dying", b"bad", PERSISTENT)
+    waiting = Properties(delivery_mode=2, headers=table(**{"x-delay": 3_600_000}))
+    channel.publish(b"", b"wait", waiting.encode(), b"later")
+    channel.confirms(4)
+    for tag in (1, 2):
+        channel.get(b"dying")
+        channel.reject(tag, requeue=False)
+    channel.declare(b"dying", durable=True, arguments=dead)
+    found = warren_json("status", "--port", node.port)
+    (vhost,) = found["vhosts"]
+    assert (vhost["dead_letters"], vhost["delayed"]) == ({"rejected": 2}, 1)
+    text = warren("status", "--port", node.port).stdout
+    assert "  2 dead letters: 2 rejected\n  1 delayed messages\n" in text
 
 
 @pytest.mark.parametrize("command", ["status", "queues"])

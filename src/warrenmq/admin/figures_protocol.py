@@ -79,6 +79,10 @@ class VhostStatus(Struct, frozen=True):
     generation: int
     damaged: int
     lost: int
+    # Messages that wait at delayed exchanges.
+    delayed: int
+    # Dead letters by reason, as `x-death` names it.
+    dead_letters: dict[str, int]
     # Reader groups of the vhost.
     groups: int
     # Messages that the groups have reserved.
@@ -145,8 +149,9 @@ class QueueGroupStatus(Struct, frozen=True):
 class QueueStatus(Struct, frozen=True):
     """One queue. Counts are since the start of the node.
 
-    `target_ram_count` is None when the queue need not page. `name_raw` is the queue's name when
-    that is not UTF-8.
+    The figures of a priority queue are the sums over its levels; `next_seq` and `indexed_upto` are
+    those of the level of priority 0. `target_ram_count` is None when the queue need not page.
+    `name_raw` is the queue's name when that is not UTF-8.
     """
 
     name: str

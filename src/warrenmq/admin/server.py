@@ -66,7 +66,7 @@ from warrenmq.queues.entry import Entry
 from warrenmq.queues.group_error import GroupError
 from warrenmq.queues.loading import peek_anywhere
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_groups import refuse_exclusive
+from warrenmq.queues.reader_groups import refuse_unreadable
 from warrenmq.queues.record_block import encode_block
 from warrenmq.vocabulary.error_codes import (
     ACCESS_REFUSED,
@@ -365,7 +365,7 @@ def _describe_queue(vhost: AdminVhost, request: DescribeQueue) -> QueueDescripti
         raise GroupError(
             NOT_FOUND, f"no queue '{name_text(request.queue)}' in vhost '{name_text(vhost.name)}'"
         )
-    refuse_exclusive(queue)
+    refuse_unreadable(queue)
     return QueueDescription(
         incarnation=queue.id,
         durable=queue.durable,
@@ -380,7 +380,7 @@ def _queue_of(vhost: AdminVhost, name: bytes, incarnation: int) -> Queue:
     queue = vhost.queue(name)
     if queue is None or queue.id != incarnation:
         raise GroupError(DATA_LOSS, _deleted_text(name, incarnation))
-    refuse_exclusive(queue)
+    refuse_unreadable(queue)
     return queue
 
 

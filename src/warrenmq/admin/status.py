@@ -16,6 +16,7 @@ from warrenmq.admin.figures_protocol import (
 from warrenmq.admin.protocol import GroupStatus, MemberStatus
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.flow.alarm_state import OFF
+from warrenmq.broker.vhost.dead_letters import REASON_TEXTS
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.build import build_name
 from warrenmq.queues.queue import Queue
@@ -72,6 +73,11 @@ def vhost_status(vhost: Vhost, groups: ReaderGroups) -> VhostStatus:
         generation=figures.generation,
         damaged=figures.damaged,
         lost=figures.lost,
+        delayed=vhost.delayed.waiting_count(),
+        dead_letters={
+            REASON_TEXTS[reason].decode(): count
+            for reason, count in sorted(vhost.dead_letters.counts.items())
+        },
         groups=len(groups.by_name),
         group_held=sum([group.reserved_count() for group in groups.by_name.values()]),
         group_lag=sum([group.lag() for group in groups.by_name.values()]),

@@ -113,6 +113,11 @@ def _print_vhost(vhost: VhostStatus) -> None:
         f"  {vhost.checkpoints} checkpoints, {vhost.failed_checkpoints} failed, the last is number {vhost.generation}"
     )
     print(f"  {vhost.damaged} damaged records, {vhost.lost} lost messages")
+    if vhost.dead_letters:
+        reasons = [f"{count} {reason}" for reason, count in vhost.dead_letters.items()]
+        print(f"  {sum(vhost.dead_letters.values())} dead letters: {', '.join(reasons)}")
+    if vhost.delayed:
+        print(f"  {vhost.delayed} delayed messages")
     if vhost.groups:
         print(
             f"  {vhost.groups} reader groups hold {vhost.group_held} messages, {vhost.group_lag} are not acked"

@@ -15,7 +15,10 @@ GET_DEMAND_MS: Final = 1000
 class HeadDemand:
     """The demand for the messages of one queue. Times are those of the node's turns (ms)."""
 
-    def __init__(self, is_single_active: bool = False) -> None:
+    def __init__(self, is_single_active: bool = False, is_quorum: bool = False) -> None:
+        # As in RabbitMQ, a quorum queue's next active consumer is the oldest one, whatever the
+        # priorities.
+        self._takes_oldest: bool = is_quorum
         # All consumers, the oldest first.
         self.consumers: list[Consumer] = []
         # Only one consumer gets messages; when it is gone, another one takes over.
@@ -56,7 +59,9 @@ class HeadDemand:
             return False
         self._active = None
         for other in self.consumers:
-            if self._active is None or other.priority > self._active.priority:
+            if self._active is None or (
+                not self._takes_oldest and other.priority > self._active.priority
+            ):
                 self._active = other
         if self._active is None:
             return False

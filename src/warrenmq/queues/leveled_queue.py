@@ -31,7 +31,8 @@ class LeveledQueue(QueueEnd):
         self.durable = definition.durable
         self.definition: QueueDefinition = definition
         self.settings: QueueSettings = definition.settings
-        self.demand: HeadDemand = HeadDemand(definition.settings.traits.is_single_active)
+        traits = definition.settings.traits
+        self.demand: HeadDemand = HeadDemand(traits.is_single_active, traits.is_quorum)
         self.backing: PagedQueue = PagedQueue(
             EntryLedger(definition.id, self),
             self.demand,
@@ -39,7 +40,7 @@ class LeveledQueue(QueueEnd):
             self.settings.is_lazy,
             host,
         )
-        highest = definition.settings.traits.max_priority
+        highest = traits.max_priority
         # None: the queue has no priorities.
         self.levels: PriorityLevels | None = (
             PriorityLevels(self.backing, highest) if highest > 0 else None

@@ -94,6 +94,7 @@ class ReaderGroup:
         return (
             queue.durable
             and queue.definition.owner is None
+            and queue.levels is None
             and self._matcher.matches(queue.name.decode("utf-8", "replace"))
         )
 
@@ -193,7 +194,7 @@ class ReaderGroups:
                     f"queue '{name_text(queue.name)}' is not durable: a reader group needs durable queues, "
                     "because what it reserves must outlive a restart",
                 )
-            refuse_exclusive(queue)
+            refuse_unreadable(queue)
             self.refuse_second_holder(name, queue)
         group = self.by_name.get(name)
         if group is not None and not may_rebind:
@@ -295,11 +296,20 @@ class ReaderGroups:
                 )
 
 
-def refuse_exclusive(queue: Queue) -> None:
-    """Raise GroupError when `queue` is exclusive to a connection, which alone may read it."""
+def refuse_unreadable(queue: Queue) -> None:
+    """Raise GroupError when no reader but a consumer can read `queue`.
+
+    An exclusive queue is for its connection. A priority queue has no seq ids of its own: each of
+    its levels numbers its messages from 1.
+    """
     if queue.definition.owner is not None:
         raise GroupError(
             PRECONDITION, f"queue '{name_text(queue.name)}' is exclusive to a connection"
+        )
+    if queue.levels is not None:
+        raise GroupError(
+            PRECONDITION,
+            f"queue '{name_text(queue.name)}' is a priority queue: its messages have no common order",
         )
 
 

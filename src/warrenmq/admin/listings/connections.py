@@ -4,7 +4,6 @@ Differences to RabbitMQ's columns of connections:
 
 * `recv_cnt` counts reads of the socket and `send_cnt` writes to it, where Erlang counts packets;
   `send_pend` is in bytes.
-* A consumer is always `active`: no queue has a single active consumer.
 """
 
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.channel.channel import Channel, ChannelConsumer
 from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.connection.states import CLOSED, RUNNING, STATE_NAMES
+from warrenmq.queues.queue import Queue
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.methods import ConnectionTuneOk
 
@@ -178,13 +178,24 @@ class ListedConsumer:
     """A consumer of a queue; reader groups are none."""
 
     broker: Broker
+    queue: Queue
     consumer: ChannelConsumer
+
+    def is_active(self) -> bool:
+        """Whether the consumer gets messages, and does not wait for another one to end."""
+        return self.queue.demand.is_active(self.consumer)
+
+    def activity_status(self) -> str:
+        """RabbitMQ's word for that."""
+        if not self.queue.demand.is_single_active:
+            return "up"
+        return "single_active" if self.is_active() else "waiting"
 
 
 def _find_consumers(broker: Broker, request: List) -> Iterator[ListedConsumer]:
     queues = list(vhost_of(broker, request).queues.values())
     return (
-        ListedConsumer(broker, consumer)
+        ListedConsumer(broker, queue, consumer)
         for queue in queues
         for consumer in list(queue.consumers)
         if isinstance(consumer, ChannelConsumer)
@@ -197,8 +208,8 @@ _CONSUMER: Columns[ListedConsumer] = {
     "consumer_tag": lambda each: name_text(each.consumer.tag),
     "ack_required": lambda each: not each.consumer.no_ack,
     "prefetch_count": lambda each: each.consumer.prefetch_count,
-    "active": lambda _each: True,
-    "activity_status": lambda _each: "up",
+    "active": ListedConsumer.is_active,
+    "activity_status": ListedConsumer.activity_status,
     "arguments": lambda each: table_value(each.consumer.arguments),
 }
 

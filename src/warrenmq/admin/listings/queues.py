@@ -11,8 +11,10 @@ Differences to RabbitMQ's columns:
   not counted. A message that is first journaled and then moved to the index counts once.
 * `messages_persistent` has the messages that outlive a restart. A reader group makes the journal
   keep messages that were published as transient.
-* `leader`, `members` and `online` are those of quorum queues, `slave_pids` and
-  `synchronised_slave_pids` those of mirrors: None.
+* `leader`, `members` and `online` are those of quorum queues; `slave_pids` and
+  `synchronised_slave_pids` are those of mirrors, of which there are none.
+* A quorum queue has all figures of other queues, where RabbitMQ shows nothing. As there,
+  `exclusive` is empty: no quorum queue is.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,6 +28,7 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.channel.channel import ChannelConsumer
 from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.queues.arguments import CLASSIC, QUORUM
 from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.variable_queue import READY, UNLIMITED
@@ -68,6 +71,24 @@ class ListedQueue:
         """What the policy and the operator policy of the queue give together."""
         policies = self.vhost.policies.of_queue(self.queue)
         return None if policies is None else policies.definition
+
+    def is_quorum(self) -> bool:
+        """Whether the queue was declared as a quorum queue."""
+        return self.queue.settings.traits.is_quorum
+
+    def leader(self) -> str | None:
+        """The node that a quorum queue is on."""
+        return self.broker.settings.node_name if self.is_quorum() else None
+
+    def members(self) -> list[str] | None:
+        """The nodes that have a quorum queue: this one."""
+        leader = self.leader()
+        return None if leader is None else [leader]
+
+    def target_ram_count(self) -> int | None:
+        """How many contents may be in memory; None: any number."""
+        targets = [level.memory.target_ram_count for level in self.queue.backings()]
+        return None if UNLIMITED in targets else sum(targets)
 
     def capacity(self) -> float:
         """The share of time in which consumers could take messages; 0 without consumers."""
@@ -124,20 +145,20 @@ _DEFINITION: Columns[ListedQueue] = {
     "vhost": lambda each: name_text(each.vhost.name),
     "id": lambda each: each.queue.id,
     "pid": lambda each: queue_pid(each.broker, each.queue),
-    "type": lambda _each: "classic",
+    "type": lambda each: QUORUM if each.is_quorum() else CLASSIC,
     "state": lambda _each: "running",
     "durable": lambda each: each.queue.durable,
     "auto_delete": lambda each: each.queue.definition.auto_delete,
-    "exclusive": lambda each: each.queue.definition.owner is not None,
+    "exclusive": lambda each: None if each.is_quorum() else each.queue.definition.owner is not None,
     "arguments": lambda each: table_value(each.queue.definition.arguments),
     "owner_pid": ListedQueue.owner_pid,
     "policy": lambda each: each.vhost.policies.policy_of(each.queue),
     "operator_policy": lambda each: each.vhost.policies.operator_policy_of(each.queue),
     "effective_policy_definition": ListedQueue.effective_definition,
     "mode": lambda each: "lazy" if each.queue.settings.is_lazy else "default",
-    "leader": _none,
-    "members": _none,
-    "online": _none,
+    "leader": ListedQueue.leader,
+    "members": ListedQueue.members,
+    "online": ListedQueue.members,
     "slave_pids": _none,
     "synchronised_slave_pids": _none,
 }
@@ -184,12 +205,7 @@ _PARTS: Columns[ListedQueue] = {
     "alpha": _sum(lambda level: level.ready.ram_count),
     "beta": _sum(lambda level: level.ready.beta_count),
     "gamma": _sum(lambda level: level.ready.gamma_count),
-    "target_ram_count": lambda each: _limit(each.queue.backing.memory.target_ram_count),
+    "target_ram_count": ListedQueue.target_ram_count,
 }
-
-
-def _limit(count: int) -> int | None:
-    return count if count < UNLIMITED else None
-
 
 QUEUES = ListingOf(_DEFINITION | _CONSUMERS | _MESSAGES | _BYTES | _PARTS, _find)

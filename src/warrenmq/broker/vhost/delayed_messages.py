@@ -114,6 +114,15 @@ class DelayedMessages:
         self._next_ms = min(self._next_ms, bucket.drain_ms)
         return bucket
 
+    # -- figures -----------------------------------------------------------------------------------
+
+    def waiting_count(self) -> i64:
+        """Messages that wait, and those that are due and not in their queues yet."""
+        count: i64 = 0
+        for bucket in self.buckets.values():
+            count += bucket.backing.ready.count + bucket.backing.unacked.count
+        return count
+
     # -- turns -------------------------------------------------------------------------------------
 
     def tick(self, now_ms: i64) -> None:

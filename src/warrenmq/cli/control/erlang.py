@@ -13,7 +13,8 @@ from warrenmq.cli.control.values import Json, cell_text
 
 # Columns whose texts are atoms.
 _ATOMS: Final = (
-    "activity_status", "destination_kind", "node", "source_kind", "state", "tags", "type",
+    "activity_status", "destination_kind", "leader", "members", "node", "online", "source_kind",
+    "state", "tags", "type",
 )  # fmt: skip
 # A vhost that decides nothing about its queues.
 _NO_TYPE: Final = ("default_queue_type", "undefined")

@@ -177,6 +177,8 @@ class AccessPlans:
         queue_type = request.default_queue_type
         if queue_type not in ("", "classic", "quorum", "stream", "undefined"):
             raise Refusal(INVALID, f"invalid default queue type '{queue_type}'")
+        if queue_type == "undefined":
+            queue_type = ""
         vhost_id = self._broker.next_vhost_id()
         # Definitions that a deleted vhost of this name left behind must not come back.
         return [

@@ -19,7 +19,7 @@ from warrenmq.queues.settings import (
     QueueTraits,
 )
 from warrenmq.wire.errors import PRECONDITION_FAILED, ChannelException
-from warrenmq.wire.field_table import Field, decode_table
+from warrenmq.wire.field_table import Field, decode_table, encode_table
 from warrenmq.wire.field_types import TAG_BOOL, TAG_LONGSTR, type_name
 
 CLASSIC: Final = "classic"
@@ -175,6 +175,19 @@ def _delivery_limit(table: dict[str, Field]) -> i64:
     if field is None or field.tag not in _INTEGER_TAGS or not isinstance(field.value, int):
         return NO_LIMIT
     return max(0, min(field.value, 1 << 62))
+
+
+def with_default_type(raw: bytes, type: str, is_plain: bool) -> bytes:
+    """The arguments of a declaration (table body) with `type`, the vhost's default, if it has none.
+
+    `is_plain`: the queue is durable, and neither exclusive nor deleted by itself; only such a queue
+    becomes anything but a classic one.
+    """
+    if not type or b"x-queue-type" in raw or (type != CLASSIC and not is_plain):
+        return raw
+    table = decode_table(raw)
+    table["x-queue-type"] = Field(TAG_LONGSTR, type.encode())
+    return encode_table(table)
 
 
 def check_quorum_properties(

@@ -32,6 +32,7 @@ from warrenmq.queues.arguments import (
     QUORUM_EQUIVALENT_KEYS,
     check_quorum_properties,
     parse_arguments,
+    with_default_type,
 )
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.queue import Queue
@@ -263,6 +264,11 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
         queue = _queue(channel, name)
         _reply_when_there(channel, queue, _declared(channel, queue, method.nowait))
         return
+    method.arguments = with_default_type(
+        method.arguments,
+        vhost.definition.default_queue_type,
+        method.durable and not method.exclusive and not method.auto_delete,
+    )
     if not name:
         _refuse_unnamed_quorum_queue(method.arguments)
         name = b"amq.gen-" + connection.node.random_name()

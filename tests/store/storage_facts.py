@@ -250,8 +250,8 @@ W11 | Reference counts are not durable
 W12 | Each stored message takes memory | store.content_file:ContentFile store.queue_index:QueueIndex
     kill/test_store_on_disk.py::test_a_start_reads_no_bodies_and_takes_no_memory_for_them
 W13 | Embedded messages cost memory | argued: an index is not in memory here, see S44
-W14 | A message that a length limit drops is written first | argued: warren refuses queues with a
-    length limit (queues.arguments:parse_arguments)
+W14 | A message that a length limit drops is written first | queues.queue:Queue.publish
+    queues/test_limits_before_the_disk.py::test_only_what_stays_is_written
 W15 | Paging blocks the queue and bloats memory | queues.turn:TurnShares.run_slices
     queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold
 W16 | Idle queues are woken | queues/test_memory_monitor.py::test_idle_queues_are_not_touched

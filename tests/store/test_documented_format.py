@@ -246,7 +246,7 @@ def test_messages_in_the_journal(records: list[Record]) -> None:
 def test_moves_from_a_staging_log(moves: list[Record]) -> None:
     small, nothing = of_kind(moves, "MOVE")
     (large,) = of_kind(moves, "MOVE_REF")
-    assert [(move["stage_id"], move["stage_seq"]) for move in (small, large, nothing)] == [
+    assert [(move["origin_id"], move["origin_seq"]) for move in (small, large, nothing)] == [
         (7, 1),
         (7, 2),
         (7, 3),

@@ -6,8 +6,8 @@ PUBLISH_REF  content id u64 · .rdq file u32 · offset u32 · size of the CONTEN
              size of the message's body u32 · references u16 ·
              flags u8 (1 = persistent, 2 = in the transient store) · timestamp ms u64 ·
              position count u32 · positions as in PUBLISH
-MOVE_REF     a message that was staged, see `record.py`: queue id and seq of its place in the
-             stage, then the body of a PUBLISH_REF
+MOVE_REF     a message that was handed over, see `record.py`: queue id and seq of its original,
+             then the body of a PUBLISH_REF
 CONTENT      content id u64 · references u16 · the body of a PUBLISH record with as many
              positions as references
 RELEASE      serial u64 · count u32 · per content: id u64, references u16, size of its record

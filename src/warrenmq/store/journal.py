@@ -21,7 +21,7 @@ when the batch is sealed; the journal holds a reference. The flusher syncs conte
 journal, so a reference on disk has its content. The release of a reference is a record of its own
 (RELEASE) with a serial number: a release counted twice after a crash would lose a content.
 
-`moves.py` has the moves of staged messages.
+`moves.py` has the messages that are handed over.
 
 Failed batches. A batch that fails may have left bytes on the disk. Its publishes are nacked and its
 file is abandoned (W27). The next batch retracts the leftovers by ack records, written before that

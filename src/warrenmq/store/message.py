@@ -35,8 +35,8 @@ class JournalFile:
         self.number: i64 = number
         self.size_bytes: i64 = 0
         self.live_bytes: i64 = 0
-        # Pins: MOVE records in this file whose messages are not settled in their stages yet. The
-        # file is not deleted before the count is 0.
+        # Pins: MOVE records in this file whose originals are not settled yet. The file is not
+        # deleted before the count is 0.
         self.pins: i64 = 0
         # Ledgers of the queues that have positions in this file.
         self.ledgers: list[QueueLedger] = []
@@ -108,9 +108,9 @@ class Message:
 
 @mypyc_attr(acyclic=True)
 class MovedMessage(Message):
-    """A staged message that is being published; its record (MOVE) names the place in its stage.
+    """The copy of a message that is handed over; its record (MOVE) names the original's place.
 
-    Recovery learns from that record that the staged message must not be published again.
+    Recovery learns from that record that the original must not be handed over again.
     """
 
     def __init__(
@@ -120,16 +120,15 @@ class MovedMessage(Message):
         body: bytes,
         persistent: bool,
         timestamp_ms: i64,
-        stage_id: i64,
-        stage_seq: i64,
+        origin_id: i64,
+        origin_seq: i64,
     ) -> None:
         super().__init__(address, properties, body, persistent, timestamp_ms)
-        # Id of the stage's queue.
-        self.stage_id: i64 = stage_id
-        # Seq id of the message in the stage.
-        self.stage_seq: i64 = stage_seq
-        # The journal file with the message's MOVE, pinned until the message is settled in its
-        # stage.
+        # Queue id of the original.
+        self.origin_id: i64 = origin_id
+        # Seq id of the original.
+        self.origin_seq: i64 = origin_seq
+        # The journal file with the MOVE, pinned until the original is settled.
         self.pinned: JournalFile | None = None
 
 

@@ -1,11 +1,11 @@
-"""Moves: staged messages that were published, as the journal records them.
+"""Moves: messages that were handed over from one queue to others, as the journal records them.
 
-A staged message (`broker/vhost/staging.py`) gets a record of its own kind (MOVE) when it is
-published. A start that finds a MOVE settles the message in its stage instead of publishing it once
-more. The broker settles the message there by an ordinary ack, once the batch of its MOVE is
-durable. The file with the MOVE stays until that ack is sealed too (`JournalFile.pins`): the MOVE
-may be the only record of where the message is. A message has a MOVE whether or not any of its
-positions is durable.
+The original is a staged message (`broker/vhost/staging.py`), a dead letter or a delayed message
+(`broker/vhost/handovers.py`). Its copy gets a record of its own kind (MOVE) when it is published. A
+start that finds a MOVE settles the original instead of publishing it once more. The broker settles
+the original by an ordinary ack, once the batch of the MOVE is durable. The file with the MOVE stays
+until that ack is sealed too (`JournalFile.pins`): the MOVE may be the only record of where the
+message is. A copy has a MOVE whether or not any of its positions is durable.
 
 A MOVE is never retracted. The MOVE of a failed batch may be on the disk, and a retraction of it
 whose own batch is torn could leave the message nowhere. The next batch therefore writes the MOVE
@@ -24,7 +24,7 @@ from warrenmq.store.runs import contains
 
 
 class Move:
-    """A message that was staged, and its positions in the queues to which it was published."""
+    """The copy of a message that was handed over, and its positions in the queues that got it."""
 
     def __init__(self, message: MovedMessage, positions: list[Position]) -> None:
         self.message: MovedMessage = message
@@ -39,20 +39,20 @@ class Moves:
         self._messages: list[MovedMessage] = []
         # Moves of failed batches, to be written again.
         self._unwritten: list[Move] = []
-        # The file with the MOVE of each message that was settled in its stage since the last seal.
+        # The file with the MOVE of each message whose original was settled since the last seal.
         self._settled: list[JournalFile] = []
 
     # -- called by the broker ----------------------------------------------------------------------
 
     def add(self, message: MovedMessage) -> None:
-        """Add a staged message that was published, to queues or to none.
+        """Add the copy of a message that is handed over, published to queues or to none.
 
         The queues have appended their positions to the journal already.
         """
         self._messages.append(message)
 
     def settled(self, file: JournalFile) -> None:
-        """Note that a message with its MOVE in `file` was settled in its stage."""
+        """Note that the original of a MOVE in `file` was settled."""
         self._settled.append(file)
 
     # -- called by the journal ---------------------------------------------------------------------
@@ -65,7 +65,7 @@ class Moves:
         """True while MOVEs of failed batches wait for the next seal.
 
         Positions of their messages may be in an index by then: a checkpoint of it must not become
-        durable without the MOVE, or a start would publish the staged message once more.
+        durable without the MOVE, or a start would publish the original once more.
         """
         return len(self._unwritten) > 0
 
@@ -133,7 +133,7 @@ class Moves:
             self.on_written(moves, message, live, file)
 
     def on_sealed(self) -> None:
-        """Unpin the files of settled messages: their acks are in a batch that is sealed."""
+        """Unpin the files of settled originals: their acks are in a batch that is sealed."""
         for file in self._settled:
             file.pins -= 1
         self._settled = []

@@ -24,9 +24,9 @@ PREDECESSOR  number u64 of the journal file before this one and u64 bytes of it 
              the first record of every journal file but the first
 PUBLISH_HEAD a PUBLISH that ends with the length of the message's body, without its bytes;
              only in the admin protocol (`queues/record_block.py`), never in a file
-MOVE         queue id u32 · seq u64 (a place in a stage) · the body of a PUBLISH. The record says
-             that the message staged at this place was published: a reader of a MOVE must not
-             publish that message again
+MOVE         queue id u32 · seq u64 (the place of the original) · the body of a PUBLISH. The record
+             says that the message at this place was handed over: a reader of a MOVE must not
+             publish it again
 MOVE_REF     queue id u32 · seq u64 · the body of a PUBLISH_REF; says the same as a MOVE
 PUBLISH_REF, CONTENT, RELEASE   see `content_records.py`
 
@@ -316,11 +316,11 @@ class RecordWriter:
 
 
 def start_publish(out: BytesWriter, moved: MovedMessage | None, kind: i64, moved_kind: i64) -> i64:
-    """Append the place where `moved` was staged and return `moved_kind`; if None, return `kind`."""
+    """Append the place of the original of `moved` and return `moved_kind`; if None, `kind`."""
     if moved is None:
         return kind
-    write_i32_be(out, i32(moved.stage_id))
-    write_i64_be(out, moved.stage_seq)
+    write_i32_be(out, i32(moved.origin_id))
+    write_i64_be(out, moved.origin_seq)
     return moved_kind
 
 

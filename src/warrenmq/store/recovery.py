@@ -11,10 +11,11 @@ The checkpoint names a place in the journal. Replay does not take from the journ
 checkpoint already counts: positions that were in an index, RELEASE records before that place,
 contents below the checkpoint's next content id.
 
-A MOVE record publishes a staged message. `moved` has the staged messages that must not be published
-again. Such a message stays alive in its stage until the mover settles it like any other, with its
-reference to a content. When the content of a MOVE is missing, the batch of both was never finished:
-the message is then in its stage and nowhere else (`return_moves`).
+A MOVE record publishes a message that is handed over: a staged message, a dead letter, a delayed
+message. `moved` has the originals that must not be handed over again. An original stays alive in
+its queue until the broker settles it like any other message, with its reference to a content. When
+the content of a MOVE is missing, the batch of both was never finished: the message is then in its
+queue and nowhere else (`return_moves`).
 
 A RELEASE that the checkpoint counts may have become unreadable. The checkpoint has its releases,
 but the positions that it settled are alive again and will release their references a second time.
@@ -111,10 +112,10 @@ class JournalReplay:
         # Contents that the checkpoint does not know, each with its number of live positions (0 or
         # more).
         self.new_contents: list[tuple[ContentRef, int]] = []
-        # Staged messages that were published and not settled since: by stage id and seq id in the
-        # stage, the journal file with the MOVE record.
+        # Messages that were handed over and not settled since: by queue id and seq id of the
+        # original, the journal file with the MOVE record.
         self.moved: dict[int, dict[int, JournalFile]] = {}
-        # Content id in the last MOVE of a staged message, by (stage id, seq id in the stage).
+        # Content id in the last MOVE of a message, by (queue id, seq id) of the original.
         self._moved_contents: dict[tuple[int, int], int] = {}
         # Contents of the journal that the checkpoint does not know, by id.
         self._tail_contents: dict[int, ContentRef] = {}
@@ -224,7 +225,7 @@ class JournalReplay:
             self.new_contents.append((ref, live.get(content_id, 0)))
 
     def return_moves(self, is_lacking: Callable[[Position], bool]) -> list[Position]:
-        """Take back the MOVEs whose content is missing and whose message is alive in its stage.
+        """Take back the MOVEs whose content is missing and whose original is alive.
 
         Call it after `finish`. Returns the positions that were removed from the target queues.
         """
@@ -240,14 +241,14 @@ class JournalReplay:
             for seq, position in list(queue.positions.items()):
                 content = position.content_ref
                 if content is not None and content.id in places and is_lacking(position):
-                    stage_id, stage_seq = places[content.id]
-                    self.moved[stage_id].pop(stage_seq, None)
+                    origin_id, origin_seq = places[content.id]
+                    self.moved[origin_id].pop(origin_seq, None)
                     del queue.positions[seq]
                     returned.append(position)
         return returned
 
     def is_alive(self, queue_id: i64, seq: i64) -> bool:
-        """Whether a queue, or a stage, still has a message."""
+        """Whether a queue, a part of one or a stage still has a message."""
         queue = self.queues.get(queue_id)
         if queue is None:
             return False
@@ -257,7 +258,7 @@ class JournalReplay:
         return not contains(index.settled, seq) and not contains(queue.settled, seq)
 
     def settle_moved(self) -> None:
-        """Remove published messages from their stages; for readers only, after `finish`."""
+        """Remove the originals of messages that were handed over; for readers, after `finish`."""
         for queue_id, seqs in self.moved.items():
             queue = self._queue(queue_id)
             index = queue.ledger.index
@@ -399,12 +400,12 @@ class JournalReplay:
                 return False
         elif not self._apply_publish(file, data, publish, end, length):
             return False
-        stage_id: int = read_u32(data, start)
-        stage_seq: int = read_u64(data, start + 4)
-        self.moved.setdefault(stage_id, {})[stage_seq] = file
-        self._moved_contents.pop((stage_id, stage_seq), None)
+        origin_id: int = read_u32(data, start)
+        origin_seq: int = read_u64(data, start + 4)
+        self.moved.setdefault(origin_id, {})[origin_seq] = file
+        self._moved_contents.pop((origin_id, origin_seq), None)
         if content is not None:
-            self._moved_contents[stage_id, stage_seq] = content.id
+            self._moved_contents[origin_id, origin_seq] = content.id
         return True
 
     def _add_position(self, message: Message, data: bytes, at: i64) -> Position | None:

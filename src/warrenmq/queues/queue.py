@@ -253,6 +253,8 @@ class Queue(LeveledQueue):
         backing.hand_out(entry, no_ack, now_ms)
         if ready.count > ready.ram_count:
             keep_ahead(backing, 1)
+        # get-ok tells how many remain, and the next message may be expired.
+        self.drop_expired_head(now_ms)
         return entry
 
     # -- leave and requeue -------------------------------------------------------------------------

@@ -122,7 +122,12 @@ class LeveledQueue(QueueEnd):
     def _top(self) -> PagedQueue:
         """The level with the head of the queue."""
         levels = self.levels
-        return self.backing if levels is None else levels.top()
+        return self.backing if levels is None else levels.head_level(self.backing)
+
+    def _head_level(self, lowest: PagedQueue) -> PagedQueue:
+        """The level with the head of `lowest` and the levels above it."""
+        levels = self.levels
+        return self.backing if levels is None else levels.head_level(lowest)
 
     def _level(self, levels: PriorityLevels, priority: i64) -> PagedQueue:
         if priority > levels.highest:

@@ -59,9 +59,9 @@ class PriorityLevels:
         """The level whose messages `ledger` numbers."""
         return self._by_ledger[ledger.queue_id]
 
-    def top(self) -> PagedQueue:
-        """The level with the head of the queue; the lowest one when no message is ready."""
+    def head_level(self, lowest: PagedQueue) -> PagedQueue:
+        """The highest level with a ready message, down to `lowest`; that one if there is none."""
         for level in self.levels:
-            if level.ready.count > 0:
+            if level.ready.count > 0 or level is lowest:
                 return level
-        return self.levels[-1]
+        return lowest

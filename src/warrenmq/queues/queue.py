@@ -147,13 +147,20 @@ class Queue(LeveledQueue):
                 consumer.deliver(entry)
                 return True
             self.consumer_use.stop(now_ms)
-            if entry.expiry_ms != 0 and entry.expiry_ms <= now_ms:
-                self._drop(backing, entry, EXPIRED, now_ms)
-                return True
-        if limit is not None and not self._make_room(limit, size, now_ms):
+        if ttl_ms == 0 and self.settings.dead_letters is None:
+            # Nothing has to make room for what the queue never keeps.
+            self._drop(backing, entry, EXPIRED, now_ms)
+            return True
+        if limit is not None and not self._make_room(limit, backing, size, now_ms):
             self._drop(backing, entry, MAXLEN, now_ms)
             return True
+        if ready_count == 0 and expiry_ms != 0 and expiry_ms <= now_ms:
+            self._drop(backing, entry, EXPIRED, now_ms)
+            return True
         backing.append(entry, now_ms)
+        if limit is not None and backing.has_expiring:
+            # What was dropped may have been in front of expired messages.
+            self.drop_expired_head(now_ms)
         if len(self._ready_watchers) > 0:
             self._notify_watchers()
         return True
@@ -214,7 +221,7 @@ class Queue(LeveledQueue):
         self.drop_expired_head(now_ms)
         limit = self.limit
         if limit is not None and limit.overflow == DROP_HEAD:
-            self._drop_over(limit, 0, 0, now_ms)
+            self._drop_over(limit, self.backing, 0, 0, now_ms)
         if self.is_deleted or not self.demand.is_paused:
             self.demand.serve_waiters(now_ms)
         self.deliver_ready(now_ms)
@@ -350,7 +357,7 @@ class Queue(LeveledQueue):
         self.drop_expired_head(now_ms)
         limit = self.limit
         if limit is not None and limit.overflow == DROP_HEAD:
-            self._drop_over(limit, 0, 0, now_ms)
+            self._drop_over(limit, self.backing, 0, 0, now_ms)
         if len(self.demand.waiters) > 0:
             self.backing.on_arrival()
         self.deliver_ready(now_ms)
@@ -406,20 +413,27 @@ class Queue(LeveledQueue):
             self.backing.host.dead_letter_refused(self, message, rule)
         return True
 
-    def _make_room(self, limit: LengthLimit, size: i64, now_ms: i64) -> bool:
-        """Drop ready messages until one of `size` bytes fits; False if it cannot fit."""
+    def _make_room(self, limit: LengthLimit, level: PagedQueue, size: i64, now_ms: i64) -> bool:
+        """Drop ready messages until one of `size` bytes fits into `level`.
+
+        False if it cannot fit, or would be the head and the next to be dropped.
+        """
         if limit.overflow != DROP_HEAD:
             return True
-        self._drop_over(limit, 1, size, now_ms)
-        return self.ready_count > 0 or not limit.is_exceeded(1, size)
+        self._drop_over(limit, level, 1, size, now_ms)
+        return self._head_level(level).ready.count > 0 or not limit.is_exceeded(
+            self.ready_count + 1, self.ready_body_bytes + size
+        )
 
-    def _drop_over(self, limit: LengthLimit, more: i64, more_bytes: i64, now_ms: i64) -> None:
-        """Drop the oldest ready messages, until `more` of `more_bytes` bytes have room.
+    def _drop_over(
+        self, limit: LengthLimit, lowest: PagedQueue, more: i64, more_bytes: i64, now_ms: i64
+    ) -> None:
+        """Drop the head, of no level below `lowest`, until `more` of `more_bytes` bytes have room.
 
         What takes long, or has to be read from disk first, is dropped in later turns.
         """
         dropped: i64 = 0
-        backing = self._top()
+        backing = self._head_level(lowest)
         while backing.ready.count > 0 and limit.is_exceeded(
             self.ready_count + more, self.ready_body_bytes + more_bytes
         ):
@@ -434,7 +448,7 @@ class Queue(LeveledQueue):
             self._drop(backing, backing.ready.fetch(), MAXLEN, now_ms)
             dropped += 1
             if self.levels is not None:
-                backing = self._top()
+                backing = self._head_level(lowest)
 
     # -- consumers ---------------------------------------------------------------------------------
 

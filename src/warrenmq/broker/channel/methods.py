@@ -15,6 +15,7 @@ from warrenmq.broker.channel.topology import (
     exchange_declare,
     exchange_delete,
     exchange_unbind,
+    named_queue,
     queue_bind,
     queue_declare,
     queue_delete,
@@ -35,6 +36,7 @@ from warrenmq.wire.errors import (
     NOT_IMPLEMENTED,
     PRECONDITION_FAILED,
     RESOURCE_ERROR,
+    RESOURCE_LOCKED,
     ChannelException,
     ConnectionException,
 )
@@ -150,6 +152,13 @@ def _get(channel: Channel, method: BasicGet) -> None:
     queue = usable_queue(channel, method.queue)
     connection = channel.connection
     queue.last_used_ms = connection.now_ms
+    traits = queue.settings.traits
+    if traits.is_quorum and traits.is_single_active:
+        raise ChannelException(
+            RESOURCE_LOCKED,
+            f"cannot obtain access to locked {channel.vhost.queue_text(queue.name)}. basic.get operations are not "
+            "supported by quorum queues with single active consumer",
+        )
     entry = queue.get(method.no_ack, connection.now_ms)
     if entry is None and queue.head_state(connection.now_ms) == LOADING:
         _get_later(channel, queue, method)
@@ -204,6 +213,7 @@ def _answer_get(channel: Channel, queue: Queue, entry: Entry | None, no_ack: boo
 
 def _consume(channel: Channel, method: BasicConsume) -> None:
     connection = channel.connection
+    queue_name = named_queue(channel, method.queue)
     tag = method.consumer_tag
     if not tag:
         tag = b"amq.ctag-" + connection.node.random_name()
@@ -213,7 +223,7 @@ def _consume(channel: Channel, method: BasicConsume) -> None:
     if method.queue == REPLY_TO:
         _consume_replies(channel, method, tag)
         return
-    queue = usable_queue(channel, method.queue)
+    queue = usable_queue(channel, queue_name)
     traits = queue.settings.traits
     if traits.is_quorum and channel.room.prefetch != 0:
         raise ConnectionException(

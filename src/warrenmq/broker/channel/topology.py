@@ -342,9 +342,11 @@ def queue_unbind(channel: Channel, method: QueueUnbind) -> None:
     source = _clean(method.exchange)
     _check_bind_rights(channel, source, QUEUE, queue_name, key)
     queue = channel.vhost.queues.get(queue_name)
-    if queue is not None:
-        check_owner(channel, queue)
     exchange = channel.vhost.router.exchanges.get(source)
+    if exchange is not None and queue is not None:
+        # Only for a binding that exists does it matter whose queue it is.
+        if binding_identity(queue, key, method.arguments) in exchange.outgoing:
+            check_owner(channel, queue)
     _unbind(channel, exchange, queue, key, method.arguments, QueueUnbindOk())
 
 
@@ -392,7 +394,7 @@ def queue_delete(channel: Channel, method: QueueDelete) -> None:
             raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} not empty")
         if method.if_unused and len(queue.consumers) > 0:
             raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} in use")
-        count = queue.ready_count + (queue.unacked_count if is_quorum else 0)
+        count = queue.ready_count
         channel.cancels.is_deferred = True
         user = channel.connection.client.user_name
         changes = vhost.remove_queue(queue, channel.connection.now_ms, user)

@@ -66,6 +66,8 @@ def run(rabbitmq: Rabbitmq, seed: str, first: int, sequences: int) -> Report:
     print(summary(report, time.monotonic() - began_s))
     for reason, count in report.intended.most_common():
         print(f"    {count} ended by an intended difference: {reason}")
+    for reason, count in report.harmless.most_common():
+        print(f"    {count} steps with a harmless difference: {reason}")
     for kind, count in report.kinds.most_common():
         print(f"    {count} {kind}, {report.refused[kind]} refused")
     return report

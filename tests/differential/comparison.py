@@ -50,6 +50,8 @@ class Report:
     steps: int = 0
     # Sequences that an intended difference has ended, by its reason.
     intended: Counter[str] = field(default_factory=Counter)
+    # Steps that show a harmless difference, by its reason.
+    harmless: Counter[str] = field(default_factory=Counter)
     # Sequences whose outcome RabbitMQ leaves to chance.
     by_chance: int = 0
     # Steps by kind, and the ones that both brokers have refused.
@@ -97,17 +99,23 @@ class Comparison:
         """
         ours, theirs = Station(self.ours, pause_ms), Station(self.theirs, pause_ms)
         try:
-            difference = self._run(steps, ours, theirs, report)
+            is_quorum = any(declares_quorum(one) for one in steps)
+            difference = self._run(steps, is_quorum, ours, theirs, report)
             if difference is not None:
                 return difference
-            return self._run(ending(theirs), ours, theirs, report)
+            return self._run(ending(theirs), is_quorum, ours, theirs, report)
         finally:
             for station in (ours, theirs):
                 station.close()
                 station.broker.sweep()
 
     def _run(
-        self, steps: list[Step], ours: Station, theirs: Station, report: Report | None
+        self,
+        steps: list[Step],
+        is_quorum: bool,
+        ours: Station,
+        theirs: Station,
+        report: Report | None,
     ) -> Difference | None:
         for number, current in enumerate(steps, 1):
             left, right = ours.perform(current), theirs.perform(current)
@@ -115,11 +123,17 @@ class Comparison:
                 report.steps += 1
                 report.kinds[current.kind] += 1
                 report.refused[current.kind] += any("Close(" in line for line in right)
-            if left != right:
-                reason = intended(current, left, right)
-                if theirs.may_have_lost:
-                    reason = LOST
-                return Difference(number, current, left, right, reason)
+            if left == right:
+                continue
+            reason = "" if not theirs.may_have_lost else LOST
+            known = intended(current, left, right, is_quorum)
+            if known is not None:
+                if known.is_harmless:
+                    if report is not None:
+                        report.harmless[known.reason] += 1
+                    continue
+                reason = known.reason
+            return Difference(number, current, left, right, reason)
         return None
 
     # -- a sequence that differs -------------------------------------------------------------------
@@ -146,6 +160,12 @@ class Comparison:
     def _always_differs(self, steps: list[Step], pause_ms: int) -> bool:
         found = [self.run(steps, pause_ms) for _ in range(2)]
         return all(difference is not None and not difference.reason for difference in found)
+
+
+def declares_quorum(step: Step) -> bool:
+    """Whether a step declares a quorum queue."""
+    arguments = step.values.get("arguments")
+    return isinstance(arguments, dict) and arguments.get("x-queue-type") == "quorum"
 
 
 def ending(station: Station) -> list[Step]:

@@ -118,9 +118,9 @@ def write_frame_header(out: BytesWriter, kind: i64, size: i64) -> None:
 class Publisher(AgentConnection):
     """Publishes on channel 1 of a socket that is set up already.
 
-    The loop calls `on_readable`, `flush` and `publish`. Each batch repeats the next one of `frames`,
-    which are equal in size. `window` (0: confirms are off), `limit` (0: none) and `rate` per second
-    (0.0: none) are fixed for the run.
+    The loop calls `on_readable`, `flush` and `publish`. Each batch repeats the next one of
+    `frames`, which are equal in size. `window` (0: confirms are off), `limit` (0: none) and `rate`
+    per second (0.0: none) are fixed for the run.
     """
 
     def __init__(

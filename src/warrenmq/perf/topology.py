@@ -64,7 +64,7 @@ def declare_queue(client: Client, options: PerfOptions, name: bytes) -> bytes:
 
 
 def basic_properties(persistent: bool, priority: int | None = None) -> bytes:
-    """The properties of a message: the content_type that PerfTest sends, delivery_mode, priority."""
+    """The properties of a message: delivery_mode, priority, and the content_type of PerfTest."""
     return Properties(
         content_type=b"application/octet-stream",
         delivery_mode=2 if persistent else 1,

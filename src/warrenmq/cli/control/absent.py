@@ -10,7 +10,7 @@ GROUP: Final = "Not available"
 _ERLANG: Final = "a warren node is no Erlang node"
 _CLUSTER: Final = "a warren node is always alone: it has no cluster"
 _MIRRORS: Final = "queues have no mirrors"
-_QUORUM: Final = "there are no quorum queues"
+_QUORUM: Final = "a quorum queue has no replicas yet"
 _ENCRYPTED: Final = "the configuration has no encrypted values"
 
 REASONS: Final = {

@@ -268,6 +268,12 @@ def _priority(channel: Channel, queue: Queue, raw: bytes) -> i64:
             PRECONDITION_FAILED,
             f"invalid arg '{_STREAM_ARGUMENT}' for {text} of queue type rabbit_classic_queue",
         )
+    notice = table.get("x-cancel-on-ha-failover")
+    if notice is not None and not isinstance(notice.value, bool):
+        raise ChannelException(
+            PRECONDITION_FAILED,
+            f"invalid arg 'x-cancel-on-ha-failover' for {text}: {{unacceptable_type,{type_name(notice.tag)}}}",
+        )
     field = table.get("x-priority")
     if field is None:
         return 0
@@ -371,21 +377,25 @@ def _tx_commit(channel: Channel) -> None:
     # channel is not transactional.
     channel.transaction = None
     connection.throttle.end_transaction(connection, transaction.size_bytes)
+    is_whole = True
     for publish in transaction.publishes:
         queues: list[Queue] = []
         for name in publish.queue_names:
             queue = channel.vhost.queues.get(name)
             if queue is not None:
                 queues.append(queue)
-        arrive(queues, publish.message, publish.expiration_ms, publish.priority, now_ms, False)
-        channel.vhost.delayed.keep_all(
-            publish.message, publish.waits, publish.headers, False, now_ms
-        )
+        message = publish.message
+        if not arrive(queues, message, publish.expiration_ms, publish.priority, now_ms, False):
+            is_whole = False
+        channel.vhost.delayed.keep_all(message, publish.waits, publish.headers, False, now_ms)
         if publish.mandatory and len(queues) == 0:
-            channel.return_message(publish.message)
+            channel.return_message(message)
     for settle in transaction.settles:
         channel.settle_entries(settle.entries, settle.requeue, settle.reason)
     channel.transaction = Transaction()
+    if not is_whole:
+        # A queue has refused a message; everything else is done.
+        raise ChannelException(PRECONDITION_FAILED, "partial tx completion")
     channel.suspend()
 
     def done(ok: bool, now_ms: int) -> None:

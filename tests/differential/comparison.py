@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.differential.brokers import ComparedBroker
-from tests.differential.differences import intended
+from tests.differential.differences import arguments_of, intended
 from tests.differential.generator import PAUSE_MS, Generator
 from tests.differential.station import CHANNELS, Station
 from tests.differential.steps import Step, step
@@ -99,11 +99,11 @@ class Comparison:
         """
         ours, theirs = Station(self.ours, pause_ms), Station(self.theirs, pause_ms)
         try:
-            is_quorum = any(declares_quorum(one) for one in steps)
-            difference = self._run(steps, is_quorum, ours, theirs, report)
+            arguments = arguments_of(steps)
+            difference = self._run(steps, arguments, ours, theirs, report)
             if difference is not None:
                 return difference
-            return self._run(ending(theirs), is_quorum, ours, theirs, report)
+            return self._run(ending(theirs), arguments, ours, theirs, report)
         finally:
             for station in (ours, theirs):
                 station.close()
@@ -112,7 +112,7 @@ class Comparison:
     def _run(
         self,
         steps: list[Step],
-        is_quorum: bool,
+        arguments: frozenset[str],
         ours: Station,
         theirs: Station,
         report: Report | None,
@@ -126,7 +126,7 @@ class Comparison:
             if left == right:
                 continue
             reason = "" if not theirs.may_have_lost else LOST
-            known = intended(current, left, right, is_quorum)
+            known = intended(current, left, right, arguments)
             if known is not None:
                 if known.is_harmless:
                     if report is not None:
@@ -160,12 +160,6 @@ class Comparison:
     def _always_differs(self, steps: list[Step], pause_ms: int) -> bool:
         found = [self.run(steps, pause_ms) for _ in range(2)]
         return all(difference is not None and not difference.reason for difference in found)
-
-
-def declares_quorum(step: Step) -> bool:
-    """Whether a step declares a quorum queue."""
-    arguments = step.values.get("arguments")
-    return isinstance(arguments, dict) and arguments.get("x-queue-type") == "quorum"
 
 
 def ending(station: Station) -> list[Step]:

@@ -12,18 +12,21 @@ from tests.differential.steps import Step
 
 Lines = list[str]
 
-_COUNTS = re.compile(r"QueueDeclareOk\('[^']*', \d+, (\d+)\)")
+# The number of consumers in declare-ok.
+_DECLARED = re.compile(r"(?<=QueueDeclareOk\('q\d', )(\d+), \d+")
 
 
 @dataclass(frozen=True)
 class Intended:
     """An intended difference: why it is one, and how to tell it by a step and what each shows.
 
-    `is_harmless`: the brokers are in the same state all the same.
+    `argument`: one that some queue of the sequence has, or "". `is_harmless`: the brokers are in
+    the same state all the same.
     """
 
     reason: str
     applies: Callable[[Step, Lines, Lines], bool]
+    argument: str = ""
     is_harmless: bool = False
 
 
@@ -31,34 +34,61 @@ def _is_hash_of_no_text(step: Step, ours: Lines, theirs: Lines) -> bool:
     return step.values.get("type") == "x-consistent-hash" and any("541" in line for line in theirs)
 
 
-def _counts_takers(step: Step, ours: Lines, theirs: Lines) -> bool:
-    if step.kind != "QueueDeclare" or len(ours) != 1 or len(theirs) != 1:
-        return False
-    left, right = _COUNTS.search(ours[0]), _COUNTS.search(theirs[0])
-    if left is None or right is None or int(left[1]) >= int(right[1]):
-        return False
-    return ours[0][: left.start(1)] == theirs[0][: right.start(1)]
+def _counts_other_consumers(step: Step, ours: Lines, theirs: Lines) -> bool:
+    return [_DECLARED.sub(r"\1", line) for line in ours] == [
+        _DECLARED.sub(r"\1", line) for line in theirs
+    ]
 
 
 def _returned_keep_their_place(step: Step, ours: Lines, theirs: Lines) -> bool:
     return any("x-delivery-count: l" in line for line in ours + theirs)
 
 
+def _is_delivered_expired(step: Step, ours: Lines, theirs: Lines) -> bool:
+    return any("expiration=b'0'" in line for line in theirs if line not in ours)
+
+
+QUORUM = "x-queue-type: quorum"
 INTENDED: tuple[Intended, ...] = (
     Intended("a name of a hash argument that is no text is answered with 406", _is_hash_of_no_text),
-)
-OF_QUORUM_QUEUES: tuple[Intended, ...] = (
-    Intended("a channel with unacked messages is not counted as consumer", _counts_takers, True),
-    Intended("returned messages keep their place", _returned_keep_their_place),
+    Intended(
+        "quorum queues count waiting consumers, but not channels with unacked messages",
+        _counts_other_consumers,
+        QUORUM,
+        is_harmless=True,
+    ),
+    Intended(
+        "messages that return to a quorum queue keep their place",
+        _returned_keep_their_place,
+        QUORUM,
+    ),
+    Intended(
+        "an expired message of a high priority is not delivered",
+        _is_delivered_expired,
+        "x-max-priority",
+    ),
 )
 
 
-def intended(step: Step, ours: Lines, theirs: Lines, is_quorum: bool) -> Intended | None:
+def intended(step: Step, ours: Lines, theirs: Lines, arguments: frozenset[str]) -> Intended | None:
     """Why two observations may differ; None when nothing explains it.
 
-    `is_quorum`: the queues of the sequence are quorum queues.
+    `arguments`: what `arguments_of` returns for the steps of the sequence.
     """
-    for difference in INTENDED + (OF_QUORUM_QUEUES if is_quorum else ()):
-        if difference.applies(step, ours, theirs):
+    for difference in INTENDED:
+        is_possible = not difference.argument or difference.argument in arguments
+        if is_possible and difference.applies(step, ours, theirs):
             return difference
     return None
+
+
+def arguments_of(steps: list[Step]) -> frozenset[str]:
+    """The arguments that some queue is declared with; `QUORUM` for one of that type."""
+    found: set[str] = set()
+    for step in steps:
+        arguments = step.values.get("arguments")
+        if step.kind == "QueueDeclare" and isinstance(arguments, dict):
+            found |= arguments.keys()
+            if arguments.get("x-queue-type") == "quorum":
+                found.add(QUORUM)
+    return frozenset(found)

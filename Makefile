@@ -17,7 +17,7 @@ PYTEST_ARGS ?=
 MAKEFLAGS += --jobs=4
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-pure test-compiled simulate mutants serve bench peers lint format lock build docs clean
+.PHONY: help setup demo test test-pure test-compiled simulate mutants serve bench peers differential lint format lock build docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -110,6 +110,10 @@ mutants: setup ## SEED=n COUNT=n faults put into the engine one by one: how many
 
 peers: setup ## tests of AMQP clients, whose checkouts are in PEERS=dir, against warren and RabbitMQ
 	@$(BIN)/python -m tests.peers $(PEERS) $(PEERS_ARGS)
+
+SEQUENCES ?= 10000
+differential: setup ## SEQUENCES=n random sequences of AMQP that must do the same on warren and on RabbitMQ
+	@$(BIN)/python -m tests.differential --sequences $(SEQUENCES) $(DIFFERENTIAL_ARGS)
 
 lint: $(VENV)/requirements ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff check .

@@ -79,6 +79,8 @@ class DelayBucket(LeveledQueue):
         ready = self.backing.ready
         if ready.count == 0:
             return None
+        # A lazy bucket would page a loaded head out again before it is taken.
+        self.demand.wanted_ms = now_ms
         if ready.head_state() != READY:
             if not self._is_waiting:
                 self._is_waiting = True

@@ -34,11 +34,15 @@ UNKNOWN_TAG = 9999
 
 @dataclass
 class Delivery:
-    """An outstanding delivery: its tag, and the number of the step that brought it."""
+    """An outstanding delivery: its tag, and the number of the step that brought it.
+
+    `queue`: as a step named it. `consumer`: the consumer's tag, "" for basic.get.
+    """
 
     tag: int
     step: int
-    is_got: bool = False
+    queue: str
+    consumer: str
 
 
 @dataclass
@@ -58,6 +62,7 @@ class ClientChannel:
     # The consumer that consume-ok will name, and whether basic.get is without acks.
     starting: Consumer | None = None
     gets_no_ack: bool = False
+    gets_from: str = ""
     outstanding: list[Delivery] = field(default_factory=list)
     # Deliveries that a transaction settles when it commits.
     uncommitted: list[Delivery] = field(default_factory=list)
@@ -83,12 +88,14 @@ class ClientChannel:
         Chance decides in RabbitMQ when queues compete for a limit that consumers share. And when a
         channel sets one, RabbitMQ counts what the channel has got by basic.get, for good.
         """
+        if step.kind in ("BasicRecover", "BasicRecoverAsync"):
+            return is_mixed(self.outstanding)
         queues = {consumer.queue for consumer in self.consumers.values()}
         if step.kind == "BasicConsume":
             return self.shares_limit and not queues <= {step.text("queue")}
         if step.kind != "BasicQos" or not step.flag("global_"):
             return False
-        return len(queues) > 1 or any(delivery.is_got for delivery in self.outstanding)
+        return len(queues) > 1 or any(not delivery.consumer for delivery in self.outstanding)
 
     def expect(self, step: Step) -> None:
         """Note what the answer to a method will mean."""
@@ -98,6 +105,7 @@ class ClientChannel:
                 self.consumers.setdefault(step.text("consumer_tag"), self.starting)
         elif step.kind == "BasicGet":
             self.gets_no_ack = step.flag("no_ack")
+            self.gets_from = step.text("queue")
         elif step.kind == "BasicQos":
             self.shares_limit = step.flag("global_") and step.values["prefetch_count"] != 0
         elif step.kind == "BasicCancel":
@@ -106,7 +114,11 @@ class ClientChannel:
             self.outstanding.clear()
 
     def settle(self, step: Step) -> Method | None:
-        """The method that settles the deliveries a step names; None when there are none."""
+        """The method that settles the deliveries a step names.
+
+        None when there are none, or the outcome does not compare.
+        """
+        how, requeue = step.text("how"), step.flag("requeue")
         place, multiple = step.values["place"], step.flag("multiple")
         gone: list[Delivery] = []
         if place == "all":
@@ -122,12 +134,13 @@ class ClientChannel:
             if multiple:
                 gone = [other for other in self.outstanding if other.step <= chosen.step]
                 tag = max(other.tag for other in gone)
+        if how != "ack" and is_mixed(gone):
+            return None
         self.outstanding = [other for other in self.outstanding if other not in gone]
         if gone:
             self.settled_tag = tag
         if self.is_transactional:
             self.uncommitted += gone
-        how, requeue = step.text("how"), step.flag("requeue")
         if how == "ack":
             return BasicAck(tag, multiple)
         return BasicNack(tag, multiple, requeue) if how == "nack" else BasicReject(tag, requeue)
@@ -172,6 +185,20 @@ class ClientChannel:
         self.peer.replies.clear()
         self.peer.events.clear()
         return [f"{self.number}: {line}" for line in told.lines(is_ordered)]
+
+
+def is_mixed(deliveries: list[Delivery]) -> bool:
+    """Whether several consumers of a channel may have got these from one queue.
+
+    RabbitMQ returns and rejects what each of them has got one after the other.
+    """
+    consumers: dict[str, set[str]] = {}
+    for delivery in deliveries:
+        consumers.setdefault(delivery.queue, set()).add(delivery.consumer)
+    # "" is the queue that the channel has declared last.
+    return any(len(tags) > 1 for tags in consumers.values()) or (
+        "" in consumers and len(consumers) > 1
+    )
 
 
 class _Told:
@@ -237,7 +264,7 @@ class _Told:
         if consumer is None:
             shown += " before its consume-ok"
         elif not consumer.no_ack:
-            delivery = Delivery(deliver.delivery_tag, self._step)
+            delivery = Delivery(deliver.delivery_tag, self._step, consumer.queue, tag)
         self._deliveries.setdefault(tag, []).append((shown, delivery))
         self._tags.append(deliver.delivery_tag)
 
@@ -259,7 +286,9 @@ class _Told:
         if isinstance(method, BasicConsumeOk) and channel.starting is not None:
             channel.consumers[self._tag(method.consumer_tag)] = channel.starting
         elif isinstance(method, BasicGetOk) and not channel.gets_no_ack:
-            channel.outstanding.append(Delivery(method.delivery_tag, self._step, True))
+            channel.outstanding.append(
+                Delivery(method.delivery_tag, self._step, channel.gets_from, "")
+            )
         elif isinstance(method, ConfirmSelectOk):
             channel.is_confirming = True
         elif isinstance(method, TxSelectOk):

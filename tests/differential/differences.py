@@ -51,6 +51,11 @@ def _returned_keep_their_place(step: Step, ours: Lines, theirs: Lines) -> bool:
     return left != right or "" in left
 
 
+def _is_order_of_rejected(step: Step, ours: Lines, theirs: Lines) -> bool:
+    left, right = (_BODY.findall("\n".join(lines)) for lines in (ours, theirs))
+    return sorted(left) == sorted(right) and any("Sb'rejected'" in line for line in ours)
+
+
 def _is_delivered_expired(step: Step, ours: Lines, theirs: Lines) -> bool:
     return any("expiration=b'0'" in line for line in theirs if line not in ours)
 
@@ -68,6 +73,11 @@ INTENDED: tuple[Intended, ...] = (
         "messages that return to a quorum queue keep their place",
         _returned_keep_their_place,
         QUORUM,
+    ),
+    Intended(
+        "messages of a priority queue that are rejected together stay in order",
+        _is_order_of_rejected,
+        "x-max-priority",
     ),
     Intended(
         "an expired message of a high priority is not delivered",

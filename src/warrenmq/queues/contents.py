@@ -96,10 +96,12 @@ class QueueContents(TurnShare):
     def serve_demand(self) -> None:
         """Ask for a turn after a load if the head is wanted.
 
-        While the load was under way, a consumer or reader that wanted the head could not begin a
-        load of its own; and this load may have taken all that was ready.
+        While the load was under way, a consumer or reader that wanted the head, or a queue over its
+        limit, could not begin a load of its own; and this load may have taken all that was ready.
         """
-        if self.loader.current is None and self.demand.exists():
+        loader = self.loader
+        if loader.current is None and (loader.is_head_wanted or self.demand.exists()):
+            loader.is_head_wanted = False
             self.on_arrival()
 
     # -- ranges ------------------------------------------------------------------------------------

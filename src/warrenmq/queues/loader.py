@@ -44,6 +44,8 @@ class Loader:
         # Seq ids that this queue dropped as a mirror (`mirror_backing.py`). Loads skip them, as
         # their records may still exist.
         self.dropped: Runs = []
+        # Somebody wanted the head while another load was under way (`want_head`).
+        self.is_head_wanted: bool = False
         # Fetches until the queue checks again whether to read ahead.
         self.fetches_until_read_ahead: i64 = 0
         self._ledger: EntryLedger = ledger

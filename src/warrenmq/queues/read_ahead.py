@@ -43,6 +43,8 @@ def want_head(contents: QueueContents) -> None:
             contents.on_arrival()
     elif contents.loader.current is None:
         read_ahead_of_consumers(contents, True)
+    else:
+        contents.loader.is_head_wanted = True
 
 
 def keep_ahead(contents: QueueContents, fetched: i64) -> None:

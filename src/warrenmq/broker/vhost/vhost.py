@@ -122,6 +122,9 @@ class Vhost(VhostQueues):
             may_expire = queue.settings.message_ttl_ms != NO_LIMIT
             backing.restore_delta(first, upto, count, live_bytes, may_expire)
         backing.restore(queue, recovered.in_order(), is_clean)
+        if queue.settings.limit is not None:
+            # What left the full queue before the start may be there again.
+            backing.on_arrival()
 
     # -- parameters --------------------------------------------------------------------------------
 

@@ -60,6 +60,8 @@ from warrenmq.wire.field_table import Field, encode_table
 _VHOST_LIMITS: Final = (VHOST_LIMITS, "limits")
 # Sizes of hashes with their salt.
 _HASH_BYTES: Final = {SHA256: SALT_BYTES + 32, SHA512: SALT_BYTES + 64, MD5: SALT_BYTES + 16}
+# Arguments of queues without which others are refused.
+_DECIDES_OTHERS: Final = ("x-queue-type", "x-dead-letter-exchange")
 _QUEUE: Final = "queue"
 _EXCHANGE: Final = "exchange"
 _USER_LIMITS: Final = ("max-connections", "max-channels")
@@ -278,16 +280,19 @@ def queue_of(row: QueueRow, vhost: str, queue_id: int, left_out: list[str]) -> P
     text = resource_text(_QUEUE, name, vhost_name)
     if not name:
         raise LeftOut(f"{text}: the name is empty")
+    given = _fields(row.arguments, text, left_out)
     arguments: dict[str, Field] = {}
-    for key, field in _fields(row.arguments, text, left_out).items():
+    reasons: dict[str, str] = {}
+    for key in sorted(given, key=lambda name: name not in _DECIDES_OTHERS):
         try:
-            parse_arguments(encode_table({key: field}), text)
+            parse_arguments(encode_table({**arguments, key: given[key]}), text)
         except AmqpError as error:
             # Leave the argument out: the broker would not declare a queue that has it.
-            left_out.append(f"argument {key} of {text}: {_reason(error)}")
+            reasons[key] = f"argument {key} of {text}: {_reason(error)}"
             continue
-        arguments[key] = field
-    encoded = encode_table(arguments)
+        arguments[key] = given[key]
+    left_out.extend(reasons[key] for key in given if key in reasons)
+    encoded = encode_table({key: arguments[key] for key in given if key in arguments})
     return PutQueue(vhost_name, queue_id, name, row.durable, row.auto_delete, encoded)
 
 

@@ -1,7 +1,7 @@
 """`python -m warrenmq.testing.simulate`: many histories on all cores, or the story of one.
 
 A failing seed is shrunk and printed as a list of operations, with the disk's part in between;
-`--seed N` replays it.
+`--seed N` replays it. `--leaving` runs histories of messages that leave queues by rule.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -16,6 +17,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from warrenmq.build import build_name
+from warrenmq.testing.leaving.histories import make_leaving_history
+from warrenmq.testing.leaving.simulation import (
+    LeavingSimulation,
+    leaving_story,
+    run_leaving_seeds,
+)
 from warrenmq.testing.operations import make_history
 from warrenmq.testing.shrink import Shrinker, tell
 from warrenmq.testing.simulation import Simulation
@@ -56,11 +63,12 @@ def shrunken_story(seed: int) -> list[str]:
     return [*story, f"=> {violation}"]
 
 
-def _run_many(first: int, count: int, processes: int) -> bool:
+def _run_many(first: int, count: int, processes: int, is_leaving: bool) -> bool:
     chunks = [
         range(start, min(start + _CHUNK, first + count))
         for start in range(first, first + count, _CHUNK)
     ]
+    run = run_leaving_seeds if is_leaving else run_seeds
     failures: list[tuple[int, str, str]] = []
     crashes = 0
     started = time.monotonic()
@@ -73,7 +81,7 @@ def _run_many(first: int, count: int, processes: int) -> bool:
         Progress(*columns, console=console, disable=not console.is_terminal) as progress,
     ):
         task = progress.add_task("", total=count)
-        for done, crashed, failed in pool.imap_unordered(run_seeds, chunks):
+        for done, crashed, failed in pool.imap_unordered(run, chunks):
             progress.advance(task, done)
             crashes += crashed
             failures += failed
@@ -84,11 +92,13 @@ def _run_many(first: int, count: int, processes: int) -> bool:
         f"{count} histories with {crashes} crashes in {seconds:.0f} s ({count / seconds:.0f} a second, "
         f"{processes} processes, {build_name()}): {len(failures)} failed"
     )
-    _show_failures(sorted(failures))
+    _show_failures(sorted(failures), leaving_story if is_leaving else shrunken_story)
     return not failures
 
 
-def _show_failures(failures: list[tuple[int, str, str]]) -> None:
+def _show_failures(
+    failures: list[tuple[int, str, str]], tell_story: Callable[[int], list[str]]
+) -> None:
     by_kind: dict[str, list[int]] = {}
     for seed, kind, _ in failures:
         by_kind.setdefault(kind, []).append(seed)
@@ -99,7 +109,7 @@ def _show_failures(failures: list[tuple[int, str, str]]) -> None:
         )
     for seeds in list(by_kind.values())[:_SHOWN]:
         console.rule()
-        for line in shrunken_story(seeds[0]):
+        for line in tell_story(seeds[0]):
             console.print(line, markup=False)
 
 
@@ -110,11 +120,20 @@ def main(
         int | None, typer.Option(help="Run this one alone, and tell what happens.")
     ] = None,
     processes: Annotated[int, typer.Option(help="How many at a time.")] = os.cpu_count() or 1,
+    leaving: Annotated[
+        bool, typer.Option(help="Histories of dead letters, limits, expiry and delays.")
+    ] = False,
     shrink: Annotated[bool, typer.Option(help="With --seed: shrink it when it fails.")] = True,
 ) -> None:
     """Run histories of a simulated node with crashes and disk failures; find broken promises."""
     if seed is None:
-        raise typer.Exit(0 if _run_many(first, seeds, processes) else 1)
+        raise typer.Exit(0 if _run_many(first, seeds, processes, leaving) else 1)
+    if leaving:
+        history = make_leaving_history(seed)
+        is_whole = LeavingSimulation(history).run() is None
+        for line in leaving_story(seed, shrink):
+            console.print(line, markup=False)
+        raise typer.Exit(0 if is_whole else 1)
     story, violation = tell(make_history(seed))
     if violation is not None and shrink:
         story = shrunken_story(seed)

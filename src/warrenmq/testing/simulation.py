@@ -9,7 +9,6 @@ rest, and after one more restart the node itself is drained in the same way.
 
 from __future__ import annotations
 
-import logging
 import traceback
 from random import Random
 from typing import Final
@@ -41,6 +40,7 @@ from warrenmq.testing.sessions.reserved_messages import take_back
 from warrenmq.testing.sessions.sinks import clear_sinks
 from warrenmq.testing.sessions.topology import check_topology
 from warrenmq.testing.simulated.backup import SimulatedBackup
+from warrenmq.testing.simulated.crash_watch import CrashWatch
 from warrenmq.testing.simulated.file_system import KILL, POWER, Crash, Fault, SimulatedFileSystem
 from warrenmq.testing.simulated.metadata import SimulatedMetadata
 from warrenmq.testing.simulated.node import Commits, SimulatedDisk, SimulatedNode
@@ -79,35 +79,6 @@ class Unwatched:
         pass
 
 
-class _CrashWatch(logging.Handler):
-    """Collects the exceptions that the broker survives by closing a connection.
-
-    The simulation does not survive them. While the context is entered, the broker's log goes to
-    this handler only.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.errors: list[BaseException] = []
-        self._logger = logging.getLogger("warren")
-        self._before = (self._logger.propagate, self._logger.level)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info and record.exc_info[1] is not None:
-            self.errors.append(record.exc_info[1])
-
-    def __enter__(self) -> None:
-        self._before = (self._logger.propagate, self._logger.level)
-        self._logger.addHandler(self)
-        self._logger.propagate = False
-        self._logger.setLevel(logging.ERROR)
-
-    def __exit__(self, *_: object) -> None:
-        self._logger.removeHandler(self)
-        self._logger.propagate, level = self._before
-        self._logger.setLevel(level)
-
-
 class Simulation:
     """Runs one history; `run` returns the violation that ends it, or None."""
 
@@ -143,7 +114,7 @@ class Simulation:
         self._damage_count = 0
         # Rule of the planned crash: KILL, POWER or ORDERED.
         self._planned_rule = POWER
-        self._watch = _CrashWatch()
+        self._watch = CrashWatch()
 
     # -- the whole ---------------------------------------------------------------------------------
 
@@ -184,10 +155,7 @@ class Simulation:
         self._check_broker()
 
     def _check_broker(self) -> None:
-        if self._watch.errors:
-            error = self._watch.errors.pop()
-            self._watch.errors.clear()
-            raise error
+        self._watch.check()
 
     def _run(self, operation: Operation, rng: Random) -> None:
         if operation.kind in CLIENT_OPERATIONS:

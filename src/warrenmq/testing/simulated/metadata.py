@@ -20,6 +20,7 @@ from warrenmq.broker.definitions.metadata import (
     DeleteBinding,
     DeleteExchange,
     DeleteGroupMember,
+    DeleteParameter,
     DeleteQueue,
     DeleteQueuePart,
     DeleteReaderGroup,
@@ -29,6 +30,7 @@ from warrenmq.broker.definitions.metadata import (
     PutBinding,
     PutExchange,
     PutGroupMember,
+    PutParameter,
     PutQueue,
     PutQueuePart,
     PutReaderGroup,
@@ -46,6 +48,7 @@ _Put = (
     | PutStage
     | PutSink
     | PutQueuePart
+    | PutParameter
 )
 Key = tuple[object, ...]
 # Bytes of one change in the log of a transaction.
@@ -83,6 +86,8 @@ class SimulatedMetadata:
                 found.queue_parts.append(definition)
             elif isinstance(definition, PutSink):
                 found.sinks.append(definition)
+            elif isinstance(definition, PutParameter):
+                found.parameters.append(definition)
             else:
                 found.reader_groups.append(definition)
         found.next_queue_id = self.next_queue_id
@@ -169,6 +174,10 @@ class SimulatedMetadata:
             definitions["sink", change.name] = change
         elif isinstance(change, DeleteSink):
             definitions.pop(("sink", change.name), None)
+        elif isinstance(change, PutParameter):
+            definitions["parameter", change.component, change.name] = change
+        elif isinstance(change, DeleteParameter):
+            definitions.pop(("parameter", change.component, change.name), None)
         else:
             raise TypeError(f"unexpected change {change}")
 

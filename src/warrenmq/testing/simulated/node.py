@@ -24,6 +24,7 @@ from warrenmq.broker.flow.alarm_state import KEPT_BYTES_MAX
 from warrenmq.broker.flow.alarms import RELEASE_BYTES
 from warrenmq.broker.flow.disk_flow import STOP_BYTES, STORE_STOP_BYTES
 from warrenmq.broker.vhost.stage import MOVE_SLICE_MESSAGES
+from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.memory_account import AHEAD_BYTES_MAX
 from warrenmq.queues.queue_host import AHEAD_BYTES, LOAD_BYTES
 from warrenmq.server.vhost_driver import VhostDriver, finish_job, start_drivers, stop_drivers
@@ -525,12 +526,18 @@ class SimulatedNode:
         }
         for contents in (store.contents.persistent, store.contents.transient):
             found.update({file.path: int(file.size_bytes) for file in contents.files})
-        for queue in self.vhost.queues.values():
-            index = queue.ledger.index
-            if index is not None:
-                found.update(
-                    {index.path_of(segment): int(segment.size_bytes) for segment in index.segments}
-                )
+        owners: list[LeveledQueue] = list(self.vhost.queues.values())
+        owners += self.vhost.delayed.buckets.values()
+        for owner in owners:
+            for backing in owner.backings():
+                index = backing.ledger.index
+                if index is not None:
+                    found.update(
+                        {
+                            index.path_of(segment): int(segment.size_bytes)
+                            for segment in index.segments
+                        }
+                    )
         return found
 
 

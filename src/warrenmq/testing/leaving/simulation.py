@@ -1,0 +1,343 @@
+"""Runs one history of messages that leave queues by rule; `run_leaving_seeds` runs many.
+
+After each crash a second node starts from a copy of the disk and is drained, and the oracle judges
+what it gives away. At the end the node itself is drained in the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from random import Random
+from typing import Final
+
+from warrenmq.broker.definitions.metadata import DeleteParameter, PutParameter
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.settings import DROP_HEAD, LengthLimit
+from warrenmq.queues.variable_queue import UNLIMITED
+from warrenmq.testing.leaving.clients import ConsumingClients, Publisher, drain
+from warrenmq.testing.leaving.histories import (
+    QUEUES,
+    REST_MS,
+    LeavingHistory,
+    QueueRules,
+    Step,
+    make_leaving_history,
+)
+from warrenmq.testing.leaving.oracle import LeavingOracle
+from warrenmq.testing.models.commit_token import CommitToken
+from warrenmq.testing.models.messages import Violation
+from warrenmq.testing.sessions.draining import check_rest
+from warrenmq.testing.simulated.crash_watch import CrashWatch
+from warrenmq.testing.simulated.file_system import KILL, POWER, Crash, SimulatedFileSystem
+from warrenmq.testing.simulated.metadata import SimulatedMetadata
+from warrenmq.testing.simulated.node import VHOST, SimulatedDisk, SimulatedNode
+from warrenmq.testing.simulated.node_parts import NodeParts
+
+START_MS: Final = 1_700_000_000_000
+CLIENT_STEPS: Final = frozenset(("consume", "cancel", "get", "ack", "reject", "drop"))
+# Longer than every delay (ms).
+DELAY_MS_MAX: Final = 300_000
+# Ticks of a node whose delayed messages are all due; some nodes load one message in a tick.
+LATE_TICKS_MAX: Final = 1000
+RUNS_MAX: Final = 2000
+
+
+class _Unwatched:
+    def seal(self) -> CommitToken:
+        return CommitToken([], [], [], 0)
+
+    def committed(self, token: CommitToken, has_definitions: bool) -> None:
+        pass
+
+    def commit_failed(self, token: CommitToken) -> None:
+        pass
+
+
+class LeavingSimulation:
+    """Runs one history; `run` returns the violation that ends it, or None."""
+
+    def __init__(
+        self,
+        history: LeavingHistory,
+        story: list[str] | None = None,
+        node_parts: NodeParts | None = None,
+    ) -> None:
+        self.history = history
+        self.story = story
+        self.crash_count = 0
+        self.oracle = LeavingOracle(history.rules)
+        self._parts = node_parts or NodeParts()
+        self._now_ms = START_MS
+        files = SimulatedFileSystem()
+        files.log = story
+        files.rng = Random(history.seed)
+        self.disk = SimulatedDisk(files, SimulatedMetadata(files))
+        self._rule = POWER
+        self._next_number = 1
+        self._watch = CrashWatch()
+
+    def run(self) -> Violation | None:
+        """Run the history; returns the first broken promise, or None at its end."""
+        with self._watch:
+            return self._run_history()
+
+    def _run_history(self) -> Violation | None:
+        try:
+            self._start()
+            self.publisher.declare(self.history.rules)
+            self.node.drain()
+            for index, step in enumerate(self.history.steps):
+                self._tell(f"{index:4}  {step}")
+                self._run_guarded(step)
+            self._tell("      the end")
+            self._finish()
+            self._watch.check()
+        except Violation as violation:
+            return violation
+        except Exception as error:  # An exception of the engine is a finding.
+            frames = traceback.extract_tb(error.__traceback__)
+            where = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}"
+            text = "".join(traceback.format_exception(error)[-5:])
+            return Violation(f"{type(error).__name__} at {where}", f"{error}\n{text}")
+        return None
+
+    def _tell(self, text: str) -> None:
+        if self.story is not None:
+            self.story.append(text)
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _run_guarded(self, step: Step) -> None:
+        rng = Random(step.seed)
+        self.disk.files.rng = rng
+        self.oracle.step += 1
+        self._move_clock(1)
+        before = [int(queue.ready_count) for queue in self._queues()]
+        try:
+            self._run(step, rng)
+        except Crash:
+            self._crash(rng, self._rule)
+            return
+        self.node.vhost.check()
+        self._watch.check()
+        if step.kind == "publish":
+            self._check_refusals(before)
+
+    def _run(self, step: Step, rng: Random) -> None:
+        files = self.disk.files
+        if step.kind in CLIENT_STEPS:
+            self.clients.run(step)
+            self.node.turn()
+            return
+        match step.kind:
+            case "publish":
+                self.publisher.publish(step)
+                self.node.turn()
+            case "run":
+                for _ in range(step.number(1)):
+                    self.node.run(step.text(0))
+            case "finish":
+                for _ in range(step.number(1)):
+                    self.node.finish(step.text(0))
+            case "idle":
+                self._idle()
+            case "tick":
+                self._move_clock(step.number(0))
+                self.node.tick()
+            case "page":
+                queue = self._queues()[step.number(0)]
+                target = step.number(1)
+                queue.backing.memory.set_target(UNLIMITED if target < 0 else target)
+            case "policy":
+                self._set_policy(step.number(0), step.number(1))
+            case "crash":
+                self._crash(rng, step.text(0))
+            case "crash_within":
+                files.crash_after = step.number(0)
+                self._rule = step.text(1)
+            case "stop":
+                self.clients.drop_all()
+                self.node.stop()
+                self._crash(rng, KILL)
+
+    def _queues(self) -> list[Queue]:
+        return [self.node.vhost.queues[b"q%d" % index] for index in range(QUEUES)]
+
+    def _move_clock(self, ms: int) -> None:
+        self._now_ms += ms
+        self.node.now_ms = self._now_ms
+
+    def _set_policy(self, queue: int, index: int) -> None:
+        """Give a queue the policy `index` of the history, or none if there is no such policy."""
+        vhost = self.node.vhost
+        name = f"p{queue}"
+        base = self.history.rules[queue]
+        if index >= len(self.history.policies) or not self.history.policies[index].definition():
+            vhost.delete_parameter("policy", name)
+            vhost.add_changes([DeleteParameter(VHOST, "policy", name)])
+        else:
+            policy = self.history.policies[index]
+            value = {
+                "pattern": f"^q{queue}$",
+                "definition": policy.definition(),
+                "priority": 0,
+                "apply-to": "queues",
+            }
+            text = json.dumps(value)
+            self.oracle.book.add(queue, merged(base, policy))
+            vhost.put_parameter("policy", name, text)
+            vhost.add_changes([PutParameter(VHOST, "policy", name, text)])
+        self.node.turn()
+
+    def _check_refusals(self, before: list[int]) -> None:
+        """Violation if a publish took a queue that refuses publishes beyond its limit."""
+        for index, queue in enumerate(self._queues()):
+            limit = queue.limit
+            if limit is None or limit.overflow == DROP_HEAD or limit.messages < 0:
+                continue
+            if queue.ready_count > max(limit.messages, before[index]):
+                raise Violation(
+                    "limit", f"q{index} has {queue.ready_count} messages of {limit.messages}"
+                )
+
+    def _idle(self) -> None:
+        self._rest(self.node)
+        if not self.node.has_work() and not self.node.is_pausing():
+            self.oracle.rested()
+        for index, queue in enumerate(self._queues()):
+            limit = queue.limit
+            if limit is not None and limit.overflow == DROP_HEAD and is_over(limit, queue):
+                raise Violation("limit", f"q{index} keeps {queue.ready_count} messages at rest")
+
+    def _rest(self, node: SimulatedNode) -> None:
+        node.drain()
+        for _ in range(2):
+            # The timer writes what waits for the next batch, and begins what time has made due.
+            self._now_ms = node.now_ms = max(self._now_ms, node.now_ms) + REST_MS
+            node.tick()
+            node.drain()
+
+    # -- down and up -------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self.node = SimulatedNode(
+            self.disk, self.history.limits, _Unwatched(), self._now_ms, self._parts
+        )
+        self.node.start()
+        self.publisher = Publisher(self.node, self.oracle, self._next_number)
+        self.clients = ConsumingClients(self.node, self.oracle, QUEUES)
+        self.node.turn()
+
+    def _crash(self, rng: Random, rule: str) -> None:
+        self._tell(f"        crash ({rule})")
+        self.crash_count += 1
+        self.disk.files.crash_after = -1
+        self._next_number = self.publisher.next_number
+        self.disk.crash(rng, rule)
+        self.oracle.crashed()
+        twin = self.disk.fork()
+        node = SimulatedNode(twin, self.history.limits, _Unwatched(), self._now_ms, self._parts)
+        node.start()
+        self._judge(node)
+        self._start()
+
+    def _judge(self, node: SimulatedNode) -> None:
+        """Drain `node`, and let the oracle judge its messages."""
+        ends = [node.now_ms, node.now_ms]
+
+        def late() -> None:
+            ends[0] = node.now_ms
+            node.now_ms += 2 * DELAY_MS_MAX
+            for _ in range(LATE_TICKS_MAX):
+                if not node.vhost.delayed.buckets:
+                    break
+                node.tick()
+                node.drain()
+                node.now_ms += REST_MS
+            ends[1] = node.now_ms
+
+        found = drain(node, QUEUES, late)
+        self._tell(f"        found {[tuple(each.stay) for each in found]}")
+        self.oracle.check_found(found, ends[0], ends[1])
+        for queue in node.vhost.queues.values():
+            if queue.ready_count:
+                raise Violation("starved", f"{queue.name!r} keeps {queue.ready_count} messages")
+        check_rest(node)
+
+    def _finish(self) -> None:
+        self.disk.files.crash_after = -1
+        self.clients.drop_all()
+        self._idle()
+        if self.publisher.unconfirmed:
+            raise Violation("confirm", f"{self.publisher.unconfirmed} were never confirmed")
+        self._judge(self.node)
+
+
+def is_over(limit: LengthLimit, queue: Queue) -> bool:
+    """Whether a queue has more than its limit."""
+    return limit.is_exceeded(queue.ready_count, queue.ready_body_bytes)
+
+
+def merged(base: QueueRules, policy: QueueRules) -> QueueRules:
+    """The rules of a queue under a policy: its arguments win, and of two numbers the lower."""
+
+    def lower(one: int, other: int) -> int:
+        return min(one, other) if one and other else one or other
+
+    has_target = "dead-letter-exchange" in base.definition()
+    return QueueRules(
+        lower(base.ttl_ms, policy.ttl_ms),
+        lower(base.max_length, policy.max_length),
+        lower(base.max_bytes, policy.max_bytes),
+        base.overflow if base.has_limit() else policy.overflow,
+        base.dead_letters if has_target else policy.dead_letters,
+        base.max_priority,
+        base.is_single_active,
+        base.is_quorum,
+        lower(base.delivery_limit, policy.delivery_limit),
+        base.is_lazy,
+    )
+
+
+def run_leaving_seeds(seeds: range) -> tuple[int, int, list[tuple[int, str, str]]]:
+    """Run histories; returns their count, their crashes, and (seed, kind, text) per failure."""
+    failures: list[tuple[int, str, str]] = []
+    crashes = 0
+    for seed in seeds:
+        simulation = LeavingSimulation(make_leaving_history(seed))
+        violation = simulation.run()
+        crashes += simulation.crash_count
+        if violation is not None:
+            failures.append((seed, violation.kind, str(violation)))
+    return len(seeds), crashes, failures
+
+
+def leaving_story(seed: int, is_shrunken: bool = True) -> list[str]:
+    """The story of a history, line by line; if it fails, of the shortest found that does."""
+    history = make_leaving_history(seed)
+    violation = LeavingSimulation(history).run()
+    if violation is not None and is_shrunken:
+        history = _shrunken(history, violation.kind)
+    story = [f"seed {seed}, {history.limits}"]
+    story += [f"q{index}: {rules}" for index, rules in enumerate(history.rules)]
+    violation = LeavingSimulation(history, story).run()
+    return [*story, f"=> {violation}" if violation is not None else f"seed {seed} holds"]
+
+
+def _shrunken(history: LeavingHistory, kind: str) -> LeavingHistory:
+    runs = 0
+    size = max(1, len(history.steps) // 2)
+    while size > 0 and runs < RUNS_MAX:
+        is_shorter = False
+        at = len(history.steps)
+        while at > 0 and runs < RUNS_MAX:
+            at = max(0, at - size)
+            shorter = history.without_steps(at, at + size)
+            violation = LeavingSimulation(shorter).run()
+            runs += 1
+            if violation is not None and violation.kind == kind:
+                history, is_shorter = shorter, True
+        if not is_shorter:
+            size //= 2
+    return history

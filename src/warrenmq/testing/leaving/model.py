@@ -122,10 +122,14 @@ class RuleBook:
 
     def is_ambiguous(self, stay: Stay) -> bool:
         """Whether a message can come to `stay` twice: it was spread to several queues twice."""
-        return self.has_fanout and 1 < sum(
-            count
-            for queue, _, count in stay.deaths
-            if any(rules.dead_letters == FANOUT for rules in self._ever[queue])
+        return (
+            self.has_fanout
+            and sum(
+                count
+                for queue, _, count in stay.deaths
+                if any(rules.dead_letters == FANOUT for rules in self._ever[queue])
+            )
+            > 1
         )
 
     def ever(self, queue: int) -> list[QueueRules]:

@@ -17,7 +17,9 @@ pytestmark = pytest.mark.interop
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "queues.md").read_text("utf-8")
 # A block of Python, or a command.
-STEPS = re.findall(r"^```python\n(.*?)^```$|^    warrenctl ([^\n]*)$", PAGE, re.MULTILINE | re.DOTALL)
+STEPS = re.findall(
+    r"^```python\n(.*?)^```$|^    warrenctl ([^\n]*)$", PAGE, re.MULTILINE | re.DOTALL
+)
 PRINTED = """\
 the queue is full
 not a number from work rejected 1

@@ -8,6 +8,7 @@ and neither chance nor an intended difference explains that.
 
 import argparse
 import logging
+import signal
 import sys
 import tempfile
 import time
@@ -40,6 +41,8 @@ def main(arguments: list[str]) -> int:
     if rabbitmq_server() is None:
         print("rabbitmq-server is not installed", file=sys.stderr)
         return 1
+    # RabbitMQ has to be stopped, whatever ends the run.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory() as directory:
         rabbitmq = Rabbitmq(Path(directory))
         try:

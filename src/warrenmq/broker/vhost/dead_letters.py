@@ -141,7 +141,9 @@ class DeadLetters(QueueOffice):
             # The queue was deleted, and the content with it.
             self.handovers.settle(entry, reason, now_ms)
             return
-        origin = entry if entry.journal_state != NOT_JOURNALED else None
+        # A transient message may be in the index, where no start takes it from.
+        outlives_crash = entry.persistent and entry.journal_state != NOT_JOURNALED
+        origin = entry if outlives_crash else None
         copy = self._route(letter, entry.message, origin, now_ms)
         if copy is None:
             self.handovers.settle(entry, reason, now_ms)

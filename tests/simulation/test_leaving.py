@@ -73,13 +73,14 @@ FAILED: dict[str, tuple[QueueRules, QueueRules, list[Step]]] = {
         [step("publish", 0, 3, 188, 1, 0, 0, 300_000)],
     ),
     "what had left a full queue was back after a start": (
-        QueueRules(max_length=1),
+        QueueRules(max_length=5, dead_letters=3),
         QueueRules(),
         [
-            step("publish", 0, 4, 163, 1, 0, 4, 0),
-            step("crash_within", 0, "kill"),
+            step("publish", 0, 2, 33, 1, 0, 1, 0),
             step("idle"),
-            step("idle"),
+            step("publish", 0, 4, 12, 1, 0, 4, 0),
+            step("run", "flush", 5),
+            step("crash", "power"),
         ],
     ),
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import traceback
+from dataclasses import replace
 from random import Random
 from typing import Final
 
@@ -17,8 +18,11 @@ from warrenmq.queues.settings import DROP_HEAD, LengthLimit
 from warrenmq.queues.variable_queue import UNLIMITED
 from warrenmq.testing.leaving.clients import ConsumingClients, Publisher, drain
 from warrenmq.testing.leaving.histories import (
+    FANOUT,
+    NOWHERE,
     QUEUES,
     REST_MS,
+    SAME_KEY,
     LeavingHistory,
     QueueRules,
     Step,
@@ -173,11 +177,14 @@ class LeavingSimulation:
         vhost = self.node.vhost
         name = f"p{queue}"
         base = self.history.rules[queue]
-        if index >= len(self.history.policies) or not self.history.policies[index].definition():
+        policy = (*self.history.policies, QueueRules())[index]
+        if base.dead_letters == FANOUT and policy.dead_letters >= 0:
+            # The model knows no routing key of dead letters that a fan-out gets.
+            policy = replace(policy, dead_letters=NOWHERE)
+        if not policy.definition():
             vhost.delete_parameter("policy", name)
             vhost.add_changes([DeleteParameter(VHOST, "policy", name)])
         else:
-            policy = self.history.policies[index]
             value = {
                 "pattern": f"^q{queue}$",
                 "definition": policy.definition(),
@@ -285,13 +292,16 @@ def merged(base: QueueRules, policy: QueueRules) -> QueueRules:
     def lower(one: int, other: int) -> int:
         return min(one, other) if one and other else one or other
 
-    has_target = "dead-letter-exchange" in base.definition()
+    target = policy.dead_letters if base.dead_letters == NOWHERE else base.dead_letters
+    if base.dead_letters == SAME_KEY and policy.dead_letters >= 0:
+        # The exchange is that of the argument, and the routing key that of the policy.
+        target = policy.dead_letters
     return QueueRules(
         lower(base.ttl_ms, policy.ttl_ms),
         lower(base.max_length, policy.max_length),
         lower(base.max_bytes, policy.max_bytes),
         base.overflow if base.has_limit() else policy.overflow,
-        base.dead_letters if has_target else policy.dead_letters,
+        target,
         base.max_priority,
         base.is_single_active,
         base.is_quorum,

@@ -284,14 +284,18 @@ class RabbitmqBroker(Broker):
     ) -> subprocess.CompletedProcess[str]:
         """Run one of RabbitMQ's command line tools on the node."""
         return subprocess.run(
-            [self._script(tool), *arguments],
-            env=self._environment(),
+            [*self.tool_command(tool), *arguments],
             cwd=self.directory,
             check=False,
             capture_output=True,
             text=True,
             input=stdin,
         )
+
+    def tool_command(self, tool: str) -> list[str]:
+        """The command that runs one of RabbitMQ's command line tools on the node."""
+        variables = [f"{name}={value}" for name, value in self._environment().items()]
+        return ["env", "-i", *variables, self._script(tool)]
 
     def node_directory(self) -> Path:
         """Directory of the node's data, below the base directory of all nodes."""

@@ -8,6 +8,7 @@ from tests.admin.test_sinks import one_batch
 from tests.support.brokers.staged import bodies, settle, stage, staged_message, started
 from warrenmq.admin.sink_protocol import BatchCommitted, CommitBatch
 from warrenmq.broker.flow.disk_flow import STOP_BYTES, STORE_STOP_BYTES
+from warrenmq.queues.settings import NO_LIMIT, REJECT_PUBLISH, REJECT_PUBLISH_DLX, LengthLimit
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -68,3 +69,13 @@ def test_a_sink_that_waited_for_the_disk_goes_on_in_the_next_turn() -> None:
     assert node.vhost.advance(node.clock.now_ms()), "another turn is wanted"
     settle(node)
     assert bodies(node) == [b"a"]
+
+
+@pytest.mark.parametrize("overflow", [REJECT_PUBLISH, REJECT_PUBLISH_DLX])
+def test_a_committed_batch_enters_a_queue_that_refuses_publishes(overflow: int) -> None:
+    """A refused message would be lost, as the batch is committed and its stage is deleted."""
+    node, client = started()
+    node.vhost.queues[b"q"].limit = LengthLimit(1, NO_LIMIT, overflow)
+    staged = [staged_message(b"%d" % number) for number in range(3)]
+    client.must(CommitBatch("s", 0, [stage(client, "s", 0, staged)], wait_ms=1000))
+    assert bodies(node) == [b"0", b"1", b"2"]

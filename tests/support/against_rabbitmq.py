@@ -6,6 +6,7 @@ A test that fails there is wrong about RabbitMQ, unless it tests a departure (`A
 """
 
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -34,9 +35,11 @@ def main(arguments: list[str]) -> int:
                 "pytest",
                 *(arguments or ["tests/protocol", "tests/interop"]),
             ]
-            return subprocess.run(
-                command, env=os.environ | {"WARREN_TEST_AMQP_URI": broker.uri}
-            ).returncode
+            variables = {
+                "WARREN_TEST_AMQP_URI": broker.uri,
+                "WARREN_TEST_RABBITMQCTL": shlex.join(broker.tool_command("rabbitmqctl")),
+            }
+            return subprocess.run(command, env=os.environ | variables).returncode
         finally:
             broker.stop()
 

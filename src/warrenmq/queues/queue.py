@@ -111,22 +111,24 @@ class Queue(LeveledQueue):
         now_ms: i64,
         is_known: bool = False,
         priority: i64 = 0,
+        may_refuse: bool = True,
     ) -> bool:
         """Take a routed message: deliver it at once, or let it wait; False: it is refused.
 
         `expiration_ms`: the message's own time to live (NO_LIMIT: none). `is_known`: a consumer may
-        have had the message before, so it is marked redelivered.
+        have had the message before, so it is marked redelivered. Without `may_refuse`, a limit that
+        refuses messages does not count.
         """
         backing = self.backing
         levels = self.levels
         ready_count = backing.ready.count
         if levels is not None:
             ready_count = levels.ready_count
-            if priority > 0:
-                backing = self._level(levels, priority)
         limit = self.limit
-        if limit is not None and self._refuses(limit, message, now_ms):
+        if limit is not None and may_refuse and self._refuses(limit, message, now_ms):
             return False
+        if levels is not None and priority > 0:
+            backing = self._level(levels, priority)
         ttl_ms = self.settings.message_ttl_ms
         expiry_ms: i64 = 0
         if ttl_ms != NO_LIMIT or expiration_ms != NO_LIMIT:

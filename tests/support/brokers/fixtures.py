@@ -5,8 +5,11 @@ WARREN_TEST_AMQP_URI names. When that broker is a RabbitMQ, the run checks the t
 `amqp` gives protocol tests peers, once with the engine in memory and once with the broker process.
 """
 
+import json
 import os
 import random
+import shlex
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from urllib.parse import urlsplit
@@ -18,9 +21,13 @@ from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.memory_broker import MemoryBroker
 from tests.support.brokers.process import BrokerProcess
 from tests.support.skips import does_not_apply
+from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.control_protocol import ClearPolicy, Done, PolicyKind, SetPolicy
 from warrenmq.broker.definitions.settings import Settings
 
 FOREIGN_URI = os.environ.get("WARREN_TEST_AMQP_URI", "")
+# The command that controls that broker, if it is a RabbitMQ.
+RABBITMQCTL = shlex.split(os.environ.get("WARREN_TEST_RABBITMQCTL", ""))
 # Patience (ms) for events that the broker brings about itself: a loaded machine takes its time, the
 # engine in memory a tick or two.
 PATIENCE_MS = 60_000
@@ -51,6 +58,8 @@ class Amqp:
         self.peers: list[Peer] = []
         self._names = 0
         self._run = f"{random.getrandbits(40):010x}"
+        # Policies that the test has set, by kind and name.
+        self._policies: set[tuple[PolicyKind, str]] = set()
 
     @property
     def is_foreign(self) -> bool:
@@ -134,7 +143,47 @@ class Amqp:
             assert not self.has_passed(patience_ms, started_ms), "it never comes about"
             self.pause(10)
 
+    def set_policy(self, queue: bytes, kind: PolicyKind = "policy", **definition: object) -> None:
+        """Set the policy of `queue`, or its operator policy; `__` in a key stands for a dash.
+
+        It takes a moment until it applies, and until it no longer does.
+        """
+        name = queue.decode()
+        values = {key.replace("__", "-"): value for key, value in definition.items()}
+        text, pattern = json.dumps(values), f"^{name}$"
+        if self.memory is not None:
+            whole = {"pattern": pattern, "apply-to": "queues", "priority": 0, "definition": values}
+            self.memory.vhost.put_parameter(kind, name, json.dumps(whole))
+        elif self.is_foreign:
+            self._control("set_" + kind, name, pattern, text, "--apply-to", "queues")
+        else:
+            with AdminClient(NodeAddress(self.uri)) as client:
+                request = SetPolicy(
+                    vhost="/", name=name, pattern=pattern, definition=text, kind=kind
+                )
+                client.request(request, Done)
+        self._policies.add((kind, name))
+
+    def clear_policy(self, queue: bytes, kind: PolicyKind = "policy") -> None:
+        """Delete the policy that `set_policy` has set."""
+        name = queue.decode()
+        self._policies.remove((kind, name))
+        if self.memory is not None:
+            self.memory.vhost.delete_parameter(kind, name)
+        elif self.is_foreign:
+            self._control("clear_" + kind, name)
+        else:
+            with AdminClient(NodeAddress(self.uri)) as client:
+                client.request(ClearPolicy(vhost="/", name=name, kind=kind), Done)
+
+    def _control(self, *arguments: str) -> None:
+        if not RABBITMQCTL:
+            does_not_apply("policies: no command to control this broker")
+        subprocess.run([*RABBITMQCTL, *arguments], check=True, stdout=subprocess.DEVNULL)
+
     def close(self) -> None:
+        for kind, name in list(self._policies):
+            self.clear_policy(name.encode(), kind)
         for peer in self.peers:
             peer.drop()
 

@@ -1,4 +1,4 @@
-"""The only way of a routed message into its queues: published, committed, staged or dead."""
+"""The only way of a routed message into its queues: published, committed or dead."""
 
 from __future__ import annotations
 

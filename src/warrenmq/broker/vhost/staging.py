@@ -30,7 +30,6 @@ from warrenmq.broker.definitions.metadata import (
     PutSink,
     PutStage,
 )
-from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.stage import (
     MOVE_SLICE_MESSAGES,
@@ -444,15 +443,16 @@ class Staging:
             entry.seq,
         )
         queues = self._routes.queues_for(stage.target, staged.address, properties)
-        # A consumer may have had the message before a crash: it keeps its redelivered flag.
-        arrive(
-            queues,
-            message,
-            properties.expiration_ms,
-            properties.priority,
-            now_ms,
-            entry.redelivered,
-        )
+        # The redelivered flag stays. A committed message must not vanish: no queue may refuse it.
+        for queue in queues:
+            queue.publish(
+                message,
+                properties.expiration_ms,
+                now_ms,
+                entry.redelivered,
+                properties.priority,
+                may_refuse=False,
+            )
         waits = self._routes.waits
         self._delayed.keep_all(message, waits, properties.headers, entry.redelivered, now_ms)
         self.vhost.journal.moves.add(message)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from warrenmq.queues.queue import Queue
 from warrenmq.testing.leaving.histories import (
     CONSUMERS,
     DELAYED_EXCHANGE,
@@ -49,6 +50,11 @@ CHANNEL: Final = 1
 def table(values: dict[str, object]) -> bytes:
     """The body of a field table."""
     return encode_table(fields_from_python(values)) if values else b""
+
+
+def seqs_of(queue: Queue) -> int:
+    """How many seq ids the levels of a queue have given away."""
+    return sum(int(backing.ledger.next_seq) for backing in queue.backings())
 
 
 class Publisher:
@@ -116,7 +122,10 @@ class Publisher:
             self._count += 1
             self.unconfirmed[self._count] = (number, self.node.failed_batches)
             frames = method_frame(CHANNEL, method) + content_frames(CHANNEL, properties, body)
+            target = self.node.vhost.queues[b"q%d" % queue]
+            before = seqs_of(target)
             self._client.send(frames, self.node.now_ms)
+            self.oracle.messages[number].has_seq = seqs_of(target) > before
 
     def _receive(self, _channel: int, method: Method, _properties: bytes, _body: bytes) -> None:
         if isinstance(method, BasicAck | BasicNack):

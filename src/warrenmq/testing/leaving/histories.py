@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
+from warrenmq.testing.operations import ERRORS, FAULTY_CALLS
 from warrenmq.testing.simulated.file_system import KILL, ORDERED, POWER
 from warrenmq.testing.simulated.node import LANES, Limits
 
@@ -170,7 +171,10 @@ class _Maker:
             "publish": 10.0, "consume": 2.0, "cancel": 0.7, "get": 4.0, "ack": 5.0, "reject": 5.0, "drop": 0.5,
             "run": 7.0, "finish": 6.0, "idle": 2.0, "tick": 4.0, "page": 1.0,
             "crash": 1.0, "crash_within": 1.0, "stop": 0.3, "policy": rng.choice((0.0, 0.0, 1.0)),
+            "fault": 0.0, "disk_full": 0.0, "disk_free": 0.0,
         }  # fmt: skip
+        if rng.random() < 0.3:
+            weights.update(fault=0.7, disk_full=0.2, disk_free=0.3)
         if rng.random() < 0.25:
             # Without a crash nothing may be doubled.
             weights["crash"] = weights["crash_within"] = weights["stop"] = 0.0
@@ -247,6 +251,11 @@ class _Maker:
                 return (rng.choice((KILL, POWER, ORDERED)),)
             case "crash_within":
                 return rng.choice((0, 1, 2, 4, 8, 16)), rng.choice((KILL, POWER, ORDERED))
+            case "fault":
+                times = rng.choice((1, 1, 2, 6))
+                return rng.choice(FAULTY_CALLS), rng.choice((0, 1, 3)), rng.choice(ERRORS), times
+            case "disk_full":
+                return (rng.choice((0, 100, 1000)),)
             case "policy":
                 return queue, rng.randrange(len(self.policies) + 1)
         return ()

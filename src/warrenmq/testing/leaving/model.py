@@ -85,6 +85,8 @@ class MessageModel:
         self.is_delayed = delay_ms > 0
         self.is_confirmed = False
         self.is_refused = False
+        # The publish gave the message a place in its queue; a refused one gets none.
+        self.has_seq = False
         # The node went down since the publish.
         self.saw_crash = False
 

@@ -80,6 +80,8 @@ class LeavingOracle:
         if not any(rules.has_limit() and rules.overflow != DROP_HEAD for rules in every):
             raise Violation("nack", f"message {number} was refused, and q{message.queue} takes all")
         record = self.records[Stay(number, message.queue, _NO_DEATHS)]
+        if message.has_seq:
+            raise Violation("written", f"message {number} was refused, and had a place")
         if record.is_out or record.is_gone:
             raise Violation("written", f"message {number} was delivered, and refused")
 

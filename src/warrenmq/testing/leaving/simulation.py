@@ -33,7 +33,13 @@ from warrenmq.testing.models.commit_token import CommitToken
 from warrenmq.testing.models.messages import Violation
 from warrenmq.testing.sessions.draining import check_rest
 from warrenmq.testing.simulated.crash_watch import CrashWatch
-from warrenmq.testing.simulated.file_system import KILL, POWER, Crash, SimulatedFileSystem
+from warrenmq.testing.simulated.file_system import (
+    KILL,
+    POWER,
+    Crash,
+    Fault,
+    SimulatedFileSystem,
+)
 from warrenmq.testing.simulated.metadata import SimulatedMetadata
 from warrenmq.testing.simulated.node import VHOST, SimulatedDisk, SimulatedNode
 from warrenmq.testing.simulated.node_parts import NodeParts
@@ -45,6 +51,18 @@ DELAY_MS_MAX: Final = 300_000
 # Ticks of a node whose delayed messages are all due; some nodes load one message in a tick.
 LATE_TICKS_MAX: Final = 1000
 RUNS_MAX: Final = 2000
+# Dead letters of one run of a node; a history that does not circle has far fewer.
+LETTERS_MAX: Final = 5000
+# Longer than the pause after a failed commit (ms).
+RETRY_MS: Final = 10_000
+
+
+class EndlessCircle(Exception):
+    """Dead letters go round without end, as they do in RabbitMQ once a client has rejected one.
+
+    Both brokers take the reject for a later one than it is, as x-death does not keep the order of
+    deaths.
+    """
 
 
 class _Unwatched:
@@ -99,6 +117,9 @@ class LeavingSimulation:
             self._watch.check()
         except Violation as violation:
             return violation
+        except EndlessCircle:
+            if not any(record.was_rejected for record in self.oracle.records.values()):
+                return Violation("endless", "dead letters circle, and nobody has rejected one")
         except Exception as error:  # An exception of the engine is a finding.
             frames = traceback.extract_tb(error.__traceback__)
             where = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}"
@@ -160,6 +181,13 @@ class LeavingSimulation:
             case "crash_within":
                 files.crash_after = step.number(0)
                 self._rule = step.text(1)
+            case "fault":
+                kinds = (step.text(0),) if step.text(0) else ()
+                files.faults.append(Fault(kinds, step.number(1), step.number(2), step.number(3)))
+            case "disk_full":
+                files.capacity = files.used_bytes() + step.number(0)
+            case "disk_free":
+                files.capacity = 0
             case "stop":
                 self.clients.drop_all()
                 self.node.stop()
@@ -210,8 +238,11 @@ class LeavingSimulation:
 
     def _idle(self) -> None:
         self._rest(self.node)
-        if not self.node.has_work() and not self.node.is_pausing():
-            self.oracle.rested()
+        files = self.disk.files
+        is_failing = bool(files.capacity) or any(fault.times for fault in files.faults)
+        if is_failing or self.node.is_pausing() or self.node.journal.has_pending():
+            return
+        self.oracle.rested()
         for index, queue in enumerate(self._queues()):
             limit = queue.limit
             if limit is not None and limit.overflow == DROP_HEAD and is_over(limit, queue):
@@ -228,23 +259,32 @@ class LeavingSimulation:
     # -- down and up -------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        self.node = SimulatedNode(
-            self.disk, self.history.limits, _Unwatched(), self._now_ms, self._parts
-        )
+        self.node = self._new_node(self.disk)
         self.node.start()
         self.publisher = Publisher(self.node, self.oracle, self._next_number)
         self.clients = ConsumingClients(self.node, self.oracle, QUEUES)
         self.node.turn()
 
+    def _new_node(self, disk: SimulatedDisk) -> SimulatedNode:
+        node = SimulatedNode(disk, self.history.limits, _Unwatched(), self._now_ms, self._parts)
+
+        def watch_circles() -> None:
+            if sum(node.vhost.dead_letters.counts.values()) > LETTERS_MAX:
+                raise EndlessCircle
+
+        node.before_output = watch_circles
+        return node
+
     def _crash(self, rng: Random, rule: str) -> None:
         self._tell(f"        crash ({rule})")
         self.crash_count += 1
         self.disk.files.crash_after = -1
+        self.disk.files.capacity = 0
         self._next_number = self.publisher.next_number
         self.disk.crash(rng, rule)
         self.oracle.crashed()
         twin = self.disk.fork()
-        node = SimulatedNode(twin, self.history.limits, _Unwatched(), self._now_ms, self._parts)
+        node = self._new_node(twin)
         node.start()
         self._judge(node)
         self._start()
@@ -273,8 +313,16 @@ class LeavingSimulation:
         check_rest(node)
 
     def _finish(self) -> None:
-        self.disk.files.crash_after = -1
+        files = self.disk.files
+        files.crash_after = -1
+        files.faults.clear()
+        files.capacity = 0
         self.clients.drop_all()
+        # Twice, since a failed commit is retried after a pause.
+        for _ in range(2):
+            self.node.drain()
+            self._move_clock(RETRY_MS)
+            self.node.tick()
         self._idle()
         if self.publisher.unconfirmed:
             raise Violation("confirm", f"{self.publisher.unconfirmed} were never confirmed")

@@ -14,8 +14,8 @@ from tests.kill.test_sigkill import check_and_eat, declare_everything
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.amqp_peer import ChannelPeer, Message, Peer
 from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.killed_node import MIB, disk_bytes
 from tests.support.kills.ledger import Confirms, Eater, Ledger, Publisher, connect, exists
-from tests.support.kills.mixed_kills import MIB, disk_bytes
 from warrenmq.wire.methods import BasicConsume, BasicConsumeOk, ExchangeDeclare
 
 pytestmark = pytest.mark.kill

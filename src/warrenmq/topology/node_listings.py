@@ -39,7 +39,11 @@ def read_existing(client: AdminClient, vhost: str) -> Existing:
         bindings[source, kind, destination, key].append(arguments)
     return Existing(
         {name: ExistingExchange(*attributes) for name, *attributes in exchanges},
-        {name: ExistingQueue(*attributes) for name, *attributes in queues},
+        {
+            # Quorum queues are never exclusive; their column is empty.
+            name: ExistingQueue(durable, auto_delete, bool(exclusive), arguments)
+            for name, durable, auto_delete, exclusive, arguments in queues
+        },
         bindings,
     )
 

@@ -25,6 +25,7 @@ from warrenmq.admin.protocol import (
     TimeSought,
 )
 from warrenmq.queues.reader_groups import MEMBERS_MAX
+from warrenmq.queues.settings import QueueSettings, QueueTraits
 from warrenmq.vocabulary.error_codes import BAD_REQUEST, DATA_LOSS, NOT_FOUND, PRECONDITION
 
 
@@ -81,6 +82,21 @@ def test_a_pattern_names_durable_queues_whose_whole_name_matches(
     node.declare(b"a-exclusive", owner=object())
     group = opened(client, pattern="a|aa.?")
     assert [member.queue for member in group.members] == [b"a", b"aa"]
+
+
+def test_no_group_reads_a_priority_queue(node: MemoryNode, client: MemoryClient) -> None:
+    """A pattern passes over one without a word, also over one that comes later."""
+    settings = QueueSettings(traits=QueueTraits(9))
+    node.declare(b"q", settings=settings)
+    reply = client.ask(OpenGroup("g", [b"a", b"q"]))
+    assert isinstance(reply, ErrorReply)
+    text = "queue 'q' is a priority queue: its messages have no common order"
+    assert (reply.code, reply.text) == (PRECONDITION, text)
+    group = opened(client, pattern="[a-q]")
+    node.declare(b"c", settings=settings)
+    fill(node, b"c", 1)
+    reply = client.must(Reserve("g", group.epoch, positions(group), MANY, MANY))
+    assert ranges(reply) == {b"a": (0, 0), b"b": (0, 0)}
 
 
 def test_queues_join_by_the_pattern_at_a_reserve_and_stay_over_a_crash(

@@ -1,4 +1,4 @@
-"""x-queue-type and what is different in quorum queues: refusals, counts of returns, a limit of them.
+"""x-queue-type=quorum: what is refused, counts of returns, and their limit (protocol 7.1).
 
 Single messages are returned here: where several go is a departure
 (tests/differential/differences.py).

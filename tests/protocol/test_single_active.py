@@ -1,4 +1,4 @@
-"""x-single-active-consumer: one consumer gets all messages, and the next takes over (P27)."""
+"""x-single-active-consumer: one consumer gets all messages, and the next takes over."""
 
 import pytest
 

@@ -54,13 +54,13 @@ def lose_at_the_hand_over(patch: pytest.MonkeyPatch) -> None:
 
 def double_without_a_crash(patch: pytest.MonkeyPatch) -> None:
     """A dead letter is published twice."""
-    route = DeadLetters._route
+    publish = DeadLetters._publish_copy
 
     def twice(self: DeadLetters, *arguments: object) -> MovedMessage | None:
-        route(self, *arguments)  # type: ignore[arg-type]  # passed on as they came
-        return route(self, *arguments)  # type: ignore[arg-type]  # passed on as they came
+        publish(self, *arguments)  # type: ignore[arg-type]  # passed on as they came
+        return publish(self, *arguments)  # type: ignore[arg-type]  # passed on as they came
 
-    patch.setattr(DeadLetters, "_route", twice)
+    patch.setattr(DeadLetters, "_publish_copy", twice)
 
 
 def limit_after_the_write(patch: pytest.MonkeyPatch) -> None:
@@ -74,9 +74,10 @@ def limit_after_the_write(patch: pytest.MonkeyPatch) -> None:
         now_ms: int,
         is_known: bool = False,
         priority: int = 0,
+        may_refuse: bool = True,
     ) -> bool:
         limit = self.limit
-        is_refused = limit is not None and self._refuses(limit, message, now_ms)
+        is_refused = limit is not None and may_refuse and self._refuses(limit, message)
         self.limit = None
         publish(self, message, expiration_ms, now_ms, is_known, priority)
         self.limit = limit

@@ -12,6 +12,7 @@ from tests.support.explored import explored_seeds
 from tests.support.skips import has_no_meaning
 from warrenmq.build import build_name
 from warrenmq.testing.leaving.histories import (
+    FANOUT,
     LeavingHistory,
     QueueRules,
     Step,
@@ -55,11 +56,11 @@ def step(kind: str, *values: int | str) -> Step:
     return Step(kind, values, 1)
 
 
-# Histories that have failed, shortened: rules of q0 and q3, steps.
-FAILED: dict[str, tuple[QueueRules, QueueRules, list[Step]]] = {
+NO_RULES = (QueueRules(), QueueRules(), QueueRules())
+# Histories that have failed, shortened: rules of q0 to q3, steps.
+FAILED: dict[str, tuple[tuple[QueueRules, ...], list[Step]]] = {
     "a transient dead letter, paged out, took persistent messages with it": (
-        QueueRules(ttl_ms=20, dead_letters=3, is_lazy=True),
-        QueueRules(),
+        (QueueRules(ttl_ms=20, dead_letters=3, is_lazy=True), *NO_RULES),
         [
             step("publish", 0, 4, 40, 0, 0, 4, 0),
             step("tick", 60),
@@ -68,13 +69,11 @@ FAILED: dict[str, tuple[QueueRules, QueueRules, list[Step]]] = {
         ],
     ),
     "a delay of minutes had no end": (
-        QueueRules(),
-        QueueRules(),
+        (QueueRules(), *NO_RULES),
         [step("publish", 0, 3, 188, 1, 0, 0, 300_000)],
     ),
     "what had left a full queue was back after a start": (
-        QueueRules(max_length=5, dead_letters=3),
-        QueueRules(),
+        (QueueRules(max_length=5, dead_letters=3), *NO_RULES),
         [
             step("publish", 0, 2, 33, 1, 0, 1, 0),
             step("idle"),
@@ -83,13 +82,50 @@ FAILED: dict[str, tuple[QueueRules, QueueRules, list[Step]]] = {
             step("crash", "power"),
         ],
     ),
+    "a full queue gave the dead letters it refused to the next batch": (
+        (
+            QueueRules(overflow="reject-publish", dead_letters=0),
+            QueueRules(dead_letters=3),
+            QueueRules(max_length=2, overflow="reject-publish", dead_letters=3),
+            QueueRules(
+                max_length=2, max_bytes=400, overflow="reject-publish-dlx", dead_letters=FANOUT
+            ),
+        ),
+        [
+            step("consume", 2, 2, 0, 0),
+            step("publish", 2, 4, 14, 1, 2000, 2, 0),
+            step("idle"),
+            step("tick", 3000),
+            step("crash", "power"),
+            step("crash", "power"),
+        ],
+    ),
+    "a full queue gave the delayed messages it refused to the next batch": (
+        (*NO_RULES, QueueRules(max_length=1, overflow="reject-publish-dlx", dead_letters=0)),
+        [
+            Step("publish", (3, 4, 520, 1, 0, 1, 20), 2),
+            Step("stop", (), 2),
+            Step("run", ("read", 2), 2),
+            Step("idle", (), 2),
+            Step("crash", ("power",), 2),
+        ],
+    ),
+    "delayed messages were confirmed and their bucket was not stored": (
+        (QueueRules(), *NO_RULES),
+        [
+            step("publish", 0, 3, 32, 1, 0, 3, 20),
+            step("fault", "metadata", 0, 5, 6),
+            step("run", "flush", 2),
+            step("finish", "flush", 2),
+            step("crash", "kill"),
+        ],
+    ),
 }
 
 
 @pytest.mark.parametrize("name", FAILED)
 def test_a_history_that_has_failed_holds(name: str) -> None:
-    first, last, steps = FAILED[name]
-    rules = (first, QueueRules(), QueueRules(), last)
+    rules, steps = FAILED[name]
     history = LeavingHistory(1, Limits(page_batch=1), rules, (), tuple(steps))
     violation = LeavingSimulation(history).run()
     assert violation is None

@@ -39,6 +39,7 @@ from warrenmq.queues.settings import (
     DROP_HEAD,
     NO_LIMIT,
     REJECT_PUBLISH_DLX,
+    DeadLetterRule,
     LengthLimit,
     QueueSettings,
     lower_limit,
@@ -125,7 +126,7 @@ class Queue(LeveledQueue):
         if levels is not None:
             ready_count = levels.ready_count
         limit = self.limit
-        if limit is not None and may_refuse and self._refuses(limit, message, now_ms):
+        if limit is not None and may_refuse and self._refuses(limit, message):
             return False
         if levels is not None and priority > 0:
             backing = self._level(levels, priority)
@@ -404,14 +405,29 @@ class Queue(LeveledQueue):
 
     # -- limits ------------------------------------------------------------------------------------
 
-    def _refuses(self, limit: LengthLimit, message: Message, now_ms: i64) -> bool:
-        """Whether `limit` refuses a published message; it may become a dead letter."""
-        if limit.overflow == DROP_HEAD or not limit.is_exceeded(
+    def is_full_for(self, message: Message) -> bool:
+        """Whether the queue has a limit that refuses `message` now."""
+        limit = self.limit
+        return limit is not None and self._is_over(limit, message)
+
+    def refused_rule(self) -> DeadLetterRule | None:
+        """Where messages go that the queue refuses; None: nowhere."""
+        limit = self.limit
+        if limit is None or limit.overflow != REJECT_PUBLISH_DLX:
+            return None
+        return self.settings.dead_letters
+
+    def _is_over(self, limit: LengthLimit, message: Message) -> bool:
+        return limit.overflow != DROP_HEAD and limit.is_exceeded(
             self.ready_count + 1, self.ready_body_bytes + len(message.body)
-        ):
+        )
+
+    def _refuses(self, limit: LengthLimit, message: Message) -> bool:
+        """Whether `limit` refuses a published message; it may become a dead letter."""
+        if not self._is_over(limit, message):
             return False
-        rule = self.settings.dead_letters
-        if limit.overflow == REJECT_PUBLISH_DLX and rule is not None:
+        rule = self.refused_rule()
+        if rule is not None:
             self.backing.host.dead_letter_refused(self, message, rule)
         return True
 

@@ -50,6 +50,9 @@ class ChangeSet:
         self.is_patient: bool = is_patient
         self.callbacks: list[Callable[[bool, int], None]] = []
         self.needs: list[ChangeSet] = []
+        # Records of this batch, and of later ones, are worth nothing without the changes: no batch
+        # counts as durable before they are stored.
+        self.is_needed_by_records: bool = False
         # Set by the flusher when the changes are in the metadata.
         self.is_stored: bool = False
 

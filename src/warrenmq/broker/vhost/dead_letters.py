@@ -64,6 +64,34 @@ class _DeadLetter:
         self.rule: DeadLetterRule = rule
 
 
+class _Routed:
+    """The queues and delayed exchanges that a dead letter goes to, its address and properties."""
+
+    def __init__(
+        self,
+        queues: list[Queue],
+        waits: list[Exchange],
+        address: bytes,
+        raw: bytes,
+        properties: PublishProperties,
+    ) -> None:
+        self.queues: list[Queue] = queues
+        self.waits: list[Exchange] = waits
+        self.address: bytes = address
+        self.raw: bytes = raw
+        self.properties: PublishProperties = properties
+
+
+def _letters_of(refusing: list[Queue], message: Message) -> list[_DeadLetter]:
+    """The dead letters of queues that refuse `message`."""
+    letters: list[_DeadLetter] = []
+    for queue in refusing:
+        rule = queue.refused_rule()
+        if rule is not None:
+            letters.append(_DeadLetter(queue, None, message, MAXLEN, rule))
+    return letters
+
+
 class DeadLetters(QueueOffice):
     """The dead letters of one vhost."""
 
@@ -95,6 +123,27 @@ class DeadLetters(QueueOffice):
 
     def take_refused(self, queue: QueueEnd, message: Message, rule: DeadLetterRule) -> None:
         self._add(_DeadLetter(queue, None, message, MAXLEN, rule))
+
+    def takers(self, queues: list[Queue], message: Message, now_ms: i64) -> list[Queue]:
+        refusing = [queue for queue in queues if queue.is_full_for(message)]
+        if len(refusing) == 0:
+            return queues
+        letters = _letters_of(refusing, message)
+        while len(letters) > 0:
+            letter = letters.pop(0)
+            refused = letter.refused
+            assert refused is not None
+            self.counts[MAXLEN] = self.counts.get(MAXLEN, 0) + 1
+            routed = self._route(letter, refused, now_ms)
+            if routed is None:
+                continue
+            copy = Message(routed.address, routed.raw, refused.body, refused.persistent, now_ms)
+            full = [queue for queue in routed.queues if queue.is_full_for(copy)]
+            letters.extend(_letters_of(full, copy))
+            self._arrive(
+                routed, [queue for queue in routed.queues if queue not in full], copy, now_ms
+            )
+        return [queue for queue in queues if queue not in refusing]
 
     def _add(self, letter: _DeadLetter) -> None:
         if len(self._pending) == 0:
@@ -132,7 +181,7 @@ class DeadLetters(QueueOffice):
         if entry is None:
             refused = letter.refused
             assert refused is not None
-            self._route(letter, refused, None, now_ms)
+            self._publish_copy(letter, refused, None, now_ms)
             return
         if not self.handovers.has(entry):
             # The content is lost, and the queue has settled the entry.
@@ -144,13 +193,13 @@ class DeadLetters(QueueOffice):
         # A transient message may be in the index, where no start takes it from.
         outlives_crash = entry.persistent and entry.journal_state != NOT_JOURNALED
         origin = entry if outlives_crash else None
-        copy = self._route(letter, entry.message, origin, now_ms)
+        copy = self._publish_copy(letter, entry.message, origin, now_ms)
         if copy is None:
             self.handovers.settle(entry, reason, now_ms)
         else:
             self.handovers.on_moved(entry, reason, copy)
 
-    def _route(
+    def _publish_copy(
         self, letter: _DeadLetter, message: Message, origin: Entry | None, now_ms: i64
     ) -> MovedMessage | None:
         """Publish the dead letter made of `message`.
@@ -158,6 +207,32 @@ class DeadLetters(QueueOffice):
         Returns the copy when it was made for `origin`, a message that outlives a crash; None when
         `origin` is None, or when no queue got the dead letter.
         """
+        routed = self._route(letter, message, now_ms)
+        if routed is None:
+            return None
+        if origin is None:
+            copy = Message(routed.address, routed.raw, message.body, message.persistent, now_ms)
+            self._arrive(routed, self.takers(routed.queues, copy, now_ms), copy, now_ms)
+            return None
+        moved = MovedMessage(
+            routed.address,
+            routed.raw,
+            message.body,
+            message.persistent,
+            now_ms,
+            origin.ledger.queue_id,
+            origin.seq,
+        )
+        self._arrive(routed, self.takers(routed.queues, moved, now_ms), moved, now_ms)
+        return moved
+
+    def _arrive(self, routed: _Routed, takers: list[Queue], copy: Message, now_ms: i64) -> None:
+        properties = routed.properties
+        arrive(takers, copy, NO_LIMIT, properties.priority, now_ms, False, may_refuse=False)
+        self._delayed.keep_all(copy, routed.waits, properties.headers, False, now_ms)
+
+    def _route(self, letter: _DeadLetter, message: Message, now_ms: i64) -> _Routed | None:
+        """Find where the dead letter made of `message` goes; None: nowhere."""
         vhost = self._vhost
         rule = letter.rule
         exchange = vhost.router.exchanges.get(rule.exchange)
@@ -184,31 +259,14 @@ class DeadLetters(QueueOffice):
         else:
             keys.extend(properties.extra_routing_keys)
         waits: list[Exchange] = []
-        headers = properties.headers
-        queues = vhost.route(exchange, keys, headers, properties.raw, waits)
+        queues = vhost.route(exchange, keys, properties.headers, properties.raw, waits)
         if letter.reason != REJECTED and len(queues) > 0:
             queues = self._without_cycles(letter, queues, raw, reason)
         if len(queues) == 0 and len(waits) == 0:
             return None
         name = rule.exchange
         address = bytes([len(name)]) + name + bytes([len(keys[0])]) + keys[0]
-        if origin is None:
-            copy = Message(address, raw, message.body, message.persistent, now_ms)
-            arrive(queues, copy, NO_LIMIT, properties.priority, now_ms, False)
-            self._delayed.keep_all(copy, waits, headers, False, now_ms)
-            return None
-        moved = MovedMessage(
-            address,
-            raw,
-            message.body,
-            message.persistent,
-            now_ms,
-            origin.ledger.queue_id,
-            origin.seq,
-        )
-        arrive(queues, moved, NO_LIMIT, properties.priority, now_ms, False)
-        self._delayed.keep_all(moved, waits, headers, False, now_ms)
-        return moved
+        return _Routed(queues, waits, address, raw, properties)
 
     def _without_cycles(
         self, letter: _DeadLetter, queues: list[Queue], raw: bytes, reason: bytes

@@ -101,7 +101,7 @@ class DelayedMessages:
         if bucket is None:
             vhost = self._vhost
             ledger_id = vhost.node.next_queue_id()
-            vhost.add_changes([PutQueuePart(vhost.name, ledger_id, 0, number)])
+            vhost.add_part(PutQueuePart(vhost.name, ledger_id, 0, number))
             bucket = self.restore(number, ledger_id)
         return bucket
 
@@ -238,8 +238,16 @@ class DelayedMessages:
         waits: list[Exchange] = []
         queues = vhost.route(exchange, keys, properties.headers, raw, waits)
         copy = _copy(entry, message.address, raw, properties.persistent, now_ms)
+        assert vhost.host.office is not None
+        takers = vhost.host.office.takers(queues, copy, now_ms)
         arrive(
-            queues, copy, properties.expiration_ms, properties.priority, now_ms, entry.redelivered
+            takers,
+            copy,
+            properties.expiration_ms,
+            properties.priority,
+            now_ms,
+            entry.redelivered,
+            may_refuse=False,
         )
         self.keep_all(copy, waits, properties.headers, entry.redelivered, now_ms)
         if len(queues) == 0 and len(waits) == 0:

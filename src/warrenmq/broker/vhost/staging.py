@@ -30,6 +30,7 @@ from warrenmq.broker.definitions.metadata import (
     PutSink,
     PutStage,
 )
+from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.stage import (
     MOVE_SLICE_MESSAGES,
@@ -444,17 +445,11 @@ class Staging:
         )
         queues = self._routes.queues_for(stage.target, staged.address, properties)
         # The redelivered flag stays. A committed message must not vanish: no queue may refuse it.
-        for queue in queues:
-            queue.publish(
-                message,
-                properties.expiration_ms,
-                now_ms,
-                entry.redelivered,
-                properties.priority,
-                may_refuse=False,
-            )
+        is_known = entry.redelivered
+        ttl_ms, priority = properties.expiration_ms, properties.priority
+        arrive(queues, message, ttl_ms, priority, now_ms, is_known, may_refuse=False)
         waits = self._routes.waits
-        self._delayed.keep_all(message, waits, properties.headers, entry.redelivered, now_ms)
+        self._delayed.keep_all(message, waits, properties.headers, is_known, now_ms)
         self.vhost.journal.moves.add(message)
         return message
 

@@ -40,6 +40,14 @@ class QueueOffice:
         """Publish a message that `queue` has refused."""
         raise RuntimeError("abstract")
 
+    def takers(self, queues: list[Queue], message: Message, now_ms: i64) -> list[Queue]:
+        """Those of `queues` that take `message`, a copy of a message that is handed over.
+
+        Publishes the dead letters of the others at once: the journal must have them when it has
+        the copy, after which a start no longer looks for the original.
+        """
+        raise RuntimeError("abstract")
+
 
 class VhostQueueHost(QueueHost):
     """Implements QueueHost for one vhost of `node` with its `store`."""

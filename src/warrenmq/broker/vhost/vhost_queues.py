@@ -104,8 +104,12 @@ class VhostQueues:
         """Store that a queue begins a level; returns the id of the level's ledger."""
         ledger_id = self.node.next_queue_id()
         if self.queues_by_id[owner_id].durable:
-            self.add_changes([PutQueuePart(self.name, ledger_id, owner_id, priority)])
+            self.add_part(PutQueuePart(self.name, ledger_id, owner_id, priority))
         return ledger_id
+
+    def add_part(self, part: PutQueuePart) -> None:
+        """Store a new part of a queue; no batch with its messages is durable before that."""
+        self.store_changes([part], True).is_needed_by_records = True
 
     def announce(self, event: str, subject: object, user: bytes = INTERNAL_USER) -> None:
         """Tell the listener, if there is one, of an event that concerns `subject`."""

@@ -197,6 +197,8 @@ class BatchFlusher:
         self._content_file = _ContentFile(files)
         # Files that the batch under way has created.
         self._made: list[str] = []
+        # Change sets that could not be stored, and without which no records may be written.
+        self._missing: list[ChangeSet] = []
 
     def flush(self, job: FlushJob) -> None:
         """Make the job's batch durable; sets `job.error` on failure, and each change set's fate."""
@@ -204,6 +206,13 @@ class BatchFlusher:
         self._made = []
         if batch.change_sets:
             self._store_definitions(job)
+            self._missing += [one for one in batch.change_sets if one.is_needed_by_records]
+            self._missing = [one for one in self._missing if not one.is_stored]
+        if self._missing:
+            job.error = job.definitions_error or DefinitionsError(
+                "definitions must be stored first"
+            )
+            return
         try:
             if batch.content_writes:
                 self._write_contents(batch.content_writes)

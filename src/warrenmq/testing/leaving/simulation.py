@@ -97,6 +97,11 @@ class LeavingSimulation:
         self.disk = SimulatedDisk(files, SimulatedMetadata(files))
         self._rule = POWER
         self._next_number = 1
+        # Failed calls of the disk: before the node's start, and when they were last looked at.
+        self._failed_before_start = 0
+        self._failed_calls = 0
+        # Until then work that has failed may wait for its repetition (ms).
+        self._retried_ms = 0
         self._watch = CrashWatch()
 
     def run(self) -> Violation | None:
@@ -240,7 +245,10 @@ class LeavingSimulation:
         self._rest(self.node)
         files = self.disk.files
         is_failing = bool(files.capacity) or any(fault.times for fault in files.faults)
-        if is_failing or self.node.is_pausing() or self.node.journal.has_pending():
+        if files.failed_calls > self._failed_calls:
+            self._failed_calls = files.failed_calls
+            self._retried_ms = self._now_ms + RETRY_MS
+        if is_failing or self._now_ms < self._retried_ms or self.node.journal.has_pending():
             return
         self.oracle.rested()
         for index, queue in enumerate(self._queues()):
@@ -259,6 +267,7 @@ class LeavingSimulation:
     # -- down and up -------------------------------------------------------------------------------
 
     def _start(self) -> None:
+        self._failed_before_start = self.disk.files.failed_calls
         self.node = self._new_node(self.disk)
         self.node.start()
         self.publisher = Publisher(self.node, self.oracle, self._next_number)
@@ -287,6 +296,7 @@ class LeavingSimulation:
         node = self._new_node(twin)
         node.start()
         self._judge(node)
+        check_rest(node)
         self._start()
 
     def _judge(self, node: SimulatedNode) -> None:
@@ -310,7 +320,6 @@ class LeavingSimulation:
         for queue in node.vhost.queues.values():
             if queue.ready_count:
                 raise Violation("starved", f"{queue.name!r} keeps {queue.ready_count} messages")
-        check_rest(node)
 
     def _finish(self) -> None:
         files = self.disk.files
@@ -324,9 +333,14 @@ class LeavingSimulation:
             self._move_clock(RETRY_MS)
             self.node.tick()
         self._idle()
+        self._move_clock(RETRY_MS)
+        self._idle()
         if self.publisher.unconfirmed:
             raise Violation("confirm", f"{self.publisher.unconfirmed} were never confirmed")
         self._judge(self.node)
+        if files.failed_calls == self._failed_before_start:
+            # What a failed call has left behind goes at the next start.
+            check_rest(self.node)
 
 
 def is_over(limit: LengthLimit, queue: Queue) -> bool:

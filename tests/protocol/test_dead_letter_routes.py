@@ -217,7 +217,7 @@ def test_retries(amqp: Amqp) -> None:
         arguments = table(
             x__dead__letter__exchange="", x__dead__letter__routing__key=key, x__message__ttl=ttl
         )
-        channel.declare(queue, durable=True, exclusive=True, arguments=arguments)
+        channel.declare(queue, durable=True, arguments=arguments)
     channel.qos(1)
     channel.consume(work)
     channel.publish(work, b"x", PERSISTENT)
@@ -227,6 +227,8 @@ def test_retries(amqp: Amqp) -> None:
             expected = [death(wait, "expired", count), death(work, "rejected", count)]
             assert deaths(message) == expected
         channel.reject(message.deliver.delivery_tag, requeue=False)
+    for queue in (work, wait):
+        channel.delete(queue)
 
 
 @pytest.mark.parametrize("value", ["text", 5, None, True, {}, {"count": 1}, []])
@@ -270,6 +272,7 @@ def test_a_circle_without_a_reject_ends(
     amqp.pause(20)
     dying.letters.quiet()
     assert dying.channel.count(dying.queue) == 0
+    dying.delete()
 
 
 def test_a_circle_of_two_queues_ends(amqp: Amqp) -> None:

@@ -94,6 +94,7 @@ def test_a_dead_letter(amqp: Amqp, mode: int, queue_mode: str) -> None:
     first = dict(zip(FIRST_DEATH, (fields["reason"], queue, empty), strict=True))
     assert headers == {"own": Field(ord("I"), 1), **first}
     assert dying.channel.is_empty(dying.queue)
+    dying.delete()
 
 
 # -- rejected --------------------------------------------------------------------------------------
@@ -136,6 +137,7 @@ def test_rejected(amqp: Amqp, method: str, dead: list[bytes], properties: bytes)
     channel.nack(0, multiple=True)
     assert channel.drain(dying.queue) == [body for body in (b"1", b"2", b"3") if body not in dead]
     dying.has_no_more_letters()
+    dying.delete()
 
 
 @pytest.mark.parametrize("queue_mode", ["default", "lazy"])
@@ -150,6 +152,24 @@ def test_many_keep_their_order(amqp: Amqp, queue_mode: str) -> None:
     dying.channel.bodies(len(numbers))
     dying.channel.nack(0, multiple=True, requeue=False)
     assert dying.letters.bodies(len(numbers)) == [b"%d" % number for number in numbers]
+    dying.delete()
+
+
+@pytest.mark.parametrize("properties", [NO_PROPERTIES, PERSISTENT], ids=["transient", "persistent"])
+def test_a_queue_keeps_what_its_target_has_not(amqp: Amqp, properties: bytes) -> None:
+    """Until the copy of a persistent message is durable, the queue has it as unacked."""
+    engine = amqp.engine()
+    dying = Dying(amqp, durable=True)
+    dying.publish(b"x", properties=properties)
+    backing = engine.vhost.queues[dying.queue].backing
+    engine.holds_commits = True
+    dying.get_and_reject()
+    assert dying.letters.message().body == b"x"
+    assert backing.unacked.count == (1 if properties == PERSISTENT else 0)
+    engine.holds_commits = False
+    engine.pump()
+    assert backing.unacked.count == 0
+    dying.delete()
 
 
 def test_a_transaction_rejects_when_it_commits(amqp: Amqp) -> None:
@@ -274,6 +294,7 @@ def test_expired(
         assert deaths(letter) == [expected]
         assert letter.properties.expiration is None
         assert letter.properties.delivery_mode == mode
+    dying.delete()
 
 
 def test_a_message_dies_when_it_comes_to_the_head(amqp: Amqp) -> None:
@@ -325,6 +346,7 @@ def test_dropped_heads_die(
     assert all(deaths(letter) == [death(dying.queue, "maxlen")] for letter in found)
     assert dying.channel.drain(dying.queue) == kept
     dying.letters.quiet()
+    dying.delete()
 
 
 @pytest.mark.parametrize("properties", [NO_PROPERTIES, PERSISTENT], ids=["transient", "persistent"])
@@ -343,6 +365,7 @@ def test_refused_publishes_die_by_the_overflow(
     dying.get_and_reject()
     assert deaths(dying.letters.message()) == [death(dying.queue, "rejected")]
     dying.letters.quiet()
+    dying.delete()
 
 
 def test_two_queues_refuse_one_publish(amqp: Amqp) -> None:

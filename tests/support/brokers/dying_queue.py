@@ -12,7 +12,8 @@ FIRST_DEATH = ("x-first-death-reason", "x-first-death-queue", "x-first-death-exc
 class Dying:
     """A queue with a dead-letter exchange, and a consumer of the dead letters.
 
-    The exchange is a fanout exchange, and the consumer has a channel of its own.
+    The exchange is a fanout exchange, and the consumer has a channel of its own. Durable queues are
+    not exclusive, since warren keeps exclusive ones in memory; `delete` them.
     """
 
     def __init__(
@@ -22,13 +23,20 @@ class Dying:
         self.channel = amqp.channel()
         self.letters = amqp.channel()
         self.exchange = amqp.name("dlx")
-        self.grave = self.letters.declare(amqp.name("grave"), durable, exclusive=True).queue
+        self.grave = self.letters.declare(amqp.name("grave"), durable, not durable).queue
         self.letters.exchange(self.exchange, b"fanout", auto_delete=True)
         self.letters.bind(self.grave, self.exchange)
         self.letters.consume(self.grave, no_ack=True)
         values: dict[str, object] = {"x__dead__letter__exchange": self.exchange.decode()}
         raw = table(**values, **(arguments or {}))
-        self.queue = self.channel.declare(amqp.name(), durable, exclusive=True, arguments=raw).queue
+        self.queue = self.channel.declare(amqp.name(), durable, not durable, arguments=raw).queue
+        self.is_durable = durable
+
+    def delete(self) -> None:
+        """Delete the queues; those that are not durable belong to their connections."""
+        if self.is_durable:
+            for queue in (self.queue, self.grave):
+                self.channel.delete(queue)
 
     def publish(self, *bodies: bytes, properties: bytes = NO_PROPERTIES) -> None:
         for body in bodies:

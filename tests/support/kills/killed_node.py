@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.support.awaiting import PATIENCE_S
@@ -48,6 +48,14 @@ class KilledNode:
         # A copy of the data as the latest kill left it, for the search for a bug.
         self.image = node.directory / "image"
 
+    def run(self, kills: int, on_round: Callable[[int], None] = lambda _: None) -> None:
+        """Kill the node `kills` times; AssertionError for the first broken promise."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Check all that can be checked only at the end."""
+        raise NotImplementedError
+
     def start(self) -> None:
         """Start the node with settings chosen at random; no damage may have been found."""
         self.node.settings = (
@@ -67,14 +75,16 @@ class KilledNode:
         )
         self.check_log()
 
-    def kill_under(self, workers: Sequence[Worker], longest_s: float = 1.2) -> None:
-        """Start the workers, and kill the node within about `longest_s`, while they work."""
+    def kill_under(
+        self, workers: Sequence[Worker], longest_s: float = 1.2, shortest_s: float = 0.05
+    ) -> None:
+        """Start the workers; kill the node while they work, after a time between the two."""
         for worker in workers:
             worker.start()
         # In a share of the rounds the kill may come before any work is done.
         let_work(
             workers,
-            self.random.uniform(0.05, longest_s),
+            self.random.uniform(shortest_s, longest_s),
             0 if self.random.random() < 0.1 else LEAST,
         )
         self.node.kill()
@@ -118,6 +128,14 @@ class KilledNode:
             at = log.find(complaint)
             assert at == -1, log[max(0, at - 500) : at + 3000]
 
+    def reached(self) -> dict[str, int]:
+        """Highest numbers of the store's files: how often files were begun and deleted."""
+        store = self.node.directory / "data" / "msg_stores" / "vhosts" / "1"
+        return {
+            "journal files": highest(store / "journal", ".wal"),
+            "content files": highest(store / "msg_store_persistent", ".rdq"),
+        }
+
     def await_small(self) -> None:
         """Wait until the store has given back the space of a node without messages."""
         deadline = time.monotonic() + RECLAIM_TIMEOUT_S
@@ -141,6 +159,17 @@ class KilledNode:
         return ", ".join(f"{name} {size}" for size, name in sorted(files, reverse=True)[:40])
 
 
+def await_all(
+    is_complete: Callable[[], bool], received: Callable[[], int], lack: Callable[[], str]
+) -> None:
+    """As `eventually`, but patient as long as `received()` grows; `lack()` says what is missing."""
+    count, deadline = -1, 0.0
+    while not is_complete():
+        if received() > count:
+            count, deadline = received(), time.monotonic() + PATIENCE_S
+        assert time.monotonic() < deadline, lack()
+
+
 def disk_bytes(directory: Path) -> int:
     """Bytes that the files of a directory take on disk."""
     total = 0
@@ -151,3 +180,8 @@ def disk_bytes(directory: Path) -> int:
             except FileNotFoundError:
                 continue
     return total
+
+
+def highest(directory: Path, suffix: str) -> int:
+    """The highest number among the file names; 0 when there is none."""
+    return max((int(path.stem) for path in directory.glob(f"*{suffix}")), default=0)

@@ -8,7 +8,6 @@ drained, and nothing may be left of it.
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.amqp_peer import ChannelPeer, Message, Peer
@@ -192,14 +191,6 @@ class MixedKills(KilledNode):
         # The store keeps the end of a write that the kill interrupted.
         assert all(path.name.endswith(".damaged") for path in kept), f"nothing was damaged: {kept}"
 
-    def reached(self) -> dict[str, int]:
-        """Highest numbers of the store's files: how often files were begun and deleted."""
-        store = self.node.directory / "data" / "msg_stores" / "vhosts" / "1"
-        return {
-            "journal files": highest(store / "journal", ".wal"),
-            "content files": highest(store / "msg_store_persistent", ".rdq"),
-        }
-
 
 def read_all(channel: ChannelPeer, queue: bytes) -> list[Message]:
     """Consume every message of the queue without acks; some may expire meanwhile."""
@@ -212,8 +203,3 @@ def read_all(channel: ChannelPeer, queue: bytes) -> list[Message]:
     messages = [item for item in channel.events if isinstance(item, Message)]
     channel.events.clear()
     return messages
-
-
-def highest(directory: Path, suffix: str) -> int:
-    """The highest number among the file names; 0 when there is none."""
-    return max((int(path.stem) for path in directory.glob(f"*{suffix}")), default=0)

@@ -125,10 +125,17 @@ class DeadLetters(QueueOffice):
         self._add(_DeadLetter(queue, None, message, MAXLEN, rule))
 
     def takers(self, queues: list[Queue], message: Message, now_ms: i64) -> list[Queue]:
-        refusing = [queue for queue in queues if queue.is_full_for(message)]
-        if len(refusing) == 0:
-            return queues
-        letters = _letters_of(refusing, message)
+        takers = queues
+        while True:
+            refusing = [queue for queue in takers if queue.is_full_for(message)]
+            if len(refusing) == 0:
+                return takers
+            takers = [queue for queue in takers if queue not in refusing]
+            # Their dead letters may fill other takers.
+            self._publish_refused(_letters_of(refusing, message), now_ms)
+
+    def _publish_refused(self, letters: list[_DeadLetter], now_ms: i64) -> None:
+        """Publish dead letters of refused messages, and those that come of them."""
         while len(letters) > 0:
             letter = letters.pop(0)
             refused = letter.refused
@@ -140,10 +147,8 @@ class DeadLetters(QueueOffice):
             copy = Message(routed.address, routed.raw, refused.body, refused.persistent, now_ms)
             full = [queue for queue in routed.queues if queue.is_full_for(copy)]
             letters.extend(_letters_of(full, copy))
-            self._arrive(
-                routed, [queue for queue in routed.queues if queue not in full], copy, now_ms
-            )
-        return [queue for queue in queues if queue not in refusing]
+            takers = [queue for queue in routed.queues if queue not in full]
+            self._arrive(routed, takers, copy, now_ms)
 
     def _add(self, letter: _DeadLetter) -> None:
         if len(self._pending) == 0:

@@ -14,7 +14,7 @@ from tests.differential.brokers import Rabbitmq, Warren
 from tests.differential.comparison import Comparison
 from tests.differential.generator import Generator
 
-SEQUENCES = 200
+SEQUENCES = 80
 SEED = "everyday"
 
 

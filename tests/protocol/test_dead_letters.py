@@ -142,7 +142,7 @@ def test_rejected(amqp: Amqp, method: str, dead: list[bytes], properties: bytes)
 
 @pytest.mark.parametrize("queue_mode", ["default", "lazy"])
 def test_many_keep_their_order(amqp: Amqp, queue_mode: str) -> None:
-    """More than the broker reads from disk at once, some of them transient."""
+    """The 700 messages, a third of them transient, take several reads from the disk."""
     dying = Dying(amqp, True, {"x__queue__mode": queue_mode})
     numbers = range(700)
     for number in numbers:

@@ -288,7 +288,7 @@ def test_the_messages_of_a_deleted_exchange_are_gone(amqp: Amqp, how: str) -> No
     else:
         channel.send(QueueUnbind(queue, exchange, b"", b""))
         channel.expect(QueueUnbindOk)
-    # When this one has come, those above were due, and had no exchange.
+    # The marker is due after the messages above, which found no exchange or no binding.
     marker.publish(b"marker", CHANGE_MS)
     assert marker.arrived.message().body == b"marker"
     channel.exchange(exchange, DELAYED, auto_delete=True, arguments=arguments)

@@ -27,7 +27,7 @@ WAYS = ["nack", "multiple", "reject", "recover", "channel", "connection"]
 
 
 def quorum_queue(amqp: Amqp, **arguments: object) -> tuple[ChannelPeer, bytes]:
-    """A channel that does not consume, and a quorum queue."""
+    """Declare a quorum queue; returns a channel without consumers, and its name."""
     channel = amqp.channel()
     whole = table(x__queue__type="quorum", **arguments)
     return channel, channel.declare(amqp.name(), durable=True, arguments=whole).queue
@@ -44,7 +44,7 @@ def consumer(
 
 
 def give_back(channel: ChannelPeer, tag: int, way: str) -> bool:
-    """Return the one unacked message; whether the channel is still there."""
+    """Return the message `tag` to its queue in one of WAYS; False if that closes the channel."""
     match way:
         case "nack":
             channel.nack(tag)

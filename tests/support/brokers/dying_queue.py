@@ -52,7 +52,7 @@ class Dying:
         return self.letters.message()
 
     def has_no_more_letters(self) -> None:
-        """Assert it by one more dead letter, which comes next; the queue must be empty."""
+        """Assert that no dead letter is on its way: one made now is the next to come."""
         self.publish(b"the last")
         self.get_and_reject()
         assert self.letters.message().body == b"the last"

@@ -11,7 +11,15 @@ from typing import Final
 from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.amqp_peer import ChannelPeer, Message
 from tests.support.brokers.process import BrokerProcess
-from tests.support.kills.ledger import SIZES, Confirms, Ledger, Worker, body_of, number_of
+from tests.support.kills.ledger import (
+    SIZES,
+    BurstWorker,
+    Confirms,
+    Ledger,
+    Worker,
+    body_of,
+    number_of,
+)
 from warrenmq.wire.field_table import decode_table, to_python
 from warrenmq.wire.properties import Properties
 
@@ -34,7 +42,7 @@ def declare_delayed(channel: ChannelPeer) -> None:
     for queue in DUE:
         channel.declare(queue, durable=True)
         channel.bind(queue, LATER, KEY)
-    # Nobody reads the messages whose confirms show that earlier acks are durable.
+    # A message here serves its confirm, which shows that acks sent before it are durable.
     channel.declare(TICKS, durable=True, arguments=table(x__max__length=1))
 
 
@@ -84,23 +92,14 @@ def some_delay(choose: random.Random) -> int:
     return choose.randrange(SHORTEST_MS, SHORT_MS + 1)
 
 
-class DelayedFeeder(Worker):
+class DelayedFeeder(BurstWorker):
     """Publishes bursts of all sizes and delays."""
 
     def __init__(self, node: BrokerProcess, ledger: DelayedLedger, seed: int) -> None:
         super().__init__(node, ledger, seed)
         self.delayed = ledger
 
-    def work(self, channel: ChannelPeer) -> None:
-        confirms = Confirms(channel)
-        while True:
-            for _ in range(self.random.randrange(1, 40)):
-                self._publish(confirms)
-                self.done += 1
-            while confirms.read(0.0001 if len(confirms.waiting) < 300 else 5):
-                pass
-
-    def _publish(self, confirms: Confirms) -> None:
+    def publish_one(self, confirms: Confirms) -> None:
         ledger = self.delayed
         number = ledger.number()
         delay_ms = some_delay(self.random)

@@ -185,19 +185,27 @@ class Confirms:
             assert self.read(PATIENCE_S), "no confirm"
 
 
-class Publisher(Worker):
-    """Publishes bursts of all sizes to one queue or by a fanout exchange, some transient."""
+class BurstWorker(Worker):
+    """Publishes bursts of messages; waits for confirms while many are outstanding."""
 
     def work(self, channel: ChannelPeer) -> None:
         confirms = Confirms(channel)
         while True:
             for _ in range(self.random.randrange(1, 40)):
-                self._publish(confirms)
+                self.publish_one(confirms)
                 self.done += 1
             while confirms.read(0.0001 if len(confirms.waiting) < WINDOW else 5):
                 pass
 
-    def _publish(self, confirms: Confirms) -> None:
+    def publish_one(self, confirms: Confirms) -> None:
+        """Publish one message of a burst."""
+        raise NotImplementedError
+
+
+class Publisher(BurstWorker):
+    """Publishes bursts of all sizes to one queue or by a fanout exchange, some transient."""
+
+    def publish_one(self, confirms: Confirms) -> None:
         size = LARGE if self.random.random() < 0.004 else self.random.choice(SIZES)
         is_fanned = self.random.random() < 0.4
         queues = FAN_QUEUES if is_fanned else (self.random.choice((DIRECT, EATEN)),)

@@ -12,7 +12,15 @@ from typing import Final
 from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.amqp_peer import ChannelPeer, Message
 from tests.support.brokers.process import BrokerProcess
-from tests.support.kills.ledger import SIZES, Confirms, Ledger, Worker, body_of, number_of
+from tests.support.kills.ledger import (
+    SIZES,
+    BurstWorker,
+    Confirms,
+    Ledger,
+    Worker,
+    body_of,
+    number_of,
+)
 from warrenmq.wire.field_table import decode_table, to_python
 from warrenmq.wire.properties import Properties
 
@@ -56,7 +64,7 @@ def declare_letter_queues(channel: ChannelPeer) -> None:
         channel.declare(queue, durable=True, arguments=arguments)
     for queue in (MORGUE, ARCHIVE):
         channel.bind(queue, DEAD)
-    # Nobody reads the messages whose confirms show that earlier acks are durable.
+    # A message here serves its confirm, which shows that acks sent before it are durable.
     channel.declare(TICKS, durable=True, arguments=table(x__max__length=1))
 
 
@@ -101,23 +109,14 @@ class LetterLedger(Ledger):
         confirms.publish(TICKS, b"", Properties(delivery_mode=2).encode(), b"", on_confirmed)
 
 
-class LetterFeeder(Worker):
+class LetterFeeder(BurstWorker):
     """Publishes bursts of all sizes and priorities to all homes, a tenth of them transient."""
 
     def __init__(self, node: BrokerProcess, ledger: LetterLedger, seed: int) -> None:
         super().__init__(node, ledger, seed)
         self.letters = ledger
 
-    def work(self, channel: ChannelPeer) -> None:
-        confirms = Confirms(channel)
-        while True:
-            for _ in range(self.random.randrange(1, 40)):
-                self._publish(confirms)
-                self.done += 1
-            while confirms.read(0.0001 if len(confirms.waiting) < 300 else 5):
-                pass
-
-    def _publish(self, confirms: Confirms) -> None:
+    def publish_one(self, confirms: Confirms) -> None:
         ledger = self.letters
         number = ledger.number()
         home = self.random.choice(HOMES)

@@ -86,6 +86,9 @@ def flags_of(options: argparse.Namespace) -> Flags:
         options.management,
         options.accept_lost_definitions,
         options.definitions,
+        options.cluster,
+        options.etcd,
+        options.cluster_listen,
     )
 
 
@@ -120,6 +123,13 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
         "--listen",
         metavar="HOST:PORT",
         help="AMQP listener; port 0: any free port (default: every address, 5672)",
+    )
+    add("--cluster", metavar="NAME", help="run as a node of this cluster; needs --etcd")
+    add("--etcd", metavar="URL[,URL]", help="client URLs of the etcd that has its definitions")
+    add(
+        "--cluster-listen",
+        metavar="HOST:PORT",
+        help="listener for the other nodes (default: every address, 25672)",
     )
     add("--management", metavar="HOST:PORT", help="management listener, or off (default: off)")
     add(

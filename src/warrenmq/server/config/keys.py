@@ -5,6 +5,7 @@
 
 from typing import Final
 
+from warrenmq.server.config.cluster_options import etcd_urls
 from warrenmq.server.config.key import (
     CONNECT,
     FIRST_START,
@@ -81,6 +82,9 @@ _segment_entries: Final = only(
 _local_import: Final = only("local_filesystem", None, "only local_filesystem is available")
 
 
+_locator: Final = one_of("client-local", "min-masters", "random")
+
+
 def _socket_buffer() -> Parser:
     return size(0, INTEGER_MAX)
 
@@ -107,6 +111,23 @@ _NODE: Final = (
     Key("definitions.import_backend", "", _local_import, RESTART),
     Key("definitions.skip_if_unchanged", "skip_unchanged_definitions", flag, RESTART),
     Key("accept_lost_definitions", "accept_lost_definitions", flag, RESTART),
+)
+
+_CLUSTER: Final = (
+    Key("cluster.name", "cluster.name", text, RESTART),
+    Key("cluster.etcd", "cluster.etcd", etcd_urls, RESTART),
+    Key("cluster.etcd.username", "cluster.etcd_username", text, RESTART),
+    Key("cluster.etcd.password", "cluster.etcd_password", text, RESTART, is_secret=True),
+    Key("cluster.etcd.cacertfile", "cluster.etcd_cacertfile", readable, RESTART),
+    Key("cluster.etcd.certfile", "cluster.etcd_certfile", readable, RESTART),
+    Key("cluster.etcd.keyfile", "cluster.etcd_keyfile", readable, RESTART),
+    Key("cluster.listen", "cluster.listen", address, RESTART),
+    Key("cluster.advertise", "cluster.advertise", address, RESTART),
+    Key("cluster.secret", "cluster.secret", text, RESTART, is_secret=True),
+    Key("cluster.ssl_options.cacertfile", "cluster.cacertfile", readable, RESTART),
+    Key("cluster.ssl_options.certfile", "cluster.certfile", readable, RESTART),
+    Key("cluster.ssl_options.keyfile", "cluster.keyfile", readable, RESTART),
+    Key("queue_master_locator", "cluster.locator", _locator, RESTART),
 )
 
 _LISTENERS: Final = (
@@ -306,7 +327,7 @@ _LOG: Final = (
     ),
 )
 
-ALL: Final = (*_NODE, *_LISTENERS, *_CONNECTIONS, *_USERS, *_LIMITS, *_STORE, *_LOG)
+ALL: Final = (*_NODE, *_CLUSTER, *_LISTENERS, *_CONNECTIONS, *_USERS, *_LIMITS, *_STORE, *_LOG)
 # By name; a pattern is found under its name too, but only `find_key` tries patterns.
 BY_NAME: Final = {key.name: key for key in ALL}
 PATTERNS: Final = tuple(key for key in ALL if "*" in key.name)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from warrenmq.server.config.cluster_options import ClusterOptions, fault_of
 from warrenmq.server.config.environment import config_files, environment_settings, only_listener
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.files import files_of, read_file
@@ -22,7 +23,12 @@ from warrenmq.server.config.tcp_options import TcpOptions
 from warrenmq.server.config.tls_options import TlsOptions
 
 # Fields of `Config` that hold the options of one subject.
-_GROUPS: Final = {"tcp": TcpOptions, "tls": TlsOptions, "log": LogOptions}
+_GROUPS: Final = {
+    "tcp": TcpOptions,
+    "tls": TlsOptions,
+    "log": LogOptions,
+    "cluster": ClusterOptions,
+}
 _LAST_IN_FILES: Final = (
     "vm_memory_high_watermark.relative",
     "disk_free_limit.relative",
@@ -43,6 +49,9 @@ class Flags(NamedTuple):
     management: str | None = None
     accept_lost_definitions: bool = False
     definitions: Path | None = None
+    cluster: str | None = None
+    etcd: str | None = None
+    cluster_listen: str | None = None
 
 
 class Loaded:
@@ -130,6 +139,13 @@ def _flag_settings(flags: Flags, errors: list[str]) -> list[Setting]:
         settings.append(Setting("--data-dir", "data_dir", str(flags.data_dir), is_alias=True))
     if flags.node_name is not None:
         settings.append(Setting("--node", "node_name", flags.node_name, is_alias=True))
+    for flag, key, value in (
+        ("--cluster", "cluster.name", flags.cluster),
+        ("--etcd", "cluster.etcd", flags.etcd),
+        ("--cluster-listen", "cluster.listen", flags.cluster_listen),
+    ):
+        if value is not None:
+            settings.append(Setting(flag, key, value, is_alias=True))
     if flags.listen is not None:
         settings += only_listener("--listen", flags.listen)
     if flags.definitions is not None:
@@ -173,6 +189,9 @@ def _build(settings: list[Setting]) -> Loaded:
     if config.ssl_listeners and (config.tls.certfile is None or config.tls.keyfile is None):
         setting = next(row[0] for name, row in parsed.items() if name.startswith("listeners.ssl."))
         errors.append(setting.blame("needs ssl_options.certfile and ssl_options.keyfile"))
+    if fault_of(config.cluster):
+        setting = next(row[0] for name, row in parsed.items() if name.startswith("cluster."))
+        errors.append(setting.blame(fault_of(config.cluster)))
     return Loaded(config, {name: row[0] for name, row in parsed.items()}, errors, _warnings(parsed))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+from warrenmq.server.config.cluster_options import ClusterOptions
 from warrenmq.server.config.log_options import LogOptions
 from warrenmq.server.config.node_name import default_node_name
 from warrenmq.server.config.tcp_options import TcpOptions
@@ -105,3 +106,4 @@ class Config:
     msg_store_file_size_limit: int = 16777216
     msg_store_io_batch_size: int = 2048
     log: LogOptions = field(default_factory=LogOptions)
+    cluster: ClusterOptions = field(default_factory=ClusterOptions)

@@ -35,7 +35,6 @@ _on_off: Final = one_of("on", "off")
 _LATER: Final[dict[str, Parser]] = {
     "default_consumer_prefetch": _count,
     "channel_operation_timeout": _positive,
-    "queue_master_locator": text,
     "queue_leader_locator": text,
     "mirroring_sync_batch_size": size(1, INTEGER_MAX),
     "mirroring_sync_max_throughput": _size,

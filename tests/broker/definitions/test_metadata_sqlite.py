@@ -56,7 +56,7 @@ EVERYTHING: list[Change] = [
     PutExchange(b"/", ODD, b"topic", True, False, ODD),
     PutExchange(b"/", b"x", b"direct", False, True, b""),
     PutQueue(b"/", 1, ODD, True, False, ODD),
-    PutQueue(b"/", 1 << 60, b"q", True, True, b""),
+    PutQueue(b"/", 1 << 60, b"q", True, True, b"", birth=1 << 62),
     PutBinding(b"/", b"x", b"q", True, b"k", b""),
     PutBinding(b"/", b"x", b"q", False, b"k", ODD),
     PutReaderGroup(b"/", b"g", 3, "o.*"),
@@ -148,6 +148,7 @@ def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
             DeleteQueue(b"/", 1),
             DeleteQueue(b"/", 99),
             PutQueue(b"/", 2, ODD, True, True, b""),
+            PutQueue(b"/", 1 << 60, b"q", True, True, b"", birth=3),
             DeleteBinding(b"/", b"x", b"q", False, b"k", ODD),
             DeleteBinding(b"/", b"x", b"q", True, b"k", ODD),
             PutReaderGroup(b"/", b"h", 1, ""),
@@ -188,7 +189,7 @@ def test_metadata_put_replaces_and_delete_removes(tmp_path: Path) -> None:
         PutParameter(b"/", "policy", "p", "{}"),
         PutParameter(b"", "", "global", "17"),
         PutExchange(b"/", b"x", b"fanout", True, True, ODD),
-        PutQueue(b"/", 1 << 60, b"q", True, True, b""),
+        PutQueue(b"/", 1 << 60, b"q", True, True, b"", birth=3),
         PutQueue(b"/", 2, ODD, True, True, b""),
         PutBinding(b"/", b"x", b"q", True, b"k", b""),
         PutReaderGroup(b"/", b"g", 4, ""),
@@ -287,10 +288,17 @@ def test_metadata_is_applied_from_another_thread(tmp_path: Path) -> None:
     assert loaded(tmp_path / "node.sqlite") == [attributes(PutVhost(b"/", 1))]
 
 
+# Makes a file of schema version 5 of a new one.
+TO_VERSION_5 = """
+    ALTER TABLE queues DROP COLUMN birth; UPDATE schema_version SET version = 5;
+"""
 # Makes a file of schema version 4 of a new one.
-TO_VERSION_4 = """
+TO_VERSION_4 = (
+    TO_VERSION_5
+    + """
     DROP TABLE queue_parts; UPDATE schema_version SET version = 4;
 """
+)
 # Makes a file of schema version 3 of a new one.
 TO_VERSION_3 = (
     TO_VERSION_4
@@ -303,6 +311,24 @@ TO_VERSION_3 = (
     UPDATE schema_version SET version = 3;
 """
 )
+
+
+def test_metadata_of_version_5_is_brought_up_to_date(tmp_path: Path) -> None:
+    """The queues of a file of version 5 have no birth; a later write gives them one."""
+    path = tmp_path / "node.sqlite"
+    queue = PutQueue(b"/", 7, b"q", True, False, ODD)
+    metadata = SqliteMetadata(path)
+    metadata.apply([queue])
+    metadata.close()
+    connection = sqlite3.connect(path)
+    connection.executescript(TO_VERSION_5)
+    connection.close()
+    assert loaded(path) == [attributes(queue)]
+    born = PutQueue(b"/", 7, b"q", True, False, ODD, birth=12)
+    metadata = SqliteMetadata(path)
+    metadata.apply([born])
+    metadata.close()
+    assert loaded(path) == [attributes(born)]
 
 
 def test_metadata_of_version_4_is_brought_up_to_date(tmp_path: Path) -> None:
@@ -409,10 +435,10 @@ def test_metadata_of_a_later_version_is_refused_but_not_damaged(tmp_path: Path) 
     path = tmp_path / "node.sqlite"
     SqliteMetadata(path).close()
     with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE schema_version SET version = 6")
+        connection.execute("UPDATE schema_version SET version = 7")
     connection.close()
     with pytest.raises(
-        MetadataError, match="schema version 6; this warren reads version 5"
+        MetadataError, match="schema version 7; this warren reads version 6"
     ) as caught:
         SqliteMetadata(path)
     assert not isinstance(caught.value, MetadataDamaged)

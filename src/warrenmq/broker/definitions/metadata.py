@@ -3,7 +3,8 @@
 Definitions are vhosts, users, permissions, parameters (policies and limits among them), exchanges,
 queues, bindings, reader groups, stages and sinks. A *change* writes or deletes one definition.
 `load` returns objects of the class that writes a definition, so a definition has one shape
-everywhere. Only durable things are written. Names are bytes as in the protocol; texts that only
+everywhere. A node's own store has durable things only; the store of a cluster has transient
+exchanges, queues and bindings too. Names are bytes as in the protocol; texts that only
 people and pattern matching see are str.
 
 A store of definitions implements `Metadata` and promises: after a crash, either all changes of an
@@ -21,6 +22,10 @@ from warrenmq.store.change_sets import DefinitionsError
 
 # A limit that is not set.
 NO_LIMIT: Final = -1
+
+# The birth of a vhost, queue or exchange of a lone node. In a cluster a birth is the create revision
+# of the key in etcd: it names one life, so what was deleted and declared again has another birth.
+NO_BIRTH: Final = 0
 
 
 class MetadataError(DefinitionsError):
@@ -42,7 +47,7 @@ class Change:
 @final
 @mypyc_attr(native_class=True)
 class PutVhost(Change):
-    """A vhost. `id` names its directory and is never used for another vhost.
+    """A vhost. `id` names its directory and is never used for another vhost of the node.
 
     Description, tags and `default_queue_type` ("" for none) are texts for people; `is_tracing`:
     each message is copied to the exchange amq.rabbitmq.trace.
@@ -56,6 +61,7 @@ class PutVhost(Change):
         tags: list[str] | None = None,
         default_queue_type: str = "",
         is_tracing: bool = False,
+        birth: i64 = NO_BIRTH,
     ) -> None:
         self.name: bytes = name
         self.id: i64 = id
@@ -63,6 +69,7 @@ class PutVhost(Change):
         self.tags: list[str] = tags if tags is not None else []
         self.default_queue_type: str = default_queue_type
         self.is_tracing: bool = is_tracing
+        self.birth: i64 = birth
 
 
 @final
@@ -186,7 +193,10 @@ class DeleteParameter(Change):
 @final
 @mypyc_attr(native_class=True)
 class PutExchange(Change):
-    """A durable exchange; `arguments` is the table body of its declaration."""
+    """An exchange; `arguments` is the table body of its declaration.
+
+    A lone node writes durable exchanges only, and knows no births.
+    """
 
     def __init__(
         self,
@@ -196,6 +206,8 @@ class PutExchange(Change):
         auto_delete: bool,
         internal: bool,
         arguments: bytes,
+        durable: bool = True,
+        birth: i64 = NO_BIRTH,
     ) -> None:
         self.vhost: bytes = vhost
         self.name: bytes = name
@@ -203,6 +215,8 @@ class PutExchange(Change):
         self.auto_delete: bool = auto_delete
         self.internal: bool = internal
         self.arguments: bytes = arguments
+        self.durable: bool = durable
+        self.birth: i64 = birth
 
 
 @final
@@ -218,13 +232,24 @@ class DeleteExchange(Change):
 @final
 @mypyc_attr(native_class=True)
 class PutQueue(Change):
-    """A durable queue. `id` is never used again in the vhost.
+    """A queue. `id` is the node's own, and is never used again in the vhost.
 
-    A queue that is deleted and declared again gets a new id.
+    A queue that is deleted and declared again gets a new id. A lone node writes durable queues
+    only. In a cluster `node` names the node that has the queue's messages, and `is_exclusive` tells
+    that the queue belongs to a connection of that node; a node's own store keeps neither.
     """
 
     def __init__(
-        self, vhost: bytes, id: i64, name: bytes, durable: bool, auto_delete: bool, arguments: bytes
+        self,
+        vhost: bytes,
+        id: i64,
+        name: bytes,
+        durable: bool,
+        auto_delete: bool,
+        arguments: bytes,
+        node: bytes = b"",
+        is_exclusive: bool = False,
+        birth: i64 = NO_BIRTH,
     ) -> None:
         self.vhost: bytes = vhost
         self.id: i64 = id
@@ -232,6 +257,9 @@ class PutQueue(Change):
         self.durable: bool = durable
         self.auto_delete: bool = auto_delete
         self.arguments: bytes = arguments
+        self.node: bytes = node
+        self.is_exclusive: bool = is_exclusive
+        self.birth: i64 = birth
 
 
 @final
@@ -239,18 +267,24 @@ class PutQueue(Change):
 class DeleteQueue(Change):
     """Deletes a queue; the deletions of its bindings are changes of their own.
 
-    Its `id` counts as used even if the queue was never stored.
+    A node's own store finds the queue by `id`, which counts as used even if the queue was never
+    stored; the store of a cluster finds it by `name`.
     """
 
-    def __init__(self, vhost: bytes, id: i64) -> None:
+    def __init__(self, vhost: bytes, id: i64, name: bytes = b"") -> None:
         self.vhost: bytes = vhost
         self.id: i64 = id
+        self.name: bytes = name
 
 
 @final
 @mypyc_attr(native_class=True)
 class PutBinding(Change):
-    """A binding between durable ends; all attributes together are its identity."""
+    """A binding; all attributes but the births together are its identity.
+
+    A lone node writes bindings between durable ends only. In a cluster a binding is in force as
+    long as both ends have the births that it names.
+    """
 
     def __init__(
         self,
@@ -260,6 +294,8 @@ class PutBinding(Change):
         destination_is_queue: bool,
         key: bytes,
         arguments: bytes,
+        source_birth: i64 = NO_BIRTH,
+        destination_birth: i64 = NO_BIRTH,
     ) -> None:
         self.vhost: bytes = vhost
         self.source: bytes = source
@@ -267,6 +303,8 @@ class PutBinding(Change):
         self.destination_is_queue: bool = destination_is_queue
         self.key: bytes = key
         self.arguments: bytes = arguments
+        self.source_birth: i64 = source_birth
+        self.destination_birth: i64 = destination_birth
 
 
 @final

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-SCHEMA_VERSION: Final = 5
+SCHEMA_VERSION: Final = 6
 
 # STRICT tables refuse a value of the wrong type; such a value that is read back is damage.
 _SCHEMA: Final = """
@@ -22,7 +22,8 @@ CREATE TABLE exchanges (
     internal INTEGER NOT NULL, arguments BLOB NOT NULL, UNIQUE (vhost, name)) STRICT;
 CREATE TABLE queues (
     vhost BLOB NOT NULL, id INTEGER NOT NULL, name BLOB NOT NULL, durable INTEGER NOT NULL,
-    auto_delete INTEGER NOT NULL, arguments BLOB NOT NULL, UNIQUE (vhost, id)) STRICT;
+    auto_delete INTEGER NOT NULL, arguments BLOB NOT NULL, birth INTEGER NOT NULL DEFAULT 0,
+    UNIQUE (vhost, id)) STRICT;
 CREATE TABLE bindings (
     vhost BLOB NOT NULL, source BLOB NOT NULL, destination BLOB NOT NULL, destination_is_queue INTEGER NOT NULL,
     key BLOB NOT NULL, arguments BLOB NOT NULL,
@@ -32,7 +33,7 @@ CREATE TABLE numbering (next_queue_id INTEGER NOT NULL, next_vhost_id INTEGER NO
 INSERT INTO numbering VALUES (1, 1);
 CREATE TRIGGER number_queues AFTER INSERT ON queues BEGIN
     UPDATE numbering SET next_queue_id = max(next_queue_id, NEW.id + 1); END;
-INSERT INTO schema_version VALUES (5);
+INSERT INTO schema_version VALUES (6);
 """
 _READER_GROUPS: Final = """
 CREATE TABLE reader_groups (
@@ -95,9 +96,12 @@ ALTER TABLE users ADD COLUMN max_channels INTEGER NOT NULL DEFAULT -1;
 ALTER TABLE numbering ADD COLUMN next_vhost_id INTEGER NOT NULL DEFAULT 1;
 UPDATE numbering SET next_vhost_id = (SELECT coalesce(max(id), 0) + 1 FROM vhosts);
 """
-# Up to schema version 4 a queue had one part.
-_AT_VERSION_5: Final = "UPDATE schema_version SET version = 5;"
-_TAKE_OVER_VERSION_4: Final = _QUEUE_PARTS + _AT_VERSION_5
+# Up to schema version 4 a queue had one part, and up to version 5 every node was a lone one.
+_TAKE_OVER_VERSION_5: Final = """
+ALTER TABLE queues ADD COLUMN birth INTEGER NOT NULL DEFAULT 0;
+UPDATE schema_version SET version = 6;
+"""
+_TAKE_OVER_VERSION_4: Final = _QUEUE_PARTS + _TAKE_OVER_VERSION_5
 
 # The script that fills an empty file.
 NEW_FILE: Final = (
@@ -117,4 +121,5 @@ TAKE_OVER: Final = {
     2: "BEGIN IMMEDIATE; " + _FROM_VERSION_2 + "COMMIT;",
     3: "BEGIN IMMEDIATE; " + _FROM_VERSION_3 + "COMMIT;",
     4: "BEGIN IMMEDIATE; " + _TAKE_OVER_VERSION_4 + "COMMIT;",
+    5: "BEGIN IMMEDIATE; " + _TAKE_OVER_VERSION_5 + "COMMIT;",
 }

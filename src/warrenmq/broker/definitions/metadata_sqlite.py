@@ -146,11 +146,11 @@ class SqliteMetadata(Metadata):
             definitions.exchanges.append(
                 PutExchange(vhost, name, type, auto_delete != 0, internal != 0, arguments)
             )
-        for vhost, id, name, durable, auto_delete, arguments in self._rows(
-            "vhost, id, name, durable, auto_delete, arguments FROM queues"
+        for vhost, id, name, durable, auto_delete, arguments, birth in self._rows(
+            "vhost, id, name, durable, auto_delete, arguments, birth FROM queues"
         ):
             definitions.queues.append(
-                PutQueue(vhost, id, name, durable != 0, auto_delete != 0, arguments)
+                PutQueue(vhost, id, name, durable != 0, auto_delete != 0, arguments, birth=birth)
             )
         for vhost, source, destination, is_queue, key, arguments in self._rows(
             "vhost, source, destination, destination_is_queue, key, arguments FROM bindings"

@@ -88,8 +88,9 @@ _PUT_EXCHANGE: Final = (
 )
 _DELETE_EXCHANGE: Final = "DELETE FROM exchanges WHERE vhost = ? AND name = ?"
 _PUT_QUEUE: Final = (
-    "INSERT INTO queues VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (vhost, id) DO UPDATE SET name = excluded.name, "
-    "durable = excluded.durable, auto_delete = excluded.auto_delete, arguments = excluded.arguments"
+    "INSERT INTO queues VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (vhost, id) DO UPDATE SET name = excluded.name, "
+    "durable = excluded.durable, auto_delete = excluded.auto_delete, arguments = excluded.arguments, "
+    "birth = excluded.birth"
 )
 _DELETE_QUEUE: Final = "DELETE FROM queues WHERE vhost = ? AND id = ?"
 _PUT_QUEUE_PART: Final = (
@@ -169,6 +170,7 @@ def _statement(change: Change) -> Statement:
         case PutQueue():
             return _PUT_QUEUE, (
                 change.vhost, change.id, change.name, change.durable, change.auto_delete, change.arguments,
+                change.birth,
             )  # fmt: skip
         case PutQueuePart():
             return _PUT_QUEUE_PART, (change.vhost, change.id, change.owner, change.number)

@@ -11,21 +11,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from warrenmq.admin.definition_events import announce_change
+from warrenmq.admin.definitions_in_force import DefinitionsInForce, VhostShell
 from warrenmq.broker.broker import Broker
-from warrenmq.broker.definitions.metadata import (
-    Change,
-    DeleteParameter,
-    DeleteUser,
-    DeleteVhost,
-    PutParameter,
-    PutVhost,
-)
+from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.event_listener import INTERNAL_USER
-from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.vocabulary.error_codes import STORAGE_FAILED
-from warrenmq.vocabulary.names import name_text
-from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
 
 
 class Refusal(Exception):
@@ -43,25 +33,24 @@ Plan = Callable[[], list[Change]]
 OnDone = Callable[[Refusal | None], None]
 
 
-class AdministrationShell(Protocol):
+class AdministrationShell(VhostShell, Protocol):
     """The disk of a node, as an administration needs it. All callbacks come on the loop."""
 
     def store(self, changes: list[Change], done: Callable[[str], None]) -> None:
         """Store `changes`, all or none; then call `done` with "" or with what failed."""
 
-    def open_vhost(self, definition: PutVhost, done: Callable[[str], None]) -> None:
-        """Make the vhost usable for clients; then call `done` with "" or with what failed."""
-
-    def close_vhost(self, vhost: Vhost, done: Callable[[], None]) -> None:
-        """Delete the vhost's queues and its directory; then call `done`."""
-
 
 class Administration:
-    """The administration of `broker`; `shell` stores what it changes."""
+    """The administration of `broker`; `shell` stores what it changes.
+
+    `in_force` has the definitions that apply. In a cluster, the operations are proposed instead of
+    stored, and every node puts in force what is decided.
+    """
 
     def __init__(self, broker: Broker, shell: AdministrationShell) -> None:
         self._broker = broker
         self._shell = shell
+        self.in_force = DefinitionsInForce(broker, shell)
         self._waiting: deque[tuple[Plan, OnDone, bytes]] = deque()
         self._is_busy = False
         # The user who asks for the operation that is under way.
@@ -95,89 +84,18 @@ class Administration:
                 text = f"the broker could not store the change; nothing is changed: {failure}"
                 self._end(done, Refusal(STORAGE_FAILED, text))
             else:
-                self._apply(deque(changes), done)
+                self.in_force.apply(changes, self._user, on_applied)
 
-        self._shell.store(changes, on_stored)
+        def on_applied(failure: str) -> None:
+            self._end(done, Refusal(STORAGE_FAILED, failure) if failure else None)
 
-    def _apply(self, changes: deque[Change], done: OnDone) -> None:
-        """Put stored changes in force, in order; opening and closing a vhost takes some turns."""
-        while changes:
-            change = changes.popleft()
-            if isinstance(change, PutVhost):
-                vhost = self._broker.vhosts.get(change.name)
-                if vhost is None:
-                    self._open(change, changes, done)
-                    return
-                announce_change(self._broker, change, self._user)
-                vhost.define(change)
-            elif isinstance(change, DeleteVhost):
-                vhost = self._broker.vhosts.get(change.name)
-                if vhost is not None:
-                    self._close(vhost, change, changes, done)
-                    return
-            else:
-                announce_change(self._broker, change, self._user)
-                self._apply_one(change)
-        self._end(done, None)
+        def on_decided(failure: str, _now_ms: int) -> None:
+            on_applied(f"the cluster has not decided the change: {failure}" if failure else "")
 
-    def _open(self, definition: PutVhost, rest: deque[Change], done: OnDone) -> None:
-        def on_open(failure: str) -> None:
-            if failure:
-                name = name_text(definition.name)
-                text = f"vhost '{name}' is stored, but its directory is not usable: {failure}"
-                self._end(done, Refusal(STORAGE_FAILED, text))
-            else:
-                self._announce("vhost.created", definition)
-                self._apply(rest, done)
-
-        self._shell.open_vhost(definition, on_open)
-
-    def _close(self, vhost: Vhost, change: DeleteVhost, rest: deque[Change], done: OnDone) -> None:
-        broker = self._broker
-        del broker.vhosts[vhost.name]
-        broker.access.apply(change)
-        for key in [key for key in broker.parameters if key[0] == vhost.name]:
-            del broker.parameters[key]
-        text = f"vhost '{name_text(vhost.name)}' is deleted"
-        for connection in list(broker.connections):
-            if connection.vhost is vhost:
-                connection.fail(ConnectionException(CONNECTION_FORCED, text))
-                connection.touch()
-
-        def on_closed() -> None:
-            self._announce("vhost.deleted", change)
-            self._apply(rest, done)
-
-        self._shell.close_vhost(vhost, on_closed)
-
-    def _announce(self, event: str, change: Change) -> None:
-        """Tell the listener, if there is one, of a vhost that was opened or closed."""
-        if self._broker.events is not None:
-            self._broker.events(event, change, b"", self._user)
-
-    def _apply_one(self, change: Change) -> None:
-        broker = self._broker
-        if isinstance(change, PutParameter):
-            broker.parameters[change.vhost, change.component, change.name] = change.value
-            vhost = broker.vhosts.get(change.vhost)
-            if vhost is not None:
-                vhost.put_parameter(change.component, change.name, change.value)
-        elif isinstance(change, DeleteParameter):
-            broker.parameters.pop((change.vhost, change.component, change.name), None)
-            vhost = broker.vhosts.get(change.vhost)
-            if vhost is not None:
-                vhost.delete_parameter(change.component, change.name)
+        if self._broker.shared is not None:
+            self._broker.shared.propose(changes, on_decided)
         else:
-            broker.access.apply(change)
-            if isinstance(change, DeleteUser):
-                self._close_connections_of(change.name)
-
-    def _close_connections_of(self, user: bytes) -> None:
-        text = f"user '{name_text(user)}' is deleted"
-        for connection in list(self._broker.connections):
-            if connection.client.user_name == user:
-                connection.fail(ConnectionException(CONNECTION_FORCED, text))
-                connection.touch()
+            self._shell.store(changes, on_stored)
 
     def _end(self, done: OnDone, refusal: Refusal | None) -> None:
         self._is_busy = False

@@ -14,6 +14,7 @@ from warrenmq.broker.flow.rotation import Rotation
 from warrenmq.broker.flow.throttle import Throttle, ThrottledClient
 from warrenmq.broker.output import Output
 from warrenmq.broker.vhost.node_services import NodeServices
+from warrenmq.wire.errors import AmqpError
 from warrenmq.wire.method import Method
 
 # Gathered output (bytes) above which a connection's consumers wait until it is written.
@@ -71,6 +72,13 @@ class ClientSide(ThrottledClient):
 
     def channel_method(self, number: i64, method: Method) -> None:
         """Handle a method of the open channel `number` outside of the hot path."""
+        raise RuntimeError("abstract")
+
+    def refuse(self, number: i64, error: AmqpError) -> None:
+        """Close the open channel `number`, or the connection, for `error`.
+
+        For a refusal that comes after the method: an answer of the disk or of another node.
+        """
         raise RuntimeError("abstract")
 
     def replay(self, number: i64) -> None:

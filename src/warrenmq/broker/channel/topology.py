@@ -1,20 +1,22 @@
 """The handlers of exchange.* and queue.*: RabbitMQ's checks, order and texts (protocol 5.3, 5.4).
 
-A method that concerns only transient things is answered at once. A method that changes a durable
-definition is answered when the change is on disk: until then the channel is suspended, so that its
-later methods keep their place.
-
-A new definition that cannot be stored is taken back in memory, as if it were deleted. The
-connection that declared it is closed with 506, and so are connections that declared the same
-meanwhile. A deletion cannot be taken back: the connection that asked for it is closed with 506, and
-the broker retries the deletion until it is on disk.
+`definition_replies.py` sends the answers to methods that change definitions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import Channel
+from warrenmq.broker.channel.definition_replies import (
+    propose,
+    reply_at_once,
+    reply_when_gone,
+    reply_when_made,
+    reply_when_there,
+)
 from warrenmq.broker.channel.direct_reply import REPLY_TO
 from warrenmq.broker.definitions.limits import is_reached
 from warrenmq.broker.definitions.metadata import (
@@ -24,7 +26,6 @@ from warrenmq.broker.definitions.metadata import (
     PutQueue,
 )
 from warrenmq.broker.definitions.rights import EXCHANGE, QUEUE
-from warrenmq.broker.vhost.new_definitions import New, store_new
 from warrenmq.queues.arguments import (
     CLASSIC,
     EQUIVALENT_KEYS,
@@ -48,16 +49,14 @@ from warrenmq.routing.exchange import (
     Exchange,
     binding_identity,
 )
-from warrenmq.routing.exchange_types import check_exchange_type
+from warrenmq.routing.exchange_types import check_exchange_type, make_exchange
 from warrenmq.routing.topic import TOPIC
-from warrenmq.store.change_sets import ChangeSet
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import (
     ACCESS_REFUSED,
     NOT_FOUND,
     NOT_IMPLEMENTED,
     PRECONDITION_FAILED,
-    RESOURCE_ERROR,
     RESOURCE_LOCKED,
     ChannelException,
     ConnectionException,
@@ -85,68 +84,6 @@ from warrenmq.wire.methods import (
     QueueUnbindOk,
 )
 
-
-def _reply_when_stored(channel: Channel, change_set: ChangeSet, reply: Method | None) -> None:
-    """Suspend the channel until `change_set` is stored, then send `reply` (None: no-wait).
-
-    If it cannot be stored, the connection is closed with 506.
-    """
-    channel.suspend()
-
-    def on_stored(ok: bool, now_ms: int) -> None:
-        if not channel.is_closed:
-            if not ok:
-                channel.connection.now_ms = now_ms
-                channel.is_suspended = False
-                channel.connection.fail(
-                    ConnectionException(RESOURCE_ERROR, "definitions could not be written to disk")
-                )
-            else:
-                _reply_at_once(channel, reply)
-        channel.resume(now_ms)
-        channel.connection.touch()
-
-    change_set.callbacks.append(on_stored)
-
-
-def _reply_at_once(channel: Channel, reply: Method | None) -> None:
-    if reply is not None:
-        channel.connection.out.method(channel.number, reply)
-    channel.send_cancels()
-
-
-def _reply_when_made(channel: Channel, made: New, change: Change, reply: Method | None) -> None:
-    """Store `change`, the definition of `made`, then send `reply`; take `made` back if it fails."""
-    _reply_when_stored(channel, store_new(channel.vhost, [made], [change]), reply)
-
-
-def _reply_when_there(channel: Channel, known: object, reply: Method | None) -> None:
-    """Send `reply` when the definition of `known` is stored.
-
-    Another client may have declared it just now, and an ok promises that it survives any crash.
-    """
-    change_set = channel.vhost.unstored.get(known)
-    if change_set is None or reply is None:
-        _reply_at_once(channel, reply)
-    else:
-        _reply_when_stored(channel, change_set, reply)
-
-
-def _reply_when_gone(channel: Channel, changes: list[Change], reply: Method | None) -> None:
-    """Send `reply` when `changes`, which delete definitions, are stored.
-
-    With no changes, the reply waits for deletions that others made just now and for deletions that
-    are being retried: otherwise the missing thing could be back after a crash.
-    """
-    vhost = channel.vhost
-    if len(changes) > 0:
-        _reply_when_stored(channel, vhost.store_changes(changes, True), reply)
-    elif reply is not None and vhost.journal.definitions.has_kept():
-        _reply_when_stored(channel, vhost.store_changes([], False), reply)
-    else:
-        _reply_at_once(channel, reply)
-
-
 # -- exchanges -------------------------------------------------------------------------------------
 
 
@@ -157,7 +94,7 @@ def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
     reply = None if method.nowait else ExchangeDeclareOk()
     if method.passive:
         _refuse_default(name)
-        _reply_when_there(channel, _exchange(channel, name), reply)
+        reply_when_there(channel, _exchange(channel, name), reply)
         return
     check_exchange_type(method.type)
     _refuse_default(name)
@@ -174,7 +111,7 @@ def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
             method.internal,
             method.arguments,
         )
-        _reply_when_there(channel, exchange, reply)
+        reply_when_there(channel, exchange, reply)
         return
     if name.startswith(b"amq."):
         shown = name.decode("utf-8", "replace")
@@ -187,16 +124,32 @@ def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
     if alternate is not None:
         rights.expect_read(EXCHANGE, name)
         rights.expect_write(EXCHANGE, alternate)
+    if vhost.node.shared is not None:
+        proposed = PutExchange(
+            vhost.name,
+            name,
+            method.type,
+            method.auto_delete,
+            method.internal,
+            method.arguments,
+            method.durable,
+        )
+        # What an exchange of this type refuses is refused before all nodes have to follow.
+        make_exchange(
+            name, method.type, method.durable, method.auto_delete, method.internal, method.arguments
+        )
+        propose(channel, vhost.node.shared, [proposed], lambda: exchange_declare(channel, method))
+        return
     new = vhost.router.declare_exchange(
         name, method.type, method.durable, method.auto_delete, method.internal, method.arguments
     )
     vhost.policies.on_exchange(new)
     vhost.announce("exchange.created", new, channel.connection.client.user_name)
     if not new.durable:
-        _reply_at_once(channel, reply)
+        reply_at_once(channel, reply)
         return
     change = PutExchange(vhost.name, name, new.type, new.auto_delete, new.internal, new.arguments)
-    _reply_when_made(channel, new, change, reply)
+    reply_when_made(channel, new, change, reply)
 
 
 def exchange_delete(channel: Channel, method: ExchangeDelete) -> None:
@@ -216,7 +169,7 @@ def exchange_delete(channel: Channel, method: ExchangeDelete) -> None:
             raise ChannelException(PRECONDITION_FAILED, f"{vhost.exchange_text(name)} in use")
         user = channel.connection.client.user_name
         changes = vhost.forget(vhost.router.delete_exchange(exchange), user)
-    _reply_when_gone(channel, changes, None if method.nowait else ExchangeDeleteOk())
+    reply_when_gone(channel, changes, None if method.nowait else ExchangeDeleteOk())
 
 
 def exchange_bind(channel: Channel, method: ExchangeBind) -> None:
@@ -230,6 +183,7 @@ def exchange_bind(channel: Channel, method: ExchangeBind) -> None:
         method.routing_key,
         method.arguments,
         None if method.nowait else ExchangeBindOk(),
+        lambda: exchange_bind(channel, method),
     )
 
 
@@ -262,7 +216,7 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
         return
     if method.passive:
         queue = _queue(channel, name)
-        _reply_when_there(channel, queue, _declared(channel, queue, method.nowait))
+        reply_when_there(channel, queue, _declared(channel, queue, method.nowait))
         return
     method.arguments = with_default_type(
         method.arguments,
@@ -277,6 +231,13 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
         raise ChannelException(
             ACCESS_REFUSED, f"queue name '{shown}' contains reserved prefix 'amq.*'"
         )
+    _declare_named(channel, method, name)
+
+
+def _declare_named(channel: Channel, method: QueueDeclare, name: bytes) -> None:
+    """Handle queue.declare for a queue that is to be called `name`."""
+    vhost = channel.vhost
+    connection = channel.connection
     rights = connection.client.rights
     rights.expect_configure(QUEUE, name)
     # An exclusive queue is deleted with its connection, so it is never durable (S8).
@@ -284,7 +245,7 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
     existing = vhost.queues.get(name)
     if existing is not None:
         _check_equivalent(channel, existing, method, durable)
-        _reply_when_there(channel, existing, _declared(channel, existing, method.nowait))
+        reply_when_there(channel, existing, _declared(channel, existing, method.nowait))
         return
     _check_queue_limit(channel, name)
     arguments = method.arguments
@@ -297,6 +258,12 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
     if settings.traits.is_quorum:
         check_quorum_properties(method.durable, method.exclusive, method.auto_delete, text)
     owner = connection if method.exclusive else None
+    shared = vhost.node.shared
+    if shared is not None:
+        proposed = PutQueue(vhost.name, 0, name, durable, method.auto_delete, arguments)
+        shared.place(proposed, owner)
+        propose(channel, shared, [proposed], lambda: _declare_named(channel, method, name))
+        return
     queue_id = vhost.node.next_queue_id()
     definition = QueueDefinition(
         name, queue_id, durable, method.auto_delete, owner, arguments, settings
@@ -305,9 +272,9 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
     reply = _declared(channel, queue, method.nowait)
     if durable:
         change = PutQueue(vhost.name, queue.id, name, True, method.auto_delete, arguments)
-        _reply_when_made(channel, queue, change, reply)
+        reply_when_made(channel, queue, change, reply)
     else:
-        _reply_at_once(channel, reply)
+        reply_at_once(channel, reply)
 
 
 def _check_queue_limit(channel: Channel, name: bytes) -> None:
@@ -333,6 +300,7 @@ def queue_bind(channel: Channel, method: QueueBind) -> None:
         key,
         method.arguments,
         None if method.nowait else QueueBindOk(),
+        lambda: queue_bind(channel, method),
     )
 
 
@@ -399,7 +367,7 @@ def queue_delete(channel: Channel, method: QueueDelete) -> None:
         user = channel.connection.client.user_name
         changes = vhost.remove_queue(queue, channel.connection.now_ms, user)
         channel.cancels.is_deferred = False
-    _reply_when_gone(channel, changes, None if method.nowait else QueueDeleteOk(count))
+    reply_when_gone(channel, changes, None if method.nowait else QueueDeleteOk(count))
 
 
 # -- shared ----------------------------------------------------------------------------------------
@@ -439,21 +407,28 @@ def _bind(
     key: bytes,
     arguments: bytes,
     reply: Method | None,
+    look_again: Callable[[], None],
 ) -> None:
     vhost = channel.vhost
-    binding = vhost.router.bind(source, destination, key, arguments)
-    if binding is None:
-        known = source.outgoing[binding_identity(destination, key, arguments)]
-        _reply_when_there(channel, known, reply)
+    change = PutBinding(
+        vhost.name, source.name, destination.name, destination.is_queue, key, arguments
+    )
+    known = source.outgoing.get(binding_identity(destination, key, arguments))
+    if known is not None:
+        reply_when_there(channel, known, reply)
         return
+    if vhost.node.shared is not None:
+        source.check_room(key)
+        source.check_binding(key, arguments)
+        propose(channel, vhost.node.shared, [change], look_again)
+        return
+    binding = vhost.router.bind(source, destination, key, arguments)
+    assert binding is not None
     vhost.announce("binding.created", binding, channel.connection.client.user_name)
     if binding.is_durable():
-        change = PutBinding(
-            vhost.name, source.name, destination.name, destination.is_queue, key, arguments
-        )
-        _reply_when_made(channel, binding, change, reply)
+        reply_when_made(channel, binding, change, reply)
     else:
-        _reply_at_once(channel, reply)
+        reply_at_once(channel, reply)
 
 
 def _unbind(
@@ -470,7 +445,7 @@ def _unbind(
         removed = vhost.router.unbind(source, destination, key, arguments)
         if removed is not None:
             changes = vhost.forget(removed, channel.connection.client.user_name)
-    _reply_when_gone(channel, changes, reply)
+    reply_when_gone(channel, changes, reply)
 
 
 def _check_bind_rights(

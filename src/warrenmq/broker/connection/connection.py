@@ -349,6 +349,12 @@ class Connection(ClientSide):
         )
         self.touch()
 
+    def refuse(self, number: i64, error: AmqpError) -> None:
+        if isinstance(error, ChannelException):
+            self.close_channel(self.channels[number], error)
+        else:
+            self.fail(error)
+
     def _on_closing_channel(
         self, channel: Channel, kind: i64, data: bytes, start: i64, end: i64
     ) -> None:

@@ -5,14 +5,19 @@ from warrenmq.routing.exchange import Binding
 from warrenmq.routing.router import RemovedBindings
 
 
-def removal_changes(vhost_name: bytes, removed: RemovedBindings) -> list[Change]:
-    """The changes that delete the durable bindings and exchanges in `removed`."""
+def removal_changes(
+    vhost_name: bytes, removed: RemovedBindings, with_transient: bool
+) -> list[Change]:
+    """The changes that delete the bindings and exchanges in `removed`, at least the durable ones.
+
+    A cluster has the transient ones too (`with_transient`).
+    """
     changes: list[Change] = []
     for binding in removed.bindings:
-        if binding.is_durable():
+        if with_transient or binding.is_durable():
             changes.append(delete_binding(vhost_name, binding))
     for exchange in removed.exchanges:
-        if exchange.durable:
+        if with_transient or exchange.durable:
             changes.append(DeleteExchange(vhost_name, exchange.name))
     return changes
 

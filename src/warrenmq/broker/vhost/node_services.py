@@ -10,6 +10,7 @@ from collections.abc import Callable
 from mypy_extensions import i64
 
 from warrenmq.broker.definitions.settings import Settings
+from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.event_listener import EventListener
 from warrenmq.broker.flow.alarms import Alarms
 from warrenmq.broker.flow.disk_flow import DiskFlow
@@ -31,6 +32,8 @@ class NodeServices:
         self.wake: Callable[[], None] = wake
         # None while nobody wants to know of events.
         self.events: EventListener | None = None
+        # None: the node runs alone, and its own metadata has all definitions.
+        self.shared: SharedDefinitions | None = None
 
     def next_queue_id(self) -> i64:
         """A queue id that no queue of this node ever had."""

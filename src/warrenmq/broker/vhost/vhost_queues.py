@@ -11,8 +11,16 @@ from collections.abc import Callable
 from mypy_extensions import i64
 
 from warrenmq.broker.definitions.limits import VhostLimits
-from warrenmq.broker.definitions.metadata import Change, DeleteQueue, PutQueuePart, PutVhost
+from warrenmq.broker.definitions.metadata import (
+    Change,
+    DeleteBinding,
+    DeleteExchange,
+    DeleteQueue,
+    PutQueuePart,
+    PutVhost,
+)
 from warrenmq.broker.definitions.removal_changes import removal_changes
+from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.event_listener import INTERNAL_USER
 from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.policies.vhost_policies import VhostPolicies
@@ -123,7 +131,7 @@ class VhostQueues:
                 self.announce("binding.deleted", binding, user)
             for exchange in removed.exchanges:
                 self.announce("exchange.deleted", exchange, user)
-        return removal_changes(self.name, removed)
+        return removal_changes(self.name, removed, self.node.shared is not None)
 
     def remove_queue(self, queue: Queue, now_ms: i64, user: bytes = INTERNAL_USER) -> list[Change]:
         """Delete a queue with its messages and bindings; returns the changes for the metadata.
@@ -137,8 +145,8 @@ class VhostQueues:
             self._exclusive[owner].pop(queue.id, None)
         self.node.timed_queues.pop(queue, None)
         changes = self.forget(self.router.remove_queue(queue))
-        if queue.durable:
-            changes.append(DeleteQueue(self.name, queue.id))
+        if queue.durable or self.node.shared is not None:
+            changes.append(DeleteQueue(self.name, queue.id, queue.name))
         ready_count = queue.ready_count
         for consumer in queue.delete(now_ms):
             consumer.on_queue_deleted()
@@ -187,8 +195,33 @@ class VhostQueues:
 
     def add_changes(self, changes: list[Change]) -> None:
         """Store changes that have happened, so they cannot be refused; no client waits for them."""
-        if len(changes) > 0:
+        if self.node.shared is not None:
+            self.remove_shared(self.node.shared, changes, None)
+        elif len(changes) > 0:
             self.store_changes(changes, True)
+
+    def remove_shared(
+        self,
+        shared: SharedDefinitions,
+        changes: list[Change],
+        done: Callable[[str, int], None] | None,
+    ) -> None:
+        """As `add_changes` in a cluster: `shared` removes what all nodes know.
+
+        The node's own metadata has what this node alone knows, and its durable queues. `done`: see
+        `SharedDefinitions.remove`.
+        """
+        own: list[Change] = []
+        removals: list[Change] = []
+        for change in changes:
+            if isinstance(change, (DeleteQueue, DeleteExchange, DeleteBinding)):
+                removals.append(change)
+            if not isinstance(change, (DeleteExchange, DeleteBinding)):
+                own.append(change)
+        if len(own) > 0:
+            self.store_changes(own, True)
+        if len(removals) > 0 or done is not None:
+            shared.remove(removals, done)
 
     def add_queue(
         self, definition: QueueDefinition, now_ms: i64, user: bytes = INTERNAL_USER

@@ -139,13 +139,13 @@ def _flag_settings(flags: Flags, errors: list[str]) -> list[Setting]:
         settings.append(Setting("--data-dir", "data_dir", str(flags.data_dir), is_alias=True))
     if flags.node_name is not None:
         settings.append(Setting("--node", "node_name", flags.node_name, is_alias=True))
-    for flag, key, value in (
+    for flag, name, given in (
         ("--cluster", "cluster.name", flags.cluster),
         ("--etcd", "cluster.etcd", flags.etcd),
         ("--cluster-listen", "cluster.listen", flags.cluster_listen),
     ):
-        if value is not None:
-            settings.append(Setting(flag, key, value, is_alias=True))
+        if given is not None:
+            settings.append(Setting(flag, name, given, is_alias=True))
     if flags.listen is not None:
         settings += only_listener("--listen", flags.listen)
     if flags.definitions is not None:

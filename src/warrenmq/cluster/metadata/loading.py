@@ -1,0 +1,106 @@
+"""The definitions of a cluster, read from etcd as of one revision."""
+
+from typing import Final
+
+from warrenmq.broker.definitions.metadata import (
+    NO_BIRTH,
+    Change,
+    Definitions,
+    PutBinding,
+    PutExchange,
+    PutParameter,
+    PutPermission,
+    PutQueue,
+    PutTopicPermission,
+    PutUser,
+    PutVhost,
+)
+from warrenmq.cluster.metadata.errors import Compacted
+from warrenmq.cluster.metadata.gateway import EtcdGateway
+from warrenmq.cluster.metadata.keys import KINDS, change_of, prefix_of
+from warrenmq.cluster.metadata.operations import KeyValue
+from warrenmq.cluster.metadata.uploading import UploadUnfinished, upload_key
+
+# A load that is overtaken by so many compactions fails; one is bad luck.
+_ATTEMPTS: Final = 3
+
+
+def load_at(gateway: EtcdGateway, cluster: str) -> tuple[Definitions, int]:
+    """The definitions in force, in the order of their births, and the revision they are as of.
+
+    Bindings are in force if both ends have the births that they name, permissions if they were
+    written in the user's present life. Definitions of one transaction are in the order of their
+    keys. Raises UploadUnfinished while a node uploads its definitions.
+    """
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _load(gateway, cluster)
+        except Compacted:
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _load(gateway: EtcdGateway, cluster: str) -> tuple[Definitions, int]:
+    revision = 0
+    found: list[KeyValue] = []
+    for kind in KINDS:
+        keys, revision = gateway.read_range(prefix_of(cluster, kind), revision)
+        found.extend(sorted(keys, key=lambda key: key.create_revision))
+    if gateway.read(upload_key(cluster), revision) is not None:
+        raise UploadUnfinished(f"the upload of definitions to cluster {cluster} is not finished")
+    loading = _Loading()
+    for key in found:
+        change = change_of(key.key, key.value, key.create_revision)
+        if change is not None:
+            loading.add(change, key)
+    return loading.definitions, revision
+
+
+class _Loading:
+    """Definitions as they are gathered, each kind after the kinds that it needs."""
+
+    def __init__(self) -> None:
+        self.definitions = Definitions()
+        # Create revisions by name.
+        self._users: dict[bytes, int] = {}
+        # Births by vhost, name, and whether it is a queue.
+        self._births: dict[tuple[bytes, bytes, bool], int] = {}
+
+    def add(self, change: Change, key: KeyValue) -> None:
+        """Add a definition if it is in force."""
+        definitions = self.definitions
+        match change:
+            case PutVhost():
+                definitions.vhosts.append(change)
+            case PutUser():
+                self._users[change.name] = key.create_revision
+                definitions.users.append(change)
+            case PutPermission():
+                if self._is_of_this_life(change.user, key):
+                    definitions.permissions.append(change)
+            case PutTopicPermission():
+                if self._is_of_this_life(change.user, key):
+                    definitions.topic_permissions.append(change)
+            case PutParameter():
+                definitions.parameters.append(change)
+            case PutExchange():
+                self._births[change.vhost, change.name, False] = change.birth
+                definitions.exchanges.append(change)
+            case PutQueue():
+                self._births[change.vhost, change.name, True] = change.birth
+                definitions.queues.append(change)
+            case PutBinding():
+                if self._is_in_force(change):
+                    definitions.bindings.append(change)
+
+    def _is_of_this_life(self, user: bytes, key: KeyValue) -> bool:
+        created = self._users.get(user)
+        return created is not None and key.mod_revision >= created
+
+    def _is_in_force(self, binding: PutBinding) -> bool:
+        # A predeclared exchange has no key and no birth.
+        source = self._births.get((binding.vhost, binding.source, False), NO_BIRTH)
+        end = (binding.vhost, binding.destination, binding.destination_is_queue)
+        destination = self._births.get(end, NO_BIRTH)
+        return source == binding.source_birth and destination == binding.destination_birth

@@ -22,7 +22,12 @@ INTERPRETED: Final = (
     "broker/definitions/metadata_statements.py",
 )
 # Compiled modules in packages whose other modules stay interpreted.
-COMPILED_MODULES: Final = ("tables/rabbitmq/external_term.py", "tables/scan.py")
+COMPILED_MODULES: Final = (
+    "cluster/links/frames.py",
+    "cluster/links/link.py",
+    "tables/rabbitmq/external_term.py",
+    "tables/scan.py",
+)
 
 
 def compiled_module_paths(root: Path) -> list[str]:

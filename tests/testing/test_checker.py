@@ -141,6 +141,13 @@ VIOLATIONS: dict[str, tuple[Rule, list[AnyEvent], str]] = {
         [*published("m"), session(2, "c"), delivery(3, "c", 1, "m", True), *settled(6, "c", 1)],
         "rule 5, flag, queue q: redelivered to c, but never handed out before",
     ),
+    "flag on a message that was published after a lone crash": (
+        Rule.FLAG,
+        [*published("m"), fault(3, None, True), FaultEnd(4 * MS, "kill 1"), publish(5, "n", 4),
+         session(7, "d", 2), delivery(7, "d", 1, "m", True), delivery(7, "d", 2, "n", True),
+         *settled(8, "d", 1), *settled(8, "d", 2)],
+        "rule 5, flag, queue q: redelivered to d, but never handed out before (n;",
+    ),
     "a lost connection hides no more than its prefetch": (
         Rule.FLAG,
         [*published("m", "n"), session(2, "b", 1), SessionEnd(3 * MS, "b", LOST), session(4, "c", 2),
@@ -239,6 +246,11 @@ EXCUSED: dict[str, list[AnyEvent]] = {
     "a lone crash loses and sets flags": [
         *published("m", "n"), session(2, "c"), delivery(3, "c", 1, "m"), fault(4, None, True),
         SessionEnd(5 * MS, "c", LOST), session(6, "d", 2), delivery(7, "d", 1, "m"),
+        delivery(7, "d", 2, "n", True), *settled(8, "d", 1), *settled(8, "d", 2),
+    ],
+    "a lone crash may come a little after its fault began": [
+        *published("m"), fault(3, None, True), publish(4, "n", 4), Confirm(4 * MS, "n"),
+        FaultEnd(6 * MS, "kill 1"), session(7, "d", 2), delivery(7, "d", 1, "m", True),
         delivery(7, "d", 2, "n", True), *settled(8, "d", 1), *settled(8, "d", 2),
     ],
     "a lost connection may have been handed a message": [

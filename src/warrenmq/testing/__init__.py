@@ -6,8 +6,8 @@ which the power fails. The oracle knows which messages a broker may lose and whi
 same seed always gives the same history, so a failure can be replayed as often as needed; it is
 shrunk first. Start with `simulation.py`.
 
-`checker/` judges the recorded history of real clients on real nodes by what was promised;
-`failing_node.py` is a node that dies, waits or fails at named points.
+`workload/` runs real clients on real nodes and records their history; `checker/` judges it by what
+was promised. `failing_node.py` is a node that dies, waits or fails at named points.
 
 `pytest_plugin.py` has the fixtures, on top of `broker.py`, a real node in a process of its own.
 Nothing in this package runs in a broker.

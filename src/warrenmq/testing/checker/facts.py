@@ -149,9 +149,15 @@ class Facts:
         return sorted(names | self.sessions_of.keys())
 
     def lone_crash_between(self, after_us: int, before_us: int) -> bool:
-        """Whether a node without mirrors crashed in this time."""
+        """Whether a node without mirrors may have crashed in this time.
+
+        The crash itself lies anywhere between the start and the end of the fault.
+        """
         return any(
-            fault.is_lone_crash and after_us <= fault.at_us < before_us for fault in self.faults
+            fault.is_lone_crash
+            and fault.at_us < before_us
+            and self.fault_ends.get(fault.fault, NEVER) >= after_us
+            for fault in self.faults
         )
 
     def _add(self, event: AnyEvent) -> None:

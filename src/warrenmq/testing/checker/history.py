@@ -7,6 +7,7 @@ A history may come in several files, for instance of the clients and of whoever 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Final
@@ -38,11 +39,14 @@ class Recorder:
     """
 
     def __init__(self, path: Path) -> None:
+        # Events so far by type.
+        self.counts: Counter[type[Event]] = Counter()
         self._file: IO[bytes] = path.open("wb", buffering=_BUFFER_BYTES)
         self.record(Header(now_us(), FORMAT, time.time()))
 
     def record(self, event: Event) -> None:
         """Append one event."""
+        self.counts[type(event)] += 1
         self._file.write(_encoder.encode(event) + b"\n")
 
     def flush(self) -> None:

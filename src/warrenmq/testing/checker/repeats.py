@@ -146,10 +146,13 @@ def _hidden_max(facts: Facts, queue: str, at_us: int, window_us: int) -> int:
 def _loss_count(facts: Facts, session: SessionFacts, at_us: int, window_us: int) -> int:
     """How often the broker may have taken back what it had sent to a session, until `at_us`.
 
-    A broken connection counts from the start: the broker may notice before the client.
+    A broken connection counts from the start: the broker may notice before the client. A session
+    that lives through a fault, or begins before the fault is noticed, may get another master. A
+    lone crash breaks all connections.
     """
     ends = 1 if session.is_lost or session.end_us <= at_us else 0
     return ends + sum(
         session.start.at_us - window_us <= fault.at_us <= min(at_us, session.end_us)
         for fault in facts.faults
+        if not fault.is_lone_crash
     )

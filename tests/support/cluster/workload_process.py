@@ -1,0 +1,116 @@
+"""A workload in a process of its own, and the faults that a test causes meanwhile.
+
+with RecordedRun(tmp_path, [node.uri]) as run:
+    run.await_confirms(300)
+    with run.fault("kill", node.name, is_lone_crash=True):
+        node.kill()
+        node.start()
+    run.await_confirms(300)
+    verdict = run.finish()
+assert verdict.is_clean, verdict.text()
+"""
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.awaiting import PATIENCE_S, eventually
+from warrenmq.testing.checker.events import FaultEnd, FaultStart
+from warrenmq.testing.checker.history import Recorder, now_us, read_history
+from warrenmq.testing.checker.verdict import Verdict, judge
+
+_CONFIRM = b'"event":"confirm"'
+# Longer than any test publishes: the test says when the workload ends.
+_SECONDS = "600"
+
+
+class RecordedRun:
+    """The workload's process, its history, and the history of the faults.
+
+    prefix: put before the command, for instance to run it in a network of its own. options: of the
+    workload's program.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        uris: Sequence[str],
+        options: Sequence[str] = (),
+        prefix: Sequence[str] = (),
+    ) -> None:
+        self._history = directory / "history.jsonl"
+        self._faults_path = directory / "faults.jsonl"
+        self._log = directory / "workload.log"
+        self._faults = Recorder(self._faults_path)
+        self._fault_count = 0
+        # How far the history was read for confirms, and how many there were.
+        self._read_bytes = 0
+        self._confirms = 0
+        self._command = [*prefix, sys.executable, "-m", "warrenmq.testing.workload", *options]
+        self._command += ["--history", str(self._history), "--seconds", _SECONDS]
+        for uri in uris:
+            self._command += ["--uri", uri]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._faults.close()
+
+    def await_confirms(self, count: int) -> None:
+        """Wait until publishers got so many confirms more than at the last call or its end."""
+        goal = self._confirm_count() + count
+        eventually(lambda: self._confirm_count() >= goal or self._has_ended(), f"{goal} confirms")
+        assert not self._has_ended(), self._log.read_text()
+
+    @contextlib.contextmanager
+    def fault(
+        self, kind: str, node: str, gap_limit_ms: int | None = None, is_lone_crash: bool = False
+    ) -> Iterator[None]:
+        """Record a fault that lasts as long as the block."""
+        self._fault_count += 1
+        name = f"{kind} {self._fault_count}"
+        self._faults.record(FaultStart(now_us(), name, kind, node, gap_limit_ms, is_lone_crash))
+        yield
+        self._faults.record(FaultEnd(now_us(), name))
+
+    def finish(self, window_ms: int = 1000) -> Verdict:
+        """End the publishing, wait until the queues are drained, and judge both histories.
+
+        window_ms: as for `judge`.
+        """
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        # Draining has a limit of its own.
+        self._process.wait(4 * PATIENCE_S)
+        self._faults.flush()
+        return judge(read_history([self._history, self._faults_path]), window_ms)
+
+    def _has_ended(self) -> bool:
+        assert self._process is not None
+        return self._process.poll() is not None
+
+    def _confirm_count(self) -> int:
+        if self._history.exists():
+            with self._history.open("rb") as file:
+                file.seek(self._read_bytes)
+                lines = file.read().rpartition(b"\n")
+            self._read_bytes += len(lines[0]) + len(lines[1])
+            self._confirms += lines[0].count(_CONFIRM)
+        return self._confirms

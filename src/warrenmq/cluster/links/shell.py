@@ -114,13 +114,13 @@ class LinkShell:
 
     def write_out(self) -> None:
         """Write what all links have to send; called by the node at the end of each turn."""
+        writers = self.write_on
+        self.write_on = []
         for link in self.links.take_dirty():
             protocol = link.shell
-            if isinstance(protocol, LinkProtocol):
-                protocol.write_out()
-        write_on = self.write_on
-        self.write_on = []
-        for writer in write_on:
+            if isinstance(protocol, LinkProtocol) and protocol not in writers:
+                writers.append(protocol)
+        for writer in writers:
             writer.write_out()
         read_on = self.read_on
         self.read_on = []
@@ -292,6 +292,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
         if link.is_down:
             self._close(link, transport)
             return
+        was_writable = link.is_writable
         chunk_count = 0
         while not self._is_paused:
             if chunk_count == _CHUNKS_PER_TURN:
@@ -304,6 +305,9 @@ class LinkProtocol(asyncio.BufferedProtocol):
             transport.writelines(parts)
             chunk_count += 1
         link.set_socket_bytes(transport.get_write_buffer_size())
+        if link.is_writable and not was_writable:
+            # Its handler may have stopped sending in this turn.
+            self._shell.schedule_turn()
 
     def read_on(self) -> None:
         """Resume reading: the turn in which this socket used up its share is over."""

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from tests.differential.brokers import ComparedBroker
-from tests.differential.differences import arguments_of, intended
+from tests.differential.differences import ENDED_TOGETHER, intended, traits_of
 from tests.differential.generator import PAUSE_MS, Generator
 from tests.differential.station import CHANNELS, Station
 from tests.differential.steps import Step, step
@@ -99,11 +99,11 @@ class Comparison:
         """
         ours, theirs = Station(self.ours, pause_ms), Station(self.theirs, pause_ms)
         try:
-            arguments = arguments_of(steps)
-            difference = self._run(steps, arguments, ours, theirs, report)
+            traits = traits_of(steps)
+            difference = self._run(steps, traits, ours, theirs, report)
             if difference is not None:
                 return difference
-            return self._run(ending(theirs), arguments, ours, theirs, report)
+            return self._run(ending(theirs), traits, ours, theirs, report)
         finally:
             for station in (ours, theirs):
                 station.close()
@@ -112,7 +112,7 @@ class Comparison:
     def _run(
         self,
         steps: list[Step],
-        arguments: frozenset[str],
+        traits: frozenset[str],
         ours: Station,
         theirs: Station,
         report: Report | None,
@@ -126,7 +126,9 @@ class Comparison:
             if left == right:
                 continue
             reason = "" if not theirs.may_have_lost else LOST
-            known = intended(current, left, right, arguments)
+            if theirs.ended_together:
+                traits |= {ENDED_TOGETHER}
+            known = intended(current, left, right, traits)
             if known is not None:
                 if known.is_harmless:
                     if report is not None:

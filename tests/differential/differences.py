@@ -5,6 +5,7 @@ one that leaves the brokers in different states.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ Lines = list[str]
 # The number of consumers in declare-ok.
 _DECLARED = re.compile(r"(?<=QueueDeclareOk\('q\d', )(\d+), \d+")
 
+# How often a message was returned to a quorum queue.
+_RETURNS = re.compile(r"x-delivery-count: l\d+")
+
 # The body of a message, which no other message has unless it is empty.
 _BODY = re.compile(r" b'(m\d+|)[.]*'$", re.MULTILINE)
 
@@ -23,13 +27,13 @@ _BODY = re.compile(r" b'(m\d+|)[.]*'$", re.MULTILINE)
 class Intended:
     """An intended difference: why it is one, and how to tell it by a step and what each shows.
 
-    `argument`: one that some queue of the sequence has, or "". `is_harmless`: the brokers are in
-    the same state all the same.
+    `needs`: traits that the sequence must have. `is_harmless`: the brokers are in the same state
+    all the same.
     """
 
     reason: str
     applies: Callable[[Step, Lines, Lines], bool]
-    argument: str = ""
+    needs: frozenset[str] = frozenset()
     is_harmless: bool = False
 
 
@@ -60,49 +64,93 @@ def _is_delivered_expired(step: Step, ours: Lines, theirs: Lines) -> bool:
     return any("expiration=b'0'" in line for line in theirs if line not in ours)
 
 
+def _delivers_more_on_a_channel(step: Step, ours: Lines, theirs: Lines) -> bool:
+    return bool(_deliveries(theirs) - _deliveries(ours))
+
+
+def _deliveries(lines: Lines) -> Counter[str]:
+    """How many each channel gets."""
+    return Counter(line.partition(":")[0] for line in lines if " gets " in line)
+
+
+def _counts_more_returns(step: Step, ours: Lines, theirs: Lines) -> bool:
+    return [_RETURNS.sub("", line) for line in ours] == [_RETURNS.sub("", line) for line in theirs]
+
+
+def _has_dropped_more(step: Step, ours: Lines, theirs: Lines) -> bool:
+    return any("delivery_limit" in line for line in theirs) or _count(theirs) < _count(ours)
+
+
+def _count(lines: Lines) -> int:
+    """Messages that these lines show or count."""
+    counted = [_DECLARED.search(line) for line in lines]
+    return sum(int(match[1]) for match in counted if match) + len(_BODY.findall("\n".join(lines)))
+
+
+# Traits of a sequence, beside the arguments of its queues.
 QUORUM = "x-queue-type: quorum"
+CHANNEL_LIMIT = "basic.qos with global"
+# A connection ended while one of its channels had unacked messages, and another one consumers.
+ENDED_TOGETHER = "channels that ended together"
+
 INTENDED: tuple[Intended, ...] = (
     Intended("a name of a hash argument that is no text is answered with 406", _is_hash_of_no_text),
     Intended(
         "quorum queues count waiting consumers, but not channels with unacked messages",
         _counts_other_consumers,
-        QUORUM,
+        frozenset({QUORUM}),
         is_harmless=True,
     ),
     Intended(
         "messages that return to a quorum queue keep their place",
         _returned_keep_their_place,
-        QUORUM,
+        frozenset({QUORUM}),
+    ),
+    Intended(
+        "a limit of the whole channel counts for quorum queues too",
+        _delivers_more_on_a_channel,
+        frozenset({QUORUM, CHANNEL_LIMIT}),
+    ),
+    Intended(
+        "a message returns once to a quorum queue when a connection with several channels ends",
+        _counts_more_returns,
+        frozenset({QUORUM, ENDED_TOGETHER}),
+    ),
+    Intended(
+        "a message that a connection with several channels returns once is within its limit",
+        _has_dropped_more,
+        frozenset({QUORUM, ENDED_TOGETHER, "x-delivery-limit"}),
     ),
     Intended(
         "messages of a priority queue that are rejected together stay in order",
         _is_order_of_rejected,
-        "x-max-priority",
+        frozenset({"x-max-priority"}),
     ),
     Intended(
         "an expired message of a high priority is not delivered",
         _is_delivered_expired,
-        "x-max-priority",
+        frozenset({"x-max-priority"}),
     ),
 )
 
 
-def intended(step: Step, ours: Lines, theirs: Lines, arguments: frozenset[str]) -> Intended | None:
+def intended(step: Step, ours: Lines, theirs: Lines, traits: frozenset[str]) -> Intended | None:
     """Why two observations may differ; None when nothing explains it.
 
-    `arguments`: what `arguments_of` returns for the steps of the sequence.
+    `traits`: of the sequence, `traits_of` its steps among them.
     """
     for difference in INTENDED:
-        is_possible = not difference.argument or difference.argument in arguments
-        if is_possible and difference.applies(step, ours, theirs):
+        if difference.needs <= traits and difference.applies(step, ours, theirs):
             return difference
     return None
 
 
-def arguments_of(steps: list[Step]) -> frozenset[str]:
-    """The arguments that some queue is declared with; `QUORUM` for one of that type."""
+def traits_of(steps: list[Step]) -> frozenset[str]:
+    """The arguments that queues are declared with, `QUORUM`, and `CHANNEL_LIMIT`."""
     found: set[str] = set()
     for step in steps:
+        if step.kind == "BasicQos" and step.flag("global_"):
+            found.add(CHANNEL_LIMIT)
         arguments = step.values.get("arguments")
         if step.kind == "QueueDeclare" and isinstance(arguments, dict):
             found |= arguments.keys()

@@ -47,8 +47,9 @@ class Generator:
         )
         self._policy_keys = self._some(self._possible(list(self._policy_values())), 0.3)
         self._kinds = self._weights()
+        # A routing key for dead letters comes with an exchange for them.
         self._has_dead_letters = (
-            "x-dead-letter-exchange" in self._queue_keys
+            any(key.startswith("x-dead-letter-") for key in self._queue_keys)
             or "dead-letter-exchange" in self._policy_keys
         )
         # RabbitMQ forgets the original expiration of a dead letter that it reads from disk.

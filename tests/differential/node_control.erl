@@ -62,6 +62,8 @@ answer([<<"sweep">>]) ->
         || X <- rabbit_exchange:list(?VHOST),
            Name <- [element(2, X)],
            not is_predeclared(element(4, Name))],
+    %% The deletions leave the bindings between predeclared exchanges.
+    [rabbit_binding:remove(B, ?USER) || B <- rabbit_binding:list(?VHOST)],
     #{ok => true}.
 
 is_predeclared(<<>>) -> true;

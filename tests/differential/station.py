@@ -6,6 +6,7 @@ calls channel.flow on all channels: the answers come behind everything that the 
 """
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 
 from tests.differential.brokers import ComparedBroker
@@ -58,6 +59,9 @@ class Station:
         # Chance may have lost messages in RabbitMQ: one of the channels that ended with their
         # connection requeued them to a consumer without acks of another one.
         self.may_have_lost = False
+        # Channels have ended with their connection, one of them with unacked messages and another
+        # one with consumers, which RabbitMQ may give these messages before they end as well.
+        self.ended_together = False
 
     def perform(self, step: Step) -> Observation:
         """Perform a step; returns what the client sees until the broker is at rest."""
@@ -210,6 +214,10 @@ class Station:
         self.may_have_lost |= any(
             consumer.no_ack for channel in channels for consumer in channel.consumers.values()
         ) and any(channel.outstanding for channel in channels)
+        self.ended_together |= any(
+            (one.outstanding or one.uncommitted) and other.consumers
+            for one, other in itertools.permutations(channels, 2)
+        )
 
     @contextlib.contextmanager
     def _watching(self, connection: int, found: Observation) -> Iterator[None]:

@@ -5,7 +5,6 @@ The sequences are the same in each run, without those in which time passes, whic
 
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
@@ -13,6 +12,7 @@ from bench.brokers import rabbitmq_server
 from tests.differential.brokers import Rabbitmq, Warren
 from tests.differential.comparison import Comparison
 from tests.differential.generator import Generator
+from tests.differential.steps import Step, step
 
 SEQUENCES = 80
 SEED = "everyday"
@@ -26,18 +26,79 @@ def _seeds() -> Iterator[str]:
         number += 1
 
 
+@pytest.fixture(scope="module")
+def with_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Comparison]:
+    if rabbitmq_server() is None:
+        pytest.skip("rabbitmq-server is not installed")
+    rabbitmq = Rabbitmq(tmp_path_factory.mktemp("rabbitmq"))
+    yield Comparison(Warren(), rabbitmq)
+    rabbitmq.stop()
+
+
 @pytest.mark.interop
 @pytest.mark.slow
-@pytest.mark.skipif(rabbitmq_server() is None, reason="rabbitmq-server is not installed")
-def test_warren_does_as_rabbitmq_does(tmp_path: Path) -> None:
-    rabbitmq = Rabbitmq(tmp_path)
-    try:
-        comparison = Comparison(Warren(), rabbitmq)
-        for seed in islice(_seeds(), SEQUENCES):
-            comparison.compare(seed)
-    finally:
-        rabbitmq.stop()
-    assert not comparison.report.differences, "\n\n".join(comparison.report.differences)
+def test_warren_does_as_rabbitmq_does(with_rabbitmq: Comparison) -> None:
+    for seed in islice(_seeds(), SEQUENCES):
+        with_rabbitmq.compare(seed)
+    differences = with_rabbitmq.report.differences
+    assert not differences, "\n\n".join(differences)
+
+
+@pytest.mark.interop
+@pytest.mark.slow
+def test_a_sequence_finds_nothing_of_the_one_before(with_rabbitmq: Comparison) -> None:
+    """Not even a binding between exchanges that nobody can delete."""
+    bind = step("ExchangeBind", 1, destination="amq.topic", source="amq.topic", routing_key="*")
+    policy: dict[str, object] = {
+        "pattern": "^amq", "definition": {"alternate-exchange": "amq.fanout"},
+        "priority": 1, "apply-to": "exchanges",
+    }  # fmt: skip
+    steps = [
+        step("QueueDeclare", 1, queue="q1"),
+        step("QueueBind", 1, queue="q1", exchange="amq.fanout"),
+        step("SetPolicy", component="policy", name="p1", value=policy),
+        step("Publish", 1, exchange="amq.topic", key="a", bodies=["m1"]),
+        step("Drain", 1, queue="q1"),
+    ]
+    assert with_rabbitmq.run([bind], 0) is None
+    assert with_rabbitmq.run(steps, 0) is None
+
+
+def _declare(**arguments: object) -> Step:
+    arguments = {"x-queue-type": "quorum", **arguments}
+    return step("QueueDeclare", 1, queue="q1", durable=True, arguments=arguments)
+
+
+PUBLISH = step("Publish", 4, key="q1", bodies=["m1"])
+CHANNEL_LIMIT = step("BasicQos", 1, prefetch_count=1, global_=True)
+TWO_CONSUMERS = [step("BasicConsume", channel, queue="q1", consumer_tag="t1") for channel in (1, 2)]
+# A connection exception.
+END = step("BasicConsume", 1, queue="q1", consumer_tag="t1")
+
+
+@pytest.mark.interop
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("steps", "reason"),
+    [
+        (
+            [_declare(), TWO_CONSUMERS[0], CHANNEL_LIMIT, PUBLISH, PUBLISH],
+            "a limit of the whole channel counts for quorum queues too",
+        ),
+        (
+            [_declare(), *TWO_CONSUMERS, PUBLISH, END],
+            "a message returns once to a quorum queue when a connection with several channels ends",
+        ),
+        (
+            [_declare(**{"x-delivery-limit": 1}), *TWO_CONSUMERS, PUBLISH, END],
+            "a message that a connection with several channels returns once is within its limit",
+        ),
+    ],
+)
+def test_an_intended_difference(with_rabbitmq: Comparison, steps: list[Step], reason: str) -> None:
+    difference = with_rabbitmq.run(steps, 0)
+    assert difference is not None
+    assert difference.reason == reason, str(difference)
 
 
 class _WithoutPolicies(Warren):

@@ -14,6 +14,7 @@ import contextlib
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +25,9 @@ from warrenmq.testing.checker.events import FaultEnd, FaultStart
 from warrenmq.testing.checker.history import Recorder, now_us, read_history
 from warrenmq.testing.checker.verdict import Verdict, judge
 
+# How the history writes the events that tests wait for.
 _CONFIRM = b'"event":"confirm"'
+_LOSS = b'"reason":"lost"'
 # Longer than any test publishes: the test says when the workload ends.
 _SECONDS = "600"
 
@@ -48,9 +51,11 @@ class RecordedRun:
         self._log = directory / "workload.log"
         self._faults = Recorder(self._faults_path)
         self._fault_count = 0
-        # How far the history was read for confirms, and how many there were.
+        # How far the history was read, and how often each marker was there.
         self._read_bytes = 0
-        self._confirms = 0
+        self._counts: Counter[bytes] = Counter()
+        # Lost connections before the last fault.
+        self._losses_before = 0
         self._command = [*prefix, sys.executable, "-m", "warrenmq.testing.workload", *options]
         self._command += ["--history", str(self._history), "--seconds", _SECONDS]
         for uri in uris:
@@ -74,9 +79,16 @@ class RecordedRun:
         self._faults.close()
 
     def await_confirms(self, count: int) -> None:
-        """Wait until publishers got so many confirms more than at the last call or its end."""
-        goal = self._confirm_count() + count
-        eventually(lambda: self._confirm_count() >= goal or self._has_ended(), f"{goal} confirms")
+        """Wait until publishers have got `count` confirms from now on."""
+        self._await(_CONFIRM, self._count(_CONFIRM) + count)
+
+    def await_losses(self, count: int) -> None:
+        """Wait until consumers have lost `count` connections since the start of the last fault."""
+        self._await(_LOSS, self._losses_before + count)
+
+    def _await(self, marker: bytes, goal: int) -> None:
+        what = f"{goal} times {marker!r}"
+        eventually(lambda: self._count(marker) >= goal or self._has_ended(), what)
         assert not self._has_ended(), self._log.read_text()
 
     @contextlib.contextmanager
@@ -85,6 +97,7 @@ class RecordedRun:
     ) -> Iterator[None]:
         """Record a fault that lasts as long as the block."""
         self._fault_count += 1
+        self._losses_before = self._count(_LOSS)
         name = f"{kind} {self._fault_count}"
         self._faults.record(FaultStart(now_us(), name, kind, node, gap_limit_ms, is_lone_crash))
         yield
@@ -106,11 +119,12 @@ class RecordedRun:
         assert self._process is not None
         return self._process.poll() is not None
 
-    def _confirm_count(self) -> int:
+    def _count(self, marker: bytes) -> int:
         if self._history.exists():
             with self._history.open("rb") as file:
                 file.seek(self._read_bytes)
-                lines = file.read().rpartition(b"\n")
-            self._read_bytes += len(lines[0]) + len(lines[1])
-            self._confirms += lines[0].count(_CONFIRM)
-        return self._confirms
+                lines, end, _ = file.read().rpartition(b"\n")
+            self._read_bytes += len(lines) + len(end)
+            for each in (_CONFIRM, _LOSS):
+                self._counts[each] += lines.count(each)
+        return self._counts[marker]

@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import pika
 from pika.adapters.asyncio_connection import AsyncioConnection
-from pika.exceptions import AMQPError, ConnectionClosedByClient
+from pika.exceptions import AMQPError, ConnectionClosedByClient, StreamLostError
 
-# Seconds between heartbeats; a silent node is given up after about two of them.
+# Seconds between heartbeats, by which a broker learns of a client that is gone. pika itself would
+# notice a silent node after 7 to 14 s: too late for a client that has others to go to.
 _HEARTBEAT_S: Final = 2
+# A node that does not answer for so long is given up.
+_SILENCE_LIMIT_S: Final = 4.0
+_PROBE_PAUSE_S: Final = 1.0
 _CONNECT_TIMEOUT_S: Final = 2.0
 _OPEN_TIMEOUT_S: Final = 4.0
 _CLOSE_TIMEOUT_S: Final = 5.0
@@ -43,6 +48,7 @@ class Link:
         self._calls: set[asyncio.Future[Any]] = set()
         # Done when the link is over: True after close and close-ok.
         self._over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._watching: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Connect, and open the channel. Raises LinkLostError."""
@@ -65,6 +71,7 @@ class Link:
         )
         self.channel.add_on_close_callback(self._on_channel_closed)
         self.is_open = True
+        self._watching = asyncio.create_task(self._watch())
 
     async def call(self, start: Start) -> Any:
         """Start a method of pika and return what its callback gets. Raises LinkLostError."""
@@ -80,6 +87,9 @@ class Link:
             raise LinkLostError(f"{self._uri}: {error!r}") from error
         finally:
             self._calls.discard(answer)
+            # A caller that was cancelled leaves the error of its answer behind.
+            if answer.done() and not answer.cancelled():
+                answer.exception()
 
     async def counts(self, queue: str) -> tuple[int, int]:
         """Ready messages and consumers of a queue. Raises LinkLostError."""
@@ -87,10 +97,6 @@ class Link:
             lambda done: self.channel.queue_declare(queue, passive=True, callback=done)
         )
         return ok.method.message_count, ok.method.consumer_count
-
-    async def lost(self) -> None:
-        """Return when the link is over."""
-        await asyncio.shield(self._over)
 
     async def close(self) -> bool:
         """Close the connection; returns whether the broker agreed, so that nothing is open."""
@@ -103,6 +109,20 @@ class Link:
                 self._lose()
         return self._over.result()
 
+    async def _watch(self) -> None:
+        """Ask the node for a sign of life, on a channel that no queue can keep waiting."""
+        with suppress(LinkLostError):
+            probe = await self.call(
+                lambda opened: self._connection.channel(on_open_callback=opened)
+            )
+            while True:
+                answer = self.call(lambda done: probe.basic_qos(prefetch_count=1, callback=done))
+                try:
+                    await asyncio.wait_for(answer, _SILENCE_LIMIT_S)
+                except TimeoutError:
+                    self._lose()
+                await asyncio.sleep(_PROBE_PAUSE_S)
+
     # -- what pika tells ---------------------------------------------------------------------------
 
     def _on_closed(self, _: object, reason: object) -> None:
@@ -113,16 +133,20 @@ class Link:
             self._lose()
 
     def _lose(self) -> None:
-        """Give the link up, whatever the broker thinks of it."""
+        """Give the link up at once, without asking the node."""
+        is_first = not self._over.done()
         self._end(False)
-        transport = getattr(self._connection, "_transport", None)
-        if transport is not None:
-            transport.abort()
+        if is_first and self._connection is not None and not self._connection.is_closed:
+            # pika's own checks of heartbeats end a connection by this call; a public one that does
+            # not wait for the node is missing.
+            self._connection._terminate_stream(StreamLostError("given up"))
 
     def _end(self, is_clean: bool) -> None:
         self.is_open = False
         if not self._over.done():
             self._over.set_result(is_clean)
+        if self._watching is not None:
+            self._watching.cancel()
         for answer in self._calls:
             if not answer.done():
                 answer.set_exception(LinkLostError(self._uri))

@@ -18,9 +18,10 @@ from warrenmq.cluster.metadata.errors import EtcdUnavailable
 from warrenmq.cluster.metadata.gateway import EtcdGateway
 
 HOST = "127.0.0.1"
-# Of elections (ms): short for a quick start, long enough for a loaded machine.
-HEARTBEAT_MS = 50
-ELECTION_MS = 500
+# Time without a heartbeat after which a leader is elected (ms). A lone member is quick to elect
+# itself; several on a loaded machine would elect all the time.
+LONE_ELECTION_MS = 100
+ELECTION_MS = 1000
 
 
 class EtcdServer:
@@ -52,6 +53,7 @@ class EtcdServer:
 
     def start(self) -> None:
         """Start the process; `await_ready` returns when it serves."""
+        election_ms = ELECTION_MS if "," in self.cluster else LONE_ELECTION_MS
         options = {
             "name": self.name,
             "data-dir": str(self.directory / "data"),
@@ -60,8 +62,8 @@ class EtcdServer:
             "listen-peer-urls": self.peer_url,
             "initial-advertise-peer-urls": self.peer_url,
             "initial-cluster": self.cluster,
-            "heartbeat-interval": str(HEARTBEAT_MS),
-            "election-timeout": str(ELECTION_MS),
+            "heartbeat-interval": str(election_ms // 10),
+            "election-timeout": str(election_ms),
             "logger": "zap",
             "log-level": "warn",
         }

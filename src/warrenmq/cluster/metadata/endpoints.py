@@ -19,6 +19,7 @@ from urllib3.exceptions import (
     HTTPError,
     LocationParseError,
     NewConnectionError,
+    ReadTimeoutError,
     SSLError,
 )
 
@@ -26,6 +27,12 @@ from warrenmq.cluster.metadata.errors import Compacted, EtcdRefused, EtcdUnavail
 
 CONNECT_S: Final = 1.0
 REQUEST_S: Final = 5.0
+# Pause before members that elect a leader are asked again (s).
+ELECTION_PAUSE_S: Final = 0.1
+# Without this a member that has no leader, and may be cut off from those that have, makes requests
+# wait, and watches hear nothing.
+LEADER_HEADERS: Final = {"Grpc-Metadata-hasleader": "true"}
+NO_LEADER: Final = "etcdserver: no leader"
 
 # gRPC's codes of errors, as far as they decide what happens.
 _INVALID_ARGUMENT: Final = 3
@@ -37,7 +44,7 @@ _UNAUTHENTICATED: Final = 16
 _UNDECIDED: Final = (1, 2, 4, 13, 14)
 
 # Undecided errors after which a member has done nothing.
-_NOTHING_DONE: Final = ("etcdserver: no leader", "etcdserver: too many requests")
+_NOTHING_DONE: Final = (NO_LEADER, "etcdserver: too many requests")
 # Refused tokens that a new login replaces: expired, lost in a restart of the member, or older than
 # a change of etcd's users.
 _TOKEN_TEXTS: Final = ("invalid auth token", "revision of auth store is old", "user name is empty")
@@ -61,12 +68,22 @@ class TlsFiles:
     key: Path | None = None
 
 
-class _GatewayError(msgspec.Struct):
-    """An error as the gateway words it; streams name the code differently."""
+class _ErrorReply(msgspec.Struct):
+    """An error of a single reply."""
 
-    message: str = ""
-    code: int = 0
-    grpc_code: int = 0
+    message: str
+    code: int
+
+
+class StreamError(msgspec.Struct):
+    """An error of a running reply, or in its place."""
+
+    message: str
+    grpc_code: int
+
+
+class _StreamErrorReply(msgspec.Struct):
+    error: StreamError
 
 
 class _Login(msgspec.Struct):
@@ -106,38 +123,45 @@ class Endpoints:
         for pool in self._pools:
             pool.close()
 
-    def call(self, path: str, request: object, is_repeatable: bool = True) -> bytes:
+    def call(
+        self, path: str, request: object, is_repeatable: bool = True, needs_leader: bool = True
+    ) -> bytes:
         """The reply to `request`, from the first member that gives one within REQUEST_S.
 
-        A request that is not repeatable is sent to one member only; EtcdUnavailable then says
+        Each member is asked once, and again as long as they elect a leader, unless `needs_leader`
+        is off. A request that is not repeatable goes to one member only; EtcdUnavailable then says
         whether its outcome is unknown. Repeatable ones raise it with the outcome known: a read does
         nothing. Also raises EtcdRefused and Compacted.
         """
         body = msgspec.json.encode(request)
+        headers = LEADER_HEADERS if needs_leader else {}
         deadline = time.monotonic() + REQUEST_S
-        failures = []
-        members = self._in_order()
-        for number, member in enumerate(members):
-            left_s = deadline - time.monotonic()
-            if left_s <= 0:
-                break
-            # A member that accepts requests and never answers must leave time for the others.
-            patience_s = left_s / (len(members) - number) if is_repeatable else left_s
-            try:
-                reply = self._ask(member, path, body, patience_s)
-            except EtcdUnavailable as error:
-                self._avoid(member)
-                if error.is_outcome_unknown and not is_repeatable:
-                    raise
-                failures.append(str(error))
-            else:
-                self._preferred = member
-                return reply
-        raise EtcdUnavailable("; ".join(failures), is_outcome_unknown=False)
+        while True:
+            failures: list[EtcdUnavailable] = []
+            members = self._in_order()
+            for number, member in enumerate(members):
+                left_s = deadline - time.monotonic()
+                # A member that accepts requests and never answers must leave time for the others.
+                patience_s = left_s / (len(members) - number) if is_repeatable else left_s
+                if patience_s <= 0:
+                    break
+                try:
+                    reply = self._ask(member, path, body, headers, patience_s)
+                except EtcdUnavailable as error:
+                    self._avoid(member)
+                    if error.is_outcome_unknown and not is_repeatable:
+                        raise
+                    failures.append(error)
+                else:
+                    self._preferred = member
+                    return reply
+            is_electing = any(NO_LEADER in str(error) for error in failures)
+            if not is_electing or time.monotonic() + ELECTION_PAUSE_S > deadline:
+                text = "; ".join(str(error) for error in failures)
+                raise EtcdUnavailable(text, is_outcome_unknown=False)
+            time.sleep(ELECTION_PAUSE_S)
 
-    def open_stream(
-        self, path: str, request: object, headers: dict[str, str], silence_s: float
-    ) -> urllib3.BaseHTTPResponse:
+    def open_stream(self, path: str, request: object, silence_s: float) -> urllib3.BaseHTTPResponse:
         """The running reply of the preferred member; a silence of `silence_s` breaks it.
 
         After EtcdUnavailable the next call asks another member. The caller closes the reply. A
@@ -146,7 +170,7 @@ class Endpoints:
         body = msgspec.json.encode(request)
         member = self._preferred
         try:
-            return self._ask_with_token(member, path, body, headers, silence_s)
+            return self._ask_with_token(member, path, body, LEADER_HEADERS, silence_s)
         except EtcdUnavailable:
             self._avoid(member)
             raise
@@ -167,8 +191,10 @@ class Endpoints:
         if self._preferred == member:
             self._preferred = (member + 1) % len(self._pools)
 
-    def _ask(self, member: int, path: str, body: bytes, patience_s: float) -> bytes:
-        response = self._ask_with_token(member, path, body, {}, patience_s)
+    def _ask(
+        self, member: int, path: str, body: bytes, headers: dict[str, str], patience_s: float
+    ) -> bytes:
+        response = self._ask_with_token(member, path, body, headers, patience_s)
         try:
             return response.read()
         except HTTPError as error:
@@ -243,17 +269,30 @@ class Endpoints:
 
     def _error_of_reply(self, member: int, status: int, text: bytes) -> Exception:
         try:
-            error = msgspec.json.decode(text, type=_GatewayError)
+            if b'"grpc_code"' in text:
+                error = msgspec.json.decode(text, type=_StreamErrorReply).error
+                return self._named(member, error_of(error.message, error.grpc_code))
+            reply = msgspec.json.decode(text, type=_ErrorReply)
         except msgspec.DecodeError:
-            url = _url(self._pools[member])
-            return EtcdUnavailable(f"{url} answers {status}, not as etcd does", True)
-        return error_of(error.message, error.code)
+            failure = f"{self._url(member)} answers {status}, not as etcd does"
+            return EtcdUnavailable(failure, is_outcome_unknown=True)
+        return self._named(member, error_of(reply.message, reply.code))
+
+    def _named(self, member: int, error: Exception) -> Exception:
+        """The error with the member's URL, if another member might answer otherwise."""
+        if isinstance(error, EtcdUnavailable):
+            return EtcdUnavailable(f"{self._url(member)}: {error}", error.is_outcome_unknown)
+        return error
 
     def _unavailable(self, member: int, error: HTTPError) -> EtcdUnavailable:
         return EtcdUnavailable(self._failure(member, error), not _is_unsent(error))
 
     def _failure(self, member: int, error: Exception) -> str:
-        return f"{_url(self._pools[member])}: {_one_line(error)}"
+        return f"{self._url(member)}: {_reason(error)}"
+
+    def _url(self, member: int) -> str:
+        pool = self._pools[member]
+        return f"{pool.scheme}://{pool.host}:{pool.port}"
 
 
 def error_of(message: str, code: int) -> Exception:
@@ -303,10 +342,6 @@ def _pool(url: str, context: ssl.SSLContext | None) -> urllib3.HTTPConnectionPoo
     )
 
 
-def _url(pool: urllib3.HTTPConnectionPool) -> str:
-    return f"{pool.scheme}://{pool.host}:{pool.port}"
-
-
 def _is_unsent(error: HTTPError) -> bool:
     """Whether the request never left: there was no connection, or no trust in the other side."""
     if isinstance(error, SSLError):
@@ -314,5 +349,21 @@ def _is_unsent(error: HTTPError) -> bool:
     return isinstance(error, ConnectTimeoutError | NewConnectionError)
 
 
-def _one_line(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
+    """Why a connection failed, in one line, without the names of Python's objects."""
+    if isinstance(error, ConnectTimeoutError) and not isinstance(error, NewConnectionError):
+        return f"no connection within {CONNECT_S:g} s"
+    if isinstance(error, ReadTimeoutError):
+        return "no answer in time"
+    cause = error.__cause__ or next(
+        (part for part in error.args if isinstance(part, BaseException)), None
+    )
+    if cause is not None:
+        return _reason(cause)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return _one_line(error)
+
+
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())

@@ -25,7 +25,7 @@ from warrenmq.broker.definitions.metadata import (
 )
 from warrenmq.cluster.metadata.change_operations import Write, operations_of
 from warrenmq.cluster.metadata.conditions import Condition, compare_of
-from warrenmq.cluster.metadata.errors import Compacted, EtcdUnavailable
+from warrenmq.cluster.metadata.errors import EtcdUnavailable
 from warrenmq.cluster.metadata.gateway import EtcdGateway
 from warrenmq.cluster.metadata.keys import (
     KINDS_OF_VHOST,
@@ -208,8 +208,5 @@ def _watched(events: list[Event]) -> list[Watched]:
 
 
 def _deletion(event: Event) -> Watched:
-    key = event.kv.key
-    if event.prev_kv is None:
-        raise Compacted(f"etcd has compacted what {key.decode()} was before its deletion")
-    deletion = deletion_of(key, event.prev_kv.value)
-    return RawDelete(key) if deletion is None else deletion
+    deletion = deletion_of(event.kv.key)
+    return RawDelete(event.kv.key) if deletion is None else deletion

@@ -198,21 +198,26 @@ class EtcdGateway:
 
     def status(self) -> EtcdStatus:
         """How the member that answers sees itself and its cluster; it need not have a leader."""
-        status = self._call("/v3/maintenance/status", {}, _Status)
-        members = self._call("/v3/cluster/member/list", {}, _Members).members
+        status = self._call("/v3/maintenance/status", {}, _Status, needs_leader=False)
+        members = self._call("/v3/cluster/member/list", {}, _Members, needs_leader=False).members
         return EtcdStatus(
             status.header.cluster_id,
             status.version,
             status.db_size,
             status.leader != 0,
             tuple(EtcdMember(member.name, tuple(member.client_urls)) for member in members),
-            tuple(status.errors),
+            tuple(error for error in status.errors if "alarm:" in error),
         )
 
     def _call(
-        self, path: str, request: object, type: type[_Reply], is_repeatable: bool = True
+        self,
+        path: str,
+        request: object,
+        type: type[_Reply],
+        is_repeatable: bool = True,
+        needs_leader: bool = True,
     ) -> _Reply:
-        reply = self._endpoints.call(path, request, is_repeatable)
+        reply = self._endpoints.call(path, request, is_repeatable, needs_leader)
         try:
             # Not strict: the gateway sends 64-bit numbers as strings.
             return msgspec.json.decode(reply, type=type, strict=False)

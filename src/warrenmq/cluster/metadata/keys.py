@@ -11,16 +11,16 @@ A key is `/warren/CLUSTER/KIND/PART/...`; each part is percent-encoded, so it ma
     globals     NAME                      global parameters
     x           VHOST EXCHANGE
     q           VHOST QUEUE
-    b           VHOST SOURCE KIND DESTINATION HASH      KIND is `q` or `x`
+    b           VHOST SOURCE KIND DESTINATION ROUTING_KEY ARGUMENTS      KIND is `q` or `x`
 
-A binding's routing key and arguments may be long, so its key has a hash of them. A value is JSON
-with the number of its format; bytes are base64. What a value names not is in the key, and the birth
-of a vhost, a queue or an exchange is its key's create revision.
+A key tells all that identifies a definition, so a deletion can be followed without the value that
+the key had. (A watch can tell the values before deletions too, but etcd takes 15 s to find those of
+10,000 keys.) Values are JSON, see `values.py`; the birth of a vhost, a queue or an exchange is its
+key's create revision.
 
 Keys of other kinds are *records*: they belong to other parts of the cluster.
 """
 
-from hashlib import sha256
 from typing import Final
 from urllib.parse import quote, unquote_to_bytes
 
@@ -111,7 +111,8 @@ def _place(change: Change) -> tuple[str, *tuple[bytes, ...]]:
             return EXCHANGES, change.vhost, change.name
         case PutBinding() | DeleteBinding():
             kind = b"q" if change.destination_is_queue else b"x"
-            return BINDINGS, change.vhost, change.source, kind, change.destination, _hash(change)
+            ends = (change.vhost, change.source, kind, change.destination)
+            return BINDINGS, *ends, change.key, change.arguments
         case PutVhost() | DeleteVhost():
             return VHOSTS, change.name
         case PutUser() | DeleteUser():
@@ -126,12 +127,6 @@ def _place(change: Change) -> tuple[str, *tuple[bytes, ...]]:
                 return GLOBAL_PARAMETERS, name
             return PARAMETERS, change.vhost, change.component.encode(), name
     raise TypeError(f"{type(change).__name__} is no change that a cluster shares")
-
-
-def _hash(binding: PutBinding | DeleteBinding) -> bytes:
-    """Tells the bindings between two ends apart; 128 bits, in hexadecimal."""
-    length = len(binding.key).to_bytes(4, "big")
-    return sha256(length + binding.key + binding.arguments).hexdigest()[:32].encode()
 
 
 def change_of(key: bytes, value: bytes, create_revision: int) -> Change | None:
@@ -149,17 +144,13 @@ def change_of(key: bytes, value: bytes, create_revision: int) -> Change | None:
         raise _damage(key, error) from None
 
 
-def deletion_of(key: bytes, previous_value: bytes) -> Change | None:
-    """The Delete... of `key`, None for a record.
-
-    Only a binding needs the value that the key had: its key has no more than a hash. Raises as
-    `change_of`.
-    """
+def deletion_of(key: bytes) -> Change | None:
+    """The Delete... of `key`, None for a record; raises MetadataDamaged as `change_of`."""
     kind, parts = parts_of(key)
     if kind not in KINDS:
         return None
     try:
-        return _deletion(kind, parts, previous_value)
+        return _deletion(kind, parts)
     except (ValueError, msgspec.DecodeError) as error:
         raise _damage(key, error) from None
 
@@ -180,8 +171,9 @@ def _put(kind: str, parts: list[bytes], value: bytes, birth: int) -> Change:
             return values.queue(value, vhost, name, birth)
         case "x", [vhost, name]:
             return values.exchange(value, vhost, name, birth)
-        case "b", [vhost, source, destination_kind, destination, _]:
-            return values.binding(value, vhost, source, destination, destination_kind == b"q")
+        case "b", [vhost, source, end_kind, destination, key, arguments]:
+            births = values.births(value)
+            return PutBinding(vhost, source, destination, end_kind == b"q", key, arguments, *births)
         case "vhosts", [name]:
             return values.vhost(value, name, birth)
         case "users", [name]:
@@ -197,17 +189,14 @@ def _put(kind: str, parts: list[bytes], value: bytes, birth: int) -> Change:
     raise ValueError(f"{len(parts)} parts are not those of {kind}")
 
 
-def _deletion(kind: str, parts: list[bytes], previous: bytes) -> Change:
+def _deletion(kind: str, parts: list[bytes]) -> Change:
     match kind, parts:
         case "q", [vhost, name]:
             return DeleteQueue(vhost, NO_ID, name)
         case "x", [vhost, name]:
             return DeleteExchange(vhost, name)
-        case "b", [vhost, source, destination_kind, destination, _]:
-            was = values.binding(previous, vhost, source, destination, destination_kind == b"q")
-            return DeleteBinding(
-                vhost, source, destination, was.destination_is_queue, was.key, was.arguments
-            )
+        case "b", [vhost, source, end_kind, destination, key, arguments]:
+            return DeleteBinding(vhost, source, destination, end_kind == b"q", key, arguments)
         case "vhosts", [name]:
             return DeleteVhost(name)
         case "users", [name]:

@@ -29,11 +29,10 @@ class KeyValue(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """A write of a key, or its deletion; `prev_kv`: the key before, unless it is compacted."""
+    """A write of a key, or its deletion: then `kv` has the key and the revision only."""
 
     kv: KeyValue
     type: Literal["PUT", "DELETE"] = "PUT"
-    prev_kv: KeyValue | None = None
 
 
 @dataclass(frozen=True)

@@ -88,8 +88,6 @@ class _Queue(msgspec.Struct, omit_defaults=True):
 
 class _Binding(msgspec.Struct, omit_defaults=True):
     format: int
-    key: bytes = b""
-    arguments: bytes = b""
     source_birth: int = 0
     destination_birth: int = 0
 
@@ -109,9 +107,7 @@ def _struct_of(change: Change) -> msgspec.Struct:
                 FORMAT, change.node, change.durable, change.auto_delete, change.is_exclusive, change.arguments,
             )  # fmt: skip
         case PutBinding():
-            return _Binding(
-                FORMAT, change.key, change.arguments, change.source_birth, change.destination_birth,
-            )  # fmt: skip
+            return _Binding(FORMAT, change.source_birth, change.destination_birth)
         case PutExchange():
             return _Exchange(
                 FORMAT, change.type, change.durable, change.auto_delete, change.internal, change.arguments,
@@ -185,15 +181,10 @@ def queue(value: bytes, vhost: bytes, name: bytes, birth: int) -> PutQueue:
     )  # fmt: skip
 
 
-def binding(
-    value: bytes, vhost: bytes, source: bytes, destination: bytes, destination_is_queue: bool
-) -> PutBinding:
-    """The binding from `source` to `destination`."""
+def births(value: bytes) -> tuple[int, int]:
+    """The births of the source and of the destination for which a binding was made."""
     found = _decode(value, _Binding)
-    return PutBinding(
-        vhost, source, destination, destination_is_queue, found.key, found.arguments,
-        found.source_birth, found.destination_birth,
-    )  # fmt: skip
+    return found.source_birth, found.destination_birth
 
 
 def _decode(value: bytes, type: type[_Value]) -> _Value:

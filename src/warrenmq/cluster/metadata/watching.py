@@ -17,7 +17,12 @@ import msgspec
 import urllib3
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
-from warrenmq.cluster.metadata.endpoints import Endpoints, TokenRefused, error_of
+from warrenmq.cluster.metadata.endpoints import (
+    Endpoints,
+    StreamError,
+    TokenRefused,
+    error_of,
+)
 from warrenmq.cluster.metadata.errors import (
     Compacted,
     EtcdRefused,
@@ -29,9 +34,6 @@ from warrenmq.cluster.metadata.operations import Event, end_of
 SILENCE_S: Final = 3.0
 # Pause before the next member is asked, after a failure (s).
 PAUSE_S: Final = 0.2
-
-# A member that has no leader serves no watch: it would not hear of changes.
-_HEADERS: Final = {"Grpc-Metadata-hasleader": "true"}
 
 
 class StopSignal:
@@ -93,14 +95,9 @@ class _Result(msgspec.Struct):
     events: list[Event] = []
 
 
-class _StreamError(msgspec.Struct):
-    message: str = ""
-    grpc_code: int = 0
-
-
 class _Line(msgspec.Struct):
     result: _Result = msgspec.field(default_factory=_Result)
-    error: _StreamError | None = None
+    error: StreamError | None = None
 
 
 class Watch:
@@ -141,11 +138,9 @@ class Watch:
                 "key": self._prefix,
                 "range_end": end_of(self._prefix),
                 "start_revision": self._next_revision,
-                # The key of a deleted binding does not say which binding it was.
-                "prev_kv": True,
             }
         }
-        return self._endpoints.open_stream("/v3/watch", request, _HEADERS, SILENCE_S)
+        return self._endpoints.open_stream("/v3/watch", request, SILENCE_S)
 
     def _read(self, response: urllib3.BaseHTTPResponse) -> Iterator[list[Event]]:
         """The events of `response`, in pieces; ends after a silence, raises when it breaks."""

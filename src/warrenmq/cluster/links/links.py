@@ -83,8 +83,9 @@ class Links(LinkOwner):
         self._handler = handler
         self._random_bytes = random_bytes
         self._peers: dict[str, _Peer] = {}
-        # Every link that is not down, also those in their handshake.
-        self._all: set[Link] = set()
+        # Every link that is not down, also those in their handshake; in order, as a simulation
+        # needs it.
+        self._all: dict[Link, None] = {}
         self._dirty: list[Link] = []
         # Why there is no link, as it was last logged, by node or address.
         self._faults: dict[str, str] = {}
@@ -98,7 +99,7 @@ class Links(LinkOwner):
         A link to a node that is no longer among them is closed.
         """
         self._now_ms = now_ms
-        gone = self._peers.keys() - peers.keys()
+        gone = [name for name in self._peers if name not in peers]
         for name in gone:
             link = self._peers.pop(name).link
             if link is not None:
@@ -202,7 +203,7 @@ class Links(LinkOwner):
 
     def on_down(self, link: Link, reason: str) -> None:
         """See LinkOwner."""
-        self._all.discard(link)
+        del self._all[link]
         self._dirty.append(link)
         name = link.peer_name
         peer = self._peers.get(name)
@@ -228,7 +229,7 @@ class Links(LinkOwner):
         nonce = self._random_bytes(NONCE_BYTES)
         handshake = Handshake(self._own, self._secret, nonce, expected_name, self._refusal_of)
         link = Link(handshake, address, self, self._handler, now_ms)
-        self._all.add(link)
+        self._all[link] = None
         return link
 
     def _refusal_of(self, identity: Identity) -> str:

@@ -1,9 +1,9 @@
 """Rule 10: for how long each fault keeps the publishers of a queue waiting.
 
 A gap is the time between two confirms of a queue that follow each other, or between the last one
-and the end of publishing. A gap belongs to each fault that began inside it, or before it and after
-the fault before. The publishers must have gone on publishing to all queues for this to mean
-anything.
+and the end of publishing. The part of it that lies between the start of a fault and the start of
+the next one counts for that fault. The publishers must have gone on publishing to all queues for
+this to mean anything.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def longest_gaps(facts: Facts) -> list[Gap]:
         later = facts.faults[number + 1 :]
         until_us = later[0].at_us if later else facts.publishing_end_us
         of_fault = [
-            Gap(fault, queue, start_us, end_us)
+            Gap(fault, queue, max(start_us, fault.at_us), min(end_us, until_us))
             for queue, times in confirms.items()
             for start_us, end_us in pairwise(times)
             if start_us < until_us and end_us > fault.at_us

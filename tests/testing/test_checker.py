@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from warrenmq.testing import check_history
 from warrenmq.testing.checker.events import (
+    CANCELLED,
     FORMAT,
     LOST,
     Ack,
@@ -148,6 +149,13 @@ VIOLATIONS: dict[str, tuple[Rule, list[AnyEvent], str]] = {
          *settled(8, "d", 1), *settled(8, "d", 2)],
         "rule 5, flag, queue q: redelivered to d, but never handed out before (n;",
     ),
+    "a lone crash excuses its own queues only": (
+        Rule.FLAG,
+        [*published("m"), FaultStart(3 * MS, "kill 1", "kill", "n", None, True, ("other",)),
+         FaultEnd(4 * MS, "kill 1"), session(205, "d"), delivery(206, "d", 1, "m", True),
+         *settled(207, "d", 1)],
+        "rule 5, flag, queue q: redelivered to d, but never handed out before (m;",
+    ),
     "a lost connection hides no more than its prefetch": (
         Rule.FLAG,
         [*published("m", "n"), session(2, "b", 1), SessionEnd(3 * MS, "b", LOST), session(4, "c", 2),
@@ -256,6 +264,10 @@ EXCUSED: dict[str, list[AnyEvent]] = {
     "a lost connection may have been handed a message": [
         *published("m"), session(2, "b"), session(2, "c"), delivery(3, "c", 1, "m", True),
         *settled(4, "c", 1), SessionEnd(5 * MS, "b", LOST),
+    ],
+    "the broker knows of a cancelled consumer before the client": [
+        *published("m"), session(2, "b"), session(2, "c"), delivery(3, "c", 1, "m", True),
+        *settled(4, "c", 1), SessionEnd(5 * MS, "b", CANCELLED),
     ],
     "copies that are not in sync differ": [
         CopyReport(MS, 1, "q", "n1", True, (COPY,)), CopyReport(MS, 1, "q", "n2", False, ()),

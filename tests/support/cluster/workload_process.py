@@ -93,13 +93,20 @@ class RecordedRun:
 
     @contextlib.contextmanager
     def fault(
-        self, kind: str, node: str, gap_limit_ms: int | None = None, is_lone_crash: bool = False
+        self,
+        kind: str,
+        node: str,
+        gap_limit_ms: int | None = None,
+        is_lone_crash: bool = False,
+        queues: tuple[str, ...] = (),
     ) -> Iterator[None]:
-        """Record a fault that lasts as long as the block."""
+        """Record a fault that lasts as long as the block; see `FaultStart`."""
         self._fault_count += 1
         self._losses_before = self._count(_LOSS)
         name = f"{kind} {self._fault_count}"
-        self._faults.record(FaultStart(now_us(), name, kind, node, gap_limit_ms, is_lone_crash))
+        self._faults.record(
+            FaultStart(now_us(), name, kind, node, gap_limit_ms, is_lone_crash, queues)
+        )
         yield
         self._faults.record(FaultEnd(now_us(), name))
 

@@ -132,8 +132,8 @@ class FaultStart(Event, frozen=True, tag="fault start", gc=False):
     """A fault begins; `fault` is a name of its own, `kind` and `node` say what and where.
 
     gap_limit_ms: longest time without a confirm that the fault may cause (None: any). A *lone
-    crash* ends a node without mirrors: the broker may forget which messages were handed out, and
-    mark messages as redelivered that nobody had.
+    crash* ends a node that has the only copy of `queues` (empty: of all queues): it may forget
+    which of their messages were handed out, and mark messages as redelivered that nobody had.
     """
 
     fault: str
@@ -141,6 +141,7 @@ class FaultStart(Event, frozen=True, tag="fault start", gc=False):
     node: str
     gap_limit_ms: int | None = None
     is_lone_crash: bool = False
+    queues: tuple[str, ...] = ()
 
 
 class FaultEnd(Event, frozen=True, tag="fault end", gc=False):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from warrenmq.testing.checker.events import (
+    CANCELLED,
     LOST,
     Ack,
     AnyEvent,
@@ -53,8 +54,8 @@ class SessionFacts:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the connection broke."""
-        return self.end_reason == LOST
+        """Whether the broker may have known of the end before the client."""
+        return self.end_reason in (LOST, CANCELLED)
 
     def ack(self, tag: int, at_us: int) -> None:
         """Note the ack of a delivery."""
@@ -148,13 +149,13 @@ class Facts:
         names = {name for message in self.messages.values() for name in message.publish.queues}
         return sorted(names | self.sessions_of.keys())
 
-    def lone_crash_between(self, after_us: int, before_us: int) -> bool:
-        """Whether a node without mirrors may have crashed in this time.
+    def lone_crash_between(self, queue: str, after_us: int, before_us: int) -> bool:
+        """Whether the only node with a copy of a queue may have crashed in this time.
 
         The crash itself lies anywhere between the start and the end of the fault.
         """
         return any(
-            fault.is_lone_crash
+            is_lone_crash_of(fault, queue)
             and fault.at_us < before_us
             and self.fault_ends.get(fault.fault, NEVER) >= after_us
             for fault in self.faults
@@ -231,3 +232,8 @@ class Facts:
             self.ghosts.append(delivery)
         else:
             message.deliveries.setdefault(session.start.queue, []).append(delivery)
+
+
+def is_lone_crash_of(fault: FaultStart, queue: str) -> bool:
+    """Whether the fault is the crash of the only node that has a copy of the queue."""
+    return fault.is_lone_crash and (not fault.queues or queue in fault.queues)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from warrenmq.testing.checker.facts import DeliveryFacts, Facts, SessionFacts
+from warrenmq.testing.checker.facts import DeliveryFacts, Facts, SessionFacts, is_lone_crash_of
 from warrenmq.testing.checker.violation import Rule, Violation
 
 UNDONE_ACKS = "acks undone by a fault"
@@ -61,7 +61,7 @@ def judge_flags(facts: Facts, window_us: int, counts: Counter[str]) -> list[Viol
         for queue, deliveries in message.deliveries.items():
             first = deliveries[0]
             if first.event.redelivered:
-                if facts.lone_crash_between(message.publish.at_us, first.at_us):
+                if facts.lone_crash_between(queue, message.publish.at_us, first.at_us):
                     counts[CRASH_FLAGS] += 1
                 else:
                     marked.setdefault(queue, []).append(first)
@@ -103,7 +103,8 @@ def _has_crash_between(facts: Facts, before: DeliveryFacts, delivery: DeliveryFa
         each.session.start.at_us if each.session.is_lost else each.at_us
         for each in (before, delivery)
     )
-    return facts.lone_crash_between(sent_us, delivery.at_us)
+    queue = delivery.session.start.queue
+    return facts.lone_crash_between(queue, sent_us, delivery.at_us)
 
 
 def _came_again(queue: str, before: DeliveryFacts, delivery: DeliveryFacts) -> Violation:
@@ -146,13 +147,13 @@ def _hidden_max(facts: Facts, queue: str, at_us: int, window_us: int) -> int:
 def _loss_count(facts: Facts, session: SessionFacts, at_us: int, window_us: int) -> int:
     """How often the broker may have taken back what it had sent to a session, until `at_us`.
 
-    A broken connection counts from the start: the broker may notice before the client. A session
-    that lives through a fault, or begins before the fault is noticed, may get another master. A
-    lone crash breaks all connections.
+    A lost session counts from the start: the broker may notice before the client. A session that
+    lives through a fault, or begins before the fault is noticed, may get another master. A lone
+    crash ends all sessions.
     """
     ends = 1 if session.is_lost or session.end_us <= at_us else 0
     return ends + sum(
         session.start.at_us - window_us <= fault.at_us <= min(at_us, session.end_us)
         for fault in facts.faults
-        if not fault.is_lone_crash
+        if not is_lone_crash_of(fault, session.start.queue)
     )

@@ -25,6 +25,11 @@ INTERPRETED: Final = (
 COMPILED_MODULES: Final = (
     "cluster/links/frames.py",
     "cluster/links/link.py",
+    "cluster/remote/link_consumer.py",
+    "cluster/remote/link_events.py",
+    "cluster/remote/queue_calls.py",
+    "cluster/remote/remote_clients.py",
+    "cluster/remote/used_queues.py",
     "tables/rabbitmq/external_term.py",
     "tables/scan.py",
 )

@@ -135,7 +135,9 @@ class Broker(ConnectionHost):
         return dirty
 
     def end_turn(self, now_ms: i64) -> None:
-        """Resume stopped publishers and page queues; call it once a turn, before `take_dirty`.
+        """Resume stopped publishers, page queues, send to nodes; call it once a turn.
+
+        It comes before `take_dirty`: what goes to other nodes leaves before what goes to clients.
 
         Publishers that an alarm or the disk had stopped resume. Queues page when they use too much
         memory.
@@ -143,6 +145,8 @@ class Broker(ConnectionHost):
         self.alarms.release_some(now_ms)
         self.disk_flow.release_stopped(now_ms)
         self.memory_monitor.end_turn(now_ms)
+        for end in self.turn_ends:
+            end.end_turn(now_ms)
 
     # -- limits ------------------------------------------------------------------------------------
 
@@ -198,6 +202,8 @@ class Broker(ConnectionHost):
                 self._vhost_of(queue).delete_queue(queue, now_ms)
         for vhost in self.vhosts.values():
             vhost.delayed.tick(now_ms)
+        for node in self.remote_nodes.values():
+            node.tick(now_ms)
         self.memory_monitor.tick(now_ms)
 
     def tick_connections(self, now_ms: i64) -> None:

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.memory_account import MESSAGE_BYTES
-from warrenmq.queues.queue import Queue
+from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.routing.exchange import Exchange
 from warrenmq.store.message import Message, QueueLedger
 
@@ -22,7 +22,7 @@ from warrenmq.store.message import Message, QueueLedger
 _PUBLISH_BYTES: Final = MESSAGE_BYTES + 80
 
 
-def routed_names(is_default: bool, keys: list[bytes], queues: list[Queue]) -> list[bytes]:
+def routed_names(is_default: bool, keys: list[bytes], queues: list[MessageTaker]) -> list[bytes]:
     """Names of the queues that get a publish if they exist at the commit (P25).
 
     `queues` is the route at the time of the publish. The default exchange (`is_default`) routes to

@@ -8,8 +8,9 @@ from warrenmq.queues.settings import QueueSettings
 class QueueDefinition:
     """The declaration of one queue; it never changes.
 
-    `id` is never used twice. `owner`: the connection that declared an exclusive queue (None: not
-    exclusive). `arguments`: the table body as it was sent, from which `settings` were made.
+    `id` is never used twice on this node. `owner`: the connection that declared an exclusive queue
+    (None: not exclusive). `arguments`: the table body as it was sent, from which `settings` were
+    made. `birth` tells the lives of one name in a cluster apart; 0: the node runs alone.
     """
 
     def __init__(
@@ -21,6 +22,7 @@ class QueueDefinition:
         owner: object | None,
         arguments: bytes,
         settings: QueueSettings,
+        birth: i64 = 0,
     ) -> None:
         self.name: bytes = name
         self.id: i64 = id
@@ -29,3 +31,4 @@ class QueueDefinition:
         self.owner: object | None = owner
         self.arguments: bytes = arguments
         self.settings: QueueSettings = settings
+        self.birth: i64 = birth

@@ -159,6 +159,22 @@ class Consumer:
         """
         raise RuntimeError("abstract")
 
+    def shares_room(self) -> bool:
+        """Whether the consumer shares a prefetch with others of its channel."""
+        raise RuntimeError("abstract")
+
+    def reserve(self, count: i64) -> i64:
+        """Keep shared room for at most `count` messages from another node; returns for how many."""
+        raise RuntimeError("abstract")
+
+    def release(self, count: i64) -> None:
+        """Free the shared room that was reserved for `count` messages."""
+        raise RuntimeError("abstract")
+
+    def serve_others(self, now_ms: i64) -> None:
+        """Serve consumers that wait for shared room, some of which is free again."""
+        raise RuntimeError("abstract")
+
     def on_queue_deleted(self) -> None:
         """Send the client a consumer cancel notification, as the queue is deleted."""
         raise RuntimeError("abstract")

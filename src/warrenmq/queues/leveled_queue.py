@@ -9,28 +9,22 @@ from __future__ import annotations
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.queues.definition import QueueDefinition
-from warrenmq.queues.entry import Consumer, EntryLedger, QueueEnd
+from warrenmq.queues.entry import Consumer, EntryLedger
 from warrenmq.queues.head_demand import HeadDemand
+from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.priority_levels import PriorityLevels
 from warrenmq.queues.queue_host import QueueHost
-from warrenmq.queues.settings import QueueSettings
 from warrenmq.store.message import QueueLedger
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class LeveledQueue(QueueEnd):
-    """The levels of a queue; `backing` is that of priority 0, the only one without priorities.
-
-    `definition` is the queue's declaration, `settings` what applies to it now.
-    """
+class LeveledQueue(MessageTaker):
+    """The levels of a queue; `backing` is that of priority 0, the only one without priorities."""
 
     def __init__(self, definition: QueueDefinition, host: QueueHost) -> None:
-        super().__init__(definition.name)
+        super().__init__(definition)
         self.id: i64 = definition.id
-        self.durable = definition.durable
-        self.definition: QueueDefinition = definition
-        self.settings: QueueSettings = definition.settings
         traits = definition.settings.traits
         self.demand: HeadDemand = HeadDemand(traits.is_single_active, traits.is_quorum)
         self.backing: PagedQueue = PagedQueue(
@@ -85,7 +79,6 @@ class LeveledQueue(QueueEnd):
 
     @property
     def is_deleted(self) -> bool:
-        """Whether the queue was deleted."""
         return self.backing.is_deleted
 
     @property
@@ -113,6 +106,18 @@ class LeveledQueue(QueueEnd):
         """The level whose messages `ledger` numbers."""
         levels = self.levels
         return self.backing if levels is None else levels.of_ledger(ledger)
+
+    def level_of(self, ledger: QueueLedger) -> i64:
+        """The priority of the level whose messages `ledger` numbers."""
+        levels = self.levels
+        return 0 if levels is None else levels.priority_of(ledger)
+
+    def level_at(self, priority: i64) -> PagedQueue | None:
+        """The level of `priority`; None if it has not begun."""
+        levels = self.levels
+        if levels is None:
+            return self.backing if priority == 0 else None
+        return levels.find(priority) if 0 <= priority <= levels.highest else None
 
     def restore_level(self, priority: i64, ledger_id: i64) -> None:
         """Begin a level that an earlier run of the node began."""

@@ -173,10 +173,11 @@ class PagedQueue(QueueContents):
         if self.feed is not None:
             self.feed.delivered(entry.seq)
 
-    def requeue(self, entries: list[Entry], now_ms: i64) -> None:
+    def requeue(self, entries: list[Entry], now_ms: i64, is_unseen: bool = False) -> None:
         """Return unacked entries to their original places, marked redelivered.
 
-        Entries of a deleted queue are settled instead.
+        `is_unseen`: no client has had them, so their mark stays as it was before they were handed
+        out. Entries of a deleted queue are settled instead.
         """
         if not self.memory.is_changed:
             self.memory.touch()
@@ -191,7 +192,8 @@ class PagedQueue(QueueContents):
             return
         for entry in entries:
             entry.consumer = None
-            entry.redelivered = True
+            if not is_unseen:
+                entry.redelivered = True
             if entry.expiry_ms != 0:
                 self.expect_expiry()
         self.ready.requeue(entries)

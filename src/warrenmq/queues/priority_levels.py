@@ -59,6 +59,10 @@ class PriorityLevels:
         """The level whose messages `ledger` numbers."""
         return self._by_ledger[ledger.queue_id]
 
+    def priority_of(self, ledger: QueueLedger) -> i64:
+        """The priority of the level whose messages `ledger` numbers."""
+        return self._priorities[self.levels.index(self._by_ledger[ledger.queue_id])]
+
     def head_level(self, lowest: PagedQueue) -> PagedQueue:
         """The highest level with a ready message, down to `lowest`; that one if there is none."""
         for level in self.levels:

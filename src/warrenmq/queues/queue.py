@@ -48,6 +48,7 @@ from warrenmq.queues.transit import LARGE_BYTES, Transit
 from warrenmq.queues.turn import SLICE_MESSAGES
 from warrenmq.queues.variable_queue import EMPTY, LOADING, READY
 from warrenmq.queues.waiting_consumers import ConsumerCircle
+from warrenmq.store.confirm_run import ConfirmParty
 from warrenmq.store.message import Message
 
 # `is_behind`: with fewer waiting messages a queue just has traffic.
@@ -81,7 +82,6 @@ class Queue(LeveledQueue):
         self._ready_watchers: list[Callable[[], None]] = []
 
     def is_behind(self, now_ms: i64) -> bool:
-        """Whether messages pile up although consumers are being served at this moment."""
         return self.ready_count > BACKLOG_MIN and now_ms - self.served_ms <= SERVED_RECENTLY_MS
 
     # -- settings ----------------------------------------------------------------------------------
@@ -114,12 +114,7 @@ class Queue(LeveledQueue):
         priority: i64 = 0,
         may_refuse: bool = True,
     ) -> bool:
-        """Take a routed message: deliver it at once, or let it wait; False: it is refused.
-
-        `expiration_ms`: the message's own time to live (NO_LIMIT: none). `is_known`: a consumer may
-        have had the message before, so it is marked redelivered. Without `may_refuse`, a limit that
-        refuses messages does not count.
-        """
+        """Deliver the message at once, or let it wait; see `MessageTaker.publish`."""
         backing = self.backing
         levels = self.levels
         ready_count = backing.ready.count
@@ -167,6 +162,9 @@ class Queue(LeveledQueue):
         if len(self._ready_watchers) > 0:
             self._notify_watchers()
         return True
+
+    def confirm_party(self) -> ConfirmParty | None:
+        return None
 
     def deliver_ready(self, now_ms: i64) -> None:
         if not self.consumer_use.is_ready and not self._circle.is_empty():
@@ -345,16 +343,23 @@ class Queue(LeveledQueue):
         return True
 
     def requeue(self, entries: list[Entry], now_ms: i64) -> None:
-        levels = self.levels
         if self.settings.traits.is_quorum:
             entries = self._within_delivery_limit(entries, now_ms)
+        self._take_back(entries, False, now_ms)
+
+    def put_back(self, entries: list[Entry], now_ms: i64) -> None:
+        """Return unacked entries that no client has had to their places; deliver again."""
+        self._take_back(entries, True, now_ms)
+
+    def _take_back(self, entries: list[Entry], is_unseen: bool, now_ms: i64) -> None:
+        levels = self.levels
         if levels is None:
-            self.backing.requeue(entries, now_ms)
+            self.backing.requeue(entries, now_ms, is_unseen)
         else:
             for level in levels.levels:
                 own = [entry for entry in entries if entry.ledger is level.ledger]
                 if len(own) > 0:
-                    level.requeue(own, now_ms)
+                    level.requeue(own, now_ms, is_unseen)
         if self.backing.is_deleted:
             return
         self.drop_expired_head(now_ms)
@@ -406,12 +411,10 @@ class Queue(LeveledQueue):
     # -- limits ------------------------------------------------------------------------------------
 
     def is_full_for(self, message: Message) -> bool:
-        """Whether the queue has a limit that refuses `message` now."""
         limit = self.limit
         return limit is not None and self._is_over(limit, message)
 
     def refused_rule(self) -> DeadLetterRule | None:
-        """Where messages go that the queue refuses; None: nowhere."""
         limit = self.limit
         if limit is None or limit.overflow != REJECT_PUBLISH_DLX:
             return None

@@ -54,3 +54,23 @@ class ConfirmParty:
                 run.ok = False
             if run.parties_left == 0:
                 run.waiter.on_decided(run)
+
+
+def finish_together(parties: list[ConfirmParty], ok: bool) -> None:
+    """Mark all of `parties` as done before any waiter hears of it: it may send one confirm for all.
+
+    See `ConfirmParty.finish`.
+    """
+    decided: list[ConfirmRun] = []
+    for party in parties:
+        runs = party.runs
+        party.runs = []
+        for run in runs:
+            run.party = None
+            run.parties_left -= 1
+            if not ok:
+                run.ok = False
+            if run.parties_left == 0:
+                decided.append(run)
+    for run in decided:
+        run.waiter.on_decided(run)

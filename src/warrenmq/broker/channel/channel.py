@@ -19,7 +19,7 @@ from mypy_extensions import i64
 from warrenmq.broker.channel.backlog import Backlog
 from warrenmq.broker.channel.client_side import ClientSide
 from warrenmq.broker.channel.confirms import PublishConfirms
-from warrenmq.broker.channel.direct_reply import REPLY_TO, DirectReply
+from warrenmq.broker.channel.direct_reply import REPLY_TO, DirectReply, reply_node
 from warrenmq.broker.channel.publish_route import PublishRoute
 from warrenmq.broker.channel.tracing import ChannelTracer
 from warrenmq.broker.channel.unacked import UnackedWindow
@@ -34,7 +34,7 @@ from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.flow.disk_flow import NOTHING, PERSISTENT, TRANSIENT
 from warrenmq.broker.flow.room import ChannelRoom
 from warrenmq.broker.transaction import TransactionPublish, TransactionSettle
-from warrenmq.broker.vhost.arrival import arrive
+from warrenmq.broker.vhost.arrival import arrive, confirm_parties
 from warrenmq.broker.vhost.cancel_notices import CancelNotices
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.entry import Consumer, Entry, QueueEnd
@@ -92,6 +92,18 @@ class ChannelConsumer(Consumer):
 
     def deliver(self, entry: Entry) -> None:
         self.channel.deliver(self, entry)
+
+    def shares_room(self) -> bool:
+        return self.channel.room.prefetch != 0
+
+    def reserve(self, count: i64) -> i64:
+        return self.channel.room.reserve(count)
+
+    def release(self, count: i64) -> None:
+        self.channel.room.reserved_count -= count
+
+    def serve_others(self, now_ms: i64) -> None:
+        self.channel.room.serve(now_ms)
 
     def on_queue_deleted(self) -> None:
         self.channel.on_consumer_cancelled(self)
@@ -261,11 +273,25 @@ class Channel(ChannelSide):
             connection.published = TRANSIENT
         confirms = self.confirms
         if confirms is not None:
-            if is_taken:
-                confirms.add(self.vhost.journal.batch, is_for_disk)
-            else:
+            if not is_taken:
                 confirms.refuse()
+            elif route.has_remote:
+                self._confirm_everywhere(confirms, properties.persistent)
+            else:
+                confirms.add(self.vhost.journal.batch, is_for_disk)
             connection.confirm_later(confirms)
+
+    def _confirm_everywhere(self, confirms: PublishConfirms, is_persistent: bool) -> None:
+        """Let the last publish wait for all nodes that must have it."""
+        route = self._route
+        batch = self.vhost.journal.batch
+        parties = confirm_parties(route.queues, batch, is_persistent)
+        if is_persistent and len(route.waits) > 0 and batch not in parties:
+            parties.append(batch)
+        if len(parties) == 1:
+            confirms.add(parties[0], True)
+        else:
+            confirms.add_waiting(parties)
 
     def is_ahead(self) -> bool:
         """True while a queue of the last route piles up although its consumers are being served."""
@@ -290,6 +316,11 @@ class Channel(ChannelSide):
         receiver = self.vhost.reply_channels.get(route.routing_key)
         if receiver is not None:
             receiver.take_reply(route.address, raw, body)
+        else:
+            home = self.connection.node.remote_nodes.get(reply_node(route.routing_key))
+            if home is not None and home.session is not None:
+                reply = Message(route.address, raw, body, False, self.connection.now_ms)
+                home.session.reply(self.vhost.name, route.routing_key, reply)
         if route.mandatory:
             # As in RabbitMQ: no queue was involved, so a mandatory reply is returned although it
             # was delivered (P23).

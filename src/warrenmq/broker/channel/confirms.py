@@ -85,6 +85,9 @@ class PublishConfirms(ConfirmWaiter):
     # -- confirms ----------------------------------------------------------------------------------
 
     def on_decided(self, run: ConfirmRun) -> None:
+        if run.is_sent:
+            # Its confirm was sent with that of a run that was decided together with it.
+            return
         if self._runs[0].parties_left == 0:
             self._tell_decided()
         if not run.is_sent:

@@ -16,7 +16,8 @@ from warrenmq.broker.content.properties import PublishProperties
 from warrenmq.broker.definitions.rights import EXCHANGE, TopicRights
 from warrenmq.broker.transaction import routed_names
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
-from warrenmq.queues.queue import Queue
+from warrenmq.queues.message_taker import MessageTaker
+from warrenmq.queues.remote_queue import RemoteQueue
 from warrenmq.routing.exchange import Exchange
 from warrenmq.routing.topic import TOPIC
 from warrenmq.wire.errors import (
@@ -37,7 +38,9 @@ class PublishRoute:
         self.address: bytes = b""
         self.routing_key: bytes = b""
         self.mandatory: bool = False
-        self.queues: list[Queue] = []
+        self.queues: list[MessageTaker] = []
+        # True if at least one of `queues` lives on another node.
+        self.has_remote: bool = False
         # True if at least one of `queues` is durable: then a persistent message waits for the disk.
         self.is_durable: bool = False
         # True for a direct reply: the routing key names a consumer of `amq.rabbitmq.reply-to`.
@@ -143,11 +146,14 @@ class PublishRoute:
         """Drop the references to queues, because the channel is closed."""
         self.queues = []
 
-    def _set_queues(self, queues: list[Queue]) -> None:
+    def _set_queues(self, queues: list[MessageTaker]) -> None:
         self.queues = queues
         self._names = None
         self.is_durable = False
+        self.has_remote = False
         for queue in queues:
+            if isinstance(queue, RemoteQueue):
+                self.has_remote = True
             if queue.durable:
                 self.is_durable = True
         if len(self.waits) > 0:

@@ -17,7 +17,13 @@ from warrenmq.broker.channel.definition_replies import (
     reply_when_made,
     reply_when_there,
 )
-from warrenmq.broker.channel.direct_reply import REPLY_TO
+from warrenmq.broker.channel.direct_reply import REPLY_TO, reply_node
+from warrenmq.broker.channel.remote_calls import (
+    declare_remote,
+    delete_remote,
+    probe_remote,
+    purge_remote,
+)
 from warrenmq.broker.definitions.limits import is_reached
 from warrenmq.broker.definitions.metadata import (
     Change,
@@ -26,6 +32,7 @@ from warrenmq.broker.definitions.metadata import (
     PutQueue,
 )
 from warrenmq.broker.definitions.rights import EXCHANGE, QUEUE
+from warrenmq.broker.vhost.queue_checks import check_delete
 from warrenmq.queues.arguments import (
     CLASSIC,
     EQUIVALENT_KEYS,
@@ -36,7 +43,9 @@ from warrenmq.queues.arguments import (
     with_default_type,
 )
 from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
+from warrenmq.queues.remote_queue import RemoteQueue
 from warrenmq.routing.equivalence import (
     assert_equivalent_arguments,
     assert_equivalent_exchange,
@@ -55,11 +64,9 @@ from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import (
     ACCESS_REFUSED,
     NOT_FOUND,
-    NOT_IMPLEMENTED,
     PRECONDITION_FAILED,
     RESOURCE_LOCKED,
     ChannelException,
-    ConnectionException,
 )
 from warrenmq.wire.field_table import Field, decode_table
 from warrenmq.wire.method import Method
@@ -215,8 +222,7 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
         _probe_reply_queue(channel, name, method.nowait)
         return
     if method.passive:
-        queue = _queue(channel, name)
-        reply_when_there(channel, queue, _declared(channel, queue, method.nowait))
+        _reply_declared(channel, _queue(channel, name), method.nowait)
         return
     method.arguments = with_default_type(
         method.arguments,
@@ -242,10 +248,10 @@ def _declare_named(channel: Channel, method: QueueDeclare, name: bytes) -> None:
     rights.expect_configure(QUEUE, name)
     # An exclusive queue is deleted with its connection, so it is never durable (S8).
     durable = method.durable and not method.exclusive
-    existing = vhost.queues.get(name)
+    existing = vhost.taker(name)
     if existing is not None:
         _check_equivalent(channel, existing, method, durable)
-        reply_when_there(channel, existing, _declared(channel, existing, method.nowait))
+        _reply_declared(channel, existing, method.nowait)
         return
     _check_queue_limit(channel, name)
     arguments = method.arguments
@@ -280,7 +286,7 @@ def _declare_named(channel: Channel, method: QueueDeclare, name: bytes) -> None:
 def _check_queue_limit(channel: Channel, name: bytes) -> None:
     vhost = channel.vhost
     limit = vhost.limits.max_queues
-    if is_reached(limit, len(vhost.queues)):
+    if is_reached(limit, len(vhost.router.queues)):
         raise ChannelException(
             PRECONDITION_FAILED,
             f"cannot declare queue '{name_text(name)}': queue limit in vhost '{name_text(vhost.name)}' ({limit}) is reached",
@@ -309,7 +315,7 @@ def queue_unbind(channel: Channel, method: QueueUnbind) -> None:
     queue_name, key = _bind_names(channel, method.queue, method.routing_key)
     source = _clean(method.exchange)
     _check_bind_rights(channel, source, QUEUE, queue_name, key)
-    queue = channel.vhost.queues.get(queue_name)
+    queue = channel.vhost.taker(queue_name)
     exchange = channel.vhost.router.exchanges.get(source)
     if exchange is not None and queue is not None:
         # Only for a binding that exists does it matter whose queue it is.
@@ -321,8 +327,15 @@ def queue_unbind(channel: Channel, method: QueueUnbind) -> None:
 def queue_purge(channel: Channel, method: QueuePurge) -> None:
     """Handle queue.purge, which drops ready messages only."""
     queue = usable_queue(channel, method.queue)
+    if isinstance(queue, RemoteQueue):
+        purge_remote(channel, queue, method.nowait)
+    elif isinstance(queue, Queue):
+        _purge_here(channel, queue, method.nowait)
+
+
+def _purge_here(channel: Channel, queue: Queue, nowait: bool) -> None:
     purge = queue.purge(channel.connection.now_ms)
-    if method.nowait:
+    if nowait:
         return
     if purge.is_done:
         channel.connection.out.method(channel.number, QueuePurgeOk(purge.count))
@@ -344,24 +357,16 @@ def queue_delete(channel: Channel, method: QueueDelete) -> None:
     vhost = channel.vhost
     name = named_queue(channel, method.queue)
     channel.connection.client.rights.expect_configure(QUEUE, name)
-    queue = vhost.queues.get(name)
+    queue = vhost.taker(name)
     count: i64 = 0
     changes: list[Change] = []
     if queue is not None:
         check_owner(channel, queue)
-        is_quorum = queue.settings.traits.is_quorum
-        if is_quorum and (method.if_empty or method.if_unused):
-            flag = "if-unused" if method.if_unused else "if-empty"
-            text = (
-                f"queue.delete operations with {flag} flag set are not supported by quorum queues"
-            )
-            raise ConnectionException(
-                NOT_IMPLEMENTED, f"cannot delete {vhost.queue_text(name)}. {text}", 50, 40
-            )
-        if method.if_empty and queue.ready_count > 0:
-            raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} not empty")
-        if method.if_unused and len(queue.consumers) > 0:
-            raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} in use")
+    if isinstance(queue, RemoteQueue):
+        delete_remote(channel, queue, method.if_empty, method.if_unused, method.nowait)
+        return
+    if isinstance(queue, Queue):
+        check_delete(vhost, queue, method.if_empty, method.if_unused)
         count = queue.ready_count
         channel.cancels.is_deferred = True
         user = channel.connection.client.user_name
@@ -383,7 +388,7 @@ def named_queue(channel: Channel, name: bytes) -> bytes:
     return channel.last_queue
 
 
-def usable_queue(channel: Channel, name: bytes) -> Queue:
+def usable_queue(channel: Channel, name: bytes) -> MessageTaker:
     """The queue `name` (see `named_queue`), which this connection may read.
 
     Raises ChannelException 403 if the user may not, 404 if it is missing, 405 if it is exclusive to
@@ -394,7 +399,7 @@ def usable_queue(channel: Channel, name: bytes) -> Queue:
     return _queue(channel, name)
 
 
-def check_owner(channel: Channel, queue: Queue) -> None:
+def check_owner(channel: Channel, queue: MessageTaker) -> None:
     """Raise ChannelException 405 if the queue is exclusive to another connection."""
     if queue.definition.owner is not None and queue.definition.owner is not channel.connection:
         raise _locked(channel, queue)
@@ -471,6 +476,14 @@ def _bind_names(channel: Channel, queue_name: bytes, key: bytes) -> tuple[bytes,
     return name, key
 
 
+def _reply_declared(channel: Channel, queue: MessageTaker, nowait: bool) -> None:
+    """Answer a declaration of `queue`, which exists."""
+    if isinstance(queue, RemoteQueue):
+        declare_remote(channel, queue, nowait)
+    elif isinstance(queue, Queue):
+        reply_when_there(channel, queue, _declared(channel, queue, nowait))
+
+
 def _declared(channel: Channel, queue: Queue, nowait: bool) -> Method | None:
     """The reply to a declaration of `queue`, None for no-wait.
 
@@ -483,7 +496,9 @@ def _declared(channel: Channel, queue: Queue, nowait: bool) -> Method | None:
     return QueueDeclareOk(queue.name, queue.ready_count, len(queue.consumers))
 
 
-def _check_equivalent(channel: Channel, queue: Queue, method: QueueDeclare, durable: bool) -> None:
+def _check_equivalent(
+    channel: Channel, queue: MessageTaker, method: QueueDeclare, durable: bool
+) -> None:
     owner = channel.connection if method.exclusive else None
     if queue.definition.owner is not owner:
         raise _locked(channel, queue)
@@ -522,13 +537,16 @@ def _probe_reply_queue(channel: Channel, name: bytes, nowait: bool) -> None:
     # A declaration of a direct reply-to name creates nothing: it asks whether a channel consumes
     # these replies (protocol 9.6).
     if name != REPLY_TO and name not in channel.vhost.reply_channels:
+        home = channel.connection.node.remote_nodes.get(reply_node(name))
+        if home is not None and not nowait and probe_remote(channel, home, name):
+            return
         raise ChannelException(NOT_FOUND, f"no {channel.vhost.queue_text(name)}")
     if not nowait:
         channel.connection.out.method(channel.number, QueueDeclareOk(name, 0, 1))
 
 
-def _queue(channel: Channel, name: bytes) -> Queue:
-    queue = channel.vhost.queues.get(name)
+def _queue(channel: Channel, name: bytes) -> MessageTaker:
+    queue = channel.vhost.taker(name)
     if queue is None:
         raise ChannelException(NOT_FOUND, f"no {channel.vhost.queue_text(name)}")
     check_owner(channel, queue)
@@ -547,7 +565,7 @@ def _refuse_default(name: bytes) -> None:
         raise ChannelException(ACCESS_REFUSED, "operation not permitted on the default exchange")
 
 
-def _locked(channel: Channel, queue: Queue) -> ChannelException:
+def _locked(channel: Channel, queue: MessageTaker) -> ChannelException:
     return ChannelException(
         RESOURCE_LOCKED,
         f"cannot obtain exclusive access to locked {channel.vhost.queue_text(queue.name)}. It could be originally "

@@ -13,7 +13,7 @@ from mypy_extensions import i64
 
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.queues.queue import Queue
+from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.settings import NO_LIMIT
 from warrenmq.store.message import Message
 from warrenmq.wire.field_table import Field, decode_table, encode_table
@@ -47,7 +47,7 @@ class ChannelTracer:
         }
 
     def published(
-        self, message: Message, routing_keys: list[bytes], queues: list[Queue], now_ms: i64
+        self, message: Message, routing_keys: list[bytes], queues: list[MessageTaker], now_ms: i64
     ) -> None:
         """Copy a message that the channel publishes, before it is in `queues`."""
         headers = self._headers(message, routing_keys)

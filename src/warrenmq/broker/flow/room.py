@@ -27,6 +27,8 @@ class ChannelRoom:
         # Unacked deliveries to consumers, cancelled ones included; basic.get does not count. The
         # channel-wide limit applies to this number.
         self.unacked_count: i64 = 0
+        # Messages that were asked for at other nodes; they have room when they come.
+        self.reserved_count: i64 = 0
         # Consumers that wait until the channel-wide limit has room.
         self.rotation: Rotation = Rotation()
         # Messages until the current turn ends; a consumer that wants more waits in
@@ -47,6 +49,16 @@ class ChannelRoom:
         else:
             return False
         return True
+
+    def reserve(self, count: i64) -> i64:
+        """Keep room for at most `count` messages, of this turn if there is one.
+
+        Returns for how many; only with a channel-wide limit.
+        """
+        free: i64 = self.prefetch - self.unacked_count - self.reserved_count
+        count = max(min(count, free, self.turn_left), 0)
+        self.reserved_count += count
+        return count
 
     def take_back(self, consumer: Consumer) -> None:
         """Count a settled delivery to `consumer`; it waits again if its own prefetch was full."""
@@ -89,4 +101,4 @@ class ChannelRoom:
         self.turn_left = _NO_TURN
 
     def _is_full(self) -> bool:
-        return self.prefetch != 0 and self.unacked_count >= self.prefetch
+        return self.prefetch != 0 and self.unacked_count + self.reserved_count >= self.prefetch

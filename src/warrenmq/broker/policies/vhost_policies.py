@@ -34,6 +34,7 @@ from warrenmq.broker.policies.policy import (
     in_order,
     parse_policy,
 )
+from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import NO_LIMIT
 from warrenmq.routing.exchange import Destination, Exchange
@@ -48,15 +49,12 @@ _VISIT_STEPS: Final = 4
 
 
 class VhostPolicies:
-    """The policies of a vhost with these `queues` and this `router`.
+    """The policies of a vhost, whose queues and exchanges `router` has.
 
     `wake` asks for the end of a turn, which calls `advance`.
     """
 
-    def __init__(
-        self, queues: dict[bytes, Queue], router: Router, wake: Callable[[], None]
-    ) -> None:
-        self._queues: dict[bytes, Queue] = queues
+    def __init__(self, router: Router, wake: Callable[[], None]) -> None:
         self._router: Router = router
         self._wake: Callable[[], None] = wake
         self._policies: dict[str, Policy] = {}
@@ -119,26 +117,30 @@ class VhostPolicies:
 
     # -- views -------------------------------------------------------------------------------------
 
-    def of_queue(self, queue: Queue) -> AppliedPolicies | None:
+    def of_queue(self, queue: MessageTaker) -> AppliedPolicies | None:
         """The policies whose settings the queue has at this moment, None without any."""
         settings = queue.settings
         return settings.policies if isinstance(settings, PolicySettings) else None
+
+    def of_name(self, name: bytes) -> AppliedPolicies | None:
+        """The policies that a new queue called `name` would have, None without any."""
+        return self._for_queues.find(name)
 
     def of_exchange(self, exchange: Exchange) -> AppliedPolicies | None:
         """The policies that apply to an exchange, None without any."""
         return self._for_exchanges.find(exchange.name)
 
-    def policy_of(self, queue: Queue) -> str | None:
+    def policy_of(self, queue: MessageTaker) -> str | None:
         """The name of the policy of a queue, None without one."""
         policies = self.of_queue(queue)
         return None if policies is None else policies.policy_name()
 
-    def operator_policy_of(self, queue: Queue) -> str | None:
+    def operator_policy_of(self, queue: MessageTaker) -> str | None:
         """The name of the operator policy of a queue, None without one."""
         policies = self.of_queue(queue)
         return None if policies is None else policies.operator_policy_name()
 
-    def view_queue(self, queue: Queue) -> list[EffectiveSetting]:
+    def view_queue(self, queue: MessageTaker) -> list[EffectiveSetting]:
         """Each key that applies to a queue, with where its value comes from."""
         return effective_settings(QUEUES, queue.definition.arguments, self.of_queue(queue))
 
@@ -148,7 +150,7 @@ class VhostPolicies:
 
     # -- new queues and exchanges ------------------------------------------------------------------
 
-    def on_queue(self, queue: Queue) -> None:
+    def on_queue(self, queue: MessageTaker) -> None:
         """Give a new queue the settings that apply to it."""
         if self.is_applying():
             self._seen.append(queue)
@@ -179,7 +181,7 @@ class VhostPolicies:
             steps += visit_steps
             pending = self._pending[self._position]
             self._position += 1
-            if isinstance(pending, Queue):
+            if isinstance(pending, MessageTaker):
                 if not pending.is_deleted:
                     self._visit_queue(pending, now_ms)
                     self._seen.append(pending)
@@ -209,7 +211,7 @@ class VhostPolicies:
         self._for_quorum_queues = PolicyOrder(policies, operator_policies, QUORUM_QUEUES)
         self._for_exchanges = PolicyOrder(policies, operator_policies, EXCHANGES)
 
-    def _order_for(self, queue: Queue) -> PolicyOrder:
+    def _order_for(self, queue: MessageTaker) -> PolicyOrder:
         return self._for_quorum_queues if queue.settings.traits.is_quorum else self._for_queues
 
     def _on_change(self) -> None:
@@ -218,12 +220,12 @@ class VhostPolicies:
             self._pending = self._pending[self._position :] + self._seen
         else:
             self._pending = list(self._router.exchanges.values())
-            self._pending.extend(self._queues.values())
+            self._pending.extend(self._router.queues.values())
         self._position = 0
         self._seen = []
         self._wake()
 
-    def _visit_queue(self, queue: Queue, now_ms: i64) -> None:
+    def _visit_queue(self, queue: MessageTaker, now_ms: i64) -> None:
         policies = self._order_for(queue).find(queue.name)
         before = self.of_queue(queue)
         if policies is None or before is None:
@@ -233,7 +235,7 @@ class VhostPolicies:
             return
         definition = queue.definition
         settings = queue_settings(definition.settings, definition.arguments, policies)
-        if settings.expires_ms != NO_LIMIT:
+        if settings.expires_ms != NO_LIMIT and isinstance(queue, Queue):
             # As in RabbitMQ, the queue's time starts over whenever its policies change.
             queue.last_used_ms = now_ms
         queue.apply(settings)

@@ -1,15 +1,19 @@
-"""The only way of a routed message into its queues: published, committed, staged or dead."""
+"""The only way of a routed message into its queues: published, committed, staged or dead.
+
+What has to be done before it may be confirmed is known afterwards (`confirm_parties`).
+"""
 
 from __future__ import annotations
 
 from mypy_extensions import i64
 
-from warrenmq.queues.queue import Queue
+from warrenmq.queues.message_taker import MessageTaker
+from warrenmq.store.confirm_run import ConfirmParty
 from warrenmq.store.message import Message
 
 
 def arrive(
-    queues: list[Queue],
+    queues: list[MessageTaker],
     message: Message,
     expiration_ms: i64,
     priority: i64,
@@ -20,10 +24,30 @@ def arrive(
     """Publish `message` to each of `queues`; False when one of them has refused it.
 
     `expiration_ms` is the message's own time to live (NO_LIMIT: none). `is_known`: a consumer may
-    have received the message before a crash. `may_refuse`: see `Queue.publish`.
+    have received the message before a crash. `may_refuse`: see `MessageTaker.publish`.
     """
     is_taken = True
     for queue in queues:
         if not queue.publish(message, expiration_ms, now_ms, is_known, priority, may_refuse):
             is_taken = False
     return is_taken
+
+
+def confirm_parties(
+    queues: list[MessageTaker], batch: ConfirmParty, is_for_disk: bool
+) -> list[ConfirmParty]:
+    """What has to be done before a message that just arrived at `queues` may be confirmed.
+
+    `batch` is the gathering batch of the vhost's journal. `is_for_disk`: the message is persistent.
+    """
+    parties: list[ConfirmParty] = []
+    needs_batch = False
+    for queue in queues:
+        party = queue.confirm_party()
+        if party is not None:
+            parties.append(party)
+        elif is_for_disk and queue.durable:
+            needs_batch = True
+    if needs_batch:
+        parties.append(batch)
+    return parties

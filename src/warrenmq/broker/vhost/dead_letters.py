@@ -25,6 +25,7 @@ from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.entry import ALPHA, Entry, QueueEnd
 from warrenmq.queues.leave_reason import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
 from warrenmq.queues.loading import EntryContents
+from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import NO_LIMIT, DeadLetterRule
 from warrenmq.queues.turn import TurnShare
@@ -69,20 +70,20 @@ class _Routed:
 
     def __init__(
         self,
-        queues: list[Queue],
+        queues: list[MessageTaker],
         waits: list[Exchange],
         address: bytes,
         raw: bytes,
         properties: PublishProperties,
     ) -> None:
-        self.queues: list[Queue] = queues
+        self.queues: list[MessageTaker] = queues
         self.waits: list[Exchange] = waits
         self.address: bytes = address
         self.raw: bytes = raw
         self.properties: PublishProperties = properties
 
 
-def _letters_of(refusing: list[Queue], message: Message) -> list[_DeadLetter]:
+def _letters_of(refusing: list[MessageTaker], message: Message) -> list[_DeadLetter]:
     """The dead letters of queues that refuse `message`."""
     letters: list[_DeadLetter] = []
     for queue in refusing:
@@ -97,7 +98,7 @@ class DeadLetters(QueueOffice):
 
     def __init__(self, vhost: VhostQueues, delayed: DelayedMessages) -> None:
         self.handovers: Handovers = delayed.handovers
-        self._delayed: DelayedMessages = delayed
+        self.delayed: DelayedMessages = delayed
         self._vhost: VhostQueues = vhost
         # Dead letters to publish, oldest first, from `_next` on.
         self._pending: list[_DeadLetter] = []
@@ -124,7 +125,9 @@ class DeadLetters(QueueOffice):
     def take_refused(self, queue: QueueEnd, message: Message, rule: DeadLetterRule) -> None:
         self._add(_DeadLetter(queue, None, message, MAXLEN, rule))
 
-    def takers(self, queues: list[Queue], message: Message, now_ms: i64) -> list[Queue]:
+    def takers(
+        self, queues: list[MessageTaker], message: Message, now_ms: i64
+    ) -> list[MessageTaker]:
         takers = queues
         while True:
             refusing = [queue for queue in takers if queue.is_full_for(message)]
@@ -231,10 +234,12 @@ class DeadLetters(QueueOffice):
         self._arrive(routed, self.takers(routed.queues, moved, now_ms), moved, now_ms)
         return moved
 
-    def _arrive(self, routed: _Routed, takers: list[Queue], copy: Message, now_ms: i64) -> None:
+    def _arrive(
+        self, routed: _Routed, takers: list[MessageTaker], copy: Message, now_ms: i64
+    ) -> None:
         properties = routed.properties
         arrive(takers, copy, NO_LIMIT, properties.priority, now_ms, False, may_refuse=False)
-        self._delayed.keep_all(copy, routed.waits, properties.headers, False, now_ms)
+        self.delayed.keep_all(copy, routed.waits, properties.headers, False, now_ms)
 
     def _route(self, letter: _DeadLetter, message: Message, now_ms: i64) -> _Routed | None:
         """Find where the dead letter made of `message` goes; None: nowhere."""
@@ -274,8 +279,8 @@ class DeadLetters(QueueOffice):
         return _Routed(queues, waits, address, raw, properties)
 
     def _without_cycles(
-        self, letter: _DeadLetter, queues: list[Queue], raw: bytes, reason: bytes
-    ) -> list[Queue]:
+        self, letter: _DeadLetter, queues: list[MessageTaker], raw: bytes, reason: bytes
+    ) -> list[MessageTaker]:
         """The queues in which the message has not died before without a reject in between."""
         cycling = cycling_queues(raw, reason, [queue.name for queue in queues])
         if len(cycling) == 0:

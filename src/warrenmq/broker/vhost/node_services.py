@@ -16,6 +16,8 @@ from warrenmq.broker.flow.alarms import Alarms
 from warrenmq.broker.flow.disk_flow import DiskFlow
 from warrenmq.queues.memory_account import MemoryAccount
 from warrenmq.queues.queue import Queue
+from warrenmq.queues.queue_link import TurnEnd
+from warrenmq.queues.remote_node import RemoteNode
 
 
 class NodeServices:
@@ -34,6 +36,19 @@ class NodeServices:
         self.events: EventListener | None = None
         # None: the node runs alone, and its own metadata has all definitions.
         self.shared: SharedDefinitions | None = None
+        # The other nodes of the cluster, by name.
+        self.remote_nodes: dict[bytes, RemoteNode] = {}
+        # The ends of links that gather what they send until the end of a turn.
+        self.turn_ends: list[TurnEnd] = []
+
+    def remote_node(self, name: bytes) -> RemoteNode:
+        """The other node `name`, down until a link to it is up."""
+        node = self.remote_nodes.get(name)
+        if node is None:
+            node = RemoteNode(name, self.wake)
+            self.remote_nodes[name] = node
+            self.turn_ends.append(node)
+        return node
 
     def next_queue_id(self) -> i64:
         """A queue id that no queue of this node ever had."""

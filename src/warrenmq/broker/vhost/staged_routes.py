@@ -15,7 +15,7 @@ from warrenmq.broker.content.properties import PublishProperties, inspect_proper
 from warrenmq.broker.definitions.rights import EXCHANGE
 from warrenmq.broker.vhost.stage import Author, StageError
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
-from warrenmq.queues.queue import Queue
+from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.routing.exchange import Exchange
 from warrenmq.routing.topic import TOPIC
 from warrenmq.store.message import Message
@@ -36,7 +36,7 @@ class StagedRoutes:
 
     def __init__(self, vhost: VhostQueues) -> None:
         self._vhost: VhostQueues = vhost
-        self._known: dict[bytes, list[Queue]] = {}
+        self._known: dict[bytes, list[MessageTaker]] = {}
         # The delayed exchanges at which the message of the last `queues_for` has to wait.
         self.waits: list[Exchange] = []
         self._version: i64 = -1
@@ -59,14 +59,14 @@ class StagedRoutes:
 
     def queues_for(
         self, target: bytes, address: bytes, properties: PublishProperties
-    ) -> list[Queue]:
+    ) -> list[MessageTaker]:
         """The queues for a message: `target` if that is not empty, else by its exchange.
 
         `waits` has the exchanges at which it has to wait.
         """
         self.waits = []
         if len(target) > 0:
-            queue = self._vhost.queues.get(target)
+            queue = self._vhost.taker(target)
             return [] if queue is None else [queue]
         router = self._vhost.router
         if self._version != router.version or len(self._known) >= _ROUTES_MAX:

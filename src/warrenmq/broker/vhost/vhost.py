@@ -37,15 +37,20 @@ class Vhost(VhostQueues):
         super().__init__(node, name, vhost_id, store)
         # Losses that are not logged yet.
         self.losses: LossLog = LossLog(name)
-        self.delayed: DelayedMessages = DelayedMessages(self, Handovers(self))
-        self.dead_letters: DeadLetters = DeadLetters(self, self.delayed)
+        delayed = DelayedMessages(self, Handovers(self))
+        self.dead_letters: DeadLetters = DeadLetters(self, delayed)
         self.host.office = self.dead_letters
         # Sinks and stages. The queues of stages are in `queues_by_id` only.
-        self.staging: Staging = Staging(self, self.delayed)
+        self.staging: Staging = Staging(self, delayed)
         # Sum of the sealed and the finished batches at the last call of `on_sealed`.
         self._batches: i64 = 0
         self._debt_at_ms: i64 = 0
         store.set_queue_access(VhostQueueAccess(self.host), VhostLossReport(self.host, self.losses))
+
+    @property
+    def delayed(self) -> DelayedMessages:
+        """The messages that wait at delayed exchanges."""
+        return self.dead_letters.delayed
 
     # -- start-up ----------------------------------------------------------------------------------
 
@@ -61,6 +66,7 @@ class Vhost(VhostQueues):
                 None,
                 definition.arguments,
                 settings,
+                definition.birth,
             ),
             now_ms,
         )

@@ -10,6 +10,7 @@ from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.queues.entry import Entry, EntryLedger, QueueEnd
 from warrenmq.queues.leveled_queue import LeveledQueue
+from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_host import QueueHost
@@ -40,7 +41,9 @@ class QueueOffice:
         """Publish a message that `queue` has refused."""
         raise RuntimeError("abstract")
 
-    def takers(self, queues: list[Queue], message: Message, now_ms: i64) -> list[Queue]:
+    def takers(
+        self, queues: list[MessageTaker], message: Message, now_ms: i64
+    ) -> list[MessageTaker]:
         """Those of `queues` that take `message`, a copy of a message that is handed over.
 
         Publishes the dead letters of the others at once: the journal must have them when it has

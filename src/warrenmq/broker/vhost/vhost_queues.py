@@ -27,7 +27,9 @@ from warrenmq.broker.policies.vhost_policies import VhostPolicies
 from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.broker.vhost.vhost_queue_host import VhostQueueHost
 from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
+from warrenmq.queues.remote_queue import RemoteQueue
 from warrenmq.routing.equivalence import resource_text
 from warrenmq.routing.exchange import Exchange
 from warrenmq.routing.router import RemovedBindings, Router
@@ -49,7 +51,9 @@ class VhostQueues:
         self.host: VhostQueueHost = VhostQueueHost(node, store)
         self.router: Router = Router(node.random_bytes)
         self.queues: dict[bytes, Queue] = {}
-        self.policies: VhostPolicies = VhostPolicies(self.queues, self.router, node.wake)
+        # Queues that live on other nodes of the cluster.
+        self.remote_queues: dict[bytes, RemoteQueue] = {}
+        self.policies: VhostPolicies = VhostPolicies(self.router, node.wake)
         self.limits: VhostLimits = VhostLimits()
         # Exclusive queues by owner (their connection) and id.
         self._exclusive: dict[object, dict[int, Queue]] = {}
@@ -101,10 +105,15 @@ class VhostQueues:
         headers: bytes,
         properties: bytes = b"",
         waits: list[Exchange] | None = None,
-    ) -> list[Queue]:
+    ) -> list[MessageTaker]:
         """The queues that a message is routed to, each once; see `Router.route`."""
         found = self.router.route(exchange, routing_keys, headers, properties, waits)
-        return [destination for destination in found if isinstance(destination, Queue)]
+        return [destination for destination in found if isinstance(destination, MessageTaker)]
+
+    def taker(self, name: bytes) -> MessageTaker | None:
+        """The queue `name`, on this node or another."""
+        queue = self.queues.get(name)
+        return queue if queue is not None else self.remote_queues.get(name)
 
     # -- definitions -------------------------------------------------------------------------------
 
@@ -159,6 +168,13 @@ class VhostQueues:
         """Delete a queue without a client that waits: auto-deleted, exclusive or expired."""
         if not queue.is_deleted:
             self.add_changes(self.remove_queue(queue, now_ms))
+
+    def delete_followed(self, queue: Queue, now_ms: i64) -> None:
+        """Delete a queue that the cluster has deleted; the node's own row of it goes too."""
+        changes = self.remove_queue(queue, now_ms)
+        rows: list[Change] = [change for change in changes if isinstance(change, DeleteQueue)]
+        if queue.durable:
+            self.store_changes(rows, True)
 
     def delete_exclusive_queues(self, owner: object, now_ms: i64) -> None:
         """Delete the exclusive queues of `owner`, a connection that ends."""
@@ -241,3 +257,23 @@ class VhostQueues:
             self.node.timed_queues[queue] = None
         self.announce("queue.created", queue, user)
         return queue
+
+    # -- queues of other nodes ---------------------------------------------------------------------
+
+    def add_remote_queue(self, definition: QueueDefinition, node: bytes) -> RemoteQueue:
+        """Make the queue of `definition`, which lives on `node`, known here; its name is free."""
+        queue = RemoteQueue(definition, self.name, self.node.remote_node(node))
+        self.remote_queues[queue.name] = queue
+        self.router.add_queue(queue)
+        self.policies.on_queue(queue)
+        self.announce("queue.created", queue)
+        return queue
+
+    def remove_remote_queue(self, queue: RemoteQueue, now_ms: i64) -> RemovedBindings:
+        """Forget a queue of another node that is deleted; returns the bindings that go with it."""
+        del self.remote_queues[queue.name]
+        removed = self.router.remove_queue(queue)
+        self.forget(removed)
+        queue.delete(now_ms)
+        self.announce("queue.deleted", queue)
+        return removed

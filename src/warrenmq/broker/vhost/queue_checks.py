@@ -1,0 +1,40 @@
+"""Checks that the node of a queue makes before it does what a client of any node asks for."""
+
+from __future__ import annotations
+
+from warrenmq.broker.vhost.vhost_queues import VhostQueues
+from warrenmq.queues.queue import Queue
+from warrenmq.wire.errors import (
+    ACCESS_REFUSED,
+    NOT_IMPLEMENTED,
+    PRECONDITION_FAILED,
+    ChannelException,
+    ConnectionException,
+)
+
+
+def check_consume(vhost: VhostQueues, queue: Queue, exclusive: bool) -> None:
+    """Raise ChannelException 403 if a consumer, `exclusive` or not, may not join the others."""
+    traits = queue.settings.traits
+    if not traits.is_quorum and (
+        queue.exclusive_consumer
+        or (exclusive and (traits.is_single_active or len(queue.consumers) > 0))
+    ):
+        raise ChannelException(ACCESS_REFUSED, f"{vhost.queue_text(queue.name)} in exclusive use")
+
+
+def check_delete(vhost: VhostQueues, queue: Queue, if_empty: bool, if_unused: bool) -> None:
+    """Raise ChannelException 406 or ConnectionException 540 if the queue may not be deleted."""
+    text = vhost.queue_text(queue.name)
+    if queue.settings.traits.is_quorum and (if_empty or if_unused):
+        flag = "if-unused" if if_unused else "if-empty"
+        raise ConnectionException(
+            NOT_IMPLEMENTED,
+            f"cannot delete {text}. queue.delete operations with {flag} flag set are not supported by quorum queues",
+            50,
+            40,
+        )
+    if if_empty and queue.ready_count > 0:
+        raise ChannelException(PRECONDITION_FAILED, f"{text} not empty")
+    if if_unused and len(queue.consumers) > 0:
+        raise ChannelException(PRECONDITION_FAILED, f"{text} in use")

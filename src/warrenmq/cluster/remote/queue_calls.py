@@ -1,0 +1,268 @@
+"""Calls of another node about queues of this node: basic.get, consume, purge, counts, delete.
+
+The checks and texts are those of a client of this node, so that it makes no difference where a
+client is.
+"""
+
+from __future__ import annotations
+
+from librt.strings import write_i64_be
+from mypy_extensions import i64
+
+from warrenmq.broker.connection.connection import ConnectionHost
+from warrenmq.broker.vhost.queue_checks import check_consume, check_delete
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.cluster.remote.link_consumer import LinkConsumer, LinkConsumers
+from warrenmq.cluster.remote.link_events import LinkEvents, LinkUnacked
+from warrenmq.cluster.remote.used_queues import UsedQueue, UsedQueues
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.link_records import (
+    CALL_CONSUME,
+    CALL_COUNTS,
+    CALL_DELETE,
+    CALL_GET,
+    CALL_PROBE,
+    CALL_PURGE,
+    CALL_SYNC,
+    EXCLUSIVE,
+    GOT,
+    IF_EMPTY,
+    IF_UNUSED,
+    NO_ACK,
+    MalformedRecordError,
+    RecordReader,
+    write_answer,
+    write_delivery,
+    write_message,
+)
+from warrenmq.queues.purging import QueuePurge
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.variable_queue import LOADING
+from warrenmq.routing.equivalence import resource_text
+from warrenmq.wire.errors import (
+    NOT_FOUND,
+    RESOURCE_ERROR,
+    AmqpError,
+    ChannelException,
+    ConnectionException,
+)
+
+
+class CallAnswers:
+    """Writes the answers to calls."""
+
+    def __init__(self, events: LinkEvents) -> None:
+        self._events: LinkEvents = events
+
+    def done(self, call: i64, first: i64 = 0, second: i64 = 0) -> None:
+        """Answer a call that is done, with what its kind says."""
+        write_answer(self._events.begin(), call, 0, False, b"", first, second)
+
+    def refused(self, call: i64, error: AmqpError) -> None:
+        """Answer a call that is refused for `error`."""
+        is_fatal = isinstance(error, ConnectionException)
+        write_answer(self._events.begin(), call, error.code, is_fatal, error.text.encode(), 0, 0)
+
+    def got(self, call: i64, queue: Queue, entry: Entry) -> None:
+        """Answer basic.get with the message that it gets."""
+        out = self._events.begin()
+        out.append(GOT)
+        write_i64_be(out, call)
+        write_i64_be(out, queue.ready_count)
+        level = queue.level_of(entry.ledger)
+        write_delivery(out, level, entry.seq, entry.redelivered, queue.return_count(entry))
+        write_message(out, entry.message)
+
+
+class _PendingGet:
+    """A basic.get that waits until the head of its queue is read from disk."""
+
+    def __init__(
+        self,
+        call: i64,
+        queue: Queue,
+        no_ack: bool,
+        events: LinkEvents,
+        unacked: LinkUnacked,
+        answers: CallAnswers,
+    ) -> None:
+        self._call: i64 = call
+        self._queue: Queue = queue
+        self._no_ack: bool = no_ack
+        self._events: LinkEvents = events
+        self._unacked: LinkUnacked = unacked
+        self._answers: CallAnswers = answers
+
+    def on_head(self, now_ms: int) -> None:
+        """Answer, or wait for the head again."""
+        queue = self._queue
+        if self._events.is_over:
+            return
+        entry = queue.get(self._no_ack, now_ms)
+        if entry is not None:
+            if not self._no_ack:
+                entry.consumer = None
+                self._unacked.add(entry)
+            self._answers.got(self._call, queue, entry)
+        elif queue.head_state(now_ms) == LOADING:
+            queue.when_head(self.on_head)
+        else:
+            self._answers.done(self._call)
+
+
+class _PendingPurge:
+    """A purge whose messages are being settled."""
+
+    def __init__(self, call: i64, purge: QueuePurge, answers: CallAnswers) -> None:
+        self._call: i64 = call
+        self._count: i64 = purge.count
+        self._answers: CallAnswers = answers
+
+    def on_done(self, _now_ms: int) -> None:
+        """Answer."""
+        self._answers.done(self._call, self._count)
+
+
+class _PendingDelete:
+    """A deletion that is not stored, or not decided, yet."""
+
+    def __init__(self, call: i64, count: i64, answers: CallAnswers) -> None:
+        self._call: i64 = call
+        self._count: i64 = count
+        self._answers: CallAnswers = answers
+
+    def on_stored(self, ok: bool, _now_ms: int) -> None:
+        """Answer: the definition is removed from the node's own metadata, or not."""
+        self.on_decided("" if ok else "definitions could not be written to disk", 0)
+
+    def on_decided(self, failure: str, _now_ms: int) -> None:
+        """Answer: the cluster has decided, or not in time."""
+        if failure:
+            self._answers.refused(self._call, ChannelException(RESOURCE_ERROR, failure))
+        else:
+            self._answers.done(self._call, self._count)
+
+
+class QueueCalls:
+    """Handles the calls of one link."""
+
+    def __init__(
+        self,
+        host: ConnectionHost,
+        events: LinkEvents,
+        unacked: LinkUnacked,
+        consumers: LinkConsumers,
+        queues: UsedQueues,
+    ) -> None:
+        self._host: ConnectionHost = host
+        self._events: LinkEvents = events
+        self._unacked: LinkUnacked = unacked
+        self._consumers: LinkConsumers = consumers
+        self._queues: UsedQueues = queues
+        self._answers: CallAnswers = CallAnswers(events)
+
+    def take(self, reader: RecordReader, now_ms: i64) -> None:
+        """Handle a call; raises MalformedRecordError."""
+        call = reader.integer()
+        kind = reader.octet()
+        used = self._queues.by_number.get(reader.number())
+        # Each `except` needs its own name: in compiled code a variable has one type.
+        try:
+            if kind == CALL_PROBE:
+                self._probe(call, reader)
+            elif kind == CALL_SYNC:
+                self._answers.done(call)
+            elif used is None:
+                raise MalformedRecordError(f"a call of the unknown kind {kind}, or for no queue")
+            elif kind == CALL_CONSUME:
+                self._consume(call, used, reader, now_ms)
+            else:
+                self._ask(call, kind, used, reader, now_ms)
+        except ChannelException as refusal:
+            self._answers.refused(call, refusal)
+        except ConnectionException as fault:
+            self._answers.refused(call, fault)
+
+    def _expect(self, used: UsedQueue) -> Queue:
+        queue = self._queues.find(used)
+        if queue is None:
+            text = resource_text("queue", used.name, used.vhost_name)
+            raise ChannelException(NOT_FOUND, f"no {text}")
+        return queue
+
+    def _probe(self, call: i64, reader: RecordReader) -> None:
+        vhost = self._host.vhosts.get(reader.name())
+        name = reader.name()
+        is_there = vhost is not None and name in vhost.reply_channels
+        self._answers.done(call, 1 if is_there else 0)
+
+    def _consume(self, call: i64, used: UsedQueue, reader: RecordReader, now_ms: i64) -> None:
+        number = reader.number()
+        flags = reader.octet()
+        priority = reader.integer()
+        prefetch = reader.number()
+        tag = reader.name()
+        messages = reader.number()
+        size = reader.integer()
+        queue = self._expect(used)
+        vhost = used.vhost
+        assert vhost is not None
+        exclusive = (flags & EXCLUSIVE) != 0
+        check_consume(vhost, queue, exclusive)
+        consumer = LinkConsumer(
+            queue,
+            tag,
+            (flags & NO_ACK) != 0,
+            exclusive,
+            priority,
+            prefetch,
+            number,
+            self._events,
+            self._unacked,
+            self._consumers,
+        )
+        self._consumers.by_number[number] = consumer
+        queue.add_consumer(consumer)
+        self._answers.done(call)
+        consumer.add_credit(messages, size, False, now_ms)
+
+    def _ask(
+        self, call: i64, kind: i64, used: UsedQueue, reader: RecordReader, now_ms: i64
+    ) -> None:
+        argument: i64 = 0
+        if kind in (CALL_GET, CALL_DELETE):
+            argument = reader.octet()
+        queue = self._expect(used)
+        vhost = used.vhost
+        assert vhost is not None
+        if kind == CALL_COUNTS:
+            queue.last_used_ms = now_ms
+            self._answers.done(call, queue.ready_count, len(queue.consumers))
+        elif kind == CALL_GET:
+            queue.last_used_ms = now_ms
+            no_ack = argument != 0
+            get = _PendingGet(call, queue, no_ack, self._events, self._unacked, self._answers)
+            get.on_head(now_ms)
+        elif kind == CALL_PURGE:
+            purge = queue.purge(now_ms)
+            if purge.is_done:
+                self._answers.done(call, purge.count)
+            else:
+                purge.when_done = _PendingPurge(call, purge, self._answers).on_done
+        elif kind == CALL_DELETE:
+            is_if_empty = (argument & IF_EMPTY) != 0
+            check_delete(vhost, queue, is_if_empty, (argument & IF_UNUSED) != 0)
+            self._delete(call, vhost, queue, now_ms)
+        else:
+            raise MalformedRecordError(f"a call of the unknown kind {kind}")
+
+    def _delete(self, call: i64, vhost: Vhost, queue: Queue, now_ms: i64) -> None:
+        pending = _PendingDelete(call, queue.ready_count, self._answers)
+        changes = vhost.remove_queue(queue, now_ms)
+        shared = vhost.node.shared
+        if shared is not None:
+            vhost.remove_shared(shared, changes, pending.on_decided)
+        elif len(changes) > 0:
+            vhost.store_changes(changes, True).callbacks.append(pending.on_stored)
+        else:
+            pending.on_decided("", now_ms)

@@ -1,0 +1,269 @@
+"""The clients of one other node, as users of the queues of this node.
+
+`take_frame` handles their operations in order; what becomes of them goes back as events. The
+formats are in `queues/link_records.py`. A publish is confirmed (FINISHED) when the journal's batch
+with it is durable, a transient one when it is in the queue.
+
+When the link goes down, it is as if a channel had closed: the consumers are gone, and what was
+unacked returns to its place, marked redelivered.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64
+
+from warrenmq.broker.connection.connection import ConnectionHost
+from warrenmq.cluster.remote.link_consumer import LinkConsumers
+from warrenmq.cluster.remote.link_events import LinkEvents, LinkUnacked, PartyOutcomes
+from warrenmq.cluster.remote.queue_calls import QueueCalls
+from warrenmq.cluster.remote.used_queues import UsedQueue, UsedQueues
+from warrenmq.queues.entry import Entry
+from warrenmq.queues.leave_reason import ACKED, REJECTED
+from warrenmq.queues.link_records import (
+    APPLIED,
+    ASKS,
+    AWAIT,
+    CALL,
+    CANCEL,
+    CANCELLED,
+    CLOSE,
+    CREDIT,
+    DONE,
+    EXPIRES,
+    FAILED,
+    KNOWN,
+    OPEN,
+    PERSISTENT,
+    PUBLISH,
+    REFUSABLE,
+    REFUSED,
+    REPLY,
+    RETURN,
+    SETTLE,
+    UNSEEN,
+    MalformedRecordError,
+    RecordReader,
+    write_number,
+    write_number_and,
+)
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.queue_link import QueueLink, TurnEnd
+from warrenmq.queues.settings import NO_LIMIT
+
+
+class RemoteClients(TurnEnd):
+    """The clients of the node at the other end of `link`; `host` has the vhosts."""
+
+    def __init__(self, host: ConnectionHost, link: QueueLink) -> None:
+        self._host: ConnectionHost = host
+        self._events: LinkEvents = LinkEvents(link, host.wake)
+        self._unacked: LinkUnacked = LinkUnacked()
+        self._consumers: LinkConsumers = LinkConsumers()
+        self._outcomes: PartyOutcomes = PartyOutcomes(self._events)
+        self._queues: UsedQueues = UsedQueues(host, self._unacked)
+        # Queues whose publishes the other node does not know to be applied.
+        self._applied: dict[UsedQueue, None] = {}
+        self._calls: QueueCalls = QueueCalls(
+            host, self._events, self._unacked, self._consumers, self._queues
+        )
+
+    # -- operations --------------------------------------------------------------------------------
+
+    def take_frame(self, data: bytes, now_ms: i64) -> None:
+        """Handle a frame of operations; raises MalformedRecordError."""
+        reader = RecordReader(data)
+        while reader.has_more():
+            kind = reader.octet()
+            if kind == PUBLISH:
+                self._publish(reader, now_ms)
+            elif kind == SETTLE:
+                self._settle(reader, now_ms)
+            elif kind == CREDIT:
+                self._add_credit(reader, now_ms)
+            elif kind == AWAIT:
+                self._await(self._queue(reader), reader.integer())
+            elif kind == RETURN:
+                self._take_back(reader, now_ms)
+            elif kind == OPEN:
+                used = UsedQueue(reader.number(), reader.integer(), reader.name(), reader.name())
+                self._queues.by_number[used.number] = used
+            elif kind == CALL:
+                self._calls.take(reader, now_ms)
+            elif kind == CANCEL:
+                self._cancel(reader.number(), now_ms)
+            elif kind == CLOSE:
+                self._close(self._queue(reader), now_ms)
+            elif kind == REPLY:
+                self._reply(reader, now_ms)
+            else:
+                raise MalformedRecordError(f"a record of the unknown kind {kind}")
+        self._host.wake()
+
+    def _queue(self, reader: RecordReader) -> UsedQueue:
+        used = self._queues.by_number.get(reader.number())
+        if used is None:
+            raise MalformedRecordError("a record for a queue that was not opened")
+        return used
+
+    def _publish(self, reader: RecordReader, now_ms: i64) -> None:
+        start = reader.at - 1
+        used = self._queue(reader)
+        flags = reader.octet()
+        priority = reader.octet()
+        expiration_ms: i64 = reader.integer() if (flags & EXPIRES) != 0 else NO_LIMIT
+        message = reader.message((flags & PERSISTENT) != 0, now_ms)
+        used.applied_bytes += reader.at - start
+        self._applied[used] = None
+        queue = self._queues.find(used)
+        if queue is None:
+            used.has_failed = True
+            return
+        is_taken = queue.publish(
+            message,
+            expiration_ms,
+            now_ms,
+            (flags & KNOWN) != 0,
+            priority,
+            (flags & REFUSABLE) != 0,
+        )
+        if not is_taken:
+            used.has_refused = True
+        elif message.persistent and queue.durable:
+            used.is_for_disk = True
+
+    def _await(self, used: UsedQueue, party: i64) -> None:
+        vhost = used.vhost
+        if used.has_failed or vhost is None:
+            self._outcomes.report(party, party, FAILED)
+        elif used.has_refused:
+            self._outcomes.report(party, party, REFUSED)
+        elif used.is_for_disk:
+            self._outcomes.wait_for(vhost.journal.batch, party)
+        else:
+            self._outcomes.report(party, party, DONE)
+        used.has_failed = False
+        used.has_refused = False
+        used.is_for_disk = False
+
+    def _settle(self, reader: RecordReader, now_ms: i64) -> None:
+        used = self._queue(reader)
+        level = reader.octet()
+        reason = reader.octet()
+        first = reader.integer()
+        last = reader.integer()
+        if reason != ACKED and reason != REJECTED:
+            raise MalformedRecordError(f"a message cannot leave for the reason {reason}")
+        queue = self._queues.find(used)
+        backing = None if queue is None else queue.level_at(level)
+        if queue is None or backing is None:
+            return
+        used.is_for_disk = True
+        for entry in self._unacked.take(backing.ledger, first, last):
+            consumer = entry.consumer
+            if consumer is not None:
+                consumer.unacked_count -= 1
+            queue.leave(entry, reason, now_ms)
+
+    def _take_back(self, reader: RecordReader, now_ms: i64) -> None:
+        used = self._queue(reader)
+        level = reader.octet()
+        flags = reader.octet()
+        count = reader.number()
+        queue = self._queues.find(used)
+        backing = None if queue is None else queue.level_at(level)
+        entries: list[Entry] = []
+        for _ in range(count):
+            first = reader.integer()
+            last = reader.integer()
+            if backing is not None:
+                entries.extend(self._unacked.take(backing.ledger, first, last))
+        if queue is not None:
+            self._return(queue, entries, (flags & UNSEEN) != 0, now_ms)
+
+    def _return(self, queue: Queue, entries: list[Entry], is_unseen: bool, now_ms: i64) -> None:
+        for entry in entries:
+            consumer = entry.consumer
+            if consumer is not None:
+                consumer.unacked_count -= 1
+        if len(entries) == 0:
+            return
+        if is_unseen:
+            queue.put_back(entries, now_ms)
+        else:
+            queue.requeue(entries, now_ms)
+
+    def _add_credit(self, reader: RecordReader, now_ms: i64) -> None:
+        consumer = self._consumers.by_number.get(reader.number())
+        flags = reader.octet()
+        messages = reader.number()
+        size = reader.integer()
+        if consumer is not None:
+            consumer.add_credit(messages, size, (flags & ASKS) != 0, now_ms)
+
+    def _cancel(self, number: i64, now_ms: i64) -> None:
+        consumer = self._consumers.by_number.pop(number, None)
+        if consumer is None:
+            # The queue was deleted meanwhile, and the other node is told already.
+            return
+        write_number(self._events.begin(), CANCELLED, number)
+        queue = consumer.target
+        if queue.remove_consumer(consumer, now_ms):
+            self._queues.delete(queue, now_ms)
+
+    def _close(self, used: UsedQueue, now_ms: i64) -> None:
+        del self._queues.by_number[used.number]
+        self._applied.pop(used, None)
+        queue = self._queues.find(used)
+        if queue is not None:
+            for backing in queue.backings():
+                self._return(queue, self._unacked.take_all(backing.ledger), False, now_ms)
+
+    def _reply(self, reader: RecordReader, now_ms: i64) -> None:
+        vhost = self._host.vhosts.get(reader.name())
+        name = reader.name()
+        message = reader.message(False, now_ms)
+        receiver = None if vhost is None else vhost.reply_channels.get(name)
+        if receiver is not None:
+            receiver.take_reply(message.address, message.properties, message.body)
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def end_turn(self, now_ms: i64) -> None:
+        if len(self._applied) > 0:
+            self._report_applied()
+        if len(self._consumers.waiting) > 0 and self._events.has_room():
+            waiting = self._consumers.waiting
+            self._consumers.waiting = []
+            for consumer in waiting:
+                if not consumer.is_cancelled:
+                    consumer.come_back(now_ms)
+        self._events.send()
+
+    def _report_applied(self) -> None:
+        """Make room for more publishes, but not while the disk or the memory is short."""
+        node = self._host
+        if node.alarms.is_on:
+            return
+        for used in list(self._applied):
+            vhost = used.vhost
+            if vhost is None or not node.disk_flow.is_full(vhost.journal):
+                del self._applied[used]
+                write_number_and(self._events.begin(), APPLIED, used.number, used.applied_bytes)
+                used.applied_bytes = 0
+
+    # -- end ---------------------------------------------------------------------------------------
+
+    def end(self, now_ms: i64) -> None:
+        """Take everything back that the clients have, as the link is down."""
+        self._events.is_over = True
+        consumers = list(self._consumers.by_number.values())
+        self._consumers.by_number = {}
+        idle: list[Queue] = []
+        for consumer in consumers:
+            if consumer.target.remove_consumer(consumer, now_ms):
+                idle.append(consumer.target)
+        for entries in self._unacked.take_rest():
+            entries[0].queue.requeue(entries, now_ms)
+        self._queues.end()
+        for queue in idle:
+            self._queues.delete(queue, now_ms)

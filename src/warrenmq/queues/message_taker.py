@@ -1,0 +1,74 @@
+"""The side of a queue that routed messages meet, whether the queue is here or on another node.
+
+Routes, transactions, dead letters, delayed messages and sinks have lists of takers. `Queue` is a
+taker whose messages are on this node, `RemoteQueue` one that passes them on to the queue's node.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64, mypyc_attr
+
+from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.entry import QueueEnd
+from warrenmq.queues.settings import DeadLetterRule, QueueSettings
+from warrenmq.store.confirm_run import ConfirmParty
+from warrenmq.store.message import Message
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class MessageTaker(QueueEnd):
+    """A queue as a destination of messages.
+
+    `definition` is the queue's declaration, `settings` what applies to it now.
+    """
+
+    def __init__(self, definition: QueueDefinition) -> None:
+        super().__init__(definition.name)
+        self.durable = definition.durable
+        self.definition: QueueDefinition = definition
+        self.settings: QueueSettings = definition.settings
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the queue was deleted."""
+        raise RuntimeError("abstract")
+
+    def apply(self, settings: QueueSettings) -> None:
+        """Replace the settings."""
+        raise RuntimeError("abstract")
+
+    def publish(
+        self,
+        message: Message,
+        expiration_ms: i64,
+        now_ms: i64,
+        is_known: bool = False,
+        priority: i64 = 0,
+        may_refuse: bool = True,
+    ) -> bool:
+        """Take a routed message; False: it is refused.
+
+        `expiration_ms`: the message's own time to live (NO_LIMIT: none). `is_known`: a consumer may
+        have had the message before, so it is marked redelivered. Without `may_refuse`, a limit that
+        refuses messages does not count.
+        """
+        raise RuntimeError("abstract")
+
+    def confirm_party(self) -> ConfirmParty | None:
+        """What has to be done before what the queue took last, or let go, counts as done.
+
+        None: the gathering batch of the vhost's journal, if a message is for the disk.
+        """
+        raise RuntimeError("abstract")
+
+    def is_full_for(self, message: Message) -> bool:
+        """Whether the queue has a limit that refuses `message` now, as far as this node knows."""
+        raise RuntimeError("abstract")
+
+    def refused_rule(self) -> DeadLetterRule | None:
+        """Where messages go that the queue refuses; None: nowhere."""
+        raise RuntimeError("abstract")
+
+    def is_behind(self, now_ms: i64) -> bool:
+        """Whether messages pile up although consumers are being served at this moment."""
+        raise RuntimeError("abstract")

@@ -1,0 +1,295 @@
+"""A queue that lives on another node, as the clients of this node use it.
+
+It stands in for the queue as a destination of bindings, and passes publishes, settles and returns
+on to the queue's node (`remote_session.py`). The other node has the messages and decides who gets
+them; what it delivers are entries here as well, so that the unacked messages of a channel are the
+same for all kinds of queues.
+
+While the queue's node is down, publishes are refused, which is a nack where confirms are on (F8).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.entry import Consumer, Entry, QueueEnd
+from warrenmq.queues.link_records import (
+    CALL_CONSUME,
+    CALL_DELETE,
+    CALL_GET,
+    CALL_SYNC,
+    EXCLUSIVE,
+    IF_EMPTY,
+    IF_UNUSED,
+    NO_ACK,
+    write_consumer,
+)
+from warrenmq.queues.message_taker import MessageTaker
+from warrenmq.queues.remote_consumer import WINDOW_BYTES, RemoteConsumer, RemotePlace
+from warrenmq.queues.remote_node import RemoteNode
+from warrenmq.queues.remote_session import (
+    RemoteEntry,
+    RemoteLedger,
+    RemoteSession,
+    SessionCall,
+    SessionQueue,
+)
+from warrenmq.queues.settings import DROP_HEAD, DeadLetterRule, QueueSettings
+from warrenmq.store.confirm_run import ConfirmParty
+from warrenmq.store.message import Message
+
+# Bytes of publishes on their way to one queue above which its publishers have to wait.
+UNAPPLIED_BYTES_MAX: Final = 8 * 1024 * 1024
+
+
+class _Attached(SessionQueue):
+    """`queue` in one session."""
+
+    def __init__(self, number: i64, queue: RemoteQueue) -> None:
+        super().__init__(number)
+        self._queue: RemoteQueue = queue
+
+    def end(self) -> QueueEnd:
+        return self._queue
+
+    def on_session_over(self, now_ms: i64) -> None:
+        self._queue.on_session_over()
+
+
+class RemoteQueue(MessageTaker):
+    """The queue of `definition` in the vhost `vhost`, which lives on `home`."""
+
+    def __init__(self, definition: QueueDefinition, vhost: bytes, home: RemoteNode) -> None:
+        super().__init__(definition)
+        self.vhost: bytes = vhost
+        self.home: RemoteNode = home
+        # Publishes that no client was told about although they are lost: nobody asked for confirms.
+        self.dropped_count: i64 = 0
+        self._is_deleted: bool = False
+        self._place: RemotePlace = RemotePlace()
+        # The queue in the current session, None until it is used there.
+        self._attached: _Attached | None = None
+        self._session: RemoteSession | None = None
+
+    @property
+    def is_deleted(self) -> bool:
+        return self._is_deleted
+
+    def attach(self) -> SessionQueue | None:
+        """The queue in the session with its node, None while the node is down."""
+        attached = self._attached
+        if attached is None:
+            session = self.home.session
+            if session is None or self._is_deleted:
+                return None
+            attached = _Attached(session.next_number(), self)
+            session.open_queue(attached, self.definition.birth, self.vhost, self.name)
+            self._attached = attached
+            self._session = session
+        return attached
+
+    def on_session_over(self) -> None:
+        """Forget the session, and everything that it has delivered."""
+        self._attached = None
+        self._session = None
+
+    def apply(self, settings: QueueSettings) -> None:
+        self.settings = settings
+
+    # -- publishes ---------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        message: Message,
+        expiration_ms: i64,
+        now_ms: i64,
+        is_known: bool = False,
+        priority: i64 = 0,
+        may_refuse: bool = True,
+    ) -> bool:
+        attached = self.attach()
+        session = self._session
+        if attached is None or session is None:
+            self.dropped_count += 1
+            return False
+        session.publish(attached, message, expiration_ms, is_known, priority, may_refuse)
+        return True
+
+    def confirm_party(self) -> ConfirmParty | None:
+        attached = self.attach()
+        session = self._session
+        if attached is None or session is None:
+            return None
+        limit = self.settings.limit
+        return session.party(attached, limit is not None and limit.overflow != DROP_HEAD)
+
+    def is_full_for(self, message: Message) -> bool:
+        return False
+
+    def refused_rule(self) -> DeadLetterRule | None:
+        return None
+
+    def is_behind(self, now_ms: i64) -> bool:
+        return False
+
+    def has_room(self) -> bool:
+        """Whether few enough bytes of publishes are on their way to the queue."""
+        attached = self._attached
+        return attached is None or attached.unapplied_bytes <= UNAPPLIED_BYTES_MAX
+
+    def is_drained(self) -> bool:
+        """Whether publishers that wait for room may go on."""
+        attached = self._attached
+        return attached is None or attached.unapplied_bytes * 2 <= UNAPPLIED_BYTES_MAX
+
+    # -- unacked messages --------------------------------------------------------------------------
+
+    def leave(self, entry: Entry, reason: i64, now_ms: i64) -> None:
+        assert isinstance(entry, RemoteEntry)
+        session = self._session
+        ledger = entry.ledger
+        assert isinstance(ledger, RemoteLedger)
+        if session is not None and ledger.source is self._attached:
+            session.settle(ledger, entry.seq, reason)
+            receiver = entry.receiver
+            if receiver is not None and not receiver.is_listed:
+                session.list_due(receiver)
+
+    def requeue(self, entries: list[Entry], now_ms: i64) -> None:
+        self.give_back(entries, False)
+
+    def give_back(self, entries: list[Entry], is_unseen: bool) -> None:
+        """Return unacked messages to their places; `is_unseen`: no client has had them."""
+        attached = self._attached
+        session = self._session
+        if attached is None or session is None:
+            return
+        own: list[RemoteEntry] = []
+        for entry in entries:
+            ledger = entry.ledger
+            assert isinstance(entry, RemoteEntry) and isinstance(ledger, RemoteLedger)
+            if ledger.source is attached:
+                own.append(entry)
+                receiver = entry.receiver
+                if receiver is not None:
+                    session.list_due(receiver)
+        session.give_back(attached, own, is_unseen)
+
+    def return_count(self, entry: Entry) -> i64:
+        return entry.return_count if isinstance(entry, RemoteEntry) else 0
+
+    # -- consumers ---------------------------------------------------------------------------------
+
+    def consume(self, consumer: Consumer, call: SessionCall) -> RemoteConsumer | None:
+        """Ask the queue's node to accept `consumer`; None if it is down.
+
+        Messages may come right behind the answer. If the answer is an error, call `drop`.
+        """
+        attached = self.attach()
+        session = self._session
+        if attached is None or session is None:
+            return None
+        receiver = RemoteConsumer(session, attached, consumer, self._place)
+        session.consumers[receiver.number] = receiver
+        call.queue = attached
+        session.call(call, CALL_CONSUME)
+        flags: i64 = NO_ACK if consumer.no_ack else 0
+        if consumer.exclusive:
+            flags |= EXCLUSIVE
+        write_consumer(
+            session.out,
+            receiver.number,
+            flags,
+            consumer.priority,
+            consumer.prefetch_count,
+            consumer.tag,
+            receiver.first_credit(),
+            WINDOW_BYTES,
+        )
+        return receiver
+
+    def drop(self, receiver: RemoteConsumer, now_ms: i64) -> None:
+        """Forget a consumer that the queue's node has refused."""
+        receiver.stop(now_ms)
+        if self._session is not None:
+            self._session.consumers.pop(receiver.number, None)
+
+    def leave_consumer(self, consumer: Consumer, call: SessionCall) -> RemoteConsumer | None:
+        """Cancel `consumer`; `call` is answered when the last message has come for it.
+
+        None if it is gone already, as is its queue or the link.
+        """
+        receiver = self._place.receivers.get(consumer)
+        if receiver is None or self._session is None:
+            return None
+        receiver.leave()
+        self.call(call, CALL_SYNC)
+        return receiver
+
+    def remove_consumer(self, consumer: Consumer, now_ms: i64) -> bool:
+        receiver = self._place.receivers.get(consumer)
+        if receiver is not None:
+            if self._session is not None:
+                self._session.cancel(receiver)
+            receiver.stop(now_ms)
+        return False
+
+    def consumer_can_take(self, consumer: Consumer) -> None:
+        receiver = self._place.receivers.get(consumer)
+        if receiver is not None and consumer.waits_in is None and not consumer.is_cancelled:
+            receiver.come_back()
+
+    def deliver_ready(self, now_ms: i64) -> None:
+        if self._place.deferred_count > 0:
+            self._place.serve()
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def call(self, call: SessionCall, kind: i64) -> bool:
+        """Begin a call without arguments; False if the queue's node is down."""
+        return self._begin_call(call, kind) is not None
+
+    def get(self, call: SessionCall, no_ack: bool) -> bool:
+        """Begin basic.get, which answers a message or none; False if the queue's node is down."""
+        session = self._begin_call(call, CALL_GET)
+        if session is None:
+            return False
+        session.out.append(1 if no_ack else 0)
+        return True
+
+    def ask_deletion(self, call: SessionCall, if_empty: bool, if_unused: bool) -> bool:
+        """Ask the queue's node to delete the queue; False if it is down."""
+        session = self._begin_call(call, CALL_DELETE)
+        if session is None:
+            return False
+        flags: i64 = IF_EMPTY if if_empty else 0
+        if if_unused:
+            flags |= IF_UNUSED
+        session.out.append(flags)
+        return True
+
+    def _begin_call(self, call: SessionCall, kind: i64) -> RemoteSession | None:
+        attached = self.attach()
+        session = self._session
+        if attached is None or session is None:
+            return None
+        call.queue = attached
+        session.call(call, kind)
+        return session
+
+    # -- end ---------------------------------------------------------------------------------------
+
+    def delete(self, now_ms: i64) -> None:
+        """Forget the queue, which is deleted; its consumers are told."""
+        self._is_deleted = True
+        attached = self._attached
+        for receiver in list(self._place.receivers.values()):
+            if self._session is not None:
+                self._session.cancel(receiver)
+            receiver.on_gone(now_ms)
+        if attached is not None and self._session is not None:
+            self._session.close_queue(attached)
+        self.on_session_over()

@@ -41,15 +41,19 @@ def connection_of(channel: int) -> int:
 
 
 class Station:
-    """A client of `broker`; after each step it lets `pause_ms` pass by the broker's clock."""
+    """A client of `broker`; after each step it lets `pause_ms` pass by the broker's clock.
 
-    def __init__(self, broker: ComparedBroker, pause_ms: int = 0) -> None:
+    `one_by_one`: it waits after each message of a burst until the broker is at rest.
+    """
+
+    def __init__(self, broker: ComparedBroker, pause_ms: int = 0, one_by_one: bool = False) -> None:
         self.broker = broker
         # Queues and exchanges that the client has declared, with the channel it did that on.
         self.queues: dict[str, int] = {}
         self.exchanges: dict[str, int] = {}
         self._names = MadeNames()
         self._pause_ms = pause_ms
+        self._one_by_one = one_by_one
         self._peers: dict[int, Peer] = {}
         # Channels by number: the open ones, and the ones that this step has closed.
         self._channels: dict[int, ClientChannel] = {}
@@ -159,6 +163,8 @@ class Station:
             bool(values.get("immediate", False)),
         )
         for text in bodies:
+            if number not in channel.peer.peer.channels:
+                break
             body = body_of(text)
             channel.publish()
             channel.peer.peer.send(
@@ -166,6 +172,9 @@ class Station:
                 header_frame(number, len(body), raw),
                 *(frame(BODY, number, body[at : at + limit]) for at in range(0, len(body), limit)),
             )
+            if self._one_by_one:
+                self._flow(channel.peer.peer, [number])
+                self.broker.rest()
 
     def _drain(self, channel: ClientChannel, queue: str) -> Observation:
         """Take all messages of a queue; a broker may close the channel instead."""

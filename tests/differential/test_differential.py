@@ -65,8 +65,8 @@ def test_a_sequence_finds_nothing_of_the_one_before(with_rabbitmq: Comparison) -
 
 
 def _declare(**arguments: object) -> Step:
-    arguments = {"x-queue-type": "quorum", **arguments}
-    return step("QueueDeclare", 1, queue="q1", durable=True, arguments=arguments)
+    named = {f"x-{name.replace('_', '-')}": value for name, value in arguments.items()}
+    return step("QueueDeclare", 1, queue="q1", durable=True, arguments=named)
 
 
 PUBLISH = step("Publish", 4, key="q1", bodies=["m1"])
@@ -82,16 +82,27 @@ END = step("BasicConsume", 1, queue="q1", consumer_tag="t1")
     ("steps", "reason"),
     [
         (
-            [_declare(), TWO_CONSUMERS[0], CHANNEL_LIMIT, PUBLISH, PUBLISH],
+            [_declare(queue_type="quorum"), TWO_CONSUMERS[0], CHANNEL_LIMIT, PUBLISH, PUBLISH],
             "a limit of the whole channel counts for quorum queues too",
         ),
         (
-            [_declare(), *TWO_CONSUMERS, PUBLISH, END],
-            "a message returns once to a quorum queue when a connection with several channels ends",
+            [
+                _declare(single_active_consumer=True),
+                step("BasicQos", 1, prefetch_count=1),
+                *TWO_CONSUMERS,
+                PUBLISH,
+                PUBLISH,
+                END,
+            ],
+            "messages do not reach another channel of a connection that ends",
         ),
         (
-            [_declare(**{"x-delivery-limit": 1}), *TWO_CONSUMERS, PUBLISH, END],
-            "a message that a connection with several channels returns once is within its limit",
+            [_declare(queue_type="quorum"), *TWO_CONSUMERS, PUBLISH, END],
+            "messages do not reach another channel of a connection that ends",
+        ),
+        (
+            [_declare(queue_type="quorum", delivery_limit=1), *TWO_CONSUMERS, PUBLISH, END],
+            "messages that do not reach another channel of a connection that ends are not dropped",
         ),
     ],
 )
@@ -99,6 +110,20 @@ def test_an_intended_difference(with_rabbitmq: Comparison, steps: list[Step], re
     difference = with_rabbitmq.run(steps, 0)
     assert difference is not None
     assert difference.reason == reason, str(difference)
+
+
+@pytest.mark.interop
+@pytest.mark.slow
+def test_a_burst_one_by_one_leaves_nothing_to_chance(with_rabbitmq: Comparison) -> None:
+    """Dead letters of one queue reach another one between the messages of a burst, or after it."""
+    steps = [
+        _declare(message_ttl=0, dead_letter_exchange="", dead_letter_routing_key="q2"),
+        step("QueueDeclare", 1, queue="q2"),
+        step("QueueBind", 1, queue="q1", exchange="amq.fanout"),
+        step("QueueBind", 1, queue="q2", exchange="amq.fanout"),
+        step("Publish", 1, exchange="amq.fanout", bodies=[f"m{number}" for number in range(9)]),
+    ]
+    assert with_rabbitmq.run(steps, 0, one_by_one=True) is None
 
 
 class _WithoutPolicies(Warren):

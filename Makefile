@@ -17,7 +17,7 @@ PYTEST_ARGS ?=
 MAKEFLAGS += --jobs=4
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-pure test-compiled simulate mutants serve bench peers differential lint format lock build docs clean
+.PHONY: help setup demo demo-cluster test test-pure test-compiled simulate mutants serve bench peers differential lint format lock build docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -63,6 +63,9 @@ $(VENV)/installed: build/wheel
 
 demo: setup ## the main job on real input, with a kill -9 in the middle
 	@$(BIN)/python -m demo
+
+demo-cluster: setup ## etcd and three nodes, clients on all of them, a node killed and back
+	@$(BIN)/python -m demo.cluster
 
 # Two processes share the tests: one has the compiled half but for LATER, the other the interpreted half, which is shorter,
 # and LATER behind it. Both wait more than they compute, so a third would gain time, and cost it where clocks matter.

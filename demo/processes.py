@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -35,10 +36,16 @@ class Processes:
         self, module: str, *arguments: str, variables: dict[str, str] | None = None
     ) -> subprocess.Popen[str]:
         """Start `python -m module arguments` with a pipe from its standard output."""
-        self._newest_log = self.directory / f"{module}.log"
+        return self.run(module, [sys.executable, "-m", module, *arguments], variables)
+
+    def run(
+        self, name: str, command: Sequence[str], variables: dict[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        """Start `command` with a pipe from its standard output; the log is called `name`."""
+        self._newest_log = self.directory / f"{name}.log"
         with self._newest_log.open("a") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
+                command,
                 cwd=self.directory,
                 env=self._environment() | (variables or {}),
                 stdin=subprocess.DEVNULL,

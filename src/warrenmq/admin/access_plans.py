@@ -216,11 +216,15 @@ class AccessPlans:
         """Delete everything and begin anew; only while the broker does not run."""
         if control.is_running:
             raise Refusal(PRECONDITION, "this command requires the broker to be stopped first")
+        return self.empty() + control.first_definitions()
+
+    def empty(self) -> list[Change]:
+        """Delete everything."""
         changes: list[Change] = []
         changes += [DeleteVhost(name) for name in self._broker.vhosts]
         changes += [DeleteUserChange(name) for name in self._broker.access.users]
         changes += [DeleteParameter(*key) for key in self._broker.parameters if not key[0]]
-        return changes + control.first_definitions()
+        return changes
 
     # -- policies and parameters -------------------------------------------------------------------
 

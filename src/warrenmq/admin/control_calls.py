@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, Final
+
+import msgspec
 
 from warrenmq.admin.access_plans import AccessPlans
 from warrenmq.admin.administration import Administration, Refusal
 from warrenmq.admin.clock import Clock
+from warrenmq.admin.cluster_access import ClusterAccess
+from warrenmq.admin.cluster_calls import ClusterCalls
+from warrenmq.admin.cluster_protocol import ClusterRequest
 from warrenmq.admin.control_protocol import (
     ADMINISTRATOR,
     MONITORING,
@@ -66,9 +72,16 @@ from warrenmq.admin.control_protocol import (
 from warrenmq.admin.definitions.export import export_pieces
 from warrenmq.admin.definitions.importing import DefinitionsImport
 from warrenmq.admin.event_stream import EventStream
-from warrenmq.admin.listings.listing import UnknownColumns, UnknownVhost, listing
-from warrenmq.admin.listings.pids import connection_pid
+from warrenmq.admin.listings.listing import (
+    SPREAD,
+    UnknownColumns,
+    UnknownVhost,
+    down_queue_rows,
+    listing,
+)
+from warrenmq.admin.listings.pids import connection_pid, node_of_pid
 from warrenmq.admin.node_control import NodeControl
+from warrenmq.admin.peers import Answer, Peers
 from warrenmq.admin.protocol import ErrorReply
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.admin.watch_calls import WatchCalls
@@ -77,6 +90,8 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.connection.states import CLOSING
 from warrenmq.broker.definitions.metadata import Change
+from warrenmq.broker.definitions.metadata import DeleteQueue as DeleteQueueChange
+from warrenmq.broker.definitions.removal_changes import removal_changes
 from warrenmq.broker.definitions.rights import QUEUE
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.queue import Queue
@@ -89,6 +104,7 @@ from warrenmq.vocabulary.error_codes import (
     NOT_FOUND,
     PRECONDITION,
     STORAGE_FAILED,
+    UNREACHABLE,
 )
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
@@ -122,7 +138,11 @@ _LISTINGS_OF_A_USER: Final = ("user_permissions", "user_topic_permissions")
 
 
 class ControlCalls:
-    """Carries out the control requests of `user`; each is answered once, through `reply`."""
+    """Carries out the control requests of `user`; each is answered once, through `reply`.
+
+    `cluster`: None for a node that runs alone. Requests that another node has passed on
+    (`is_passed`) concern this node alone.
+    """
 
     def __init__(
         self,
@@ -133,6 +153,8 @@ class ControlCalls:
         user: SessionUser,
         clock: Clock,
         reply: Callable[[ControlReply | ErrorReply], None],
+        cluster: ClusterAccess | None = None,
+        is_passed: bool = False,
     ) -> None:
         self._broker = broker
         self._administration = administration
@@ -143,6 +165,9 @@ class ControlCalls:
         self._plans = AccessPlans(broker)
         self._import: DefinitionsImport | None = None
         self._watch = WatchCalls(broker, control, events, clock, reply)
+        self._cluster = cluster
+        self._peers = None if cluster is None or is_passed else Peers(cluster, user.name)
+        self._cluster_calls = ClusterCalls(control, cluster, self._peers, reply)
 
     def start(self, request: ControlRequest) -> None:
         """Carry out `request`."""
@@ -208,7 +233,7 @@ class ControlCalls:
                 return lambda: plans.set_vhost_tags(request)
             case SetTracing():
                 return lambda: plans.set_tracing(request)
-            case ResetNode():
+            case ResetNode() if self._cluster is None:
                 return lambda: plans.reset(self._control)
         return self._parameter_plan(request)
 
@@ -263,8 +288,12 @@ class ControlCalls:
                 self._close_connections(request)
             case List():
                 self._list(request)
+            case ResetNode():
+                self._leave(request)
             case _ if isinstance(request, WatchRequest):
                 self._watch.start(request)
+            case _ if isinstance(request, ClusterRequest):
+                self._cluster_calls.start(request)
             case _:
                 self._control_node(request)
 
@@ -295,6 +324,26 @@ class ControlCalls:
 
     def _on_running(self, failure: str) -> None:
         self._on_done(Refusal(PRECONDITION, failure) if failure else None)
+
+    def _leave(self, request: ResetNode) -> None:
+        """Leave the cluster, then delete everything that the node has."""
+        cluster = self._cluster
+        assert cluster is not None
+        if self._control.is_running:
+            raise Refusal(PRECONDITION, "this command requires the broker to be stopped first")
+
+        def on_left(code: str, text: str) -> None:
+            if code:
+                self._reply(ErrorReply(code, text))
+            else:
+                self._administration.run(self._plans.empty, on_empty, self._user.name or LOCAL_NAME)
+
+        def on_empty(refusal: Refusal | None) -> None:
+            if refusal is None:
+                cluster.forget_directory()
+            self._on_done(refusal)
+
+        cluster.leave(request.is_forced, on_left)
 
     def _export(self, request: ExportDefinitions) -> None:
         vhost = None if request.vhost is None else self._expect_vhost(request.vhost)
@@ -340,6 +389,8 @@ class ControlCalls:
         refusal = self._user.rights(vhost.name).read_refusal(QUEUE, request.queue)
         if refusal:
             raise Refusal(ACCESS_REFUSED, refusal)
+        if self._is_passed_on(vhost, request):
+            return
         purge = self._queue(vhost, request.queue).purge(self._clock.now_ms())
         if purge.is_done:
             self._reply(Counted(purge.count))
@@ -351,6 +402,8 @@ class ControlCalls:
         refusal = self._user.rights(vhost.name).configure_refusal(QUEUE, request.queue)
         if refusal:
             raise Refusal(ACCESS_REFUSED, refusal)
+        if self._is_passed_on(vhost, request):
+            return
         queue = self._queue(vhost, request.queue)
         text = vhost.queue_text(request.queue)
         if request.if_empty and queue.ready_count > 0:
@@ -367,7 +420,42 @@ class ControlCalls:
                 self._reply(ErrorReply(STORAGE_FAILED, text))
 
         changes = vhost.remove_queue(queue, self._clock.now_ms(), self._user.name or LOCAL_NAME)
-        vhost.commit_with(changes, done, True)
+        shared = self._broker.shared
+        if shared is None:
+            vhost.commit_with(changes, done, True)
+        else:
+            vhost.remove_shared(
+                shared, changes, lambda failure, _now_ms: self._on_decided(failure, count)
+            )
+
+    def _on_decided(self, failure: str, count: int) -> None:
+        """Answer: the cluster has decided a deletion, or not in time."""
+        self._reply(ErrorReply(STORAGE_FAILED, failure) if failure else Counted(count))
+
+    def _is_passed_on(self, vhost: Vhost, request: PurgeQueue | DeleteQueue) -> bool:
+        """Pass on a request that concerns a queue of another node.
+
+        Without that node, a queue can be deleted at least, unless only an empty one is meant.
+        """
+        queue = vhost.remote_queues.get(request.queue)
+        if queue is None:
+            return False
+        if queue.home.session is not None and self._peers is not None:
+            self._peers.ask(name_text(queue.home.name), request, self._reply)
+            return True
+        shared = self._broker.shared
+        if isinstance(request, PurgeQueue) or request.if_empty or shared is None:
+            kind = "durable " if queue.durable else ""
+            text = (
+                f"home node '{name_text(queue.home.name)}' of {kind}"
+                f"{vhost.queue_text(queue.name)} is down or inaccessible"
+            )
+            raise Refusal(UNREACHABLE, text)
+        removed = vhost.remove_remote_queue(queue, self._clock.now_ms())
+        changes: list[Change] = [DeleteQueueChange(vhost.name, 0, queue.name)]
+        changes.extend(removal_changes(vhost.name, removed, with_transient=True))
+        shared.remove(changes, lambda failure, _now_ms: self._on_decided(failure, 0))
+        return True
 
     def _queue(self, vhost: Vhost, name: bytes) -> Queue:
         queue = vhost.queues.get(name)
@@ -378,6 +466,18 @@ class ControlCalls:
     # -- connections -------------------------------------------------------------------------------
 
     def _close_connections(self, request: CloseConnections) -> None:
+        if request.pid is not None and self._peers is not None:
+            node = node_of_pid(request.pid)
+            if node in self._peers.cluster.reachable():
+                self._peers.ask(node, request, self._reply)
+                return
+        count = self._close_own(request)
+        if request.is_everywhere and self._peers is not None and request.pid is None:
+            self._close_elsewhere(request, count, self._peers.cluster.reachable())
+        else:
+            self._reply(Counted(count))
+
+    def _close_own(self, request: CloseConnections) -> int:
         found = [
             each
             for each in self._broker.connections
@@ -390,7 +490,25 @@ class ControlCalls:
         for connection in found:
             connection.fail(ConnectionException(CONNECTION_FORCED, request.reason))
             connection.touch()
-        self._reply(Counted(len(found)))
+        return len(found)
+
+    def _close_elsewhere(self, request: CloseConnections, count: int, nodes: list[str]) -> None:
+        """Let `nodes` close connections, one node after another, up to the limit."""
+        if not nodes or (request.limit and count >= request.limit):
+            self._reply(Counted(count))
+            return
+        assert self._peers is not None
+        rest = request.limit - count if request.limit else 0
+
+        def on_answer(answer: Answer) -> None:
+            if isinstance(answer, Counted):
+                self._close_elsewhere(request, count + answer.count, nodes[1:])
+            else:
+                self._reply(answer)
+
+        self._peers.ask(
+            nodes[0], msgspec.structs.replace(request, limit=rest, is_everywhere=False), on_answer
+        )
 
     def _is_chosen(self, connection: Connection, request: CloseConnections) -> bool:
         vhost = connection.vhost
@@ -420,15 +538,46 @@ class ControlCalls:
             raise Refusal(BAD_REQUEST, str(error)) from None
         except UnknownVhost as error:
             raise Refusal(NO_SUCH_VHOST, str(error)) from None
-        self._build(rows, [])
+        if self._peers is None or request.which == "local" or request.what not in SPREAD:
+            self._build(rows, [], [])
+        elif request.which == "offline":
+            down = request.what == "queues"
+            self._build(down_queue_rows(self._broker, request) if down else iter(()), [], [])
+        else:
+            self._peers.ask_all(
+                msgspec.structs.replace(request, which="local"),
+                lambda answers: self._guard(lambda: self._join_rows(request, rows, answers)),
+            )
 
-    def _build(self, rows: Iterator[list[Any]], built: list[list[Any]]) -> None:
+    def _join_rows(
+        self, request: List, own: Iterator[list[Any]], answers: dict[str, Answer]
+    ) -> None:
+        """Reply with the rows of all nodes; queues of a node without an answer may be down."""
+        parts = [own]
+        missing = []
+        for node, answer in answers.items():
+            if isinstance(answer, Rows):
+                parts.append(iter(answer.rows))
+            elif not isinstance(answer, ErrorReply) or answer.code != NO_SUCH_VHOST:
+                missing.append(node)
+        assert self._peers is not None
+        cluster = self._peers.cluster
+        if request.what != "queues":
+            linked = {self._broker.settings.node_name, *cluster.reachable(), *answers}
+            missing.extend(node for node in cluster.running() if node not in linked)
+        elif request.which == "all":
+            parts.append(down_queue_rows(self._broker, request))
+            # Now its queues are known to be down.
+            missing = [node for node in missing if node in cluster.reachable()]
+        self._build(chain(*parts), [], missing)
+
+    def _build(self, rows: Iterator[list[Any]], built: list[list[Any]], missing: list[str]) -> None:
         for row in rows:
             built.append(row)
             if len(built) % SLICE_ROWS == 0:
-                self._later(lambda: self._build(rows, built))
+                self._later(lambda: self._build(rows, built, missing))
                 return
-        self._reply(Rows(built))
+        self._reply(Rows(built, missing))
 
     # -- who may -----------------------------------------------------------------------------------
 

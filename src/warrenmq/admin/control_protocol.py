@@ -9,6 +9,15 @@ from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta, Struct
 
+from warrenmq.admin.cluster_protocol import (
+    ClusterReply,
+    ClusterRequest,
+    DescribeCluster,
+    DescribeMember,
+    ForgetNode,
+    JoinCluster,
+    ListenerStatus,
+)
 from warrenmq.admin.fields import ShortStr
 from warrenmq.admin.watch_protocol import (
     DescribeCertificates,
@@ -264,7 +273,8 @@ class DeleteQueue(_Operation, tag="delete_queue", frozen=True):
 class CloseConnections(_Operation, tag="close_connections", frozen=True):
     """Close connections with 320 and `reason`. Reply: Counted.
 
-    Chosen are those that have all the given attributes; `pid` is a column of the listing.
+    Chosen are those that have all the given attributes; `pid` is a column of the listing, and names
+    the node. With `is_everywhere` connections to all nodes of the cluster are meant.
     """
 
     reason: Name
@@ -273,6 +283,7 @@ class CloseConnections(_Operation, tag="close_connections", frozen=True):
     user: Name | None = None
     # Close at most so many of them.
     limit: Annotated[int, Meta(ge=0)] = 0
+    is_everywhere: bool = False
 
 
 # -- the node --------------------------------------------------------------------------------------
@@ -318,7 +329,13 @@ class SetRunning(_Operation, tag="set_running", frozen=True):
 
 
 class ResetNode(_Operation, tag="reset_node", frozen=True):
-    """Delete all definitions and messages and begin anew; refused while the broker runs."""
+    """Delete all definitions and messages and begin anew; refused while the broker runs.
+
+    A node of a cluster leaves it, and its queues go with it. With `is_forced` it does so also when
+    etcd does not answer; the cluster then still has it as a member.
+    """
+
+    is_forced: bool = False
 
 
 class StopNode(_Operation, tag="stop_node", frozen=True):
@@ -333,6 +350,7 @@ class List(_Operation, tag="list", frozen=True):
     """Rows of a listing, with the given columns in this order. Reply: Rows.
 
     `vhost` is "" for listings of the whole node. An unknown column is refused (`bad_request`).
+    Queues, consumers, connections and channels are those of all nodes of the cluster.
     """
 
     what: Literal[
@@ -361,6 +379,8 @@ class List(_Operation, tag="list", frozen=True):
     vhost: Name = ""
     # The user of user_permissions, user_topic_permissions and user_limits.
     user: Name = ""
+    # Those of this node only; or queues of nodes that are up, or of nodes that are down.
+    which: Literal["all", "local", "online", "offline"] = "all"
 
 
 # -- replies ---------------------------------------------------------------------------------------
@@ -377,9 +397,13 @@ class Counted(Struct, tag="counted", frozen=True):
 
 
 class Rows(Struct, tag="rows", frozen=True):
-    """The rows of a listing, each with the columns that were asked for."""
+    """The rows of a listing, each with the columns that were asked for.
+
+    `missing`: running nodes that have not answered, so that their rows are not there.
+    """
 
     rows: list[list[Any]]
+    missing: list[str] = []
 
 
 class Exported(Struct, tag="exported", frozen=True):
@@ -414,14 +438,6 @@ class ImportStatus(Struct, tag="import_status", frozen=True):
     done: int
     total: int
     imported: Imported | None = None
-
-
-class ListenerStatus(Struct, frozen=True):
-    """A listening socket; `protocol` is "amqp" or "amqp/ssl"."""
-
-    protocol: str
-    interface: str
-    port: int
 
 
 class ControlStatus(Struct, tag="control_status", frozen=True):
@@ -497,9 +513,12 @@ ControlRequest = (
     | StopNode
     | DescribeControl
     | List
+    | ClusterRequest
     | WatchRequest
 )
-ControlReply = Done | Counted | Rows | Exported | ImportStatus | ControlStatus | WatchReply
+ControlReply = (
+    Done | Counted | Rows | Exported | ImportStatus | ControlStatus | ClusterReply | WatchReply
+)
 
 # The tag that the user of each operation must have. A local administrator has all tags.
 NEEDS: Final[dict[type, str]] = {
@@ -540,6 +559,10 @@ NEEDS: Final[dict[type, str]] = {
     ResetNode: ADMINISTRATOR,
     StopNode: ADMINISTRATOR,
     DescribeControl: MONITORING,
+    DescribeCluster: MONITORING,
+    DescribeMember: MONITORING,
+    ForgetNode: ADMINISTRATOR,
+    JoinCluster: ADMINISTRATOR,
     List: MANAGEMENT,
     SetSourceTracking: ADMINISTRATOR,
     ResetLoginAttempts: ADMINISTRATOR,

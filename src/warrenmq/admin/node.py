@@ -10,16 +10,19 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from warrenmq.admin.administration import Administration
 from warrenmq.admin.clock import Clock
+from warrenmq.admin.cluster_access import ClusterAccess
 from warrenmq.admin.control_calls import ControlCalls
 from warrenmq.admin.control_file import LOCAL_USER
+from warrenmq.admin.control_protocol import ControlRequest
 from warrenmq.admin.event_stream import EventStream
 from warrenmq.admin.figures_protocol import NodeStatus, QueueList, VhostStatus
 from warrenmq.admin.node_control import NodeControl
-from warrenmq.admin.protocol import BackupStatus, LocalLogin, Login, Reply
+from warrenmq.admin.peers import Answer
+from warrenmq.admin.protocol import BackupStatus, ErrorReply, LocalLogin, Login, Reply
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.admin.status import node_status, queue_status, vhost_status
 from warrenmq.broker.broker import Broker
@@ -32,6 +35,7 @@ from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.reader_group import GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup, ReaderGroups
+from warrenmq.vocabulary.error_codes import UNREACHABLE
 from warrenmq.vocabulary.names import name_text
 
 _log = logging.getLogger("warren.admin")
@@ -204,6 +208,8 @@ class AdminNode:
         self.administration: Administration | None = None
         # Controls the node's process; None on a node that has none.
         self.control: NodeControl | None = None
+        # The cluster of the node; None on one that runs alone.
+        self.cluster: ClusterAccess | None = None
         # The token of the control file; "" = no local logins.
         self.token = ""
 
@@ -284,11 +290,37 @@ class AdminNode:
         return user
 
     def control_calls(
-        self, user: SessionUser, clock: Clock, reply: Callable[[Reply], None]
+        self,
+        user: SessionUser,
+        clock: Clock,
+        reply: Callable[[Reply], None],
+        is_passed: bool = False,
     ) -> ControlCalls | None:
-        """The control calls of a session; None on a node without administration."""
+        """The control calls of a session, or of a request that another node has passed on.
+
+        None on a node without administration.
+        """
         if self.administration is None or self.control is None:
             return None
         return ControlCalls(
-            self._broker, self.administration, self.control, self._events, user, clock, reply
+            self._broker,
+            self.administration,
+            self.control,
+            self._events,
+            user,
+            clock,
+            reply,
+            self.cluster,
+            is_passed,
         )
+
+    def carry(
+        self, user: bytes, request: ControlRequest, clock: Clock, reply: Callable[[Answer], None]
+    ) -> None:
+        """Carry out a request of `user` that another node has checked and passed on."""
+        passed_user = SessionUser(self._broker.access, user, True)
+        calls = self.control_calls(passed_user, clock, cast(Callable[[Reply], None], reply), True)
+        if calls is None:
+            reply(ErrorReply(UNREACHABLE, "the node is not ready yet"))
+        else:
+            calls.start(request)

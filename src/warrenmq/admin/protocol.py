@@ -31,8 +31,9 @@ from warrenmq.admin.figures_protocol import FiguresReply, FiguresRequest
 from warrenmq.admin.sink_protocol import SinkReply, SinkRequest
 
 PROTOCOL_HEADER: Final = b"WRN\x00\x00\x00\x00\x01"
-# What `LoggedIn.protocol` says: 1 = groups, sinks and backups; 2 = control operations as well.
-PROTOCOL_VERSION: Final = 2
+# What `LoggedIn.protocol` says: 1 = groups, sinks and backups; 2 = control operations as well;
+# 3 = those of a cluster as well.
+PROTOCOL_VERSION: Final = 3
 LENGTH_BYTES: Final = 4
 # Largest request (bytes), except those that stage messages: these hold a block of STAGE_BYTES or
 # one larger message.

@@ -22,11 +22,19 @@ import uvloop
 from warrenmq.admin.administration import Administration
 from warrenmq.admin.clock import LoopClock
 from warrenmq.admin.node import AdminNode
+from warrenmq.admin.peer_calls import PeerCalls
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.credential_rules import CredentialRules
+from warrenmq.broker.definitions.metadata import MetadataError
 from warrenmq.broker.definitions.settings import Settings
+from warrenmq.broker.event_listener import INTERNAL_USER
+from warrenmq.cluster.identity import IdentityError
+from warrenmq.cluster.links.tls import LinkTlsError
+from warrenmq.cluster.membership import NotAdmitted
+from warrenmq.cluster.node import ClusterNode
 from warrenmq.server.amqp_protocol import READ_BYTES, ClientProtocol
 from warrenmq.server.clock import Clock
+from warrenmq.server.cluster_setup import open_cluster
 from warrenmq.server.config.load import Loaded
 from warrenmq.server.config.settings import Config
 from warrenmq.server.control_listener import ControlListener
@@ -68,6 +76,17 @@ _START_FAILED_EXIT = 1
 # Exit status of a start that finds its definitions lost; a restart does not help. Status 2 means a
 # wrong configuration.
 _DEFINITIONS_LOST_EXIT = 3
+# What a start may find that no restart helps against.
+_START_FAULTS = (
+    DataDirectoryError,
+    DefinitionsNotLoaded,
+    TlsError,
+    OSError,
+    NotAdmitted,
+    IdentityError,
+    LinkTlsError,
+    MetadataError,
+)
 # File descriptors that sockets may not take: they are for journals, definitions and short-lived
 # files.
 _RESERVED_DESCRIPTORS = 64
@@ -112,6 +131,12 @@ class Node:
         self._is_full = False
         self.is_stopping = False
         self.takes_clients = True
+        # None: the node runs alone.
+        self._cluster: ClusterNode | None = open_cluster(
+            config, loop, self.broker, self.clock.now_ms, self.schedule_turn, self.read_buffer
+        )
+        self.cluster = None if self._cluster is None else self._cluster.control
+        self.admin.cluster = self.cluster
         self._data: OpenedData | None = None
         self._flusher: Flusher | None = None
         self._workers: Workers | None = None
@@ -134,10 +159,13 @@ class Node:
         """Recover the data directory and listen; returns the listeners as the ready line has them.
 
         Raises DataDirectoryError, DefinitionsNotLoaded, TlsError or OSError when the directory, the
-        definitions to import, the certificates or an address is not usable.
+        definitions to import, the certificates or an address is not usable, and NotAdmitted or
+        IdentityError when the node does not belong to its cluster.
         """
         self._listening = Listeners(self, partial(ClientProtocol, self))
-        self._data = open_data_directory(self.config, self.broker, self.clock.now_ms())
+        self._data = open_data_directory(
+            self.config, self.broker, self.clock.now_ms(), self._cluster
+        )
         self.admin.directories = self._data.directories
         self.admin.recover(
             self._data.definitions.reader_groups, self._data.definitions.group_members
@@ -154,7 +182,16 @@ class Node:
             self._workers,
             self.admin.forget,
         )
-        self.admin.administration = Administration(self.broker, self._vhosts)
+        administration = Administration(self.broker, self._vhosts)
+        self.admin.administration = administration
+        if self._cluster is not None:
+            apply = administration.in_force.apply
+            self._cluster.attach(
+                lambda changes, done: apply(changes, INTERNAL_USER, done), self._vhosts.store
+            )
+            self._cluster.calls.answerer = PeerCalls(
+                self.admin, LoopClock(self.loop, self.schedule_turn)
+            )
         self._backup_surroundings.copy_definitions = self._data.copy_definitions
         self._backup_surroundings.call_flusher = self._flusher.call
         self._backup_surroundings.submit = partial(self._workers.submit, BackupRunner())
@@ -163,7 +200,6 @@ class Node:
         await self._disk_monitor.start()
         self.memory_watch.start()
         await self._run_steps(start_drivers(self._drivers(), self.clock.now_ms))
-        await self.import_definitions()
         # Recovered objects live as long as the node, so the collector need not scan them again and
         # again.
         gc.collect()
@@ -173,6 +209,8 @@ class Node:
             # Give the memory that recovery needed for reading back to the system.
             trim()
         gc.set_threshold(50_000, 20, 100)
+        nodes = "" if self._cluster is None else f" nodes={await self._cluster.begin()}"
+        await self.import_definitions()
         self._listening.start()
         self._control_listener.start(self.config.node_name, os.getpid())
         self.listeners = [
@@ -180,7 +218,9 @@ class Node:
         ]
         self.loop.call_later(_EXPIRY_TICK_S, self._tick_expiry)
         self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
-        return self._listening.ready_text()
+        if self._cluster is not None:
+            await self._cluster.announce(self.listeners)
+        return self._listening.ready_text() + nodes
 
     async def import_definitions(self) -> None:
         """Import the definitions that the configuration names, if it names some.
@@ -229,6 +269,8 @@ class Node:
         for protocol in list(self.protocols):
             protocol.abort()
         await asyncio.sleep(0)
+        if self._cluster is not None:
+            await self._cluster.stop()
         await self._run_steps(stop_drivers(self._drivers(), self.clock.now_ms))
         self._flusher.stop()
         await self.loop.run_in_executor(None, self._workers.stop)
@@ -277,6 +319,8 @@ class Node:
         for driver in self._drivers():
             driver.end_turn(now_ms)
         self.broker.end_turn(now_ms)
+        if self._cluster is not None:
+            self._cluster.end_turn(now_ms)
         for connection in self.broker.take_dirty():
             protocol = connection.shell
             if isinstance(protocol, ClientProtocol):
@@ -346,6 +390,8 @@ class Node:
         # Schedule the next tick first: an error must not stop the clock.
         self.loop.call_later(_EXPIRY_TICK_S, self._tick_expiry)
         self.broker.tick(self.clock.now_ms())
+        if self._cluster is not None:
+            self._cluster.tick()
 
     def _tick_connections(self) -> None:
         self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
@@ -405,13 +451,13 @@ def _raise_descriptor_limit() -> None:
 async def _run(config: Config, read_again: Callable[[], Loaded]) -> int:
     loop = asyncio.get_running_loop()
     _raise_descriptor_limit()
-    node = Node(config, loop)
     try:
+        node = Node(config, loop)
         listeners = await node.start()
     except DefinitionsLostError as error:
         logger.error("cannot start: %s", error)
         return _DEFINITIONS_LOST_EXIT
-    except (DataDirectoryError, DefinitionsNotLoaded, TlsError, OSError) as error:
+    except _START_FAULTS as error:
         logger.error("cannot start: %s", error)
         return _START_FAILED_EXIT
     for signal_number in (signal.SIGTERM, signal.SIGINT):

@@ -6,14 +6,16 @@ import platform
 import resource
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import warrenmq
-from warrenmq.admin.control_protocol import ControlStatus, ListenerStatus
+from warrenmq.admin.cluster_protocol import ListenerStatus
+from warrenmq.admin.control_protocol import ControlStatus
 from warrenmq.admin.watch_protocol import ListenerCertificates
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.flow.alarm_state import OFF
+from warrenmq.cluster.control import ClusterControl
 from warrenmq.server.amqp_protocol import ClientProtocol
 from warrenmq.server.config.changes import field_value
 from warrenmq.server.config.keys import ALL
@@ -22,6 +24,10 @@ from warrenmq.server.load_definitions import DefinitionsNotLoaded
 from warrenmq.server.log_output import log_files, rotate_log, set_log_level
 from warrenmq.server.startup import first_definitions
 from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
+
+# How long a stop of the broker waits for clients to leave (s).
+_CLIENTS_GONE_S: Final = 2.0
+_PAUSE_S: Final = 0.01
 
 
 class ProcessHost(Protocol):
@@ -33,6 +39,8 @@ class ProcessHost(Protocol):
     protocols: set[ClientProtocol]
     # Protocol ("amqp", "amqp/ssl"), interface and port of each listening socket.
     listeners: list[tuple[str, str, int]]
+    # None: the node runs alone.
+    cluster: ClusterControl | None
 
     loop: asyncio.AbstractEventLoop
 
@@ -55,7 +63,7 @@ class NodeProcess:
         # Whether the broker runs, and whether its listeners are not suspended.
         self._is_running = True
         self._is_listening = True
-        # The last start of the broker.
+        # The last start or stop of the broker.
         self._starting: asyncio.Task[None] | None = None
 
     def set_log_level(self, level: str) -> None:
@@ -72,13 +80,37 @@ class NodeProcess:
         self._set_clients()
 
     def set_running(self, is_on: bool, done: Callable[[str], None]) -> None:
-        """Start the broker, or stop it; then call `done` with "" or why it does not start."""
-        if is_on and not self._is_running:
-            self._starting = self._host.loop.create_task(self._start(done))
-            return
-        if not is_on:
+        """Start the broker, or stop it; then call `done` with "" or why it does not start.
+
+        In a cluster, a node without its broker is none of those that run.
+        """
+        cluster = self._host.cluster
+        if is_on == self._is_running:
+            done("")
+        elif not is_on:
             self._stop_broker()
-        done("")
+            if cluster is None:
+                done("")
+            else:
+                self._starting = self._host.loop.create_task(self._leave(cluster, done))
+        elif cluster is None:
+            self._starting = self._host.loop.create_task(self._start(done))
+        else:
+            cluster.resume(lambda _code, text: self._on_resumed(text, done))
+
+    def _on_resumed(self, failure: str, done: Callable[[str], None]) -> None:
+        if failure:
+            done(failure)
+        else:
+            self._starting = self._host.loop.create_task(self._start(done))
+
+    async def _leave(self, cluster: ClusterControl, done: Callable[[str], None]) -> None:
+        """Let the others know that the node does not run, once its clients are gone."""
+        host = self._host
+        deadline = host.loop.time() + _CLIENTS_GONE_S
+        while host.broker.connections and host.loop.time() < deadline:
+            await asyncio.sleep(_PAUSE_S)
+        cluster.suspend(lambda _code, text: done(text))
 
     async def _start(self, done: Callable[[str], None]) -> None:
         # As in RabbitMQ, each start of the broker imports the definitions.
@@ -152,7 +184,9 @@ class NodeProcess:
             sockets=len(host.protocols),
             vhosts=len(broker.vhosts),
             connections=len(broker.connections),
-            queues=sum(len(vhost.queues) for vhost in broker.vhosts.values()),
+            queues=sum(
+                len(vhost.queues) + len(vhost.remote_queues) for vhost in broker.vhosts.values()
+            ),
             environment=_environment(config),
         )
 

@@ -12,7 +12,7 @@ import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import (
@@ -109,8 +109,23 @@ class OpenedData:
         os.close(self.lock_descriptor)
 
 
-def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedData:
-    """Lock and read the data directory and fill `broker` from it. Raises DataDirectoryError."""
+class Entrance(Protocol):
+    """The way of a data directory into its cluster."""
+
+    def open(
+        self, directory: Path, rows: Definitions, first: list[Change]
+    ) -> tuple[Definitions, list[Change]]:
+        """See `ClusterStart.open`."""
+
+
+def open_data_directory(
+    config: Config, broker: Broker, now_ms: int, entrance: Entrance | None = None
+) -> OpenedData:
+    """Lock and read the data directory and fill `broker` from it.
+
+    A node of a cluster enters it by the `entrance`, and opens what the cluster has. Raises
+    DataDirectoryError, or NotAdmitted if the node does not belong to its cluster.
+    """
     directory = config.data_dir
     try:
         make_directories(directory)
@@ -133,8 +148,11 @@ def open_data_directory(config: Config, broker: Broker, now_ms: int) -> OpenedDa
         reserve.keep()
         metadata, definitions = open_definitions(directory, config.accept_lost_definitions, reserve)
         is_empty = not definitions.users and not definitions.vhosts
-        first = first_definitions(config, 1) if is_empty else []
-        if first:
+        first = first_definitions(config, 1) if is_empty or entrance is not None else []
+        if entrance is not None:
+            definitions, changes = entrance.open(directory, definitions, first)
+            metadata.apply(changes)
+        elif first:
             refusal = broker.settings.credential_rules.refusal(config.default_pass.encode())
             if refusal:
                 metadata.close()

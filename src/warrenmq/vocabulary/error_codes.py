@@ -16,6 +16,8 @@ EXISTS: Final = "exists"
 INVALID: Final = "invalid"
 # The state of what the request names forbids it.
 PRECONDITION: Final = "precondition"
+# Another node of the cluster, which the request needs, does not answer.
+UNREACHABLE: Final = "unreachable"
 # Somebody else has opened the reader group since.
 FENCED: Final = "fenced"
 # Messages that a reader group has reserved, or wants to read again, are gone.

@@ -191,8 +191,8 @@ def _with_vhost(row: dict[str, Any], vhost: Vhost, named: bool, position: int) -
 
 
 def _queues(vhost: Vhost, named: bool) -> _Rows:
-    for name in sorted(vhost.queues):
-        queue = vhost.queues.get(name)
+    for name in sorted(vhost.router.queues):
+        queue = vhost.taker(name)
         if queue is not None and queue.definition.owner is None:
             row = {
                 "name": text_of(name),

@@ -25,6 +25,7 @@ from warrenmq.admin.definitions.declaring import Declaring
 from warrenmq.admin.definitions.differences import NodeDifference
 from warrenmq.admin.definitions.document import DefinitionsError, Document, parse_steps
 from warrenmq.admin.definitions.new_topology import TopologyPlanning
+from warrenmq.admin.definitions.proposing import Proposing
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.vocabulary.error_codes import INTERNAL, INVALID, NO_SUCH_VHOST, STORAGE_FAILED
@@ -150,9 +151,21 @@ class DefinitionsImport:
         if vhost is None:
             self._fail(f"vhost '{name_text(name)}' is deleted")
             return
-        Declaring(
-            self._broker, vhost, topology, self._clock, self._count_declared, self._declared
-        ).start()
+        shared = self._broker.shared
+        if shared is None:
+            Declaring(
+                self._broker, vhost, topology, self._clock, self._count_declared, self._declared
+            ).start()
+        else:
+            Proposing(
+                self._broker,
+                shared,
+                vhost,
+                topology,
+                self._clock,
+                self._count_declared,
+                self._declared,
+            ).start()
 
     def _count_declared(self, count: int) -> None:
         self._done_count += count

@@ -115,7 +115,7 @@ class TopologyPlanning:
         name, vhost = bytes_of(row.name), bytes_of(vhost_name)
         queue = queue_of(row, vhost_name, 0, self.left_out)
         known = self._broker.vhosts.get(vhost)
-        if (known is not None and name in known.queues) or (vhost, name) in self._queues:
+        if (known is not None and name in known.router.queues) or (vhost, name) in self._queues:
             return
         self._queues.add((vhost, name))
         self._of(vhost).queues.append(queue)
@@ -169,9 +169,10 @@ class TopologyPlanning:
     def _has_destination(self, known: Vhost | None, binding: PutBinding) -> bool:
         if not binding.destination_is_queue:
             return self._find_exchange(binding.vhost, binding.destination) is not None
-        if known is not None and binding.destination in known.queues:
+        queue = None if known is None else known.taker(binding.destination)
+        if queue is not None:
             # The bindings of an exclusive queue end with it, so none is imported.
-            return known.queues[binding.destination].definition.owner is None
+            return queue.definition.owner is None
         return (binding.vhost, binding.destination) in self._queues
 
     def _has_binding(self, known: Vhost | None, source: Exchange, binding: PutBinding) -> bool:
@@ -181,7 +182,7 @@ class TopologyPlanning:
         """
         if known is None or known.router.exchanges.get(source.name) is not source:
             return False
-        ends = known.queues if binding.destination_is_queue else known.router.exchanges
+        ends = known.router.queues if binding.destination_is_queue else known.router.exchanges
         destination = ends.get(binding.destination)
         if destination is None:
             return False
@@ -205,7 +206,7 @@ class TopologyPlanning:
 
 
 def _check_limit(vhost: Vhost, new: int) -> None:
-    count, limit = len(vhost.queues), vhost.limits.max_queues
+    count, limit = len(vhost.router.queues), vhost.limits.max_queues
     if new > 0 and is_reached(limit, count + new - 1):
         raise Refusal(
             PRECONDITION,

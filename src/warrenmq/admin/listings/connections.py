@@ -8,6 +8,7 @@ Differences to RabbitMQ's columns of connections:
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from warrenmq.admin.control_protocol import List
 from warrenmq.admin.listings.columns import Columns, ListingOf, table_value, vhost_of
@@ -17,7 +18,10 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.channel.channel import Channel, ChannelConsumer
 from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.connection.states import CLOSED, RUNNING, STATE_NAMES
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
+from warrenmq.queues.remote_queue import RemoteQueue
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.methods import ConnectionTuneOk
 
@@ -175,31 +179,56 @@ _CHANNEL: Columns[ListedChannel] = {
 
 @dataclass(frozen=True, slots=True)
 class ListedConsumer:
-    """A consumer of a queue; reader groups are none."""
+    """A consumer of a queue; reader groups are none.
+
+    `queue`: None if the queue is on another node, which alone knows whether a single active
+    consumer is the active one.
+    """
 
     broker: Broker
-    queue: Queue
+    queue: Queue | None
     consumer: ChannelConsumer
 
-    def is_active(self) -> bool:
+    def is_single_active(self) -> bool:
+        """Whether only one consumer of the queue gets messages."""
+        queue = self.consumer.queue
+        assert isinstance(queue, MessageTaker)
+        return queue.settings.traits.is_single_active
+
+    def is_active(self) -> bool | None:
         """Whether the consumer gets messages, and does not wait for another one to end."""
+        if self.queue is None:
+            return None if self.is_single_active() else True
         return self.queue.demand.is_active(self.consumer)
 
-    def activity_status(self) -> str:
+    def activity_status(self) -> str | None:
         """RabbitMQ's word for that."""
-        if not self.queue.demand.is_single_active:
+        if not self.is_single_active():
             return "up"
-        return "single_active" if self.is_active() else "waiting"
+        is_active = self.is_active()
+        return None if is_active is None else "single_active" if is_active else "waiting"
 
 
 def _find_consumers(broker: Broker, request: List) -> Iterator[ListedConsumer]:
-    queues = list(vhost_of(broker, request).queues.values())
-    return (
+    vhost = vhost_of(broker, request)
+    queues = list(vhost.queues.values())
+    own = (
         ListedConsumer(broker, queue, consumer)
         for queue in queues
         for consumer in list(queue.consumers)
         if isinstance(consumer, ChannelConsumer)
     )
+    return chain(own, _consumers_elsewhere(broker, vhost)) if vhost.remote_queues else own
+
+
+def _consumers_elsewhere(broker: Broker, vhost: Vhost) -> Iterator[ListedConsumer]:
+    """The consumers of clients of this node at queues of other nodes."""
+    for connection in list(broker.connections):
+        for channel in list(connection.channels.values()):
+            if channel.vhost is vhost:
+                for consumer in list(channel.consumers.values()):
+                    if isinstance(consumer.queue, RemoteQueue):
+                        yield ListedConsumer(broker, None, consumer)
 
 
 _CONSUMER: Columns[ListedConsumer] = {

@@ -12,6 +12,7 @@ from warrenmq.admin.control_protocol import List
 from warrenmq.admin.listings import (
     access,
     connections,
+    down_queues,
     exchanges_and_bindings,
     logins,
     parameters,
@@ -20,7 +21,7 @@ from warrenmq.admin.listings import (
 from warrenmq.admin.listings.columns import Listing, UnknownVhost
 from warrenmq.broker.broker import Broker
 
-__all__ = ["LISTINGS", "UnknownColumns", "UnknownVhost", "listing"]
+__all__ = ["LISTINGS", "SPREAD", "UnknownColumns", "UnknownVhost", "down_queue_rows", "listing"]
 
 # By the names that requests give; `warrenctl list_NAME` shows one.
 LISTINGS: Final[dict[str, Listing]] = {
@@ -47,6 +48,10 @@ LISTINGS: Final[dict[str, Listing]] = {
 }
 
 
+# Listings of objects of which each lives on one node of a cluster.
+SPREAD: Final = frozenset({"channels", "connections", "consumers", "queues"})
+
+
 class UnknownColumns(Exception):
     """The request asks for columns that its listing does not have; `names` has all of them."""
 
@@ -66,3 +71,8 @@ def listing(broker: Broker, request: List) -> Iterator[list[Any]]:
     if unknown:
         raise UnknownColumns(unknown)
     return wanted.rows(broker, request)
+
+
+def down_queue_rows(broker: Broker, request: List) -> Iterator[list[Any]]:
+    """The rows of a checked request for queues, of those whose node is down."""
+    return down_queues.DOWN_QUEUES.rows(broker, request)

@@ -2,7 +2,7 @@
 
 RabbitMQ shows Erlang's: `<rabbit@host.1795224932.1316.0>`. Here the first number is the kind (1 or
 2), the second the connection's number (the log has it in `<0.7.0>`) or the queue's id, and the
-third the channel's number. A pid is unique until the node starts again.
+third the channel's number. A pid is unique until the node starts again, and names its node.
 
     <warren@host.1.7.0>   connection 7
     <warren@host.1.7.3>   channel 3 of this connection
@@ -30,3 +30,8 @@ def channel_pid(broker: Broker, channel: Channel) -> str:
 def queue_pid(broker: Broker, queue: Queue) -> str:
     """The pid of a queue."""
     return f"<{broker.settings.node_name}.2.{queue.id}.0>"
+
+
+def node_of_pid(pid: str) -> str:
+    """The node that a pid names."""
+    return pid.removeprefix("<").rsplit(".", 3)[0]

@@ -8,17 +8,15 @@ from warrenmq.cli.control.output import Output
 
 GROUP: Final = "Not available"
 _ERLANG: Final = "a warren node is no Erlang node"
-_CLUSTER: Final = "a warren node is always alone: it has no cluster"
 _MIRRORS: Final = "queues have no mirrors"
 _QUORUM: Final = "a quorum queue has no replicas yet"
 _ENCRYPTED: Final = "the configuration has no encrypted values"
 
 REASONS: Final = {
     "cancel_sync_queue": _MIRRORS,
-    "change_cluster_node_type": _CLUSTER,
+    "change_cluster_node_type": "all nodes of a cluster are of one type",
     "command_line_arguments": "see environment for the settings in force",
     "decode": _ENCRYPTED,
-    "discover_peers": _CLUSTER,
     "enable_feature_flag": "features cannot be switched; see list_feature_flags",
     "encode": _ENCRYPTED,
     "erlang_cookie_hash": _ERLANG,
@@ -27,11 +25,9 @@ REASONS: Final = {
     "eval": _ERLANG,
     "eval_file": _ERLANG,
     "exec": _ERLANG,
-    "force_boot": _CLUSTER,
+    "force_boot": "a node does not wait for the others when it starts",
     "force_gc": "a warren node returns memory by itself",
-    "forget_cluster_node": _CLUSTER,
     "hipe_compile": _ERLANG,
-    "join_cluster": _CLUSTER,
     "list_ciphers": _ENCRYPTED,
     "list_hashes": _ENCRYPTED,
     "list_network_interfaces": "see the operating system's own tools",
@@ -41,14 +37,14 @@ REASONS: Final = {
     "quorum_status": _QUORUM,
     "reclaim_quorum_memory": _QUORUM,
     "remote_shell": _ERLANG,
-    "rename_cluster_node": _CLUSTER,
+    "rename_cluster_node": "the name of a node stays; see join_cluster and forget_cluster_node",
     "resolve_hostname": "see the operating system's own tools",
     "resolver_info": _ERLANG,
     "runtime_thread_stats": _ERLANG,
     "schema_info": _ERLANG,
     "stream_status": "there are no streams",
     "sync_queue": _MIRRORS,
-    "update_cluster_nodes": _CLUSTER,
+    "update_cluster_nodes": "the nodes find each other in etcd",
 }
 
 

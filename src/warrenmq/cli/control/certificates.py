@@ -5,7 +5,8 @@ import ssl
 import time
 from typing import Final
 
-from warrenmq.admin.control_protocol import ControlStatus, ListenerStatus
+from warrenmq.admin.cluster_protocol import ListenerStatus
+from warrenmq.admin.control_protocol import ControlStatus
 
 _TIMEOUT_S: Final = 10.0
 _DAY_S: Final = 86_400

@@ -2,7 +2,7 @@
 
 import re
 import time
-from typing import Final
+from typing import Final, Literal
 
 from warrenmq.admin.control_protocol import CloseConnections, Counted, List, Rows, SetListening
 from warrenmq.cli.control.command import Command, Run
@@ -34,9 +34,13 @@ def _close_all(run: Run) -> Output:
     limit = run.number("limit")
     delay_ms = run.number("per-connection-delay")
     if delay_ms <= 0:
-        request = CloseConnections(reason=run[0], vhost=vhost, limit=limit)
+        request = CloseConnections(
+            reason=run[0], vhost=vhost, limit=limit, is_everywhere=not run.flag("global")
+        )
         return _closed(run, run.ask(request, Counted).count)
-    rows = run.ask(List(what="connections", columns=["pid", "vhost"]), Rows).rows
+    which: Literal["all", "local"] = "local" if run.flag("global") else "all"
+    request_rows = List(what="connections", columns=["pid", "vhost"], which=which)
+    rows = run.ask(request_rows, Rows).rows
     pids = [pid for pid, name in rows if vhost in (None, name)]
     pids = pids[:limit] if limit else pids
     for pid in pids:
@@ -68,7 +72,7 @@ def _close_all_banner(run: Run) -> str:
 
 
 def _close_of_user(run: Run) -> Output:
-    run.ask(CloseConnections(reason=run[1], user=run[0]), Counted)
+    run.ask(CloseConnections(reason=run[1], user=run[0], is_everywhere=True), Counted)
     return None
 
 

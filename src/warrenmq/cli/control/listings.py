@@ -69,6 +69,15 @@ def check_columns(run: Run, columns: tuple[str, ...]) -> None:
         raise UsageError(f"Info key(s) {','.join(unknown)} are not supported")
 
 
+def _which(run: Run) -> Literal["all", "local", "online", "offline"]:
+    """The objects that the flags choose; both --online and --offline choose all."""
+    if run.flag("local"):
+        return "local"
+    if run.flag("online") == run.flag("offline"):
+        return "all"
+    return "online" if run.flag("online") else "offline"
+
+
 def _stream(
     what: StreamName,
     summary: str,
@@ -82,18 +91,17 @@ def _stream(
 
     def rows(run: Run) -> Output:
         chosen = named_columns(run.arguments, default)
-        if run.flag("offline"):
-            # A node that answers is online.
-            return Table(chosen, [], is_stream=True)
         vhost = run.vhost if is_of_vhost else ""
+        request = List(what=what, columns=list(chosen), vhost=vhost, which=_which(run))
         try:
-            found = run.ask(List(what=what, columns=list(chosen), vhost=vhost), Rows).rows
+            found = run.ask(request, Rows)
         except Refused as error:
             # RabbitMQ lists nothing for a vhost that does not exist.
             if error.refusal != NO_SUCH_VHOST:
                 raise
-            found = []
-        return Table(chosen, found, is_stream=True)
+            found = Rows([])
+        failures = [f"node {node} has not answered: its rows are missing" for node in found.missing]
+        return Table(chosen, found.rows, is_stream=True, failures=failures)
 
     def text(run: Run) -> str:
         seconds = DEFAULT_TIMEOUT_S if run.timeout_s is None else run.timeout_s

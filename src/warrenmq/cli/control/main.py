@@ -15,7 +15,7 @@ from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import OK, TEMPORARY, USAGE, CommandError, UsageError
 from warrenmq.cli.control.helping import PROGRAM, command_help, general_usage, not_found
 from warrenmq.cli.control.link import Link
-from warrenmq.cli.control.output import FORMATS, WITHOUT_BANNER, Style
+from warrenmq.cli.control.output import FORMATS, WITHOUT_BANNER, Style, Table
 from warrenmq.cli.control.parsing import CommandLine, Option, parse
 from warrenmq.cli.control.status import node_status
 from warrenmq.cli.control.table import COMMANDS
@@ -114,6 +114,8 @@ def _run(command: Command, line: CommandLine, link: Link) -> None:
         node=lambda: link.expected_name,
     )
     sys.stdout.write(FORMATS[formatter](output, style))
+    if isinstance(output, Table) and output.failures:
+        raise CommandError("\n".join(["Error:", *output.failures]), TEMPORARY)
 
 
 def _check(command: Command, line: CommandLine, formatter: str) -> None:

@@ -2,10 +2,12 @@
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from warrenmq.admin.cluster_protocol import DescribeMember, MemberDescription
 from warrenmq.admin.control_protocol import (
     ControlStatus,
     DescribeControl,
@@ -43,8 +45,8 @@ def _set_running(run: Run, is_on: bool) -> Output:
     return None
 
 
-def _reset(run: Run) -> Output:
-    run.do(ResetNode())
+def _reset(run: Run, is_forced: bool) -> Output:
+    run.do(ResetNode(is_forced=is_forced))
     return None
 
 
@@ -99,14 +101,13 @@ def _is_alive(pid: int) -> bool:
 # -- waiting ---------------------------------------------------------------------------------------
 
 
-def _await_running(run: Run) -> Output:
-    """Return when the broker runs in the node. Raises CommandError after --timeout."""
+def _await(run: Run, is_there: Callable[[], bool], failure: CommandError) -> Output:
+    """Return when `is_there`. Raises CommandError after --timeout."""
     seconds = _START_TIMEOUT_S if run.timeout_s is None else run.timeout_s
     deadline = time.monotonic() + seconds
-    failure = CommandError("Error:\nrabbit_is_not_running")
     while True:
         try:
-            if _status(run).is_running:
+            if is_there():
                 return None
         except NoNodeError as error:
             failure = error
@@ -116,14 +117,22 @@ def _await_running(run: Run) -> Output:
         time.sleep(_PAUSE_S)
 
 
+def _await_running(run: Run) -> Output:
+    """Return when the broker runs in the node."""
+    return _await(
+        run, lambda: _status(run).is_running, CommandError("Error:\nrabbit_is_not_running")
+    )
+
+
 def _await_nodes(run: Run) -> Output:
-    seconds = _START_TIMEOUT_S if run.timeout_s is None else run.timeout_s
-    if int(run[0]) > 1:
-        # A warren node has no cluster, so that no other one ever joins it.
-        time.sleep(seconds)
-        text = f"Error: timed out while waiting. Not enough nodes joined {run.node}'s cluster."
-        raise CommandError(f"Error:\n{text}", SOFTWARE)
-    return _await_running(run)
+    """Return when the node is linked with enough other nodes, and runs itself."""
+
+    def are_there() -> bool:
+        links = run.ask(DescribeMember(), MemberDescription).links
+        return len(links) + 1 >= int(run[0]) and _status(run).is_running
+
+    text = f"Error: timed out while waiting. Not enough nodes joined {run.node}'s cluster."
+    return _await(run, are_there, CommandError(f"Error:\n{text}", SOFTWARE))
 
 
 def _check_count(run: Run) -> None:
@@ -277,12 +286,13 @@ COMMANDS: Final = (
         banner=_await_nodes_banner, check=_check_count,
     ),
     Command(
-        "force_reset", GROUP, "Deletes all definitions and messages, as reset does", _reset,
+        "force_reset", GROUP, "Does as reset, also when etcd does not answer",
+        lambda run: _reset(run, True),
         needs="stopped", banner=lambda run: f"Forcefully resetting node {run.node} ...",
     ),
     Command(
-        "reset", GROUP, "Deletes all definitions and messages; the broker must be stopped", _reset,
-        needs="stopped", banner=lambda run: f"Resetting node {run.node} ...",
+        "reset", GROUP, "Leaves the cluster, deletes all definitions and messages",
+        lambda run: _reset(run, False), needs="stopped", banner=lambda run: f"Resetting node {run.node} ...",
     ),
     Command(
         "rotate_logs", GROUP, "Begins a new log file", _rotate_logs, needs="node",

@@ -18,7 +18,8 @@ class Table(Struct, frozen=True):
 
     `is_stream`: RabbitMQ prints such rows one by one, so that nothing stands for no rows.
     `has_header`: whether a table has a header row at all. `data`: what JSON shows instead of rows.
-    `has_maps`: rows are maps in Erlang.
+    `has_maps`: rows are maps in Erlang. `failures`: why rows are missing; they go to standard error,
+    and the command fails after it has printed the others.
     """
 
     columns: tuple[str, ...]
@@ -27,6 +28,7 @@ class Table(Struct, frozen=True):
     has_header: bool = True
     data: Any = None
     has_maps: bool = False
+    failures: list[str] = []
 
 
 class Text(Struct, frozen=True):

@@ -1,20 +1,24 @@
-"""Reports of the node: `status`, `cluster_status`, `environment`, `memory_breakdown`, `report`."""
+"""Reports of the node: `status`, `environment`, `memory_breakdown`."""
 
 from typing import Any, Final
 
-from warrenmq.admin.control_protocol import ControlStatus, DescribeControl, List, Rows
-from warrenmq.cli.control import listings, policies, users
+from warrenmq.admin.cluster_protocol import MemberDescription
+from warrenmq.admin.control_protocol import ControlStatus, DescribeControl
+from warrenmq.cli.control import listings
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import UsageError
-from warrenmq.cli.control.output import Output, Style, Table, Text, table
+from warrenmq.cli.control.output import Output, Table, Text
 from warrenmq.cli.control.parsing import Option
 from warrenmq.cli.control.values import json_text, term_text
 
-_CLUSTER: Final = "Cluster"
 _SETTINGS: Final = "Configuration and environment"
 _UNITS: Final = {"bytes": 1, "mb": 1_000_000, "gb": 1_000_000_000}
 _UNIT: Final = Option("unit", help="bytes, mb or gb (default: gb)")
-PURPOSES: Final = {"amqp": "AMQP 0-9-1", "amqp/ssl": "AMQP 0-9-1 over TLS"}
+PURPOSES: Final = {
+    "amqp": "AMQP 0-9-1",
+    "amqp/ssl": "AMQP 0-9-1 over TLS",
+    "clustering": "inter-node communication",
+}
 # RabbitMQ's names of features, and whether this node has them.
 FEATURE_FLAGS: Final = {
     "classic_mirrored_queue_version": False,
@@ -33,13 +37,13 @@ def node_status(run: Run) -> ControlStatus:
     return run.ask(DescribeControl(), ControlStatus)
 
 
-def alarm_lines(status: ControlStatus) -> list[str]:
+def alarm_lines(status: ControlStatus | MemberDescription) -> list[str]:
     """The alarms in effect, as RabbitMQ names them."""
     words = {"memory": "Memory", "disk": "Free disk space"}
     return [f"{words[alarm]} alarm on node {status.node}" for alarm in status.alarms]
 
 
-def listener_rows(status: ControlStatus) -> list[dict[str, Any]]:
+def listener_rows(status: ControlStatus | MemberDescription) -> list[dict[str, Any]]:
     """The listeners as JSON shows them."""
     return [
         {
@@ -87,11 +91,13 @@ def _percentage(status: ControlStatus, size_bytes: int) -> float:
     return round(100 * size_bytes / used, 2) if used else 0.0
 
 
-def _section(title: str, *lines: str) -> list[str]:
+def section(title: str, *lines: str) -> list[str]:
+    """A part of a report under its title."""
     return [title, "", *lines, ""]
 
 
-def _status(run: Run) -> Output:
+def full_status(run: Run) -> Output:
+    """Everything about the node's process."""
     status = node_status(run)
     lines = "\n".join(_status_lines(status, run.text("unit", "gb")))
     data = _status_data(status)
@@ -109,7 +115,7 @@ def _status_lines(status: ControlStatus, unit: str) -> list[str]:
         for name, size in _memory(status).items()
     ]
     return [
-        *_section(
+        *section(
             "Runtime",
             f"OS PID: {status.pid}",
             f"OS: {status.os}",
@@ -119,11 +125,11 @@ def _status_lines(status: ControlStatus, unit: str) -> list[str]:
             f"Node name: {status.node}",
             f"Python version: {status.python}",
         ),
-        *_section("Data directory", f"Node data directory: {status.data_directory}"),
-        *_section("Config files", *[f" * {path}" for path in status.config_files]),
-        *_section("Log file(s)", *[f" * {path}" for path in status.log_files]),
-        *_section("Alarms", *(alarm_lines(status) or ["(none)"])),
-        *_section(
+        *section("Data directory", f"Node data directory: {status.data_directory}"),
+        *section("Config files", *[f" * {path}" for path in status.config_files]),
+        *section("Log file(s)", *[f" * {path}" for path in status.log_files]),
+        *section("Alarms", *(alarm_lines(status) or ["(none)"])),
+        *section(
             "Memory",
             f"Total memory used: {_size(status.memory_used_bytes, unit)}",
             "Calculation strategy: rss",
@@ -131,23 +137,23 @@ def _status_lines(status: ControlStatus, unit: str) -> list[str]:
             "",
             *memory,
         ),
-        *_section(
+        *section(
             "File Descriptors",
             f"Total: {status.open_files}, limit: {status.open_files_max}",
             f"Sockets: {status.sockets}",
         ),
-        *_section(
+        *section(
             "Free Disk Space",
             f"Low free disk space watermark: {_size(status.disk_limit_bytes, unit)}",
             f"Free disk space: {_size(status.disk_free_bytes, unit)}",
         ),
-        *_section(
+        *section(
             "Totals",
             f"Connection count: {status.connections}",
             f"Queue count: {status.queues}",
             f"Virtual host count: {status.vhosts}",
         ),
-        *_section("Listeners", *[listener_line(row) for row in listener_rows(status)])[:-1],
+        *section("Listeners", *[listener_line(row) for row in listener_rows(status)])[:-1],
     ]
 
 
@@ -189,55 +195,8 @@ def _status_data(status: ControlStatus) -> dict[str, Any]:
     }
 
 
-def _cluster_name(run: Run, status: ControlStatus) -> str:
-    found = run.ask(List(what="global_parameters", columns=["name", "value"]), Rows).rows
-    import json
-
-    names = {name: json.loads(value) for name, value in found}
-    return str(names.get("cluster_name", status.node))
-
-
-def _cluster_status(run: Run) -> Output:
-    status = node_status(run)
-    node, name = status.node, _cluster_name(run, status)
-    maintenance = "not under maintenance" if status.is_listening else "under maintenance"
-    rows = listener_rows(status)
-    states = {flag: _flag_state(is_on) for flag, is_on in FEATURE_FLAGS.items()}
-    lines = [
-        *_section("Basics", f"Cluster name: {name}"),
-        *_section("Disk Nodes", node),
-        *_section("Running Nodes", node),
-        *_section("Versions", f"{node}: warren {status.version} on Python {status.python}"),
-        *_section("Maintenance status", f"Node: {node}, status: {maintenance}"),
-        *_section("Alarms", *(alarm_lines(status) or ["(none)"])),
-        *_section("Network Partitions", "(none)"),
-        *_section("Listeners", *[f"Node: {node}, i{listener_line(row)[1:]}" for row in rows]),
-        *_section(
-            "Feature flags", *[f"Flag: {flag}, state: {state}" for flag, state in states.items()]
-        )[:-1],
-    ]
-    data = {
-        "alarms": alarm_lines(status),
-        "cluster_name": name,
-        "disk_nodes": [node],
-        "feature_flags": [{"name": flag, "state": state} for flag, state in states.items()],
-        "listeners": {node: rows},
-        "maintenance_status": {node: maintenance},
-        "partitions": {},
-        "ram_nodes": [],
-        "running_nodes": [node],
-        "versions": {
-            node: {
-                "python_version": status.python,
-                "rabbitmq_name": "warren",
-                "rabbitmq_version": status.version,
-            }
-        },
-    }
-    return Text("\n".join(lines), data, report=data)
-
-
-def _environment(run: Run) -> Output:
+def environment(run: Run) -> Output:
+    """The settings in force."""
     settings = node_status(run).environment
     lines = [f"{name} = {_setting_text(value)}" for name, value in sorted(settings.items())]
     return Text("\n".join(lines), settings, report=settings)
@@ -262,46 +221,23 @@ def _memory_breakdown(run: Run) -> Output:
     return Text("\n".join(lines), data, report=data)
 
 
-def _flag_state(is_on: bool) -> str:
+def flag_state(is_on: bool) -> str:
+    """The state of a feature as RabbitMQ names it."""
     return "enabled" if is_on else "unavailable"
 
 
 def _feature_flags(run: Run) -> Output:
     columns = listings.named_columns(run.arguments, ("name", "state"))
     rows = [
-        {"name": name, "state": _flag_state(is_on), "stability": "stable", "provided_by": "warren"}
+        {"name": name, "state": flag_state(is_on), "stability": "stable", "provided_by": "warren"}
         for name, is_on in FEATURE_FLAGS.items()
     ]
     return Table(columns, [[row.get(name, "") for name in columns] for row in rows])
 
 
-def _report(run: Run) -> Output:
-    """Everything that somebody who helps wants to see, in one text."""
-    reports = [("Status of node", _status(run)), ("Cluster status of node", _cluster_status(run))]
-    reports.append(("Application environment of node", _environment(run)))
-    parts = [f"{title} {run.node} ...\n{_text(output)}" for title, output in reports]
-    commands = (*listings.COMMANDS, *users.COMMANDS, *policies.COMMANDS)
-    names = (
-        "list_queues", "list_exchanges", "list_bindings", "list_consumers", "list_connections",
-        "list_channels", "list_users", "list_policies", "list_operator_policies",
-    )  # fmt: skip
-    for command in commands:
-        if command.name in names and command.banner is not None:
-            parts.append(f"{command.banner(run)}\n{_text(command.run(run))}")
-    return Text("\n".join(parts).rstrip("\n"))
-
-
-def _text(output: Output) -> str:
-    return table(output, Style())
-
-
 COMMANDS: Final = (
     Command(
-        "cluster_status", _CLUSTER, "Shows the nodes of the cluster: this one", _cluster_status,
-        takes_timeout=True, banner=lambda run: f"Cluster status of node {run.node} ...",
-    ),
-    Command(
-        "environment", _SETTINGS, "Shows the settings in force", _environment, needs="node",
+        "environment", _SETTINGS, "Shows the settings in force", environment, needs="node",
         banner=lambda run: f"Application environment of node {run.node} ...",
     ),
     Command(
@@ -316,11 +252,7 @@ COMMANDS: Final = (
         banner=lambda run: f"Reporting memory breakdown on node {run.node}...",
     ),
     Command(
-        "report", listings.GROUP, "Shows all of this and all listings of a vhost", _report,
-        takes_vhost=True, banner=lambda run: f"Reporting server status of node {run.node} ...",
-    ),
-    Command(
-        "status", listings.GROUP, "Shows the state of the node", _status, options=(_UNIT,),
+        "status", listings.GROUP, "Shows the state of the node", full_status, options=(_UNIT,),
         takes_timeout=True, check=_check_unit,
         banner=lambda run: f"Status of node {run.node} ...",
     ),

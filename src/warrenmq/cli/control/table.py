@@ -5,6 +5,7 @@ from typing import Final
 from warrenmq.cli.control import (
     absent,
     checks,
+    cluster,
     connections,
     definitions,
     helping,
@@ -16,6 +17,7 @@ from warrenmq.cli.control import (
     permissions,
     policies,
     queues,
+    report,
     status,
     users,
     vhosts,
@@ -24,7 +26,7 @@ from warrenmq.cli.control import (
 from warrenmq.cli.control.command import Command
 
 _FAMILIES: Final = (
-    helping, node, status, users, permissions, listings, parameters, policies, vhosts,
+    helping, node, cluster, status, report, users, permissions, listings, parameters, policies, vhosts,
     definitions, connections, queues, checks, logins, logs, watching, absent,
 )  # fmt: skip
 COMMANDS: Final[dict[str, Command]] = {

@@ -1,0 +1,328 @@
+"""What operators ask of a node about its cluster: to describe it, and to come, leave and forget.
+
+Each request runs on the node's loop and ends with a call back there. Requests that change the
+membership exclude each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeVar
+
+import msgspec
+
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import DeleteVhost, MetadataError, PutQueue
+from warrenmq.cluster.definitions_copy import DefinitionsCopy
+from warrenmq.cluster.facts import ClusterFacts, EtcdFacts, LinkFacts, RunningFacts
+from warrenmq.cluster.identity import (
+    DirectoryIdentity,
+    IdentityError,
+    forget_identity,
+    read_identity,
+    write_identity,
+)
+from warrenmq.cluster.leaving import Departures, removal_steps
+from warrenmq.cluster.membership import Membership, NotAdmitted, NotYet
+from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
+from warrenmq.cluster.node_calls import NodeCalls
+from warrenmq.cluster.records import RunningNode
+from warrenmq.vocabulary.error_codes import (
+    EXISTS,
+    NOT_FOUND,
+    PRECONDITION,
+    STORAGE_FAILED,
+)
+from warrenmq.vocabulary.names import name_text
+
+logger = logging.getLogger("warren.cluster")
+
+# Queues that one turn takes out of the vhosts.
+_SLICE: Final = 100
+# Queues that a refusal names.
+_NAMED_MAX: Final = 20
+# What a request may meet that is no fault of this node.
+_REFUSALS: Final = (MetadataError, NotAdmitted, NotYet, IdentityError, OSError)
+
+# Takes a code of a refused request and its text, or "" and "".
+Done = Callable[[str, str], None]
+_Result = TypeVar("_Result")
+
+
+class Refused(Exception):
+    """A request is refused: a code of `error_codes.py`, and one line of text."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+class SteeredNode(Protocol):
+    """The node in its cluster, as far as operators change it."""
+
+    @property
+    def running(self) -> dict[str, tuple[RunningNode, int]]:
+        """Running nodes by name, with the births of their records."""
+
+    @property
+    def directory(self) -> Path:
+        """The data directory."""
+
+    def links(self) -> tuple[LinkFacts, ...]:
+        """The links that are up."""
+
+    def followed(self) -> int:
+        """The last decision that is in force."""
+
+    def last_failure(self) -> str:
+        """Why the last transaction has failed, or ""."""
+
+    async def join(self) -> object:
+        """Become a member, without running."""
+
+    async def suspend(self) -> None:
+        """Leave the others for a while."""
+
+    async def resume(self) -> None:
+        """Come back after `suspend`."""
+
+
+class ClusterControl:
+    """The cluster of the node `name`, for its operators."""
+
+    def __init__(
+        self,
+        node: SteeredNode,
+        name: str,
+        cluster: str,
+        loop: asyncio.AbstractEventLoop,
+        broker: Broker,
+        copy: DefinitionsCopy,
+        metadata: EtcdMetadata,
+        membership: Membership,
+        calls: NodeCalls,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.name = name
+        self.cluster = cluster
+        self.calls = calls
+        self._node = node
+        self._loop = loop
+        self._broker = broker
+        self._copy = copy
+        self._metadata = metadata
+        self._membership = membership
+        self._departures = Departures(cluster, metadata)
+        self._now_ms = now_ms
+        # The members as etcd last had them.
+        self._members: tuple[str, ...] = ()
+        self._lock = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- other nodes -------------------------------------------------------------------------------
+
+    def running(self) -> list[str]:
+        """The running nodes, this one included, as far as this node knows; sorted."""
+        return sorted(self._node.running)
+
+    def reachable(self) -> list[str]:
+        """The other nodes to which there is a link; sorted."""
+        return [link.peer for link in self._node.links()]
+
+    def links(self) -> tuple[LinkFacts, ...]:
+        """The links that are up, by the name of the other node."""
+        return self._node.links()
+
+    def followed(self) -> int:
+        """The last decision that is in force on this node."""
+        return self._node.followed()
+
+    def ask(self, node: str, request: bytes, done: Callable[[bytes, str], None]) -> None:
+        """Ask another node; see `NodeCalls.ask`."""
+        self.calls.ask(node, request, self._now_ms(), done)
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def describe(self, done: Callable[[ClusterFacts], None]) -> None:
+        """Describe the cluster; takes some seconds when etcd does not answer."""
+
+        async def work() -> None:
+            done(await self._describe())
+
+        self._start(work())
+
+    def forget(self, node: str, is_forced: bool, done: Done) -> None:
+        """Remove a member that does not run. Only if forced, its durable queues go with it."""
+        self._run(lambda: self._forget(node, is_forced), done)
+
+    def join(self, seed: str, done: Done) -> None:
+        """Become a member of the cluster of `seed`. EXISTS: the node is one already."""
+        self._run(lambda: self._join(seed), done)
+
+    def leave(self, is_forced: bool, done: Done) -> None:
+        """Leave the cluster for good; if forced, also when etcd does not answer.
+
+        The node is suspended. Afterwards it shares no definitions; the caller deletes those that it
+        has, and then calls `forget_directory`.
+        """
+        self._run(lambda: self._leave(is_forced), done)
+
+    def suspend(self, done: Done) -> None:
+        """Let the node leave the others for a while; its queues are down."""
+        self._run(self._node.suspend, done)
+
+    def resume(self, done: Done) -> None:
+        """Come back after `suspend`; a node that has left joins again."""
+        self._run(self._node.resume, done)
+
+    def forget_directory(self) -> None:
+        """Let the data directory, which is empty, belong to no cluster. Raises OSError."""
+        forget_identity(self._node.directory)
+
+    # -- description -------------------------------------------------------------------------------
+
+    async def _describe(self) -> ClusterFacts:
+        def ask() -> EtcdFacts:
+            status = self._metadata.gateway.status()
+            self._members = tuple(sorted(self._membership.members()))
+            return EtcdFacts(
+                "",
+                status.version,
+                status.db_size_bytes,
+                {member.name: member.client_urls for member in status.members},
+                status.alarms,
+                self._node.last_failure(),
+            )
+
+        try:
+            etcd = await self._loop.run_in_executor(None, ask)
+        except MetadataError as error:
+            etcd = EtcdFacts(str(error), last_failure=self._node.last_failure())
+        running = {
+            name: RunningFacts(record.version, record.host, record.port, record.listeners)
+            for name, (record, _birth) in sorted(self._node.running.items())
+        }
+        # Without etcd, those that run are known to be members.
+        members = self._members or tuple(running)
+        return ClusterFacts(
+            self.cluster, members, running, self._node.followed(), self._node.links(), etcd
+        )
+
+    # -- membership --------------------------------------------------------------------------------
+
+    async def _forget(self, node: str, is_forced: bool) -> None:
+        members = await self._wait(self._membership.members)
+        if node not in members:
+            text = "{:not_a_cluster_node, 'The node selected is not in the cluster.'}"
+            raise Refused(NOT_FOUND, text)
+        if node in await self._wait(self._membership.running):
+            raise _runs(node)
+        queues = await self._wait(lambda: self._departures.queues_of(node))
+        durable = [queue for queue in queues if queue.durable]
+        if durable and not is_forced:
+            raise Refused(PRECONDITION, _lost_with(node, durable))
+        await self._remove(queues)
+        if not await self._wait(lambda: self._departures.remove_member(node)):
+            raise _runs(node)
+        logger.info("node %s is forgotten, and %d of its queues", node, len(queues))
+
+    async def _join(self, seed: str) -> None:
+        known = read_identity(self._node.directory)
+        if known is not None and known.has_joined:
+            raise Refused(EXISTS, "The node is already a member of this cluster")
+        if seed not in await self._wait(self._membership.running):
+            text = f"no node '{seed}' runs in cluster '{self.cluster}'"
+            raise Refused(NOT_FOUND, text)
+        await self._node.join()
+
+    async def _leave(self, is_forced: bool) -> None:
+        directory = self._node.directory
+        known = read_identity(directory)
+        if known is not None:
+            # Who is stopped from here on joins again at its next start, with what is left.
+            write_identity(directory, msgspec.structs.replace(known, has_joined=False))
+            try:
+                await self._leave_as(known)
+            except MetadataError as error:
+                if not is_forced:
+                    write_identity(directory, known)
+                    raise
+                logger.warning("the cluster still has this node: %s", error)
+        self._broker.shared = None
+        for name in list(self._copy.vhosts):
+            self._copy.apply(DeleteVhost(name))
+
+    async def _leave_as(self, known: DirectoryIdentity) -> None:
+        """Remove the member whose data directory has the identity `known`."""
+        members = await self._wait(self._membership.members)
+        own = members.get(self.name)
+        if own is None or own.replica_id != known.replica_id:
+            # It was forgotten, perhaps replaced.
+            return
+        if len(members) == 1 and await self._wait(
+            lambda: self._departures.remove_cluster(self.name)
+        ):
+            logger.info("the cluster is removed with this node, its last member")
+            return
+        await self._remove(await self._wait(lambda: self._departures.queues_of(self.name)))
+        await self._wait(lambda: self._departures.remove_member(self.name))
+        logger.info("this node has left the cluster")
+
+    async def _remove(self, queues: list[PutQueue]) -> None:
+        for start in range(0, len(queues), _SLICE):
+            few = queues[start : start + _SLICE]
+            steps = removal_steps(self._broker, self._copy, few, self._now_ms())
+            await self._wait(partial(self._departures.remove, steps))
+
+    async def _wait(self, step: Callable[[], _Result]) -> _Result:
+        """Run a step that waits for etcd in a thread."""
+        return await self._loop.run_in_executor(None, step)
+
+    # -- tasks -------------------------------------------------------------------------------------
+
+    def _run(self, request: Callable[[], Coroutine[Any, Any, None]], done: Done) -> None:
+        async def work() -> None:
+            async with self._lock:
+                try:
+                    await request()
+                except Refused as refused:
+                    done(refused.code, refused.text)
+                except _REFUSALS as error:
+                    code = STORAGE_FAILED if isinstance(error, MetadataError) else PRECONDITION
+                    done(code, str(error))
+                else:
+                    done("", "")
+
+        self._start(work())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        # The loop itself keeps no reference to a task.
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _runs(node: str) -> Refused:
+    return Refused(
+        PRECONDITION,
+        f"RabbitMQ on node {node} must be stopped with 'warrenctl -n {node} stop_app' before it "
+        "can be removed",
+    )
+
+
+def _lost_with(node: str, queues: list[PutQueue]) -> str:
+    names = [
+        f"'{name_text(queue.name)}' in vhost '{name_text(queue.vhost)}'"
+        for queue in queues[:_NAMED_MAX]
+    ]
+    more = len(queues) - len(names)
+    listed = ", ".join(names) + (f" and {more} more" if more else "")
+    return (
+        f"node {node} has {len(queues)} durable queues, whose messages are on its disk only: "
+        f"{listed}. Start the node to keep them, or delete them with --force"
+    )

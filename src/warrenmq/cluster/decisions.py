@@ -1,0 +1,270 @@
+"""Decides definitions in the cluster: proposals under conditions, and removals that are repeated.
+
+A proposal is one transaction. It succeeds only if what it relies on is as this node's copy has it;
+otherwise something else was decided first, and the proposer looks again as soon as this node has
+followed that. An answer that does not come leaves the outcome open: the proposer then looks again
+too, and finds the thing or not.
+
+A proposal is over when this node has followed it. Then it waits, for a moment, for the other nodes
+as well: what was declared through one node can be used at once through any other.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+
+from warrenmq.broker.definitions.metadata import Change, PutExchange, PutQueue
+from warrenmq.broker.definitions.shared import SharedDefinitions
+from warrenmq.cluster.follower import Follower
+from warrenmq.cluster.metadata.conditions import Alive, Condition
+from warrenmq.cluster.placement import Placement
+
+logger = logging.getLogger("warren.cluster")
+
+# How long a proposal is repeated while the store of the cluster does not answer (ms).
+DECIDE_MS = 5_000
+# Pause before a proposal is repeated (ms).
+RETRY_MS = 250
+# After a conflict the proposer looks again when this node has followed something, or after this
+# time (ms): what it collided with may have been followed already.
+LOOK_AGAIN_MS = 25
+# How long a proposal that this node has followed waits for the other nodes (ms).
+PEERS_MS = 500
+# Removals of one transaction; each has two conditions at most.
+_REMOVALS_MAX = 40
+
+Done = Callable[[str, int], None]
+
+
+class CommitResult:
+    """What became of a transaction.
+
+    `revision`: the decision, 0 if there is none. `failure`: why the store did not answer, or "";
+    without it and without a revision a condition did not hold.
+    """
+
+    def __init__(self, revision: int, failure: str = "") -> None:
+        self.revision = revision
+        self.failure = failure
+
+
+class DecisionStore(ABC):
+    """The store in which the nodes of the cluster decide. All callbacks come on the loop."""
+
+    @abstractmethod
+    def commit(
+        self,
+        conditions: list[Condition],
+        changes: list[Change],
+        done: Callable[[CommitResult], None],
+    ) -> None:
+        """Make `changes`, all or none, if all `conditions` hold; then call `done`."""
+
+
+class ClusterClock(ABC):
+    """The time and the timers of the node."""
+
+    @abstractmethod
+    def now_ms(self) -> int:
+        """The time in ms since 1970."""
+
+    @abstractmethod
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        """Call `callback` once, in `delay_ms`."""
+
+
+class Peers(ABC):
+    """The other nodes, as far as this node hears from them."""
+
+    @abstractmethod
+    def when_followed(self, revision: int, callback: Callable[[], None]) -> None:
+        """Call `callback` when every reachable node has followed `revision`, now or later."""
+
+
+class ClusterDefinitions(SharedDefinitions):
+    """The shared definitions, as the node of `follower` proposes and removes them."""
+
+    def __init__(
+        self,
+        store: DecisionStore,
+        follower: Follower,
+        placement: Placement,
+        peers: Peers,
+        clock: ClusterClock,
+    ) -> None:
+        self._store = store
+        self._follower = follower
+        self._placement = placement
+        self._peers = peers
+        self._clock = clock
+        # Removals that are not decided yet, oldest first, with those who wait for them.
+        self._removals: deque[_Removal] = deque()
+        self._is_removing = False
+
+    # -- proposals ---------------------------------------------------------------------------------
+
+    def place(self, queue: PutQueue, owner: object | None) -> None:
+        if owner is not None:
+            queue.is_exclusive = True
+            self._follower.claims[queue.vhost, queue.name] = owner
+        queue.node = self._placement.choose(queue)
+
+    def propose(self, changes: list[Change], done: Done) -> None:
+        self._try(changes, done, self._clock.now_ms() + DECIDE_MS)
+
+    def _try(self, changes: list[Change], done: Done, deadline_ms: int) -> None:
+        if self._removals:
+            # A name may be taken by what this node has removed: that is decided first.
+            self._removals[-1].callbacks.append(
+                lambda failure: (
+                    self._end(changes, done, failure)
+                    if failure
+                    else self._try(changes, done, deadline_ms)
+                )
+            )
+            return
+        conditions = self._follower.copy.prepare(changes)
+        if conditions is None:
+            self._look_again(changes, done)
+            return
+
+        def on_result(result: CommitResult) -> None:
+            if result.revision:
+                self._follower.when_followed(
+                    result.revision, lambda: self._wait_for_peers(result.revision, changes, done)
+                )
+            elif result.failure:
+                if self._clock.now_ms() + RETRY_MS > deadline_ms:
+                    self._end(changes, done, result.failure)
+                else:
+                    # The outcome may be unknown; a repetition then meets the thing itself.
+                    self._clock.call_later(RETRY_MS, lambda: self._try(changes, done, deadline_ms))
+            else:
+                self._look_again(changes, done)
+
+        self._store.commit(conditions, changes, on_result)
+
+    def _look_again(self, changes: list[Change], done: Done) -> None:
+        once = _Once(lambda: self._end(changes, done, ""))
+        self._follower.when_followed(self._follower.revision + 1, once.call)
+        self._clock.call_later(LOOK_AGAIN_MS, once.call)
+
+    def _wait_for_peers(self, revision: int, changes: list[Change], done: Done) -> None:
+        once = _Once(lambda: self._end(changes, done, ""))
+        self._peers.when_followed(revision, once.call)
+        if not once.is_called:
+            self._clock.call_later(PEERS_MS, once.call)
+
+    def _end(self, changes: list[Change], done: Done, failure: str) -> None:
+        for change in changes:
+            if isinstance(change, PutQueue) and change.is_exclusive:
+                self._follower.claims.pop((change.vhost, change.name), None)
+        done(failure, self._clock.now_ms())
+
+    # -- removals ----------------------------------------------------------------------------------
+
+    def remove(self, changes: list[Change], done: Done | None) -> None:
+        removal = _Removal(self._follower.copy.removals(changes))
+        if done is not None:
+            removal.wait(done, self._clock)
+        self._removals.append(removal)
+        self._remove_next()
+
+    def _remove_next(self) -> None:
+        while self._removals and not self._is_removing:
+            removal = self._removals[0]
+            if not removal.steps:
+                self._removals.popleft()
+                self._finish_removal(removal)
+                continue
+            self._is_removing = True
+            self._store.commit(*removal.steps[0], self._on_removed)
+
+    def _on_removed(self, result: CommitResult) -> None:
+        self._is_removing = False
+        removal = self._removals[0]
+        if result.failure:
+            self._clock.call_later(RETRY_MS, self._remove_next)
+            return
+        _conditions, changes = removal.steps.popleft()
+        if not result.revision and len(changes) > 1:
+            # One of the things is gone already, or has begun another life. The others go alone.
+            removal.split(changes)
+        removal.revision = max(removal.revision, result.revision)
+        self._remove_next()
+
+    def _finish_removal(self, removal: _Removal) -> None:
+        def finish() -> None:
+            for callback in removal.callbacks:
+                callback("")
+            removal.callbacks = []
+
+        def wait_for_peers() -> None:
+            once = _Once(finish)
+            self._peers.when_followed(removal.revision, once.call)
+            if not once.is_called:
+                self._clock.call_later(PEERS_MS, once.call)
+
+        self._follower.when_followed(removal.revision, wait_for_peers)
+
+
+class _Removal:
+    """Removals that belong together: in as few transactions as possible, one after another."""
+
+    def __init__(self, removals: list[tuple[list[Condition], Change]]) -> None:
+        # Conditions and changes of the transactions that are left.
+        self.steps: deque[tuple[list[Condition], list[Change]]] = deque()
+        self.revision = 0
+        self._conditions = {id(change): conditions for conditions, change in removals}
+        for start in range(0, len(removals), _REMOVALS_MAX):
+            changes = [change for _conditions, change in removals[start : start + _REMOVALS_MAX]]
+            self.steps.append((self._conditions_of(changes), changes))
+        self.callbacks: list[Callable[[str], None]] = []
+
+    def split(self, changes: list[Change]) -> None:
+        """Try `changes` again, each in a transaction of its own."""
+        for change in reversed(changes):
+            self.steps.appendleft((self._conditions_of([change]), [change]))
+
+    def _conditions_of(self, changes: list[Change]) -> list[Condition]:
+        # Many removals have an end in common.
+        found: dict[tuple[type, bytes, bytes], Condition] = {}
+        for change in changes:
+            for condition in self._conditions[id(change)]:
+                assert isinstance(condition, Alive)
+                end = condition.change
+                assert isinstance(end, (PutQueue, PutExchange))
+                found[type(end), end.vhost, end.name] = condition
+        return list(found.values())
+
+    def wait(self, done: Done, clock: ClusterClock) -> None:
+        """Call `done` when all is decided, or after DECIDE_MS with what is missing."""
+        once = _Once(lambda: None)
+
+        def decided(failure: str) -> None:
+            if not once.is_called:
+                once.call()
+                done(failure, clock.now_ms())
+
+        self.callbacks.append(decided)
+        clock.call_later(
+            DECIDE_MS,
+            lambda: decided("the removal will be repeated until the cluster has taken it"),
+        )
+
+
+class _Once:
+    """A callback that is called at most once."""
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.is_called = False
+        self._callback = callback
+
+    def call(self) -> None:
+        """Call the callback, the first time."""
+        if not self.is_called:
+            self.is_called = True
+            self._callback()

@@ -1,0 +1,149 @@
+"""Transactions and events of etcd on the node's loop: threads wait for etcd, so the loop never does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from warrenmq.broker.definitions.metadata import Change, MetadataError
+from warrenmq.cluster.decisions import CommitResult, DecisionStore
+from warrenmq.cluster.metadata.conditions import Condition, NodeIs
+from warrenmq.cluster.metadata.errors import Compacted
+from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata, Watched
+from warrenmq.cluster.metadata.watching import StopSignal
+
+logger = logging.getLogger("warren.cluster")
+
+# Transactions under way at the same time.
+_THREADS: Final = 8
+# Pause before a watch that etcd has refused is opened again (s).
+_PAUSE_S: Final = 1.0
+
+_Result = TypeVar("_Result")
+# Takes a revision and its changes.
+Follow = Callable[[int, list[Watched]], None]
+
+
+class EtcdDecisions(DecisionStore):
+    """The definitions of the cluster in etcd, as `node` decides them; `wake` asks for the end of a turn."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        metadata: EtcdMetadata,
+        node: bytes,
+        wake: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._metadata = metadata
+        self._node = node
+        self._wake = wake
+        self._threads = ThreadPoolExecutor(_THREADS, "etcd")
+        self._stop = StopSignal()
+        self._watching: threading.Thread | None = None
+        # Why the last transaction has failed, or "".
+        self.failure = ""
+        # The lease of this node, which its exclusive queues get, and the birth of its record; 0
+        # while it has none, and then it decides nothing.
+        self.lease = 0
+        self.birth = 0
+
+    # -- transactions ------------------------------------------------------------------------------
+
+    def commit(
+        self,
+        conditions: list[Condition],
+        changes: list[Change],
+        done: Callable[[CommitResult], None],
+    ) -> None:
+        future = self._threads.submit(self._commit, conditions, changes)
+        future.add_done_callback(
+            lambda ended: self._loop.call_soon_threadsafe(self._end, ended.result(), done)
+        )
+
+    async def run(self, step: Callable[[], _Result]) -> _Result:
+        """Run a step that waits for etcd in a thread; raises what it raises."""
+        return await self._loop.run_in_executor(self._threads, step)
+
+    def _commit(self, conditions: list[Condition], changes: list[Change]) -> CommitResult:
+        if self.birth == 0:
+            return CommitResult(0, "this node has lost its lease")
+        own = NodeIs(self._node, self.birth)
+        try:
+            revision = self._metadata.commit([*conditions, own], changes, self.lease)
+        except MetadataError as error:
+            return CommitResult(0, str(error))
+        return CommitResult(revision or 0)
+
+    def _end(self, result: CommitResult, done: Callable[[CommitResult], None]) -> None:
+        self.failure = result.failure
+        done(result)
+        self._wake()
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def watch(
+        self,
+        from_revision: int,
+        follow: Follow,
+        lost: Callable[[str], None],
+    ) -> None:
+        """Call `follow` on the loop with every decision from `from_revision` on, in order.
+
+        `lost` is called if etcd no longer has a decision that this node has not seen.
+        """
+        self._stop = StopSignal()
+        self._watching = threading.Thread(
+            target=self._watch,
+            args=(self._stop, from_revision, follow, lost),
+            name="etcd-watch",
+            daemon=True,
+        )
+        self._watching.start()
+
+    def _watch(
+        self,
+        stop: StopSignal,
+        from_revision: int,
+        follow: Follow,
+        lost: Callable[[str], None],
+    ) -> None:
+        next_revision = from_revision
+
+        def on_changes(revision: int, changes: list[Watched]) -> None:
+            nonlocal next_revision
+            next_revision = revision + 1
+            self._loop.call_soon_threadsafe(self._follow, stop, follow, revision, changes)
+
+        while not stop.is_set():
+            try:
+                self._metadata.watch(next_revision, on_changes, stop)
+            except Compacted as error:
+                self._loop.call_soon_threadsafe(lost, str(error))
+                return
+            except MetadataError as error:
+                logger.error("the watch of etcd is refused: %s", error)
+                stop.wait(_PAUSE_S)
+
+    def _follow(
+        self, stop: StopSignal, follow: Follow, revision: int, changes: list[Watched]
+    ) -> None:
+        if not stop.is_set():
+            follow(revision, changes)
+            self._wake()
+
+    def end_watch(self) -> None:
+        """Follow no more decisions; waits for the end of the watch, so not for the loop."""
+        self._stop.set()
+        if self._watching is not None:
+            self._watching.join()
+            self._watching = None
+
+    def stop(self) -> None:
+        """End the watch and all threads; waits for transactions under way."""
+        self.end_watch()
+        self._threads.shutdown()

@@ -1,0 +1,135 @@
+"""This node's copy of the definitions of its cluster: queues, exchanges, vhosts, users and births.
+
+The copy changes only with what the cluster has decided, in order, together with the broker. So what
+it knows is what clients of this node can see, and the conditions of a proposal are made from it.
+"""
+
+from __future__ import annotations
+
+from warrenmq.broker.definitions.metadata import (
+    NO_BIRTH,
+    Change,
+    Definitions,
+    DeleteBinding,
+    DeleteExchange,
+    DeleteQueue,
+    DeleteVhost,
+    PutBinding,
+    PutExchange,
+    PutQueue,
+    PutVhost,
+)
+from warrenmq.cluster.metadata.conditions import Absent, Alive, Condition
+from warrenmq.routing.router import PREDECLARED
+
+_PREDECLARED_NAMES = frozenset(name for name, _type, _internal in PREDECLARED)
+_Name = tuple[bytes, bytes]
+
+
+class DefinitionsCopy:
+    """The queues and exchanges of a cluster, by vhost and name, as far as this node has followed."""
+
+    def __init__(self) -> None:
+        self.queues: dict[_Name, PutQueue] = {}
+        self.exchanges: dict[_Name, PutExchange] = {}
+        self.vhosts: dict[bytes, PutVhost] = {}
+
+    def load(self, definitions: Definitions) -> None:
+        """Take over all definitions at a start."""
+        changes: list[Change] = [
+            *definitions.vhosts,
+            *definitions.exchanges,
+            *definitions.queues,
+        ]
+        for change in changes:
+            self.apply(change)
+
+    def apply(self, change: Change) -> None:
+        """Take over one decided change."""
+        if isinstance(change, PutQueue):
+            self.queues[change.vhost, change.name] = change
+        elif isinstance(change, DeleteQueue):
+            self.queues.pop((change.vhost, change.name), None)
+        elif isinstance(change, PutExchange):
+            self.exchanges[change.vhost, change.name] = change
+        elif isinstance(change, DeleteExchange):
+            self.exchanges.pop((change.vhost, change.name), None)
+        elif isinstance(change, PutVhost):
+            self.vhosts[change.name] = change
+        elif isinstance(change, DeleteVhost):
+            self._forget_vhost(change.name)
+
+    def prepare(self, changes: list[Change]) -> list[Condition] | None:
+        """The conditions under which `changes` may be made; bindings get the births of their ends.
+
+        None: an end of a binding is gone, so nothing may be made. Removals have no conditions: what
+        is gone already needs no removal.
+        """
+        conditions: list[Condition] = []
+        for change in changes:
+            if isinstance(change, (PutQueue, PutExchange)):
+                conditions.append(Absent(change))
+                self._expect_vhost(change.vhost, conditions)
+            elif isinstance(change, PutBinding) and not self._expect_ends(change, conditions):
+                return None
+        return conditions
+
+    def removals(self, changes: list[Change]) -> list[tuple[list[Condition], Change]]:
+        """The removals among `changes` with their conditions.
+
+        A queue, an exchange or a binding is removed only in the life that this node knows. Call it
+        before the copy has changed.
+        """
+        found: list[tuple[list[Condition], Change]] = []
+        for change in changes:
+            known: list[PutQueue | PutExchange | None] = []
+            if isinstance(change, DeleteQueue):
+                known = [self.queues.get((change.vhost, change.name))]
+            elif isinstance(change, DeleteExchange):
+                known = [self.exchanges.get((change.vhost, change.name))]
+            elif isinstance(change, DeleteBinding):
+                known = list(self._ends_of(change))
+            ends = [end for end in known if end is not None]
+            if ends or isinstance(change, DeleteBinding):
+                found.append(([Alive(end, end.birth) for end in ends], change))
+        return found
+
+    def _ends_of(
+        self, binding: PutBinding | DeleteBinding
+    ) -> tuple[PutQueue | PutExchange | None, PutQueue | PutExchange | None]:
+        """Source and destination of a binding; None for one that is predeclared or gone."""
+        place = (binding.vhost, binding.destination)
+        return (
+            self.exchanges.get((binding.vhost, binding.source)),
+            self.queues.get(place) if binding.destination_is_queue else self.exchanges.get(place),
+        )
+
+    def _expect_ends(self, binding: PutBinding, conditions: list[Condition]) -> bool:
+        """Add the conditions that both ends of `binding` live on; False if one is gone."""
+        source, destination = self._ends_of(binding)
+        if source is None and binding.source not in _PREDECLARED_NAMES:
+            return False
+        is_queue = binding.destination_is_queue
+        if destination is None and (is_queue or binding.destination not in _PREDECLARED_NAMES):
+            return False
+        for end in (source, destination):
+            if end is not None:
+                conditions.append(Alive(end, end.birth))
+            else:
+                # A predeclared exchange lives as long as its vhost.
+                self._expect_vhost(binding.vhost, conditions)
+        binding.source_birth = NO_BIRTH if source is None else source.birth
+        binding.destination_birth = NO_BIRTH if destination is None else destination.birth
+        return True
+
+    def _expect_vhost(self, name: bytes, conditions: list[Condition]) -> None:
+        vhost = self.vhosts.get(name)
+        if vhost is not None:
+            conditions.append(Alive(vhost, vhost.birth))
+
+    def _forget_vhost(self, name: bytes) -> None:
+        self.vhosts.pop(name, None)
+        for key in [key for key in self.queues if key[0] == name]:
+            del self.queues[key]
+        for key in [key for key in self.exchanges if key[0] == name]:
+            del self.exchanges[key]

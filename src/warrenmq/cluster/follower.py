@@ -1,0 +1,329 @@
+"""Puts in force, on this node, what its cluster has decided, in the order of the decisions.
+
+Every node follows the same decisions, so all know the same queues, exchanges and bindings. A queue
+lives on one node, which makes it with an id of its own and stores the row that it needs to recover
+it; for all others it is a remote queue.
+
+A vhost opens and closes over some turns of the loop; decisions that come meanwhile wait.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import (
+    Change,
+    Definitions,
+    DeleteBinding,
+    DeleteExchange,
+    DeleteQueue,
+    DeleteVhost,
+    PutBinding,
+    PutExchange,
+    PutQueue,
+    PutVhost,
+)
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.cluster.definitions_copy import DefinitionsCopy
+from warrenmq.cluster.missed import missed_changes
+from warrenmq.queues.arguments import parse_arguments
+from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.queue import Queue
+from warrenmq.store.change_sets import ChangeSet
+from warrenmq.vocabulary.names import name_text
+from warrenmq.wire.errors import AmqpError
+
+logger = logging.getLogger("warren.cluster")
+
+# Puts users, rights, parameters and vhosts in force; see `Follower`.
+Apply = Callable[[list[Change], Callable[[str], None]], None]
+# Stores changes in the node's own metadata, then calls back with "" or with what failed.
+Store = Callable[[list[Change], Callable[[str], None]], None]
+# The owner of an exclusive queue whose connection is on another node.
+_CLIENT_ELSEWHERE = object()
+
+
+class RemoteEnds(ABC):
+    """The queues of other nodes, as the vhosts of this node know them."""
+
+    @abstractmethod
+    def add(self, vhost: Vhost, definition: QueueDefinition, node: bytes) -> None:
+        """Let `vhost` have a queue that lives on `node`."""
+
+    @abstractmethod
+    def remove(self, vhost: Vhost, name: bytes, birth: int) -> None:
+        """Remove the remote queue `name` of this birth from `vhost`, if it is there."""
+
+
+class Follower:
+    """Follows the decisions of the cluster on the node `name`.
+
+    `ends` knows the queues of other nodes. `apply` puts changes of users, rights, parameters and vhosts in force, `store` writes to the
+    node's own metadata. `now_ms` tells the time.
+    """
+
+    def __init__(
+        self,
+        name: bytes,
+        broker: Broker,
+        copy: DefinitionsCopy,
+        ends: RemoteEnds,
+        apply: Apply,
+        store: Store,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.copy = copy
+        # The last decision that is in force on this node.
+        self.revision = 0
+        # Connections that wait for exclusive queues, by vhost and name.
+        self.claims: dict[tuple[bytes, bytes], object] = {}
+        self._name = name
+        self._broker = broker
+        self._ends = ends
+        self._apply_elsewhere = apply
+        self._store = store
+        self._now_ms = now_ms
+        self._waiting: deque[tuple[int, deque[Change]]] = deque()
+        self._is_busy = False
+        # Rows of own queues on their way to the disk. A decision counts as followed when the rows
+        # that it needs are stored.
+        self._unstored: dict[ChangeSet, int] = {}
+        self._watchers: list[tuple[int, Callable[[], None]]] = []
+
+    # -- decisions ---------------------------------------------------------------------------------
+
+    def load(self, shared: Definitions, revision: int) -> None:
+        """Make known, at a start, what the cluster has as of `revision`.
+
+        The vhosts are open, with this node's durable queues; users, rights and parameters are in
+        force.
+        """
+        self.copy.load(shared)
+        own = self._name
+        for exchange in shared.exchanges:
+            self._follow_one(revision, exchange)
+        for queue in shared.queues:
+            if queue.node != own:
+                self._follow_one(revision, queue)
+        for binding in shared.bindings:
+            self._follow_one(revision, binding)
+        self.revision = revision
+
+    def catch_up(self, shared: Definitions, revision: int) -> None:
+        """Follow to `revision`, of which the definitions are `shared`, without the steps between."""
+        self._waiting.clear()
+        self.follow(revision, missed_changes(self.copy, self._broker, shared))
+
+    def follow(self, revision: int, changes: list[Change]) -> None:
+        """Put the decision `revision` in force, now or when those before it are."""
+        self._waiting.append((revision, deque(changes)))
+        self._work()
+
+    def when_followed(self, revision: int, callback: Callable[[], None]) -> None:
+        """Call `callback` once the decision `revision` is in force here, and stored."""
+        self._watchers.append((revision, callback))
+        self._notify()
+
+    def followed(self) -> int:
+        """The last decision that is in force here, with all rows stored that it needs."""
+        unstored = min(self._unstored.values(), default=self.revision + 1)
+        return min(self.revision, unstored - 1)
+
+    def _work(self) -> None:
+        while self._waiting and not self._is_busy:
+            revision, changes = self._waiting[0]
+            if changes:
+                self._follow_one(revision, changes.popleft())
+            else:
+                self._waiting.popleft()
+                self.revision = revision
+        self._notify()
+
+    def _notify(self) -> None:
+        followed = self.followed()
+        due = [each for each in self._watchers if each[0] <= followed]
+        if due:
+            self._watchers = [each for each in self._watchers if each[0] > followed]
+            for _revision, callback in due:
+                callback()
+
+    def _follow_one(self, revision: int, change: Change) -> None:
+        if isinstance(change, (PutExchange, DeleteExchange, PutQueue, DeleteQueue)):
+            vhost = self._broker.vhosts.get(change.vhost)
+            if vhost is not None:
+                try:
+                    self._follow_end(vhost, change, revision)
+                except AmqpError as error:
+                    logger.error("skipped a definition of the cluster: %s", error.text)
+            self.copy.apply(change)
+        elif isinstance(change, (PutBinding, DeleteBinding)):
+            vhost = self._broker.vhosts.get(change.vhost)
+            if vhost is not None:
+                self._follow_binding(vhost, change)
+        elif isinstance(change, (PutVhost, DeleteVhost)):
+            self._follow_vhost(change)
+        else:
+            self._hand_over(change)
+
+    # -- vhosts, users, parameters -----------------------------------------------------------------
+
+    def _follow_vhost(self, change: PutVhost | DeleteVhost) -> None:
+        """Store the row that names the vhost's directory, then open, change or close the vhost."""
+        self.copy.apply(change)
+        vhost = self._broker.vhosts.get(change.name)
+        if isinstance(change, PutVhost):
+            # The directory's number is the node's own.
+            change.id = self._broker.next_vhost_id() if vhost is None else vhost.id
+        elif vhost is None:
+            return
+        self._is_busy = True
+
+        def stored(failure: str) -> None:
+            if failure:
+                logger.error("vhost '%s': %s", name_text(change.name), failure)
+            self._is_busy = False
+            self._hand_over(change)
+            self._work()
+
+        self._store([change], stored)
+
+    def _hand_over(self, change: Change) -> None:
+        self._is_busy = True
+        # The steps of a vhost end in a later turn; then the decisions behind it go on.
+        later: list[bool] = []
+
+        def done(failure: str) -> None:
+            if failure:
+                logger.error("%s", failure)
+            self._is_busy = False
+            if later:
+                self._work()
+
+        self._apply_elsewhere([change], done)
+        later.append(True)
+
+    # -- exchanges and queues ----------------------------------------------------------------------
+
+    def _follow_end(
+        self,
+        vhost: Vhost,
+        change: PutExchange | DeleteExchange | PutQueue | DeleteQueue,
+        revision: int,
+    ) -> None:
+        if isinstance(change, PutExchange):
+            self._put_exchange(vhost, change)
+        elif isinstance(change, DeleteExchange):
+            exchange = vhost.router.exchanges.get(change.name)
+            if exchange is not None:
+                vhost.forget(vhost.router.delete_exchange(exchange))
+        elif isinstance(change, PutQueue):
+            self._put_queue(vhost, change, revision)
+        else:
+            self._delete_queue(vhost, change.name)
+
+    def _put_exchange(self, vhost: Vhost, change: PutExchange) -> None:
+        router = vhost.router
+        if change.name in router.exchanges:
+            return
+        exchange = router.declare_exchange(
+            change.name,
+            change.type,
+            change.durable,
+            change.auto_delete,
+            change.internal,
+            change.arguments,
+        )
+        vhost.policies.on_exchange(exchange)
+        vhost.announce("exchange.created", exchange)
+
+    def _put_queue(self, vhost: Vhost, change: PutQueue, revision: int) -> None:
+        known = vhost.queues.get(change.name)
+        if known is not None and known.definition.birth == change.birth:
+            return
+        settings = parse_arguments(change.arguments, vhost.queue_text(change.name))
+        is_own = change.node == self._name
+        owner: object | None = None
+        if change.is_exclusive:
+            owner = _CLIENT_ELSEWHERE
+            if is_own:
+                owner = self.claims.pop((change.vhost, change.name), _CLIENT_ELSEWHERE)
+        definition = QueueDefinition(
+            change.name,
+            self._broker.next_queue_id() if is_own else 0,
+            change.durable,
+            change.auto_delete,
+            owner,
+            change.arguments,
+            settings,
+            change.birth,
+        )
+        if not is_own:
+            self._ends.add(vhost, definition, change.node)
+            return
+        queue = vhost.add_queue(definition, self._now_ms())
+        if change.durable:
+            self._store_row(vhost, queue, change, revision)
+        if owner is _CLIENT_ELSEWHERE:
+            # Its connection ended before the queue was decided.
+            vhost.delete_queue(queue, self._now_ms())
+
+    def _store_row(self, vhost: Vhost, queue: Queue, change: PutQueue, revision: int) -> None:
+        """Store the row by which the node recovers the queue after a crash."""
+        row = PutQueue(
+            change.vhost,
+            queue.id,
+            change.name,
+            True,
+            change.auto_delete,
+            change.arguments,
+            birth=change.birth,
+        )
+        change_set = vhost.store_changes([row], True, is_patient=True)
+        # Messages without the row would belong to no queue after a crash.
+        change_set.is_needed_by_records = True
+        vhost.unstored[queue] = change_set
+        self._unstored[change_set] = revision
+
+        def stored(_ok: bool, _now_ms: int) -> None:
+            vhost.unstored.pop(queue, None)
+            del self._unstored[change_set]
+            self._notify()
+
+        change_set.callbacks.append(stored)
+
+    def _delete_queue(self, vhost: Vhost, name: bytes) -> None:
+        known = self.copy.queues.get((vhost.name, name))
+        if known is None:
+            return
+        queue = vhost.queues.get(name)
+        if queue is not None and queue.definition.birth == known.birth:
+            vhost.delete_followed(queue, self._now_ms())
+        else:
+            self._ends.remove(vhost, name, known.birth)
+
+    # -- bindings ----------------------------------------------------------------------------------
+
+    def _follow_binding(self, vhost: Vhost, change: PutBinding | DeleteBinding) -> None:
+        router = vhost.router
+        source = router.exchanges.get(change.source)
+        names = router.queues if change.destination_is_queue else router.exchanges
+        destination = names.get(change.destination)
+        if source is None or destination is None:
+            return
+        if isinstance(change, DeleteBinding):
+            removed = router.unbind(source, destination, change.key, change.arguments)
+            if removed is not None:
+                vhost.forget(removed)
+        else:
+            # Its ends live the lives that it was made for: that was a condition of the decision.
+            try:
+                binding = router.restore_binding(source, destination, change.key, change.arguments)
+            except AmqpError as error:
+                logger.error("skipped a binding of the cluster: %s", error.text)
+                return
+            if binding is not None:
+                vhost.announce("binding.created", binding)

@@ -1,0 +1,128 @@
+"""How a member leaves its cluster for good, by its own will (reset) or by that of others (forget).
+
+A member that leaves takes its queues with it, and what goes with them: their bindings, and the
+exchanges that are deleted with their last binding. The last member takes the cluster with it.
+
+Queues go before the member. So whoever is stopped half-way finds the member still there, and what
+is left of its queues.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import Change, DeleteQueue, PutQueue
+from warrenmq.broker.definitions.removal_changes import removal_changes
+from warrenmq.cluster.definitions_copy import DefinitionsCopy
+from warrenmq.cluster.metadata.conditions import Alive, Condition, Unchanged
+from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
+from warrenmq.cluster.metadata.keys import QUEUES, change_of, prefix_of
+from warrenmq.cluster.metadata.operations import (
+    EQUAL,
+    Compare,
+    RawDelete,
+    end_of,
+    is_modified,
+)
+from warrenmq.cluster.records import MEMBERS, member_key, node_key
+
+# Removals of one transaction. Most succeed, and one that does not makes all be tried singly.
+_BATCH: Final = 50
+
+# A removal, and the conditions under which it is made.
+Step = tuple[list[Condition], Change]
+
+
+class Departures:
+    """Removes members from `cluster`. All methods wait for etcd and raise MetadataError."""
+
+    def __init__(self, cluster: str, metadata: EtcdMetadata) -> None:
+        self._cluster = cluster
+        self._metadata = metadata
+
+    def queues_of(self, node: str) -> list[PutQueue]:
+        """The queues that live on `node`, durable or not."""
+        found = [
+            cast(PutQueue, change_of(each.key, each.value, each.create_revision))
+            for each in self._metadata.records(QUEUES)
+        ]
+        return [queue for queue in found if queue.node == node.encode()]
+
+    def remove(self, steps: list[Step]) -> None:
+        """Make all removals; one whose condition does not hold has been made already."""
+        for start in range(0, len(steps), _BATCH):
+            batch = steps[start : start + _BATCH]
+            conditions = [condition for wanted, _ in batch for condition in wanted]
+            if self._metadata.commit(conditions, [change for _, change in batch]) is None:
+                for wanted, change in batch:
+                    self._metadata.commit(wanted, [change])
+
+    def remove_member(self, node: str) -> bool:
+        """Remove the member `node`; False if it runs, or has joined again."""
+        key = member_key(self._cluster, node)
+        found = self._metadata.get(key)
+        if found is None:
+            return True
+        conditions = [
+            Unchanged(key, found.mod_revision),
+            Unchanged(node_key(self._cluster, node), 0),
+        ]
+        return self._metadata.commit(conditions, [RawDelete(key)]) is not None
+
+    def remove_cluster(self, node: str) -> bool:
+        """Remove the cluster with its last member `node`; False if that is not the last one."""
+        key = member_key(self._cluster, node)
+        found = self._metadata.get(key)
+        if found is None:
+            return False
+        members = prefix_of(self._cluster, MEMBERS)
+        everything = prefix_of(self._cluster)
+        result = self._metadata.gateway.transact(
+            [
+                is_modified(key, found.mod_revision),
+                # No other member sorts before it or after it.
+                _has_none(members, key),
+                _has_none(key + b"\0", end_of(members)),
+            ],
+            [RawDelete(everything, end_of(everything))],
+        )
+        return result.succeeded
+
+
+def _has_none(start: bytes, end: bytes) -> Compare:
+    """Holds if there is no key from `start` to before `end`."""
+    return Compare(start, "CREATE", EQUAL, 0, end)
+
+
+def removal_steps(
+    broker: Broker, copy: DefinitionsCopy, queues: list[PutQueue], now_ms: int
+) -> list[Step]:
+    """Take `queues` out of the vhosts of this node; returns the removals that this means for all.
+
+    They are queues of this node, or of one that is down.
+    """
+    steps: list[Step] = []
+    for queue in queues:
+        alive: Step = ([Alive(queue, queue.birth)], DeleteQueue(queue.vhost, 0, queue.name))
+        steps.append(alive)
+        steps.extend(
+            step
+            for step in copy.removals(_removed_with(broker, queue, now_ms))
+            if not isinstance(step[1], DeleteQueue)
+        )
+    return steps
+
+
+def _removed_with(broker: Broker, queue: PutQueue, now_ms: int) -> list[Change]:
+    vhost = broker.vhosts.get(queue.vhost)
+    if vhost is None:
+        return []
+    own = vhost.queues.get(queue.name)
+    if own is not None and own.definition.birth == queue.birth:
+        return vhost.remove_queue(own, now_ms)
+    remote = vhost.remote_queues.get(queue.name)
+    if remote is not None and remote.definition.birth == queue.birth:
+        removed = vhost.remove_remote_queue(remote, now_ms)
+        return removal_changes(vhost.name, removed, with_transient=True)
+    return []

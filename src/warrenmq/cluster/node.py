@@ -1,0 +1,463 @@
+"""A node in its cluster, on the node's loop: lease, watch, links, and what they lead to.
+
+    open -> attach -> begin -> stop
+                        ^  |
+                   resume  suspend
+
+`open` enters the cluster before the data directory is opened, `attach` makes the queues of other
+nodes known, `begin` announces the node and follows the cluster from then on. Between `suspend` and
+`resume` the node is none of those that run, while its process goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+import warrenmq
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import Change, Definitions, MetadataError
+from warrenmq.cluster.control import ClusterControl
+from warrenmq.cluster.decisions import ClusterClock, ClusterDefinitions
+from warrenmq.cluster.decisions_etcd import EtcdDecisions
+from warrenmq.cluster.definitions_copy import DefinitionsCopy
+from warrenmq.cluster.facts import LinkFacts
+from warrenmq.cluster.follower import Apply, Follower, Store
+from warrenmq.cluster.links.handshake import Identity
+from warrenmq.cluster.links.links import Links
+from warrenmq.cluster.links.shell import LinkShell
+from warrenmq.cluster.links.tls import LinkTls
+from warrenmq.cluster.membership import LEASE_S, Membership, NotYet, name_of
+from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata, Watched
+from warrenmq.cluster.metadata.keys import parts_of
+from warrenmq.cluster.metadata.operations import KeyValue, RawDelete
+from warrenmq.cluster.node_calls import NodeCalls
+from warrenmq.cluster.node_links import FollowedPeers, NodeLinks
+from warrenmq.cluster.placement import Placement
+from warrenmq.cluster.queue_ends import QueueEnds
+from warrenmq.cluster.records import NODES, RunningNode, decode_record
+from warrenmq.cluster.starting import ClusterStart, Patience
+
+logger = logging.getLogger("warren.cluster")
+
+# Interval of renewals of the lease (s).
+_RENEW_S: Final = LEASE_S / 3
+# How long a start waits for links to the running nodes (s).
+_LINKS_S: Final = 3.0
+# Pause before a step with etcd is tried again (s).
+_PAUSE_S: Final = 0.5
+# How long a node that comes back waits for etcd, or for the end of an earlier run (s).
+_RESUME_S: Final = 15.0
+DATA_FORMAT: Final = 1
+
+
+@dataclass(frozen=True)
+class ClusterSettings:
+    """What the configuration says of the cluster.
+
+    `listen`: (host, port) for other nodes; `host`: what they dial, with `port`, 0 for the port that
+    this node listens on.
+    """
+
+    cluster: str
+    node: str
+    secret: str
+    listen: tuple[str, int]
+    host: str
+    port: int
+    tls: LinkTls | None
+    locator: str
+
+
+class NodeClock(ClusterClock):
+    """The clock of the node and the timers of its loop."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        now_ms: Callable[[], int],
+        wake: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._now_ms = now_ms
+        self._wake = wake
+
+    def now_ms(self) -> int:
+        return self._now_ms()
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        def call() -> None:
+            callback()
+            self._wake()
+
+        self._loop.call_later(delay_ms / 1000, call)
+
+
+class ClusterNode:
+    """This node in the cluster of `settings`; `metadata` is the cluster's, behind etcd.
+
+    `now_ms` is the node's clock, `wake` asks for the end of a turn, `read_buffer` is shared with
+    the sockets of clients.
+    """
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        metadata: EtcdMetadata,
+        loop: asyncio.AbstractEventLoop,
+        broker: Broker,
+        now_ms: Callable[[], int],
+        wake: Callable[[], None],
+        read_buffer: memoryview,
+    ) -> None:
+        self.settings = settings
+        # Running nodes by name, this one included, with the births of their records.
+        self.running: dict[str, tuple[RunningNode, int]] = {}
+        self._metadata = metadata
+        self._loop = loop
+        self._broker = broker
+        self._now_ms = now_ms
+        self._wake = wake
+        self._read_buffer = read_buffer
+        self._membership = Membership(
+            settings.cluster, settings.node, metadata, secrets.token_bytes, now_ms
+        )
+        self._start = ClusterStart(settings.node, settings.secret, self._membership, metadata)
+        self._clock = NodeClock(loop, now_ms, wake)
+        self.decisions = EtcdDecisions(loop, metadata, settings.node.encode(), wake)
+        self.copy = DefinitionsCopy()
+        self.peers = FollowedPeers()
+        self.calls = NodeCalls(wake)
+        self._follower: Follower | None = None
+        self._shared: ClusterDefinitions | None = None
+        self._ends = QueueEnds(settings.node, broker, now_ms)
+        self._links: Links | None = None
+        self._handler: NodeLinks | None = None
+        self._shell: LinkShell | None = None
+        self._record: RunningNode | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._is_stopping = False
+        # What `resume` needs again: the data directory, what a new cluster begins with, the
+        # listeners for clients.
+        self.directory = Path()
+        self._first: list[Change] = []
+        self._listeners: list[tuple[str, str, int]] = []
+        self.control = ClusterControl(
+            self,
+            settings.node,
+            settings.cluster,
+            loop,
+            broker,
+            self.copy,
+            metadata,
+            self._membership,
+            self.calls,
+            now_ms,
+        )
+
+    # -- start -------------------------------------------------------------------------------------
+
+    def open(
+        self, directory: Path, rows: Definitions, first: list[Change]
+    ) -> tuple[Definitions, list[Change]]:
+        """Enter the cluster; see `ClusterStart.open`. Blocks until etcd has answered."""
+        self.directory = directory
+        self._first = first
+        return self._start.open(directory, rows, first)
+
+    def attach(self, apply: Apply, store: Store) -> None:
+        """Make known to the broker, whose vhosts are open, what else the cluster has.
+
+        `apply` and `store` are those of `Follower`.
+        """
+        follower = Follower(
+            self.settings.node.encode(),
+            self._broker,
+            self.copy,
+            self._ends,
+            apply,
+            store,
+            self._now_ms,
+        )
+        follower.load(self._start.shared, self._start.revision)
+        self._follower = follower
+        placement = Placement(
+            self.settings.node.encode(),
+            self._broker,
+            self.copy,
+            self._ends.reachable,
+            self.settings.locator,
+        )
+        self._shared = ClusterDefinitions(
+            self.decisions, follower, placement, self.peers, self._clock
+        )
+        self._broker.shared = self._shared
+
+    async def begin(self) -> str:
+        """Announce the node, link it with the others, and follow the cluster.
+
+        Returns HOST:PORT of the listener for nodes. Raises OSError if that cannot be opened.
+        """
+        start, follower = self._start, self._follower
+        assert start.meta is not None and start.identity is not None and follower is not None
+        identity = Identity(
+            start.meta.id,
+            self.settings.cluster,
+            self.settings.node,
+            start.identity.replica_id,
+            start.identity.incarnation,
+            warrenmq.__version__,
+            DATA_FORMAT,
+        )
+        self._handler = NodeLinks(
+            self._ends, self.peers, self.calls, follower.followed, self._now_ms
+        )
+        self._links = Links(
+            identity, start.meta.secret.encode(), self._handler, secrets.token_bytes
+        )
+        self._shell = LinkShell(
+            self._loop,
+            self._links,
+            self._now_ms,
+            self._wake,
+            self._read_buffer,
+            self.settings.tls,
+        )
+        host, port = self._shell.start(*self.settings.listen)
+        self._record = RunningNode(
+            start.identity.replica_id,
+            start.identity.incarnation,
+            self.settings.host,
+            self.settings.port or port,
+            warrenmq.__version__,
+        )
+        await self._register()
+        self.decisions.watch(start.revision + 1, self._follow, self._on_lost)
+        self._renewing = self._loop.create_task(self._renew())
+        await self._link_all()
+        return f"{host}:{port}"
+
+    async def announce(self, listeners: list[tuple[str, str, int]]) -> None:
+        """Let the others know the listeners for clients: (protocol, interface, port)."""
+        self._listeners = listeners
+        assert self._record is not None
+        record = msgspec.structs.replace(self._record, listeners=tuple(listeners))
+        self._record = record
+        lease, birth = self.decisions.lease, self.decisions.birth
+        try:
+            await self.decisions.run(lambda: self._membership.update(record, lease, birth))
+        except MetadataError as error:
+            logger.warning("the listeners of the node are not announced: %s", error)
+
+    async def _register(self) -> None:
+        record = self._record
+        assert record is not None
+        while not self._is_stopping:
+            try:
+                lease, birth = await self.decisions.run(lambda: self._membership.register(record))
+            except (MetadataError, NotYet) as error:
+                logger.warning("waiting to announce the node: %s", error)
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                self.decisions.lease = lease
+                self.decisions.birth = birth
+                return
+
+    async def _link_all(self) -> None:
+        """Wait, for a moment, for the links to the nodes that run."""
+        found = await self.decisions.run(lambda: self._metadata.records(NODES))
+        for each in found:
+            self._put_node(each)
+        deadline = self._loop.time() + _LINKS_S
+        while self._loop.time() < deadline:
+            names = {name for name in self.running if name != self.settings.node}
+            if all(self._ends.is_reachable(name) for name in names):
+                return
+            await asyncio.sleep(0.02)
+
+    # -- the lease ---------------------------------------------------------------------------------
+
+    async def _renew(self) -> None:
+        """Keep the lease. When it has ended in spite of that, announce the node again."""
+        while not self._is_stopping:
+            await asyncio.sleep(_RENEW_S)
+            keep_alive = partial(self._metadata.gateway.keep_alive, self.decisions.lease)
+            try:
+                left_s = await self.decisions.run(keep_alive)
+            except MetadataError as error:
+                if not self.decisions.failure:
+                    logger.warning("etcd does not answer: %s", error)
+                self.decisions.failure = str(error)
+                continue
+            if self.decisions.failure:
+                logger.info("etcd answers again")
+                self.decisions.failure = ""
+            if left_s == 0 and not self._is_stopping:
+                logger.warning("the lease of this node has ended; it is announced again")
+                self.decisions.birth = 0
+                await self._register()
+
+    # -- the cluster -------------------------------------------------------------------------------
+
+    def _follow(self, revision: int, changes: list[Watched]) -> None:
+        definitions: list[Change] = []
+        for change in changes:
+            if isinstance(change, Change):
+                definitions.append(change)
+            elif parts_of(change.key)[0] == NODES:
+                if isinstance(change, KeyValue):
+                    self._put_node(change)
+                else:
+                    self._drop_node(change)
+        assert self._follower is not None
+        self._follower.follow(revision, definitions)
+
+    def _put_node(self, record: KeyValue) -> None:
+        name = name_of(record.key)
+        known = self.running.get(name)
+        if known is None or known[1] <= record.create_revision:
+            self.running[name] = (
+                decode_record(record.value, RunningNode),
+                record.create_revision,
+            )
+            self._set_peers()
+
+    def _drop_node(self, record: RawDelete) -> None:
+        name = name_of(record.key)
+        if name == self.settings.node:
+            self.decisions.birth = 0
+            return
+        if self.running.pop(name, None) is not None:
+            logger.warning("node %s has left or is dead", name)
+            self._set_peers()
+            if self.settings.node == min(self.running, default=self.settings.node):
+                self._ends.remove_transient(name)
+
+    def _set_peers(self) -> None:
+        if self._links is not None:
+            peers = {
+                name: (record.host, record.port)
+                for name, (record, _birth) in self.running.items()
+                if name != self.settings.node
+            }
+            self._links.set_peers(peers, self._now_ms())
+
+    def _on_lost(self, reason: str) -> None:
+        """Etcd has compacted decisions that this node has not followed: start again from it all."""
+        logger.error("this node has missed decisions of the cluster: %s", reason)
+        self._loop.create_task(self._load_again())
+
+    async def _load_again(self) -> None:
+        assert self._follower is not None
+        while not self._is_stopping:
+            try:
+                shared, revision = await self.decisions.run(self._metadata.load_at)
+            except MetadataError as error:
+                logger.warning("waiting for etcd: %s", error)
+                await asyncio.sleep(_PAUSE_S)
+            else:
+                self._follower.catch_up(shared, revision)
+                self.decisions.watch(revision + 1, self._follow, self._on_lost)
+                return
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def end_turn(self, now_ms: int) -> None:
+        """Send to other nodes what has gathered in the turn, before clients get their output."""
+        if self._shell is not None and self._handler is not None:
+            self._ends.end_turn(now_ms)
+            self._handler.end_turn()
+            self.calls.end_turn()
+            self._shell.write_out()
+
+    def tick(self) -> None:
+        """Let remote consumers do what is due with time; called about every 50 ms."""
+        self._ends.tick()
+        self.calls.tick(self._now_ms())
+
+    # -- for operators -----------------------------------------------------------------------------
+
+    def links(self) -> tuple[LinkFacts, ...]:
+        """The links that are up, by the name of the other node."""
+        return () if self._handler is None else self._handler.facts()
+
+    def followed(self) -> int:
+        """The last decision that is in force on this node."""
+        return 0 if self._follower is None else self._follower.followed()
+
+    def last_failure(self) -> str:
+        """Why the last transaction, or renewal of the lease, has failed; ""."""
+        return self.decisions.failure
+
+    # -- suspended, stopped ------------------------------------------------------------------------
+
+    async def suspend(self) -> None:
+        """Leave the others: the node's record goes, its membership stays, and it follows nothing."""
+        self._is_stopping = True
+        if self._renewing is not None:
+            self._renewing.cancel()
+        if self._shell is not None:
+            await self._shell.stop(f"node {self.settings.node} stops")
+            self._shell = None
+        await self._loop.run_in_executor(None, self.decisions.end_watch)
+        lease, self.decisions.lease, self.decisions.birth = self.decisions.lease, 0, 0
+        if lease:
+            try:
+                await self.decisions.run(lambda: self._metadata.gateway.revoke(lease))
+            except MetadataError as error:
+                logger.warning("the node's lease ends by itself: %s", error)
+        self.running = {}
+
+    async def resume(self) -> None:
+        """Come back after `suspend`; a node that has left the cluster joins it again.
+
+        Raises what `open` and `begin` raise, and NotYet if the node would have to wait for long;
+        it stays suspended then.
+        """
+        start = await self.join()
+        assert self._follower is not None
+        self._is_stopping = False
+        self._broker.shared = self._shared
+        try:
+            self._follower.catch_up(start.shared, start.revision)
+            await self._followed(start.revision)
+            await self.begin()
+            await self.announce(self._listeners)
+        except OSError:
+            await self.suspend()
+            raise
+
+    async def join(self) -> ClusterStart:
+        """Become a member, or check that the node is one; raises what `open` raises, and NotYet."""
+        start = ClusterStart(
+            self.settings.node,
+            self.settings.secret,
+            self._membership,
+            self._metadata,
+            Patience(_RESUME_S).pause,
+        )
+        directory, first = self.directory, self._first
+        await self.decisions.run(lambda: start.open(directory, Definitions(), first))
+        self._start = start
+        return start
+
+    async def _followed(self, revision: int) -> None:
+        """Return when `revision` is in force here."""
+        assert self._follower is not None
+        followed = self._loop.create_future()
+        self._follower.when_followed(revision, lambda: followed.set_result(None))
+        await followed
+
+    async def stop(self) -> None:
+        """Leave the others for good, as far as this process goes."""
+        await self.suspend()
+        await self._loop.run_in_executor(None, self.decisions.stop)
+        self._metadata.close()

@@ -1,0 +1,184 @@
+"""What the links of a node carry: which decisions the others have followed, and remote queues.
+
+FOLLOWED     the revision (8 bytes) of the last decision that the sender has followed
+OPERATIONS   clients of the sender use queues of the receiver (`queues/link_records.py`)
+EVENTS       what became of that
+NODE_CALL, NODE_ANSWER      calls between nodes (`node_calls.py`)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from warrenmq.cluster.decisions import Peers
+from warrenmq.cluster.facts import LinkFacts
+from warrenmq.cluster.links.frames import CONTROL, DATA
+from warrenmq.cluster.links.link import Link, LinkHandler
+from warrenmq.cluster.node_calls import NODE_ANSWER, NODE_CALL, NodeCalls
+from warrenmq.queues.link_records import MalformedRecordError
+from warrenmq.queues.queue_link import EVENTS, OPERATIONS, QueueLink
+
+FOLLOWED: Final = 16
+_REVISION_BYTES: Final = 8
+
+
+class FollowedPeers(Peers):
+    """The decisions that the nodes at the other ends of links have followed."""
+
+    def __init__(self) -> None:
+        self._followed: dict[str, int] = {}
+        self._watchers: list[tuple[int, Callable[[], None]]] = []
+
+    def when_followed(self, revision: int, callback: Callable[[], None]) -> None:
+        self._watchers.append((revision, callback))
+        self._notify()
+
+    def followed_by(self, name: str) -> int:
+        """The last decision that the node `name` has followed, 0 if there is no link to it."""
+        return self._followed.get(name, 0)
+
+    def put(self, name: str, revision: int) -> None:
+        """The node `name`, to which there is a link, has followed `revision`."""
+        self._followed[name] = revision
+        self._notify()
+
+    def drop(self, name: str) -> None:
+        """There is no link to the node `name` any more."""
+        self._followed.pop(name, None)
+        self._notify()
+
+    def _notify(self) -> None:
+        lowest = min(self._followed.values(), default=None)
+        due = [each for each in self._watchers if lowest is None or each[0] <= lowest]
+        if due:
+            self._watchers = [each for each in self._watchers if each not in due]
+            for _revision, callback in due:
+                callback()
+
+
+class LinkedQueues(QueueLink):
+    """A link, as remote queues use it."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def send(self, kind: int, payload: bytes) -> None:
+        self._link.send(DATA, kind, payload)
+
+    def has_room(self) -> bool:
+        return self._link.is_writable
+
+
+class LinkEnds(ABC):
+    """What this node does with the other nodes: their clients here, and clients of this node."""
+
+    @abstractmethod
+    def link_up(self, name: str, link: QueueLink) -> None:
+        """There is a link to the node `name`."""
+
+    @abstractmethod
+    def link_down(self, name: str) -> None:
+        """The link to the node `name` is gone."""
+
+    @abstractmethod
+    def take_operations(self, name: str, payload: bytes) -> None:
+        """Carry out what clients of the node `name` do. Raises MalformedRecordError."""
+
+    @abstractmethod
+    def take_events(self, name: str, payload: bytes) -> None:
+        """Take what became of operations of clients of this node. Raises MalformedRecordError."""
+
+
+class NodeLinks(LinkHandler):
+    """Hands the frames of all links to `ends`, `peers` and `calls`.
+
+    `followed` is this node's own revision, `now_ms` tells the time.
+    """
+
+    def __init__(
+        self,
+        ends: LinkEnds,
+        peers: FollowedPeers,
+        calls: NodeCalls,
+        followed: Callable[[], int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._ends = ends
+        self._peers = peers
+        self._calls = calls
+        self._followed = followed
+        self._now_ms = now_ms
+        self._links: dict[str, Link] = {}
+        # When each link came up.
+        self._up_since_ms: dict[str, int] = {}
+        # The revision that the other nodes were last told.
+        self._told = 0
+
+    def on_up(self, link: Link) -> None:
+        name = link.peer_name
+        self._links[name] = link
+        self._up_since_ms[name] = self._now_ms()
+        # Until it tells more, the other node is behind.
+        self._peers.put(name, 0)
+        self._tell(link, self._followed())
+        self._ends.link_up(name, LinkedQueues(link))
+        self._calls.link_up(link)
+
+    def on_frame(self, link: Link, kind: int, payload: bytes) -> None:
+        name = link.peer_name
+        if self._links.get(name) is not link:
+            return
+        try:
+            if kind == OPERATIONS:
+                self._ends.take_operations(name, payload)
+            elif kind == EVENTS:
+                self._ends.take_events(name, payload)
+            elif kind == FOLLOWED and len(payload) == _REVISION_BYTES:
+                self._peers.put(name, int.from_bytes(payload, "big"))
+            elif kind == NODE_CALL:
+                self._calls.take_call(name, payload)
+            elif kind == NODE_ANSWER:
+                self._calls.take_answer(name, payload, self._now_ms())
+            else:
+                link.close(f"a frame of kind {kind} with {len(payload)} bytes is not known")
+        except MalformedRecordError as error:
+            link.close(str(error))
+        except msgspec.DecodeError as error:
+            link.close(f"a call between nodes is malformed: {error}")
+
+    def on_down(self, link: Link, reason: str) -> None:
+        name = link.peer_name
+        if self._links.get(name) is not link:
+            return
+        del self._links[name]
+        self._ends.link_down(name)
+        self._peers.drop(name)
+        self._calls.link_down(name)
+
+    def facts(self) -> tuple[LinkFacts, ...]:
+        """The links that are up, by the name of the other node."""
+        now_ms = self._now_ms()
+        return tuple(
+            LinkFacts(
+                name,
+                now_ms - self._up_since_ms[name],
+                link.unsent_bytes,
+                self._peers.followed_by(name),
+            )
+            for name, link in sorted(self._links.items())
+        )
+
+    def end_turn(self) -> None:
+        """Tell the other nodes what this one has followed since the last call."""
+        followed = self._followed()
+        if followed > self._told:
+            self._told = followed
+            for link in self._links.values():
+                self._tell(link, followed)
+
+    def _tell(self, link: Link, revision: int) -> None:
+        link.send(CONTROL, FOLLOWED, revision.to_bytes(_REVISION_BYTES, "big"))

@@ -1,0 +1,133 @@
+"""What a node of a cluster opens: its own rows, as far as the cluster still has their queues.
+
+The node's metadata has what only the node knows (the numbers of vhosts and queues, parts of queues,
+reader groups, stages, sinks). The cluster has everything else. A row and a queue of the cluster
+belong together if name and birth agree: a queue that was deleted and declared again while the node
+was away is another one, and the messages of the old one go.
+"""
+
+from __future__ import annotations
+
+from warrenmq.broker.definitions.metadata import (
+    NO_BIRTH,
+    Change,
+    Definitions,
+    DeleteQueue,
+    DeleteVhost,
+    PutQueue,
+    PutVhost,
+)
+
+
+def shared_definitions(rows: Definitions, first: list[Change], node: bytes) -> list[Change]:
+    """The definitions that `node`, which ran alone, brings into a new cluster.
+
+    They are its `rows`, or `first` if it has neither vhosts nor users.
+    """
+    if not rows.vhosts and not rows.users:
+        return first
+    shared: list[Change] = [
+        *rows.vhosts,
+        *rows.users,
+        *rows.permissions,
+        *rows.topic_permissions,
+        *rows.parameters,
+        *rows.exchanges,
+    ]
+    shared.extend(
+        PutQueue(
+            queue.vhost, 0, queue.name, queue.durable, queue.auto_delete, queue.arguments, node
+        )
+        for queue in rows.queues
+    )
+    shared.extend(rows.bindings)
+    return shared
+
+
+def own_definitions(
+    rows: Definitions, shared: Definitions, node: bytes
+) -> tuple[Definitions, list[Change]]:
+    """The definitions with which `node` opens its data directory, and what changes in its rows.
+
+    Queues of other nodes, exchanges and bindings are not among them: they need no file. A row
+    without a birth is of a time when the node ran alone: it has brought the queue into the cluster.
+    """
+    changes: list[Change] = []
+    opened = Definitions()
+    opened.users = shared.users
+    opened.permissions = shared.permissions
+    opened.topic_permissions = shared.topic_permissions
+    opened.parameters = shared.parameters
+    opened.next_queue_id = rows.next_queue_id
+    opened.next_vhost_id = rows.next_vhost_id
+    _add_vhosts(rows, shared, opened, changes)
+    _add_queues(rows, shared, opened, changes, node)
+    names = {vhost.name for vhost in opened.vhosts}
+    opened.queue_parts = [part for part in rows.queue_parts if part.vhost in names]
+    opened.reader_groups = [group for group in rows.reader_groups if group.vhost in names]
+    opened.group_members = [member for member in rows.group_members if member.vhost in names]
+    opened.stages = [stage for stage in rows.stages if stage.vhost in names]
+    opened.sinks = [sink for sink in rows.sinks if sink.vhost in names]
+    return opened, changes
+
+
+def _add_vhosts(
+    rows: Definitions, shared: Definitions, opened: Definitions, changes: list[Change]
+) -> None:
+    ids = {vhost.name: vhost.id for vhost in rows.vhosts}
+    for vhost in shared.vhosts:
+        vhost_id = ids.pop(vhost.name, None)
+        is_new = vhost_id is None
+        if vhost_id is None:
+            vhost_id = opened.next_vhost_id
+            opened.next_vhost_id += 1
+        own = PutVhost(
+            vhost.name,
+            vhost_id,
+            vhost.description,
+            vhost.tags,
+            vhost.default_queue_type,
+            vhost.is_tracing,
+        )
+        opened.vhosts.append(own)
+        if is_new:
+            changes.append(own)
+    changes.extend(DeleteVhost(name) for name in ids)
+
+
+def _add_queues(
+    rows: Definitions,
+    shared: Definitions,
+    opened: Definitions,
+    changes: list[Change],
+    node: bytes,
+) -> None:
+    known = {(row.vhost, row.name): row for row in rows.queues}
+    vhosts = {vhost.name for vhost in opened.vhosts}
+    for queue in shared.queues:
+        if queue.node != node or not queue.durable:
+            continue
+        row = known.pop((queue.vhost, queue.name), None)
+        is_same = row is not None and row.birth in (queue.birth, NO_BIRTH)
+        if row is not None and not is_same:
+            changes.append(DeleteQueue(row.vhost, row.id, row.name))
+        if row is None or not is_same:
+            queue_id = opened.next_queue_id
+            opened.next_queue_id += 1
+        else:
+            queue_id = row.id
+        own = PutQueue(
+            queue.vhost,
+            queue_id,
+            queue.name,
+            True,
+            queue.auto_delete,
+            queue.arguments,
+            birth=queue.birth,
+        )
+        opened.queues.append(own)
+        if row is None or row.birth != queue.birth:
+            changes.append(own)
+    for row in known.values():
+        if row.vhost in vhosts:
+            changes.append(DeleteQueue(row.vhost, row.id, row.name))

@@ -1,0 +1,79 @@
+"""Chooses the node for a new queue (RabbitMQ's queue master location)."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import PutQueue
+from warrenmq.cluster.definitions_copy import DefinitionsCopy
+from warrenmq.wire.field_table import decode_table
+
+CLIENT_LOCAL = "client-local"
+MIN_MASTERS = "min-masters"
+RANDOM = "random"
+# Arguments that name a locator, of classic and of quorum queues.
+_ARGUMENTS = ("x-queue-master-locator", "x-queue-leader-locator")
+_POLICY_KEYS = ("queue-master-locator", "queue-leader-locator")
+# The names that quorum queues have for the same.
+_SYNONYMS = {"balanced": MIN_MASTERS, "least-leaders": MIN_MASTERS}
+
+
+class Placement:
+    """Places queues for clients of the node `name`.
+
+    `default`: the locator for queues whose arguments and policy name none. `reachable` returns the
+    names of the nodes that can take a queue, this one included.
+    """
+
+    def __init__(
+        self,
+        name: bytes,
+        broker: Broker,
+        copy: DefinitionsCopy,
+        reachable: Callable[[], list[bytes]],
+        default: str,
+        draw: Callable[[list[bytes]], bytes] = random.choice,
+    ) -> None:
+        self._name = name
+        self._broker = broker
+        self._copy = copy
+        self._reachable = reachable
+        self._default = default
+        self._draw = draw
+
+    def choose(self, queue: PutQueue) -> bytes:
+        """The node for `queue`; an exclusive queue lives with its connection."""
+        locator = self._locator(queue)
+        if queue.is_exclusive or locator == CLIENT_LOCAL:
+            return self._name
+        nodes = sorted(self._reachable())
+        if locator == RANDOM:
+            return self._draw(nodes)
+        counts = Counter(known.node for known in self._copy.queues.values())
+        return min(nodes, key=lambda node: (counts[node], node != self._name, node))
+
+    def _locator(self, queue: PutQueue) -> str:
+        found: object = None
+        arguments = decode_table(queue.arguments)
+        for key in _ARGUMENTS:
+            if key in arguments:
+                found = arguments[key].value
+        vhost = self._broker.vhosts.get(queue.vhost)
+        if found is None and vhost is not None:
+            policies = vhost.policies.of_name(queue.name)
+            if policies is not None:
+                found = next(
+                    (
+                        policies.definition[key]
+                        for key in _POLICY_KEYS
+                        if key in policies.definition
+                    ),
+                    None,
+                )
+        name = found.decode("utf-8", "replace") if isinstance(found, bytes) else found
+        locator = _SYNONYMS.get(str(name), str(name))
+        known = (CLIENT_LOCAL, MIN_MASTERS, RANDOM)
+        return locator if locator in known else self._default

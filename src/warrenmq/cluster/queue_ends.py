@@ -1,0 +1,90 @@
+"""Queues across nodes: those of other nodes here, and those of this node for others.
+
+A queue of another node is a `RemoteQueue` in its vhost, whether that node is running or not; what
+it does goes over the link to the node, in a `RemoteNode`. What clients of another node do with the
+queues of this one arrives over the same link, and a `RemoteClients` carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import Change, DeleteQueue
+from warrenmq.broker.definitions.removal_changes import removal_changes
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.cluster.follower import RemoteEnds
+from warrenmq.cluster.node_links import LinkEnds
+from warrenmq.cluster.remote.remote_clients import RemoteClients
+from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.queue_link import QueueLink
+
+
+class QueueEnds(RemoteEnds, LinkEnds):
+    """The ends of queues across nodes, at the node `node`; `now_ms` tells the time."""
+
+    def __init__(self, node: str, broker: Broker, now_ms: Callable[[], int]) -> None:
+        self._node = node
+        self._broker = broker
+        self._now_ms = now_ms
+        # Clients of other nodes that use queues of this one, by node.
+        self._clients: dict[str, RemoteClients] = {}
+
+    # -- queues of other nodes ---------------------------------------------------------------------
+
+    def add(self, vhost: Vhost, definition: QueueDefinition, node: bytes) -> None:
+        vhost.add_remote_queue(definition, node)
+
+    def remove(self, vhost: Vhost, name: bytes, birth: int) -> None:
+        queue = vhost.remote_queues.get(name)
+        if queue is not None and queue.definition.birth == birth:
+            vhost.remove_remote_queue(queue, self._now_ms())
+
+    def remove_transient(self, node: str) -> None:
+        """Remove from the cluster the transient queues of a node that is gone."""
+        for vhost in self._broker.vhosts.values():
+            for queue in list(vhost.remote_queues.values()):
+                if queue.home.name == node.encode() and not queue.durable:
+                    changes: list[Change] = [DeleteQueue(vhost.name, 0, queue.name)]
+                    removed = vhost.remove_remote_queue(queue, self._now_ms())
+                    changes.extend(removal_changes(vhost.name, removed, with_transient=True))
+                    vhost.add_changes(changes)
+
+    # -- links -------------------------------------------------------------------------------------
+
+    def link_up(self, name: str, link: QueueLink) -> None:
+        self._clients[name] = RemoteClients(self._broker, link)
+        self._broker.remote_node(name.encode()).link_up(link)
+
+    def link_down(self, name: str) -> None:
+        now_ms = self._now_ms()
+        self._clients.pop(name).end(now_ms)
+        self._broker.remote_node(name.encode()).link_down(now_ms)
+
+    def take_operations(self, name: str, payload: bytes) -> None:
+        self._clients[name].take_frame(payload, self._now_ms())
+
+    def take_events(self, name: str, payload: bytes) -> None:
+        self._broker.remote_node(name.encode()).take_frame(payload, self._now_ms())
+
+    def is_reachable(self, name: str) -> bool:
+        """Whether there is a link to the node `name`."""
+        return name in self._clients
+
+    def reachable(self) -> list[bytes]:
+        """The names of this node and of all nodes to which there is a link."""
+        return [self._node.encode(), *(name.encode() for name in self._clients)]
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def end_turn(self, now_ms: int) -> None:
+        """Let all ends send what has gathered in the turn."""
+        for name, clients in self._clients.items():
+            clients.end_turn(now_ms)
+            self._broker.remote_node(name.encode()).end_turn(now_ms)
+
+    def tick(self) -> None:
+        """Let remote consumers do what is due with time; called about every 50 ms."""
+        now_ms = self._now_ms()
+        for name in self._clients:
+            self._broker.remote_node(name.encode()).tick(now_ms)

@@ -1,0 +1,91 @@
+"""The records of a cluster in its store: the cluster itself, its members, its running nodes.
+
+`meta` names the cluster for good: a store with another id, or with none, is not the one that a node
+has joined. `members/NODE` is written when a node joins and stays until it is forgotten. `nodes/NODE`
+is there while the node runs: it goes with the node's lease, and its create revision (the *birth* of
+the node) tells one run from the next.
+"""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from warrenmq.broker.definitions.metadata import MetadataDamaged
+from warrenmq.cluster.metadata.keys import record_key
+from warrenmq.cluster.metadata.values import NewerFormat
+
+META: Final = "meta"
+MEMBERS: Final = "members"
+NODES: Final = "nodes"
+
+FORMAT: Final = 1
+
+
+class ClusterMeta(msgspec.Struct, frozen=True):
+    """The cluster: its id, and the secret of its nodes."""
+
+    id: str
+    secret: str
+    created_ms: int
+    format: int = FORMAT
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A member of the cluster; `replica_id` names its data directory."""
+
+    replica_id: str
+    joined_ms: int
+    format: int = FORMAT
+
+
+class RunningNode(msgspec.Struct, frozen=True):
+    """A running node: where other nodes dial it, and its listeners for clients.
+
+    `incarnation`: the number of the run. `listeners`: (protocol, interface, port).
+    """
+
+    replica_id: str
+    incarnation: int
+    host: str
+    port: int
+    version: str
+    listeners: tuple[tuple[str, str, int], ...] = ()
+    format: int = FORMAT
+
+
+_Record = TypeVar("_Record", ClusterMeta, Member, RunningNode)
+
+
+def meta_key(cluster: str) -> bytes:
+    """The key of the cluster's record."""
+    return record_key(cluster, META)
+
+
+def member_key(cluster: str, node: str) -> bytes:
+    """The key of a member."""
+    return record_key(cluster, MEMBERS, node.encode())
+
+
+def node_key(cluster: str, node: str) -> bytes:
+    """The key of a running node."""
+    return record_key(cluster, NODES, node.encode())
+
+
+def encode_record(record: ClusterMeta | Member | RunningNode) -> bytes:
+    """The value of a record."""
+    return msgspec.json.encode(record)
+
+
+def decode_record(value: bytes, type: type[_Record]) -> _Record:
+    """The record in `value`. Raises NewerFormat, or MetadataDamaged if it is none."""
+    try:
+        record = msgspec.json.decode(value, type=type)
+    except msgspec.DecodeError as error:
+        raise MetadataDamaged(f"a record of the cluster: {error}") from None
+    if record.format > FORMAT:
+        raise NewerFormat(
+            f"a record of the cluster has format {record.format}; this warren reads {FORMAT}"
+        )
+    return record

@@ -1,0 +1,221 @@
+"""A model of the store in which nodes decide: transactions under conditions, births, and watches.
+
+The model keeps what etcd promises and nothing more. A transaction is whole; its revision is one
+above the last; a key's birth is the revision that created it. Each node hears of every revision
+once and in order, some time later. A transaction whose answer is lost may have happened or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from warrenmq.broker.definitions.metadata import (
+    Change,
+    Definitions,
+    DeleteVhost,
+    PutBinding,
+    PutExchange,
+    PutParameter,
+    PutPermission,
+    PutQueue,
+    PutTopicPermission,
+    PutUser,
+    PutVhost,
+)
+from warrenmq.cluster.decisions import CommitResult, DecisionStore
+from warrenmq.cluster.metadata.conditions import Absent, Alive, Condition, Exists
+from warrenmq.cluster.metadata.keys import (
+    KINDS_OF_VHOST,
+    change_of,
+    deletion_of,
+    key_of,
+    prefix_of,
+)
+from warrenmq.cluster.metadata.values import value_of
+
+CLUSTER = "model"
+
+
+class ModelKey:
+    """A key: its value, the revision that created it, and the one that last wrote it."""
+
+    def __init__(self, value: bytes, birth: int, revision: int) -> None:
+        self.value = value
+        self.birth = birth
+        self.revision = revision
+
+
+class EtcdModel:
+    """The store of a cluster."""
+
+    def __init__(self) -> None:
+        self.keys: dict[bytes, ModelKey] = {}
+        self.revision = 0
+        # The changes of each revision, in order, as a watch tells them.
+        self.history: list[tuple[int, list[Change]]] = []
+
+    def commit(self, conditions: list[Condition], changes: list[Change]) -> int:
+        """Carry out a transaction; its revision, 0 if a condition fails or nothing changes."""
+        if not all(self._holds(condition) for condition in conditions):
+            return 0
+        told: list[Change] = []
+        revision = self.revision + 1
+        for change in changes:
+            self._change(change, revision, told)
+        if not told:
+            return 0
+        self.revision = revision
+        self.history.append((revision, told))
+        return revision
+
+    def load(self) -> Definitions:
+        """The definitions as of the last revision; bindings of earlier lives are left out."""
+        found = Definitions()
+        lists: dict[type[Change], list[Change]] = {
+            PutVhost: [],
+            PutUser: [],
+            PutPermission: [],
+            PutTopicPermission: [],
+            PutParameter: [],
+            PutExchange: [],
+            PutQueue: [],
+            PutBinding: [],
+        }
+        for key, kept in sorted(self.keys.items(), key=lambda each: each[1].birth):
+            change = change_of(key, kept.value, kept.birth)
+            assert change is not None
+            lists[type(change)].append(change)
+        found.vhosts = [each for each in lists[PutVhost] if isinstance(each, PutVhost)]
+        found.users = [each for each in lists[PutUser] if isinstance(each, PutUser)]
+        found.permissions = [
+            each for each in lists[PutPermission] if isinstance(each, PutPermission)
+        ]
+        found.parameters = [each for each in lists[PutParameter] if isinstance(each, PutParameter)]
+        found.exchanges = [each for each in lists[PutExchange] if isinstance(each, PutExchange)]
+        found.queues = [each for each in lists[PutQueue] if isinstance(each, PutQueue)]
+        found.bindings = [
+            each
+            for each in lists[PutBinding]
+            if isinstance(each, PutBinding) and self._is_current(each)
+        ]
+        return found
+
+    def since(self, revision: int) -> list[tuple[int, list[Change]]]:
+        """The changes of all revisions after `revision`."""
+        return [each for each in self.history if each[0] > revision]
+
+    def _holds(self, condition: Condition) -> bool:
+        if isinstance(condition, Absent):
+            return key_of(CLUSTER, condition.change) not in self.keys
+        if isinstance(condition, Exists):
+            return key_of(CLUSTER, condition.change) in self.keys
+        if isinstance(condition, Alive):
+            found = self.keys.get(key_of(CLUSTER, condition.change))
+            return found is not None and found.birth == condition.birth
+        return True
+
+    def _change(self, change: Change, revision: int, told: list[Change]) -> None:
+        key = key_of(CLUSTER, change)
+        try:
+            value = value_of(change)
+        except TypeError:
+            self._delete(change, key, told)
+            return
+        kept = self.keys.get(key)
+        birth = revision if kept is None else kept.birth
+        self.keys[key] = ModelKey(value, birth, revision)
+        put = change_of(key, value, birth)
+        assert put is not None
+        told.append(put)
+
+    def _delete(self, change: Change, key: bytes, told: list[Change]) -> None:
+        kept = self.keys.pop(key, None)
+        if kept is None:
+            return
+        deletion = deletion_of(key)
+        assert deletion is not None
+        told.append(deletion)
+        if isinstance(change, DeleteVhost):
+            prefixes = tuple(prefix_of(CLUSTER, kind, change.name) for kind in KINDS_OF_VHOST)
+            for other in [each for each in self.keys if each.startswith(prefixes)]:
+                del self.keys[other]
+
+    def _is_current(self, binding: PutBinding) -> bool:
+        ends = [
+            (
+                PutExchange(binding.vhost, binding.source, b"", False, False, b""),
+                binding.source_birth,
+            )
+        ]
+        end: PutQueue | PutExchange
+        if binding.destination_is_queue:
+            end = PutQueue(binding.vhost, 0, binding.destination, True, False, b"")
+        else:
+            end = PutExchange(binding.vhost, binding.destination, b"", False, False, b"")
+        lives = [(key_of(CLUSTER, ends[0][0]), ends[0][1])]
+        lives.append((key_of(CLUSTER, end), binding.destination_birth))
+        for key, birth in lives:
+            kept = self.keys.get(key)
+            if (0 if kept is None else kept.birth) != birth:
+                return False
+        return True
+
+
+class ModelledStore(DecisionStore):
+    """The store as one node reaches it.
+
+    Requests and events wait in `requests` and `events` until `answer` and `tell` let them through,
+    so that whoever drives the model decides about time and order. `is_reachable` False: requests
+    fail. `loses_answers`: a request is carried out, and its answer says that nothing is known.
+    """
+
+    def __init__(self, model: EtcdModel, follow: Callable[[int, list[Change]], None]) -> None:
+        self.is_reachable = True
+        self.loses_answers = False
+        self.told_revision = 0
+        self._model = model
+        self._follow = follow
+        self._requests: list[
+            tuple[list[Condition], list[Change], Callable[[CommitResult], None]]
+        ] = []
+
+    def commit(
+        self,
+        conditions: list[Condition],
+        changes: list[Change],
+        done: Callable[[CommitResult], None],
+    ) -> None:
+        self._requests.append((conditions, changes, done))
+
+    @property
+    def request_count(self) -> int:
+        """Requests that wait for an answer."""
+        return len(self._requests)
+
+    def answer(self, place: int = 0) -> None:
+        """Carry out one of the requests, the oldest by default, and answer it."""
+        conditions, changes, done = self._requests.pop(place)
+        if not self.is_reachable:
+            done(CommitResult(0, "etcd does not answer"))
+            return
+        revision = self._model.commit(conditions, changes)
+        if self.loses_answers:
+            done(CommitResult(0, "the answer was lost"))
+        else:
+            done(CommitResult(revision))
+
+    def tell(self) -> bool:
+        """Tell the node of the next revision; False if it knows all."""
+        if not self.is_reachable:
+            return False
+        news = self._model.since(self.told_revision)
+        if not news:
+            return False
+        revision, changes = news[0]
+        self.told_revision = revision
+        self._follow(revision, changes)
+        return True
+
+    def drop_requests(self) -> None:
+        """Forget requests without an answer: the node is dead."""
+        self._requests.clear()

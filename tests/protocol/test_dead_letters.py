@@ -349,6 +349,20 @@ def test_dropped_heads_die(
     dying.delete()
 
 
+def test_a_returned_message_over_the_limit_dies_of_that(amqp: Amqp) -> None:
+    """Although it is too old as well."""
+    dying = Dying(amqp, arguments={"x__max__length": 1})
+    dying.channel.qos(1)
+    dying.channel.consume(dying.queue)
+    dying.publish(b"old", properties=expiring(0))
+    tag = dying.channel.message().deliver.delivery_tag
+    dying.publish(b"new")
+    dying.channel.reject(tag)
+    (item,) = deaths(dying.letters.message())
+    assert item == {**death(dying.queue, "maxlen"), "original-expiration": "0"}
+    assert dying.channel.message().body == b"new"
+
+
 @pytest.mark.parametrize("properties", [NO_PROPERTIES, PERSISTENT], ids=["transient", "persistent"])
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
 def test_refused_publishes_die_by_the_overflow(

@@ -113,6 +113,17 @@ def test_expired_messages_go_when_those_before_them_do(amqp: Amqp) -> None:
     assert channel.drain(queue) == [b"last"]
 
 
+def test_expired_messages_go_at_once_when_a_lazy_queue_drops_its_head(amqp: Amqp) -> None:
+    """All have to be read from disk; no timer comes to help."""
+    began_ms = amqp.engine().now_ms
+    channel, queue = limited(amqp, x__max__length=2, x__queue__mode="lazy")
+    channel.publish(queue, b"head")
+    for body in (b"1", b"2"):
+        channel.publish(queue, body, Properties(expiration=b"0").encode())
+    assert channel.count(queue) == 0
+    assert amqp.engine().now_ms == began_ms
+
+
 # -- reject-publish --------------------------------------------------------------------------------
 
 

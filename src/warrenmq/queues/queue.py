@@ -219,10 +219,7 @@ class Queue(LeveledQueue):
             keep_ahead(backing, fetched)
 
     def serve(self, now_ms: i64) -> None:
-        self.drop_expired_head(now_ms)
-        limit = self.limit
-        if limit is not None and limit.overflow == DROP_HEAD:
-            self._drop_over(limit, self.backing, 0, 0, now_ms)
+        self._trim_head(now_ms)
         if self.is_deleted or not self.demand.is_paused:
             self.demand.serve_waiters(now_ms)
         self.deliver_ready(now_ms)
@@ -362,10 +359,7 @@ class Queue(LeveledQueue):
                     level.requeue(own, now_ms, is_unseen)
         if self.backing.is_deleted:
             return
-        self.drop_expired_head(now_ms)
-        limit = self.limit
-        if limit is not None and limit.overflow == DROP_HEAD:
-            self._drop_over(limit, self.backing, 0, 0, now_ms)
+        self._trim_head(now_ms)
         if len(self.demand.waiters) > 0:
             self.backing.on_arrival()
         self.deliver_ready(now_ms)
@@ -433,6 +427,13 @@ class Queue(LeveledQueue):
         if rule is not None:
             self.backing.host.dead_letter_refused(self, message, rule)
         return True
+
+    def _trim_head(self, now_ms: i64) -> None:
+        """Drop messages over the limit, then expired ones, which may have been behind those."""
+        limit = self.limit
+        if limit is not None and limit.overflow == DROP_HEAD:
+            self._drop_over(limit, self.backing, 0, 0, now_ms)
+        self.drop_expired_head(now_ms)
 
     def _make_room(self, limit: LengthLimit, level: PagedQueue, size: i64, now_ms: i64) -> bool:
         """Drop ready messages until one of `size` bytes fits into `level`.

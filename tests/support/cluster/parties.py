@@ -32,7 +32,6 @@ class Party:
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.name = name
-        self.directory = directory
         self.log_path = directory / f"{name}.log"
         # Over the environment of the tests; may be changed between two starts, for fail points.
         self.environment = dict(environment or {})
@@ -70,7 +69,6 @@ class Party:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=self.directory,
                 env={**os.environ, **self.environment},
                 # Ctrl-C in the terminal is for the tests, which end the party.
                 process_group=0,

@@ -14,10 +14,13 @@ import urllib3
 
 from tests.support.awaiting import eventually
 from tests.support.certificates import Certificate
+from warrenmq.cluster.metadata.endpoints import TlsFiles
 from warrenmq.cluster.metadata.errors import EtcdUnavailable
 from warrenmq.cluster.metadata.gateway import EtcdGateway
 
 HOST = "127.0.0.1"
+# A key that users of tests may read.
+READABLE = b"/warren/c/"
 # Time without a heartbeat after which a leader is elected (ms). A lone member is quick to elect
 # itself; several on a loaded machine would elect all the time.
 LONE_ELECTION_MS = 100
@@ -28,7 +31,7 @@ class EtcdServer:
     """One member with its directory; it may be stopped, killed, frozen and started again.
 
     `tls`: its certificate for clients; `authority`: clients must have a certificate that this one
-    has issued.
+    has issued; `client`: one of them.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class EtcdServer:
         name: str = "m0",
         tls: Certificate | None = None,
         authority: Certificate | None = None,
+        client: TlsFiles | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
@@ -47,6 +51,7 @@ class EtcdServer:
         self.peer_url = f"http://{HOST}:{self.peer_port}"
         self._tls = tls
         self._authority = authority
+        self._client = client
         # As `--initial-cluster` wants it.
         self.cluster = f"{name}={self.peer_url}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -80,13 +85,13 @@ class EtcdServer:
             )  # fmt: skip
 
     def await_ready(self, gateway: EtcdGateway | None = None) -> None:
-        """Return when the member serves linearizable reads."""
-        own = gateway or EtcdGateway([self.url])
+        """Return when the member serves; `gateway`: who can tell, if it serves not everybody."""
+        own = gateway or EtcdGateway([self.url], tls=self._client)
 
         def serves() -> bool:
             assert self._process is not None and self._process.poll() is None, self.log()
             try:
-                own.revision()
+                own.revision(READABLE)
             except EtcdUnavailable:
                 return False
             return True

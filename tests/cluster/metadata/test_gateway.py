@@ -80,7 +80,7 @@ def test_key_has_its_revisions_and_its_lease(gateway: EtcdGateway, prefix: bytes
     assert gateway.read(key) == KeyValue(key, b"", created, modified, 0)
     assert gateway.read(key, created) == KeyValue(key, b"\0\xff", created, created, lease)
     assert gateway.read(prefix + b"none") is None
-    assert modified == created + 1 == gateway.revision()
+    assert modified == created + 1 == gateway.revision(b"/")
 
 
 def test_transaction_does_what_its_comparisons_decide(gateway: EtcdGateway, prefix: bytes) -> None:

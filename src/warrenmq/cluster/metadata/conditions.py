@@ -45,7 +45,7 @@ class Unchanged:
 
 @dataclass(frozen=True)
 class NodeIs:
-    """The record of the running node `node` was created at `birth`: its lease has not ended since."""
+    """The record of the running `node` was created at `birth`: its lease has not ended since."""
 
     node: bytes
     birth: int

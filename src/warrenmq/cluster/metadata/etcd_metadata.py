@@ -87,9 +87,9 @@ class EtcdMetadata(Metadata):
     def commit(
         self, conditions: Sequence[Condition], changes: Sequence[Write], lease: int = 0
     ) -> int | None:
-        """Store `changes` as one transaction if all `conditions` hold; exclusive queues get `lease`.
+        """Store `changes` as one transaction if all `conditions` hold.
 
-        Returns the revision that made the changes, 0 if there was nothing to change, None if a
+        The `lease` is for exclusive queues, which are deleted when it ends. Returns the revision that made the changes, 0 if there was nothing to change, None if a
         condition does not hold. EtcdUnavailable with `is_outcome_unknown`: see `conditions.py`.
         ValueError: more than OPERATIONS_MAX, or something is deleted and then written again.
         """

@@ -175,13 +175,13 @@ class EtcdGateway:
         """
         Watch(self._endpoints, prefix, from_revision, self.revision).run(on_events, stop)
 
-    def revision(self) -> int:
-        """The revision of the last transaction."""
-        request = {"key": b"\0", "limit": 1, "keys_only": True}
+    def revision(self, key: bytes) -> int:
+        """The revision of the last transaction, of any key, for a user who may read `key`."""
+        request = {"key": key, "keys_only": True}
         return self._call("/v3/kv/range", request, _Range).header.revision
 
     def grant(self, ttl_s: int) -> int:
-        """The id of a new lease that ends `ttl_s` after its last renewal; etcd may give it longer."""
+        """The id of a new lease that ends `ttl_s` after its last renewal, or somewhat later."""
         return self._call("/v3/lease/grant", {"TTL": ttl_s}, _Lease).id
 
     def keep_alive(self, lease: int) -> int:

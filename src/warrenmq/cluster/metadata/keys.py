@@ -1,7 +1,7 @@
 """The definitions of a cluster as keys and values of etcd.
 
-A key is `/warren/CLUSTER/KIND/PART/...`; each part is percent-encoded, so it may have any bytes, and
-`/` only separates. Kinds and their parts:
+A key is `/warren/CLUSTER/KIND/PART/...`. Each part is percent-encoded, so it may have any bytes,
+and `/` only separates. Kinds and their parts:
 
     vhosts      VHOST
     users       USER

@@ -1,8 +1,7 @@
 """Etcd's key-value store in its own words: keys, comparisons, operations, and what they give.
 
-The classes without a docstring of their own for each attribute use etcd's names. Revisions count
-the transactions of the whole store. A key's `create_revision` is that of the transaction that made
-it, its `mod_revision` that of its last write.
+Revisions count the transactions of the whole store. A key's `create_revision` is that of the
+transaction that made it, its `mod_revision` that of its last write.
 """
 
 from dataclasses import dataclass, field

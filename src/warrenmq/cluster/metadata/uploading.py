@@ -171,7 +171,7 @@ class Upload:
         marker = self._gateway.read(self._marker)
         is_end = not isinstance(operations[0], RawPut)
         if marker is None and is_end:
-            return self._gateway.revision()
+            return self._gateway.revision(self._marker)
         if marker is not None and not is_end and marker.value == self._value():
             return marker.mod_revision
         if self._revision:

@@ -1,10 +1,10 @@
 """A watch of etcd's keys that outlives its connections.
 
-The reply to a watch never ends: one JSON object a line, the first says that the watch is there. Etcd
-3.4 sends nothing while nothing changes, so a connection whose other end has died or is frozen looks
-like an idle one. Therefore a watch that heard nothing for SILENCE_S opens itself anew, from the next
-revision on: a member that serves it answers at once, and otherwise another member is asked. Nothing
-is lost or repeated by that, since etcd sends all events of a revision in one object.
+The reply to a watch never ends. It has one JSON object a line, and the first says that the watch is
+there. Etcd 3.4 sends nothing while nothing changes, so a connection whose other end has died or is
+frozen looks like an idle one. Therefore a watch that heard nothing for SILENCE_S opens itself anew,
+from the next revision on. A member that serves it answers at once, otherwise another member is
+asked. Nothing is lost or repeated by that, since etcd sends all events of a revision in one object.
 """
 
 import threading
@@ -103,7 +103,7 @@ class _Line(msgspec.Struct):
 class Watch:
     """A watch of the keys with `prefix`, from `next_revision` on; it runs once.
 
-    `revision` reads the store's revision.
+    `revision` reads the store's revision, for a user who may read the key.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Watch:
         endpoints: Endpoints,
         prefix: bytes,
         next_revision: int,
-        revision: Callable[[], int],
+        revision: Callable[[bytes], int],
     ) -> None:
         self._endpoints = endpoints
         self._prefix = prefix
@@ -196,7 +196,7 @@ class Watch:
         """Tell a member that is behind from a store that lost what was seen before."""
         self._refusals_count = 0
         seen = self._next_revision - 1
-        if member_revision < seen and (revision := self._revision()) < seen:
+        if member_revision < seen and (revision := self._revision(self._prefix)) < seen:
             raise RevisionsLost(f"etcd was at revision {seen} and is at {revision}")
 
     def _pass_on(self, events: list[Event], on_events: Callable[[int, list[Event]], None]) -> None:

@@ -168,7 +168,7 @@ def refusal(client: AdminClient, request: ControlRequest) -> str:
     return refused.value.code
 
 
-def rows(client: AdminClient, what: Any, *columns: str, **more: str) -> list[list[Any]]:
+def rows(client: AdminClient, what: Any, *columns: str, **more: Any) -> list[list[Any]]:
     return sorted(client.request(List(what=what, columns=list(columns), **more), Rows).rows)
 
 

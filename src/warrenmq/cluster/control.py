@@ -294,7 +294,7 @@ class ClusterControl:
                     done(refused.code, refused.text)
                 except _REFUSALS as error:
                     code = STORAGE_FAILED if isinstance(error, MetadataError) else PRECONDITION
-                    done(code, str(error))
+                    done(code, str(error) or "it has taken too long; the log may say why")
                 else:
                     done("", "")
 

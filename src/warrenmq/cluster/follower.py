@@ -241,7 +241,7 @@ class Follower:
         vhost.announce("exchange.created", exchange)
 
     def _put_queue(self, vhost: Vhost, change: PutQueue, revision: int) -> None:
-        known = vhost.queues.get(change.name)
+        known = vhost.taker(change.name)
         if known is not None and known.definition.birth == change.birth:
             return
         settings = parse_arguments(change.arguments, vhost.queue_text(change.name))

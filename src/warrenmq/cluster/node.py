@@ -56,6 +56,8 @@ _LINKS_S: Final = 3.0
 _PAUSE_S: Final = 0.5
 # How long a node that comes back waits for etcd, or for the end of an earlier run (s).
 _RESUME_S: Final = 15.0
+# How long it has to put in force what it has missed, and to announce itself (s).
+_FOLLOW_S: Final = 30.0
 DATA_FORMAT: Final = 1
 
 
@@ -427,11 +429,13 @@ class ClusterNode:
         self._is_stopping = False
         self._broker.shared = self._shared
         try:
-            self._follower.catch_up(start.shared, start.revision)
-            await self._followed(start.revision)
-            await self.begin()
-            await self.announce(self._listeners)
+            async with asyncio.timeout(_FOLLOW_S):
+                self._follower.catch_up(start.shared, start.revision)
+                await self._followed(start.revision)
+                await self.begin()
+                await self.announce(self._listeners)
         except OSError:
+            # A TimeoutError is one of them.
             await self.suspend()
             raise
 
@@ -453,7 +457,9 @@ class ClusterNode:
         """Return when `revision` is in force here."""
         assert self._follower is not None
         followed = self._loop.create_future()
-        self._follower.when_followed(revision, lambda: followed.set_result(None))
+        self._follower.when_followed(
+            revision, lambda: None if followed.done() else followed.set_result(None)
+        )
         await followed
 
     async def stop(self) -> None:

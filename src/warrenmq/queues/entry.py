@@ -175,6 +175,10 @@ class Consumer:
         """Serve consumers that wait for shared room, some of which is free again."""
         raise RuntimeError("abstract")
 
+    def wait_in_turn(self) -> None:
+        """Wait for shared room, behind all others that wait, unless its own prefetch is full."""
+        raise RuntimeError("abstract")
+
     def on_queue_deleted(self) -> None:
         """Send the client a consumer cancel notification, as the queue is deleted."""
         raise RuntimeError("abstract")

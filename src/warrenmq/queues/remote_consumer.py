@@ -103,16 +103,25 @@ class RemoteConsumer(SessionConsumer):
     def raise_credit(self) -> None:
         if self.is_leaving or self.consumer.is_cancelled:
             return
+        messages = self._wanted()
+        size = self._wanted_bytes()
+        if messages > 0 or (size > 0 and self._credit > 0):
+            self._credit += messages
+            self._credit_bytes += size
+            self._session.give_credit(self, False, messages, size)
+
+    def write_asked(self) -> None:
         asked = self._to_ask
         self._to_ask = 0
-        messages = asked + self._wanted()
-        size: i64 = 0
-        if self._credit_bytes * 2 <= WINDOW_BYTES:
-            size = WINDOW_BYTES - self._credit_bytes
-        if messages > 0 or (size > 0 and self._credit > 0):
-            self._credit += messages - asked
+        if asked > 0:
+            size = self._wanted_bytes()
             self._credit_bytes += size
-            self._session.give_credit(self, asked > 0, messages, size)
+            self._session.give_credit(self, True, asked, size)
+
+    def _wanted_bytes(self) -> i64:
+        if self._credit_bytes * 2 <= WINDOW_BYTES:
+            return WINDOW_BYTES - self._credit_bytes
+        return 0
 
     def _wanted(self) -> i64:
         """The messages by which the window may grow now."""
@@ -141,12 +150,15 @@ class RemoteConsumer(SessionConsumer):
         if consumer.prefetch_count != 0 and not consumer.no_ack:
             count = min(count, consumer.prefetch_count - consumer.unacked_count - self._credit)
         count = consumer.reserve(count)
-        if count > 0:
+        if count <= 0:
+            self._wait()
+        else:
             self._is_ready = False
             self._asked += count
             self._credit += count
+            if self._to_ask == 0:
+                self._session.list_asking(self)
             self._to_ask += count
-            self.expect_credit()
 
     def _end_asking(self, count: i64) -> None:
         self._asked -= count
@@ -178,12 +190,13 @@ class RemoteConsumer(SessionConsumer):
         self._is_ready = True
         if consumer.is_cancelled or consumer.waits_in is not self._place:
             return
-        if not consumer.shares_room():
-            self.expect_credit()
-        elif consumer.can_take():
-            self._ask()
-        else:
+        if consumer.shares_room():
             self._wait()
+        else:
+            self.expect_credit()
+
+    def serve_room(self, now_ms: i64) -> None:
+        self.consumer.serve_others(now_ms)
 
     def on_unused(self, messages: i64, now_ms: i64) -> None:
         self._credit -= messages
@@ -230,7 +243,10 @@ class RemoteConsumer(SessionConsumer):
         consumer = self.consumer
         if consumer.waits_in is self._place:
             consumer.waits_in = None
-            consumer.wait_for_room()
+            if consumer.shares_room():
+                consumer.wait_in_turn()
+            else:
+                consumer.wait_for_room()
 
     def _return_deferred(self) -> None:
         entries = list(self.deferred)

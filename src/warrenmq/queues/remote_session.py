@@ -111,7 +111,11 @@ class SessionConsumer:
         raise RuntimeError("abstract")
 
     def on_ready(self, now_ms: i64) -> None:
-        """A message is there that the consumer has no credit for."""
+        """A message is there that the consumer has no credit for; `serve_room` follows."""
+        raise RuntimeError("abstract")
+
+    def serve_room(self, now_ms: i64) -> None:
+        """Serve the consumers that share room with this one, which has become ready."""
         raise RuntimeError("abstract")
 
     def on_unused(self, messages: i64, now_ms: i64) -> None:
@@ -124,6 +128,10 @@ class SessionConsumer:
 
     def raise_credit(self) -> None:
         """Write the credit that the consumer should have beyond what it has."""
+        raise RuntimeError("abstract")
+
+    def write_asked(self) -> None:
+        """Write the credit that asks for messages."""
         raise RuntimeError("abstract")
 
     def look_after(self) -> None:
@@ -213,6 +221,8 @@ class RemoteSession:
         # Queues with an open party.
         self._awaited: list[SessionQueue] = []
         self._due: list[SessionConsumer] = []
+        # Consumers that ask for messages, in the order of their turns.
+        self._asking: list[SessionConsumer] = []
         # The run of settled messages that is not written yet; no ledger: there is none.
         self._run_ledger: RemoteLedger | None = None
         self._run_reason: i64 = 0
@@ -320,6 +330,12 @@ class RemoteSession:
             consumer.is_listed = True
             self._due.append(consumer)
 
+    def list_asking(self, consumer: SessionConsumer) -> None:
+        """Have `write_asked` of `consumer` called before the next call, or at the turn's end."""
+        if len(self._asking) == 0:
+            self._wake()
+        self._asking.append(consumer)
+
     def cancel(self, consumer: SessionConsumer) -> None:
         """Let the other node forget `consumer`, which may still get what is on its way."""
         self._begin()
@@ -382,12 +398,18 @@ class RemoteSession:
             for consumer in due:
                 consumer.is_listed = False
                 consumer.raise_credit()
+        asking = self._asking
+        self._asking = []
+        for consumer in asking:
+            consumer.write_asked()
 
     # -- events ------------------------------------------------------------------------------------
 
     def take_frame(self, data: bytes, now_ms: i64) -> None:
         """Handle a frame of events; raises MalformedRecordError."""
         reader = RecordReader(data)
+        # Those that become ready together share the room evenly.
+        ready: list[SessionConsumer] = []
         while reader.has_more():
             kind = reader.octet()
             if kind == DELIVER:
@@ -403,7 +425,9 @@ class RemoteSession:
                 if queue is not None:
                     queue.unapplied_bytes -= size
             elif kind == READY:
-                self._consumer(reader).on_ready(now_ms)
+                consumer = self._consumer(reader)
+                consumer.on_ready(now_ms)
+                ready.append(consumer)
             elif kind == UNUSED:
                 consumer = self._consumer(reader)
                 consumer.on_unused(reader.number(), now_ms)
@@ -413,6 +437,8 @@ class RemoteSession:
                 consumer.on_gone(now_ms)
             else:
                 self._take_answer(kind, reader, now_ms)
+        for consumer in ready:
+            consumer.serve_room(now_ms)
 
     def _consumer(self, reader: RecordReader) -> SessionConsumer:
         consumer = self.consumers.get(reader.number())

@@ -8,6 +8,7 @@ from tests.cluster.remote.two_nodes import TwoNodes
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.fixtures import Amqp
 from tests.support.skips import does_not_apply
+from warrenmq.admin.control_protocol import PolicyKind
 from warrenmq.broker.definitions.settings import Settings
 
 
@@ -19,6 +20,17 @@ class FarAmqp(Amqp):
         self.cluster = TwoNodes()
         self.cluster.shares_exclusive = True
         self.memory = self.cluster.front
+
+    def set_policy(self, queue: bytes, kind: PolicyKind = "policy", **definition: object) -> None:
+        for self.memory in self.cluster.nodes.values():
+            super().set_policy(queue, kind, **definition)
+        self.memory = self.cluster.front
+
+    def clear_policy(self, queue: bytes, kind: PolicyKind = "policy") -> None:
+        name = queue.decode()
+        self._policies.remove((kind, name))
+        for node in self.cluster.nodes.values():
+            node.vhost.delete_parameter(kind, name)
 
     def configure(self, settings: Settings) -> None:
         does_not_apply("settings of its own")

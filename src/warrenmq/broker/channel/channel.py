@@ -105,6 +105,10 @@ class ChannelConsumer(Consumer):
     def serve_others(self, now_ms: i64) -> None:
         self.channel.room.serve(now_ms)
 
+    def wait_in_turn(self) -> None:
+        if self.prefetch_count == 0 or self.unacked_count < self.prefetch_count or self.no_ack:
+            self.channel.room.rotation.add(self)
+
     def on_queue_deleted(self) -> None:
         self.channel.on_consumer_cancelled(self)
 

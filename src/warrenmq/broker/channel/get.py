@@ -57,9 +57,11 @@ def _get_later(channel: Channel, queue: Queue, method: BasicGet) -> None:
         if entry is None and queue.head_state(now_ms) == LOADING:
             _get_later(channel, queue, method)
             return
+        channel.is_suspended = False
         _answer(channel, queue, entry, method.no_ack, queue.ready_count)
         channel.connection.touch()
-        channel.resume(now_ms)
+        if not channel.is_suspended:
+            channel.resume(now_ms)
 
     queue.when_head(on_head)
 

@@ -46,6 +46,7 @@ class ChannelCall(SessionCall):
 
     def on_answer(self, answer: CallAnswer, now_ms: i64) -> None:
         channel = self.channel
+        channel.is_suspended = False
         if answer.code == 0 and not channel.is_closed:
             channel.connection.now_ms = now_ms
             self.finish(answer, now_ms)
@@ -57,6 +58,7 @@ class ChannelCall(SessionCall):
         self._end(now_ms)
 
     def on_session_over(self, now_ms: i64) -> None:
+        self.channel.is_suspended = False
         self.abandon(None, now_ms)
         self.refuse(self.down_error(), now_ms)
         self._end(now_ms)
@@ -66,7 +68,6 @@ class ChannelCall(SessionCall):
         channel = self.channel
         if not channel.is_closed:
             channel.connection.now_ms = now_ms
-            channel.is_suspended = False
             channel.connection.refuse(channel.number, error)
 
     def _error_of(self, answer: CallAnswer) -> AmqpError:
@@ -80,7 +81,9 @@ class ChannelCall(SessionCall):
         return error
 
     def _end(self, now_ms: i64) -> None:
-        self.channel.resume(now_ms)
+        # The answer may have filled the output: then the channel waits for room.
+        if not self.channel.is_suspended:
+            self.channel.resume(now_ms)
         self.channel.connection.touch()
 
 

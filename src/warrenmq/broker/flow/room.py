@@ -35,6 +35,8 @@ class ChannelRoom:
         # `_turn_rotation`.
         self.turn_left: i64 = _NO_TURN
         self._turn_rotation: Rotation = self.rotation
+        # Messages for which one consumer may reserve room in a round of `serve`.
+        self._share: i64 = 1
 
     def is_open(self) -> bool:
         """True while one more message may be delivered."""
@@ -51,12 +53,13 @@ class ChannelRoom:
         return True
 
     def reserve(self, count: i64) -> i64:
-        """Keep room for at most `count` messages, of this turn if there is one.
+        """Keep room for at most `count` messages; returns for how many.
 
-        Returns for how many; only with a channel-wide limit.
+        What is asked for comes later, so consumers cannot take turns until the room is full: each
+        of those that are served together gets at most an even share of what was free.
         """
         free: i64 = self.prefetch - self.unacked_count - self.reserved_count
-        count = max(min(count, free, self.turn_left), 0)
+        count = max(min(count, free, self._share), 0)
         self.reserved_count += count
         return count
 
@@ -79,6 +82,9 @@ class ChannelRoom:
     def serve(self, now_ms: i64) -> None:
         """Give waiting consumers one message each in turn, while there is room."""
         self.turn_left = _NO_TURN
+        if self.rotation.count > 0:
+            free: i64 = self.prefetch - self.unacked_count - self.reserved_count
+            self._share = max(free // self.rotation.count, 1)
         while not self._is_full():
             consumer = self.rotation.take_fair(self.prefetch)
             if consumer is None:

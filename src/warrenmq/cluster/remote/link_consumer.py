@@ -69,7 +69,8 @@ class LinkConsumer(Consumer):
     def come_back(self, now_ms: i64) -> None:
         """Wait for messages again, and take those that are there."""
         queue = self.target
-        queue.consumer_can_take(self)
+        if queue.demand.is_active(self):
+            queue.consumer_can_take(self)
         queue.deliver_ready(now_ms)
 
     def can_take(self) -> bool:

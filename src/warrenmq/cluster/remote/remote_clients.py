@@ -213,7 +213,8 @@ class RemoteClients(TurnEnd):
     def _close(self, used: UsedQueue, now_ms: i64) -> None:
         del self._queues.by_number[used.number]
         self._applied.pop(used, None)
-        queue = self._queues.find(used)
+        # The queue may be deleted here already; then its messages are settled.
+        queue = used.queue
         if queue is not None:
             for backing in queue.backings():
                 self._return(queue, self._unacked.take_all(backing.ledger), False, now_ms)

@@ -233,12 +233,15 @@ async def test_a_frozen_node_is_silent_and_comes_back(new_process: NewProcess) -
     async with running(node):
         node.links.set_peers({B: process.address}, node.now_ms())
         await answers(node)
+        (half_open,) = node.shell.protocols
         process.send_signal(signal.SIGSTOP)
         node.handler.up[0].send(DATA, 16, bytes(LARGE_BYTES))
         node.schedule_turn()
         await eventually_in_loop(lambda: node.handler.up == [], "the link is down")
         assert node.handler.reasons == ["the other side has been silent for 3000 ms"]
-        assert len(node.shell.protocols) <= 1
+        await eventually_in_loop(
+            lambda: half_open not in node.shell.protocols, "the socket is closed"
+        )
         process.send_signal(signal.SIGCONT)
         await answers(node)
 

@@ -212,7 +212,7 @@ class Links(LinkOwner):
             was_stable = was_up and self._now_ms - peer.up_since_ms >= STABLE_MS
             self._plan_dial(peer, was_stable)
         if was_up:
-            if peer is not None and peer.link is link:
+            if peer is not None:
                 peer.link = None
             logger.warning("link to node %s at %s is down: %s", name, link.address, reason)
             self._handler.on_down(link, reason)

@@ -15,12 +15,13 @@ The engine does not know what a change means; the flusher hands it to the metada
 from collections.abc import Callable
 from typing import Final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 # Pause between two attempts to store kept sets when nothing else is to be stored (ms).
 RETRY_MS: Final = 250
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class DefinitionsError(Exception):
     """Changes could not be stored; the error's text is one line.
 

@@ -28,6 +28,7 @@ NO_LIMIT: Final = -1
 NO_BIRTH: Final = 0
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class MetadataError(DefinitionsError):
     """The store could not be read or written; the text is one line.
 

@@ -211,7 +211,7 @@ class Link:
         self._go_down(printable(reason))
 
     def tick(self, now_ms: i64) -> None:
-        """Send a ping if one is due; go down when the other side is silent or slow to say who it is.
+        """Send a ping if one is due; go down when the other side is silent or too slow to begin.
 
         To be called at least every HEARTBEAT_MS.
         """

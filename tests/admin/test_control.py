@@ -15,7 +15,12 @@ from warrenmq.admin.client import (
     NodeAddress,
     NodeUnreachableError,
 )
-from warrenmq.admin.control_calls import ControlCalls
+from warrenmq.admin.cluster_protocol import (
+    DescribeCluster,
+    DescribeMember,
+    ForgetNode,
+    JoinCluster,
+)
 from warrenmq.admin.control_file import ControlFile, read_control_file
 from warrenmq.admin.control_protocol import (
     NEEDS,
@@ -66,6 +71,7 @@ from warrenmq.admin.control_protocol import (
     SetVhostTags,
     StopNode,
 )
+from warrenmq.admin.listing_calls import ListingCalls
 from warrenmq.admin.protocol import GroupList, ListGroups
 from warrenmq.admin.watch_protocol import (
     Certificates,
@@ -142,6 +148,10 @@ OTHERS: list[ControlRequest] = [
     DeleteQueue(vhost="/", queue=b"q"),
     ResetNode(),
     StopNode(),
+    DescribeCluster(),
+    DescribeMember(),
+    ForgetNode(node="other@host"),
+    JoinCluster(seed="other@host"),
 ]
 
 
@@ -349,9 +359,9 @@ def test_a_fault_of_the_broker_costs_one_request(
 ) -> None:
     """A bug is answered and logged, at once and between the slices; the session goes on."""
     with local_client(node) as client:
-        for broken in ("_list", "_build"):
+        for broken in ("start", "_build"):
             with monkeypatch.context() as patch:
-                patch.setattr(ControlCalls, broken, None)
+                patch.setattr(ListingCalls, broken, None)
                 assert refusal(client, List(what="users", columns=["user"])) == "internal_error"
         assert rows(client, "users", "user") == [["guest"]]
 

@@ -229,7 +229,6 @@ DIFFERENCES: Final[dict[str, dict[str, Difference]]] = {
             """
             sync_queue orders
             sync_queue nosuch
-            forget_cluster_node other@localhost
             """,
         ),
         **_of(
@@ -240,7 +239,6 @@ DIFFERENCES: Final[dict[str, dict[str, Difference]]] = {
             list_ciphers
             force_gc
             cancel_sync_queue orders
-            join_cluster other@localhost
             """,
         ),
     },

@@ -23,8 +23,8 @@ from warrenmq.admin.control_protocol import ControlReply, Done
 from warrenmq.admin.node_control import NodeControl
 from warrenmq.admin.peers import Answer, Peers
 from warrenmq.admin.protocol import ErrorReply
-from warrenmq.cluster.facts import ClusterFacts, EtcdFacts, LinkFacts, RunningFacts
-from warrenmq.vocabulary.error_codes import PRECONDITION
+from warrenmq.cluster.facts import NO_MEMBER, ClusterFacts, EtcdFacts, LinkFacts, RunningFacts
+from warrenmq.vocabulary.error_codes import NOT_FOUND, PRECONDITION
 
 _ALONE = "the node is not configured for a cluster: see cluster.name and cluster.etcd"
 
@@ -54,7 +54,9 @@ class ClusterCalls:
         if isinstance(request, DescribeMember):
             self._reply(self._describe_own())
         elif cluster is None:
-            if not isinstance(request, DescribeCluster):
+            if isinstance(request, ForgetNode):
+                raise Refusal(NOT_FOUND, NO_MEMBER)
+            if isinstance(request, JoinCluster):
                 raise Refusal(PRECONDITION, _ALONE)
             own = self._describe_own()
             self._reply(ClusterStatus("", own.node, [own.node], [own.node], [own], {}, None))

@@ -17,6 +17,10 @@ _INCLUDED_IN: Final[dict[str, frozenset[str]]] = {
 }
 
 
+# A local administrator in events; RabbitMQ calls its command line so.
+LOCAL_NAME: Final = b"rmq-cli"
+
+
 class SessionUser:
     """A logged-in user; `is_local`: it has shown the token of the control file, and may all."""
 
@@ -29,6 +33,11 @@ class SessionUser:
         else:
             self.account = access.account(name)
         self._access = access
+
+    @property
+    def shown_name(self) -> bytes:
+        """The user's name in events."""
+        return self.name or LOCAL_NAME
 
     def has_tag(self, tag: str) -> bool:
         """Whether the user has `tag`, or one that includes it."""

@@ -18,7 +18,7 @@ import msgspec
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import DeleteVhost, MetadataError, PutQueue
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
-from warrenmq.cluster.facts import ClusterFacts, EtcdFacts, LinkFacts, RunningFacts
+from warrenmq.cluster.facts import NO_MEMBER, ClusterFacts, EtcdFacts, LinkFacts, RunningFacts
 from warrenmq.cluster.identity import (
     DirectoryIdentity,
     IdentityError,
@@ -218,8 +218,7 @@ class ClusterControl:
     async def _forget(self, node: str, is_forced: bool) -> None:
         members = await self._wait(self._membership.members)
         if node not in members:
-            text = "{:not_a_cluster_node, 'The node selected is not in the cluster.'}"
-            raise Refused(NOT_FOUND, text)
+            raise Refused(NOT_FOUND, NO_MEMBER)
         if node in await self._wait(self._membership.running):
             raise _runs(node)
         queues = await self._wait(lambda: self._departures.queues_of(node))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
+
+# RabbitMQ's text for a node that is no member.
+NO_MEMBER: Final = "{:not_a_cluster_node, 'The node selected is not in the cluster.'}"
 
 
 @dataclass(frozen=True)

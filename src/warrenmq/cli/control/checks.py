@@ -4,6 +4,7 @@ import socket
 from typing import Final
 
 from warrenmq.admin.control_protocol import List, Rows
+from warrenmq.cli.control.cluster import describe_cluster
 from warrenmq.cli.control.command import DEFAULT_TIMEOUT_S, Command, Run
 from warrenmq.cli.control.exits import CommandError, UsageError, bad_argument
 from warrenmq.cli.control.link import NoNodeError
@@ -84,31 +85,76 @@ def _check_vhosts(run: Run) -> Output:
     return Text(f"Node {run.node} reported all vhosts as running", {"result": "ok"})
 
 
-def _not_critical(run: Run) -> Output:
-    return Text(_NOT_CRITICAL.format(node=run.node), {"result": "ok"})
+def _is_alone(run: Run) -> bool:
+    return len(describe_cluster(run).members) < 2
+
+
+def _mirror_sync_critical(run: Run) -> Output:
+    if _is_alone(run):
+        return Text(_NOT_CRITICAL.format(node=run.node), {"result": "ok"})
+    # There are no mirrored queues.
+    text = (
+        f"Node {run.node} reported no classic mirrored queues without online synchronised mirrors"
+    )
+    return Text(text, {"result": "ok"})
+
+
+def _quorum_critical(run: Run) -> Output:
+    """Fail if quorum queues are on the node: it is the only member of each."""
+    if _is_alone(run):
+        return Text(_NOT_CRITICAL.format(node=run.node), {"result": "ok"})
+    found = []
+    for (vhost,) in run.ask(List(what="vhosts", columns=["name"]), Rows).rows:
+        request = List(what="queues", columns=["name", "type"], vhost=vhost, which="local")
+        found += [
+            f"queue '{name}' in vhost '{vhost}' would lose quorum if node {run.node} is stopped"
+            for name, kind in run.ask(request, Rows).rows
+            if kind == "quorum"
+        ]
+    if found:
+        raise CommandError("\n".join(["Error:", *found]))
+    text = f"Node {run.node} reported no quorum queues with minimum quorum"
+    return Text(text, {"result": "ok"})
 
 
 # -- alarms ----------------------------------------------------------------------------------------
 
 
+def _alarm_lines_of_all(run: Run) -> tuple[str, list[str], list[str]]:
+    """The node, the alarms on it, and those on other nodes of its cluster."""
+    status = describe_cluster(run)
+    local: list[str] = []
+    others: list[str] = []
+    for node in status.nodes:
+        (local if node.node == status.node else others).extend(alarm_lines(node))
+    return status.node, local, others
+
+
 def _alarms(run: Run) -> Output:
-    status = node_status(run)
-    lines = alarm_lines(status)
-    if not lines:
-        data = {"alarms": [], "node": status.node, "result": "ok"}
-        return Text(f"Node {status.node} reported no alarms, local or clusterwide", data)
-    message = f"Node {status.node} reported alarms"
-    data = {"global": [], "local": lines, "message": message, "result": "ok"}
-    return Text("\n".join(lines), data)
+    node, local, others = _alarm_lines_of_all(run)
+    if not local and not others:
+        data = {"alarms": [], "node": node, "result": "ok"}
+        return Text(f"Node {node} reported no alarms, local or clusterwide", data)
+    message = f"Node {node} reported alarms"
+    data = {"global": others, "local": local, "message": message, "result": "ok"}
+    return Text("\n".join(local + others), data)
 
 
-def _check_alarms(run: Run, is_local: bool) -> Output:
+def _check_local_alarms(run: Run) -> Output:
     status = node_status(run)
     lines = alarm_lines(status)
     if lines:
-        raise CommandError(("Error:\n" if is_local else "") + "\n".join(lines))
-    which = "local alarms" if is_local else "alarms, local or clusterwide"
-    return Text(f"Node {status.node} reported no {which}", {"result": "ok"}, hidden_by="silent")
+        raise CommandError("\n".join(["Error:", *lines]))
+    text = f"Node {status.node} reported no local alarms"
+    return Text(text, {"result": "ok"}, hidden_by="silent")
+
+
+def _check_alarms(run: Run) -> Output:
+    node, local, others = _alarm_lines_of_all(run)
+    if local or others:
+        raise CommandError("\n".join(local + others))
+    text = f"Node {node} reported no alarms, local or clusterwide"
+    return Text(text, {"result": "ok"}, hidden_by="silent")
 
 
 # -- listeners -------------------------------------------------------------------------------------
@@ -206,12 +252,12 @@ COMMANDS: Final = (
     ),
     Command(
         "check_alarms", GROUP, "Fails while an alarm is in effect",
-        lambda run: _check_alarms(run, False), takes_timeout=True,
+        _check_alarms, takes_timeout=True,
         banner=lambda run: f"Asking node {run.node} to report any local resource alarms ...",
     ),
     Command(
         "check_local_alarms", GROUP, "Fails while an alarm is in effect on this node",
-        lambda run: _check_alarms(run, True), takes_timeout=True,
+        _check_local_alarms, takes_timeout=True,
         banner=lambda run: f"Asking node {run.node} to report any local resource alarms ...",
     ),
     Command(
@@ -225,16 +271,16 @@ COMMANDS: Final = (
         check=_check_period,
     ),
     Command(
-        "check_if_node_is_mirror_sync_critical", GROUP, "Succeeds: the node is the only one",
-        _not_critical, takes_timeout=True,
+        "check_if_node_is_mirror_sync_critical", GROUP, "Succeeds: there are no mirrored queues",
+        _mirror_sync_critical, takes_timeout=True,
         banner=lambda run: (
             f"Checking if node {run.node} is critical for data safety of any classic mirrored "
             "queues ..."
         ),
     ),
     Command(
-        "check_if_node_is_quorum_critical", GROUP, "Succeeds: the node is the only one",
-        _not_critical, takes_timeout=True,
+        "check_if_node_is_quorum_critical", GROUP,
+        "Fails when quorum queues are on a node of a cluster", _quorum_critical, takes_timeout=True,
         banner=lambda run: (
             f"Checking if node {run.node} is critical for quorum of any quorum queues ..."
         ),

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tests.cluster.metadata.relay import AnswerLosingRelay, answering_once
+from tests.support.awaiting import eventually
 from tests.support.etcd import HOST, EtcdServer, free_ports, running_cluster
 from warrenmq.broker.definitions.metadata import PutVhost
+from warrenmq.cluster.metadata import endpoints
 from warrenmq.cluster.metadata.errors import EtcdUnavailable
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.metadata.gateway import EtcdGateway
@@ -60,6 +62,26 @@ def test_client_leaves_a_frozen_member(members: Sequence[EtcdServer]) -> None:
         assert len(gateway.read_range(b"/frozen/")[0]) == 3
     finally:
         members[0].thaw()
+    gateway.close()
+
+
+def test_member_without_a_leader_does_nothing(
+    members: Sequence[EtcdServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It says so at once, and does not leave open whether it will carry a transaction out later."""
+    gateway = EtcdGateway([members[0].url])
+    for member in members[1:]:
+        member.kill()
+    eventually(lambda: not gateway.status().has_leader, "the last member has no leader")
+    monkeypatch.setattr(endpoints, "REQUEST_S", 0.5)
+    with pytest.raises(EtcdUnavailable, match=f"{members[0].url}: etcdserver: no leader") as lost:
+        gateway.transact([], [RawPut(b"/lonely", b"")])
+    assert not lost.value.is_outcome_unknown
+    monkeypatch.undo()
+    for member in members[1:]:
+        member.start()
+        member.await_ready()
+    assert gateway.read(b"/lonely") is None
     gateway.close()
 
 

@@ -17,17 +17,22 @@ from warrenmq.cluster.metadata.operations import RawPut
 OWN = READABLE
 
 
+def guard(server: EtcdServer) -> None:
+    """Let the user `warren` with the password `secret` use the keys of cluster c, and no others."""
+    server.ctl("role", "add", "warren")
+    server.ctl("role", "grant-permission", "warren", "readwrite", "/warren/c/", "--prefix")
+    for user in ("root:root", "warren:secret"):
+        server.ctl("user", "add", user)
+    server.ctl("user", "grant-role", "root", "root")
+    server.ctl("user", "grant-role", "warren", "warren")
+    server.ctl("auth", "enable")
+
+
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    """An etcd whose user `warren` with the password `secret` may use the keys of cluster c only."""
+    """An etcd that wants its users to log in."""
     with running_etcd(tmp_path_factory.mktemp("guarded")) as server:
-        server.ctl("role", "add", "warren")
-        server.ctl("role", "grant-permission", "warren", "readwrite", "/warren/c/", "--prefix")
-        for user in ("root:root", "warren:secret"):
-            server.ctl("user", "add", user)
-        server.ctl("user", "grant-role", "root", "root")
-        server.ctl("user", "grant-role", "warren", "warren")
-        server.ctl("auth", "enable")
+        guard(server)
         yield server
 
 
@@ -65,9 +70,10 @@ def test_token_that_a_restart_has_lost_is_replaced(
     guarded: EtcdServer, allowed: EtcdGateway
 ) -> None:
     """Calls and watches go on; etcd keeps its tokens in memory."""
-    allowed.transact([], [RawPut(OWN + b"a", b"1")])
-    written = [allowed.revision(OWN)]
-    with watching(allowed, OWN, written[0]) as watched:
+    written = [allowed.transact([], [RawPut(OWN + b"a", b"1")]).revision]
+    # Its token is the watch's alone.
+    watcher = EtcdGateway([guarded.url], Credentials("warren", "secret"))
+    with watching(watcher, OWN, written[0]) as watched:
         watched.await_revision(written[0])
         guarded.kill()
         guarded.start()
@@ -75,6 +81,7 @@ def test_token_that_a_restart_has_lost_is_replaced(
         written.append(allowed.transact([], [RawPut(OWN + b"a", b"2")]).revision)
         watched.await_revision(written[-1])
     assert watched.revisions() == written
+    watcher.close()
 
 
 def test_token_that_is_older_than_a_change_of_users_is_replaced(
@@ -106,10 +113,12 @@ def test_stranger_is_refused_with_a_reason(
     gateway.close()
 
 
-def test_etcd_without_users_serves_a_client_that_has_one(own_etcd: EtcdServer) -> None:
-    """As etcd's own client: its authentication may be switched on later."""
+def test_client_logs_in_when_etcd_begins_to_want_it(own_etcd: EtcdServer) -> None:
+    """A client with a user is served by an etcd without users too, as etcd's own client is."""
     gateway = EtcdGateway([own_etcd.url], Credentials("warren", "secret"))
-    assert gateway.transact([], [RawPut(OWN, b"")]).succeeded
+    assert gateway.transact([], [RawPut(OWN, b"1")]).succeeded
+    guard(own_etcd)
+    assert gateway.transact([], [RawPut(OWN, b"2")]).succeeded
     gateway.close()
 
 

@@ -45,9 +45,9 @@ _UNDECIDED: Final = (1, 2, 4, 13, 14)
 
 # Undecided errors after which a member has done nothing.
 _NOTHING_DONE: Final = (NO_LEADER, "etcdserver: too many requests")
-# Refused tokens that a new login replaces: expired, lost in a restart of the member, or older than
-# a change of etcd's users.
-_TOKEN_TEXTS: Final = ("invalid auth token", "revision of auth store is old", "user name is empty")
+# A new login replaces a token that has expired or was lost in a restart of the member (these have
+# a code of their own), one older than a change of etcd's users, and the lack of one.
+_TOKEN_TEXTS: Final = ("revision of auth store is old", "user name is empty")
 _AUTH_IS_OFF: Final = "authentication is not enabled"
 
 

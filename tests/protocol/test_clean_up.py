@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.amqp_peer import ChannelClosedError, Peer
 from tests.support.brokers.fixtures import Amqp
 from warrenmq.wire.methods import ChannelCloseOk, ExchangeDeclare, ExchangeDeclareOk, QueueDeclare
@@ -140,6 +141,28 @@ def test_auto_delete_takes_unacked_along(amqp: Amqp) -> None:
     channel.quiet()
     channel.declare(queue, auto_delete=True)
     assert channel.count(queue) == 0
+
+
+@pytest.mark.parametrize("end", ["channel", "connection"])
+def test_auto_delete_comes_before_the_return_of_unacked(amqp: Amqp, end: str) -> None:
+    """Returned messages would be over the limit, and become dead letters."""
+    letters, channel, other = amqp.channel(), amqp.channel(), amqp.channel()
+    grave = letters.declare(amqp.name("grave"), exclusive=True).queue
+    letters.consume(grave)
+    arguments = table(
+        x__max__length=1, x__dead__letter__exchange="", x__dead__letter__routing__key=grave.decode()
+    )
+    queue = other.declare(amqp.name(), auto_delete=True, arguments=arguments).queue
+    channel.qos(1)
+    channel.consume(queue)
+    other.publish_each(queue, b"1", b"2")
+    assert channel.message().body == b"1"
+    assert other.count(queue) == 1
+    if end == "channel":
+        channel.close()
+    else:
+        channel.peer.close()
+    letters.quiet()
 
 
 def test_a_name_can_be_reused_right_after_auto_delete(amqp: Amqp) -> None:

@@ -541,7 +541,8 @@ class Channel(ChannelSide):
     def close(self) -> None:
         """Release the channel's consumers, unacked messages and transaction (protocol 5.1).
 
-        When `close` returns, the unacked messages are back in their queues.
+        When `close` returns, the unacked messages are back in their queues. A queue that is deleted
+        with its last consumer takes none back, and so drops none for its limits.
         """
         if self.is_closed:
             return
@@ -561,10 +562,9 @@ class Channel(ChannelSide):
             self.connection.throttle.end_transaction(self.connection, self.transaction.size_bytes)
             entries.extend(self.transaction.take_entries())
             self.transaction = None
-        idle = self.stop_consuming()
-        self.requeue(entries)
-        for name in idle:
+        for name in self.stop_consuming():
             self.vhost.delete_queue(self.vhost.queues[name], self.connection.now_ms)
+        self.requeue(entries)
 
     def drop_content(self) -> None:
         """Discard the content that is arriving, after a channel error."""

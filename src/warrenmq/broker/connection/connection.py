@@ -484,14 +484,14 @@ class Connection(ClientSide):
         for channel in channels:
             channel.is_closing = True
             idle.extend(channel.stop_consuming())
-        # All consumers are removed: no channel of this connection gets a message that another
-        # requeues.
-        for channel in channels:
-            channel.close()
         vhost = self.vhost
         if vhost is not None:
             for name in idle:
                 vhost.delete_queue(vhost.queues[name], self.now_ms)
+            # All consumers are removed: no channel of this connection gets a message that another
+            # requeues.
+            for channel in channels:
+                channel.close()
             vhost.delete_exclusive_queues(self, self.now_ms)
         self.handshake.leave()
 

@@ -216,6 +216,19 @@ def test_no_limit_of_the_whole_channel(amqp: Amqp) -> None:
     amqp.channel().delete(queue)
 
 
+@pytest.mark.parametrize(
+    ("key", "tag", "value"), [("x-stream-offset", "I", 1), ("x-cancel-on-ha-failover", "t", True)]
+)
+def test_consume_arguments_of_other_types(amqp: Amqp, key: str, tag: str, value: object) -> None:
+    """The channel-wide limit, which quorum queues refuse too, comes after them."""
+    channel, queue = quorum_queue(amqp)
+    channel.qos(1, whole_channel=True)
+    arguments = encode_table({key: Field(ord(tag), value)})
+    text = f"invalid arg '{key}' for queue '{queue.decode()}' in vhost '/' of queue type rabbit_quorum_queue"
+    channel.refused(BasicConsume(queue, b"", False, False, False, False, arguments), 406, text)
+    amqp.channel().delete(queue)
+
+
 def test_exclusive_consumers_are_like_others(amqp: Amqp) -> None:
     channel, queue = quorum_queue(amqp)
     consumers = [
@@ -258,6 +271,19 @@ def test_messages_in_order_and_counts(amqp: Amqp) -> None:
     assert channel.expect(QueuePurgeOk).message_count == 2
     channel.publish(queue, b"5")
     assert consumer(amqp, queue).message().body == b"5"
+    channel.delete(queue)
+
+
+def test_a_message_waits_behind_another_one_to_expire(amqp: Amqp) -> None:
+    """Also one with a time to live of 0, which a classic queue drops at once."""
+    channel, queue = quorum_queue(amqp)
+    channel.publish_each(queue, b"dropped", b"1", b"2")
+    amqp.set_policy(queue, message__ttl=0, max__length=2)
+    amqp.eventually(lambda: channel.count(queue) == 2)
+    assert channel.get(queue, no_ack=True).body == b"1"
+    channel.publish(queue, b"behind")
+    amqp.eventually(lambda: channel.count(queue) == 2)
+    assert channel.drain(queue) == [b"2"]
     channel.delete(queue)
 
 

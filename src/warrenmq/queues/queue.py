@@ -145,8 +145,13 @@ class Queue(LeveledQueue):
                 consumer.deliver(entry)
                 return True
             self.consumer_use.stop(now_ms)
-        if ttl_ms == 0 and self.settings.dead_letters is None:
-            # Nothing has to make room for what the queue never keeps.
+        if (
+            ttl_ms == 0
+            and self.settings.dead_letters is None
+            and not self.settings.traits.is_quorum
+        ):
+            # Nothing has to make room for what the queue never keeps. A quorum queue keeps it until
+            # it is the head.
             self._drop(backing, entry, EXPIRED, now_ms)
             return True
         if limit is not None and not self._make_room(limit, backing, size, now_ms):

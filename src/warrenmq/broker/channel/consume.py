@@ -26,8 +26,9 @@ from warrenmq.wire.field_types import type_name
 from warrenmq.wire.methods import BasicCancel, BasicCancelOk, BasicConsume, BasicConsumeOk
 
 _INTEGER_TAGS = b"bBsuIilL"
-# A consume argument that only streams understand.
+# An argument that only streams take, and one that only classic queues take.
 _STREAM_ARGUMENT = "x-stream-offset"
+_FAILOVER_ARGUMENT = "x-cancel-on-ha-failover"
 
 
 def consume(channel: Channel, method: BasicConsume) -> None:
@@ -44,8 +45,8 @@ def consume(channel: Channel, method: BasicConsume) -> None:
         _consume_replies(channel, method, tag)
         return
     queue = usable_queue(channel, queue_name)
-    traits = queue.settings.traits
-    if traits.is_quorum and channel.room.prefetch != 0:
+    priority = _priority(channel, queue, method.arguments)
+    if queue.settings.traits.is_quorum and channel.room.prefetch != 0:
         raise ConnectionException(
             NOT_IMPLEMENTED,
             f"{channel.vhost.queue_text(queue.name)} does not support global qos",
@@ -58,7 +59,7 @@ def consume(channel: Channel, method: BasicConsume) -> None:
         tag,
         method.no_ack,
         method.exclusive,
-        _priority(channel, queue, method.arguments),
+        priority,
         channel.room.consumer_prefetch,
         method.arguments,
     )
@@ -108,17 +109,20 @@ def _priority(channel: Channel, queue: MessageTaker, raw: bytes) -> i64:
         return 0
     table = decode_table(raw)
     text = channel.vhost.queue_text(queue.name)
-    if _STREAM_ARGUMENT in table:
-        raise ChannelException(
-            PRECONDITION_FAILED,
-            f"invalid arg '{_STREAM_ARGUMENT}' for {text} of queue type rabbit_classic_queue",
-        )
-    notice = table.get("x-cancel-on-ha-failover")
+    notice = table.get(_FAILOVER_ARGUMENT)
     if notice is not None and not isinstance(notice.value, bool):
         raise ChannelException(
             PRECONDITION_FAILED,
-            f"invalid arg 'x-cancel-on-ha-failover' for {text}: {{unacceptable_type,{type_name(notice.tag)}}}",
+            f"invalid arg '{_FAILOVER_ARGUMENT}' for {text}: {{unacceptable_type,{type_name(notice.tag)}}}",
         )
+    is_quorum = queue.settings.traits.is_quorum
+    for key in table:
+        if key == _STREAM_ARGUMENT or (is_quorum and key == _FAILOVER_ARGUMENT):
+            type = "quorum" if is_quorum else "classic"
+            raise ChannelException(
+                PRECONDITION_FAILED,
+                f"invalid arg '{key}' for {text} of queue type rabbit_{type}_queue",
+            )
     field = table.get("x-priority")
     if field is None:
         return 0

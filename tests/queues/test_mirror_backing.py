@@ -48,8 +48,16 @@ class Link(OperationFeed):
         for _ in range(2):
             self.mirror.mark_delivered([(seq, seq)])
 
+    def leaving(self, seq: int) -> None:
+        self.model.leaving(seq)
+
     def returned(self, seq: int) -> None:
         self.model.returned(seq)
+
+    def put_back(self, seq: int) -> None:
+        self.model.put_back(seq)
+        for _ in range(2):
+            self.mirror.unmark_delivered(seq)
 
     def settled(self, seq: int, reason: int) -> None:
         self.model.settled(seq, reason)
@@ -138,7 +146,7 @@ class MirroredQueueMachine(QueueMachine):
             for entry in entries:
                 copied = live[int(entry.seq)]
                 assert entry.expiry_ms == copied.expiry_ms
-                assert entry.redelivered or not copied.is_delivered
+                assert entry.redelivered == copied.is_delivered
                 if entry.has_content:
                     message = entry.message
                     assert (message.address, message.properties, message.body) == copied.content
@@ -152,16 +160,13 @@ class MirroredQueueMachine(QueueMachine):
         for number, queue in enumerate(self.queues):
             copy = self.copies[number]
             live = dict(sorted(self.mirrors[int(queue.id)].messages.items()))
-            delivered_upto = copy.ledger.delivered_upto
             for seq, copied in live.items():
                 entry = self.other.take(copy, True)
                 assert entry is not None
                 assert (entry.seq, entry.expiry_ms) == (seq, copied.expiry_ms)
                 message = entry.message
                 assert (message.address, message.properties, message.body) == copied.content
-                assert entry.redelivered == copied.is_delivered or (
-                    entry.redelivered and seq <= delivered_upto
-                )
+                assert entry.redelivered == copied.is_delivered
             assert self.other.take(copy, True) is None
             self.other.settle_down()
             queue.backing.feed = self.mirrors[int(queue.id)]

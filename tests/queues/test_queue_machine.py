@@ -47,6 +47,7 @@ class Model:
         self.out: dict[int, tuple[int, bytes, int]] = {}
         # Messages that expired at the head: the queue may still have them until its next check.
         self.expired: dict[int, tuple[int, bytes, int]] = {}
+        # Seq ids that were delivered or held.
         self.delivered: set[int] = set()
 
 
@@ -81,8 +82,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.expire(number)
         seq, body, expiry_ms = model.ready.pop(0)
         assert (entry.seq, entry.message.body, entry.expiry_ms) == (seq, body, expiry_ms)
-        if seq in model.delivered:
-            assert entry.redelivered
+        assert entry.redelivered == (seq in model.delivered)
         model.delivered.add(seq)
         if not no_ack:
             model.out[seq] = (seq, body, expiry_ms)
@@ -169,6 +169,23 @@ class QueueMachine(RuleBasedStateMachine):
         self.host.requeue(*entries)
         self.expire(number)
 
+    @rule(number=QUEUES, data=st.data())
+    def put_back(self, number: int, data: st.DataObject) -> None:
+        """Messages return that never reached the client, as when its node is gone."""
+        entries = [one for one in self.some_out(number, data) if not one.redelivered]
+        if not entries:
+            return
+        model = self.models[number]
+        for entry in entries:
+            model.ready.append(model.out.pop(int(entry.seq)))
+            model.delivered.remove(int(entry.seq))
+            self.host.out.remove(entry)
+        model.ready.sort()
+        queue = self.queues[number]
+        queue.backing.requeue(entries, self.host.now_ms, True)
+        queue.deliver_ready(self.host.now_ms)
+        self.expire(number)
+
     def some_out(self, number: int, data: st.DataObject) -> list[Entry]:
         out = self.my_out(number)
         places = data.draw(st.sets(st.integers(0, len(out) - 1), max_size=6)) if out else set()
@@ -212,6 +229,7 @@ class QueueMachine(RuleBasedStateMachine):
         for entry, one in zip(entries, ready, strict=True):
             model.ready.remove(one)
             model.out[one[0]] = one
+            model.delivered.add(one[0])
             assert entry.form != ALPHA or entry.message.body == one[1]
         self.host.out.extend(entries)
 

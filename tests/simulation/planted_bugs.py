@@ -110,7 +110,9 @@ def _without_a_segment(kind: int, body: bytes) -> bytes:
     count = int.from_bytes(body[at : at + 4], "big")
     if count == 0:
         return body
-    return body[:at] + (count - 1).to_bytes(4, "big") + body[at + 4 : -SEGMENT_BYTES]
+    end = at + 4 + SEGMENT_BYTES * count
+    left = body[at + 4 : end - SEGMENT_BYTES]
+    return body[:at] + (count - 1).to_bytes(4, "big") + left + body[end:]
 
 
 # -- a dropped reference count ---------------------------------------------------------------------

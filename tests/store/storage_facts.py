@@ -208,6 +208,8 @@ S80 | Prefetch, multiple acks and flow control bound the load
     broker/flow/test_disk_flow.py::test_who_publishes_to_a_disk_that_lags_is_stopped_until_half_is_written
 S81 | Recovery works after any kind of end | store.disk.store_reader:read_store
     simulation/test_histories.py::test_the_fixed_seeds_hold
+    store/test_epochs.py::test_an_epoch_outlives_the_journal_file_that_it_was_written_to
+    store/test_epochs.py::test_the_epoch_of_a_failed_batch_is_written_again
 S82 | A store can be backed up and restored
     | kill/test_backup.py::test_what_was_confirmed_before_a_backup_is_in_it
     kill/test_backup.py::test_a_restore_looks_before_it_writes
@@ -300,6 +302,8 @@ W28 | A file's name is not durable when the file is
 W29 | A crash redelivers every message | queues.paged_queue:PagedQueue.restore
     kill/test_restart.py::test_a_clean_stop_remembers_what_was_delivered
     store/test_recovery.py::test_the_mark_of_a_clean_stop_ends_with_the_next_start
+    queues/test_delivered_flags.py::TestDeliveredFlags
+    store/test_delivered.py::test_each_live_message_is_in_the_set_or_not
 
 G1 | A confirmed message survives | kill/test_sigkill.py::test_fifty_kills
     simulation/test_histories.py::test_the_fixed_seeds_hold spark/test_exactly_once.py::TestStream
@@ -333,6 +337,7 @@ G9 | Limits cause back-pressure
 G10 | Files say what they are; no data are erased | store.record:file_header_is_valid
     store/test_files.py::test_a_strange_file_among_ours_is_put_aside_whole
     store/test_content_recovery.py::test_when_a_file_is_missing_nothing_is_taken_for_garbage
+    store/test_epochs.py::test_files_of_a_later_version_are_refused_and_not_touched
 G11 | Backups are taken online, restores verified; check and salvage exist
     | offline.check:check_directory offline.salvage:salvage
     kill/test_backup.py::test_what_was_confirmed_before_a_backup_is_in_it

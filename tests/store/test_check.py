@@ -353,8 +353,8 @@ def test_a_queue_that_is_not_defined(data: Path, store: Path) -> None:
 def test_wrong_counts_of_a_segment(data: Path, store: Path) -> None:
     def edit(index: int, body: bytearray) -> None:
         if body[:4] == (1).to_bytes(4, "big"):
-            # The live count of the last segment; see `encode_queue`.
-            body[-2] ^= 1
+            # The live count of the last segment; see `encode_queue`. Two empty tables follow.
+            body[-10] ^= 1
 
     edit_checkpoint(store, CHECKPOINT_QUEUE, edit)
     assert kinds(data) == {WRONG_COUNT: 1}

@@ -79,9 +79,13 @@ def store_with_two_queues(path: Path, content_file_size_limit: int = 1 << 20) ->
 
 
 def write_story(path: Path) -> None:
-    """Publish to both queues, small and large, and once more to the second; index and ack some."""
+    """Publish to both queues, small and large, and once more to the second; index and ack some.
+
+    The first queue begins an epoch before its first message, and another one behind its last.
+    """
     store = store_with_two_queues(path)
     now_ms = store.now_ms
+    store.queues[1].begin_epoch(7)
     small = store.publish_message(message_of(b"small", now_ms), 1, 2, expiry_ms=now_ms + 60_000)
     large = store.publish_message(message_of(bytes(range(256)) * 4, now_ms), 1, 2)
     store.publish_message(message_of(b"more", now_ms), 2)
@@ -92,7 +96,9 @@ def write_story(path: Path) -> None:
     store.queues[1].index([small[0], large[0], transient, spilled])
     store.settle_one(small[0])
     store.settle_one(large[1])
-    store.queues[1].ledger.delivered_upto = 2
+    store.queues[1].note_delivered(1, 2)
+    store.queues[1].note_delivered(4, 4)
+    store.queues[1].begin_epoch(9)
     store.commit()
     store.store.checkpoints.want()
     store.commit()
@@ -126,7 +132,7 @@ def decode_file(path: str, data: bytes) -> list[Record]:
     header, at = decode("File header", data, 0)
     assert at == structures()["File header"].size
     assert header["magic"] == magic_of(path)
-    assert header["format_version"] == 1
+    assert header["format_version"] == 2
     assert header["store_id"] == STORE_ID
     assert header["crc"] == crc32c(data[:36])
     number = header["file_number"]
@@ -303,8 +309,27 @@ def test_a_clean_stop(records: list[Record]) -> None:
     journal = [record for record in records if record.path.endswith(".wal")]
     assert [record.kind for record in journal[-3:]] == ["QUEUE_STATE", "QUEUE_STATE", "CLEAN_STOP"]
     assert of_kind(records, "QUEUE_STATE") == [
-        {"queue_id": 1, "next_seq": 5, "delivered_upto": 2},
-        {"queue_id": 2, "next_seq": 4, "delivered_upto": 0},
+        {
+            "queue_id": 1,
+            "next_seq": 5,
+            "delivered_upto": 2,
+            "delivered_count": 1,
+            "delivered": [{"first": 4, "last": 4}],
+        },
+        {
+            "queue_id": 2,
+            "next_seq": 4,
+            "delivered_upto": 0,
+            "delivered_count": 0,
+            "delivered": [],
+        },
+    ]
+
+
+def test_epochs(records: list[Record]) -> None:
+    assert of_kind(records, "EPOCH") == [
+        {"queue_id": 1, "epoch": 7, "first_seq": 1},
+        {"queue_id": 1, "epoch": 9, "first_seq": 5},
     ]
 
 
@@ -357,6 +382,10 @@ def test_a_checkpoint(records: list[Record]) -> None:
         "settled": [{"first": 0, "last": 1}],
         "segment_count": 1,
         "segments": [segment],
+        "delivered_count": 1,
+        "delivered": [{"first": 4, "last": 4}],
+        "epoch_count": 2,
+        "epochs": [{"epoch": 7, "first_seq": 1}, {"epoch": 9, "first_seq": 5}],
     }
     assert (second["indexed_upto"], second["segments"], second["settled"]) == (1, [], [])
     (reference,) = of_kind(records, "PUBLISH_REF", ".wal")

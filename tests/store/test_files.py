@@ -85,7 +85,7 @@ STRANGE = {
     "header cut": record_file(b"x", number=5)[0][:39],
     "wrong magic": with_header(b"X" + record_file(b"x", number=5)[0][1:]),
     "future version": with_header(
-        b"WARRENWL\x00\x00\x00\x02" + record_file(b"x", number=5)[0][12:]
+        b"WARRENWL\x00\x00\x00\x03" + record_file(b"x", number=5)[0][12:]
     ),
     "other store": record_file(b"x", number=5, store_id=bytes(16))[0],
     "copy of another file": record_file(b"x", number=4)[0],

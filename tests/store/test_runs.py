@@ -11,7 +11,7 @@ from warrenmq.store.runs import (
     covers,
     merge_runs,
     overlapping,
-    remove_seq,
+    remove_run,
     subtract,
 )
 
@@ -42,5 +42,5 @@ def test_runs_are_sets(members: set[int], first: int, length: int) -> None:
     added = list(runs)
     add_run(added, first, last)
     assert members_of(added) == members | wanted
-    remove_seq(runs, first)
-    assert members_of(runs) == members - {first}
+    remove_run(runs, first, last)
+    assert members_of(runs) == members - wanted

@@ -279,7 +279,8 @@ class VhostCheck:
             )
         if report.is_rebuilt:
             self._problem(
-                NO_CHECKPOINT, "there is no usable checkpoint; acks that only it knew are lost"
+                NO_CHECKPOINT,
+                "there is no usable checkpoint; acks and epochs of queues that only it knew are lost",
             )
         elif report.is_between_checkpoints:
             self._note(

@@ -19,6 +19,7 @@ from typing import Final
 from warrenmq.broker.definitions.metadata import Definitions, MetadataError, PutVhost
 from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
 from warrenmq.store.disk.files import LOST_AND_FOUND
+from warrenmq.store.disk.format_version import NewerFormatError, refuse_newer_formats
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 
 DATABASE_NAME: Final = "node.sqlite"
@@ -79,7 +80,10 @@ def opened(path: Path) -> Iterator[DataDirectory]:
         )
     try:
         with locked(path):
+            refuse_newer_formats(path / VHOSTS_PATH)
             yield read(path)
+    except NewerFormatError as error:
+        raise ToolError(str(error)) from None
     except OSError as error:
         raise ToolError(f"{path}: {error}") from error
 

@@ -293,7 +293,7 @@ class PartWriter:
         """
         part = self.part
         if part.queue_id:
-            self._builder.end_queue(self._next_seq, 0)
+            self._builder.end_queue(self._next_seq)
         contents = self._builder.next_content_id - part.first_content_id
         self._builder.finish()
         manifest = PartManifest(

@@ -242,7 +242,8 @@ class _VhostSalvage:
         where = f"vhost '{self.vhost.name}'"
         if report.is_rebuilt:
             self.result.notes.append(
-                f"{where}: there is no usable checkpoint; messages acked before it may be there again"
+                f"{where}: there is no usable checkpoint; messages acked before it may be there again, and epochs "
+                "of queues that only it knew are lost"
             )
         self.result.uncounted += len(report.damage) + len(report.missing_journal)
         for line in report.missing_journal:
@@ -387,7 +388,7 @@ class _VhostSalvage:
             self._copy(again[waiting.pop()], row, builder)
         for position in queue.in_order():
             self._copy(position, row, builder)
-        builder.end_queue(queue.ledger.next_seq, queue.ledger.delivered_upto)
+        builder.end_queue(queue.ledger.next_seq, queue.ledger)
         row.lost = max(expected - row.messages, 0)
         row.found_again = len(again)
         for first, last in self.lost.get(queue_id, []):
@@ -432,7 +433,7 @@ class _VhostSalvage:
                     continue
                 builder.add(position, message, None)
                 row.messages += 1
-            builder.end_queue(next_seq, 0)
+            builder.end_queue(next_seq)
             row.found_again = row.messages
             changes.append(PutQueue(self.definition.name, queue_id, name, True, False, b""))
             self.result.queues.append(row)

@@ -110,13 +110,19 @@ class StoreBuilder:
         if len(self._batch) >= _BATCH_POSITIONS or self._batch_bytes >= _BATCH_BYTES:
             self._index()
 
-    def end_queue(self, next_seq: int, delivered_upto: int) -> None:
-        """End the queue: all its messages are added."""
+    def end_queue(self, next_seq: int, origin: QueueLedger | None = None) -> None:
+        """End the queue: all its messages are added.
+
+        `origin` is its ledger in the old store: its epochs and what it has handed out are kept.
+        """
         assert self._queue is not None
         self._index()
         ledger = self._queue.ledger
         ledger.next_seq = max(next_seq, ledger.indexed_upto)
-        ledger.delivered_upto = delivered_upto
+        if origin is not None:
+            ledger.delivered_upto = origin.delivered_upto
+            ledger.delivered = origin.delivered
+            ledger.epochs = origin.epochs
         self._queue.index_range_done(ledger.next_seq)
         self._queue = None
 

@@ -7,6 +7,8 @@ change the contents.
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from warrenmq.queues.entry import Entry, EntryLedger
@@ -23,6 +25,9 @@ from warrenmq.queues.variable_queue import VariableQueue
 from warrenmq.store.message import NOT_JOURNALED
 from warrenmq.store.queue_store import QueueStore
 from warrenmq.store.runs import Runs
+
+# Each time that a queue has so many more runs of spared messages, it forgets the settled ones.
+SPARED_RUNS: Final = 64
 
 
 class QueueContents(TurnShare):
@@ -72,10 +77,6 @@ class QueueContents(TurnShare):
         if self.ready.has_head_entry():
             return self.ready.head().seq
         return self.ready.delta.start if self.ready.count > 0 else self.ledger.next_seq
-
-    def unacked_upto(self) -> i64:
-        """An upper bound of the seq ids that are, or ever were, unacked."""
-        return max(self.ledger.delivered_upto, self.unacked.highest_seq)
 
     def find_unacked(self, first: i64, end: i64) -> list[Entry]:
         """The unacked entries with seq ids in [first, end), of all holders, in any order."""
@@ -130,13 +131,41 @@ class QueueContents(TurnShare):
         return count
 
     def take_reserved(self, entries: list[Entry]) -> None:
-        """Count ready messages, taken out by the caller, as unacked."""
+        """Count consecutive ready messages, taken out by the caller, as unacked."""
+        if len(entries) == 0:
+            return
         self.memory.touch()
+        # Whatever lies between them is gone, or was handed out or spared before.
+        self.store.note_delivered(entries[0].seq, entries[-1].seq)
+        delivered = self.ledger.delivered
         for entry in entries:
             self.unacked.add(entry)
+            delivered.forget_spared(entry.seq, entry.seq)
         if self.feed is not None:
             for entry in entries:
                 self.feed.delivered(entry.seq)
+
+    def has_live(self, first: i64, end: i64) -> bool:
+        """Whether a message of [first, end) is ready or unacked; True in doubt: on disk."""
+        ready = self.ready
+        place = ready.index_of_seq(first)
+        if place < ready.entry_count and ready.at(place).seq < end:
+            return True
+        delta = ready.delta
+        if delta.count > 0 and first < delta.end and delta.start < end:
+            return True
+        return self.unacked.count > 0 and len(self.find_unacked(first, end)) > 0
+
+    def spare(self, entry: Entry) -> None:
+        """Note that nobody has had `entry`, although later messages may have been handed out."""
+        delivered = self.ledger.delivered
+        before = len(delivered.spared)
+        delivered.spare(entry.seq)
+        count = len(delivered.spared)
+        if count > before and count % SPARED_RUNS == 0:
+            delivered.spared = [
+                (first, last) for first, last in delivered.spared if self.has_live(first, last + 1)
+            ]
 
     # -- expiry ------------------------------------------------------------------------------------
 
@@ -168,7 +197,8 @@ class QueueContents(TurnShare):
     # -- loss --------------------------------------------------------------------------------------
 
     def notify_lost(self, entry: Entry) -> None:
-        """Notify the feed that the content of `entry`, ready or unacked, is lost."""
+        """Note that the content of `entry`, ready or unacked, is lost, and notify the feed."""
+        self.ledger.delivered.forget_spared(entry.seq, entry.seq)
         if self.feed is not None:
             self.feed.settled(entry.seq, LOST)
 

@@ -74,7 +74,8 @@ class ContentsLoad(Load):
             for out in contents.find_unacked(first, next_seq):
                 gone.add(out.seq)
         dropped = contents.loader.dropped
-        redelivered_upto = contents.unacked_upto()
+        delivered = contents.ledger.delivered
+        delivered_upto = contents.ledger.delivered_upto
         entries: list[Entry] = []
         for entry in _as_entries(positions):
             if len(gone) > 0 and entry.seq in gone:
@@ -90,8 +91,8 @@ class ContentsLoad(Load):
                     contents.uncount_transient(entry)
                     contents.notify_lost(entry)
                 continue
-            # A ready message not younger than the youngest ever unacked one was unacked itself.
-            if entry.seq <= redelivered_upto:
+            if delivered.contains(entry.seq, delivered_upto):
+                # Its record is older than its first delivery.
                 entry.redelivered = True
             message = entry.message
             entry.body_bytes = len(message.body)

@@ -58,16 +58,26 @@ class MirrorBacking:
 
         Deliveries after a promotion are redeliveries.
         """
-        ledger = self.backing.ledger
         ready = self.backing.ready
         for first, last in runs:
-            if last > ledger.delivered_upto:
-                # Messages in delta get their mark from this number when they are loaded.
-                ledger.delivered_upto = last
+            # Messages in delta get their flag from the ledger when they are loaded.
+            self.backing.store.note_delivered(first, last)
+            self.backing.ledger.delivered.forget_spared(first, last)
+            self._close_gap_at(first - 1)
+            self._close_gap_at(last + 1)
             place = ready.index_of_seq(first)
             while place < ready.entry_count and ready.at(place).seq <= last:
                 ready.at(place).redelivered = True
                 place += 1
+
+    def unmark_delivered(self, seq: i64) -> None:
+        """Take back the mark of a message whose only delivery reached nobody."""
+        backing = self.backing
+        ready = backing.ready
+        place = ready.index_of_seq(seq)
+        if place < ready.entry_count and ready.at(place).seq == seq:
+            ready.at(place).redelivered = False
+        backing.ledger.delivered.spare(seq)
 
     def settle(self, runs: Runs, now_ms: i64) -> None:
         """Drop every message of `runs` (inclusive seq ids) from memory and disk.
@@ -78,15 +88,18 @@ class MirrorBacking:
         """
         backing = self.backing
         backing.memory.touch()
+        ledger = backing.ledger
         dropped = backing.loader.dropped
         for first, last in runs:
             new = subtract(first, last, dropped)
             add_run(dropped, first, last)
+            self._close_gap_at(first)
+            ledger.delivered.forget_spared(first, last)
             for new_first, new_last in new:
                 self._drop_from_memory(new_first, new_last, now_ms)
                 self._drop_from_delta(new_first, new_last)
-            if last >= backing.ledger.next_seq:
-                backing.ledger.next_seq = last + 1
+            if last >= ledger.next_seq:
+                ledger.next_seq = last + 1
 
     def delete(self, now_ms: i64) -> None:
         """Drop all content: the master's queue was deleted."""
@@ -105,6 +118,15 @@ class MirrorBacking:
         if delta.count > 0 and not delta.is_uncertain:
             # Delta begins and ends with a live message.
             assert not contains(dropped, delta.start) and not contains(dropped, delta.end - 1)
+
+    def _close_gap_at(self, seq: i64) -> None:
+        """Join the runs of delivered messages around `seq`, if it is settled."""
+        dropped = self.backing.loader.dropped
+        place = index_of_run(dropped, seq)
+        if place < len(dropped) and dropped[place][0] <= seq:
+            ledger = self.backing.ledger
+            first, last = dropped[place]
+            ledger.delivered_upto = ledger.delivered.close_gap(first, last, ledger.delivered_upto)
 
     def _drop_from_memory(self, first: i64, last: i64, now_ms: i64) -> None:
         backing = self.backing

@@ -29,8 +29,19 @@ class OperationFeed:
         """The message is delivered or reserved, and not settled yet."""
         raise RuntimeError("abstract")
 
+    def leaving(self, seq: i64) -> None:
+        """The message is unacked: it becomes a dead letter, and is not delivered for that.
+
+        One that just arrived may not have been notified before.
+        """
+        raise RuntimeError("abstract")
+
     def returned(self, seq: i64) -> None:
         """The unacked message is in its old place again, to be delivered once more."""
+        raise RuntimeError("abstract")
+
+    def put_back(self, seq: i64) -> None:
+        """The unacked message is in its old place again; its delivery reached nobody."""
         raise RuntimeError("abstract")
 
     def settled(self, seq: i64, reason: i64) -> None:

@@ -22,6 +22,7 @@ from warrenmq.queues.paging import Progress, index_slice, page_slice
 from warrenmq.queues.purging import Purge, Purges
 from warrenmq.queues.queue_host import QueueHost
 from warrenmq.queues.turn import DONE, MORE
+from warrenmq.store.epochs import Epochs
 from warrenmq.store.message import INDEXED, NOT_JOURNALED, Message, Position
 
 
@@ -102,6 +103,8 @@ class PagedQueue(QueueContents):
         ledger = self.ledger
         if entry.seq > ledger.delivered_upto:
             ledger.delivered_upto = entry.seq
+        else:
+            ledger.delivered.forget_spared(entry.seq, entry.seq)
         if no_ack:
             self.settle_record(entry, now_ms)
         else:
@@ -170,8 +173,16 @@ class PagedQueue(QueueContents):
                 self.feed.published(entry)
         self.unacked.add(entry)
         self.unacked.leaving_count += 1
+        if not entry.redelivered:
+            self.spare(entry)
         if self.feed is not None:
-            self.feed.delivered(entry.seq)
+            self.feed.leaving(entry.seq)
+
+    def end_leaving(self, entry: Entry, reason: i64, now_ms: i64) -> None:
+        """Settle an entry that was leaving for `reason`: it is handed over."""
+        self.unacked.leaving_count -= 1
+        self.ledger.delivered.forget_spared(entry.seq, entry.seq)
+        self.settle(entry, reason, now_ms)
 
     def requeue(self, entries: list[Entry], now_ms: i64, is_unseen: bool = False) -> None:
         """Return unacked entries to their original places, marked redelivered.
@@ -194,12 +205,40 @@ class PagedQueue(QueueContents):
             entry.consumer = None
             if not is_unseen:
                 entry.redelivered = True
+            elif not entry.redelivered:
+                self.spare(entry)
             if entry.expiry_ms != 0:
                 self.expect_expiry()
         self.ready.requeue(entries)
         if self.feed is not None:
             for entry in entries:
-                self.feed.returned(entry.seq)
+                if entry.redelivered:
+                    self.feed.returned(entry.seq)
+                else:
+                    self.feed.put_back(entry.seq)
+
+    # -- epochs ------------------------------------------------------------------------------------
+
+    def begin_epoch(self, epoch: i64) -> bool:
+        """Begin `epoch` with the next message; False, and nothing happens, unless it is higher.
+
+        In a durable queue the journal writes it at once (`Journal.when_durable` tells when it is
+        on disk). Forgets epochs without a live message.
+        """
+        ledger = self.ledger
+        if epoch <= ledger.epoch:
+            return False
+        self.store.begin_epoch(epoch)
+        if self.purges.is_empty():
+            # A crash could bring messages back that a purge has not settled yet.
+            kept: Epochs = []
+            rows = ledger.epochs
+            for place in range(len(rows) - 1):
+                if self.has_live(rows[place][1], rows[place + 1][1]):
+                    kept.append(rows[place])
+            kept.append(rows[-1])
+            ledger.epochs = kept
+        return True
 
     # -- ends --------------------------------------------------------------------------------------
 
@@ -254,7 +293,7 @@ class PagedQueue(QueueContents):
             entry.content_ref = position.content_ref
             entry.body_bytes = position.body_bytes
             entry.content_bytes = position.content_bytes
-            entry.redelivered = position.redelivered or position.seq <= ledger.delivered_upto
+            entry.redelivered = position.redelivered or ledger.was_delivered(position.seq)
             if entry.expiry_ms != 0:
                 self.expect_expiry()
             self.ready.restore(entry)

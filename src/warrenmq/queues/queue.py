@@ -284,11 +284,9 @@ class Queue(LeveledQueue):
 
     def let_go(self, entry: Entry, reason: i64, now_ms: i64) -> None:
         """Settle an entry that `QueueHost.dead_letter` was given: it is handed over."""
-        backing = self.backing_of(entry.ledger)
-        backing.unacked.leaving_count -= 1
         if len(self.return_counts) > 0:
             self.return_counts.pop(entry.seq, None)
-        backing.settle(entry, reason, now_ms)
+        self.backing_of(entry.ledger).end_leaving(entry, reason, now_ms)
 
     def _may_drop(self, backing: PagedQueue) -> bool:
         """Whether the head may be dropped now; if not, the queue gets a turn when it may."""

@@ -37,6 +37,7 @@ from warrenmq.server.definitions_file import (
 from warrenmq.server.vhost_startup import open_vhost
 from warrenmq.store.disk.files import LOST_AND_FOUND, make_directories
 from warrenmq.store.disk.flusher import BatchFlusher
+from warrenmq.store.disk.format_version import NewerFormatError, refuse_newer_formats
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.disk.space_reserve import SpaceReserve
 from warrenmq.store.store_settings import StoreSettings
@@ -130,6 +131,10 @@ def open_data_directory(
     try:
         make_directories(directory)
         lock_descriptor = _lock(directory)
+        refuse_newer_formats(directory / VHOSTS_PATH)
+    except NewerFormatError as error:
+        os.close(lock_descriptor)
+        raise DataDirectoryError(str(error)) from None
     except OSError as error:
         raise DataDirectoryError(f"data directory {directory}: {error.strerror}") from None
     settings = StoreSettings(

@@ -137,7 +137,8 @@ def _log_report(name: str, report: StoreReport) -> None:
     if report.is_rebuilt:
         logger.error(
             "vhost '%s': no usable checkpoint; the indexes were read as a whole, %d damaged stretches in them. "
-            "Messages acked since they were written may be delivered again",
+            "Messages acked since they were written may be delivered again, and epochs of queues that only the checkpoint "
+            "knew are lost",
             name,
             report.index_damage,
         )

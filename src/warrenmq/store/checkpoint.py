@@ -12,7 +12,10 @@ CHECKPOINT_QUEUE    queue id u32 · next seq u64 · delivered-up-to u64 · index
                     flags u8 (1 = deleted, its contents are being released) ·
                     run count u32, per run: first u64, last u64 ·
                     segment count u32, per segment: number u32, bytes u64, entries u32,
-                    live persistent entries u32, flags u8 (1 = references)
+                    live persistent entries u32, flags u8 (1 = references) ·
+                    run count u32, per run of delivered seqs above delivered-up-to: first u64,
+                    last u64 · epoch count u32, per epoch: epoch u64, first seq u64.
+                    In format 1 the record ends behind the segments
 CHECKPOINT_CONTENT  see `content_file.py`
 CHECKPOINT_END      count of the records before it u32
 
@@ -25,20 +28,24 @@ from typing import Final
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
+from warrenmq.store.epochs import Epochs
 from warrenmq.store.message import QueueLedger
 from warrenmq.store.queue_index import QueueIndex, Segment
 from warrenmq.store.record import (
     CHECKPOINT_MAGIC,
     FILE_HEADER_BYTES,
     RECORD_HEADER_BYTES,
+    RUN_BYTES,
     RecordWriter,
     body_is_valid,
     crc_seed,
     file_header_is_valid,
     file_header_number,
+    read_runs,
     read_u32,
     read_u64,
     record_length,
+    write_runs,
 )
 from warrenmq.store.runs import Runs
 
@@ -53,7 +60,6 @@ PREVIOUS_NAME: Final = "checkpoint.previous"
 _HEAD_BYTES: Final = 68
 _DAMAGE_BYTES: Final = 24
 _QUEUE_FIXED_BYTES: Final = 33
-_RUN_BYTES: Final = 16
 _SEGMENT_BYTES: Final = 21
 _FLAG_DELETED: Final = 1
 _FLAG_REFERENCES: Final = 1
@@ -98,6 +104,9 @@ class CheckpointQueue:
         self.is_deleted: bool = is_deleted
         self.settled: Runs = []
         self.segments: list[Segment] = []
+        # Seq ids above `delivered_upto` that were handed out.
+        self.delivered: Runs = []
+        self.epochs: Epochs = []
 
 
 class Checkpoint:
@@ -113,12 +122,16 @@ def encode_queue(ledger: QueueLedger, is_deleted: bool) -> bytes:
     """The body of a CHECKPOINT_QUEUE record."""
     index = ledger.index
     row = BytesWriter()
+    delivered_upto, delivered = ledger.delivered.without_spared(ledger.delivered_upto)
     write_i32_be(row, i32(ledger.queue_id))
     write_i64_be(row, ledger.next_seq)
-    write_i64_be(row, ledger.delivered_upto)
+    write_i64_be(row, delivered_upto)
     write_i64_be(row, ledger.indexed_upto)
     row.append(_FLAG_DELETED if is_deleted else 0)
     _write_index(row, index)
+    write_runs(row, delivered)
+    # A row of the table of epochs has the form of a run.
+    write_runs(row, ledger.epochs)
     return row.getvalue()
 
 
@@ -127,10 +140,7 @@ def _write_index(row: BytesWriter, index: QueueIndex | None) -> None:
         write_i32_be(row, 0)
         write_i32_be(row, 0)
         return
-    write_i32_be(row, i32(len(index.settled)))
-    for first, last in index.settled:
-        write_i64_be(row, first)
-        write_i64_be(row, last)
+    write_runs(row, index.settled)
     write_i32_be(row, i32(len(index.segments)))
     for segment in index.segments:
         write_i32_be(row, i32(segment.number))
@@ -271,14 +281,15 @@ def _decode_queue(body: bytes) -> CheckpointQueue | None:
     )
     run_count = read_u32(body, 29)
     at: i64 = _QUEUE_FIXED_BYTES
-    if len(body) < at + run_count * _RUN_BYTES + 4:
+    if len(body) < at + run_count * RUN_BYTES + 4:
         return None
-    for _ in range(run_count):
-        queue.settled.append((read_u64(body, at), read_u64(body, at + 8)))
-        at += _RUN_BYTES
+    queue.settled = read_runs(body, at, run_count)
+    at += run_count * RUN_BYTES
     segment_count = read_u32(body, at)
     at += 4
-    if len(body) != at + segment_count * _SEGMENT_BYTES:
+    end: i64 = at + segment_count * _SEGMENT_BYTES
+    # In format 1 the record ends here.
+    if len(body) != end and not _decode_tail(body, end, queue):
         return None
     for _ in range(segment_count):
         segment = Segment(read_u32(body, at))
@@ -290,3 +301,19 @@ def _decode_queue(body: bytes) -> CheckpointQueue | None:
         queue.segments.append(segment)
         at += _SEGMENT_BYTES
     return queue
+
+
+def _decode_tail(body: bytes, at: i64, queue: CheckpointQueue) -> bool:
+    """Read the fields that format 2 has added, which begin at `at`; False when malformed."""
+    tables: list[Runs] = []
+    for _ in range(2):
+        if len(body) < at + 4:
+            return False
+        count = read_u32(body, at)
+        at += 4
+        if len(body) < at + count * RUN_BYTES:
+            return False
+        tables.append(read_runs(body, at, count))
+        at += count * RUN_BYTES
+    queue.delivered, queue.epochs = tables
+    return len(body) == at

@@ -33,10 +33,10 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warrenmq.store.change_sets import ChangeLine, ChangeSet
-from warrenmq.store.confirm_run import ConfirmParty
+from warrenmq.store.batch import Batch
+from warrenmq.store.change_sets import ChangeLine
 from warrenmq.store.content_records import Release, write_release
-from warrenmq.store.content_store import ContentStore, ContentWrite
+from warrenmq.store.content_store import ContentStore
 from warrenmq.store.message import (
     INDEXED,
     NOT_JOURNALED,
@@ -50,7 +50,7 @@ from warrenmq.store.message import (
     QueueLedger,
 )
 from warrenmq.store.message_writer import MessageWriter
-from warrenmq.store.moves import Move, Moves
+from warrenmq.store.moves import Moves
 from warrenmq.store.queue_index import QueueIndex
 from warrenmq.store.record import FILE_MAGIC, RecordWriter
 from warrenmq.store.runs import Runs, merge_runs
@@ -64,53 +64,6 @@ FLUSH_INTERVAL_MS: Final = 25
 # moving a queue's messages to its index costs the same whether they are few or many.
 WINDOW_FILES: Final = 4
 WINDOW_BYTES_PER_QUEUE: Final = 16384
-
-
-class Batch(ConfirmParty):
-    """Everything that one group commit makes durable, and the callbacks and confirms that wait."""
-
-    def __init__(self, number: i64) -> None:
-        super().__init__()
-        self.number: i64 = number
-        self.positions: list[Position] = []
-        self.callbacks: list[Callable[[bool, int], None]] = []
-        # Changes of definitions in this batch, in order; stored before the journal bytes are
-        # written.
-        self.change_sets: list[ChangeSet] = []
-        # Acks in this batch that release no content, by queue.
-        self.acks: list[tuple[QueueLedger, Runs]] = []
-        # Acks in this batch that release references to contents.
-        self.releases: list[Release] = []
-        # Staged messages that were published, with their positions, which are not in `positions`.
-        self.moves: list[Move] = []
-        # Contents of large messages, made durable before the journal bytes.
-        self.content_writes: list[ContentWrite] = []
-        # All contents below this id are written once the batch is durable.
-        self.content_upto: i64 = 0
-        # Encoded records for the flusher to write.
-        self.parts: list[bytes] = []
-        self.part_bytes: i64 = 0
-        # Number of the journal file to which `parts` are appended.
-        self.file_number: i64 = 0
-        # The flusher must make that file; `parts` begin with its header.
-        self.starts_file: bool = False
-        # Numbers of journal files that the flusher deletes after writing.
-        self.delete_files: list[int] = []
-        # Set by the flusher: it has made the file.
-        self.created_file: bool = False
-        # Set by the flusher: someone has deleted the file, with everything in it.
-        self.is_file_gone: bool = False
-        # Set by the flusher: those of `delete_files` that are still there.
-        self.undeleted: list[int] = []
-
-    def has_work(self) -> bool:
-        """True when the flusher must run; False when there is nothing to make durable."""
-        return (
-            len(self.parts) > 0
-            or len(self.change_sets) > 0
-            or len(self.delete_files) > 0
-            or len(self.content_writes) > 0
-        )
 
 
 class Journal:
@@ -142,6 +95,8 @@ class Journal:
         self.definitions: ChangeLine = ChangeLine()
         # Staged messages that were published and whose MOVE is to be written.
         self.moves: Moves = Moves()
+        # Starts of epochs that the next batch writes: (queue id, epoch, first seq id).
+        self.epochs: list[tuple[i64, i64, i64]] = []
         # Serial number of the last RELEASE record.
         self.release_serial: i64 = 0
         # Commit at once, even when no commit is due: a checkpoint is taken right behind a commit.
@@ -226,6 +181,11 @@ class Journal:
         if position.journal_state == WRITTEN:
             self._release_record(position)
 
+    def begin_epoch(self, queue_id: i64, epoch: i64, first_seq: i64) -> None:
+        """Write in the next batch, at once, that a durable queue has begun `epoch`."""
+        self.epochs.append((queue_id, epoch, first_seq))
+        self.is_wanted = True
+
     def when_durable(self, done: Callable[[bool, int], None]) -> None:
         """Call `done(ok, now_ms)` when the records gathered so far are durable or have failed.
 
@@ -264,6 +224,7 @@ class Journal:
             or len(self.dirty_ledgers) > 0
             or len(self._unwritten_releases) > 0
             or self.moves.has_work()
+            or len(self.epochs) > 0
             or len(batch.runs) > 0
             or len(batch.callbacks) > 0
             or not self.definitions.is_empty()
@@ -280,6 +241,10 @@ class Journal:
         batch.starts_file = self._open_file_if_due(batch)
         current = self.files[-1] if len(self.files) > 0 else None
         self._write_acks(batch)
+        batch.epochs = self.epochs
+        self.epochs = []
+        for queue_id, epoch, first_seq in batch.epochs:
+            writer.epoch(queue_id, epoch, first_seq)
         if current is not None:
             self.moves.write_again(batch.moves, current, writer, self.messages)
             self._write_positions(batch, current)
@@ -469,6 +434,7 @@ class Journal:
         has_bytes = (
             len(batch.positions) > 0
             or self.moves.has_work()
+            or len(self.epochs) > 0
             or len(self.dirty_ledgers) > 0
             or len(self._unwritten_releases) > 0
             or self._clean_stop
@@ -565,8 +531,8 @@ class Journal:
             message = position.message
             file = message.file
             if position.journal_state == INDEXED:
-                ledger = position.ledger
-                ledger.failed_upto = max(ledger.failed_upto, position.seq)
+                failed = position.ledger.failed
+                failed.indexed_upto = max(failed.indexed_upto, position.seq)
             if (
                 position.journal_state != WRITTEN
                 or file is None
@@ -579,13 +545,15 @@ class Journal:
             position.content_ref = None
             ledger = position.ledger
             ledger.journaled.add(position.seq)
-            ledger.retracted_upto = max(ledger.retracted_upto, position.seq)
+            ledger.failed.retracted_upto = max(ledger.failed.retracted_upto, position.seq)
             self.mark_dirty(ledger)
         self.moves.take_back(batch.moves, batch.file_number)
         for ledger, runs in batch.acks:
             ledger.journaled.runs.extend(runs)
             self.mark_dirty(ledger)
         self._unwritten_releases.extend(batch.releases)
+        for queue_id, epoch, first_seq in batch.epochs:
+            self.begin_epoch(queue_id, epoch, first_seq)
         if batch.starts_file:
             # No byte of the new file counts. The flusher has tried to remove the file; the next
             # batch deletes it if it is still there.

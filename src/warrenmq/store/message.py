@@ -12,6 +12,8 @@ from typing import Final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
+from warrenmq.store.delivered import DeliveredRuns
+from warrenmq.store.epochs import Epochs
 from warrenmq.store.queue_index import QueueIndex
 from warrenmq.store.runs import Runs, merge_runs
 
@@ -145,19 +147,19 @@ class QueueLedger:
         # Acks of the queue are written to the journal.
         self.is_durable: bool = False
         self.next_seq: i64 = 1
-        # Highest seq id ever delivered to a consumer; written at a clean stop, for the redelivered
-        # flag after a restart (W29).
+        # Every live message at or below this seq id was handed out, except those that `delivered`
+        # spares. Written at a clean stop, for the redelivered flag after a restart (W29).
         self.delivered_upto: i64 = 0
+        # The exceptions to `delivered_upto`.
+        self.delivered: DeliveredRuns = DeliveredRuns()
+        # The start of each epoch of which a message may be alive, and of the last one.
+        self.epochs: Epochs = []
         # Every live position below this seq id is in the queue's index, and none at or above it.
         self.indexed_upto: i64 = 1
         # Transient positions below this seq id are from before the last start: they are gone.
         self.transient_floor: i64 = 0
-        # Highest seq id that was in a failed batch. Acks retract the records that such a batch left
-        # on disk.
-        self.retracted_upto: i64 = 0
-        # Highest seq id that was already in the index when its batch failed. No journal file holds
-        # such a position, so a crash may lose it until a checkpoint has synced its segment.
-        self.failed_upto: i64 = 0
+        # The seq ids that were in failed batches.
+        self.failed: FailedSeqs = FailedSeqs()
         # Number of unacked positions with seq ids of `indexed_upto` or more.
         self.unindexed_unacked: i64 = 0
         # Live transient positions of a durable queue that are in memory, ready or unacked.
@@ -183,6 +185,15 @@ class QueueLedger:
         """Make a position of this queue; a queue may return its own subclass."""
         return Position(message, self, seq, expiry_ms)
 
+    @property
+    def epoch(self) -> i64:
+        """The epoch of the queue; 0: no cluster has decided about it."""
+        return self.epochs[len(self.epochs) - 1][0] if len(self.epochs) > 0 else 0
+
+    def was_delivered(self, seq: i64) -> bool:
+        """Whether the live message `seq` was handed out: to a consumer, or to a reader group."""
+        return self.delivered.contains(seq, self.delivered_upto)
+
     def add_transient(self, position: Position) -> None:
         """Count a live position of a durable queue, which is in memory and transient."""
         self.transient_count += 1
@@ -192,6 +203,17 @@ class QueueLedger:
         """Stop counting a transient position: it left the queue or memory, or became persistent."""
         self.transient_count -= 1
         self.transient_bytes -= position.body_bytes
+
+
+class FailedSeqs:
+    """The highest seq ids of a queue that were in failed batches."""
+
+    def __init__(self) -> None:
+        # Of all positions. Acks retract the records that such a batch left on disk.
+        self.retracted_upto: i64 = 0
+        # Of positions that were already in the index. No journal file holds such a position, so a
+        # crash may lose it until a checkpoint has synced its segment.
+        self.indexed_upto: i64 = 0
 
 
 class RunGatherer:

@@ -156,7 +156,8 @@ class Moves:
             message.content_ref = None
             for position in move.positions:
                 if position.journal_state == INDEXED:
-                    position.ledger.failed_upto = max(position.ledger.failed_upto, position.seq)
+                    failed = position.ledger.failed
+                    failed.indexed_upto = max(failed.indexed_upto, position.seq)
                 else:
                     position.content_ref = None
             self._unwritten.append(move)

@@ -11,6 +11,7 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.store.content_records import write_publish_ref
+from warrenmq.store.epochs import add_epoch
 from warrenmq.store.index_load import POSITIONS_BYTES, ContentLoad, IndexLoad
 from warrenmq.store.index_repair import is_counted_as_lost
 from warrenmq.store.jobs import LoadDone
@@ -127,12 +128,28 @@ class QueueStore:
         if position.journal_state != INDEXED:
             return position.journal_state != NOT_JOURNALED
         index = self.ledger.index
-        if position.seq > self.ledger.failed_upto or (
+        if position.seq > self.ledger.failed.indexed_upto or (
             index is not None and position.seq < index.checkpointed_upto
         ):
             return True
         self.files.needs.is_wanted = True
         return False
+
+    # -- the queue's row in checkpoints ------------------------------------------------------------
+
+    def begin_epoch(self, epoch: i64) -> None:
+        """Begin `epoch`, higher than all before, with the next message; journal it."""
+        ledger = self.ledger
+        add_epoch(ledger.epochs, epoch, ledger.next_seq)
+        self.row_version = -1
+        if self.is_durable:
+            self.journal.begin_epoch(ledger.queue_id, epoch, ledger.next_seq)
+
+    def note_delivered(self, first: i64, last: i64) -> None:
+        """Note that the live messages of [first, last] were handed out, wherever they are."""
+        ledger = self.ledger
+        ledger.delivered_upto = ledger.delivered.add(first, last, ledger.delivered_upto)
+        self.row_version = -1
 
     # -- index -------------------------------------------------------------------------------------
 
@@ -216,7 +233,11 @@ class QueueStore:
             return
         segment.live_transient += 1
         index = self.ledger.index
-        if self.is_durable and position.seq <= self.ledger.retracted_upto and index is not None:
+        if (
+            self.is_durable
+            and position.seq <= self.ledger.failed.retracted_upto
+            and index is not None
+        ):
             # The position's batch may have failed. The journal then has an ack that retracts the
             # position, so a start takes it for settled. (The message may not be in memory, and so
             # cannot say whether it is persistent.)

@@ -18,7 +18,9 @@ PUBLISH      position count u32 · per position: queue id u32, seq u64, expiry m
              timestamp ms u64 · flags u8 (1 = persistent) · exchange shortstr ·
              routing key shortstr · properties u32 + bytes · body u32 + bytes
 ACK          queue id u32 · run count u32 · per run: first seq u64, last seq u64 (inclusive)
-QUEUE_STATE  queue id u32 · next seq u64 · delivered-up-to seq u64
+QUEUE_STATE  queue id u32 · next seq u64 · delivered-up-to seq u64 · run count u32 · per run: first
+             seq u64, last seq u64 (inclusive; delivered too). Format 1 has no runs, nor their count
+EPOCH        queue id u32 · epoch u64 · first seq u64
 CLEAN_STOP   empty; the last record of a journal that was closed in order
 PREDECESSOR  number u64 of the journal file before this one and u64 bytes of it that count;
              the first record of every journal file but the first
@@ -55,12 +57,15 @@ from warrenmq.store.message import (
     Position,
     QueueLedger,
 )
+from warrenmq.store.runs import Runs
 
 FILE_MAGIC: Final = b"WARRENWL"
 CONTENT_MAGIC: Final = b"WARRENRD"
 INDEX_MAGIC: Final = b"WARRENIX"
 CHECKPOINT_MAGIC: Final = b"WARRENCP"
-FORMAT_VERSION: Final = 1
+# The version of new files. Readers know all versions from 1 on: format 2 has added EPOCH, and more
+# fields to QUEUE_STATE and CHECKPOINT_QUEUE.
+FORMAT_VERSION: Final = 2
 FILE_HEADER_BYTES: Final = 40
 STORE_ID_BYTES: Final = 16
 
@@ -78,11 +83,15 @@ PREDECESSOR: Final = 12
 PUBLISH_HEAD: Final = 16
 MOVE: Final = 13
 MOVE_REF: Final = 14
+EPOCH: Final = 15
 
 POSITION_BYTES: Final = 21
 # Bytes that MOVE and MOVE_REF have in front of the body of a PUBLISH or PUBLISH_REF.
 MOVE_HEAD_BYTES: Final = 12
 RUN_BYTES: Final = 16
+# Body length of a QUEUE_STATE of format 1; in format 2, runs follow.
+QUEUE_STATE_BYTES: Final = 20
+EPOCH_BYTES: Final = 20
 # Body length of a PUBLISH with one position, less the message's address, properties and body.
 ONE_POSITION_BYTES: Final = 42
 FLAG_PERSISTENT: Final = 1
@@ -244,23 +253,30 @@ class RecordWriter:
         self._on_record(length)
         return RECORD_HEADER_BYTES + length
 
-    def ack(self, queue_id: i64, runs: list[tuple[i64, i64]]) -> None:
+    def ack(self, queue_id: i64, runs: Runs) -> None:
         """Write an ACK: the seq ids in `runs` (inclusive) of one queue are settled."""
         body = self._scratch
         write_i32_be(body, i32(queue_id))
-        write_i32_be(body, i32(len(runs)))
-        for first, last in runs:
-            write_i64_be(body, first)
-            write_i64_be(body, last)
+        write_runs(body, runs)
         self._small_record(ACK)
 
     def queue_state(self, ledger: QueueLedger) -> None:
-        """Write the numbering of a queue (QUEUE_STATE)."""
+        """Write the numbering of a queue and what it has handed out (QUEUE_STATE)."""
         body = self._scratch
+        upto, runs = ledger.delivered.without_spared(ledger.delivered_upto)
         write_i32_be(body, i32(ledger.queue_id))
         write_i64_be(body, ledger.next_seq)
-        write_i64_be(body, ledger.delivered_upto)
+        write_i64_be(body, upto)
+        write_runs(body, runs)
         self._small_record(QUEUE_STATE)
+
+    def epoch(self, queue_id: i64, epoch: i64, first_seq: i64) -> None:
+        """Write that a queue has begun `epoch`, whose first message has seq id `first_seq`."""
+        body = self._scratch
+        write_i32_be(body, i32(queue_id))
+        write_i64_be(body, epoch)
+        write_i64_be(body, first_seq)
+        self._small_record(EPOCH)
 
     def clean_stop(self) -> None:
         """Write the mark of an orderly stop (CLEAN_STOP)."""
@@ -313,6 +329,14 @@ class RecordWriter:
         if len(self._buffer) > 0:
             self.parts.append(self._buffer.getvalue())
             self._buffer.truncate(0)
+
+
+def write_runs(out: BytesWriter, runs: Runs) -> None:
+    """Append `runs` with their number in front."""
+    write_i32_be(out, i32(len(runs)))
+    for first, last in runs:
+        write_i64_be(out, first)
+        write_i64_be(out, last)
 
 
 def start_publish(out: BytesWriter, moved: MovedMessage | None, kind: i64, moved_kind: i64) -> i64:
@@ -375,9 +399,12 @@ def _signed(crc: int) -> int:
 def file_header_is_valid(data: bytes, magic: bytes, store_id: bytes) -> bool:
     """True when `data` begins with the header of a file of kind `magic` of this store.
 
-    An empty `store_id` accepts the file of any store.
+    An empty `store_id` accepts the file of any store. A version that this warren does not know is
+    not valid.
     """
-    if len(data) < FILE_HEADER_BYTES or data[:8] != magic or read_i32_be(data, 8) != FORMAT_VERSION:
+    if len(data) < FILE_HEADER_BYTES or data[:8] != magic:
+        return False
+    if not 1 <= file_format_version(data) <= FORMAT_VERSION:
         return False
     if (i64(read_i32_be(data, 36)) & 0xFFFFFFFF) != crc32c(data[:36]):
         return False
@@ -389,6 +416,11 @@ def file_header_is_whole(data: bytes) -> bool:
     if len(data) < FILE_HEADER_BYTES:
         return False
     return (i64(read_i32_be(data, 36)) & 0xFFFFFFFF) == crc32c(data[:36])
+
+
+def file_format_version(data: bytes) -> i64:
+    """The format version in a whole file header."""
+    return i64(read_i32_be(data, 8))
 
 
 def file_header_number(data: bytes) -> i64:
@@ -441,6 +473,26 @@ def next_header(data: bytes, start: i64, seed: int) -> i64:
 def moved_header(header: bytes, header_crc: int, body_crc: int) -> bytes:
     """Copy of record header `header` for another file: its first 8 bytes with these two CRCs."""
     return header[:8] + header_crc.to_bytes(4, "big") + body_crc.to_bytes(4, "big")
+
+
+def queue_state_runs(data: bytes, start: i64, end: i64) -> i64:
+    """How many runs the body of a QUEUE_STATE, [start, end) of `data`, has; -1: it is malformed."""
+    tail: i64 = end - start - QUEUE_STATE_BYTES
+    if tail == 0:
+        return 0
+    if tail < 4 or tail != 4 + read_u32(data, start + QUEUE_STATE_BYTES) * RUN_BYTES:
+        return -1
+    return (tail - 4) // RUN_BYTES
+
+
+def read_runs(data: bytes, start: i64, count: i64) -> Runs:
+    """Read `count` runs; the caller has checked the length, count * RUN_BYTES."""
+    runs: Runs = []
+    end: i64 = start + count * RUN_BYTES
+    while start < end:
+        runs.append((read_i64_be(data, start), read_i64_be(data, start + 8)))
+        start += RUN_BYTES
+    return runs
 
 
 def read_u32(data: bytes, start: i64) -> i64:

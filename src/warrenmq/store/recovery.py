@@ -29,12 +29,15 @@ from mypy_extensions import i64
 
 from warrenmq.store.checkpoint import Checkpoint, CheckpointQueue
 from warrenmq.store.content_records import content_bytes_of, decode_publish_ref, decode_release
+from warrenmq.store.epochs import add_epoch
 from warrenmq.store.message import WRITTEN, ContentRef, JournalFile, Message, Position, QueueLedger
 from warrenmq.store.publish_body import decode_message
 from warrenmq.store.queue_index import QueueIndex
 from warrenmq.store.record import (
     ACK,
     CLEAN_STOP,
+    EPOCH,
+    EPOCH_BYTES,
     FILE_HEADER_BYTES,
     FLAG_REDELIVERED,
     MOVE,
@@ -45,17 +48,20 @@ from warrenmq.store.record import (
     PUBLISH,
     PUBLISH_REF,
     QUEUE_STATE,
+    QUEUE_STATE_BYTES,
     RECORD_HEADER_BYTES,
     RELEASE,
     RUN_BYTES,
     body_is_valid,
     crc_seed,
     next_header,
+    queue_state_runs,
+    read_runs,
     read_u32,
     read_u64,
     record_length,
 )
-from warrenmq.store.runs import Runs, add_run, contains, remove_seq
+from warrenmq.store.runs import Runs, add_run, contains, remove_run
 
 
 class Damage:
@@ -300,10 +306,7 @@ class JournalReplay:
         last: i64 = -1
         for loss in self.losses():
             number, start, _end = loss
-            is_counted = number < self._counted_file or (
-                number == self._counted_file and start < self._counted_offset
-            )
-            if is_counted and loss not in self._known_damage:
+            if self._is_counted(number, start) and loss not in self._known_damage:
                 last = max(last, number)
         return last
 
@@ -313,6 +316,8 @@ class JournalReplay:
         ledger = queue.ledger
         ledger.next_seq = row.next_seq
         ledger.delivered_upto = row.delivered_upto
+        ledger.delivered.above = row.delivered
+        ledger.epochs = row.epochs
         ledger.indexed_upto = row.indexed_upto
         if len(row.segments) > 0 or len(row.settled) > 0:
             index = QueueIndex(row.queue_id, f"queues/{row.queue_id}", self._segment_entries)
@@ -334,20 +339,20 @@ class JournalReplay:
         if kind == ACK:
             return self._apply_ack(data, body, end)
         if kind == RELEASE:
-            is_counted = file.number < self._counted_file or (
-                file.number == self._counted_file and start < self._counted_offset
-            )
-            return self._apply_release(data, body, end, is_counted)
+            return self._apply_release(data, body, end, self._is_counted(file.number, start))
         if kind == PREDECESSOR:
             return self._apply_predecessor(data, body, end)
         if kind == QUEUE_STATE:
-            if end - body != 20:
-                return False
-            ledger = self._queue(read_u32(data, body)).ledger
-            ledger.next_seq = max(ledger.next_seq, read_u64(data, body + 4))
-            ledger.delivered_upto = max(ledger.delivered_upto, read_u64(data, body + 12))
-            return True
+            return self._apply_queue_state(data, body, end, self._is_counted(file.number, start))
+        if kind == EPOCH:
+            return self._apply_epoch(data, body, end)
         return kind == CLEAN_STOP
+
+    def _is_counted(self, file_number: i64, offset: i64) -> bool:
+        """Whether the checkpoint counts the journal at `offset` of a file."""
+        return file_number < self._counted_file or (
+            file_number == self._counted_file and offset < self._counted_offset
+        )
 
     def _apply_publish(
         self, file: JournalFile, data: bytes, start: i64, end: i64, length: i64
@@ -416,7 +421,7 @@ class JournalReplay:
         if seq < ledger.indexed_upto:
             # The position is in the index, or settled. An earlier ack in the journal retracted a
             # failed batch; the position was journaled again after it, so that ack does not count.
-            remove_seq(queue.settled, seq)
+            remove_run(queue.settled, seq, seq)
             return None
         position = Position(message, ledger, seq, read_u64(data, at + 12))
         position.redelivered = (data[at + 20] & FLAG_REDELIVERED) != 0
@@ -433,6 +438,26 @@ class JournalReplay:
         if number >= self.first_file and (self.first_file > 0 or len(self.files) > 1):
             known: i64 = self._known_sizes.get(number, 0)
             self._known_sizes[number] = max(known, read_u64(data, start + 8))
+        return True
+
+    def _apply_queue_state(self, data: bytes, start: i64, end: i64, is_counted: bool) -> bool:
+        run_count = queue_state_runs(data, start, end)
+        if run_count < 0:
+            return False
+        ledger = self._queue(read_u32(data, start)).ledger
+        ledger.next_seq = max(ledger.next_seq, read_u64(data, start + 4))
+        if not is_counted:
+            ledger.delivered_upto = read_u64(data, start + 12)
+            ledger.delivered.above = read_runs(data, start + QUEUE_STATE_BYTES + 4, run_count)
+        return True
+
+    def _apply_epoch(self, data: bytes, start: i64, end: i64) -> bool:
+        if end - start != EPOCH_BYTES:
+            return False
+        ledger = self._queue(read_u32(data, start)).ledger
+        first_seq = read_u64(data, start + 12)
+        add_epoch(ledger.epochs, read_u64(data, start + 4), first_seq)
+        ledger.next_seq = max(ledger.next_seq, first_seq)
         return True
 
     def _apply_release(self, data: bytes, start: i64, end: i64, is_counted: bool) -> bool:
@@ -454,12 +479,7 @@ class JournalReplay:
         count = read_u32(data, start + 4)
         if end - start != 8 + count * RUN_BYTES:
             return False
-        runs: Runs = []
-        at = start + 8
-        for _ in range(count):
-            runs.append((read_u64(data, at), read_u64(data, at + 8)))
-            at += RUN_BYTES
-        self._settle(read_u32(data, start), runs)
+        self._settle(read_u32(data, start), read_runs(data, start + 8, count))
         return True
 
     def _settle(self, queue_id: i64, runs: Runs) -> None:

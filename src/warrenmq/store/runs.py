@@ -96,9 +96,13 @@ def add_run(runs: Runs, first: i64, last: i64) -> None:
     runs[start:end] = [(first, last)]
 
 
-def remove_seq(runs: Runs, seq: i64) -> None:
-    """Remove `seq` in place; does nothing when no run contains it."""
-    place = index_of_run(runs, seq)
-    if place < len(runs) and runs[place][0] <= seq:
-        first, last = runs[place]
-        runs[place : place + 1] = subtract(first, last, [(seq, seq)])
+def remove_run(runs: Runs, first: i64, last: i64) -> None:
+    """Remove [first, last] in place, as far as runs contain it."""
+    start = index_of_run(runs, first)
+    end = start
+    left: Runs = []
+    while end < len(runs) and runs[end][0] <= last:
+        left.extend(subtract(runs[end][0], runs[end][1], [(first, last)]))
+        end += 1
+    if end > start:
+        runs[start:end] = left

@@ -13,6 +13,7 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from warrenmq.store.backup_pins import BackupPins
+from warrenmq.store.batch import Batch
 from warrenmq.store.checkpoint import Checkpoint
 from warrenmq.store.checkpoints import Checkpoints
 from warrenmq.store.compaction import Compaction
@@ -20,7 +21,7 @@ from warrenmq.store.content_store import ContentStore
 from warrenmq.store.debt import Debt
 from warrenmq.store.job_queue import JobQueue
 from warrenmq.store.jobs import StoreJob
-from warrenmq.store.journal import Batch, Journal
+from warrenmq.store.journal import Journal
 from warrenmq.store.layout import PERSISTENT_NAME, TRANSIENT_NAME
 from warrenmq.store.losses import LossReport
 from warrenmq.store.message import Position, QueueLedger
@@ -134,6 +135,8 @@ class VhostStore:
         self._drop_lacking(recovered)
         ledger.next_seq = found.next_seq
         ledger.delivered_upto = found.delivered_upto
+        ledger.delivered = found.delivered
+        ledger.epochs = found.epochs
         ledger.indexed_upto = found.indexed_upto
         ledger.transient_floor = found.next_seq
         ledger.index = found.index

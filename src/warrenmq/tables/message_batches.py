@@ -22,8 +22,8 @@ from warrenmq.tables.columns import (
 )
 from warrenmq.tables.contents import ContentReader
 from warrenmq.tables.file_scan import Array, Piece
-from warrenmq.tables.parts import VERIFY_CRC, FilePart, Partition
-from warrenmq.tables.rows import queue_places
+from warrenmq.tables.parts import VERIFY_CRC, FilePart, Partition, QueuePart
+from warrenmq.tables.rows import is_in_runs, queue_places
 from warrenmq.tables.scan import checksums
 from warrenmq.tables.slices import slices
 
@@ -158,11 +158,7 @@ class MessageBatches:
             case "expires_at":
                 return timestamps(positions["expiry"], positions["expiry"] == 0)
             case "redelivered":
-                known = np.array([queue.delivered_upto for queue in rows.part.queues])
-                upto = known[queue_places(rows.part.queues, positions["queue_id"])]
-                return pa.array(
-                    ((positions["flags"] & FLAG_REDELIVERED) != 0) | (positions["seq"] <= upto)
-                )
+                return pa.array(_redelivered(rows.part.queues, positions))
             case "persistent":
                 return pa.array(records["persistent"] != 0)
             case "size":
@@ -216,6 +212,18 @@ class MessageBatches:
 def _numbers(values: Array, nulls: Array | None = None) -> Any:
     # Values of one field are not adjacent in the array of records, but Arrow needs them adjacent.
     return pa.array(np.ascontiguousarray(values), mask=nulls)
+
+
+def _redelivered(queues: tuple[QueuePart, ...], positions: Array) -> Array:
+    """Whether the message at each position was delivered before, or may have been."""
+    places = queue_places(queues, positions["queue_id"])
+    seqs = positions["seq"]
+    upto = np.array([queue.delivered_upto for queue in queues])
+    found: Array = ((positions["flags"] & FLAG_REDELIVERED) != 0) | (seqs <= upto[places])
+    for place, queue in enumerate(queues):
+        if len(queue.delivered):
+            found |= (places == place) & is_in_runs(queue.delivered, seqs)
+    return found
 
 
 def _checksums(rows: _Rows) -> Array:

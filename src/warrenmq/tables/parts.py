@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from warrenmq.tables.contents import ContentTable
 from warrenmq.tables.file_scan import Array
 
@@ -33,19 +35,26 @@ class ReadOptions:
     verify: str = VERIFY_CRC
 
 
+def no_runs() -> Array:
+    """An empty table of runs of seq ids."""
+    return np.empty((0, 2), np.int64)
+
+
 @dataclass(frozen=True)
 class QueuePart:
     """A queue in a file; `name` is None without a definition: no client can get its messages."""
 
     id: int
     name: str | None
-    # Highest seq id that was ever delivered.
+    # Messages at or below this seq id were delivered.
     delivered_upto: int
     # Positions below this seq id are in the index or settled.
     indexed_upto: int
     # For a segment: inclusive runs of settled seq ids, in two columns. For a journal file: the seq
     # ids that are alive in it, ascending.
     seqs: Array
+    # Inclusive runs of delivered seq ids above `delivered_upto`, in two columns.
+    delivered: Array = field(default_factory=no_runs)
 
 
 @dataclass(frozen=True)

@@ -283,6 +283,7 @@ class _VhostPlan:
             int(log.delivered_upto),
             int(log.indexed_upto),
             seqs,
+            np.array(log.delivered.above, np.int64).reshape(-1, 2),
         )
 
     def _is_wanted(self, queue: RecoveredQueue) -> bool:

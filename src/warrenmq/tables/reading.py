@@ -12,6 +12,7 @@ from warrenmq.store.record import (
     CLEAN_STOP,
     CONTENT,
     CONTENT_MAGIC,
+    EPOCH,
     FILE_HEADER_BYTES,
     INDEX_MAGIC,
     PREDECESSOR,
@@ -56,6 +57,7 @@ KIND_NAMES: Final = {
     QUEUE_STATE: "queue_state",
     CLEAN_STOP: "clean_stop",
     PREDECESSOR: "predecessor",
+    EPOCH: "epoch",
     CONTENT: "content",
 }
 

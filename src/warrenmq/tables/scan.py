@@ -24,6 +24,8 @@ from warrenmq.store.record import (
     ACK,
     CLEAN_STOP,
     CONTENT,
+    EPOCH,
+    EPOCH_BYTES,
     FLAG_PERSISTENT,
     MOVE,
     MOVE_HEAD_BYTES,
@@ -38,6 +40,7 @@ from warrenmq.store.record import (
     RELEASE,
     RUN_BYTES,
     body_is_valid,
+    queue_state_runs,
     read_u32,
     read_u64,
     record_length,
@@ -46,8 +49,8 @@ from warrenmq.store.record import (
 # Fields of a record:
 # - `offset`: offset in the file; `length`: bytes of the record with its header.
 # - `ok`: 0 when the checksum of the body is wrong; all fields after it are 0 then.
-# - `positions`: number of rows of positions; for ACK, RELEASE and QUEUE_STATE the number of seq ids
-#   that the record names.
+# - `positions`: number of rows of positions; for ACK, RELEASE, QUEUE_STATE and EPOCH the number of
+#   settled seq ids that the record names.
 # - `first`, `last`: the seq ids that the record names; for a publish the one of its first position.
 # - `exchange`, `routing_key`, `properties`, `body`: where the part begins in the bytes that were
 #   given; a part ends where the length of the next one begins.
@@ -204,10 +207,17 @@ class RecordScan:
             self._end_settled(release.runs[-1][1] if release.runs else 0)
             return True
         if kind == QUEUE_STATE:
-            if end - body != 20:
+            if queue_state_runs(data, body, end) < 0:
                 return False
             self._add_row(base + at, length, kind, 1)
             self._add_settled(0, read_u32(data, body), read_u64(data, body + 4))
+            self._end_settled(read_u64(data, body + 12))
+            return True
+        if kind == EPOCH:
+            if end - body != EPOCH_BYTES:
+                return False
+            self._add_row(base + at, length, kind, 1)
+            self._add_settled(0, read_u32(data, body), read_u64(data, body + 12))
             self._end_settled(read_u64(data, body + 12))
             return True
         if kind != CLEAN_STOP and (kind != PREDECESSOR or end - body != 16):

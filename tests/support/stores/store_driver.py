@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tests.support.stores.failing_files import FailingFiles
 from tests.support.stores.made_files import STORE_ID, message_of
+from warrenmq.store.batch import Batch
 from warrenmq.store.disk.files import read_whole
 from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
 from warrenmq.store.disk.job_runner import JobRunner
@@ -20,7 +21,6 @@ from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.disk.store_reader import StoreReport, read_store
 from warrenmq.store.file_system import FileSystem
 from warrenmq.store.jobs import LoadDone, StoreJob, WriteCheckpoint
-from warrenmq.store.journal import Batch
 from warrenmq.store.losses import LossReport
 from warrenmq.store.message import INDEXED, PENDING, JournalFile, Message, Position, QueueLedger
 from warrenmq.store.queue_access import QueueAccess

@@ -102,8 +102,7 @@ class DelayBucket(LeveledQueue):
     # -- the side of a queue -----------------------------------------------------------------------
 
     def let_go(self, entry: Entry, reason: i64, now_ms: i64) -> None:
-        self.backing.unacked.leaving_count -= 1
-        self.backing.settle(entry, reason, now_ms)
+        self.backing.end_leaving(entry, reason, now_ms)
 
     def leave(self, entry: Entry, reason: i64, now_ms: i64) -> None:
         self.let_go(entry, reason, now_ms)

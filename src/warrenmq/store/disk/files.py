@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -157,16 +157,22 @@ def known_store_id(files: FileSystem) -> tuple[bytes, bool]:
 def _ids_in_headers(files: FileSystem) -> Counter[bytes]:
     """Count the store ids in the headers of the checkpoints and journal files."""
     found: Counter[bytes] = Counter()
+    for _path, magic, header in checkpoint_and_journal_headers(files):
+        if file_header_is_valid(header, magic, b""):
+            found[header[12:28]] += 1
+    return found
+
+
+def checkpoint_and_journal_headers(files: FileSystem) -> Iterator[tuple[str, bytes, bytes]]:
+    """The path, the right magic and the header, maybe damaged, of checkpoints and journal files."""
     paths = [(CHECKPOINT_NAME, CHECKPOINT_MAGIC), (PREVIOUS_NAME, CHECKPOINT_MAGIC)]
-    for name in files.list_names(JOURNAL_DIRECTORY):
-        if name.endswith(".wal"):
-            paths.append((f"{JOURNAL_DIRECTORY}/{name}", FILE_MAGIC))
+    if is_directory(files, JOURNAL_DIRECTORY):
+        for name in files.list_names(JOURNAL_DIRECTORY):
+            if name.endswith(".wal"):
+                paths.append((f"{JOURNAL_DIRECTORY}/{name}", FILE_MAGIC))
     for path, magic in paths:
         if files.is_file(path):
-            header = files.read(path, 0, FILE_HEADER_BYTES)
-            if file_header_is_valid(header, magic, b""):
-                found[header[12:28]] += 1
-    return found
+            yield path, magic, files.read(path, 0, FILE_HEADER_BYTES)
 
 
 def is_directory(files: FileSystem, path: str) -> bool:

@@ -25,12 +25,13 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from warrenmq.store.batch import Batch
 from warrenmq.store.change_sets import ChangeSet, DefinitionsError
 from warrenmq.store.content_store import ContentWrite
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY, journal_path
 from warrenmq.store.disk.space_reserve import SpaceReserve
 from warrenmq.store.file_system import FileHandle, FileSystem
-from warrenmq.store.journal import Batch, Journal
+from warrenmq.store.journal import Journal
 
 logger = logging.getLogger("warren.flusher")
 

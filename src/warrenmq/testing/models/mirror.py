@@ -37,8 +37,6 @@ class MirrorModel(OperationFeed):
         self.name = queue.name.decode()
         self.messages: dict[int, Copied] = {}
         self.is_deleted = False
-        # Highest seq id that was ever delivered or reserved.
-        self._delivered_upto = int(backing.unacked_upto())
         delta = backing.ready.delta
         # Seq ids of the ready messages that were on disk when the mirror began: [first, end).
         self._unknown = (int(delta.start), int(delta.end)) if delta.count > 0 else (0, 0)
@@ -58,17 +56,22 @@ class MirrorModel(OperationFeed):
         self.messages[seq] = _copy(entry, entry.redelivered, False)
 
     def delivered(self, seq: int) -> None:
-        self._delivered_upto = max(self._delivered_upto, seq)
         copied = self._expect(seq, "delivered")
-        if copied is not None:
-            copied.is_delivered = copied.is_out = True
+        copied.is_delivered = copied.is_out = True
+
+    def leaving(self, seq: int) -> None:
+        # One that just arrived may be new here.
+        self.messages.setdefault(seq, Copied(None, 0, False, True)).is_out = True
 
     def returned(self, seq: int) -> None:
         copied = self._expect(seq, "returned")
-        if copied is not None:
-            if not copied.is_out:
-                raise Violation("mirror", f"{self.name}: {seq} is returned, but nobody has it")
-            copied.is_out = False
+        if not copied.is_out:
+            raise Violation("mirror", f"{self.name}: {seq} is returned, but nobody has it")
+        copied.is_out = False
+
+    def put_back(self, seq: int) -> None:
+        self.returned(seq)
+        self.messages[seq].is_delivered = False
 
     def settled(self, seq: int, reason: int) -> None:
         self.messages.pop(seq, None)
@@ -82,7 +85,7 @@ class MirrorModel(OperationFeed):
         self.messages.clear()
         self.is_deleted = True
 
-    def _expect(self, seq: int, what: str) -> Copied | None:
+    def _expect(self, seq: int, what: str) -> Copied:
         copied = self.messages.get(seq)
         if copied is None:
             if not self._unknown[0] <= seq < self._unknown[1]:
@@ -134,9 +137,7 @@ class MirrorModel(OperationFeed):
             raise Violation(
                 "mirror", f"{self.name}: {seq} is out: {is_out}, with the copy {copied.is_out}"
             )
-        # A message read from disk counts as redelivered when a later one was delivered.
-        is_below = entry.redelivered and seq <= self._delivered_upto
-        if not is_out and entry.redelivered != copied.is_delivered and not is_below:
+        if not is_out and entry.redelivered != copied.is_delivered:
             raise Violation(
                 "mirror",
                 f"{self.name}: {seq} is redelivered: {entry.redelivered}, with the copy {copied.is_delivered}",

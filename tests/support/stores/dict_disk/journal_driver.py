@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from tests.support.stores.dict_disk.disk import DictDisk
 from tests.support.stores.made_files import STORE_ID, message_of, numbered_body
+from warrenmq.store.batch import Batch
 from warrenmq.store.content_store import ContentStore
-from warrenmq.store.journal import Batch, Journal
+from warrenmq.store.journal import Journal
 from warrenmq.store.message import INDEXED, NOT_JOURNALED, WRITTEN, Message, Position, QueueLedger
 from warrenmq.store.record import FILE_HEADER_BYTES
 from warrenmq.store.recovery import JournalReplay

@@ -1,0 +1,62 @@
+"""A batch of the journal: everything that one group commit makes durable (`journal.py`)."""
+
+from collections.abc import Callable
+
+from mypy_extensions import i64
+
+from warrenmq.store.change_sets import ChangeSet
+from warrenmq.store.confirm_run import ConfirmParty
+from warrenmq.store.content_records import Release
+from warrenmq.store.content_store import ContentWrite
+from warrenmq.store.message import Position, QueueLedger
+from warrenmq.store.moves import Move
+from warrenmq.store.runs import Runs
+
+
+class Batch(ConfirmParty):
+    """Everything that one group commit makes durable, and the callbacks and confirms that wait."""
+
+    def __init__(self, number: i64) -> None:
+        super().__init__()
+        self.number: i64 = number
+        self.positions: list[Position] = []
+        self.callbacks: list[Callable[[bool, int], None]] = []
+        # Changes of definitions in this batch, in order; stored before the journal bytes are
+        # written.
+        self.change_sets: list[ChangeSet] = []
+        # Acks in this batch that release no content, by queue.
+        self.acks: list[tuple[QueueLedger, Runs]] = []
+        # Acks in this batch that release references to contents.
+        self.releases: list[Release] = []
+        # Staged messages that were published, with their positions, which are not in `positions`.
+        self.moves: list[Move] = []
+        # Starts of epochs: (queue id, epoch, first seq id).
+        self.epochs: list[tuple[i64, i64, i64]] = []
+        # Contents of large messages, made durable before the journal bytes.
+        self.content_writes: list[ContentWrite] = []
+        # All contents below this id are written once the batch is durable.
+        self.content_upto: i64 = 0
+        # Encoded records for the flusher to write.
+        self.parts: list[bytes] = []
+        self.part_bytes: i64 = 0
+        # Number of the journal file to which `parts` are appended.
+        self.file_number: i64 = 0
+        # The flusher must make that file; `parts` begin with its header.
+        self.starts_file: bool = False
+        # Numbers of journal files that the flusher deletes after writing.
+        self.delete_files: list[int] = []
+        # Set by the flusher: it has made the file.
+        self.created_file: bool = False
+        # Set by the flusher: someone has deleted the file, with everything in it.
+        self.is_file_gone: bool = False
+        # Set by the flusher: those of `delete_files` that are still there.
+        self.undeleted: list[int] = []
+
+    def has_work(self) -> bool:
+        """True when the flusher must run; False when there is nothing to make durable."""
+        return (
+            len(self.parts) > 0
+            or len(self.change_sets) > 0
+            or len(self.delete_files) > 0
+            or len(self.content_writes) > 0
+        )

@@ -3,8 +3,8 @@
 A frame is a sequence of records, handled in order. The first byte of a record is its kind. Integers
 are big-endian: u8, u32, i64. A `name` is a length (u8) and bytes, a `text` a length (u32) and
 bytes, a `message` its address (two names: exchange, routing key), a text with its properties and a
-text with its body. The number of a queue, party, call or consumer is drawn by the node of the clients,
-and counts for one link: a new link starts over.
+text with its body. The node of the clients draws the numbers of queues, parties, calls and
+consumers; they count for one link: a new link starts over.
 
 Operations, from the node of the clients to the node of the queue:
 

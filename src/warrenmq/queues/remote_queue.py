@@ -33,6 +33,7 @@ from warrenmq.queues.remote_node import RemoteNode
 from warrenmq.queues.remote_session import (
     RemoteEntry,
     RemoteLedger,
+    RemoteParty,
     RemoteSession,
     SessionCall,
     SessionQueue,
@@ -119,12 +120,19 @@ class RemoteQueue(MessageTaker):
         return True
 
     def confirm_party(self) -> ConfirmParty | None:
+        limit = self.settings.limit
+        return self._party(limit is not None and limit.overflow != DROP_HEAD)
+
+    def own_party(self) -> RemoteParty | None:
+        """As `confirm_party`, for the publish before it alone; None if the queue's node is down."""
+        return self._party(True)
+
+    def _party(self, is_alone: bool) -> RemoteParty | None:
         attached = self.attach()
         session = self._session
         if attached is None or session is None:
             return None
-        limit = self.settings.limit
-        return session.party(attached, limit is not None and limit.overflow != DROP_HEAD)
+        return session.party(attached, is_alone)
 
     def is_full_for(self, message: Message) -> bool:
         return False

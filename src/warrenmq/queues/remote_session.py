@@ -64,7 +64,8 @@ class RemoteParty(ConfirmParty):
 
     def __init__(self) -> None:
         super().__init__()
-        # The queue has refused one of the messages, and has the others.
+        # The queue has all messages, or it has refused one of them and has the others.
+        self.is_done: bool = False
         self.is_refused: bool = False
 
 
@@ -451,6 +452,7 @@ class RemoteSession:
         for number in range(first, last + 1):
             party = self._parties.pop(number, None)
             if party is not None:
+                party.is_done = outcome == DONE
                 party.is_refused = outcome == REFUSED
                 finished.append(party)
         finish_together(finished, outcome == DONE)

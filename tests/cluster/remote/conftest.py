@@ -22,9 +22,9 @@ class FarAmqp(Amqp):
         self.memory = self.cluster.front
 
     def set_policy(self, queue: bytes, kind: PolicyKind = "policy", **definition: object) -> None:
-        for self.memory in self.cluster.nodes.values():
+        for node in (self.cluster.back, self.cluster.front):
+            self.memory = node
             super().set_policy(queue, kind, **definition)
-        self.memory = self.cluster.front
 
     def clear_policy(self, queue: bytes, kind: PolicyKind = "policy") -> None:
         name = queue.decode()

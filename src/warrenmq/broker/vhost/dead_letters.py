@@ -20,6 +20,7 @@ from warrenmq.broker.dead_letters.death_headers import DeathHeaders, cycling_que
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.handovers import Handovers
+from warrenmq.broker.vhost.remote_copies import CopyOptions, CopyWaiter, local_of, remote_of
 from warrenmq.broker.vhost.vhost_queue_host import QueueOffice
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.entry import ALPHA, Entry, QueueEnd
@@ -150,7 +151,12 @@ class DeadLetters(QueueOffice):
             copy = Message(routed.address, routed.raw, refused.body, refused.persistent, now_ms)
             full = [queue for queue in routed.queues if queue.is_full_for(copy)]
             letters.extend(_letters_of(full, copy))
-            takers = [queue for queue in routed.queues if queue not in full]
+            remote = remote_of(routed.queues)
+            if len(remote) > 0:
+                # The refused message has no place where it could wait for these copies.
+                options = CopyOptions(NO_LIMIT, routed.properties.priority)
+                self.handovers.remote.send(None, remote, copy, options, now_ms)
+            takers = [queue for queue in local_of(routed.queues) if queue not in full]
             self._arrive(routed, takers, copy, now_ms)
 
     def _add(self, letter: _DeadLetter) -> None:
@@ -186,53 +192,58 @@ class DeadLetters(QueueOffice):
         reason = letter.reason
         self.counts[reason] = self.counts.get(reason, 0) + 1
         entry = letter.entry
-        if entry is None:
-            refused = letter.refused
-            assert refused is not None
-            self._publish_copy(letter, refused, None, now_ms)
-            return
-        if not self.handovers.has(entry):
-            # The content is lost, and the queue has settled the entry.
-            return
-        if entry.form != ALPHA:
-            # The queue was deleted, and the content with it.
-            self.handovers.settle(entry, reason, now_ms)
-            return
-        # A transient message may be in the index, where no start takes it from.
-        outlives_crash = entry.persistent and entry.journal_state != NOT_JOURNALED
-        origin = entry if outlives_crash else None
-        copy = self._publish_copy(letter, entry.message, origin, now_ms)
-        if copy is None:
-            self.handovers.settle(entry, reason, now_ms)
-        else:
-            self.handovers.on_moved(entry, reason, copy)
-
-    def _publish_copy(
-        self, letter: _DeadLetter, message: Message, origin: Entry | None, now_ms: i64
-    ) -> MovedMessage | None:
-        """Publish the dead letter made of `message`.
-
-        Returns the copy when it was made for `origin`, a message that outlives a crash; None when
-        `origin` is None, or when no queue got the dead letter.
-        """
+        message = letter.refused
+        if entry is not None:
+            if not self.handovers.has(entry):
+                # The content is lost, and the queue has settled the entry.
+                return
+            if entry.form != ALPHA:
+                # The queue was deleted, and the content with it.
+                self.handovers.settle(entry, reason, now_ms)
+                return
+            message = entry.message
+        assert message is not None
         routed = self._route(letter, message, now_ms)
         if routed is None:
-            return None
-        if origin is None:
+            if entry is not None:
+                self.handovers.settle(entry, reason, now_ms)
+            return
+        remote = remote_of(routed.queues)
+        if len(remote) == 0:
+            self.arrive(letter, routed, message, now_ms)
+            return
+        copied = _CopiedLetter(self, letter, routed, message)
+        routed.queues = local_of(routed.queues)
+        copy = Message(routed.address, routed.raw, message.body, message.persistent, now_ms)
+        options = CopyOptions(NO_LIMIT, routed.properties.priority)
+        self.handovers.remote.send(copied, remote, copy, options, now_ms)
+
+    def arrive(self, letter: _DeadLetter, routed: _Routed, message: Message, now_ms: i64) -> None:
+        """Publish the dead letter made of `message` to its queues on this node, and let it go."""
+        entry = letter.entry
+        if (
+            entry is None
+            or not self.handovers.has(entry)
+            # A transient message may be in the index, where no start takes it from.
+            or not entry.persistent
+            or entry.journal_state == NOT_JOURNALED
+        ):
             copy = Message(routed.address, routed.raw, message.body, message.persistent, now_ms)
             self._arrive(routed, self.takers(routed.queues, copy, now_ms), copy, now_ms)
-            return None
+            if entry is not None and self.handovers.has(entry):
+                self.handovers.settle(entry, letter.reason, now_ms)
+            return
         moved = MovedMessage(
             routed.address,
             routed.raw,
             message.body,
             message.persistent,
             now_ms,
-            origin.ledger.queue_id,
-            origin.seq,
+            entry.ledger.queue_id,
+            entry.seq,
         )
         self._arrive(routed, self.takers(routed.queues, moved, now_ms), moved, now_ms)
-        return moved
+        self.handovers.on_moved(entry, letter.reason, moved)
 
     def _arrive(
         self, routed: _Routed, takers: list[MessageTaker], copy: Message, now_ms: i64
@@ -324,3 +335,18 @@ class DeadLetters(QueueOffice):
         # `Handovers.forget_lost` has forgotten the lost ones.
         self._is_loading = False
         self._vhost.node.wake()
+
+
+class _CopiedLetter(CopyWaiter):
+    """A dead letter whose copies for other nodes have to arrive first."""
+
+    def __init__(
+        self, letters: DeadLetters, letter: _DeadLetter, routed: _Routed, message: Message
+    ) -> None:
+        self._letters: DeadLetters = letters
+        self._letter: _DeadLetter = letter
+        self._routed: _Routed = routed
+        self._message: Message = message
+
+    def on_copied(self, now_ms: i64) -> None:
+        self._letters.arrive(self._letter, self._routed, self._message, now_ms)

@@ -21,11 +21,13 @@ from warrenmq.broker.definitions.metadata import DeleteQueuePart, PutQueuePart
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.delay_buckets import DelayBucket, bucket_number
 from warrenmq.broker.vhost.handovers import Handovers
+from warrenmq.broker.vhost.remote_copies import CopyOptions, CopyWaiter, local_of, remote_of
 from warrenmq.broker.vhost.taken_entries import TakenEntries
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.entry import ALPHA, Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.loading import EntryContents
+from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.routing.delay import X_DELAY, delay_ms
 from warrenmq.routing.exchange import Exchange
 from warrenmq.store.message import NOT_JOURNALED, Message, MovedMessage, QueueLedger
@@ -127,7 +129,7 @@ class DelayedMessages:
 
     def tick(self, now_ms: i64) -> None:
         """Ask for a turn if there is something to do; called by the broker's timer."""
-        if self._next_ms <= now_ms:
+        if self._next_ms <= now_ms or self.handovers.remote.is_due(now_ms):
             self._vhost.node.wake()
 
     def advance(self, now_ms: i64) -> bool:
@@ -237,23 +239,33 @@ class DelayedMessages:
         keys = [message.routing_key(), *properties.extra_routing_keys]
         waits: list[Exchange] = []
         queues = vhost.route(exchange, keys, properties.headers, raw, waits)
-        copy = _copy(entry, message.address, raw, properties.persistent, now_ms)
-        assert vhost.host.office is not None
-        takers = vhost.host.office.takers(queues, copy, now_ms)
-        arrive(
-            takers,
-            copy,
-            properties.expiration_ms,
-            properties.priority,
-            now_ms,
-            entry.redelivered,
-            may_refuse=False,
-        )
-        self.keep_all(copy, waits, properties.headers, entry.redelivered, now_ms)
         if len(queues) == 0 and len(waits) == 0:
             self.handovers.settle(entry, ACKED, now_ms)
+            return
+        remote = remote_of(queues)
+        due = _DueMessage(self, entry, local_of(queues), waits, properties)
+        due.copy = _copy(entry, message.address, raw, properties.persistent, now_ms)
+        if len(remote) == 0:
+            due.on_copied(now_ms)
         else:
-            self._let_go(entry, copy, now_ms)
+            options = CopyOptions(properties.expiration_ms, properties.priority, entry.redelivered)
+            self.handovers.remote.send(due, remote, due.copy, options, now_ms)
+
+    def arrive(self, due: _DueMessage, now_ms: i64) -> None:
+        """Publish `due` to its queues on this node, and let it go."""
+        entry = due.entry
+        if not self.handovers.has(entry):
+            # The content is lost, and the bucket has settled the entry.
+            return
+        properties = due.properties
+        is_known = entry.redelivered
+        office = self._vhost.host.office
+        assert office is not None
+        takers = office.takers(due.queues, due.copy, now_ms)
+        ttl_ms, priority = properties.expiration_ms, properties.priority
+        arrive(takers, due.copy, ttl_ms, priority, now_ms, is_known, may_refuse=False)
+        self.keep_all(due.copy, due.waits, properties.headers, is_known, now_ms)
+        self._let_go(entry, due.copy, now_ms)
 
     def _load(self, entries: list[Entry]) -> None:
         """Read the contents of entries that are due, and push the entries back."""
@@ -300,6 +312,28 @@ class _Loaded:
     def on_contents(self, _lost: list[Entry]) -> None:
         """Publish them with the others that are due."""
         self._delayed.on_contents(self._entries)
+
+
+class _DueMessage(CopyWaiter):
+    """A message that is due: the queues of this node and the exchanges that get its `copy`."""
+
+    def __init__(
+        self,
+        delayed: DelayedMessages,
+        entry: Entry,
+        queues: list[MessageTaker],
+        waits: list[Exchange],
+        properties: PublishProperties,
+    ) -> None:
+        self.entry: Entry = entry
+        self.queues: list[MessageTaker] = queues
+        self.waits: list[Exchange] = waits
+        self.properties: PublishProperties = properties
+        self.copy: Message = entry.message
+        self._delayed: DelayedMessages = delayed
+
+    def on_copied(self, now_ms: i64) -> None:
+        self._delayed.arrive(self, now_ms)
 
 
 def _copy(entry: Entry, address: bytes, raw: bytes, persistent: bool, now_ms: i64) -> Message:

@@ -6,7 +6,8 @@ its queue. A crash before that leaves the message in its queue, a crash after it
 start finds the MOVE and settles the message (`restore_moved`). So a message may be doubled only
 where the copy was delivered before the crash and the batch with it was not durable.
 
-What is handed over in one turn waits for the journal together.
+What is handed over in one turn waits for the journal together. Copies for queues of other nodes
+come first (`remote_copies.py`): those for this node, and the MOVE, follow when they have arrived.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq.broker.vhost.remote_copies import RemoteCopies
 from warrenmq.broker.vhost.taken_entries import TakenEntries
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.entry import Entry
@@ -65,6 +67,8 @@ class Handovers:
 
     def __init__(self, vhost: VhostQueues) -> None:
         self._vhost: VhostQueues = vhost
+        # Copies for queues of other nodes.
+        self.remote: RemoteCopies = RemoteCopies(vhost.node.wake)
         # Entries that are neither handed over nor settled yet.
         self._taken: TakenEntries = TakenEntries()
         self._gathering: _Parcel | None = None
@@ -116,6 +120,7 @@ class Handovers:
 
     def advance(self, now_ms: i64) -> None:
         """Let what was handed over in this turn wait for the journal; settle what is durable."""
+        self.remote.advance(now_ms)
         parcel = self._gathering
         if parcel is not None:
             self._gathering = None

@@ -1,0 +1,134 @@
+"""Dead letters and delayed messages whose targets live on another node."""
+
+import pytest
+
+from tests.cluster.remote.conftest import far, near
+from tests.cluster.remote.two_nodes import BACK, FRONT, TwoNodes
+from tests.support.brokers.amqp_frames import PERSISTENT, table
+from tests.support.brokers.amqp_peer import ChannelPeer
+from warrenmq.wire.properties import NO_PROPERTIES, Properties
+
+
+def declare(
+    cluster: TwoNodes, node: bytes, name: bytes, **arguments: object
+) -> tuple[ChannelPeer, bytes]:
+    """A channel at the back, and a queue on `node`."""
+    cluster.place_at = node
+    channel = near(cluster)
+    channel.declare(name, durable=True, arguments=table(**arguments))
+    return channel, name
+
+
+def dying(cluster: TwoNodes, **arguments: object) -> ChannelPeer:
+    """Queue `dying` at the back, whose dead letters go to the queue `dead` at the front."""
+    declare(cluster, FRONT, b"dead")
+    channel, _ = declare(
+        cluster,
+        BACK,
+        b"dying",
+        x__dead__letter__exchange="",
+        x__dead__letter__routing__key="dead",
+        **arguments,
+    )
+    return channel
+
+
+def unacked(cluster: TwoNodes) -> int:
+    """Messages that have left the queue `dying` and are not settled there."""
+    return cluster.back.vhost.queues[b"dying"].backing.unacked.count
+
+
+def reject_one(channel: ChannelPeer, properties: bytes) -> None:
+    channel.publish(b"dying", b"letter", properties)
+    channel.reject(channel.get(b"dying").got.delivery_tag, requeue=False)
+
+
+@pytest.mark.parametrize("properties", [NO_PROPERTIES, PERSISTENT])
+def test_a_dead_letter_goes_to_another_node(cluster: TwoNodes, properties: bytes) -> None:
+    channel = dying(cluster)
+    reject_one(channel, properties)
+    letter = far(cluster).get(b"dead")
+    assert letter.body == b"letter"
+    headers = letter.properties.headers
+    assert headers is not None and b"x-death" in headers
+    assert unacked(cluster) == 0
+    cluster.check()
+
+
+def test_it_waits_for_the_node_to_come_back(cluster: TwoNodes) -> None:
+    channel = dying(cluster)
+    cluster.cut()
+    reject_one(channel, PERSISTENT)
+    cluster.advance(1000)
+    assert unacked(cluster) == 1
+    assert cluster.front.vhost.queues[b"dead"].ready_count == 0
+    cluster.join()
+    cluster.advance(1000)
+    assert far(cluster).get(b"dead").body == b"letter"
+    assert unacked(cluster) == 0
+
+
+def test_it_is_sent_again_when_the_link_goes_before_the_confirm(cluster: TwoNodes) -> None:
+    channel = dying(cluster)
+    cluster.delay_ms = 20
+    reject_one(channel, PERSISTENT)
+    cluster.advance(10)
+    cluster.cut()
+    assert unacked(cluster) == 1
+    cluster.join()
+    cluster.advance(1000)
+    assert cluster.front.vhost.queues[b"dead"].ready_count == 1
+    assert unacked(cluster) == 0
+
+
+def test_a_copy_that_waits_for_a_deleted_queue_is_dropped(cluster: TwoNodes) -> None:
+    channel = dying(cluster)
+    cluster.cut()
+    reject_one(channel, PERSISTENT)
+    vhost = cluster.back.vhost
+    vhost.remove_remote_queue(vhost.remote_queues[b"dead"], cluster.back.now_ms)
+    cluster.advance(1000)
+    assert unacked(cluster) == 0
+
+
+def test_a_full_target_refuses_a_dead_letter(cluster: TwoNodes) -> None:
+    """It is dropped, as a target on the same node would drop it."""
+    declare(cluster, FRONT, b"dead", x__max__length=1, x__overflow="reject-publish")
+    arguments = {"x__dead__letter__exchange": "", "x__dead__letter__routing__key": "dead"}
+    channel, _ = declare(cluster, BACK, b"dying", **arguments)
+    for _ in range(2):
+        reject_one(channel, PERSISTENT)
+    cluster.advance(1000)
+    assert cluster.front.vhost.queues[b"dead"].ready_count == 1
+    assert unacked(cluster) == 0
+
+
+def test_targets_on_both_nodes_get_a_dead_letter_each(cluster: TwoNodes) -> None:
+    channel, _ = declare(cluster, BACK, b"dying", x__dead__letter__exchange="amq.fanout")
+    for node in (FRONT, BACK):
+        declare(cluster, node, b"dead at " + node)
+        channel.bind(b"dead at " + node, b"amq.fanout")
+    for number in range(3):
+        reject_one(channel, PERSISTENT if number % 2 else NO_PROPERTIES)
+    for node in (FRONT, BACK):
+        assert len(channel.drain(b"dead at " + node)) == 3
+    assert unacked(cluster) == 0
+    cluster.check()
+
+
+def test_a_delayed_message_goes_to_another_node_when_it_is_due(cluster: TwoNodes) -> None:
+    channel, _ = declare(cluster, FRONT, b"q")
+    channel.exchange(
+        b"later", b"x-delayed-message", durable=True, arguments=table(x__delayed__type="fanout")
+    )
+    channel.bind(b"q", b"later")
+    delayed = Properties(delivery_mode=2, headers=table(x__delay=500)).encode()
+    channel.publish(b"", b"message", delayed, b"later")
+    cluster.advance(400)
+    assert channel.count(b"q") == 0
+    cluster.cut()
+    cluster.advance(1000)
+    cluster.join()
+    cluster.advance(1000)
+    assert far(cluster).get(b"q").body == b"message"
+    assert cluster.back.vhost.delayed.waiting_count() == 0

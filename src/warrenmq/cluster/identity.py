@@ -12,11 +12,13 @@ from typing import Final
 
 import msgspec
 
+from warrenmq.cluster.errors import ClusterError
+
 IDENTITY_NAME: Final = "cluster.json"
 FORMAT: Final = 1
 
 
-class IdentityError(Exception):
+class IdentityError(ClusterError):
     """The file cannot be used; the text is one line."""
 
 

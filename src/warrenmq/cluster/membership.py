@@ -22,6 +22,7 @@ from warrenmq.broker.definitions.metadata import (
     PutExchange,
     PutQueue,
 )
+from warrenmq.cluster.errors import ClusterError
 from warrenmq.cluster.identity import DirectoryIdentity
 from warrenmq.cluster.metadata.conditions import Alive, NodeIs, Unchanged
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
@@ -40,6 +41,7 @@ from warrenmq.cluster.records import (
     meta_key,
     node_key,
 )
+from warrenmq.vocabulary.fail_points import fail_point
 
 logger = logging.getLogger("warren.cluster")
 
@@ -50,7 +52,7 @@ SECRET_BYTES: Final = 32
 LEASE_S: Final = 10
 
 
-class NotAdmitted(Exception):
+class NotAdmitted(ClusterError):
     """The node does not belong to the cluster as it is; the text is one line."""
 
 
@@ -216,6 +218,7 @@ class Membership:
         if birth is None:
             self._metadata.gateway.revoke(lease)
             raise NotYet("a node of this name that has just started")
+        fail_point("node.registered")
         return lease, birth
 
     def update(self, record: RunningNode, lease: int, birth: int) -> None:

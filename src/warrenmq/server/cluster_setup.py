@@ -23,14 +23,12 @@ def open_cluster(
     now_ms: Callable[[], int],
     wake: Callable[[], None],
     read_buffer: memoryview,
-) -> ClusterNode | None:
-    """The node's place in its cluster; None if it runs alone.
+) -> ClusterNode:
+    """The node's place in its cluster.
 
     Raises LinkTlsError and EtcdRefused for certificates that cannot be read.
     """
     options = config.cluster
-    if not options.name:
-        return None
     metadata = EtcdMetadata(
         EtcdGateway(options.etcd, _credentials(options), _etcd_tls(options)), options.name
     )

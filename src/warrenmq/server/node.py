@@ -6,6 +6,8 @@ flusher, and writes each touched connection once. Thus a thousand messages cost 
 sync, whoever sent them.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextlib
 import gc
@@ -16,6 +18,7 @@ import secrets
 import signal
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -28,13 +31,9 @@ from warrenmq.broker.definitions.credential_rules import CredentialRules
 from warrenmq.broker.definitions.metadata import MetadataError
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.event_listener import INTERNAL_USER
-from warrenmq.cluster.identity import IdentityError
-from warrenmq.cluster.links.tls import LinkTlsError
-from warrenmq.cluster.membership import NotAdmitted
-from warrenmq.cluster.node import ClusterNode
+from warrenmq.cluster.errors import ClusterError
 from warrenmq.server.amqp_protocol import READ_BYTES, ClientProtocol
 from warrenmq.server.clock import Clock
-from warrenmq.server.cluster_setup import open_cluster
 from warrenmq.server.config.load import Loaded
 from warrenmq.server.config.settings import Config
 from warrenmq.server.control_listener import ControlListener
@@ -62,6 +61,9 @@ from warrenmq.store.disk.line_limit import LineLimit
 from warrenmq.store.disk.workers import Workers
 from warrenmq.store.jobs import StoreJob
 
+if TYPE_CHECKING:
+    from warrenmq.cluster.node import ClusterNode
+
 logger = logging.getLogger("warren.node")
 
 # Interval of the expiry of messages and queues (s).
@@ -82,9 +84,7 @@ _START_FAULTS = (
     DefinitionsNotLoaded,
     TlsError,
     OSError,
-    NotAdmitted,
-    IdentityError,
-    LinkTlsError,
+    ClusterError,
     MetadataError,
 )
 # File descriptors that sockets may not take: they are for journals, definitions and short-lived
@@ -132,7 +132,7 @@ class Node:
         self.is_stopping = False
         self.takes_clients = True
         # None: the node runs alone.
-        self._cluster: ClusterNode | None = open_cluster(
+        self._cluster: ClusterNode | None = _open_cluster(
             config, loop, self.broker, self.clock.now_ms, self.schedule_turn, self.read_buffer
         )
         self.cluster = None if self._cluster is None else self._cluster.control
@@ -159,8 +159,8 @@ class Node:
         """Recover the data directory and listen; returns the listeners as the ready line has them.
 
         Raises DataDirectoryError, DefinitionsNotLoaded, TlsError or OSError when the directory, the
-        definitions to import, the certificates or an address is not usable, and NotAdmitted or
-        IdentityError when the node does not belong to its cluster.
+        definitions to import, the certificates or an address is not usable, and ClusterError when
+        the node does not belong to its cluster.
         """
         self._listening = Listeners(self, partial(ClientProtocol, self))
         self._data = open_data_directory(
@@ -405,6 +405,27 @@ class Node:
         self.broker.tick_connections(now_ms)
         for protocol in list(self.protocols):
             protocol.close_if_due(now_ms)
+
+
+def _open_cluster(
+    config: Config,
+    loop: asyncio.AbstractEventLoop,
+    broker: Broker,
+    now_ms: Callable[[], int],
+    wake: Callable[[], None],
+    read_buffer: memoryview,
+) -> ClusterNode | None:
+    """The node's place in its cluster, None if it runs alone. Raises ClusterError."""
+    if not config.cluster.name:
+        return None
+    # Only a node of a cluster has the client of etcd, and takes the time to load all this.
+    try:
+        from warrenmq.server.cluster_setup import open_cluster
+    except ModuleNotFoundError as error:
+        raise ClusterError(
+            f"a node of a cluster needs pip install 'warrenmq[cluster]' ({error})"
+        ) from None
+    return open_cluster(config, loop, broker, now_ms, wake, read_buffer)
 
 
 def _settings(config: Config) -> Settings:

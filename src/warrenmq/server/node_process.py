@@ -1,12 +1,14 @@
 """The process of a node, as control operations see and change it."""
 
+from __future__ import annotations
+
 import asyncio
 import os
 import platform
 import resource
 import time
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import warrenmq
 from warrenmq.admin.cluster_protocol import ListenerStatus
@@ -15,7 +17,6 @@ from warrenmq.admin.watch_protocol import ListenerCertificates
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.flow.alarm_state import OFF
-from warrenmq.cluster.control import ClusterControl
 from warrenmq.server.amqp_protocol import ClientProtocol
 from warrenmq.server.config.changes import field_value
 from warrenmq.server.config.keys import ALL
@@ -24,6 +25,9 @@ from warrenmq.server.load_definitions import DefinitionsNotLoaded
 from warrenmq.server.log_output import log_files, rotate_log, set_log_level
 from warrenmq.server.startup import first_definitions
 from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
+
+if TYPE_CHECKING:
+    from warrenmq.cluster.control import ClusterControl
 
 # How long a stop of the broker waits for clients to leave (s).
 _CLIENTS_GONE_S: Final = 2.0

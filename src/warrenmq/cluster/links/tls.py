@@ -8,8 +8,10 @@ import ssl
 from pathlib import Path
 from typing import NamedTuple
 
+from warrenmq.cluster.errors import ClusterError
 
-class LinkTlsError(Exception):
+
+class LinkTlsError(ClusterError):
     """Files that cannot be used; the text names the file and the reason."""
 
 

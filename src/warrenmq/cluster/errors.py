@@ -1,0 +1,5 @@
+"""Why a node cannot be part of its cluster."""
+
+
+class ClusterError(Exception):
+    """The node cannot be part of its cluster; the text is one line."""

@@ -29,6 +29,10 @@ LOAD = (
 )
 
 
+class NeverAtRestError(Exception):
+    """A broker has been busy for so long that it will never be done; the text tells with what."""
+
+
 class ComparedBroker(Protocol):
     """A broker of a comparison."""
 
@@ -38,7 +42,10 @@ class ComparedBroker(Protocol):
         """A new connection, not opened yet."""
 
     def rest(self) -> None:
-        """Return when the broker has done everything it was asked to do."""
+        """Return when the broker has done everything it was asked to do.
+
+        Raises NeverAtRestError.
+        """
 
     def elapse(self, ms: int) -> None:
         """Let `ms` pass by the broker's clock."""
@@ -90,7 +97,9 @@ class Rabbitmq:
         return Peer(SocketLink("127.0.0.1", self._node.port), True)
 
     def rest(self) -> None:
-        self._call("rest")
+        answer = self._call("rest")
+        if "busy" in answer:
+            raise NeverAtRestError(answer["busy"])
 
     def elapse(self, ms: int) -> None:
         time.sleep(ms / 1000)
@@ -143,6 +152,16 @@ class Warren:
 
     def rest(self) -> None:
         self._memory.pump()
+
+    def is_at_rest(self) -> bool:
+        """Whether no message moves from queue to queue any more."""
+        published = self._published()
+        self._memory.pump()
+        return self._published() == published
+
+    def _published(self) -> int:
+        queues = self._memory.vhost.queues.values()
+        return sum(int(one.counters.published) for queue in queues for one in queue.backings())
 
     def elapse(self, ms: int) -> None:
         self._memory.advance(ms)

@@ -7,8 +7,8 @@
 
 -define(VHOST, <<"/">>).
 -define(USER, <<"differential">>).
-%% Checks, half of them after a millisecond, until the node counts as never at rest.
--define(TRIES, 40000).
+%% Seconds after which the node counts as never at rest.
+-define(PATIENCE_S, 20).
 
 %% Listen on a free port of the loopback; the port goes into the file.
 start(File) ->
@@ -41,7 +41,7 @@ serve(Socket) ->
     end.
 
 answer([<<"rest">>]) ->
-    rest(?TRIES);
+    rest(erlang:monotonic_time(second) + ?PATIENCE_S, 0);
 answer([<<"policy">>, Component, Name, Value]) ->
     #{<<"definition">> := Definition} = Value,
     Pairs = maps:to_list(Value#{<<"definition">> := maps:to_list(Definition)}),
@@ -73,16 +73,19 @@ is_predeclared(_) -> false.
 %% At rest: this process, on the one scheduler, is the only active task, so no other process has a
 %% message to handle. A task that a dirty scheduler has just done may be missed once: it is counted
 %% on the scheduler's queue from then on.
-rest(0) ->
-    #{error => iolist_to_binary(io_lib:format("never at rest: ~p", [busy()]))};
-rest(Tries) ->
+rest(Deadline, PauseMs) ->
     erlang:yield(),
     case is_alone() andalso is_alone() of
         true ->
             #{ok => true};
         false ->
-            receive after Tries rem 2 -> ok end,
-            rest(Tries - 1)
+            case erlang:monotonic_time(second) > Deadline of
+                true ->
+                    #{busy => iolist_to_binary(io_lib:format("~p", [busy()]))};
+                false ->
+                    receive after PauseMs -> ok end,
+                    rest(Deadline, 1 - PauseMs)
+            end
     end.
 
 is_alone() ->

@@ -144,6 +144,7 @@ class Broker(ConnectionHost):
         """
         self.alarms.release_some(now_ms)
         self.disk_flow.release_stopped(now_ms)
+        self.remote_flow.release_stopped(now_ms)
         self.memory_monitor.end_turn(now_ms)
         for end in self.turn_ends:
             end.end_turn(now_ms)

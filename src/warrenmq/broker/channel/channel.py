@@ -270,6 +270,9 @@ class Channel(ChannelSide):
             is_taken = arrive(
                 queues, message, properties.expiration_ms, properties.priority, now_ms, False
             )
+        has_remote = route.has_remote
+        if has_remote:
+            connection.node.remote_flow.on_publish(connection, queues)
         is_for_disk = properties.persistent and route.is_durable
         if is_for_disk:
             connection.published = PERSISTENT
@@ -279,7 +282,7 @@ class Channel(ChannelSide):
         if confirms is not None:
             if not is_taken:
                 confirms.refuse()
-            elif route.has_remote:
+            elif has_remote:
                 self._confirm_everywhere(confirms, properties.persistent)
             else:
                 confirms.add(self.vhost.journal.batch, is_for_disk)

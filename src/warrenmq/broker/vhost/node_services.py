@@ -14,6 +14,7 @@ from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.event_listener import EventListener
 from warrenmq.broker.flow.alarms import Alarms
 from warrenmq.broker.flow.disk_flow import DiskFlow
+from warrenmq.broker.flow.remote_flow import RemoteFlow
 from warrenmq.queues.memory_account import MemoryAccount
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_link import TurnEnd
@@ -27,6 +28,7 @@ class NodeServices:
         self.settings: Settings = settings
         self.alarms: Alarms = alarms
         self.disk_flow: DiskFlow = DiskFlow()
+        self.remote_flow: RemoteFlow = RemoteFlow()
         self.memory_account: MemoryAccount = MemoryAccount(wake)
         # Queues that the timer visits: the queue, or messages in it, may expire. A dict keeps the
         # order of insertion; the order of a set would depend on memory addresses.

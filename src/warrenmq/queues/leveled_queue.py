@@ -95,6 +95,23 @@ class LeveledQueue(MessageTaker):
                 return True
         return False
 
+    # -- epochs ------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> i64:
+        """The number of the cluster's last decision who leads the queue; 0: there was none."""
+        return self.backing.ledger.epoch
+
+    def begin_epoch(self, epoch: i64) -> bool:
+        """Begin `epoch` with the next message of each level; see `PagedQueue.begin_epoch`.
+
+        A crash may leave it begun in some levels; begun again, it begins in the others.
+        """
+        is_begun = False
+        for backing in self.backings():
+            is_begun = backing.begin_epoch(epoch) or is_begun
+        return is_begun
+
     # -- levels ------------------------------------------------------------------------------------
 
     def backings(self) -> list[PagedQueue]:
@@ -141,7 +158,9 @@ class LeveledQueue(MessageTaker):
         if level is not None:
             return level
         ledger_id = self.backing.host.new_level(self.backing.ledger, priority)
-        return self._begin_level(levels, priority, ledger_id)
+        level = self._begin_level(levels, priority, ledger_id)
+        level.begin_epoch(self.epoch)
+        return level
 
     def _begin_level(self, levels: PriorityLevels, priority: i64, ledger_id: i64) -> PagedQueue:
         backing = self.backing

@@ -16,7 +16,7 @@ class _Request(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class DescribeCluster(_Request, tag="describe_cluster", frozen=True):
-    """The cluster with all its nodes, as this node knows them and they answer. Reply: ClusterStatus.
+    """The cluster, with what each of its nodes says of itself. Reply: ClusterStatus.
 
     Takes some seconds when etcd or a node does not answer.
     """
@@ -67,7 +67,7 @@ class MemberDescription(Struct, tag="member_description", frozen=True):
     """A running node of the cluster.
 
     Without an answer of the node (`is_reachable`) it is what the node has announced: `python` is ""
-    then, and there are neither alarms nor links. `followed`: the last decision that it has in force.
+    then, and there are neither alarms nor links. `followed`: the last decision in force on it.
     """
 
     node: str

@@ -14,7 +14,7 @@ from warrenmq.admin.protocol import ErrorReply
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.connection.states import CLOSING
-from warrenmq.vocabulary.error_codes import NOT_FOUND
+from warrenmq.vocabulary.error_codes import NOT_FOUND, UNREACHABLE
 from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
 
 
@@ -38,9 +38,12 @@ class ConnectionCalls:
         """Carry out `request`. Raises Refusal."""
         if request.pid is not None and self._peers is not None:
             node = node_of_pid(request.pid)
-            if node in self._peers.cluster.reachable():
+            cluster = self._peers.cluster
+            if node in cluster.reachable():
                 self._peers.ask(node, request, self._reply)
                 return
+            if node in cluster.running() and node != self._broker.settings.node_name:
+                raise Refusal(UNREACHABLE, f"there is no link to node {node}")
         count = self._close_own(request)
         if request.is_everywhere and self._peers is not None and request.pid is None:
             self._close_elsewhere(request, count, self._peers.cluster.reachable())

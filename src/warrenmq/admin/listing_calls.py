@@ -95,6 +95,8 @@ class ListingCalls:
             raise Refusal(BAD_REQUEST, str(error)) from None
         except UnknownVhost as error:
             raise Refusal(NO_SUCH_VHOST, str(error)) from None
+        if self._peers is not None and request.what == "vhosts":
+            rows = _with_states(rows, request.columns, self._peers.cluster.running())
         if request.which == "offline" and request.what in SPREAD:
             is_queues = request.what == "queues"
             self._build(down_queue_rows(self._broker, request) if is_queues else iter(()), [], [])
@@ -135,3 +137,15 @@ class ListingCalls:
                 self._later(lambda: self._build(rows, built, missing))
                 return
         self._reply(Rows(built, missing))
+
+
+def _with_states(
+    rows: Iterator[list[Any]], columns: list[str], nodes: list[str]
+) -> Iterator[list[Any]]:
+    """The rows of vhosts with their state on all running nodes: each vhost is on each node."""
+    states = dict.fromkeys(nodes, "running")
+    for row in rows:
+        yield [
+            states if name == "cluster_state" else value
+            for name, value in zip(columns, row, strict=True)
+        ]

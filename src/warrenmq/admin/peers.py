@@ -14,6 +14,7 @@ import msgspec
 from warrenmq.admin.cluster_access import ClusterAccess
 from warrenmq.admin.control_protocol import ControlReply, ControlRequest
 from warrenmq.admin.protocol import ErrorReply
+from warrenmq.cluster.node_calls import ANSWER_MS
 from warrenmq.vocabulary.error_codes import UNREACHABLE
 
 # What a node answers another one.
@@ -38,16 +39,24 @@ class Peers:
         self.cluster = cluster
         self._user = user
 
-    def ask(self, node: str, request: ControlRequest, done: Callable[[Answer], None]) -> None:
+    def ask(
+        self,
+        node: str,
+        request: ControlRequest,
+        done: Callable[[Answer], None],
+        wait_ms: int = ANSWER_MS,
+    ) -> None:
         """Let `node` carry out `request`; `done` gets its answer, once, perhaps at once.
 
-        UNREACHABLE: the node has not answered; whether it has carried out the request is unknown.
+        UNREACHABLE: the node has not answered for `wait_ms`; whether it has carried out the request
+        is unknown.
         """
 
         def on_answer(answer: bytes, failure: str) -> None:
             done(ErrorReply(UNREACHABLE, failure) if failure else _decoder.decode(answer))
 
-        self.cluster.ask(node, msgspec.msgpack.encode(_Passed(self._user, request)), on_answer)
+        passed = msgspec.msgpack.encode(_Passed(self._user, request))
+        self.cluster.ask(node, passed, wait_ms, on_answer)
 
     def ask_all(self, request: ControlRequest, done: Callable[[dict[str, Answer]], None]) -> None:
         """Ask all nodes to which there is a link; `done` gets their answers by node, sorted."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from warrenmq.admin.administration import Refusal
 from warrenmq.admin.clock import Clock
@@ -25,6 +26,9 @@ from warrenmq.vocabulary.error_codes import (
     UNREACHABLE,
 )
 from warrenmq.vocabulary.names import name_text
+
+# How long another node may take to purge or to delete a queue (ms).
+CHANGE_MS: Final = 50_000
 
 
 class QueueCalls:
@@ -110,8 +114,11 @@ class QueueCalls:
         queue = vhost.remote_queues.get(request.queue)
         if queue is None:
             return False
-        if queue.home.session is not None and self._peers is not None:
-            self._peers.ask(name_text(queue.home.name), request, self._reply)
+        if queue.home.session is not None:
+            if self._peers is None:
+                # It was declared anew elsewhere since another node has passed the request on.
+                raise Refusal(NOT_FOUND, f"no {vhost.queue_text(request.queue)}")
+            self._peers.ask(name_text(queue.home.name), request, self._reply, CHANGE_MS)
             return True
         shared = self._broker.shared
         if isinstance(request, PurgeQueue) or request.if_empty or shared is None:

@@ -142,9 +142,11 @@ class ClusterControl:
         """The last decision that is in force on this node."""
         return self._node.followed()
 
-    def ask(self, node: str, request: bytes, done: Callable[[bytes, str], None]) -> None:
+    def ask(
+        self, node: str, request: bytes, wait_ms: int, done: Callable[[bytes, str], None]
+    ) -> None:
         """Ask another node; see `NodeCalls.ask`."""
-        self.calls.ask(node, request, self._now_ms(), done)
+        self.calls.ask(node, request, self._now_ms(), done, wait_ms)
 
     # -- requests ----------------------------------------------------------------------------------
 

@@ -402,7 +402,7 @@ class ClusterNode:
     # -- suspended, stopped ------------------------------------------------------------------------
 
     async def suspend(self) -> None:
-        """Leave the others: the node's record goes, its membership stays, and it follows nothing."""
+        """Leave the others: the node's record goes and its membership stays; it follows nothing."""
         self._is_stopping = True
         if self._renewing is not None:
             self._renewing.cancel()
@@ -421,9 +421,11 @@ class ClusterNode:
     async def resume(self) -> None:
         """Come back after `suspend`; a node that has left the cluster joins it again.
 
-        Raises what `open` and `begin` raise, and NotYet if the node would have to wait for long;
-        it stays suspended then.
+        Does nothing if the node is not suspended. Raises what `open` and `begin` raise, and NotYet
+        if the node would have to wait for long; it stays suspended then.
         """
+        if not self._is_stopping:
+            return
         start = await self.join()
         assert self._follower is not None
         self._is_stopping = False

@@ -7,7 +7,7 @@ Requests and answers are bytes that the users of the calls understand. A request
 at most PIECE_BYTES, is one CONTROL frame. A longer answer travels in pieces. While much waits to be
 sent to a node, the next piece waits for a later turn, so that no message waits behind the answer.
 
-A call ends once: with the answer, when its link is lost, or when nothing has come for ANSWER_MS.
+A call ends once: with the answer, when its link is lost, or when nothing has come for some time.
 Whether the other node has carried out what it was asked is unknown in the last two cases.
 """
 
@@ -27,7 +27,7 @@ from warrenmq.cluster.links.link import Link
 NODE_CALL: Final = 48
 NODE_ANSWER: Final = 49
 
-# How long a call waits for the first piece of its answer, and from one piece to the next (ms).
+# How long a call waits for a piece of its answer, unless its caller knows better (ms).
 ANSWER_MS: Final = 5000
 # Bytes of the largest request and of the largest answer.
 REQUEST_BYTES_MAX: Final = 96 * 1024
@@ -63,9 +63,10 @@ class _Piece(msgspec.Struct, frozen=True, array_like=True):
 class _Asked:
     """A call of this node that has no whole answer yet."""
 
-    def __init__(self, done: Answered, deadline_ms: int) -> None:
+    def __init__(self, done: Answered, now_ms: int, wait_ms: int) -> None:
         self.done = done
-        self.deadline_ms = deadline_ms
+        self.wait_ms = wait_ms
+        self.deadline_ms = now_ms + wait_ms
         self.answer = bytearray()
 
 
@@ -104,9 +105,17 @@ class NodeCalls:
         self._peers: dict[str, _Peer] = {}
         self._last_number = 0
 
-    def ask(self, node: str, request: bytes, now_ms: int, done: Answered) -> None:
+    def ask(
+        self,
+        node: str,
+        request: bytes,
+        now_ms: int,
+        done: Answered,
+        wait_ms: int = ANSWER_MS,
+    ) -> None:
         """Ask `node`; `done` is called once, perhaps at once.
 
+        `wait_ms`: how long to wait for the first piece of the answer, and for each further one.
         ValueError: the request has more than REQUEST_BYTES_MAX.
         """
         if len(request) > REQUEST_BYTES_MAX:
@@ -116,7 +125,7 @@ class NodeCalls:
             done(b"", f"there is no link to node {node}")
             return
         self._last_number += 1
-        peer.asked[self._last_number] = _Asked(done, now_ms + ANSWER_MS)
+        peer.asked[self._last_number] = _Asked(done, now_ms, wait_ms)
         call = _Call(self._last_number, request)
         peer.link.send(CONTROL, NODE_CALL, msgspec.msgpack.encode(call))
         self._wake()
@@ -153,7 +162,7 @@ class NodeCalls:
             # The call has ended without it.
             return
         call.answer += piece.data
-        call.deadline_ms = now_ms + ANSWER_MS
+        call.deadline_ms = now_ms + call.wait_ms
         if piece.is_last or len(call.answer) > ANSWER_BYTES_MAX:
             del asked[piece.number]
             failure = piece.failure
@@ -179,7 +188,8 @@ class NodeCalls:
             for number, asked in list(peer.asked.items()):
                 if asked.deadline_ms <= now_ms:
                     del peer.asked[number]
-                    asked.done(b"", f"node {node} has not answered within {ANSWER_MS // 1000} s")
+                    seconds = asked.wait_ms // 1000
+                    asked.done(b"", f"node {node} has not answered within {seconds} s")
 
     def _on_answer(self, peer: _Peer, number: int, answer: bytes) -> None:
         if len(answer) > ANSWER_BYTES_MAX:

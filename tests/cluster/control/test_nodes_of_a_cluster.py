@@ -11,7 +11,18 @@ import pytest
 from tests.support.awaiting import eventually
 from tests.support.cluster.trio import ClusterNode, ClusterNodes, Printed, channels
 from tests.support.etcd import EtcdServer
+from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress
+from warrenmq.admin.cluster_protocol import ForgetNode
+from warrenmq.admin.control_protocol import (
+    CloseConnections,
+    Counted,
+    DeleteQueue,
+    List,
+    PurgeQueue,
+    Rows,
+)
 from warrenmq.admin.listings.pids import node_of_pid
+from warrenmq.vocabulary.error_codes import ACCESS_REFUSED
 
 DURABLE = pika.BasicProperties(delivery_mode=2)
 
@@ -41,6 +52,11 @@ def homes(node: ClusterNode, *flags: str) -> dict[str, tuple[str, str]]:
     """Node and state of each queue, as `node` lists them."""
     found = node.table("list_queues", *flags, "name", "pid", "state")
     return {name: (node_of_pid(pid), state) for name, pid, state in found}
+
+
+def await_printed(node: ClusterNode, text: str, *command: str) -> None:
+    """Return when `command` prints `text`."""
+    eventually(lambda: text in node.ctl(*command).out, text)
 
 
 def stop_app(node: ClusterNode) -> None:
@@ -140,10 +156,7 @@ def test_the_status_has_every_node(trio: list[ClusterNode]) -> None:
     assert trio[1].ctl("suspend_listeners").code == 0
     assert trio[2].ctl("set_disk_free_limit", "1000TB").code == 0
     for node in trio:
-        eventually(
-            lambda node=node: "alarm" in node.ctl("cluster_status").out,  # type: ignore[misc]
-            "the alarm",
-        )
+        await_printed(node, "alarm on node", "cluster_status")
         assert normal(node.ctl("cluster_status").out).startswith(STATUS)
     status = json.loads(trio[0].ctl("cluster_status", "--formatter", "json").out)
     names = [node.name for node in trio]
@@ -186,6 +199,9 @@ def test_listings_have_the_objects_of_all_nodes(trio: list[ClusterNode]) -> None
             rows = node.table("list_consumers")
             assert sorted([row[2], row[0], row[5]] for row in rows) == clients
             assert sorted(node_of_pid(row[1]) for row in rows) == names
+            assert node.table("list_vhosts", "cluster_state") == [
+                ["[" + ",".join(f'{{"{name}","running"}}' for name in names) + "]"]
+            ]
             for what in ("list_connections", "list_channels"):
                 assert sorted(node_of_pid(pid) for (pid,) in node.table(what, "pid")) == names
             assert node.table("list_users", "--formatter", "csv") == trio[0].table(
@@ -221,6 +237,29 @@ def test_objects_of_other_nodes_are_changed_through_any(trio: list[ClusterNode])
     delete(trio[1], "q1", "q2")
 
 
+def test_the_node_of_the_session_checks_the_rights(trio: list[ClusterNode]) -> None:
+    """A user may do at queues of other nodes what it may do at those of its own."""
+    declare(trio)
+    admin = trio[0]
+    for words in ("add_user u p", "set_user_tags u monitoring", "set_permissions u ^$ ^$ ^q2$"):
+        assert admin.ctl(*words.split()).code == 0
+    with AdminClient(NodeAddress(trio[0].uri.replace("guest:guest", "u:p"))) as user:
+        assert user.request(PurgeQueue(vhost="/", queue=b"q2"), Counted) == Counted(0)
+        for request in (
+            PurgeQueue(vhost="/", queue=b"q3"),
+            DeleteQueue(vhost="/", queue=b"q2"),
+            ForgetNode(node=trio[1].name),
+            CloseConnections(reason="bye", is_everywhere=True),
+        ):
+            with pytest.raises(AdminRefusedError) as refused:
+                user.request(request, Counted)
+            assert refused.value.code == ACCESS_REFUSED
+        listed = user.request(List(what="queues", columns=["name"], vhost="/"), Rows)
+        assert sorted(listed.rows) == [["q1"], ["q2"], ["q3"]]
+    assert admin.ctl("delete_user", "u").code == 0
+    delete(admin, "q1", "q2", "q3")
+
+
 # -- nodes that are gone ---------------------------------------------------------------------------
 
 
@@ -229,7 +268,7 @@ def test_queues_of_a_dead_node_are_down_until_it_is_back(trio: list[ClusterNode]
     dead = trio[2]
     dead.kill()
     for node in trio[:2]:
-        eventually(lambda node=node: homes(node).get("q3", "")[1] == "down", "q3 down")  # type: ignore[misc]
+        await_printed(node, "q3\tdown", "list_queues", "name", "state")
         assert homes(node, "--offline") == {"q3": (dead.name, "down")}
         assert sorted(homes(node, "--online")) == ["q1", "q2"]
         assert sorted(homes(node, "--online", "--offline")) == ["q1", "q2", "q3"]
@@ -245,7 +284,7 @@ def test_queues_of_a_dead_node_are_down_until_it_is_back(trio: list[ClusterNode]
     ]
     # While it is down, what was deleted is gone when it comes back.
     dead.kill()
-    eventually(lambda: homes(trio[0])["q3"][1] == "down", "q3 down")
+    await_printed(trio[0], "q3\tdown", "list_queues", "name", "state")
     assert trio[0].ctl("delete_queue", "q3", "--if-empty").code == 69
     delete(trio[0], "q3")
     dead.start()

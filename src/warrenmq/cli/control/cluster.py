@@ -42,7 +42,7 @@ def cluster_status(run: Run) -> Output:
     """The nodes of the cluster, and what each says of itself."""
     status = describe_cluster(run)
     name = _cluster_name(run, status)
-    data = _data(status, name)
+    data = _fields(status, name)
     return Text("\n".join(_lines(status, name)), data, report=data)
 
 
@@ -126,7 +126,7 @@ def _maintenance(node: MemberDescription) -> str:
     return "not under maintenance" if node.is_listening else "under maintenance"
 
 
-def _data(status: ClusterStatus, name: str) -> dict[str, Any]:
+def _fields(status: ClusterStatus, name: str) -> dict[str, Any]:
     nodes = status.nodes
     data: dict[str, Any] = {
         "alarms": [line for node in nodes for line in alarm_lines(node)],

@@ -78,6 +78,10 @@ def _which(run: Run) -> Literal["all", "local", "online", "offline"]:
     return "online" if run.flag("online") else "offline"
 
 
+def _failures(found: Rows) -> list[str]:
+    return [f"node {node} has not answered: its rows are missing" for node in found.missing]
+
+
 def _stream(
     what: StreamName,
     summary: str,
@@ -100,8 +104,7 @@ def _stream(
             if error.refusal != NO_SUCH_VHOST:
                 raise
             found = Rows([])
-        failures = [f"node {node} has not answered: its rows are missing" for node in found.missing]
-        return Table(chosen, found.rows, is_stream=True, failures=failures)
+        return Table(chosen, found.rows, is_stream=True, failures=_failures(found))
 
     def text(run: Run) -> str:
         seconds = DEFAULT_TIMEOUT_S if run.timeout_s is None else run.timeout_s
@@ -127,8 +130,8 @@ def _stream(
 def _unresponsive(run: Run) -> Output:
     columns = named_columns(run.arguments, ("name",))
     # All queues of a node are in one loop: one that answers answers for all.
-    run.ask(List(what="queues", columns=["name"], vhost=run.vhost), Rows)
-    return Table(columns, [], is_stream=True)
+    request = List(what="queues", columns=["name"], vhost=run.vhost, which=_which(run))
+    return Table(columns, [], is_stream=True, failures=_failures(run.ask(request, Rows)))
 
 
 COMMANDS: Final = (

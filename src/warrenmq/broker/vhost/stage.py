@@ -85,6 +85,8 @@ class Stage:
         self.moved: dict[int, JournalFile] = {}
         # Entries taken from `queue` and not settled yet, by seq id.
         self.unacked: dict[int, Entry] = {}
+        # True while copies of its messages are on their way to other nodes.
+        self.is_sending: bool = False
         # True while the next message is being read from disk.
         self.is_waiting: bool = False
 

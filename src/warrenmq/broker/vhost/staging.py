@@ -30,7 +30,6 @@ from warrenmq.broker.definitions.metadata import (
     PutSink,
     PutStage,
 )
-from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.stage import (
     MOVE_SLICE_MESSAGES,
@@ -46,14 +45,15 @@ from warrenmq.broker.vhost.stage import (
     stage_definition,
     unroutable_text,
 )
-from warrenmq.broker.vhost.staged_routes import StagedRoutes, inspect
+from warrenmq.broker.vhost.staged_moves import StagedMoves
+from warrenmq.broker.vhost.staged_routes import StagedRoutes
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import NO_LIMIT
 from warrenmq.queues.variable_queue import LOADING, READY
-from warrenmq.store.message import JournalFile, MovedMessage, QueueLedger
+from warrenmq.store.message import JournalFile, QueueLedger
 from warrenmq.store.publish_body import decode_message
 from warrenmq.store.record import read_u32
 from warrenmq.vocabulary.error_codes import (
@@ -75,7 +75,6 @@ class Staging:
 
     def __init__(self, vhost: VhostQueues, delayed: DelayedMessages) -> None:
         self.vhost: VhostQueues = vhost
-        self._delayed: DelayedMessages = delayed
         self.sinks: dict[bytes, Sink] = {}
         # Stages by id, which is the id of their queue.
         self.stages: dict[int, Stage] = {}
@@ -91,6 +90,7 @@ class Staging:
         self._out_bytes: i64 = 0
         self._out_count: i64 = 0
         self._routes: StagedRoutes = StagedRoutes(vhost)
+        self._moves: StagedMoves = StagedMoves(vhost, self._routes, delayed)
         self._sweep_at_ms: i64 = 0
         vhost.host.unacked_finders.append(self.find_unacked)
         vhost.host.loss_watchers.append(self.forget_lost)
@@ -363,7 +363,7 @@ class Staging:
                 sink.call_waiters()
             elif self._must_pause():
                 self._is_paused = True
-            elif self._move_slice(sink.stages[0], now_ms):
+            elif not sink.stages[0].is_sending and self._move_slice(sink.stages[0], now_ms):
                 has_more = True
         return has_more
 
@@ -401,6 +401,7 @@ class Staging:
     def _move_slice(self, stage: Stage, now_ms: i64) -> bool:
         queue = stage.queue
         taken = MoveSlice(stage, self.vhost.journal)
+        unpublished: list[Entry] = []
         state: i64 = READY
         while (
             len(taken.entries) < self.slice_messages
@@ -419,7 +420,7 @@ class Staging:
             if file is not None:
                 taken.files.append(file)
             else:
-                taken.messages.append(self._publish(stage, entry, now_ms))
+                unpublished.append(entry)
         if state == LOADING and not stage.is_waiting:
             stage.is_waiting = True
             queue.when_head(stage.on_head)
@@ -428,34 +429,15 @@ class Staging:
         self._out_bytes += taken.size_bytes
         self._out_count += len(taken.entries)
         self.slices.append(taken)
-        taken.watch()
+        self._moves.publish(taken, unpublished, now_ms)
         return state == READY
 
-    def _publish(self, stage: Stage, entry: Entry, now_ms: i64) -> MovedMessage:
-        staged = entry.message
-        properties = inspect(staged)
-        message = MovedMessage(
-            staged.address,
-            properties.raw,
-            staged.body,
-            properties.persistent,
-            now_ms,
-            stage.queue.id,
-            entry.seq,
-        )
-        queues = self._routes.queues_for(stage.target, staged.address, properties)
-        # The redelivered flag stays. A committed message must not vanish: no queue may refuse it.
-        is_known = entry.redelivered
-        ttl_ms, priority = properties.expiration_ms, properties.priority
-        arrive(queues, message, ttl_ms, priority, now_ms, is_known, may_refuse=False)
-        waits = self._routes.waits
-        self._delayed.keep_all(message, waits, properties.headers, is_known, now_ms)
-        self.vhost.journal.moves.add(message)
-        return message
-
     def _settle_durable(self, now_ms: i64) -> None:
-        while len(self.slices) > 0 and self.slices[0].is_durable:
-            taken = self.slices.pop(0)
+        durable = [taken for taken in self.slices if taken.is_durable]
+        if len(durable) == 0:
+            return
+        self.slices = [taken for taken in self.slices if not taken.is_durable]
+        for taken in durable:
             stage = taken.stage
             self._out_bytes -= taken.size_bytes
             self._out_count -= len(taken.entries)

@@ -1,8 +1,8 @@
 """`python -m bench`: run workloads on the brokers in alternation, print a table, save JSON lines.
 
 The JSON lines hold every single result. `python -m bench ceiling` measures the load generator alone
-instead. `python -m bench archive`, `backlog`, `interference`, `many-queues`, `memory` and
-`store-tables` are scenarios with options of their own (`--help`).
+instead. `python -m bench archive`, `backlog`, `cluster`, `interference`, `many-queues`, `memory`
+and `store-tables` are scenarios with options of their own (`--help`).
 """
 
 import argparse
@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import archive, backlog, interference, many_queues, memory
+from bench import archive, backlog, cluster, interference, many_queues, memory
 from bench.brokers import Broker, BrokerError, RabbitmqBroker, WarrenBroker, rabbitmq_server
 from bench.ceiling import measure_ceiling
 from bench.certificate import Certificate
@@ -38,6 +38,7 @@ def store_tables(arguments: list[str]) -> int:
 SCENARIOS = {
     "archive": archive.main,
     "backlog": backlog.main,
+    "cluster": cluster.main,
     "interference": interference.main,
     "many-queues": many_queues.main,
     "memory": memory.main,

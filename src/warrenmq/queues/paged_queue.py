@@ -169,7 +169,8 @@ class PagedQueue(QueueContents):
             and entry.content_ref is None
         ):
             self.store.append(entry, now_ms)
-            if self.feed is not None:
+            # A head whose batch has failed is journaled once more, and was published before.
+            if self.feed is not None and entry.seq > self.ledger.failed.retracted_upto:
                 self.feed.published(entry)
         self.unacked.add(entry)
         self.unacked.leaving_count += 1

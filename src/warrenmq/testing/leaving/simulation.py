@@ -31,6 +31,7 @@ from warrenmq.testing.leaving.histories import (
 from warrenmq.testing.leaving.oracle import LeavingOracle
 from warrenmq.testing.models.commit_token import CommitToken
 from warrenmq.testing.models.messages import Violation
+from warrenmq.testing.models.mirror import MirrorModel, follow
 from warrenmq.testing.sessions.draining import check_rest
 from warrenmq.testing.simulated.crash_watch import CrashWatch
 from warrenmq.testing.simulated.file_system import (
@@ -103,6 +104,8 @@ class LeavingSimulation:
         # Until then work that has failed may wait for its repetition (ms).
         self._retried_ms = 0
         self._watch = CrashWatch()
+        # The mirrors of the running node's queues, by queue id.
+        self._mirrors: dict[int, MirrorModel] = {}
 
     def run(self) -> Violation | None:
         """Run the history; returns the first broken promise, or None at its end."""
@@ -150,6 +153,7 @@ class LeavingSimulation:
             self._crash(rng, self._rule)
             return
         self.node.vhost.check()
+        follow(self._mirrors, self._queues())
         self._watch.check()
         if step.kind == "publish":
             self._check_refusals(before)
@@ -269,6 +273,7 @@ class LeavingSimulation:
     def _start(self) -> None:
         self._failed_before_start = self.disk.files.failed_calls
         self.node = self._new_node(self.disk)
+        self._mirrors = {}
         self.node.start()
         self.publisher = Publisher(self.node, self.oracle, self._next_number)
         self.clients = ConsumingClients(self.node, self.oracle, QUEUES)

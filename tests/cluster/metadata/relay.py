@@ -1,4 +1,4 @@
-"""A relay before etcd that loses answers to what etcd has carried out; a server that is not etcd."""
+"""A relay that loses answers to what etcd has carried out, and a server that is not etcd."""
 
 import re
 import socket

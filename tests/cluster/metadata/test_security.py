@@ -70,11 +70,14 @@ def test_token_that_a_restart_has_lost_is_replaced(
     guarded: EtcdServer, allowed: EtcdGateway
 ) -> None:
     """Calls and watches go on; etcd keeps its tokens in memory."""
-    written = [allowed.transact([], [RawPut(OWN + b"a", b"1")]).revision]
+    written = [allowed.transact([], [RawPut(OWN + b"a", b"0")]).revision]
     # Its token is the watch's alone.
     watcher = EtcdGateway([guarded.url], Credentials("warren", "secret"))
     with watching(watcher, OWN, written[0]) as watched:
         watched.await_revision(written[0])
+        # Etcd replays what came after the last stored write, logins among it.
+        written.append(allowed.transact([], [RawPut(OWN + b"a", b"1")]).revision)
+        guarded.ctl("defrag", user="root:root")
         guarded.kill()
         guarded.start()
         guarded.await_ready(allowed)

@@ -74,7 +74,7 @@ def users(metadata: EtcdMetadata) -> list[bytes]:
 
 
 def test_upload_of_many_definitions_is_complete(metadata: EtcdMetadata) -> None:
-    """They take several transactions; bindings get the births of their ends, and hold afterwards."""
+    """They take several transactions; bindings get the births of their ends."""
     record = metadata.key("meta")
     revision = metadata.upload(definitions(250), [RawPut(record, b"m")])
     found, loaded_at = metadata.load_at()

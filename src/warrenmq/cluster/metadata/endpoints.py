@@ -115,8 +115,8 @@ class Endpoints:
         self._preferred = 0
         # Guards the token; held during a login, so that many threads need one login.
         self._login_lock = threading.Lock()
-        # "" until the first login, and if etcd has its authentication off.
-        self._token = ""
+        # None before a login; "" if etcd has its authentication off.
+        self._token: str | None = None
 
     def close(self) -> None:
         """Close the connections; calls under way finish first."""
@@ -181,7 +181,7 @@ class Endpoints:
 
     def forget_token(self) -> None:
         """Log in again at the next request."""
-        self._token = ""
+        self._token = None
 
     def _in_order(self) -> list[int]:
         count = len(self._pools)
@@ -215,14 +215,14 @@ class Endpoints:
                     raise EtcdRefused(f"etcd refuses the request: {error}") from None
                 with self._login_lock:
                     if self._token == token:
-                        self._token = ""
+                        self._token = None
         raise AssertionError("the last attempt returns or raises")
 
     def _current_token(self, member: int, patience_s: float) -> str:
         if self._credentials is None:
             return ""
         with self._login_lock:
-            if not self._token:
+            if self._token is None:
                 self._token = self._log_in(member, self._credentials, patience_s)
             return self._token
 

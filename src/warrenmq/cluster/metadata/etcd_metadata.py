@@ -20,8 +20,6 @@ from warrenmq.broker.definitions.metadata import (
     DeleteUser,
     DeleteVhost,
     Metadata,
-    PutPermission,
-    PutTopicPermission,
 )
 from warrenmq.cluster.metadata.change_operations import Write, operations_of
 from warrenmq.cluster.metadata.conditions import Condition, compare_of
@@ -162,7 +160,6 @@ class EtcdMetadata(Metadata):
         for change in changes:
             writes.append(change)
             if isinstance(change, DeleteUser):
-                writes = [write for write in writes if not _is_permission_of(change.name, write)]
                 writes.extend(self._permissions_of(change.name))
         return operations_of(self._cluster, writes, lease)
 
@@ -183,10 +180,6 @@ class EtcdMetadata(Metadata):
                         else DeleteTopicPermission(parts[0], user, parts[2])
                     )
         return deletions[:_PERMISSIONS_MAX]
-
-
-def _is_permission_of(user: bytes, write: Write) -> bool:
-    return isinstance(write, PutPermission | PutTopicPermission) and write.user == user
 
 
 def _watched(events: list[Event]) -> list[Watched]:

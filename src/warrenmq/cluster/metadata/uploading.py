@@ -41,6 +41,7 @@ from warrenmq.cluster.metadata.operations import (
     is_modified,
 )
 from warrenmq.cluster.metadata.values import value_of
+from warrenmq.vocabulary.fail_points import fail_point
 
 # Definitions of one transaction: their number, and their bytes (etcd refuses more than 1.5 MiB).
 CHUNK_COUNT: Final = 100
@@ -161,6 +162,7 @@ class Upload:
                 self._revision = result.revision
             else:
                 self._revision = self._revision_of_own(operations)
+            fail_point("upload.part")
             return
 
     def _revision_of_own(self, operations: Sequence[Operation]) -> int:

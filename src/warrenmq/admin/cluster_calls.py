@@ -33,7 +33,7 @@ class ClusterCalls:
     """Carries out the cluster requests of a session; each is answered once, through `reply`.
 
     `cluster`: None for a node that runs alone. `peers`: the other nodes that may be asked, None for
-    none.
+    none. `guard` runs a step, and answers the request if that fails.
     """
 
     def __init__(
@@ -41,11 +41,13 @@ class ClusterCalls:
         control: NodeControl,
         cluster: ClusterAccess | None,
         peers: Peers | None,
+        guard: Callable[[Callable[[], None]], None],
         reply: Callable[[ControlReply | ErrorReply], None],
     ) -> None:
         self._control = control
         self._cluster = cluster
         self._peers = peers
+        self._guard = guard
         self._reply = reply
 
     def start(self, request: ClusterRequest) -> None:
@@ -61,7 +63,7 @@ class ClusterCalls:
             own = self._describe_own()
             self._reply(ClusterStatus("", own.node, [own.node], [own.node], [own], {}, None))
         elif isinstance(request, DescribeCluster):
-            cluster.describe(self._ask_all)
+            cluster.describe(lambda facts: self._guard(lambda: self._ask_all(facts)))
         elif isinstance(request, ForgetNode):
             cluster.forget(request.node, request.is_forced, self._on_done)
         elif isinstance(request, JoinCluster):

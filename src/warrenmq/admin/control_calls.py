@@ -115,11 +115,11 @@ class ControlCalls:
         self._import: DefinitionsImport | None = None
         self._watch = WatchCalls(broker, control, events, clock, reply)
         self._cluster = cluster
-        peers = None if cluster is None or is_passed else Peers(cluster, user.name)
-        self._cluster_calls = ClusterCalls(control, cluster, peers, reply)
+        peers = None if cluster is None or is_passed else Peers(cluster, user.name, self._guard)
+        self._cluster_calls = ClusterCalls(control, cluster, peers, self._guard, reply)
         self._queue_calls = QueueCalls(broker, self._permits, peers, clock, reply)
         self._connection_calls = ConnectionCalls(broker, peers, reply)
-        self._listings = ListingCalls(broker, self._permits, peers, self._later, self._guard, reply)
+        self._listings = ListingCalls(broker, self._permits, peers, self._later, reply)
 
     def start(self, request: ControlRequest) -> None:
         """Carry out `request`."""

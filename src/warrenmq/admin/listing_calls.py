@@ -58,7 +58,7 @@ class ListingCalls:
     """Makes listings; each request is answered once, through `reply`.
 
     `peers`: the other nodes that may be asked, None for none. `later` runs a step in another turn,
-    `guard` at once; both answer the request if the step fails.
+    and answers the request if the step fails.
     """
 
     def __init__(
@@ -67,14 +67,12 @@ class ListingCalls:
         permits: Permits,
         peers: Peers | None,
         later: Callable[[Callable[[], None]], None],
-        guard: Callable[[Callable[[], None]], None],
         reply: Callable[[ControlReply | ErrorReply], None],
     ) -> None:
         self._broker = broker
         self._permits = permits
         self._peers = peers
         self._later = later
-        self._guard = guard
         self._reply = reply
 
     def start(self, request: List) -> None:
@@ -105,7 +103,7 @@ class ListingCalls:
         else:
             self._peers.ask_all(
                 msgspec.structs.replace(request, which="local"),
-                lambda answers: self._guard(lambda: self._join_rows(request, rows, answers)),
+                lambda answers: self._join_rows(request, rows, answers),
             )
 
     def _join_rows(

@@ -33,11 +33,20 @@ _passed_decoder: msgspec.msgpack.Decoder[_Passed] = msgspec.msgpack.Decoder(_Pas
 
 
 class Peers:
-    """The other nodes of `cluster`, as the session of `user` asks them."""
+    """The other nodes of `cluster`, as the session of `user` asks them.
 
-    def __init__(self, cluster: ClusterAccess, user: bytes) -> None:
+    `guard` runs what follows an answer, and answers the session's request if that fails.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterAccess,
+        user: bytes,
+        guard: Callable[[Callable[[], None]], None],
+    ) -> None:
         self.cluster = cluster
         self._user = user
+        self._guard = guard
 
     def ask(
         self,
@@ -53,7 +62,7 @@ class Peers:
         """
 
         def on_answer(answer: bytes, failure: str) -> None:
-            done(ErrorReply(UNREACHABLE, failure) if failure else _decoder.decode(answer))
+            self._guard(lambda: done(_decoded(node, answer, failure)))
 
         passed = msgspec.msgpack.encode(_Passed(self._user, request))
         self.cluster.ask(node, passed, wait_ms, on_answer)
@@ -72,6 +81,17 @@ class Peers:
             done({})
         for node in nodes:
             self.ask(node, request, partial(take, node))
+
+
+def _decoded(node: str, answer: bytes, failure: str) -> Answer:
+    """The answer of `node`, or why there is none."""
+    if failure:
+        return ErrorReply(UNREACHABLE, failure)
+    try:
+        return _decoder.decode(answer)
+    except msgspec.DecodeError as error:
+        # A node of a later version answers with something that this one does not know.
+        return ErrorReply(UNREACHABLE, f"the answer of node {node} is not known here: {error}")
 
 
 def decode_passed(request: bytes) -> tuple[bytes, ControlRequest]:

@@ -33,6 +33,7 @@ from warrenmq.cluster.node_calls import NodeCalls
 from warrenmq.cluster.records import RunningNode
 from warrenmq.vocabulary.error_codes import (
     EXISTS,
+    INTERNAL,
     NOT_FOUND,
     PRECONDITION,
     STORAGE_FAILED,
@@ -296,6 +297,9 @@ class ClusterControl:
                 except _REFUSALS as error:
                     code = STORAGE_FAILED if isinstance(error, MetadataError) else PRECONDITION
                     done(code, str(error) or "it has taken too long; the log may say why")
+                except Exception as error:  # A bug costs this request, not the node.
+                    logger.error("internal error", exc_info=error)
+                    done(INTERNAL, "internal error; the node's log has the details")
                 else:
                     done("", "")
 

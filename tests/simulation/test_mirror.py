@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from warrenmq.testing import simulation
+from warrenmq.testing.leaving.histories import make_leaving_history
+from warrenmq.testing.leaving.simulation import LeavingSimulation
 from warrenmq.testing.models import mirror
 from warrenmq.testing.operations import make_history
 
@@ -30,6 +32,17 @@ def test_a_change_that_is_not_told_is_seen(missed: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(mirror, "MirrorModel", Deaf)
     for seed in range(1, SEEDS_MAX):
         violation = simulation.Simulation(make_history(seed)).run()
+        if violation is not None:
+            assert violation.kind == "mirror"
+            return
+    pytest.fail(f"{SEEDS_MAX} histories, and nobody missed it")
+
+
+def test_a_dead_letter_on_its_way_that_is_not_told_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Deaf, "missed", "leaving")
+    monkeypatch.setattr(mirror, "MirrorModel", Deaf)
+    for seed in range(1, SEEDS_MAX):
+        violation = LeavingSimulation(make_leaving_history(seed)).run()
         if violation is not None:
             assert violation.kind == "mirror"
             return

@@ -448,6 +448,8 @@ class RemoteSession:
         return consumer
 
     def _finish(self, first: i64, last: i64, outcome: i64) -> None:
+        if last - first >= len(self._parties):
+            raise MalformedRecordError("more parties are finished than there are")
         finished: list[ConfirmParty] = []
         for number in range(first, last + 1):
             party = self._parties.pop(number, None)

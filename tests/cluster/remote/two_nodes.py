@@ -136,7 +136,8 @@ class TwoNodes:
         self.nodes = {FRONT: self.front, BACK: self.back}
         for name, node in self.nodes.items():
             node.broker.shared = Decisions(self, name)
-        self._clients: dict[bytes, RemoteClients] = {}
+        # What handles the operations of the other node, by node.
+        self.clients: dict[bytes, RemoteClients] = {}
         # The outgoing direction of each node.
         self.links: dict[bytes, MemoryLink] = {}
         self.join()
@@ -149,7 +150,7 @@ class TwoNodes:
             link = MemoryLink(self)
             self.links[name] = link
             clients = RemoteClients(node.broker, link)
-            self._clients[name] = clients
+            self.clients[name] = clients
             node.broker.turn_ends.append(clients)
             other = BACK if name == FRONT else FRONT
             node.broker.remote_node(other).link_up(link)
@@ -161,7 +162,7 @@ class TwoNodes:
             link.is_open = False
         self.links = {}
         for name, node in self.nodes.items():
-            clients = self._clients.pop(name)
+            clients = self.clients.pop(name)
             node.broker.turn_ends.remove(clients)
             clients.end(now_ms)
             other = BACK if name == FRONT else FRONT
@@ -190,7 +191,7 @@ class TwoNodes:
                 _due_ms, kind, payload = link.frames.popleft()
                 has_carried = True
                 if kind == OPERATIONS:
-                    self._clients[other].take_frame(payload, now_ms)
+                    self.clients[other].take_frame(payload, now_ms)
                 else:
                     assert kind == EVENTS
                     receiver.remote_node(name).take_frame(payload, now_ms)

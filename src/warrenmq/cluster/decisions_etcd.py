@@ -15,6 +15,7 @@ from warrenmq.cluster.metadata.conditions import Condition, NodeIs
 from warrenmq.cluster.metadata.errors import Compacted
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata, Watched
 from warrenmq.cluster.metadata.watching import StopSignal
+from warrenmq.vocabulary.fail_points import fail_point
 
 logger = logging.getLogger("warren.cluster")
 
@@ -73,10 +74,16 @@ class EtcdDecisions(DecisionStore):
         if self.birth == 0:
             return CommitResult(0, "this node has lost its lease")
         own = NodeIs(self._node, self.birth)
+        fail_point("decision.proposed")
         try:
             revision = self._metadata.commit([*conditions, own], changes, self.lease)
         except MetadataError as error:
             return CommitResult(0, str(error))
+        except Exception as error:  # Somebody waits for the outcome, whatever is wrong.
+            logger.exception("a proposal has failed")
+            return CommitResult(0, f"internal error: {error}")
+        if revision:
+            fail_point("decision.committed")
         return CommitResult(revision or 0)
 
     def _end(self, result: CommitResult, done: Callable[[CommitResult], None]) -> None:

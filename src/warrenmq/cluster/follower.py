@@ -34,6 +34,7 @@ from warrenmq.queues.arguments import parse_arguments
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.queue import Queue
 from warrenmq.store.change_sets import ChangeSet
+from warrenmq.vocabulary.fail_points import fail_point
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import AmqpError
 
@@ -138,6 +139,7 @@ class Follower:
             revision, changes = self._waiting[0]
             if changes:
                 self._follow_one(revision, changes.popleft())
+                fail_point("change.followed")
             else:
                 self._waiting.popleft()
                 self.revision = revision
@@ -289,6 +291,7 @@ class Follower:
         self._unstored[change_set] = revision
 
         def stored(_ok: bool, _now_ms: int) -> None:
+            fail_point("row.stored")
             vhost.unstored.pop(queue, None)
             del self._unstored[change_set]
             self._notify()

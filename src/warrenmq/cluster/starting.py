@@ -23,6 +23,7 @@ from warrenmq.cluster.metadata.errors import EtcdUnavailable
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.own_definitions import own_definitions, shared_definitions
 from warrenmq.cluster.records import ClusterMeta
+from warrenmq.vocabulary.fail_points import fail_point
 
 logger = logging.getLogger("warren.cluster")
 
@@ -108,6 +109,7 @@ class ClusterStart:
             membership.make_cluster(
                 identity, self._secret, shared_definitions(rows, first, self._node.encode())
             )
+            fail_point("cluster.made")
             logger.info("the cluster is made, with the definitions of this node")
             meta = membership.meta()
             assert meta is not None
@@ -115,6 +117,7 @@ class ClusterStart:
             membership.check_member(identity)
         else:
             membership.join(identity)
+            fail_point("member.joined")
             identity = msgspec.structs.replace(identity, has_joined=True)
             write_identity(directory, identity)
         return meta, identity
@@ -153,4 +156,5 @@ class ClusterStart:
 
     def _load(self) -> None:
         self.shared, self.revision = self._metadata.load_at()
+        fail_point("definitions.loaded")
         self._membership.forget_transient(self.shared)

@@ -32,6 +32,7 @@ from warrenmq.store.disk.files import JOURNAL_DIRECTORY, journal_path
 from warrenmq.store.disk.space_reserve import SpaceReserve
 from warrenmq.store.file_system import FileHandle, FileSystem
 from warrenmq.store.journal import Journal
+from warrenmq.vocabulary.fail_points import fail_point
 
 logger = logging.getLogger("warren.flusher")
 
@@ -105,7 +106,9 @@ class _JournalFile:
         if self._synced + size > self._allocated:
             self._allocate(self._synced + size + _ALLOCATE_BYTES)
         self._handle.write(self._synced, parts)
+        fail_point("journal.written")
         self._handle.sync()
+        fail_point("journal.synced")
         # This check takes a microsecond, much less than the sync.
         _check_name(self._handle, "the journal file")
         self._synced += size

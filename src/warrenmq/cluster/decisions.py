@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 
-from warrenmq.broker.definitions.metadata import Change, PutExchange, PutQueue
+from warrenmq.broker.definitions.metadata import Change, DeleteVhost, PutExchange, PutQueue
 from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.cluster.follower import Follower
 from warrenmq.cluster.metadata.conditions import Alive, Condition
@@ -113,7 +113,13 @@ class ClusterDefinitions(SharedDefinitions):
         queue.node = self._placement.choose(queue)
 
     def propose(self, changes: list[Change], done: Done) -> None:
-        self._try(changes, done, self._clock.now_ms() + DECIDE_MS)
+        # A vhost that the cluster does not have has left nothing behind there: its deletion was one
+        # decision.
+        vhosts = self._follower.copy.vhosts
+        wanted = [
+            each for each in changes if not isinstance(each, DeleteVhost) or each.name in vhosts
+        ]
+        self._try(wanted, done, self._clock.now_ms() + DECIDE_MS)
 
     def _try(self, changes: list[Change], done: Done, deadline_ms: int) -> None:
         if self._removals:

@@ -35,6 +35,14 @@ class Printed(NamedTuple):
         return sorted(line.split("\t") for line in self.out.splitlines())
 
 
+def warrenctl(data: Path, *arguments: str) -> Printed:
+    """Run `warrenctl` on the node with the data directory `data`, without banners."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main(["--data-dir", str(data), "-q", *arguments])
+    return Printed(out.getvalue(), err.getvalue(), code)
+
+
 class ClusterNode(BrokerProcess):
     """A node `name` of a cluster; its port for other nodes is any."""
 
@@ -50,11 +58,7 @@ class ClusterNode(BrokerProcess):
 
     def ctl(self, *arguments: str) -> Printed:
         """Run `warrenctl` on the node, without banners."""
-        out, err = io.StringIO(), io.StringIO()
-        words = ["--data-dir", str(self.directory / "data"), "-q", *arguments]
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = main(words)
-        return Printed(out.getvalue(), err.getvalue(), code)
+        return warrenctl(self.directory / "data", *arguments)
 
     def table(self, *arguments: str) -> list[list[str]]:
         """The rows of a listing, sorted."""

@@ -1,7 +1,7 @@
 """Runs the test suites of AMQP clients against warren and against RabbitMQ, and compares them.
 
     make peers PEERS=DIRECTORY
-    python -m tests.peers DIRECTORY [--suite NAME]... [--out DIRECTORY]
+    python -m tests.peers DIRECTORY [--suite NAME]... [--cluster] [--out DIRECTORY]
 
 DIRECTORY holds checkouts of the clients under the names of `suites.py`; a suite without one is left
 out. Each run has a broker, a directory and a network namespace of its own. Below `--out` stay the
@@ -23,7 +23,7 @@ from bench.brokers import rabbitmq_server, rabbitmq_version
 from tests.peers.differences import SuiteReport, compare, table
 from tests.peers.namespace import inside, why_not
 from tests.peers.outcomes import read_outcomes
-from tests.peers.run import BROKERS, RESULTS
+from tests.peers.run import RESULTS
 from tests.peers.suites import SUITES, Suite
 
 ROOT: Final = Path(__file__).parent.parent.parent
@@ -40,6 +40,9 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("directory", type=Path, help="the directory of the checkouts")
     names = [suite.name for suite in SUITES]
     parser.add_argument("--suite", action="append", choices=names, help="only this suite")
+    parser.add_argument(
+        "--cluster", action="store_true", help="warren is a cluster whose queues are elsewhere"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "build/peers")
     options = parser.parse_args(arguments)
     reason = why_not() or ("" if rabbitmq_server() else "rabbitmq-server is not installed")
@@ -53,7 +56,8 @@ def main(arguments: list[str]) -> int:
         print(f"{options.directory} has none of {', '.join(looked_for)}", file=sys.stderr)
         return _UNUSABLE
     out = options.out.absolute()
-    reports = [_report(suite, options.directory.absolute(), out) for suite in found]
+    warren = "cluster" if options.cluster else "warren"
+    reports = [_report(suite, options.directory.absolute(), out, warren) for suite in found]
     text = f"RabbitMQ {rabbitmq_version()} and warren\n{table(reports)}"
     print(text)
     (out / "differences.txt").write_text(text + "\n")
@@ -63,8 +67,8 @@ def main(arguments: list[str]) -> int:
     return int(any(report.only_warren_fails or report.reason for report in reports))
 
 
-def _report(suite: Suite, checkouts: Path, out: Path) -> SuiteReport:
-    """Run one suite against both brokers."""
+def _report(suite: Suite, checkouts: Path, out: Path, warren: str) -> SuiteReport:
+    """Run one suite against both brokers; `warren` is the kind of warren's."""
     checkout = checkouts / suite.checkout
     version = _version(checkout)
     try:
@@ -72,7 +76,7 @@ def _report(suite: Suite, checkouts: Path, out: Path) -> SuiteReport:
     except SetupError as error:
         return SuiteReport(suite.name, version, str(error))
     outcomes = {}
-    for broker in BROKERS:
+    for broker in ("rabbitmq", warren):
         print(f"peers: {suite.name} {version} against {broker}", file=sys.stderr, flush=True)
         directory = out / suite.name / broker
         shutil.rmtree(directory, ignore_errors=True)
@@ -84,7 +88,7 @@ def _report(suite: Suite, checkouts: Path, out: Path) -> SuiteReport:
         for name in ("data", "mnesia"):
             shutil.rmtree(directory / "broker" / name, ignore_errors=True)
         outcomes[broker] = read_outcomes(directory / RESULTS)
-    return compare(suite.name, version, outcomes["rabbitmq"], outcomes["warren"])
+    return compare(suite.name, version, outcomes["rabbitmq"], outcomes[warren])
 
 
 def _version(checkout: Path) -> str:

@@ -14,11 +14,16 @@ from pathlib import Path
 from typing import Final
 
 from bench.brokers import Broker, RabbitmqBroker, WarrenBroker
+from tests.peers.cluster import ElsewhereBroker
 from tests.peers.docker_api import serve
 from tests.peers.namespace import raise_loopback
 from tests.peers.suites import AMQP_PORT, SUITES, Suite
 
-BROKERS: Final[dict[str, type[Broker]]] = {"rabbitmq": RabbitmqBroker, "warren": WarrenBroker}
+BROKERS: Final[dict[str, type[Broker] | type[ElsewhereBroker]]] = {
+    "rabbitmq": RabbitmqBroker,
+    "warren": WarrenBroker,
+    "cluster": ElsewhereBroker,
+}
 RESULTS: Final = "results.xml"
 OUTPUT: Final = "output.txt"
 # A suite that takes longer has no results.

@@ -242,6 +242,8 @@ class ClusterNode:
             warrenmq.__version__,
         )
         await self._register()
+        await self.decisions.run(self._load_running)
+        self._forget_the_dead()
         self.decisions.watch(start.revision + 1, self._follow, self._on_lost)
         self._renewing = self._loop.create_task(self._renew())
         await self._link_all()
@@ -275,9 +277,6 @@ class ClusterNode:
 
     async def _link_all(self) -> None:
         """Wait, for a moment, for the links to the nodes that run."""
-        found = await self.decisions.run(lambda: self._metadata.records(NODES))
-        for each in found:
-            self._put_node(each)
         deadline = self._loop.time() + _LINKS_S
         while self._loop.time() < deadline:
             names = {name for name in self.running if name != self.settings.node}
@@ -372,17 +371,15 @@ class ClusterNode:
 
     # -- turns -------------------------------------------------------------------------------------
 
-    def end_turn(self, now_ms: int) -> None:
+    def end_turn(self) -> None:
         """Send to other nodes what has gathered in the turn, before clients get their output."""
         if self._shell is not None and self._handler is not None:
-            self._ends.end_turn(now_ms)
             self._handler.end_turn()
             self.calls.end_turn()
             self._shell.write_out()
 
     def tick(self) -> None:
-        """Let remote consumers do what is due with time; called about every 50 ms."""
-        self._ends.tick()
+        """Give up what other nodes do not answer; called about every 50 ms."""
         self.calls.tick(self._now_ms())
 
     # -- for operators -----------------------------------------------------------------------------

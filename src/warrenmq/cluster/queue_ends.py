@@ -53,12 +53,16 @@ class QueueEnds(RemoteEnds, LinkEnds):
     # -- links -------------------------------------------------------------------------------------
 
     def link_up(self, name: str, link: QueueLink) -> None:
-        self._clients[name] = RemoteClients(self._broker, link)
+        clients = RemoteClients(self._broker, link)
+        self._clients[name] = clients
+        self._broker.turn_ends.append(clients)
         self._broker.remote_node(name.encode()).link_up(link)
 
     def link_down(self, name: str) -> None:
         now_ms = self._now_ms()
-        self._clients.pop(name).end(now_ms)
+        clients = self._clients.pop(name)
+        self._broker.turn_ends.remove(clients)
+        clients.end(now_ms)
         self._broker.remote_node(name.encode()).link_down(now_ms)
 
     def take_operations(self, name: str, payload: bytes) -> None:
@@ -74,17 +78,3 @@ class QueueEnds(RemoteEnds, LinkEnds):
     def reachable(self) -> list[bytes]:
         """The names of this node and of all nodes to which there is a link."""
         return [self._node.encode(), *(name.encode() for name in self._clients)]
-
-    # -- turns -------------------------------------------------------------------------------------
-
-    def end_turn(self, now_ms: int) -> None:
-        """Let all ends send what has gathered in the turn."""
-        for name, clients in self._clients.items():
-            clients.end_turn(now_ms)
-            self._broker.remote_node(name.encode()).end_turn(now_ms)
-
-    def tick(self) -> None:
-        """Let remote consumers do what is due with time; called about every 50 ms."""
-        now_ms = self._now_ms()
-        for name in self._clients:
-            self._broker.remote_node(name.encode()).tick(now_ms)

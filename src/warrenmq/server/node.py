@@ -320,7 +320,7 @@ class Node:
             driver.end_turn(now_ms)
         self.broker.end_turn(now_ms)
         if self._cluster is not None:
-            self._cluster.end_turn(now_ms)
+            self._cluster.end_turn()
         for connection in self.broker.take_dirty():
             protocol = connection.shell
             if isinstance(protocol, ClientProtocol):

@@ -1,10 +1,11 @@
-"""A relay that loses answers to what etcd has carried out, and a server that is not etcd."""
+"""A relay that loses answers to what etcd has carried out, and servers that are not etcd."""
 
 import re
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Self
 
@@ -63,6 +64,39 @@ class AnswerLosingRelay:
             self._lost_count -= 1
         else:
             client.sendall(answer)
+
+
+@contextmanager
+def slow_watches(delay_s: float) -> Iterator[str]:
+    """An etcd at the URL that sends one event of revision 5, `delay_s` after a watch is there."""
+    created = b'{"result":{"header":{"revision":"5"},"created":true}}\n'
+    event = b'{"result":{"events":[{"kv":{"key":"L2E=","mod_revision":"5"}}]}}\n'
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            for line in (created, event):
+                with suppress(OSError):
+                    self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+                is_over.wait(delay_s)
+            is_over.wait()
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Say nothing."""
+
+    is_over = threading.Event()
+    server = ThreadingHTTPServer((HOST, 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=[0.01])
+    thread.start()
+    yield f"http://{HOST}:{server.server_port}"
+    is_over.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
 
 
 def read_request(client: socket.socket) -> bytes:

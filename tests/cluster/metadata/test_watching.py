@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.metadata.relay import slow_watches
 from tests.cluster.metadata.watched import watching
 from tests.support.awaiting import eventually
 from tests.support.etcd import EtcdServer, running_cluster
@@ -76,8 +77,21 @@ def test_watch_tells_a_large_revision_at_once(gateway: EtcdGateway, prefix: byte
     with watching(gateway, prefix, last + 1) as watched:
         deleted = gateway.transact([], [RawDelete(prefix, end_of(prefix))]).revision
         watched.await_revision(deleted)
-    ((_, events),) = watched.told
-    assert [event.kv.key for event in events] == keys
+    with watching(gateway, prefix, deleted) as late:
+        late.await_revision(deleted)
+    for told in (watched.told, late.told):
+        ((_, events),) = told
+        assert [event.kv.key for event in events] == keys
+
+
+def test_watch_waits_longer_for_a_member_that_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Openings that each end before the member has sent anything would go on for ever."""
+    monkeypatch.setattr(watching_module, "SILENCE_S", 0.05)
+    with slow_watches(0.3) as url:
+        gateway = EtcdGateway([url])
+        with watching(gateway, b"/", 5) as watched:
+            watched.await_revision(5)
+        gateway.close()
 
 
 def test_watch_goes_on_after_a_restart_of_etcd(own_etcd: EtcdServer) -> None:

@@ -5,6 +5,10 @@ there. Etcd 3.4 sends nothing while nothing changes, so a connection whose other
 frozen looks like an idle one. Therefore a watch that heard nothing for SILENCE_S opens itself anew,
 from the next revision on. A member that serves it answers at once, otherwise another member is
 asked. Nothing is lost or repeated by that, since etcd sends all events of a revision in one object.
+
+A member may need longer than that to send a revision of very many events. So a silent member whose
+revision says that it may have something to send gets twice the time at the next opening, up to
+SILENCE_MAX_S; in an etcd to which others write too, that is the case all the time.
 """
 
 import threading
@@ -32,6 +36,7 @@ from warrenmq.cluster.metadata.errors import (
 from warrenmq.cluster.metadata.operations import Event, end_of
 
 SILENCE_S: Final = 3.0
+SILENCE_MAX_S: Final = 24.0
 # Pause before the next member is asked, after a failure (s).
 PAUSE_S: Final = 0.2
 
@@ -117,6 +122,10 @@ class Watch:
         self._prefix = prefix
         self._next_revision = next_revision
         self._revision = revision
+        # How long the next opening may be silent.
+        self._silence_s = SILENCE_S
+        # Whether the member may have events to send that it has not sent yet.
+        self._is_behind = False
         # Refusals of the user since the watch last stood; a token may have expired, so the first
         # one is answered with a new login.
         self._refusals_count = 0
@@ -130,6 +139,7 @@ class Watch:
                     for events in self._read(response):
                         self._pass_on(events, on_events)
             except EtcdUnavailable:
+                self._silence_s = SILENCE_S
                 stop.wait(PAUSE_S)
 
     def _open(self) -> urllib3.BaseHTTPResponse:
@@ -140,7 +150,7 @@ class Watch:
                 "start_revision": self._next_revision,
             }
         }
-        return self._endpoints.open_stream("/v3/watch", request, SILENCE_S)
+        return self._endpoints.open_stream("/v3/watch", request, self._silence_s)
 
     def _read(self, response: urllib3.BaseHTTPResponse) -> Iterator[list[Event]]:
         """The events of `response`, in pieces; ends after a silence, raises when it breaks."""
@@ -148,10 +158,14 @@ class Watch:
             for line in _lines(response):
                 result = self._result_of(line)
                 if result.created:
+                    self._is_behind = result.header.revision >= self._next_revision
                     self._check_revision(result.header.revision)
                 if result.events:
+                    self._is_behind = False
                     yield result.events
         except ReadTimeoutError:
+            longer_s = min(2 * self._silence_s, SILENCE_MAX_S)
+            self._silence_s = longer_s if self._is_behind else SILENCE_S
             return
         except HTTPError as error:
             self._endpoints.leave_preferred()

@@ -16,10 +16,14 @@ from warrenmq.broker.definitions.metadata import (
     DeleteVhost,
     PutBinding,
     PutExchange,
+    PutParameter,
+    PutPermission,
     PutQueue,
+    PutTopicPermission,
+    PutUser,
     PutVhost,
 )
-from warrenmq.cluster.metadata.conditions import Absent, Alive, Condition
+from warrenmq.cluster.metadata.conditions import Absent, Alive, Condition, Exists
 from warrenmq.routing.router import PREDECLARED
 
 _PREDECLARED_NAMES = frozenset(name for name, _type, _internal in PREDECLARED)
@@ -70,8 +74,14 @@ class DefinitionsCopy:
             if isinstance(change, (PutQueue, PutExchange)):
                 conditions.append(Absent(change))
                 self._expect_vhost(change.vhost, conditions)
-            elif isinstance(change, PutBinding) and not self._expect_ends(change, conditions):
-                return None
+            elif isinstance(change, PutBinding):
+                if not self._expect_ends(change, conditions):
+                    return None
+            elif isinstance(change, (PutPermission, PutTopicPermission)):
+                conditions.append(Exists(PutUser(change.user, b"", "", [])))
+                self._expect_vhost(change.vhost, conditions)
+            elif isinstance(change, PutParameter) and change.vhost:
+                self._expect_vhost(change.vhost, conditions)
         return conditions
 
     def removals(self, changes: list[Change]) -> list[tuple[list[Condition], Change]]:

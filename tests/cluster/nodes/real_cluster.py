@@ -232,7 +232,7 @@ def inside(network: Network, party: str) -> Iterator[None]:
 
 
 def _enter(namespace: int) -> None:
-    """Move this thread into a namespace that is open; the standard library has that from 3.12 on."""
+    """Move this thread into an open namespace; the standard library can do it from 3.12 on."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.setns(namespace, 0):
         raise OSError(ctypes.get_errno(), "setns")

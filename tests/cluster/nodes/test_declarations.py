@@ -1,4 +1,4 @@
-"""What is declared through one node is there on all, at once and after a death (T15)."""
+"""What is declared through one node is there on all, at once and after a death."""
 
 import pytest
 

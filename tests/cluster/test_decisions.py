@@ -7,6 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from tests.support.brokers.amqp_peer import Peer
 from tests.support.brokers.memory_broker import MemoryBroker
 from warrenmq.broker.definitions.metadata import (
     Change,
@@ -20,6 +21,7 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.decisions import DECIDE_MS, ClusterClock, ClusterDefinitions, Peers
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.follower import Follower, RemoteEnds
+from warrenmq.cluster.metadata.conditions import NodeIs
 from warrenmq.cluster.placement import CLIENT_LOCAL, Placement
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.testing.cluster.etcd_model import EtcdModel, ModelledStore
@@ -64,10 +66,11 @@ class Ends(RemoteEnds):
     def add(self, vhost: Vhost, definition: QueueDefinition, node: bytes) -> None:
         vhost.add_remote_queue(definition, node)
 
-    def remove(self, vhost: Vhost, name: bytes, birth: int) -> None:
+    def remove(self, vhost: Vhost, name: bytes, birth: int) -> list[Change]:
         queue = vhost.remote_queues.get(name)
-        if queue is not None and queue.definition.birth == birth:
-            vhost.remove_remote_queue(queue, 0)
+        if queue is None or queue.definition.birth != birth:
+            return []
+        return vhost.forget(vhost.remove_remote_queue(queue, 0))
 
 
 class ModelNode:
@@ -304,6 +307,51 @@ def test_a_binding_that_is_tried_again_finds_its_queue_gone(cluster: Cluster) ->
     cluster.settle()
     assert two.outcomes == [""]
     assert [key for key in cluster.model.keys if b"/b/" in key] == []
+
+
+def test_a_removal_without_the_lease_is_repeated(cluster: Cluster) -> None:
+    one, two, _three = cluster.nodes
+    one.propose(exchange(b"x"))
+    cluster.settle()
+    birth = cluster.model.put_node(b"n1")
+    cluster.model.drop_node(b"n1")
+    one.store.lease = NodeIs(b"n1", birth)
+    delete_exchange(one, b"x")
+    one.store.answer()
+    one.store.lease = NodeIs(b"n1", cluster.model.put_node(b"n1"))
+    cluster.settle()
+    cluster.clock.advance(1000)
+    cluster.settle()
+    assert b"x" not in two.vhost.router.exchanges
+    assert cluster.model.load().exchanges == []
+
+
+def test_an_auto_deleted_exchange_goes_everywhere_if_its_last_queue_was_just_bound(
+    cluster: Cluster,
+) -> None:
+    one, two, _three = cluster.nodes
+    one.propose(exchange(b"x", is_auto_delete=True), queue(b"q"))
+    cluster.settle()
+    two.propose(binding(b"x", b"q"))
+    two.store.answer()
+    # The node of the queue does not know the binding yet.
+    one.vhost.delete_queue(one.vhost.queues[b"q"], cluster.clock.now_ms())
+    cluster.settle()
+    assert one.topology() == two.topology()
+    assert b"x" not in one.vhost.router.exchanges and cluster.model.load().exchanges == []
+
+
+def test_an_exclusive_queue_goes_if_its_client_has_left_before_it_was_made(
+    cluster: Cluster,
+) -> None:
+    one, two, _three = cluster.nodes
+    peer = Peer(one.memory.connect()).open()
+    wanted = PutQueue(b"/", 0, b"q", False, False, b"")
+    one.shared.place(wanted, one.memory.broker.connections[0])
+    one.shared.propose([wanted], lambda failure, _now_ms: one.outcomes.append(failure))
+    peer.drop()
+    cluster.settle()
+    assert two.vhost.taker(b"q") is None and cluster.model.load().queues == []
 
 
 class Convergence(RuleBasedStateMachine):

@@ -23,6 +23,7 @@ logger = logging.getLogger("warren.cluster")
 _THREADS: Final = 8
 # Pause before a watch that etcd has refused is opened again (s).
 _PAUSE_S: Final = 1.0
+_NO_LEASE: Final = "this node has lost its lease"
 
 _Result = TypeVar("_Result")
 # Takes a revision and its changes.
@@ -72,11 +73,14 @@ class EtcdDecisions(DecisionStore):
 
     def _commit(self, conditions: list[Condition], changes: list[Change]) -> CommitResult:
         if self.birth == 0:
-            return CommitResult(0, "this node has lost its lease")
+            return CommitResult(0, _NO_LEASE)
         own = NodeIs(self._node, self.birth)
         fail_point("decision.proposed")
         try:
             revision = self._metadata.commit([*conditions, own], changes, self.lease)
+            if revision is None and self._metadata.commit([own], []) is None:
+                # Nobody can tell whether the other conditions hold.
+                return CommitResult(0, _NO_LEASE)
         except MetadataError as error:
             return CommitResult(0, str(error))
         except Exception as error:  # Somebody waits for the outcome, whatever is wrong.
@@ -126,6 +130,8 @@ class EtcdDecisions(DecisionStore):
             next_revision = revision + 1
             self._loop.call_soon_threadsafe(self._follow, stop, follow, revision, changes)
 
+        # The last refusal in the log: one that goes on is one line.
+        refusal = ""
         while not stop.is_set():
             try:
                 self._metadata.watch(next_revision, on_changes, stop)
@@ -133,7 +139,9 @@ class EtcdDecisions(DecisionStore):
                 self._loop.call_soon_threadsafe(lost, str(error))
                 return
             except MetadataError as error:
-                logger.error("the watch of etcd is refused: %s", error)
+                if str(error) != refusal:
+                    refusal = str(error)
+                    logger.error("this node follows the cluster no more: %s", refusal)
                 stop.wait(_PAUSE_S)
 
     def _follow(

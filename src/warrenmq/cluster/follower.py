@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable
 
 from warrenmq.broker.broker import Broker
+from warrenmq.broker.connection.connection import Connection
+from warrenmq.broker.connection.states import RUNNING
 from warrenmq.broker.definitions.metadata import (
     Change,
     Definitions,
@@ -56,8 +58,11 @@ class RemoteEnds(ABC):
         """Let `vhost` have a queue that lives on `node`."""
 
     @abstractmethod
-    def remove(self, vhost: Vhost, name: bytes, birth: int) -> None:
-        """Remove the remote queue `name` of this birth from `vhost`, if it is there."""
+    def remove(self, vhost: Vhost, name: bytes, birth: int) -> list[Change]:
+        """Remove the remote queue `name` of this birth from `vhost`, if it is there.
+
+        Returns what has gone with it.
+        """
 
 
 class Follower:
@@ -94,6 +99,8 @@ class Follower:
         # that it needs are stored.
         self._unstored: dict[ChangeSet, int] = {}
         self._watchers: list[tuple[int, Callable[[], None]]] = []
+        # Exchanges that have gone with their last binding in the decision that is followed.
+        self._auto_deleted: list[DeleteExchange] = []
 
     # -- decisions ---------------------------------------------------------------------------------
 
@@ -143,6 +150,7 @@ class Follower:
             else:
                 self._waiting.popleft()
                 self.revision = revision
+                self._remove_auto_deleted()
         self._notify()
 
     def _notify(self) -> None:
@@ -155,13 +163,17 @@ class Follower:
 
     def _follow_one(self, revision: int, change: Change) -> None:
         if isinstance(change, (PutExchange, DeleteExchange, PutQueue, DeleteQueue)):
+            if isinstance(change, (PutExchange, PutQueue)):
+                # A queue whose client is gone is removed at once, in the life that the copy knows.
+                self.copy.apply(change)
             vhost = self._broker.vhosts.get(change.vhost)
             if vhost is not None:
                 try:
                     self._follow_end(vhost, change, revision)
                 except AmqpError as error:
                     logger.error("skipped a definition of the cluster: %s", error.text)
-            self.copy.apply(change)
+            if isinstance(change, (DeleteExchange, DeleteQueue)):
+                self.copy.apply(change)
         elif isinstance(change, (PutBinding, DeleteBinding)):
             vhost = self._broker.vhosts.get(change.vhost)
             if vhost is not None:
@@ -221,7 +233,7 @@ class Follower:
         elif isinstance(change, DeleteExchange):
             exchange = vhost.router.exchanges.get(change.name)
             if exchange is not None:
-                vhost.forget(vhost.router.delete_exchange(exchange))
+                self._note_removed(vhost.forget(vhost.router.delete_exchange(exchange)))
         elif isinstance(change, PutQueue):
             self._put_queue(vhost, change, revision)
         else:
@@ -252,7 +264,7 @@ class Follower:
         if change.is_exclusive:
             owner = _CLIENT_ELSEWHERE
             if is_own:
-                owner = self.claims.pop((change.vhost, change.name), _CLIENT_ELSEWHERE)
+                owner = self._take_claim(change)
         definition = QueueDefinition(
             change.name,
             self._broker.next_queue_id() if is_own else 0,
@@ -272,6 +284,12 @@ class Follower:
         if owner is _CLIENT_ELSEWHERE:
             # Its connection ended before the queue was decided.
             vhost.delete_queue(queue, self._now_ms())
+
+    def _take_claim(self, change: PutQueue) -> object:
+        """The connection that has waited for an exclusive queue, if it is still there."""
+        owner = self.claims.pop((change.vhost, change.name), None)
+        is_there = isinstance(owner, Connection) and owner.state == RUNNING
+        return owner if is_there else _CLIENT_ELSEWHERE
 
     def _store_row(self, vhost: Vhost, queue: Queue, change: PutQueue, revision: int) -> None:
         """Store the row by which the node recovers the queue after a crash."""
@@ -304,9 +322,24 @@ class Follower:
             return
         queue = vhost.queues.get(name)
         if queue is not None and queue.definition.birth == known.birth:
-            vhost.delete_followed(queue, self._now_ms())
+            self._note_removed(vhost.delete_followed(queue, self._now_ms()))
         else:
-            self._ends.remove(vhost, name, known.birth)
+            self._note_removed(self._ends.remove(vhost, name, known.birth))
+
+    def _note_removed(self, changes: list[Change]) -> None:
+        self._auto_deleted.extend(each for each in changes if isinstance(each, DeleteExchange))
+
+    def _remove_auto_deleted(self) -> None:
+        """Remove from the cluster what was auto-deleted here and that no decision has removed.
+
+        The node that has removed a last binding did not know of it if it was made meanwhile.
+        """
+        for change in self._auto_deleted:
+            vhost = self._broker.vhosts[change.vhost]
+            is_gone = change.name not in vhost.router.exchanges
+            if is_gone and (change.vhost, change.name) in self.copy.exchanges:
+                vhost.add_changes([change])
+        self._auto_deleted = []
 
     # -- bindings ----------------------------------------------------------------------------------
 
@@ -320,7 +353,7 @@ class Follower:
         if isinstance(change, DeleteBinding):
             removed = router.unbind(source, destination, change.key, change.arguments)
             if removed is not None:
-                vhost.forget(removed)
+                self._note_removed(vhost.forget(removed))
         else:
             # Its ends live the lives that it was made for: that was a condition of the decision.
             try:

@@ -242,8 +242,7 @@ class ClusterNode:
             warrenmq.__version__,
         )
         await self._register()
-        await self.decisions.run(self._load_running)
-        self._forget_the_dead()
+        self._set_running(await self.decisions.run(self._load_running))
         self.decisions.watch(start.revision + 1, self._follow, self._on_lost)
         self._renewing = self._loop.create_task(self._renew())
         await self._link_all()
@@ -317,9 +316,19 @@ class ClusterNode:
                 if isinstance(change, KeyValue):
                     self._put_node(change)
                 else:
-                    self._drop_node(change)
+                    self._drop_node(change, revision)
         assert self._follower is not None
         self._follower.follow(revision, definitions)
+
+    def _load_running(self) -> list[KeyValue]:
+        return self._metadata.records(NODES)
+
+    def _set_running(self, records: list[KeyValue]) -> None:
+        """Take over which nodes run; the events of earlier revisions may follow once more."""
+        self.running = {}
+        for record in records:
+            self._put_node(record)
+        self._forget_the_dead()
 
     def _put_node(self, record: KeyValue) -> None:
         name = name_of(record.key)
@@ -331,16 +340,30 @@ class ClusterNode:
             )
             self._set_peers()
 
-    def _drop_node(self, record: RawDelete) -> None:
+    def _drop_node(self, record: RawDelete, revision: int) -> None:
+        """Take over that the record of a node was deleted at `revision`.
+
+        The node may have a newer one already, which the events to come do not put again.
+        """
         name = name_of(record.key)
         if name == self.settings.node:
-            self.decisions.birth = 0
+            if self.decisions.birth < revision:
+                self.decisions.birth = 0
             return
-        if self.running.pop(name, None) is not None:
+        known = self.running.get(name)
+        if known is not None and known[1] < revision:
             logger.warning("node %s has left or is dead", name)
+            del self.running[name]
             self._set_peers()
-            if self.settings.node == min(self.running, default=self.settings.node):
-                self._ends.remove_transient(name)
+            self._forget_the_dead()
+
+    def _forget_the_dead(self) -> None:
+        """Remove the transient queues of all nodes that do not run, if it is this node's turn.
+
+        The one whose turn it was may have died before it has done so.
+        """
+        if self.settings.node == min(self.running, default=""):
+            self._ends.remove_transient(set(self.running))
 
     def _set_peers(self) -> None:
         if self._links is not None:
@@ -361,11 +384,13 @@ class ClusterNode:
         while not self._is_stopping:
             try:
                 shared, revision = await self.decisions.run(self._metadata.load_at)
+                running = await self.decisions.run(self._load_running)
             except MetadataError as error:
                 logger.warning("waiting for etcd: %s", error)
                 await asyncio.sleep(_PAUSE_S)
             else:
                 self._follower.catch_up(shared, revision)
+                self._set_running(running)
                 self.decisions.watch(revision + 1, self._follow, self._on_lost)
                 return
 

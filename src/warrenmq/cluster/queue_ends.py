@@ -35,16 +35,18 @@ class QueueEnds(RemoteEnds, LinkEnds):
     def add(self, vhost: Vhost, definition: QueueDefinition, node: bytes) -> None:
         vhost.add_remote_queue(definition, node)
 
-    def remove(self, vhost: Vhost, name: bytes, birth: int) -> None:
+    def remove(self, vhost: Vhost, name: bytes, birth: int) -> list[Change]:
         queue = vhost.remote_queues.get(name)
-        if queue is not None and queue.definition.birth == birth:
-            vhost.remove_remote_queue(queue, self._now_ms())
+        if queue is None or queue.definition.birth != birth:
+            return []
+        removed = vhost.remove_remote_queue(queue, self._now_ms())
+        return removal_changes(vhost.name, removed, with_transient=True)
 
-    def remove_transient(self, node: str) -> None:
-        """Remove from the cluster the transient queues of a node that is gone."""
+    def remove_transient(self, running: set[str]) -> None:
+        """Remove from the cluster the transient queues of all nodes but those that are running."""
         for vhost in self._broker.vhosts.values():
             for queue in list(vhost.remote_queues.values()):
-                if queue.home.name == node.encode() and not queue.durable:
+                if not queue.durable and queue.home.name.decode() not in running:
                     changes: list[Change] = [DeleteQueue(vhost.name, 0, queue.name)]
                     removed = vhost.remove_remote_queue(queue, self._now_ms())
                     changes.extend(removal_changes(vhost.name, removed, with_transient=True))

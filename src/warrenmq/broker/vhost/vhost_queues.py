@@ -169,12 +169,16 @@ class VhostQueues:
         if not queue.is_deleted:
             self.add_changes(self.remove_queue(queue, now_ms))
 
-    def delete_followed(self, queue: Queue, now_ms: i64) -> None:
-        """Delete a queue that the cluster has deleted; the node's own row of it goes too."""
+    def delete_followed(self, queue: Queue, now_ms: i64) -> list[Change]:
+        """Delete a queue that the cluster has deleted; the node's own row of it goes too.
+
+        Returns what has gone with it.
+        """
         changes = self.remove_queue(queue, now_ms)
         rows: list[Change] = [change for change in changes if isinstance(change, DeleteQueue)]
         if queue.durable:
             self.store_changes(rows, True)
+        return changes
 
     def delete_exclusive_queues(self, owner: object, now_ms: i64) -> None:
         """Delete the exclusive queues of `owner`, a connection that ends."""

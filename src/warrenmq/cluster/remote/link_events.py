@@ -119,12 +119,13 @@ class LinkUnacked:
         return taken
 
     def take_rest(self) -> list[list[Entry]]:
-        """Remove and return all messages, in order for each ledger."""
+        """Remove and return all messages, in order for each ledger that has some."""
         rest: list[list[Entry]] = []
         for entries in self._entries.values():
-            taken = list(entries.values())
-            taken.sort()
-            rest.append(taken)
+            if len(entries) > 0:
+                taken = list(entries.values())
+                taken.sort()
+                rest.append(taken)
         self._entries = {}
         return rest
 

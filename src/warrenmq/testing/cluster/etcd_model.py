@@ -23,7 +23,7 @@ from warrenmq.broker.definitions.metadata import (
     PutVhost,
 )
 from warrenmq.cluster.decisions import CommitResult, DecisionStore
-from warrenmq.cluster.metadata.conditions import Absent, Alive, Condition, Exists
+from warrenmq.cluster.metadata.conditions import Absent, Alive, Condition, Exists, NodeIs
 from warrenmq.cluster.metadata.keys import (
     KINDS_OF_VHOST,
     change_of,
@@ -53,6 +53,26 @@ class EtcdModel:
         self.revision = 0
         # The changes of each revision, in order, as a watch tells them.
         self.history: list[tuple[int, list[Change]]] = []
+        # Running nodes by name, with the births of their records.
+        self.running: dict[bytes, int] = {}
+        # The running nodes as of each revision that has changed them.
+        self.running_at: dict[int, dict[bytes, int]] = {}
+
+    def put_node(self, name: bytes) -> int:
+        """Let a node run under a new lease; returns the birth of its record."""
+        self.running[name] = self.revision + 1
+        self._note_running()
+        return self.revision
+
+    def drop_node(self, name: bytes) -> None:
+        """End the lease of a node, if it has one."""
+        if self.running.pop(name, 0):
+            self._note_running()
+
+    def _note_running(self) -> None:
+        self.revision += 1
+        self.running_at[self.revision] = dict(self.running)
+        self.history.append((self.revision, []))
 
     def commit(self, conditions: list[Condition], changes: list[Change]) -> int:
         """Carry out a transaction; its revision, 0 if a condition fails or nothing changes."""
@@ -67,6 +87,10 @@ class EtcdModel:
         self.revision = revision
         self.history.append((revision, told))
         return revision
+
+    def has_lease(self, conditions: list[Condition]) -> bool:
+        """Whether those of `conditions` hold that ask for the lease of the author."""
+        return all(self._holds(each) for each in conditions if isinstance(each, NodeIs))
 
     def load(self) -> Definitions:
         """The definitions as of the last revision; bindings of earlier lives are left out."""
@@ -100,10 +124,6 @@ class EtcdModel:
         ]
         return found
 
-    def since(self, revision: int) -> list[tuple[int, list[Change]]]:
-        """The changes of all revisions after `revision`."""
-        return [each for each in self.history if each[0] > revision]
-
     def _holds(self, condition: Condition) -> bool:
         if isinstance(condition, Absent):
             return key_of(CLUSTER, condition.change) not in self.keys
@@ -112,6 +132,8 @@ class EtcdModel:
         if isinstance(condition, Alive):
             found = self.keys.get(key_of(CLUSTER, condition.change))
             return found is not None and found.birth == condition.birth
+        if isinstance(condition, NodeIs):
+            return self.running.get(condition.node) == condition.birth
         return True
 
     def _change(self, change: Change, revision: int, told: list[Change]) -> None:
@@ -173,6 +195,8 @@ class ModelledStore(DecisionStore):
         self.is_reachable = True
         self.loses_answers = False
         self.told_revision = 0
+        # What every request relies on in addition; None: the node needs no lease.
+        self.lease: NodeIs | None = None
         self._model = model
         self._follow = follow
         self._requests: list[
@@ -195,26 +219,34 @@ class ModelledStore(DecisionStore):
     def answer(self, place: int = 0) -> None:
         """Carry out one of the requests, the oldest by default, and answer it."""
         conditions, changes, done = self._requests.pop(place)
+        if self.lease is not None:
+            conditions = [*conditions, self.lease]
         if not self.is_reachable:
             done(CommitResult(0, "etcd does not answer"))
             return
         revision = self._model.commit(conditions, changes)
-        if self.loses_answers:
+        if not revision and not self._model.has_lease(conditions):
+            done(CommitResult(0, "this node has lost its lease"))
+        elif self.loses_answers:
             done(CommitResult(0, "the answer was lost"))
         else:
             done(CommitResult(revision))
 
     def tell(self) -> bool:
         """Tell the node of the next revision; False if it knows all."""
-        if not self.is_reachable:
+        if not self.is_reachable or self.told_revision == self._model.revision:
             return False
-        news = self._model.since(self.told_revision)
-        if not news:
-            return False
-        revision, changes = news[0]
+        # Each revision has its place in the history.
+        revision, changes = self._model.history[self.told_revision]
         self.told_revision = revision
         self._follow(revision, changes)
         return True
+
+    def carry_out(self) -> None:
+        """Carry out the oldest request; nobody gets the answer."""
+        conditions, changes, _done = self._requests.pop(0)
+        if self.is_reachable:
+            self._model.commit(conditions, changes)
 
     def drop_requests(self) -> None:
         """Forget requests without an answer: the node is dead."""

@@ -243,6 +243,7 @@ class ClusterControl:
         await self._node.join()
 
     async def _leave(self, is_forced: bool) -> None:
+        await self._node.suspend()
         directory = self._node.directory
         known = read_identity(directory)
         if known is not None:
@@ -272,7 +273,7 @@ class ClusterControl:
             logger.info("the cluster is removed with this node, its last member")
             return
         await self._remove(await self._wait(lambda: self._departures.queues_of(self.name)))
-        await self._wait(lambda: self._departures.remove_member(self.name))
+        await self._wait(lambda: self._departures.remove_member(self.name, is_own=True))
         logger.info("this node has left the cluster")
 
     async def _remove(self, queues: list[PutQueue]) -> None:

@@ -58,16 +58,19 @@ class Departures:
                 for wanted, change in batch:
                     self._metadata.commit(wanted, [change])
 
-    def remove_member(self, node: str) -> bool:
-        """Remove the member `node`; False if it runs, or has joined again."""
+    def remove_member(self, node: str, is_own: bool = False) -> bool:
+        """Remove the member `node`; False if it runs, or has joined again.
+
+        The record of a run that has just ended may still be there: a node that leaves by its own
+        will (`is_own`) knows that it does not run.
+        """
         key = member_key(self._cluster, node)
         found = self._metadata.get(key)
         if found is None:
             return True
-        conditions = [
-            Unchanged(key, found.mod_revision),
-            Unchanged(node_key(self._cluster, node), 0),
-        ]
+        conditions = [Unchanged(key, found.mod_revision)]
+        if not is_own:
+            conditions.append(Unchanged(node_key(self._cluster, node), 0))
         return self._metadata.commit(conditions, [RawDelete(key)]) is not None
 
     def remove_cluster(self, node: str) -> bool:

@@ -310,6 +310,7 @@ def test_rows_of_a_node_that_stands_still_are_missed(trio: list[ClusterNode]) ->
             text = trio[0].ctl("cluster_status").out
             assert f"Node {trio[0].name} cannot communicate with {frozen.name}\n" in text
             assert f"{frozen.name}: warren" in text and ", which does not answer\n" in text
+            assert trio[0].ctl("-s", "list_connections", "pid") == listed
         finally:
             frozen.send_signal(signal.SIGCONT)
         assert trio[0].ctl("await_online_nodes", "3").code == 0

@@ -144,10 +144,8 @@ class Broker(ConnectionHost):
         """
         self.alarms.release_some(now_ms)
         self.disk_flow.release_stopped(now_ms)
-        self.remote_flow.release_stopped(now_ms)
         self.memory_monitor.end_turn(now_ms)
-        for end in self.turn_ends:
-            end.end_turn(now_ms)
+        self.remote_nodes.end_turn(now_ms)
 
     # -- limits ------------------------------------------------------------------------------------
 
@@ -203,8 +201,7 @@ class Broker(ConnectionHost):
                 self._vhost_of(queue).delete_queue(queue, now_ms)
         for vhost in self.vhosts.values():
             vhost.delayed.tick(now_ms)
-        for node in self.remote_nodes.values():
-            node.tick(now_ms)
+        self.remote_nodes.tick(now_ms)
         self.memory_monitor.tick(now_ms)
 
     def tick_connections(self, now_ms: i64) -> None:

@@ -272,7 +272,7 @@ class Channel(ChannelSide):
             )
         has_remote = route.has_remote
         if has_remote:
-            connection.node.remote_flow.on_publish(connection, queues)
+            connection.node.remote_nodes.flow.on_publish(connection, queues)
         is_for_disk = properties.persistent and route.is_durable
         if is_for_disk:
             connection.published = PERSISTENT
@@ -324,7 +324,7 @@ class Channel(ChannelSide):
         if receiver is not None:
             receiver.take_reply(route.address, raw, body)
         else:
-            home = self.connection.node.remote_nodes.get(reply_node(route.routing_key))
+            home = self.connection.node.remote_nodes.by_name.get(reply_node(route.routing_key))
             if home is not None and home.session is not None:
                 reply = Message(route.address, raw, body, False, self.connection.now_ms)
                 home.session.reply(self.vhost.name, route.routing_key, reply)

@@ -537,7 +537,7 @@ def _probe_reply_queue(channel: Channel, name: bytes, nowait: bool) -> None:
     # A declaration of a direct reply-to name creates nothing: it asks whether a channel consumes
     # these replies (protocol 9.6).
     if name != REPLY_TO and name not in channel.vhost.reply_channels:
-        home = channel.connection.node.remote_nodes.get(reply_node(name))
+        home = channel.connection.node.remote_nodes.by_name.get(reply_node(name))
         if home is not None and not nowait and probe_remote(channel, home, name):
             return
         raise ChannelException(NOT_FOUND, f"no {channel.vhost.queue_text(name)}")

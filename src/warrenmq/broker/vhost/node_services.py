@@ -14,7 +14,7 @@ from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.event_listener import EventListener
 from warrenmq.broker.flow.alarms import Alarms
 from warrenmq.broker.flow.disk_flow import DiskFlow
-from warrenmq.broker.flow.remote_flow import RemoteFlow
+from warrenmq.broker.vhost.remote_nodes import RemoteNodes
 from warrenmq.queues.memory_account import MemoryAccount
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_link import TurnEnd
@@ -28,7 +28,6 @@ class NodeServices:
         self.settings: Settings = settings
         self.alarms: Alarms = alarms
         self.disk_flow: DiskFlow = DiskFlow()
-        self.remote_flow: RemoteFlow = RemoteFlow()
         self.memory_account: MemoryAccount = MemoryAccount(wake)
         # Queues that the timer visits: the queue, or messages in it, may expire. A dict keeps the
         # order of insertion; the order of a set would depend on memory addresses.
@@ -38,19 +37,16 @@ class NodeServices:
         self.events: EventListener | None = None
         # None: the node runs alone, and its own metadata has all definitions.
         self.shared: SharedDefinitions | None = None
-        # The other nodes of the cluster, by name.
-        self.remote_nodes: dict[bytes, RemoteNode] = {}
-        # The ends of links that gather what they send until the end of a turn.
-        self.turn_ends: list[TurnEnd] = []
+        self.remote_nodes: RemoteNodes = RemoteNodes(wake)
+
+    @property
+    def turn_ends(self) -> list[TurnEnd]:
+        """The ends of links, which send at the end of each turn; add and remove your own."""
+        return self.remote_nodes.turn_ends
 
     def remote_node(self, name: bytes) -> RemoteNode:
-        """The other node `name`, down until a link to it is up."""
-        node = self.remote_nodes.get(name)
-        if node is None:
-            node = RemoteNode(name, self.wake)
-            self.remote_nodes[name] = node
-            self.turn_ends.append(node)
-        return node
+        """The other node `name` of the cluster, down until a link to it is up."""
+        return self.remote_nodes.of(name)
 
     def next_queue_id(self) -> i64:
         """A queue id that no queue of this node ever had."""

@@ -190,9 +190,14 @@ class ClusterControl:
     # -- description -------------------------------------------------------------------------------
 
     async def _describe(self) -> ClusterFacts:
+        running = {name: record for name, (record, _birth) in self._node.running.items()}
+
         def ask() -> EtcdFacts:
+            nonlocal running
             status = self._metadata.gateway.status()
             self._members = tuple(sorted(self._membership.members()))
+            # What this node has followed may be a moment old.
+            running = self._membership.running()
             return EtcdFacts(
                 "",
                 status.version,
@@ -206,14 +211,14 @@ class ClusterControl:
             etcd = await self._loop.run_in_executor(None, ask)
         except MetadataError as error:
             etcd = EtcdFacts(str(error), last_failure=self._node.last_failure())
-        running = {
+        facts = {
             name: RunningFacts(record.version, record.host, record.port, record.listeners)
-            for name, (record, _birth) in sorted(self._node.running.items())
+            for name, record in sorted(running.items())
         }
         # Without etcd, those that run are known to be members.
-        members = self._members or tuple(running)
+        members = self._members or tuple(facts)
         return ClusterFacts(
-            self.cluster, members, running, self._node.followed(), self._node.links(), etcd
+            self.cluster, members, facts, self._node.followed(), self._node.links(), etcd
         )
 
     # -- membership --------------------------------------------------------------------------------

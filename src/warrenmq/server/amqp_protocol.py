@@ -20,11 +20,8 @@ from warrenmq.admin.node import AdminNode
 from warrenmq.admin.protocol import PROTOCOL_HEADER as ADMIN_HEADER
 from warrenmq.admin.server import AdminSession
 from warrenmq.broker.broker import Broker
-from warrenmq.broker.connection.connection import (
-    NEVER,
-    Connection,
-    handshake_deadline_ms,
-)
+from warrenmq.broker.connection.connection import Connection
+from warrenmq.broker.connection.handshake import NEVER, handshake_deadline_ms
 from warrenmq.broker.connection.states import CLOSED
 from warrenmq.server.clock import Clock
 from warrenmq.server.config.settings import Config

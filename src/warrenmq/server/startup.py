@@ -152,18 +152,7 @@ def open_data_directory(
             _remove_tree(doomed)
         reserve.keep()
         metadata, definitions = open_definitions(directory, config.accept_lost_definitions, reserve)
-        is_empty = not definitions.users and not definitions.vhosts
-        first = first_definitions(config, 1) if is_empty or entrance is not None else []
-        if entrance is not None:
-            definitions, changes = entrance.open(directory, definitions, first)
-            metadata.apply(changes)
-        elif first:
-            refusal = broker.settings.credential_rules.refusal(config.default_pass.encode())
-            if refusal:
-                metadata.close()
-                raise DataDirectoryError(f"default_pass: {refusal}")
-            metadata.apply(first)
-            definitions = metadata.load()
+        definitions = _definitions_to_open(config, broker, metadata, definitions, entrance)
         broker.load_users(definitions)
         _set_aside_deleted(directory, definitions)
         directories: dict[int, Path] = {}
@@ -193,6 +182,34 @@ def open_data_directory(
         directory,
         settings,
     )
+
+
+def _definitions_to_open(
+    config: Config,
+    broker: Broker,
+    metadata: Metadata,
+    stored: Definitions,
+    entrance: Entrance | None,
+) -> Definitions:
+    """The definitions with which the node starts, given the `stored` ones of `metadata`.
+
+    Raises DataDirectoryError, and what `Entrance.open` raises.
+    """
+    is_empty = not stored.users and not stored.vhosts
+    if entrance is not None:
+        first = first_definitions(config, 1)
+        definitions, changes = entrance.open(config.data_dir, stored, first)
+        metadata.apply(changes)
+        return definitions
+    if not is_empty:
+        return stored
+    first = first_definitions(config, 1)
+    refusal = broker.settings.credential_rules.refusal(config.default_pass.encode())
+    if refusal and first:
+        metadata.close()
+        raise DataDirectoryError(f"default_pass: {refusal}")
+    metadata.apply(first)
+    return metadata.load()
 
 
 def _lock(directory: Path) -> int:

@@ -10,7 +10,8 @@ import itertools
 
 from tests.support.stores.store_driver import StoreDriver
 from warrenmq.broker.broker import Broker
-from warrenmq.broker.connection.connection import NEVER, Connection
+from warrenmq.broker.connection.connection import Connection
+from warrenmq.broker.connection.handshake import NEVER
 from warrenmq.broker.connection.states import CLOSED
 from warrenmq.broker.definitions.metadata import Definitions, PutPermission, PutUser
 from warrenmq.broker.definitions.passwords import hash_password

@@ -24,7 +24,13 @@ from warrenmq.broker.channel.confirms import PublishConfirms
 from warrenmq.broker.channel.methods import handle_channel_method
 from warrenmq.broker.connection.bad_frame import bad_frame
 from warrenmq.broker.connection.channel_deadlines import ChannelDeadlines
-from warrenmq.broker.connection.handshake import Handshake, Peer, unexpected_method
+from warrenmq.broker.connection.handshake import (
+    NEVER,
+    Handshake,
+    Peer,
+    handshake_deadline_ms,
+    unexpected_method,
+)
 from warrenmq.broker.connection.heartbeat import IDLE_CHECKS_MAX, Heartbeats
 from warrenmq.broker.connection.log import ConnectionLog
 from warrenmq.broker.connection.peer_certificate import NO_CERTIFICATE, PeerCertificate
@@ -38,6 +44,7 @@ from warrenmq.broker.connection.states import (
     TUNING,
 )
 from warrenmq.broker.connection.traffic import Traffic
+from warrenmq.broker.connection.tuning import accepted_frame_max
 from warrenmq.broker.definitions.access import Access
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.flow.alarms import Alarms
@@ -82,18 +89,8 @@ from warrenmq.wire.methods import (
 GRACE_MS: Final = 3000
 # Unread direct replies (bytes) above which further ones are dropped.
 REPLY_BYTES_MAX: Final = 33554432
-NEVER: Final = -1
-# Without a negotiated limit, frames of at least this size (bytes) are accepted, even if the limit
-# on messages is smaller.
-_UNLIMITED_FRAME_MIN: Final = 131072
 # Deliveries to one consumer before the next consumer that waits for output room gets its turn.
 TURN_MESSAGES: Final = 32
-
-
-def handshake_deadline_ms(settings: Settings, now_ms: i64) -> i64:
-    """Time at which a handshake that begins now must be over, or NEVER."""
-    timeout_ms = settings.handshake_timeout_ms
-    return now_ms + timeout_ms if timeout_ms > 0 else NEVER
 
 
 class ConnectionHost(NodeServices):
@@ -405,10 +402,7 @@ class Connection(ClientSide):
         if self.state == TUNING:
             self.announce("user.authentication.success")
         if self.state == OPENING and tuned is not None:
-            # Without a limit on frames, the limit on messages bounds the memory of a partial frame.
-            self._frames.frame_max = tuned.frame_max or max(
-                self.max_message_size, i64(_UNLIMITED_FRAME_MIN)
-            )
+            self._frames.frame_max = accepted_frame_max(tuned, self.max_message_size)
             self.out.frame_max = tuned.frame_max
             self._heartbeats.start(tuned.heartbeat * 1000, self.now_ms)
         elif self.state == RUNNING:

@@ -8,6 +8,8 @@ nothing, and `answer_login` gives the answer once `is_answer_due`.
 
 from __future__ import annotations
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.client import Client
@@ -51,6 +53,14 @@ from warrenmq.wire.methods import (
     ConnectionTune,
     ConnectionTuneOk,
 )
+
+NEVER: Final = -1
+
+
+def handshake_deadline_ms(settings: Settings, now_ms: i64) -> i64:
+    """Time at which a handshake that begins now must be over, or NEVER."""
+    timeout_ms = settings.handshake_timeout_ms
+    return now_ms + timeout_ms if timeout_ms > 0 else NEVER
 
 
 class Peer:

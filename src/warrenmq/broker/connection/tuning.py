@@ -3,12 +3,28 @@
 A client may not go above the broker's limits, and not below the minimum frame size.
 """
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.wire.errors import NOT_ALLOWED, ConnectionException
 from warrenmq.wire.frames import FRAME_MIN_SIZE
 from warrenmq.wire.methods import ConnectionTuneOk
+
+# Without a negotiated limit, frames of at least this size (bytes) are accepted, even if the limit
+# on messages is smaller.
+_UNLIMITED_FRAME_MIN: Final = 131072
+
+
+def accepted_frame_max(tuned: ConnectionTuneOk, max_message_size: i64) -> i64:
+    """The largest frame (bytes) that the broker takes from the client.
+
+    Without a limit on frames, the limit on messages bounds the memory of a partial frame.
+    """
+    if tuned.frame_max != 0:
+        return tuned.frame_max
+    return max(max_message_size, i64(_UNLIMITED_FRAME_MIN))
 
 
 def check_tuned(method: ConnectionTuneOk, settings: Settings) -> None:

@@ -82,6 +82,11 @@ class GroupCalls:
 
     def open(self, request: OpenGroup) -> None:
         """OpenGroup: answer when the new epoch is durable."""
+        if request.elsewhere and not request.may_rebind:
+            self._vhost.reader_groups.refuse_moved(request.group.encode(), request.elsewhere)
+        if request.elsewhere and not request.queues:
+            self._leave(request.group.encode())
+            return
         starts: dict[int, int] = {}
         group = self._vhost.reader_groups.by_name.get(request.group.encode())
         unsought: list[Queue] = []
@@ -96,6 +101,13 @@ class GroupCalls:
             elif request.start != "earliest":
                 unsought.append(queue)
         self._seek_starts(request, starts, unsought)
+
+    def _leave(self, name: bytes) -> None:
+        """All queues of the group live on other nodes: forget its part of this one."""
+        if name in self._vhost.reader_groups.by_name:
+            self._delete(name, GroupOpened(0, []))
+        else:
+            self._reply(GroupOpened(0, []))
 
     def _seek_starts(
         self, request: OpenGroup, starts: dict[int, int], unsought: list[Queue]
@@ -298,13 +310,15 @@ class GroupCalls:
 
     def delete(self, request: DeleteGroup) -> None:
         """DeleteGroup: answer when the deletion of the definition is durable."""
-        name = request.group.encode()
+        self._delete(request.group.encode(), GroupDeleted())
+
+    def _delete(self, name: bytes, reply: GroupDeleted | GroupOpened) -> None:
         for member in self._vhost.reader_groups.get(name).members.values():
             self.expect_read(member.queue_name)
         self._vhost.reader_groups.delete(name, self._clock.now_ms())
         self._vhost.commit(
             [DeleteReaderGroup(self._vhost.name, name)],
-            lambda ok, _now_ms: self._reply(GroupDeleted() if ok else storage_failed("deleted")),
+            lambda ok, _now_ms: self._reply(reply if ok else storage_failed("deleted")),
             is_kept=True,
         )
 

@@ -20,6 +20,8 @@ from warrenmq.admin.control_file import LOCAL_USER
 from warrenmq.admin.control_protocol import ControlRequest
 from warrenmq.admin.event_stream import EventStream
 from warrenmq.admin.figures_protocol import NodeStatus, QueueList, VhostStatus
+from warrenmq.admin.homes import RunningNodes, locate
+from warrenmq.admin.homes_protocol import LocateQueues, QueuesLocated
 from warrenmq.admin.node_control import NodeControl
 from warrenmq.admin.peers import Answer
 from warrenmq.admin.protocol import BackupStatus, ErrorReply, LocalLogin, Login, Reply
@@ -29,6 +31,7 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.login_attempts import ADMIN
 from warrenmq.broker.definitions.login_guard import source_address
 from warrenmq.broker.definitions.metadata import Change, PutGroupMember, PutReaderGroup
+from warrenmq.broker.definitions.rights import Rights
 from warrenmq.broker.vhost.staging import Staging
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.entry import Entry
@@ -79,6 +82,13 @@ class AdminVhost:
     def queue(self, name: bytes) -> Queue | None:
         """The queue called `name`, or None."""
         return self._vhost.queues.get(name)
+
+    def homes(self) -> list[tuple[bytes, bool, str]]:
+        """The queues of all nodes: name, whether durable, and node, "" for this one."""
+        found = [(queue.name, queue.durable, "") for queue in self._vhost.queues.values()]
+        for remote in self._vhost.remote_queues.values():
+            found.append((remote.name, remote.durable, name_text(remote.home.name)))
+        return found
 
     def status(self) -> VhostStatus:
         """Figures of the vhost's store and reader groups."""
@@ -210,6 +220,8 @@ class AdminNode:
         self.control: NodeControl | None = None
         # The cluster of the node; None on one that runs alone.
         self.cluster: ClusterAccess | None = None
+        # The nodes of the cluster; None on a node that runs alone.
+        self.nodes: RunningNodes | None = None
         # The token of the control file; "" = no local logins.
         self.token = ""
 
@@ -220,6 +232,10 @@ class AdminNode:
         return node_status(
             self._broker, self.name, [vhost.status() for vhost in vhosts if vhost is not None]
         )
+
+    def locate(self, vhost: AdminVhost, rights: Rights, request: LocateQueues) -> QueuesLocated:
+        """Where queues live; see `homes.locate`."""
+        return locate(vhost.homes(), self.name, self.nodes, rights, request)
 
     def recover(self, groups: list[PutReaderGroup], members: list[PutGroupMember]) -> None:
         """Restore all reader groups: all queues have their messages, no client is connected yet."""

@@ -28,12 +28,13 @@ from warrenmq.admin.fields import (
     WaitMs,
 )
 from warrenmq.admin.figures_protocol import FiguresReply, FiguresRequest
+from warrenmq.admin.homes_protocol import LocateQueues, QueuesLocated
 from warrenmq.admin.sink_protocol import SinkReply, SinkRequest
 
 PROTOCOL_HEADER: Final = b"WRN\x00\x00\x00\x00\x01"
 # What `LoggedIn.protocol` says: 1 = groups, sinks and backups; 2 = control operations as well;
-# 3 = those of a cluster as well.
-PROTOCOL_VERSION: Final = 3
+# 3 = those of a cluster as well; 4 = homes of queues as well.
+PROTOCOL_VERSION: Final = 4
 LENGTH_BYTES: Final = 4
 # Largest request (bytes), except those that stage messages: these hold a block of STAGE_BYTES or
 # one larger message.
@@ -78,7 +79,9 @@ class LocalLogin(Struct, tag="local_login", forbid_unknown_fields=True, frozen=T
         return f"LocalLogin(vhost={self.vhost!r})"
 
 
-class OpenGroup(Struct, tag="open_group", forbid_unknown_fields=True, frozen=True):
+class OpenGroup(
+    Struct, tag="open_group", forbid_unknown_fields=True, frozen=True, omit_defaults=True
+):
     """Create a reader group or take it over. Reply: GroupOpened.
 
     The group reads `queues`, or the queues whose whole name `pattern` matches. A queue that it read
@@ -98,6 +101,9 @@ class OpenGroup(Struct, tag="open_group", forbid_unknown_fields=True, frozen=Tru
     # Accept that a queue was deleted or declared anew instead of refusing: continue without it, or
     # begin the new one.
     may_rebind: bool = False
+    # Queues of the group on other nodes of the cluster. With these alone, what the group has here
+    # leaves it, and the reply has epoch 0.
+    elsewhere: list[ShortStr] = []
 
 
 class Reserve(Struct, tag="reserve", forbid_unknown_fields=True, frozen=True):
@@ -398,6 +404,7 @@ Request = (
     | StartBackup
     | GetBackup
     | CancelBackup
+    | LocateQueues
     | FiguresRequest
     | SinkRequest
     | ControlRequest
@@ -414,6 +421,7 @@ Reply = (
     | GroupList
     | QueueDescription
     | BackupStatus
+    | QueuesLocated
     | FiguresReply
     | SinkReply
     | ControlReply

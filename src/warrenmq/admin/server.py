@@ -23,6 +23,7 @@ from warrenmq.admin.control_protocol import (
 )
 from warrenmq.admin.figures_protocol import DescribeNode, ListQueues
 from warrenmq.admin.group_calls import GroupCalls
+from warrenmq.admin.homes_protocol import LocateQueues
 from warrenmq.admin.node import AdminNode, AdminVhost, BackupRefused
 from warrenmq.admin.protocol import (
     LENGTH_BYTES,
@@ -242,6 +243,9 @@ class AdminSession:
         if isinstance(request, ListQueues):
             self._reply(vhost.queue_list(request.after, request.max_queues))
             return
+        if isinstance(request, LocateQueues):
+            self._locate(vhost, request)
+            return
         if vhost.reader_groups.when_attached(lambda: self._start_later(request)):
             return
         try:
@@ -270,6 +274,13 @@ class AdminSession:
                 case Peek():
                     groups.expect_read(request.queue)
                     _peek(vhost, request, self._reply_later)
+        except GroupError as error:
+            self._reply(ErrorReply(error.code, error.text))
+
+    def _locate(self, vhost: AdminVhost, request: LocateQueues) -> None:
+        assert self._user is not None
+        try:
+            self._reply(self._node.locate(vhost, self._user.rights(vhost.name), request))
         except GroupError as error:
             self._reply(ErrorReply(error.code, error.text))
 

@@ -217,6 +217,23 @@ class ReaderGroups:
                 group.join(queue, min(start, queue.ledger.next_seq))
         return group
 
+    def refuse_moved(self, name: bytes, elsewhere: list[bytes]) -> None:
+        """Raise GroupError when the group was reading a deleted queue that lives elsewhere by now.
+
+        `elsewhere`: the names of the group's queues on other nodes.
+        """
+        group = self.by_name.get(name)
+        if group is None:
+            return
+        for member in group.ordered():
+            if member.is_lost and member.queue_name in elsewhere:
+                raise GroupError(
+                    DATA_LOSS,
+                    f"reader group '{name_text(name)}' was reading an earlier queue "
+                    f"'{name_text(member.queue_name)}' (incarnation {member.queue_id}) that is deleted; "
+                    "the one there is now is a new one, on another node",
+                )
+
     def get(self, name: bytes) -> ReaderGroup:
         """The group `name`; GroupError when there is none."""
         group = self.by_name.get(name)

@@ -137,6 +137,7 @@ class Node:
         )
         self.cluster = None if self._cluster is None else self._cluster.control
         self.admin.cluster = self.cluster
+        self.admin.nodes = self._cluster
         self._data: OpenedData | None = None
         self._flusher: Flusher | None = None
         self._workers: Workers | None = None

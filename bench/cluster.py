@@ -2,8 +2,8 @@
 
 The workload is that of `persistent-1k`: persistent messages of 1 KiB, 1000 unconfirmed, one ack for
 100 messages. Producer and consumer connect to the node of the queue (direct) or to another node.
-CPU times are those of all nodes. With warren, `--queues` queues are then declared through all nodes;
-the figures are the time of a single declaration, and of the start of a node afterwards.
+CPU times are those of all nodes. With warren, `--queues` queues are then declared through all
+nodes; the figures are the time of a single declaration, and of the start of a node afterwards.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Nodes that decide definitions together: races, lost answers, an etcd that is away, convergence."""
+"""Nodes that decide definitions together: races, lost answers, a lost etcd, convergence."""
 
 from collections.abc import Callable
 

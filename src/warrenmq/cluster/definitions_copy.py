@@ -31,7 +31,7 @@ _Name = tuple[bytes, bytes]
 
 
 class DefinitionsCopy:
-    """The queues and exchanges of a cluster, by vhost and name, as far as this node has followed."""
+    """The queues and exchanges of a cluster, by vhost and name, as this node has followed them."""
 
     def __init__(self) -> None:
         self.queues: dict[_Name, PutQueue] = {}

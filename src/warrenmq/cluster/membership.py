@@ -88,7 +88,7 @@ class Membership:
         return None if found is None else decode_record(found.value, ClusterMeta)
 
     def check_directory(self, known: DirectoryIdentity, meta: ClusterMeta | None) -> None:
-        """Check that a data directory that has joined belongs to the cluster. Raises NotAdmitted."""
+        """Check that a directory that has joined belongs to the cluster. Raises NotAdmitted."""
         if known.cluster != self._cluster:
             raise NotAdmitted(
                 f"the data directory belongs to cluster '{known.cluster}', not to '{self._cluster}'"

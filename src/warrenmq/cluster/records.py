@@ -1,9 +1,9 @@
 """The records of a cluster in its store: the cluster itself, its members, its running nodes.
 
 `meta` names the cluster for good: a store with another id, or with none, is not the one that a node
-has joined. `members/NODE` is written when a node joins and stays until it is forgotten. `nodes/NODE`
-is there while the node runs: it goes with the node's lease, and its create revision (the *birth* of
-the node) tells one run from the next.
+has joined. `members/NODE` is written when a node joins and stays until it is forgotten.
+`nodes/NODE` is there while the node runs: it goes with the node's lease, and its create revision
+(the *birth* of the node) tells one run from the next.
 """
 
 from __future__ import annotations

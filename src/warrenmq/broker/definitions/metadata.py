@@ -23,8 +23,9 @@ from warrenmq.store.change_sets import DefinitionsError
 # A limit that is not set.
 NO_LIMIT: Final = -1
 
-# The birth of a vhost, queue or exchange of a lone node. In a cluster a birth is the create revision
-# of the key in etcd: it names one life, so what was deleted and declared again has another birth.
+# The birth of a vhost, queue or exchange of a lone node. In a cluster a birth is the create
+# revision of the key in etcd: it names one life, so what was deleted and declared again has
+# another birth.
 NO_BIRTH: Final = 0
 
 

@@ -18,8 +18,8 @@ class Table(Struct, frozen=True):
 
     `is_stream`: RabbitMQ prints such rows one by one, so that nothing stands for no rows.
     `has_header`: whether a table has a header row at all. `data`: what JSON shows instead of rows.
-    `has_maps`: rows are maps in Erlang. `failures`: why rows are missing; they go to standard error,
-    and the command fails after it has printed the others.
+    `has_maps`: rows are maps in Erlang. `failures`: why rows are missing. They go to standard
+    error, and the command fails after it has printed the others.
     """
 
     columns: tuple[str, ...]

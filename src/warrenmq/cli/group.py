@@ -11,7 +11,8 @@ import typer
 
 from warrenmq.admin.client import AdminRefusedError
 from warrenmq.admin.protocol import DeleteGroup, GroupDeleted, GroupList, GroupStatus, ListGroups
-from warrenmq.cli.connection import Node, node_client, takes_node
+from warrenmq.cli.all_nodes import clients_of_all
+from warrenmq.cli.connection import Node, takes_node
 from warrenmq.cli.output import AsJson, fail, print_json, print_rows
 from warrenmq.vocabulary.error_codes import BAD_REQUEST, NOT_FOUND
 from warrenmq.vocabulary.names import name_text
@@ -91,14 +92,18 @@ def delete_command(
     as_json: AsJson = False,
 ) -> None:
     """Delete a group; its messages go back to their places. Its reader ends with an error."""
-    with node_client(node, "warren group") as client:
-        try:
-            client.request(DeleteGroup(name), GroupDeleted)
-        except AdminRefusedError as error:
-            # The node answers BAD_REQUEST to a malformed name, which no group can have.
-            if error.code in (NOT_FOUND, BAD_REQUEST):
-                fail(f"no reader group '{name}'", NO_GROUP_EXIT)
-            raise
+    is_found = False
+    with clients_of_all(node, "warren group") as clients:
+        for client in clients:
+            try:
+                client.request(DeleteGroup(name), GroupDeleted)
+                is_found = True
+            except AdminRefusedError as error:
+                # The node answers BAD_REQUEST to a malformed name, which no group can have.
+                if error.code not in (NOT_FOUND, BAD_REQUEST):
+                    raise
+    if not is_found:
+        fail(f"no reader group '{name}'", NO_GROUP_EXIT)
     if as_json:
         print_json({"vhost": node.address.vhost, "group": name, "deleted": True})
     else:
@@ -106,8 +111,29 @@ def delete_command(
 
 
 def _groups(node: Node) -> list[GroupStatus]:
-    with node_client(node, "warren group") as client:
-        return client.request(ListGroups(), GroupList).groups
+    """All groups, by name; in a cluster each with its parts at all nodes."""
+    parts: dict[str, list[GroupStatus]] = {}
+    with clients_of_all(node, "warren group") as clients:
+        for client in clients:
+            for part in client.request(ListGroups(), GroupList).groups:
+                parts.setdefault(part.group, []).append(part)
+    return [_joined(parts[name]) for name in sorted(parts)]
+
+
+def _joined(parts: list[GroupStatus]) -> GroupStatus:
+    """One group from its parts; each node has an epoch of its own, and the highest is shown."""
+    members = [member for part in parts for member in part.members]
+    members.sort(key=lambda member: member.queue)
+    return GroupStatus(
+        group=parts[0].group,
+        pattern=parts[0].pattern,
+        epoch=max([part.epoch for part in parts]),
+        opener=next((part.opener for part in parts if part.opener), ""),
+        held=sum([part.held for part in parts]),
+        lag=sum([part.lag for part in parts]),
+        lag_seconds=max([part.lag_seconds for part in parts]),
+        members=members,
+    )
 
 
 def _as_json(status: GroupStatus) -> dict[str, object]:

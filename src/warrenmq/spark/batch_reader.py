@@ -7,7 +7,7 @@ batch read does not see them.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from warrenmq.admin.client import AdminRefusedError
 from warrenmq.admin.figures_protocol import ListQueues, QueueList
+from warrenmq.admin.homes_protocol import LocateQueues
 from warrenmq.admin.protocol import (
     DescribeQueue,
     Peek,
@@ -25,6 +26,7 @@ from warrenmq.admin.protocol import (
 )
 from warrenmq.spark.broker_link import BrokerLink, link_to
 from warrenmq.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
+from warrenmq.spark.homes import Homes, Place, homes_of
 from warrenmq.spark.options import EVERYTHING, LATEST, Bound, OptionError, SourceOptions
 from warrenmq.spark.retry import SourceError
 from warrenmq.vocabulary.error_codes import NOT_FOUND, PRECONDITION
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 MESSAGES_PER_PARTITION: Final = 32768
+_PURPOSE: Final = "Spark batch read"
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,9 @@ class PeekRange:
     incarnation: int
     start: int
     end: int
+    # The queue's home in a cluster, and where that is; "" and None for a broker that runs alone.
+    home: str = ""
+    place: Place | None = None
 
     def peek(self, start: int, with_bodies: bool) -> Request:
         """The request for the first messages of the range from `start` on."""
@@ -83,7 +89,7 @@ class WarrenBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """The ranges of messages that are ready at the call, grouped into one partition a task."""
-        ranges = [self._range(queue) for queue in self._queues()]
+        ranges = [self._range(queue, home) for queue, home in self._queues()]
         total = sum(part.end - part.start for part in ranges)
         count_min = self._options.min_partitions
         count = max(count_min, min(TASKS_WANTED, -(-total // MESSAGES_PER_PARTITION)))
@@ -98,20 +104,45 @@ class WarrenBatchReader(DataSourceReader):
         # Spark passes a partition of its own class when there is nothing to read.
         if not isinstance(partition, PeekPartition):
             return
-        reader = RangeReader(self._options, self._schema, self._link())
+        readers: dict[str, RangeReader] = {}
         for part in partition.ranges:
+            if part.home not in readers:
+                link = self._link(part.home, part.place)
+                readers[part.home] = RangeReader(self._options, self._schema, link)
+            reader = readers[part.home]
             yield from reader.read(name_text(part.queue), part, part.peek, _refused)
 
-    def _queues(self) -> list[bytes]:
-        """Names of the queues to read: those in the options, or all that match their pattern."""
-        if not self._options.pattern:
-            return [name.encode() for name in self._options.queues]
+    def _queues(self) -> list[tuple[bytes, str]]:
+        """The queues to read, those in the options or all that match their pattern, and their homes.
+
+        A queue that does not exist is looked for at the node of the options, which says so.
+        """
+        options = self._options
+        names = [name.encode() for name in options.queues]
+        homes = self._homes()
+        try:
+            located = homes.locate(LocateQueues(names, options.pattern), self._link(""))
+        except AdminRefusedError as error:
+            raise _refused(error) from None
+        if options.pattern:
+            found = [
+                (name, home)
+                for home in (homes.places if located.nodes else ("",))
+                for name in self._matching(home)
+            ]
+            return sorted(found)
+        home_of = {place.node: place.id for place in located.nodes}
+        known = {each.queue: home_of.get(each.node, "") for each in located.homes}
+        return [(name, known.get(name, "")) for name in names]
+
+    def _matching(self, home: str) -> list[bytes]:
+        """The queues at `home` that match the pattern."""
         pattern = NamePattern(self._options.pattern)
         names: list[bytes] = []
         after = 0
         while True:
             try:
-                found = self._link().request(ListQueues(after), QueueList)
+                found = self._link(home).request(ListQueues(after), QueueList)
             except AdminRefusedError as error:
                 raise _refused(error) from None
             names += [
@@ -120,40 +151,51 @@ class WarrenBatchReader(DataSourceReader):
                 if pattern.matches(queue.name)
             ]
             if found.is_last:
-                return sorted(names)
+                return names
             after = found.queues[-1].id
 
-    def _range(self, name: bytes) -> PeekRange:
+    def _range(self, name: bytes, home: str) -> PeekRange:
         """The range to read of one queue: the range of the options, cut to the queue's messages."""
         options = self._options
         try:
-            queue = self._link().request(DescribeQueue(name), QueueDescription)
-            starts = self._seq(options.start, name, queue, 0)
-            ends = self._seq(options.end, name, queue, EVERYTHING)
+            link = self._link(home)
+            queue = link.request(DescribeQueue(name), QueueDescription)
+            starts = _seq(link, options.start, name, queue, 0)
+            ends = _seq(link, options.end, name, queue, EVERYTHING)
         except AdminRefusedError as error:
             # A queue that matches the pattern may be deleted since, or exclusive to a connection.
             if error.code in (NOT_FOUND, PRECONDITION) and options.pattern:
                 return PeekRange(name, 0, 0, 0)
             raise _refused(error) from None
         start = max(queue.first_ready, options.seq_from, starts)
-        return PeekRange(
-            name, queue.incarnation, start, max(start, min(queue.tail, options.seq_to, ends))
-        )
+        end = max(start, min(queue.tail, options.seq_to, ends))
+        place = self._homes().places.get(home)
+        return PeekRange(name, queue.incarnation, start, end, home, place)
 
-    def _seq(self, bound: Bound, name: bytes, queue: QueueDescription, default: int) -> int:
-        if bound.timestamp_ms is None:
-            return bound.seqs.get(name_text(name), default)
-        request = SeekTime(name, queue.incarnation, bound.timestamp_ms)
-        return self._link().request(request, TimeSought).seq
+    def _link(self, home: str, place: Place | None = None) -> BrokerLink:
+        """This process's connection to `home`; `place` is where the driver has found it."""
+        if not home:
+            return link_to(self._options.uri, _PURPOSE, self._options.retry_timeout_ms)
+        homes = self._homes()
+        if place is not None:
+            homes.hint(home, place)
+        return homes.link(home)
 
-    def _link(self) -> BrokerLink:
-        return link_to(self._options.uri, "Spark batch read", self._options.retry_timeout_ms)
+    def _homes(self) -> Homes:
+        return homes_of(self._options.uri, _PURPOSE, self._options.retry_timeout_ms)
+
+
+def _seq(link: BrokerLink, bound: Bound, name: bytes, queue: QueueDescription, default: int) -> int:
+    if bound.timestamp_ms is None:
+        return bound.seqs.get(name_text(name), default)
+    request = SeekTime(name, queue.incarnation, bound.timestamp_ms)
+    return link.request(request, TimeSought).seq
 
 
 def _cut(ranges: list[PeekRange], width: int) -> list[PeekRange]:
     """The ranges cut into pieces of at most `width` positions."""
     return [
-        PeekRange(part.queue, part.incarnation, start, min(start + width, part.end))
+        replace(part, start=start, end=min(start + width, part.end))
         for part in ranges
         for start in range(part.start, part.end, width)
     ]

@@ -19,7 +19,10 @@ from warrenmq.spark.retry import Retry, is_transient
 
 
 class BrokerLink:
-    """A connection that the first request opens. Errors name the timeout as `option`."""
+    """A connection that the first request opens. Errors name the timeout as `option`.
+
+    `where` names the broker in log lines, unless its address does.
+    """
 
     def __init__(
         self,
@@ -27,10 +30,11 @@ class BrokerLink:
         purpose: str,
         retry_timeout_ms: int,
         option: str = "retryTimeoutMs",
+        where: str = "",
     ) -> None:
         self._address = address
         self._purpose = purpose
-        self._retry = Retry(address.where, retry_timeout_ms / 1000, option)
+        self._retry = Retry(where or address.where, retry_timeout_ms / 1000, option)
         self._client: AdminClient | None = None
 
     def request(
@@ -45,7 +49,7 @@ class BrokerLink:
                 try:
                     if self._client is None:
                         retry.attempt()
-                        self._client = AdminClient(self._address, self._purpose)
+                        self._client = self._connect()
                         retry.connected()
                     return self._client.request(request, expected, wait_s)
                 except NodeUnreachableError as error:
@@ -55,6 +59,10 @@ class BrokerLink:
                     if not is_transient(error):
                         raise
                     retry.failed(error)
+
+    def _connect(self) -> AdminClient:
+        """A new connection. Raises AdminRefusedError and NodeUnreachableError."""
+        return AdminClient(self._address, self._purpose)
 
 
 def connect(address: NodeAddress, purpose: str, timeout_s: float, option: str) -> AdminClient:

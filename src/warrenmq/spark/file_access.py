@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 _STORE_ID: Final = slice(12, 28)
 
 
-def wants_files(options: SourceOptions) -> bool:
-    """Whether to ask the node which files have a slice; `auto`: when it runs on this machine."""
+def wants_files(options: SourceOptions, host: str | None) -> bool:
+    """Whether to ask the node which files have a slice; `auto`: when it runs on this machine.
+
+    `host`: the node's; None for the node of the options.
+    """
     if options.access == ACCESS_AUTO:
-        return is_this_machine(NodeAddress(options.uri).host)
+        return is_this_machine(host or NodeAddress(options.uri).host)
     return options.access == ACCESS_FILES
 
 

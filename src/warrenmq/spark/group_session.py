@@ -4,6 +4,8 @@ The first request opens the group, and it stays open for the life of the process
 a broker restart keeps the group's epoch, because the tasks of a running batch use that epoch too.
 Data loss (a deleted queue, or positions that another client acked) ends the query. With
 `failOnDataLoss=false` it is logged instead, and the stream continues with the messages that exist.
+
+In a cluster the group has a part at each node with queues of it (group_parts.py).
 """
 
 import logging
@@ -16,19 +18,20 @@ from warrenmq.admin.protocol import (
     Ack,
     Acked,
     GroupList,
-    GroupOpened,
+    GroupStatus,
     ListGroups,
-    OpenGroup,
+    Member,
     PlanRange,
     RangePlan,
     Reserve,
-    Reserved,
     Slice,
 )
 from warrenmq.spark.broker_link import BrokerLink, link_to
+from warrenmq.spark.group_parts import ALONE, GroupParts
+from warrenmq.spark.homes import Place
 from warrenmq.spark.lag import SourceLag
 from warrenmq.spark.offsets import Positions, QueueKey, queue_key
-from warrenmq.spark.options import ACK_ON_LATEST_OFFSET, EARLIEST, SourceOptions
+from warrenmq.spark.options import ACK_ON_LATEST_OFFSET, SourceOptions
 from warrenmq.spark.retry import SourceError
 from warrenmq.vocabulary.error_codes import DATA_LOSS, NOT_FOUND
 from warrenmq.vocabulary.name_pattern import NamePattern
@@ -51,6 +54,18 @@ class Limits:
     min_messages: int = 1
     max_delay_ms: int = 0
 
+    def share_of(self, count: int) -> "Limits":
+        """The limits for each of `count` nodes; each may give one message at least."""
+        if count == 1:
+            return self
+        messages = max(1, self.max_messages // count)
+        return Limits(
+            messages,
+            max(1, self.max_bytes // count),
+            min(self.min_messages, messages),
+            self.max_delay_ms,
+        )
+
 
 class GroupSession:
     """The reader group of one query. Its constructor does no I/O: workers get a pickled copy."""
@@ -58,7 +73,8 @@ class GroupSession:
     def __init__(self, options: SourceOptions, group: str) -> None:
         self._options = options
         self._group = group
-        self._epoch: int | None = None
+        self._parts = GroupParts(options, group)
+        self._is_open = False
         # Position of each member when this process first saw it: where a joined queue is read from.
         self._met_at: dict[QueueKey, int] = {}
         # End (exclusive seq id) of the reserved range of each member.
@@ -68,18 +84,16 @@ class GroupSession:
         # Next seq id of each member as of the broker's last reply: all its messages lie below.
         self.tails: dict[QueueKey, int] = {}
 
-    @property
-    def epoch(self) -> int:
-        """The epoch under which this process opened the group; the first use opens the group."""
-        if self._epoch is None:
+    def epoch(self, home: str) -> int:
+        """The epoch under which this process opened the part at `home`; the first use opens all."""
+        if not self._is_open:
             self.open()
-        assert self._epoch is not None
-        return self._epoch
+        return self._parts.epochs[home]
 
     @property
     def members(self) -> Positions:
         """The group's queues, each with its position when this process first saw it."""
-        if self._epoch is None:
+        if not self._is_open:
             self.open()
         return self._met_at
 
@@ -89,6 +103,19 @@ class GroupSession:
             self._open()
         except AdminRefusedError as error:
             raise final(error) from None
+
+    def with_homes(self, stored: Positions) -> dict[QueueKey, int]:
+        """`stored`, where queues without a home have the one that they live on now.
+
+        A checkpoint has such queues when its node has come into a cluster since.
+        """
+        found = dict(stored)
+        if not all(key.home for key in stored) and (self.members and self._parts.is_clustered):
+            for member in self.members:
+                old = QueueKey(member.name, member.incarnation)
+                if old in found:
+                    found[member] = found.pop(old)
+        return found
 
     def resume(self, stored: Positions) -> dict[QueueKey, int]:
         """Where to resume in each queue: `stored`, or the group's position after accepted loss."""
@@ -112,6 +139,7 @@ class GroupSession:
         returned: a batch from `stored` on would leave out the messages between.
         """
         try:
+            self._meet(self._parts.join_nodes(self.link()))
             return self._reserve_from(self.resume(stored), stored, limits, wait_ms, until)
         except AdminRefusedError as error:
             self._reopen_after(error)
@@ -126,7 +154,7 @@ class GroupSession:
         """The slices of [start, end) of one queue that have messages."""
         request = PlanRange(
             group=self._group,
-            epoch=self.epoch,
+            epoch=self.epoch(key.home),
             incarnation=key.incarnation,
             start=start,
             end=end,
@@ -135,18 +163,20 @@ class GroupSession:
             with_files=with_files,
         )
         try:
-            return self.link().request(request, RangePlan).slices
+            return self.link_to_home(key.home).request(request, RangePlan).slices
         except AdminRefusedError as error:
             raise final(error) from None
 
     def ack(self, positions: Positions) -> None:
         """Ack all messages below `positions`."""
-        ends = {key.incarnation: seq for key, seq in positions.items() if key in self.members}
-        try:
-            self.link().request(Ack(self._group, self.epoch, ends), Acked)
-        except AdminRefusedError as error:
-            if error.code != DATA_LOSS or self._options.fail_on_data_loss:
-                raise final(error) from None
+        known = {key: seq for key, seq in positions.items() if key in self.members}
+        for home in sorted({key.home for key in known} or self._parts.epochs.keys() & {ALONE}):
+            ends = _by_incarnation(known, home)
+            try:
+                self.link_to_home(home).request(Ack(self._group, self.epoch(home), ends), Acked)
+            except AdminRefusedError as error:
+                if error.code != DATA_LOSS or self._options.fail_on_data_loss:
+                    raise final(error) from None
 
     def report_gone(self, stored: Positions) -> None:
         """Report as lost each queue of the checkpoint that the options name and the group lacks.
@@ -174,22 +204,27 @@ class GroupSession:
 
         A lag figure is not worth a wait, so the request is not retried.
         """
-        link = link_to(self._options.uri, f"lag of Spark group {self._group}", 0)
+        purpose = f"lag of Spark group {self._group}"
+        parts: list[GroupStatus] = []
         try:
-            groups = link.request(ListGroups(), GroupList).groups
+            for home in self._parts.epochs:
+                link = link_to(self._options.uri, purpose, 0)
+                if home != ALONE:
+                    link = self._parts.lag_link(home)
+                groups = link.request(ListGroups(), GroupList).groups
+                parts += [each for each in groups if each.group == self._group]
         except (AdminRefusedError, SourceError):
             return None
-        for status in groups:
-            if status.group == self._group:
-                behind = {
-                    queue_key(member.queue, member.incarnation).shown: member.lag - member.held
-                    for member in status.members
-                    if member.lag > member.held
-                }
-                return SourceLag(
-                    self.description, sum(behind.values()), round(status.lag_seconds, 3), behind
-                )
-        return None
+        if not parts:
+            return None
+        behind = {
+            queue_key(member.queue, member.incarnation).shown: member.lag - member.held
+            for status in parts
+            for member in status.members
+            if member.lag > member.held
+        }
+        seconds = max([status.lag_seconds for status in parts])
+        return SourceLag(self.description, sum(behind.values()), round(seconds, 3), behind)
 
     @property
     def description(self) -> str:
@@ -204,28 +239,31 @@ class GroupSession:
         return f"warren: {queues} of vhost {address.vhost} at {address.where}, reader group {self._group}"
 
     def link(self) -> BrokerLink:
-        """The connection of the calling process."""
+        """The connection of the calling process to the node of the options."""
         return link_to(
             self._options.uri, f"Spark group {self._group}", self._options.retry_timeout_ms
         )
 
+    def link_to_home(self, home: str, place: Place | None = None) -> BrokerLink:
+        """The connection of the calling process to `home`, which the driver has found at `place`."""
+        return self._parts.link(home, self.link(), place)
+
+    def place(self, home: str) -> Place | None:
+        """Where the node `home` of a cluster is; None for a broker that runs alone."""
+        return self._parts.place(home)
+
     # -- parts -------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        start = self._options.start
-        request = OpenGroup(
-            group=self._group,
-            queues=[name.encode() for name in self._options.queues],
-            pattern=self._options.pattern,
-            start=start.name or (EARLIEST if start.timestamp_ms is None else start.timestamp_ms),
-            start_at=dict(start.seqs),
-            may_rebind=not self._options.fail_on_data_loss,
-        )
-        opened = self.link().request(request, GroupOpened)
-        self._epoch = opened.epoch
+        members = self._parts.open(self.link())
+        self._is_open = True
         self._met_at, self._reserved, self.tails = {}, {}, {}
-        for member in opened.members:
-            key = queue_key(member.queue, member.incarnation)
+        self._meet(members)
+
+    def _meet(self, members: list[tuple[str, Member]]) -> None:
+        """Note queues that the group reads from now on, with their homes."""
+        for home, member in members:
+            key = queue_key(member.queue, member.incarnation, home)
             self._met_at[key] = member.acked
             self._reserved[key] = member.reserved
             self.tails[key] = member.tail
@@ -240,30 +278,51 @@ class GroupSession:
     ) -> dict[QueueKey, int]:
         if any(seq < stored.get(key, 0) for key, seq in positions.items()):
             return positions
-        request = Reserve(
-            group=self._group,
-            epoch=self.epoch,
-            starts=_by_incarnation(positions),
-            max_messages=limits.max_messages,
-            max_bytes=limits.max_bytes,
-            min_messages=limits.min_messages,
-            max_delay_ms=limits.max_delay_ms,
-            wait_ms=wait_ms,
-            until=None if until is None else _by_incarnation(until),
-            acks=self._options.ack_on == ACK_ON_LATEST_OFFSET,
-        )
-        reserved = self.link().request(request, Reserved, wait_ms / 1000)
-        ends = {}
-        for member in reserved.members:
-            key = queue_key(member.queue, member.incarnation)
-            self._met_at.setdefault(key, member.start)
-            self._reserved[key] = ends[key] = member.end
-            self.tails[key] = member.tail
+        requests = self._requests(positions, limits, wait_ms, until)
+        replies = self._parts.reserve(self.link(), requests)
+        # A home whose answer is not there yet gives nothing to this batch.
+        ends = {key: seq for key, seq in positions.items() if key.home not in replies}
+        for home, reserved in replies.items():
+            for member in reserved.members:
+                key = queue_key(member.queue, member.incarnation, home)
+                self._met_at.setdefault(key, member.start)
+                self._reserved[key] = ends[key] = member.end
+                self.tails[key] = member.tail
         for key in self._met_at.keys() - ends.keys():
             self._ended.add(key)
             for known in (self._met_at, self._reserved, self.tails):
                 del known[key]
         return ends
+
+    def _requests(
+        self,
+        positions: dict[QueueKey, int],
+        limits: Limits,
+        wait_ms: int,
+        until: Positions | None,
+    ) -> dict[str, Reserve]:
+        """The Reserve for each home; homes with queues of the group share the limits."""
+        homes = {key.home for key in positions} or self._parts.epochs.keys()
+        share = limits.share_of(len(homes))
+        # A node without queues of the group only says which have joined: these are read from the
+        # next batch on.
+        other = Limits(1, 1)
+        requests = {}
+        for home, epoch in self._parts.epochs.items():
+            own = share if home in homes else other
+            requests[home] = Reserve(
+                group=self._group,
+                epoch=epoch,
+                starts=_by_incarnation(positions, home),
+                max_messages=own.max_messages,
+                max_bytes=own.max_bytes,
+                min_messages=own.min_messages,
+                max_delay_ms=own.max_delay_ms,
+                wait_ms=wait_ms if home in homes else 0,
+                until=None if until is None else _by_incarnation(until, home),
+                acks=self._options.ack_on == ACK_ON_LATEST_OFFSET,
+            )
+        return requests
 
     def _reopen_after(self, error: AdminRefusedError) -> None:
         """Open the group again after accepted data loss; retry while a queue is not found.
@@ -293,5 +352,5 @@ def _loss(what: str) -> SourceError:
     return SourceError(f"data loss: {what}. To go on all the same, set failOnDataLoss=false")
 
 
-def _by_incarnation(positions: Positions) -> dict[int, int]:
-    return {key.incarnation: seq for key, seq in positions.items()}
+def _by_incarnation(positions: Positions, home: str) -> dict[int, int]:
+    return {key.incarnation: seq for key, seq in positions.items() if key.home == home}

@@ -3,7 +3,8 @@
     {"group": "g", "pos": {"%2F/orders#17": 1234, "%2F/returns#18": 77}, "v": 1}
 
 A key names vhost and queue (percent-encoded) and the queue's incarnation; the number is the seq id
-to read next. Each offset has all queues of the stream. Spark compares offsets as JSON *text*:
+to read next. A queue of a cluster has a key such as `%2F/orders#17@0f3c...`, with the id of its
+node's data directory, because each node numbers its queues by itself. Each offset has all queues of the stream. Spark compares offsets as JSON *text*:
 another order of keys would count as a new offset and run empty batches for ever, so keys are always
 sorted. Later versions must read this format, because checkpoints outlive versions.
 """
@@ -16,7 +17,8 @@ from urllib.parse import quote, unquote
 
 OFFSET_VERSION: Final = 1
 _ERRORS: Final = "surrogateescape"
-_INCARNATION: Final = re.compile(r"[0-9]{1,18}")
+# A queue's incarnation and home.
+_INCARNATION: Final = re.compile(r"([0-9]{1,18})(?:@([0-9A-Za-z._-]{1,64}))?")
 _POSITION_MAX: Final = 1 << 62
 OffsetJson: TypeAlias = dict[str, object]
 
@@ -27,10 +29,15 @@ class OffsetError(ValueError):
 
 @dataclass(frozen=True, order=True)
 class QueueKey:
-    """One incarnation of a queue. `name` has bytes that are not UTF-8 as surrogates."""
+    """One incarnation of a queue. `name` has bytes that are not UTF-8 as surrogates.
+
+    `home` is the id of the node in the cluster that has the queue; "" for a node that runs alone,
+    and for a queue that was read from its node before that came into a cluster.
+    """
 
     name: str
     incarnation: int
+    home: str = ""
 
     def __str__(self) -> str:
         return f"'{self.shown}' (incarnation {self.incarnation})"
@@ -79,20 +86,22 @@ class OffsetFormat:
         for text, seq in positions.items():
             queue, _, incarnation = str(text).rpartition("#")
             vhost, slash, name = queue.partition("/")
-            is_valid = slash and _INCARNATION.fullmatch(incarnation) and type(seq) is int
-            if not is_valid or not 0 <= seq <= _POSITION_MAX:
+            life = _INCARNATION.fullmatch(incarnation)
+            if not slash or life is None or type(seq) is not int or not 0 <= seq <= _POSITION_MAX:
                 raise OffsetError(f"the checkpoint's offset {offset!r} is not one of this source")
             if unquote(vhost) != self.vhost:
                 raise OffsetError(
                     f"the checkpoint belongs to vhost '{unquote(vhost)}', the query names '{self.vhost}'"
                 )
-            found[QueueKey(unquote(name, errors=_ERRORS), int(incarnation))] = seq
+            key = QueueKey(unquote(name, errors=_ERRORS), int(life[1]), life[2] or "")
+            found[key] = seq
         return found
 
     def _text(self, key: QueueKey) -> str:
-        return f"{quote(self.vhost, safe='')}/{quote(key.name, safe='', errors=_ERRORS)}#{key.incarnation}"
+        queue = f"{quote(self.vhost, safe='')}/{quote(key.name, safe='', errors=_ERRORS)}#{key.incarnation}"
+        return f"{queue}@{key.home}" if key.home else queue
 
 
-def queue_key(name: bytes, incarnation: int) -> QueueKey:
-    """The key of a queue from the bytes of its name and its incarnation."""
-    return QueueKey(name.decode("utf-8", _ERRORS), incarnation)
+def queue_key(name: bytes, incarnation: int, home: str = "") -> QueueKey:
+    """The key of a queue from the bytes of its name, its incarnation and its home."""
+    return QueueKey(name.decode("utf-8", _ERRORS), incarnation, home)

@@ -37,6 +37,7 @@ from warrenmq.admin.protocol import Fetch, Fetched, Request, Slice
 from warrenmq.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
 from warrenmq.spark.file_access import FileSlices, store_id_of, wants_files
 from warrenmq.spark.group_session import GroupSession, Limits, final
+from warrenmq.spark.homes import Place
 from warrenmq.spark.lag import with_lag
 from warrenmq.spark.offsets import OffsetError, OffsetFormat, OffsetJson, QueueKey
 from warrenmq.spark.options import EVERYTHING, OptionError, SourceOptions
@@ -68,6 +69,8 @@ class GroupSlice:
     end: int
     # Files that have the whole slice; None when the node knows none.
     files: "SliceInFiles | None"
+    # The queue's home in a cluster; None for a broker that runs alone.
+    place: Place | None = None
 
     def fetch(self, start: int, with_bodies: bool) -> Request:
         """The request for the first messages of the slice from `start` on."""
@@ -176,14 +179,20 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
         """Record batches of some slices; may be repeated until the group acks the range."""
         assert isinstance(partition, GroupPartition)
-        reader = RangeReader(self._options, self._schema, self._group.link())
-        files: FileSlices | None = None
+        readers: dict[str, RangeReader] = {}
+        files: dict[str, FileSlices] = {}
         for part in partition.slices:
+            home = part.queue.home
+            if home not in readers:
+                link = self._group.link_to_home(home, part.place)
+                readers[home] = RangeReader(self._options, self._schema, link)
             batches: Iterator[RecordBatch] | None = None
             if part.files is not None:
-                files = files or FileSlices(self._options, self._schema, self._store_id(part))
-                batches = files.read(part.queue.shown, part.files)
-            yield from batches or reader.read(part.queue.shown, part, part.fetch, final)
+                if home not in files:
+                    store_id = self._store_id(part)
+                    files[home] = FileSlices(self._options, self._schema, store_id)
+                batches = files[home].read(part.queue.shown, part.files)
+            yield from batches or readers[home].read(part.queue.shown, part, part.fetch, final)
 
     # -- planning, also for other readers of groups ------------------------------------------------
 
@@ -216,12 +225,23 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Slices are cut at multiples of `slice_size` seq ids.
         """
-        with_files = wants_files(self._options)
+        has_files: dict[str, bool] = {}
         found = []
         for key, (begin, stop) in ranges.items():
-            for part in self._group.plan(key, begin, stop, slice_size, with_files):
+            place = self._group.place(key.home)
+            if key.home not in has_files:
+                has_files[key.home] = wants_files(
+                    self._options, None if place is None else place.host
+                )
+            for part in self._group.plan(key, begin, stop, slice_size, has_files[key.home]):
                 piece = GroupSlice(
-                    self._group_name, self._group.epoch, key, part.start, part.end, _in_files(part)
+                    self._group_name,
+                    self._group.epoch(key.home),
+                    key,
+                    part.start,
+                    part.end,
+                    _in_files(part),
+                    place,
                 )
                 found.append((piece, part))
         return found
@@ -230,13 +250,14 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _decode(self, offset: OffsetJson) -> dict[QueueKey, int]:
         try:
-            return self._offsets.decode(offset)
+            return self._group.with_homes(self._offsets.decode(offset))
         except OffsetError as error:
             raise SourceError(str(error)) from None
 
     def _store_id(self, part: GroupSlice) -> bytes:
         try:
-            return store_id_of(self._group.link().request(part.fetch_one(), Fetched).block)
+            link = self._group.link_to_home(part.queue.home, part.place)
+            return store_id_of(link.request(part.fetch_one(), Fetched).block)
         except AdminRefusedError as error:
             raise final(error) from None
 

@@ -1,0 +1,174 @@
+"""The parts of a reader group: one at each node that has queues of it.
+
+The part of a group in a queue lives with the queue, on its home. A broker that runs alone has the
+whole group, as one part; the home of its queues is "". In a cluster the driver opens the group at
+each home, under an epoch of that home. A pattern is opened at every node, because a queue that
+matches it may be declared on any. A home that is down is waited for: without it, the driver could
+not tell its queues from deleted ones.
+"""
+
+import time
+from typing import Final
+
+from warrenmq.admin.homes_protocol import LocateQueues, QueuesLocated
+from warrenmq.admin.protocol import GroupOpened, Member, OpenGroup, Reserve, Reserved
+from warrenmq.spark.broker_link import BrokerLink
+from warrenmq.spark.homes import Homes, Place, homes_of
+from warrenmq.spark.options import EARLIEST, SourceOptions
+from warrenmq.spark.polls import Polls
+
+# Interval at which a pattern's group looks for nodes that have come into the cluster (s).
+_LOOK_S: Final = 5.0
+# The home of all queues of a node that runs alone.
+ALONE: Final = ""
+
+
+class GroupParts:
+    """The parts of `group`. The constructor does no I/O; `entry` is the node of the options."""
+
+    def __init__(self, options: SourceOptions, group: str) -> None:
+        self._options = options
+        self._group = group
+        # The epoch of each part, by home; empty until the group is opened.
+        self.epochs: dict[str, int] = {}
+        self._polls = Polls()
+        self._looked_s = 0.0
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether the broker is a cluster; only after `open`."""
+        return ALONE not in self.epochs
+
+    def open(self, entry: BrokerLink) -> list[tuple[str, Member]]:
+        """Create or take over all parts; returns their queues, with their homes.
+
+        Raises AdminRefusedError, and SourceError when a home stays away.
+        """
+        self._polls.abandon()
+        wanted = LocateQueues(self._names(), self._options.pattern)
+        located = self._homes().locate(wanted, entry)
+        self.epochs = {}
+        if not located.nodes:
+            opened = entry.request(self._open_request(self._names()), GroupOpened)
+            self.epochs[ALONE] = opened.epoch
+            return [(ALONE, member) for member in opened.members]
+        members: list[tuple[str, Member]] = []
+        for home, request in self._requests(located):
+            members += self._open_part(home, request)
+        self._looked_s = time.monotonic()
+        return members
+
+    def join_nodes(self, entry: BrokerLink) -> list[tuple[str, Member]]:
+        """Open the group at nodes that run since; returns their queues. Only for a pattern."""
+        if not self._options.pattern or not self.is_clustered:
+            return []
+        if time.monotonic() < self._looked_s + _LOOK_S:
+            return []
+        self._looked_s = time.monotonic()
+        homes = self._homes()
+        homes.locate(LocateQueues(), entry)
+        members: list[tuple[str, Member]] = []
+        for home in homes.places.keys() - self.epochs.keys():
+            members += self._open_part(home, self._open_request([], is_new_node=True))
+        return members
+
+    def link(self, home: str, entry: BrokerLink, place: Place | None = None) -> BrokerLink:
+        """This process's connection to `home`; `place` is where the driver has found it."""
+        if home == ALONE:
+            return entry
+        homes = self._homes()
+        if place is not None:
+            homes.hint(home, place)
+        return homes.link(home)
+
+    def lag_link(self, home: str) -> BrokerLink:
+        """A connection to `home` of a cluster that does not wait for it."""
+        purpose = f"lag of Spark group {self._group}"
+        homes = homes_of(self._options.uri, purpose, 0)
+        known = self._homes().places.get(home)
+        if known is not None:
+            homes.hint(home, known)
+        return homes.link(home)
+
+    def place(self, home: str) -> Place | None:
+        """Where `home` is; None on a node that runs alone."""
+        return None if home == ALONE else self._homes().places.get(home)
+
+    def reserve(self, entry: BrokerLink, requests: dict[str, Reserve]) -> dict[str, Reserved]:
+        """The answers to the requests, by home, that came in time (`Polls.run`)."""
+        alone = requests.get(ALONE)
+        if alone is not None:
+            return {ALONE: entry.request(alone, Reserved, alone.wait_ms / 1000)}
+        found: dict[str, Reserved] = {}
+        for home, reply in self._polls.run(requests, self._new_poll_link).items():
+            if reply is None:
+                # A node without queues of the group is down: nobody misses it until it is back.
+                del self.epochs[home]
+            else:
+                found[home] = reply
+        return found
+
+    # -- opening -----------------------------------------------------------------------------------
+
+    def _requests(self, located: QueuesLocated) -> list[tuple[str, OpenGroup]]:
+        """The requests for all nodes, in order.
+
+        The node that answered comes first if it has to refuse a queue that does not exist: until
+        then nothing has changed anywhere.
+        """
+        if self._options.pattern:
+            return [(place.id, self._open_request([])) for place in located.nodes]
+        node_of = {each.queue: each.node for each in located.homes}
+        names = {place.id: place.node for place in located.nodes}
+        queues: dict[str, list[bytes]] = {home: [] for home in names}
+        homes = {node: home for home, node in names.items()}
+        missing: str | None = None
+        for name in self._names():
+            home = homes.get(node_of.get(name, located.node), located.nodes[0].id)
+            queues[home].append(name)
+            if name not in node_of:
+                missing = home
+        found = []
+        for home in sorted(queues, key=lambda each: (each != missing, each)):
+            elsewhere = [name for name in self._names() if name not in queues[home]]
+            found.append((home, self._open_request(queues[home], elsewhere)))
+        return found
+
+    def _open_part(self, home: str, request: OpenGroup) -> list[tuple[str, Member]]:
+        opened = self._homes().link(home).request(request, GroupOpened)
+        # Epoch 0: the group has nothing at this node.
+        if opened.epoch:
+            self.epochs[home] = opened.epoch
+        return [(home, member) for member in opened.members]
+
+    def _open_request(
+        self,
+        queues: list[bytes],
+        elsewhere: list[bytes] | None = None,
+        is_new_node: bool = False,
+    ) -> OpenGroup:
+        options = self._options
+        start = options.start
+        begin = start.name or (EARLIEST if start.timestamp_ms is None else start.timestamp_ms)
+        return OpenGroup(
+            group=self._group,
+            queues=queues,
+            pattern=options.pattern,
+            # A queue that joins later is read from its first message, wherever it lives.
+            start=EARLIEST if is_new_node else begin,
+            start_at=dict(start.seqs),
+            may_rebind=not options.fail_on_data_loss,
+            elsewhere=elsewhere or [],
+        )
+
+    def _names(self) -> list[bytes]:
+        return [name.encode() for name in self._options.queues]
+
+    def _homes(self) -> Homes:
+        return homes_of(
+            self._options.uri, f"Spark group {self._group}", self._options.retry_timeout_ms
+        )
+
+    def _new_poll_link(self, home: str, has_queues: bool) -> BrokerLink:
+        timeout_ms = self._options.retry_timeout_ms if has_queues else 0
+        return self._homes().new_link(home, timeout_ms)

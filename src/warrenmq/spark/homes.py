@@ -1,0 +1,179 @@
+"""The nodes of a cluster, as a process of Spark knows them, and its connections to them.
+
+A queue of a cluster lives on one node, its home, and its messages come from there. The options name
+any one node. It tells the others, and any of them tells where a node is that has come back with
+another address. A broker that runs alone names no nodes, and has none of this.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Final
+
+from warrenmq.admin.client import (
+    AdminClient,
+    AdminRefusedError,
+    NodeAddress,
+    NodeUnreachableError,
+)
+from warrenmq.admin.homes_protocol import LocateQueues, NodePlace, QueuesLocated
+from warrenmq.admin.node_addresses import listener_for, uri_at
+from warrenmq.spark.broker_link import BrokerLink
+from warrenmq.spark.retry import Retry
+from warrenmq.vocabulary.error_codes import BAD_REQUEST
+from warrenmq.vocabulary.names import name_text
+
+_OPTION: Final = "retryTimeoutMs"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node of the cluster, and where clients reach it."""
+
+    node: str
+    host: str
+    port: int
+
+
+class Homes:
+    """The nodes of the cluster that the node at `uri` belongs to, by the ids of their data.
+
+    `retry_timeout_ms` limits each wait for a node that is away.
+    """
+
+    def __init__(self, uri: str, purpose: str, retry_timeout_ms: int) -> None:
+        self.places: dict[str, Place] = {}
+        self._uri = uri
+        self._purpose = purpose
+        self._retry_timeout_ms = retry_timeout_ms
+        # Names of all nodes seen, also of those that are down.
+        self._names: dict[str, str] = {}
+        self._links: dict[str, BrokerLink] = {}
+
+    def take(self, nodes: list[NodePlace]) -> None:
+        """Note the running nodes, as a node has told them."""
+        places: dict[str, Place] = {}
+        for each in nodes:
+            listener = listener_for(self._uri, each)
+            if listener is not None:
+                places[each.id] = Place(each.node, *listener)
+        self._names.update({home: place.node for home, place in places.items()})
+        self.places = places
+
+    def hint(self, home: str, place: Place) -> None:
+        """Note where a node was when the driver saw it, unless it is known."""
+        if home not in self.places:
+            self._names[home] = place.node
+            self.places = {**self.places, home: place}
+
+    def locate(self, request: LocateQueues, entry: BrokerLink) -> QueuesLocated:
+        """Where the queues are, when the homes of all of them are up.
+
+        `entry` is the connection to the node of the options. Raises AdminRefusedError, and
+        SourceError when a home stays down, or all nodes.
+        """
+        with Retry(NodeAddress(self._uri).where, self._retry_timeout_ms / 1000, _OPTION) as retry:
+            while True:
+                try:
+                    located = self.ask(request) if self.places else self._ask_first(request, entry)
+                except NodeUnreachableError as error:
+                    retry.failed(error)
+                    continue
+                running = {place.node for place in located.nodes}
+                down = [each for each in located.homes if each.node not in running]
+                if not located.nodes or not down:
+                    return located
+                retry.wait_because(
+                    f"queue '{name_text(down[0].queue)}' is down, because its node {down[0].node} is"
+                )
+
+    def _ask_first(self, request: LocateQueues, entry: BrokerLink) -> QueuesLocated:
+        try:
+            located = entry.request(request, QueuesLocated)
+        except AdminRefusedError as error:
+            if error.code != BAD_REQUEST:
+                raise
+            # A node of an earlier version, which runs alone, does not know the question.
+            return QueuesLocated("", [], [])
+        self.take(located.nodes)
+        return located
+
+    def ask(self, request: LocateQueues) -> QueuesLocated:
+        """The answer of the first node that answers at once, and its nodes noted.
+
+        Raises AdminRefusedError, and NodeUnreachableError if none answers.
+        """
+        failure: NodeUnreachableError | None = None
+        others = [uri_at(self._uri, each.host, each.port) for each in self.places.values()]
+        for uri in (self._uri, *others):
+            try:
+                with AdminClient(NodeAddress(uri), self._purpose) as client:
+                    located = client.request(request, QueuesLocated)
+            except NodeUnreachableError as error:
+                failure = failure or error
+            else:
+                self.take(located.nodes)
+                return located
+        assert failure is not None
+        raise failure
+
+    def link(self, home: str) -> BrokerLink:
+        """The process's connection to the node `home`."""
+        link = self._links.get(home)
+        if link is None:
+            link = self._links[home] = self.new_link(home, self._retry_timeout_ms)
+        return link
+
+    def new_link(self, home: str, retry_timeout_ms: int) -> BrokerLink:
+        """Another connection to the node `home`."""
+        return _HomeLink(self, self._uri, home, self._purpose, retry_timeout_ms)
+
+    def address(self, home: str) -> NodeAddress | None:
+        """Where `home` is; None for a node that is not known to run."""
+        place = self.places.get(home)
+        return None if place is None else NodeAddress(uri_at(self._uri, place.host, place.port))
+
+    def name(self, home: str) -> str:
+        """The name of the node `home`; its id if no node has told its name."""
+        return self._names.get(home, home)
+
+
+class _HomeLink(BrokerLink):
+    """A connection to a node of a cluster; looks for the node where the others say it is."""
+
+    def __init__(
+        self, homes: Homes, uri: str, home: str, purpose: str, retry_timeout_ms: int
+    ) -> None:
+        self._homes = homes
+        self._home = home
+        address = homes.address(home) or NodeAddress(uri)
+        where = f"{address.where} (node {homes.name(home)})"
+        super().__init__(address, purpose, retry_timeout_ms, _OPTION, where)
+
+    def _connect(self) -> AdminClient:
+        homes, home = self._homes, self._home
+        known = homes.address(home)
+        try:
+            if known is not None:
+                return AdminClient(known, self._purpose)
+        except NodeUnreachableError as error:
+            failure = NodeUnreachableError(f"node {homes.name(home)}: {error}")
+        homes.ask(LocateQueues())
+        address = homes.address(home)
+        if address is None:
+            raise NodeUnreachableError(f"node {homes.name(home)} is down")
+        if known is not None and known.where == address.where:
+            raise failure
+        return AdminClient(address, self._purpose)
+
+
+# What processes know, by process, URI, purpose and timeout (ms); see `broker_link.link_to`.
+_known: dict[tuple[int, str, str, int], Homes] = {}
+
+
+def homes_of(uri: str, purpose: str, retry_timeout_ms: int) -> Homes:
+    """What this process knows of the nodes around the one at `uri`."""
+    key = (os.getpid(), uri, purpose, retry_timeout_ms)
+    homes = _known.get(key)
+    if homes is None:
+        homes = _known[key] = Homes(uri, purpose, retry_timeout_ms)
+    return homes

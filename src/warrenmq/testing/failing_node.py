@@ -10,7 +10,11 @@ WARREN_FAIL_POINTS says which, separated by commas:
 | `name=error` | FailPointError is raised |
 
 `@3` behind a form means: only at the third hit of the point, counted from the start of the process.
-Only this program reads the variable; a node that `warren server` starts has no armed points.
+
+WARREN_CLOCK_S is what the clock of the node's machine shows more than that of others, in seconds.
+
+Only this program reads the variables; a node that `warren server` starts has no armed points, and
+the clock of its machine.
 """
 
 import os
@@ -22,6 +26,7 @@ from typing import Final
 from warrenmq.vocabulary.fail_points import FAIL_POINTS, FailAction, FailPointError
 
 VARIABLE: Final = "WARREN_FAIL_POINTS"
+CLOCK_VARIABLE: Final = "WARREN_CLOCK_S"
 
 
 class SendSignal(FailAction):
@@ -75,7 +80,15 @@ def _action(form: str) -> FailAction:
     raise ValueError(f"{form!r} is no action: say kill, stop, delay:MILLISECONDS or error")
 
 
+def set_clock(offset_s: int) -> None:
+    """Let the time of day of this process be `offset_s` later; its monotonic time stays."""
+    real_ns = time.time_ns
+    time.time_ns = lambda: real_ns() + offset_s * 1_000_000_000
+    time.time = lambda: time.time_ns() / 1e9
+
+
 if __name__ == "__main__":
+    set_clock(int(os.environ.get(CLOCK_VARIABLE, "0")))
     try:
         arm_fail_points(os.environ.get(VARIABLE, ""))
     except ValueError as problem:

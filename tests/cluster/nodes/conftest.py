@@ -28,6 +28,12 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
 @pytest.fixture
 def cluster(shared: RealCluster) -> Iterator[RealCluster]:
     """The shared cluster; no node of it may have logged an internal error during the test."""
+    for node in shared.nodes.values():
+        # The test before has failed.
+        if node.has_ended():
+            node.kill()
+            node.arm("")
+            node.start()
     yield shared
     for node in shared.nodes.values():
         log = node.log()

@@ -29,7 +29,7 @@ from tests.support.cluster.networks import Network, text_of
 from tests.support.cluster.parties import Party, running
 from tests.support.cluster.trio import Printed, warrenctl
 from tests.support.cluster.workload_process import RecordedRun
-from warrenmq.testing.failing_node import VARIABLE
+from warrenmq.testing.failing_node import CLOCK_VARIABLE, VARIABLE
 from warrenmq.wire.methods import ConnectionOpen, ConnectionOpenOk, ConnectionTuneOk
 
 NAMES = ("n1", "n2", "n3")
@@ -43,7 +43,7 @@ WORKLOAD = ("--queues", "3", "--rate", "60")
 
 
 class RealNode(Party):
-    """A node `name`; `node` is its full name."""
+    """A node `name`; `node` is its full name; "" stands for what is usual."""
 
     def __init__(
         self,
@@ -52,15 +52,17 @@ class RealNode(Party):
         directory: Path,
         etcd: Sequence[str],
         settings: Mapping[str, str],
+        node: str = "",
+        cluster_name: str = "",
     ) -> None:
         self.data = directory / name
         listen = network.listen(name, AMQP)
-        self.node = f"{name}@{listen[0]}"
+        self.node = node or f"{name}@{listen[0]}"
         options = {
             "data-dir": str(self.data),
             "node": self.node,
             "listen": text_of(listen),
-            "cluster": CLUSTER,
+            "cluster": cluster_name or CLUSTER,
             "etcd": ",".join(etcd),
             "cluster-listen": text_of(network.listen(name, LINKS)),
             "management": "off",
@@ -70,10 +72,15 @@ class RealNode(Party):
         for key, value in {"loopback_users.guest": "false", **settings}.items():
             command += ["--set", f"{key}={value}"]
         super().__init__(name, network, directory, command, "warren is ready")
+        self.arm("")
 
     def arm(self, points: str) -> None:
         """Arm fail points, as WARREN_FAIL_POINTS names them, for later starts; "" disarms."""
         self.environment[VARIABLE] = points or "none=error"
+
+    def set_clock(self, offset_s: int) -> None:
+        """Let the clock of the node's machine be so much later from the next start on."""
+        self.environment[CLOCK_VARIABLE] = str(offset_s)
 
     def ctl(self, *arguments: str) -> Printed:
         """Run `warrenctl` on the node."""
@@ -99,14 +106,12 @@ class RealCluster:
         self.directory = directory
         self.names = tuple(names)
         network.add(CLIENT)
-        etcd_names = [f"e{number}" for number in range(1, members + 1)]
-        self.members = etcd_parties(network, etcd_names, directory)
+        self._etcd_names = [f"e{number}" for number in range(1, members + 1)]
+        self.members = etcd_parties(network, self._etcd_names, directory)
         self.nodes = {}
         for name in names:
             network.add(name)
-            urls = etcd_urls(network, name, etcd_names)
-            self.nodes[name] = RealNode(name, network, directory, urls, settings or {})
-            self.nodes[name].arm("")
+            self.nodes[name] = RealNode(name, network, directory, self.urls(name), settings or {})
         self._processes = contextlib.ExitStack()
 
     def __getitem__(self, name: str) -> RealNode:
@@ -176,6 +181,10 @@ class RealCluster:
         return f"workload-{self.names.index(name)}"
 
     # -- etcd --------------------------------------------------------------------------------------
+
+    def urls(self, client: str) -> list[str]:
+        """Where a party finds the members."""
+        return etcd_urls(self.network, client, self._etcd_names)
 
     def etcd(self, *arguments: str, member: str = "e1") -> str:
         """What `etcdctl` prints."""

@@ -151,6 +151,7 @@ class RemoteLedger(QueueLedger):
         self.source: SessionQueue = source
 
 
+@mypyc_attr(acyclic=True)
 class RemoteEntry(Entry):
     """A message that a session has delivered; `return_count`: how often it was returned."""
 

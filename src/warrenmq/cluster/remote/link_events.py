@@ -21,6 +21,8 @@ class LinkEvents:
         self.out: BytesWriter = BytesWriter()
         self.is_over: bool = False
         self._link: QueueLink = link
+        # The link had room when it was asked last; it is asked once a frame.
+        self._has_room: bool = True
         self._wake: Callable[[], None] = wake
 
     def begin(self) -> BytesWriter:
@@ -33,7 +35,9 @@ class LinkEvents:
 
     def has_room(self) -> bool:
         """Whether the link takes more deliveries."""
-        return self._link.has_room()
+        if not self._has_room:
+            self._has_room = self._link.has_room()
+        return self._has_room
 
     def send(self) -> None:
         """Send what has gathered."""
@@ -42,6 +46,7 @@ class LinkEvents:
             self.out.truncate(0)
             if not self.is_over:
                 self._link.send(EVENTS, frame)
+        self._has_room = self._link.has_room()
 
 
 class PartyOutcomes(ConfirmWaiter):

@@ -13,6 +13,8 @@ from warrenmq.wire.methods import (
     BasicGet,
     BasicNack,
     BasicReturn,
+    ConnectionClose,
+    ConnectionCloseOk,
     QueueDeclare,
     QueueDelete,
     QueuePurge,
@@ -259,3 +261,13 @@ def test_a_shared_prefetch_is_free_again(cluster: TwoNodes) -> None:
     assert channel.message().body == b"near"
     assert isinstance(channel.event(), BasicCancel)
     cluster.check()
+
+
+def test_a_connection_that_closes_meanwhile_is_answered(cluster: TwoNodes) -> None:
+    channel = declared(cluster)
+    cluster.delay_ms = WAY_MS
+    channel.send(BasicGet(b"q"))
+    peer = channel.peer
+    peer.method(0, ConnectionClose(200, b"bye", 0, 0))
+    cluster.cut()
+    peer.expect(ConnectionCloseOk)

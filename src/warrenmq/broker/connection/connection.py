@@ -349,6 +349,8 @@ class Connection(ClientSide):
     def refuse(self, number: i64, error: AmqpError) -> None:
         if isinstance(error, ChannelException):
             self.close_channel(self.channels[number], error)
+            if self._is_close_due and self.state < CLOSING:
+                self._on_close()
         else:
             self.fail(error)
 

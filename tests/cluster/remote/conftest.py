@@ -7,6 +7,7 @@ import pytest
 from tests.cluster.remote.two_nodes import TwoNodes
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.fixtures import Amqp
+from tests.support.brokers.memory_broker import EngineLink
 from tests.support.skips import does_not_apply
 from warrenmq.admin.control_protocol import PolicyKind
 from warrenmq.broker.definitions.settings import Settings
@@ -49,6 +50,14 @@ def amqp() -> Iterator[FarAmqp]:
 def cluster() -> TwoNodes:
     """Two nodes with links."""
     return TwoNodes()
+
+
+def read_arrived(peer: Peer) -> None:
+    """Take all frames that have come, without a wait."""
+    link = peer.link
+    assert isinstance(link, EngineLink)
+    while link.arrived or peer.has_frame():
+        peer.read()
 
 
 def near(cluster: TwoNodes) -> ChannelPeer:

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.cluster.remote.conftest import read_arrived
 from tests.cluster.remote.two_nodes import TwoNodes
 from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.amqp_peer import ChannelPeer, Message, Peer
@@ -67,8 +68,7 @@ class Client:
     def settle(self) -> None:
         """Let everything happen that happens without time."""
         self.cluster.pump()
-        while self.peer.link.arrived:  # type: ignore[attr-defined]  # the engine's link has it
-            self.peer.read()
+        read_arrived(self.peer)
 
     def send(self, method: Method) -> None:
         self.channel.send(method)

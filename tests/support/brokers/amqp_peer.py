@@ -191,6 +191,10 @@ class Peer:
             self.channels[found.channel].take(found)
         return True
 
+    def has_frame(self) -> bool:
+        """True while a whole frame has come that no `read` has taken."""
+        return len(self._frames) > 0
+
     def has_control(self) -> bool:
         """True while a method on channel 0 has come that no `expect` has taken."""
         return len(self._control) > 0

@@ -4,16 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cluster.nodes.networks_here import make_network
 from tests.cluster.nodes.real_cluster import RealCluster
-from tests.support.cluster.namespaces import NamespaceNetwork, why_no_namespaces
-from tests.support.cluster.networks import Network
-from tests.support.cluster.relays import RelayNetwork
 from tests.support.etcd import require_etcd
-
-
-def make_network() -> Network:
-    """A network of namespaces where the machine allows one, else of relays."""
-    return RelayNetwork() if why_no_namespaces() else NamespaceNetwork()
 
 
 @pytest.fixture(scope="session")

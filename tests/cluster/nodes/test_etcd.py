@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.nodes.conftest import make_network
+from tests.cluster.nodes.networks_here import make_network
 from tests.cluster.nodes.real_cluster import NAMES, RealCluster, await_writable
 from tests.support.awaiting import eventually
 from tests.support.brokers.amqp_frames import PERSISTENT

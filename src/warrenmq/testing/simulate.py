@@ -1,7 +1,8 @@
 """`python -m warrenmq.testing.simulate`: many histories on all cores, or the story of one.
 
 A failing seed is shrunk and printed as a list of operations, with the disk's part in between;
-`--seed N` replays it. `--leaving` runs histories of messages that leave queues by rule.
+`--seed N` replays it. `--leaving` runs histories of messages that leave queues by rule, `--cluster`
+runs histories of several nodes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from warrenmq.build import build_name
+from warrenmq.testing.cluster.histories import make_cluster_history
+from warrenmq.testing.cluster.simulation import (
+    ClusterSimulation,
+    cluster_story,
+    run_cluster_seeds,
+)
 from warrenmq.testing.leaving.histories import make_leaving_history
 from warrenmq.testing.leaving.simulation import (
     LeavingSimulation,
@@ -37,6 +44,9 @@ _CHUNKS_PER_PROCESS = 25
 _SHOWN = 3
 
 console = Console(highlight=False, soft_wrap=True)
+
+# Runs histories; returns their count, their crashes, and (seed, kind, text) per failure.
+Run = Callable[[range], tuple[int, int, list[tuple[int, str, str]]]]
 
 
 def run_seeds(seeds: range) -> tuple[int, int, list[tuple[int, str, str]]]:
@@ -63,12 +73,13 @@ def shrunken_story(seed: int) -> list[str]:
     return [*story, f"=> {violation}"]
 
 
-def _run_many(first: int, count: int, processes: int, is_leaving: bool) -> bool:
+def _run_many(
+    first: int, count: int, processes: int, run: Run, tell_story: Callable[[int], list[str]]
+) -> bool:
     chunks = [
         range(start, min(start + _CHUNK, first + count))
         for start in range(first, first + count, _CHUNK)
     ]
-    run = run_leaving_seeds if is_leaving else run_seeds
     failures: list[tuple[int, str, str]] = []
     crashes = 0
     started = time.monotonic()
@@ -92,7 +103,7 @@ def _run_many(first: int, count: int, processes: int, is_leaving: bool) -> bool:
         f"{count} histories with {crashes} crashes in {seconds:.0f} s ({count / seconds:.0f} a second, "
         f"{processes} processes, {build_name()}): {len(failures)} failed"
     )
-    _show_failures(sorted(failures), leaving_story if is_leaving else shrunken_story)
+    _show_failures(sorted(failures), tell_story)
     return not failures
 
 
@@ -123,25 +134,42 @@ def main(
     leaving: Annotated[
         bool, typer.Option(help="Histories of dead letters, limits, expiry and delays.")
     ] = False,
+    cluster: Annotated[bool, typer.Option(help="Histories of several nodes.")] = False,
     shrink: Annotated[bool, typer.Option(help="With --seed: shrink it when it fails.")] = True,
 ) -> None:
     """Run histories of a simulated node with crashes and disk failures; find broken promises."""
     if seed is None:
-        raise typer.Exit(0 if _run_many(first, seeds, processes, leaving) else 1)
-    if leaving:
-        history = make_leaving_history(seed)
-        is_whole = LeavingSimulation(history).run() is None
-        for line in leaving_story(seed, shrink):
-            console.print(line, markup=False)
-        raise typer.Exit(0 if is_whole else 1)
+        run: Run = run_seeds
+        tell_story: Callable[[int], list[str]] = shrunken_story
+        if leaving:
+            run, tell_story = run_leaving_seeds, leaving_story
+        elif cluster:
+            run, tell_story = run_cluster_seeds, cluster_story
+        is_whole = _run_many(first, seeds, processes, run, tell_story)
+    elif leaving:
+        is_whole = LeavingSimulation(make_leaving_history(seed)).run() is None
+        _print(leaving_story(seed, shrink))
+    elif cluster:
+        is_whole = ClusterSimulation(make_cluster_history(seed)).run() is None
+        _print(cluster_story(seed, shrink))
+    else:
+        is_whole = _tell_one(seed, shrink)
+    raise typer.Exit(0 if is_whole else 1)
+
+
+def _tell_one(seed: int, shrink: bool) -> bool:
     story, violation = tell(make_history(seed))
     if violation is not None and shrink:
         story = shrunken_story(seed)
     elif violation is not None:
         story.append(f"=> {violation}")
+    _print(story)
+    return violation is None
+
+
+def _print(story: list[str]) -> None:
     for line in story:
         console.print(line, markup=False)
-    raise typer.Exit(0 if violation is None else 1)
 
 
 if __name__ == "__main__":

@@ -57,22 +57,32 @@ class EtcdModel:
         self.running: dict[bytes, int] = {}
         # The running nodes as of each revision that has changed them.
         self.running_at: dict[int, dict[bytes, int]] = {}
+        # Keys that are deleted with the lease of a node: its exclusive queues.
+        self._leased: dict[bytes, bytes] = {}
 
     def put_node(self, name: bytes) -> int:
         """Let a node run under a new lease; returns the birth of its record."""
         self.running[name] = self.revision + 1
-        self._note_running()
+        self._note_running([])
         return self.revision
 
     def drop_node(self, name: bytes) -> None:
         """End the lease of a node, if it has one."""
-        if self.running.pop(name, 0):
-            self._note_running()
+        if not self.running.pop(name, 0):
+            return
+        told: list[Change] = []
+        for key in [key for key, node in self._leased.items() if node == name]:
+            del self._leased[key]
+            if self.keys.pop(key, None) is not None:
+                deletion = deletion_of(key)
+                assert deletion is not None
+                told.append(deletion)
+        self._note_running(told)
 
-    def _note_running(self) -> None:
+    def _note_running(self, told: list[Change]) -> None:
         self.revision += 1
         self.running_at[self.revision] = dict(self.running)
-        self.history.append((self.revision, []))
+        self.history.append((self.revision, told))
 
     def commit(self, conditions: list[Condition], changes: list[Change]) -> int:
         """Carry out a transaction; its revision, 0 if a condition fails or nothing changes."""
@@ -143,6 +153,9 @@ class EtcdModel:
         except TypeError:
             self._delete(change, key, told)
             return
+        self._leased.pop(key, None)
+        if isinstance(change, PutQueue) and change.is_exclusive:
+            self._leased[key] = change.node
         kept = self.keys.get(key)
         birth = revision if kept is None else kept.birth
         self.keys[key] = ModelKey(value, birth, revision)

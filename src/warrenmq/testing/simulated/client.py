@@ -68,14 +68,18 @@ def content_frames(channel: int, properties: bytes, body: bytes) -> bytes:
     return frames
 
 
-_PROPERTIES: Final = encode_table(
-    fields_from_python({"capabilities": {"connection.blocked": True}})
-)
-_HANDSHAKE: Final = (
-    method_frame(0, ConnectionStartOk(_PROPERTIES, b"PLAIN", b"\0guest\0guest", b"en_US"))
-    + method_frame(0, ConnectionTuneOk(2047, _FRAME_MAX, 0))
-    + method_frame(0, ConnectionOpen(b"/"))
-)
+def handshake(*capabilities: str) -> bytes:
+    """All frames of the handshake of a client with these capabilities."""
+    table: dict[str, object] = {"capabilities": dict.fromkeys(capabilities, True)}
+    properties = encode_table(fields_from_python(table))
+    return (
+        method_frame(0, ConnectionStartOk(properties, b"PLAIN", b"\0guest\0guest", b"en_US"))
+        + method_frame(0, ConnectionTuneOk(2047, _FRAME_MAX, 0))
+        + method_frame(0, ConnectionOpen(b"/"))
+    )
+
+
+_HANDSHAKE: Final = handshake("connection.blocked")
 
 # (channel number, method, properties, body); a method without content has empty properties and
 # body.
@@ -83,9 +87,14 @@ Receiver = Callable[[int, Method, bytes, bytes], None]
 
 
 class SimulatedClient:
-    """One connection; `receiver` gets methods of its channels, and connection.close."""
+    """One connection; `receiver` gets methods of its channels, and connection.close.
 
-    def __init__(self, broker: Broker, receiver: Receiver, now_ms: int) -> None:
+    `shake` is what `handshake` has made.
+    """
+
+    def __init__(
+        self, broker: Broker, receiver: Receiver, now_ms: int, shake: bytes = _HANDSHAKE
+    ) -> None:
         self.engine: Connection = broker.connect("simulated", True, now_ms)
         self.engine.shell = self
         self._receiver = receiver
@@ -98,7 +107,7 @@ class SimulatedClient:
         self._properties = b""
         self._missing = -1
         self._body = b""
-        self.engine.receive(_HANDSHAKE, now_ms)
+        self.engine.receive(shake, now_ms)
 
     def open_channel(self, number: int, now_ms: int) -> None:
         """Send channel.open, and do not wait for the answer."""

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from warrenmq.admin.node import AdminNode
 from warrenmq.broker.broker import Broker
-from warrenmq.broker.definitions.metadata import PutPermission, PutUser, PutVhost
+from warrenmq.broker.definitions.metadata import Definitions, PutPermission, PutUser, PutVhost
 from warrenmq.broker.definitions.passwords import SHA256, hash_password
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.flow.alarm_state import KEPT_BYTES_MAX
@@ -283,14 +283,10 @@ class SimulatedNode:
 
     def start(self) -> None:
         """Recover from the disk; raises Crash or OSError when a call of the disk does."""
-        memory = self.limits.memory_bytes or PLENTY
-        settings = Settings(
-            msg_store_io_batch_size=self.limits.page_batch, vm_memory_high_watermark_absolute=memory
-        )
-        self.broker = Broker(settings, self._random_bytes, self.wake)
+        self.broker = Broker(self.settings(), self._random_bytes, self.wake)
         self._scale_down()
         self.broker.set_limits(self.now_ms)
-        definitions = self.disk.metadata.load()
+        definitions = self.definitions()
         definitions.users = [USER]
         definitions.permissions = [PutPermission(VHOST, USER.name, ".*", ".*", ".*")]
         self.broker.load_users(definitions)
@@ -330,7 +326,25 @@ class SimulatedNode:
         self.driver = VhostDriver(
             self.vhost, self._flusher, self.disk.metadata.apply, self, self._lines
         )
+        self.attach()
         self._run_steps(start_drivers)
+
+    def send(self) -> None:
+        """Called in each turn before clients get output; a node of a cluster sends to others."""
+
+    def settings(self) -> Settings:
+        """The settings of the broker."""
+        memory = self.limits.memory_bytes or PLENTY
+        return Settings(
+            msg_store_io_batch_size=self.limits.page_batch, vm_memory_high_watermark_absolute=memory
+        )
+
+    def definitions(self) -> Definitions:
+        """The definitions that the vhost opens with."""
+        return self.disk.metadata.load()
+
+    def attach(self) -> None:
+        """Called when the vhost is open; a node of a cluster learns what else the cluster has."""
 
     def _scale_down(self) -> None:
         limits, broker = self.limits, self.broker
@@ -397,6 +411,7 @@ class SimulatedNode:
             self.broker.end_turn(self.now_ms)
             if self.releases is not None:
                 self.releases.end()
+            self.send()
             dirty = self.broker.take_dirty()
             if not dirty:
                 return

@@ -1,0 +1,274 @@
+"""A node of a simulated cluster: a simulated node with all parts of the cluster but the sockets.
+
+It stands for `cluster/node.py` and `cluster/starting.py`: a start opens what the cluster still has
+of the node's rows, makes the rest known, announces the node, and follows from there. Whoever drives
+the cluster decides when the node hears of decisions and of other nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Final
+
+from warrenmq.broker.definitions.metadata import (
+    Change,
+    Definitions,
+    DeleteExchange,
+    DeleteQueue,
+    PutExchange,
+    PutPermission,
+    PutQueue,
+    PutVhost,
+)
+from warrenmq.broker.definitions.settings import Settings
+from warrenmq.cluster.decisions import ClusterClock, ClusterDefinitions
+from warrenmq.cluster.definitions_copy import DefinitionsCopy
+from warrenmq.cluster.follower import Follower
+from warrenmq.cluster.links.handshake import Identity
+from warrenmq.cluster.links.links import Links
+from warrenmq.cluster.metadata.conditions import Alive, NodeIs
+from warrenmq.cluster.node_calls import NodeCalls
+from warrenmq.cluster.node_links import FollowedPeers, NodeLinks
+from warrenmq.cluster.own_definitions import own_definitions
+from warrenmq.cluster.placement import Placement
+from warrenmq.cluster.queue_ends import QueueEnds
+from warrenmq.testing.cluster.etcd_model import EtcdModel, ModelledStore
+from warrenmq.testing.cluster.network import Network
+from warrenmq.testing.models.commit_token import CommitToken
+from warrenmq.testing.simulated.file_system import PLENTY
+from warrenmq.testing.simulated.node import USER, VHOST, Limits, SimulatedDisk, SimulatedNode
+from warrenmq.testing.simulated.node_parts import NodeParts
+
+# As in `cluster/membership.py` and `cluster/node.py`.
+LEASE_MS: Final = 10_000
+RENEW_MS: Final = LEASE_MS // 3
+_SECRET: Final = b"secret"
+
+
+class _Unwatched:
+    """Nobody watches single commits: the oracle judges what clients see."""
+
+    def seal(self) -> CommitToken:
+        return CommitToken([], [], [], 0)
+
+    def committed(self, token: CommitToken, has_definitions: bool) -> None:
+        """Nobody watches."""
+
+    def commit_failed(self, token: CommitToken) -> None:
+        """Nobody watches."""
+
+
+class MemberClock(ClusterClock):
+    """The clock of a simulated node."""
+
+    def __init__(self, member: Member) -> None:
+        self._member = member
+
+    def now_ms(self) -> int:
+        return self._member.now_ms
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        self._member.clock.call_later(delay_ms / 1000, callback)
+
+
+class Member(SimulatedNode):
+    """The node `name` in its `incarnation`, on `disk`."""
+
+    def __init__(
+        self,
+        name: str,
+        incarnation: int,
+        disk: SimulatedDisk,
+        limits: Limits,
+        now_ms: int,
+        model: EtcdModel,
+        network: Network,
+        locator: str,
+        rng: Random,
+    ) -> None:
+        super().__init__(disk, limits, _Unwatched(), now_ms, NodeParts())
+        self.name = name
+        # The node has received something and has not ended its turn.
+        self.has_news = False
+        # The disk does nothing for now.
+        self.is_stalled = False
+        self.incarnation = incarnation
+        self._model = model
+        self._network = network
+        self._locator = locator
+        self._rng = rng
+        self._shared = Definitions()
+        self._revision = 0
+        self._renew_at_ms = 0
+
+    # -- start -------------------------------------------------------------------------------------
+
+    def settings(self) -> Settings:
+        return Settings(
+            node_name=self.name,
+            cluster_name="model",
+            msg_store_io_batch_size=self.limits.page_batch,
+            vm_memory_high_watermark_absolute=PLENTY,
+        )
+
+    def definitions(self) -> Definitions:
+        """What the cluster still has of the node's rows; see `ClusterStart.open`."""
+        name = self.name.encode()
+        self._model.drop_node(name)
+        self._shared, self._revision = self._model.load(), self._model.revision
+        self._forget_transient(self._shared)
+        rows = self.disk.metadata.load()
+        rows.vhosts = [PutVhost(VHOST, 1)]
+        opened, changes = own_definitions(rows, self._shared, name)
+        if changes:
+            self.disk.metadata.apply(list(changes))
+        opened.users = [USER]
+        opened.permissions = [PutPermission(VHOST, USER.name, ".*", ".*", ".*")]
+        return opened
+
+    def _forget_transient(self, shared: Definitions) -> None:
+        """As `Membership.forget_transient`."""
+        name = self.name.encode()
+        gone: list[PutQueue | PutExchange] = [
+            queue for queue in shared.queues if queue.node == name and not queue.durable
+        ]
+        if not self._model.running:
+            gone.extend(each for each in shared.exchanges if not each.durable)
+        for each in gone:
+            removal: Change = DeleteExchange(each.vhost, each.name)
+            if isinstance(each, PutQueue):
+                removal = DeleteQueue(each.vhost, 0, each.name)
+            self._model.commit([Alive(each, each.birth)], [removal])
+        births = {each.birth for each in gone}
+        shared.queues = [each for each in shared.queues if each.birth not in births]
+        shared.exchanges = [each for each in shared.exchanges if each.birth not in births]
+        shared.bindings = [
+            each
+            for each in shared.bindings
+            if not births & {each.source_birth, each.destination_birth}
+        ]
+
+    def attach(self) -> None:
+        """See `ClusterNode.attach` and `ClusterNode.begin`."""
+        name = self.name.encode()
+        copy = DefinitionsCopy()
+        self.ends = QueueEnds(self.name, self.broker, self._time)
+        self.follower = Follower(
+            name, self.broker, copy, self.ends, _apply_nothing, _apply_nothing, self._time
+        )
+        self.follower.load(self._shared, self._revision)
+        placement = Placement(
+            name, self.broker, copy, self.ends.reachable, self._locator, self._rng.choice
+        )
+        self.etcd = ModelledStore(self._model, self._follow)
+        self.etcd.told_revision = self._revision
+        peers = FollowedPeers()
+        self.broker.shared = ClusterDefinitions(
+            self.etcd, self.follower, placement, peers, MemberClock(self)
+        )
+        self._calls = NodeCalls(self.wake)
+        self._handler = NodeLinks(self.ends, peers, self._calls, self.follower.followed, self._time)
+        identity = Identity("model", "model", self.name, self.name, self.incarnation, "1", 1)
+        self.links = Links(identity, _SECRET, self._handler, self._rng.randbytes)
+        self._announce()
+        self._set_running(self._model.running)
+
+    def _time(self) -> int:
+        return self.now_ms
+
+    # -- the cluster -------------------------------------------------------------------------------
+
+    def _follow(self, revision: int, changes: list[Change]) -> None:
+        running = self._model.running_at.get(revision)
+        if running is not None:
+            self._set_running(running)
+        self.follower.follow(revision, changes)
+
+    def _set_running(self, running: dict[bytes, int]) -> None:
+        """As `ClusterNode._set_running`."""
+        names = {name.decode() for name in running} | {self.name}
+        self.links.set_peers({name: (name, 1) for name in sorted(names)}, self.now_ms)
+        if self.name == min(names):
+            self.ends.remove_transient(names)
+
+    def renew(self) -> None:
+        """Renew the lease if that is due; announce the node again if the lease has ended."""
+        if self.now_ms >= self._renew_at_ms and self.etcd.is_reachable:
+            self._renew_at_ms = self.now_ms + RENEW_MS
+            if self.name.encode() not in self._model.running:
+                self._announce()
+
+    def _announce(self) -> None:
+        name = self.name.encode()
+        self.etcd.lease = NodeIs(name, self._model.put_node(name))
+
+    def is_announced(self) -> bool:
+        """Whether the others know that the node runs, and it has its lease."""
+        lease = self.etcd.lease
+        return lease is not None and self._model.running.get(lease.node) == lease.birth
+
+    def lose_lease(self) -> None:
+        """The lease ends, because the node has not renewed it, or by hand."""
+        self._model.drop_node(self.name.encode())
+
+    @property
+    def lease_ends_ms(self) -> int:
+        """When the lease ends unless it is renewed."""
+        return self._renew_at_ms - RENEW_MS + LEASE_MS
+
+    def catch_up(self) -> None:
+        """Etcd has compacted what the node has not followed: it compares the states."""
+        model = self._model
+        self.etcd.told_revision = model.revision
+        self.follower.catch_up(model.load(), model.revision)
+        self._set_running(model.running)
+
+    def is_followed(self) -> bool:
+        """Whether the node has followed everything, and nothing of its own is undecided."""
+        return self.follower.followed() == self._model.revision and not self.etcd.request_count
+
+    # -- links -------------------------------------------------------------------------------------
+
+    def link_moved(self) -> None:
+        """See LinkedNode."""
+        self.has_news = True
+
+    def wake(self) -> None:
+        super().wake()
+        self.has_news = True
+
+    def send(self) -> None:
+        """Send to other nodes what has gathered in the turn, as `ClusterNode.end_turn`."""
+        self._handler.end_turn()
+        self._calls.end_turn()
+        self._network.write_out(self, self.links.take_dirty(), self.now_ms)
+
+    def dial(self, members: dict[str, Member]) -> None:
+        """Dial the nodes to which there should be links."""
+        now_ms = self.now_ms
+        for name, _address in self.links.take_dials(now_ms):
+            other = members.get(name)
+            fault = "connection refused"
+            if other is not None:
+                fault = self._network.connect(
+                    self,
+                    other,
+                    partial(self.links.dialled, name, name, now_ms),
+                    partial(other.links.accepted, self.name, now_ms),
+                )
+            if fault:
+                self.links.dial_failed(name, name, fault, now_ms)
+            self.has_news = True
+
+    def beat(self) -> None:
+        """Run the timers of the node and of its links, then a turn."""
+        self.links.tick(self.now_ms)
+        self._calls.tick(self.now_ms)
+        self.tick()
+
+
+def _apply_nothing(changes: list[Change], done: Callable[[str], None]) -> None:
+    """Users and vhosts do not change."""
+    done("")

@@ -1,0 +1,528 @@
+"""Runs one history of a cluster; `run_cluster_seeds` runs many.
+
+In the end all faults are over. The cluster must come to rest in a bounded time, with one topology
+on all nodes, every method and publish answered, and nothing held by clients that are gone. Then
+every queue is drained, and the checker judges what clients have sent and received.
+"""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Callable
+from random import Random
+from typing import Final, TypeVar
+
+from warrenmq.testing.cluster.clients import (
+    ClusterClient,
+    Consumer,
+    Publisher,
+    TxPublisher,
+    life_name,
+    life_of,
+)
+from warrenmq.testing.cluster.histories import (
+    AUTO_DELETE_QUEUE,
+    DURABLE_QUEUES,
+    EXCHANGE_TYPES,
+    EXCLUSIVE_QUEUE,
+    FIXED_EXCHANGE,
+    FIXED_QUEUES,
+    KEYS,
+    ONE_WAY,
+    OTHER_WAY,
+    RESET,
+    ClusterHistory,
+    make_cluster_history,
+)
+from warrenmq.testing.cluster.rest import check_rest, check_transient, drain, rest
+from warrenmq.testing.cluster.world import World
+from warrenmq.testing.leaving.histories import Step
+from warrenmq.testing.models.messages import Violation
+from warrenmq.testing.simulated.crash_watch import CrashWatch
+from warrenmq.testing.simulated.file_system import Crash
+from warrenmq.wire.methods import (
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    ExchangeDelete,
+    ExchangeDeleteOk,
+    QueueBind,
+    QueueBindOk,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+    QueueUnbind,
+    QueueUnbindOk,
+)
+
+# Longer than a lease, and the links' notice of it (ms).
+DEAD_MS: Final = 15_000
+RUNS_MAX: Final = 400
+# Steps of time (ms): while clients work, and while a history waits.
+_FINE_MS: Final = 5
+_COARSE_MS: Final = 50
+_Client = TypeVar("_Client", bound=ClusterClient)
+
+
+def queue_name(index: int) -> bytes:
+    """The name of the queue `index`."""
+    return b"q%d" % index
+
+
+def exchange_name(index: int) -> bytes:
+    """The name of the exchange `index`; below 0 the default exchange."""
+    return b"" if index < 0 else b"x%d" % index
+
+
+class ClusterSimulation:
+    """Runs one history; `run` returns the violation that ends it, or None."""
+
+    def __init__(self, history: ClusterHistory, story: list[str] | None = None) -> None:
+        self.history = history
+        rng = Random(history.seed)
+        self.world = World(history.nodes, history.locator, history.limits, rng)
+        self.world.recording.story = story
+        self._watch = CrashWatch()
+        # Clients that publish and declare, by node; consumers by number.
+        self._publishers: dict[str, Publisher] = {}
+        self._transactors: dict[str, TxPublisher] = {}
+        self._admins: dict[str, ClusterClient] = {}
+        self._consumers: dict[int, Consumer] = {}
+        self._clients = 0
+        # Faults of the network that are not over, by path.
+        self._faults: dict[tuple[str, str], str] = {}
+
+    @property
+    def crash_count(self) -> int:
+        """Crashes of nodes so far."""
+        return self.world.crash_count
+
+    def run(self) -> Violation | None:
+        """Run the history; returns the first broken promise, or None at its end."""
+        with self._watch:
+            return self._run_history()
+
+    def _run_history(self) -> Violation | None:
+        try:
+            self._set_up()
+            self.world.disk_pace = self.history.disk_pace
+            for step in self.history.steps:
+                self.world.recording.tell(f"{self.world.now_ms % 10_000_000} {step}")
+                self.world.rng.seed(step.seed)
+                self._run(step)
+                self.world.advance(_FINE_MS, _FINE_MS)
+                self._watch.check()
+            self._finish()
+            self._watch.check()
+        except Violation as violation:
+            return violation
+        except Exception as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            where = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}"
+            text = "\n".join(traceback.format_exception(error)[-6:])
+            return Violation(f"{type(error).__name__} at {where}", f"{error}\n{text}")
+        return None
+
+    # -- clients -----------------------------------------------------------------------------------
+
+    def _client(self, known: dict[str, _Client], kind: type[_Client], index: int) -> _Client | None:
+        """The client of a kind at a node, if the node runs and the client is not busy."""
+        name = self.world.names[index]
+        member = self.world.members.get(name)
+        client = known.get(name)
+        if client is None or client.is_lost:
+            if member is None:
+                return None
+            client = self._new_client(kind, index)
+            known[name] = client
+        return None if client.is_busy else client
+
+    def _new_client(self, kind: type[_Client], index: int) -> _Client:
+        world = self.world
+        self._clients += 1
+        member = world.members[world.names[index]]
+        client = kind(member, world.recording, f"{kind.__name__[0].lower()}{self._clients}")
+        world.recording.tell(f"            {client.name} connects to {member.name}")
+        world.clients.append(client)
+        world.pump()
+        return client
+
+    def _consumer(self, number: int) -> Consumer | None:
+        client = self._consumers.get(number)
+        if client is not None and not client.is_lost:
+            return None if client.is_busy else client
+        index = self.world.rng.randrange(self.history.nodes)
+        if self.world.names[index] not in self.world.members:
+            return None
+        client = self._consumers[number] = self._new_client(Consumer, index)
+        return client
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _run(self, step: Step) -> None:
+        run: Callable[[Step], None] = getattr(self, f"_{step.kind}")
+        run(step)
+        self.world.pump()
+
+    def _publish(self, step: Step) -> None:
+        client = self._client(self._publishers, Publisher, step.number(0))
+        exchange, key = step.number(1), step.number(2)
+        for _ in range(step.number(3)):
+            if client is None or client.is_busy or client.is_lost:
+                return
+            client.publish(
+                exchange_name(exchange),
+                queue_name(key) if exchange < 0 else KEYS[key],
+                step.number(4),
+                bool(step.number(5)),
+                bool(step.number(6)),
+            )
+
+    def _tx(self, step: Step) -> None:
+        client = self._client(self._transactors, TxPublisher, step.number(0))
+        if client is not None:
+            client.transact(
+                queue_name(step.number(1)),
+                step.number(2),
+                step.number(3),
+                bool(step.number(4)),
+            )
+
+    def _consume(self, step: Step) -> None:
+        client = self._consumer(step.number(0))
+        if client is not None and not client.queue:
+            queue = queue_name(step.number(1))
+            client.consume(queue, step.number(2), bool(step.number(3)))
+
+    def _cancel(self, step: Step) -> None:
+        client = self._consumer(step.number(0))
+        if client is not None and client.queue:
+            client.cancel()
+
+    def _get(self, step: Step) -> None:
+        client = self._consumer(step.number(0))
+        if client is not None:
+            client.get(queue_name(step.number(1)))
+
+    def _ack(self, step: Step) -> None:
+        self._settle(step, True)
+
+    def _reject(self, step: Step) -> None:
+        self._settle(step, False)
+
+    def _settle(self, step: Step, is_ack: bool) -> None:
+        client = self._consumers.get(step.number(0))
+        if client is not None and not client.is_lost and client.unacked:
+            client.settle(step.number(1), is_ack, bool(step.number(2)))
+
+    def _sync(self, step: Step) -> None:
+        client = self._consumer(step.number(0))
+        if client is not None and client.queue:
+            client.sync()
+
+    def _move(self, step: Step) -> None:
+        client = self._consumers.pop(step.number(0), None)
+        if client is not None and not client.is_lost:
+            client.on_lost()
+        if self.world.names[step.number(1)] in self.world.members:
+            self._consumers[step.number(0)] = self._new_client(Consumer, step.number(1))
+
+    def _drop(self, step: Step) -> None:
+        client = self._publishers.pop(self.world.names[step.number(0)], None)
+        if client is not None and not client.is_lost:
+            client.on_lost()
+
+    # -- steps that change definitions -------------------------------------------------------------
+
+    def _admin(self, node: int) -> ClusterClient | None:
+        return self._client(self._admins, ClusterClient, node)
+
+    def _declare(self, step: Step) -> None:
+        client = self._admin(step.number(0))
+        index = step.number(1)
+        if client is not None and index != EXCLUSIVE_QUEUE:
+            self._declare_queue(client, index)
+
+    def _declare_queue(self, client: ClusterClient, index: int) -> None:
+        durable = index < FIXED_QUEUES or index in DURABLE_QUEUES
+        declare = QueueDeclare(
+            queue_name(index),
+            False,
+            durable,
+            index == EXCLUSIVE_QUEUE,
+            index == AUTO_DELETE_QUEUE,
+        )
+        client.call(declare, QueueDeclareOk)
+
+    def _own(self, step: Step) -> None:
+        """Let a consumer have the exclusive queue."""
+        client = self._consumer(step.number(0))
+        if client is not None:
+            self._declare_queue(client, EXCLUSIVE_QUEUE)
+
+    def _delete(self, step: Step) -> None:
+        client = self._admin(step.number(0))
+        if client is not None:
+            client.call(QueueDelete(queue_name(step.number(1))), QueueDeleteOk)
+
+    def _purge(self, step: Step) -> None:
+        client = self._admin(step.number(0))
+        if client is not None:
+            queue = queue_name(step.number(1))
+            self.world.recording.leaky.add(life_of(client.member, queue))
+            client.call(QueuePurge(queue), QueuePurgeOk)
+
+    def _exchange(self, step: Step) -> None:
+        client = self._admin(step.number(0))
+        if client is not None:
+            self._declare_exchange(client, step.number(1))
+
+    def _declare_exchange(self, client: ClusterClient, index: int) -> None:
+        is_fleeting = index == len(EXCHANGE_TYPES) - 1
+        declare = ExchangeDeclare(
+            exchange_name(index), EXCHANGE_TYPES[index], False, not is_fleeting, is_fleeting
+        )
+        client.call(declare, ExchangeDeclareOk)
+
+    def _exchange_delete(self, step: Step) -> None:
+        client = self._admin(step.number(0))
+        if client is not None:
+            client.call(ExchangeDelete(exchange_name(step.number(1))), ExchangeDeleteOk)
+
+    def _bind(self, step: Step) -> None:
+        client = self._admin(step.number(0))
+        if client is not None:
+            exchange, queue = exchange_name(step.number(1)), queue_name(step.number(2))
+            client.call(QueueBind(queue, exchange, KEYS[step.number(3)]), QueueBindOk)
+
+    def _unbind(self, step: Step) -> None:
+        client = self._admin(step.number(0))
+        if client is not None:
+            exchange, queue = exchange_name(step.number(1)), queue_name(step.number(2))
+            client.call(QueueUnbind(queue, exchange, KEYS[step.number(3)]), QueueUnbindOk)
+
+    # -- time and faults ---------------------------------------------------------------------------
+
+    def _wait(self, step: Step) -> None:
+        self.world.advance(step.number(0), _FINE_MS)
+
+    def _long_wait(self, step: Step) -> None:
+        self.world.advance(step.number(0), _COARSE_MS)
+
+    def _crash(self, step: Step) -> None:
+        name = self.world.names[step.number(0)]
+        if name in self.world.members:
+            self.world.crash(name, step.text(1), bool(step.number(2)))
+
+    def _strike(self, step: Step) -> None:
+        """Publish to a queue, whose node crashes soon."""
+        client = self._client(self._publishers, Publisher, step.number(0))
+        name = queue_name(step.number(1))
+        if client is not None:
+            for size in (20, 5000, 300):
+                client.publish(b"", name, size, True, False)
+            self.world.advance(step.number(2) * _FINE_MS, _FINE_MS)
+        for node, member in list(self.world.members.items()):
+            if name in member.vhost.queues:
+                self.world.crash(node, step.text(3), False)
+
+    def _relive(self, step: Step) -> None:
+        """Fill a queue, then delete and declare it; its node crashes before its disk knows."""
+        index, queue = step.number(0), step.number(1)
+        name, node = queue_name(queue), self.world.names[step.number(0)]
+        admin = self._admin(index)
+        publisher = self._client(self._publishers, Publisher, index)
+        if admin is None or publisher is None:
+            return
+        self._declare_queue(admin, queue)
+        self.world.advance(100, _FINE_MS)
+        if not publisher.is_lost and not publisher.is_busy:
+            publisher.publish(b"", name, 20, True, False)
+        self.world.advance(100, _FINE_MS)
+        member = self.world.members.get(node)
+        if member is not None and name in member.vhost.queues and not admin.is_busy:
+            member.is_stalled = True
+            admin.call(QueueDelete(name), QueueDeleteOk)
+            self._declare_queue(admin, queue)
+            self.world.advance(200, _FINE_MS)
+            if node in self.world.members:
+                self.world.crash(node, step.text(2), False)
+
+    def _crash_within(self, step: Step) -> None:
+        member = self.world.members.get(self.world.names[step.number(0)])
+        if member is not None:
+            self.world.crash_rule = step.text(2)
+            member.disk.files.crash_after = step.number(1)
+
+    def _restart(self, step: Step) -> None:
+        self._start(self.world.names[step.number(0)])
+
+    def _start(self, name: str) -> None:
+        try:
+            self.world.start(name)
+        except Crash:
+            # A start has only few calls of the disk that can be cut off.
+            raise Violation("start", f"{name} crashed at its start") from None
+
+    def _cut(self, step: Step) -> None:
+        one, other = sorted((self.world.names[step.number(0)], self.world.names[step.number(1)]))
+        path, kind = self.world.network.path(one, other), step.text(2)
+        self._begin_fault((one, other), kind)
+        if kind == RESET:
+            self.world.network.break_off(one, other, self.world.now_ms)
+        path.is_cut = [kind != OTHER_WAY, kind != ONE_WAY]
+
+    def _slow(self, step: Step) -> None:
+        one, other = sorted((self.world.names[step.number(0)], self.world.names[step.number(1)]))
+        path = self.world.network.path(one, other)
+        path.delay_ms, path.bytes_per_ms = step.number(2), step.number(3)
+        self._begin_fault((one, other), "slow")
+
+    def _begin_fault(self, place: tuple[str, str], kind: str) -> None:
+        self._end_fault(place)
+        self._faults[place] = self.world.recording.fault(kind, "-".join(place))
+
+    def _end_fault(self, place: tuple[str, str]) -> None:
+        if place in self._faults:
+            self.world.recording.fault_over(self._faults.pop(place))
+
+    def _heal(self, step: Step) -> None:
+        one, other = sorted((self.world.names[step.number(0)], self.world.names[step.number(1)]))
+        self.world.network.path(one, other).heal()
+        self._end_fault((one, other))
+
+    def _etcd_cut(self, step: Step) -> None:
+        index = step.number(0)
+        names = self.world.names if index < 0 else [self.world.names[index]]
+        self.world.cut_from_etcd.update(names)
+
+    def _etcd_heal(self, step: Step) -> None:
+        index = step.number(0)
+        names = self.world.names if index < 0 else [self.world.names[index]]
+        self.world.cut_from_etcd.difference_update(names)
+
+    def _etcd_loses(self, step: Step) -> None:
+        name = self.world.names[step.number(0)]
+        if step.number(1):
+            self.world.loses_answers.add(name)
+        else:
+            self.world.loses_answers.discard(name)
+
+    def _lease(self, step: Step) -> None:
+        name = self.world.names[step.number(0)]
+        member = self.world.members.get(name)
+        if member is not None:
+            self.world.recording.fault("lease", name)
+            member.lose_lease()
+
+    def _compact(self, step: Step) -> None:
+        name = self.world.names[step.number(0)]
+        member = self.world.members.get(name)
+        if member is not None and name not in self.world.cut_from_etcd:
+            member.catch_up()
+
+    def _stall(self, step: Step) -> None:
+        member = self.world.members.get(self.world.names[step.number(0)])
+        if member is not None:
+            member.is_stalled = bool(step.number(1))
+
+    # -- begin and end -----------------------------------------------------------------------------
+
+    def _set_up(self) -> None:
+        world = self.world
+        for name in world.names:
+            world.start(name)
+        world.advance(200, _COARSE_MS)
+        for index in range(FIXED_QUEUES):
+            client = self._admin(index % self.history.nodes)
+            assert client is not None
+            self._declare_queue(client, index)
+        rest(world)
+        client = self._admin(0)
+        assert client is not None
+        for index in (FIXED_EXCHANGE, 1):
+            self._declare_exchange(client, index)
+        for index in range(2):
+            bind = QueueBind(queue_name(index), exchange_name(FIXED_EXCHANGE), KEYS[0])
+            client.call(bind, QueueBindOk)
+        rest(world)
+
+    def _finish(self) -> None:
+        world = self.world
+        world.recording.tell("the end: all faults are over")
+        world.rng.seed(self.history.seed)
+        world.disk_pace = 1.0
+        for place in list(self._faults):
+            self._end_fault(place)
+        for path in world.network.paths.values():
+            path.heal()
+        world.cut_from_etcd.clear()
+        world.loses_answers.clear()
+        for member in world.members.values():
+            member.disk.files.crash_after = -1
+            member.is_stalled = False
+        if len(world.members) < len(world.names):
+            world.advance(DEAD_MS, _COARSE_MS)
+            if world.members:
+                rest(world)
+                check_transient(world)
+        for name in world.names:
+            self._start(name)
+        rest(world)
+        world.recording.publishing_over()
+        for client in list(world.clients):
+            client.on_lost()
+        rest(world)
+        check_rest(world)
+        for number, queue in enumerate(world.model.load().queues):
+            name = world.names[(self.history.seed + number) % len(world.names)]
+            drain(world, world.members[name], queue.name, life_name(queue.name, queue.birth))
+        rest(world)
+        check_rest(world)
+        world.recording.judge()
+
+
+def run_cluster_seeds(seeds: range) -> tuple[int, int, list[tuple[int, str, str]]]:
+    """Run histories; returns their count, their crashes, and (seed, kind, text) per failure."""
+    failures: list[tuple[int, str, str]] = []
+    crashes = 0
+    for seed in seeds:
+        simulation = ClusterSimulation(make_cluster_history(seed))
+        violation = simulation.run()
+        crashes += simulation.crash_count
+        if violation is not None:
+            failures.append((seed, violation.kind, str(violation)))
+    gc.collect()
+    return len(seeds), crashes, failures
+
+
+def cluster_story(seed: int, is_shrunken: bool = True) -> list[str]:
+    """The story of a history, line by line; if it fails, of the shortest found that does."""
+    history = make_cluster_history(seed)
+    violation = ClusterSimulation(history).run()
+    if violation is not None and is_shrunken:
+        history = _shrunken(history, violation.kind)
+    story = [f"seed {seed}, {history.nodes} nodes, {history.locator}, {history.limits}"]
+    violation = ClusterSimulation(history, story).run()
+    return [*story, f"=> {violation}" if violation is not None else f"seed {seed} holds"]
+
+
+def _shrunken(history: ClusterHistory, kind: str) -> ClusterHistory:
+    runs = 0
+    size = max(1, len(history.steps) // 2)
+    while size > 0 and runs < RUNS_MAX:
+        is_shorter = False
+        at = len(history.steps)
+        while at > 0 and runs < RUNS_MAX:
+            at = max(0, at - size)
+            shorter = history.without_steps(at, at + size)
+            violation = ClusterSimulation(shorter).run()
+            runs += 1
+            if violation is not None and violation.kind == kind:
+                history, is_shorter = shorter, True
+        if not is_shorter:
+            size //= 2
+    return history

@@ -1,0 +1,186 @@
+"""A simulated cluster: nodes, network, etcd and time. What happens is up to whoever drives it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Final
+
+from warrenmq.broker.definitions.metadata import PutVhost
+from warrenmq.testing.cluster.clients import ClusterClient, life_name
+from warrenmq.testing.cluster.etcd_model import EtcdModel
+from warrenmq.testing.cluster.member import Member
+from warrenmq.testing.cluster.network import Network
+from warrenmq.testing.cluster.recording import Recording
+from warrenmq.testing.models.messages import Violation
+from warrenmq.testing.simulated.file_system import KILL, Crash, SimulatedFileSystem
+from warrenmq.testing.simulated.metadata import SimulatedMetadata
+from warrenmq.testing.simulated.node import LANES, VHOST, Limits, SimulatedDisk
+
+START_MS: Final = 1_700_000_000_000
+# Interval of the nodes' ticks (ms); a link must be ticked every 500 ms.
+BEAT_MS: Final = 100
+# Rounds in which nodes and network may go on without the time passing.
+_ROUNDS_MAX: Final = 2000
+
+
+class World:
+    """The cluster of `nodes` nodes."""
+
+    def __init__(self, nodes: int, locator: str, limits: Limits, rng: Random) -> None:
+        self.names = [f"n{index + 1}" for index in range(nodes)]
+        self.rng = rng
+        self.now_ms = START_MS
+        self.model = EtcdModel()
+        self.model.commit([], [PutVhost(VHOST, 0)])
+        self.network = Network(self.names, rng)
+        self.recording = Recording()
+        self.recording.now_ms = self.now_ms
+        # Running nodes by name.
+        self.members: dict[str, Member] = {}
+        self.clients: list[ClusterClient] = []
+        self.crash_count = 0
+        # How a node crashes whose disk calls are counted.
+        self.crash_rule = KILL
+        # The chance of a lane of a disk that has work to run a job in a step.
+        self.disk_pace = 1.0
+        # Nodes that do not reach etcd, and those whose answers are often lost.
+        self.cut_from_etcd: set[str] = set()
+        self.loses_answers: set[str] = set()
+        self._locator = locator
+        self._limits = limits
+        self._disks: dict[str, SimulatedDisk] = {}
+        self._incarnations: dict[str, int] = {}
+        # Faults of crashed nodes that are not over.
+        self._faults: dict[str, str] = {}
+        # When the lease of a node that is gone ends.
+        self._lease_ends_ms: dict[str, int] = {}
+        self._beat_at_ms = self.now_ms
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def start(self, name: str) -> None:
+        """Start a node that is down, unless it would have to wait for etcd."""
+        if name in self.members or name in self.cut_from_etcd:
+            return
+        disk = self._disks.get(name)
+        if disk is None:
+            files = SimulatedFileSystem()
+            disk = self._disks[name] = SimulatedDisk(files, SimulatedMetadata(files))
+        disk.files.rng = self.rng
+        self._incarnations[name] = self._incarnations.get(name, 0) + 1
+        member = Member(
+            name,
+            self._incarnations[name],
+            disk,
+            self._limits,
+            self.now_ms,
+            self.model,
+            self.network,
+            self._locator,
+            self.rng,
+        )
+        self.recording.tell(f"        {name} starts")
+        member.start()
+        self._lease_ends_ms.pop(name, None)
+        self.members[name] = member
+        if name in self._faults:
+            self.recording.fault_over(self._faults.pop(name))
+
+    def crash(self, name: str, rule: str, is_silent: bool) -> None:
+        """End a node; `is_silent`: the others learn it only by its silence."""
+        member = self.members.pop(name)
+        self.recording.tell(f"        {name} crashes ({rule})")
+        self.crash_count += 1
+        queues = tuple(
+            life_name(queue.name, int(queue.definition.birth))
+            for queue in member.vhost.queues.values()
+        )
+        self._faults[name] = self.recording.crashed(name, queues)
+        for client in self.clients:
+            if client.member is member and not client.is_lost:
+                client.on_lost()
+        self.clients = [client for client in self.clients if client.member is not member]
+        while member.etcd.request_count and self.rng.random() < 0.5:
+            # Etcd carries out what has reached it; nobody hears the answer.
+            member.etcd.carry_out()
+        member.etcd.drop_requests()
+        if is_silent:
+            self.network.vanish(member)
+        else:
+            self.network.crash(member)
+        self._lease_ends_ms[name] = member.lease_ends_ms
+        member.disk.crash(self.rng, rule)
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def advance(self, ms: int, step_ms: int) -> None:
+        """Let `ms` pass, in steps of `step_ms`."""
+        end_ms = self.now_ms + ms
+        while self.now_ms < end_ms:
+            self.now_ms = min(self.now_ms + step_ms, end_ms)
+            self.recording.now_ms = self.now_ms
+            for member in self.members.values():
+                member.now_ms = self.now_ms
+            is_beat = self.now_ms >= self._beat_at_ms
+            if is_beat:
+                self._beat_at_ms = self.now_ms + BEAT_MS
+                self._end_leases()
+            for name in list(self.members):
+                self._step(name, is_beat)
+            self.pump()
+
+    def _end_leases(self) -> None:
+        for name, ends_ms in list(self._lease_ends_ms.items()):
+            if ends_ms <= self.now_ms:
+                self.recording.tell(f"        the lease of {name} ends")
+                self.model.drop_node(name.encode())
+                del self._lease_ends_ms[name]
+
+    def _step(self, name: str, is_beat: bool) -> None:
+        """Let one node hear of etcd and of its disk, and run its timers."""
+        member = self.members[name]
+        etcd, rng = member.etcd, self.rng
+        etcd.is_reachable = name not in self.cut_from_etcd
+        if is_beat:
+            member.renew()
+            if not etcd.is_reachable and self.now_ms >= member.lease_ends_ms:
+                member.lose_lease()
+        while etcd.request_count and rng.random() < 0.8:
+            etcd.loses_answers = name in self.loses_answers and rng.random() < 0.5
+            etcd.answer(rng.randrange(etcd.request_count))
+            member.has_news = True
+        while rng.random() < 0.9 and etcd.tell():
+            member.has_news = True
+        member.dial(self.members)
+        try:
+            if not member.is_stalled:
+                self._run_disk(member)
+            if is_beat:
+                member.beat()
+                member.has_news = False
+        except Crash:
+            self.crash(name, self.crash_rule, False)
+
+    def _run_disk(self, member: Member) -> None:
+        for lane in LANES:
+            if member.lanes[lane].has_work() and self.rng.random() < self.disk_pace:
+                member.run(lane)
+                if self.rng.random() < self.disk_pace:
+                    member.finish(lane)
+
+    def pump(self) -> None:
+        """Let everything happen that needs no time."""
+        for _ in range(_ROUNDS_MAX):
+            is_busy = self.network.deliver(self.now_ms)
+            for client in list(self.clients):
+                if client.is_lost:
+                    self.clients.remove(client)
+                    client.drop()
+            for member in self.members.values():
+                if member.has_news:
+                    member.has_news = False
+                    member.turn()
+                    is_busy = True
+            if not is_busy:
+                return
+        raise Violation("stuck", "nodes talk to each other without end")

@@ -201,9 +201,14 @@ class Membership:
     def register(self, record: RunningNode) -> tuple[int, int]:
         """Announce that the node runs; returns its lease and its birth.
 
-        Raises NotYet while there is a record of another run.
+        Raises NotYet while there is a record of another run, or no member with this node's data
+        directory: then etcd was wiped, or the node was forgotten while it stood still.
         """
         key = node_key(self._cluster, self._node)
+        own_key = member_key(self._cluster, self._node)
+        own = self._metadata.get(own_key)
+        if own is None or decode_record(own.value, Member).replica_id != record.replica_id:
+            raise NotYet(f"cluster '{self._cluster}' to have this node as its member again")
         found = self._metadata.get(key)
         if found is not None:
             running = decode_record(found.value, RunningNode)
@@ -213,7 +218,8 @@ class Membership:
             raise NotYet(f"the node of this name that runs at {running.host}:{running.port}")
         lease = self._metadata.gateway.grant(LEASE_S)
         birth = self._metadata.commit(
-            [Unchanged(key, 0)], [RawPut(key, encode_record(record), lease)]
+            [Unchanged(key, 0), Unchanged(own_key, own.mod_revision)],
+            [RawPut(key, encode_record(record), lease)],
         )
         if birth is None:
             self._metadata.gateway.revoke(lease)

@@ -172,21 +172,26 @@ def test_a_node_whose_lease_was_revoked_announces_itself_again(cluster: RealClus
 
 
 @pytest.mark.slow
-def test_a_node_refuses_an_etcd_without_its_cluster(tmp_path: Path) -> None:
-    """No message is touched: with the old etcd all of them are there."""
+def test_an_etcd_without_the_cluster(tmp_path: Path) -> None:
+    """A running node decides nothing there, and does not become part of it; its clients go on.
+
+    It does not start with it, and no message is touched: with the old etcd all are there.
+    """
     require_etcd()
     with make_network() as network, RealCluster(network, tmp_path, names=["n1"]) as cluster:
         node, member = cluster["n1"], cluster.members[0]
+        data, kept = tmp_path / member.name, tmp_path / "kept"
         with cluster.client("n1") as client:
             client.declare(b"q", durable=True)
-            client.confirm_select()
-            client.publish(b"q", b"m", PERSISTENT)
-            client.confirms(1)
+            member.kill()
+            data.rename(kept)
+            member.start()
+            eventually(lambda: "waiting to announce the node" in node.log(), "it is not announced")
+            assert_undecided([client])
+            assert is_confirmed(client, b"q")
+            client.declare(b"q", durable=True)
+            assert cluster.keys("nodes") == cluster.keys("q") == {}
         assert node.stop() == 0
-        member.kill()
-        data = tmp_path / member.name
-        kept = data.rename(tmp_path / "kept")
-        member.start()
         node.launch()
         assert node.await_end() == 1
         assert "etcd has no cluster 'real', of which this node is a member" in node.log()

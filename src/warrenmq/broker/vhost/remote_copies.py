@@ -1,9 +1,9 @@
 """Copies of messages on their way to queues of other nodes, until these have them for sure.
 
 A message that is handed over (a dead letter, a delayed or a staged message) stays where it is until
-its copies have arrived. A copy that the other node has not confirmed is sent again when that node is
-up; it may be there twice then, and is never lost. Copies for queues of this node follow behind, with
-the record of the hand-over (`handovers.py`).
+its copies have arrived. A copy that the other node has not confirmed is sent again when that node
+is up; it may be there twice then, and is never lost. Copies for queues of this node follow behind,
+with the record of the hand-over (`handovers.py`).
 """
 
 from __future__ import annotations

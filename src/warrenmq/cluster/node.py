@@ -325,9 +325,15 @@ class ClusterNode:
 
     def _set_running(self, records: list[KeyValue]) -> None:
         """Take over which nodes run; the events of earlier revisions may follow once more."""
-        self.running = {}
-        for record in records:
-            self._put_node(record)
+        self.running = {
+            name_of(record.key): (
+                decode_record(record.value, RunningNode),
+                record.create_revision,
+            )
+            for record in records
+        }
+        # At once: a node that comes later in the list is no stranger meanwhile.
+        self._set_peers()
         self._forget_the_dead()
 
     def _put_node(self, record: KeyValue) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from tests.cluster.nodes.long_scenarios import finish, say
 from tests.cluster.nodes.real_cluster import NAMES, RealCluster, await_writable
 from tests.support.awaiting import eventually
+from tests.support.cluster.relays import RelayNetwork
 from tests.support.cluster.workload_process import RecordedRun
 
 # Confirms before, during and after a fault.
@@ -38,6 +39,9 @@ class Faults:
             "kill etcd": self._kill_etcd,
             "freeze etcd": self._freeze_etcd,
         }
+        if isinstance(cluster.network, RelayNetwork):
+            # Nodes are linked past the relays.
+            del self._kinds["isolate"], self._kinds["cut"]
 
     def run(self, rounds: int) -> None:
         """Cause `rounds` faults, all kinds about equally often, under one workload."""

@@ -138,6 +138,7 @@ def test_a_node_that_has_missed_decisions_catches_up(cluster: RealCluster) -> No
         network.heal()
         node = cluster["n3"]
         eventually(lambda: "this node has missed decisions" in node.log(), "it catches up")
+        assert "does not know" not in node.log(), "it has cut its links"
         # Declarations wait for the nodes that follow.
         second.declare(b"follows", durable=True)
         third.publish(b"key", b"m", PERSISTENT, b"comes")

@@ -11,9 +11,10 @@ from warrenmq.admin.fields import ShortStr
 
 
 class LocateQueues(Struct, tag="locate_queues", forbid_unknown_fields=True, frozen=True):
-    """Tell the homes of `queues`, or of all whose whole name `pattern` matches. Reply: QueuesLocated.
+    """Tell the homes of `queues`, or of all whose whole name `pattern` matches.
 
-    Without both the reply has the nodes only. A pattern matches durable queues only.
+    Reply: QueuesLocated. Without both the reply has the nodes only. A pattern matches durable
+    queues only.
     """
 
     queues: list[ShortStr] = []

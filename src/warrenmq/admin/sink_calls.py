@@ -31,7 +31,7 @@ from warrenmq.admin.sink_protocol import (
     StageOpened,
     StagesAborted,
 )
-from warrenmq.broker.vhost.stage import Author, StageError
+from warrenmq.broker.vhost.stage import Author, StageError, is_stand_in
 from warrenmq.broker.vhost.staging import Staging
 from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, NOT_FOUND, PRECONDITION, STORAGE_FAILED
 
@@ -185,7 +185,9 @@ class SinkCalls:
         staging.when_idle(name, answer)
 
     def _names(self) -> set[bytes]:
-        return {*self._staging.sinks, *(stage.sink for stage in self._staging.stages.values())}
+        stages = self._staging.stages.values()
+        of_stages = {stage.sink for stage in stages if not is_stand_in(stage.sink)}
+        return {*self._staging.sinks, *of_stages}
 
     def _describe(self, name: bytes) -> SinkStatus:
         if name not in self._names():

@@ -165,6 +165,12 @@ class ClusterNode:
             now_ms,
         )
 
+    @property
+    def replica_id(self) -> str:
+        """The id of the data directory; only after `open`."""
+        assert self._start.identity is not None
+        return self._start.identity.replica_id
+
     # -- start -------------------------------------------------------------------------------------
 
     def open(

@@ -8,7 +8,10 @@ from warrenmq.cluster.links.tls import LinkTls, link_tls
 from warrenmq.cluster.metadata.endpoints import Credentials, TlsFiles
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.metadata.gateway import EtcdGateway
-from warrenmq.cluster.node import ClusterNode, ClusterSettings
+from warrenmq.cluster.node import ClusterNode, ClusterSettings, NodeClock
+from warrenmq.cluster.node_calls import Answerer
+from warrenmq.cluster.staged_carrier import StagedCarrier
+from warrenmq.cluster.staged_receiver import StagedReceiver
 from warrenmq.server.config.cluster_options import ClusterOptions
 from warrenmq.server.config.settings import Config
 
@@ -69,3 +72,20 @@ def _link_tls(options: ClusterOptions) -> LinkTls | None:
     if options.cacertfile is None or options.certfile is None or options.keyfile is None:
         return None
     return link_tls(options.cacertfile, options.certfile, options.keyfile, "")
+
+
+def carry_staged(
+    cluster: ClusterNode,
+    loop: asyncio.AbstractEventLoop,
+    broker: Broker,
+    now_ms: Callable[[], int],
+    wake: Callable[[], None],
+    calls: Answerer,
+) -> None:
+    """Let staged messages go to queues of other nodes, and come from there.
+
+    `calls` answers the other calls of nodes.
+    """
+    cluster.calls.answerer = StagedReceiver(broker, now_ms, calls)
+    clock = NodeClock(loop, now_ms, wake)
+    broker.slice_carrier = StagedCarrier(broker, cluster.calls, clock, lambda: cluster.replica_id)

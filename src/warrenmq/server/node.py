@@ -190,9 +190,7 @@ class Node:
             self._cluster.attach(
                 lambda changes, done: apply(changes, INTERNAL_USER, done), self._vhosts.store
             )
-            self._cluster.calls.answerer = PeerCalls(
-                self.admin, LoopClock(self.loop, self.schedule_turn)
-            )
+            self._answer_nodes(self._cluster)
         self._backup_surroundings.copy_definitions = self._data.copy_definitions
         self._backup_surroundings.call_flusher = self._flusher.call
         self._backup_surroundings.submit = partial(self._workers.submit, BackupRunner())
@@ -222,6 +220,14 @@ class Node:
         if self._cluster is not None:
             await self._cluster.announce(self.listeners)
         return self._listening.ready_text() + nodes
+
+    def _answer_nodes(self, cluster: ClusterNode) -> None:
+        """Answer calls of other nodes."""
+        # Only a node of a cluster loads this.
+        from warrenmq.server.cluster_setup import carry_staged
+
+        calls = PeerCalls(self.admin, LoopClock(self.loop, self.schedule_turn))
+        carry_staged(cluster, self.loop, self.broker, self.clock.now_ms, self.schedule_turn, calls)
 
     async def import_definitions(self) -> None:
         """Import the definitions that the configuration names, if it names some.

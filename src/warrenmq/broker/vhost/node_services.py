@@ -15,6 +15,7 @@ from warrenmq.broker.event_listener import EventListener
 from warrenmq.broker.flow.alarms import Alarms
 from warrenmq.broker.flow.disk_flow import DiskFlow
 from warrenmq.broker.vhost.remote_nodes import RemoteNodes
+from warrenmq.broker.vhost.slice_carrier import SliceCarrier
 from warrenmq.queues.memory_account import MemoryAccount
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_link import TurnEnd
@@ -38,6 +39,8 @@ class NodeServices:
         # None: the node runs alone, and its own metadata has all definitions.
         self.shared: SharedDefinitions | None = None
         self.remote_nodes: RemoteNodes = RemoteNodes(wake)
+        # None: staged messages go to other nodes as other copies do, perhaps twice after a crash.
+        self.slice_carrier: SliceCarrier | None = None
 
     @property
     def turn_ends(self) -> list[TurnEnd]:

@@ -157,6 +157,16 @@ class MoveSlice:
             self.watch()
 
 
+def stand_in_name(origin: bytes, stage_id: i64) -> bytes:
+    """The name for the stand-in of a stage of another node; `origin` is the id of its data."""
+    return b"%s/%d" % (origin, stage_id)
+
+
+def is_stand_in(sink: bytes) -> bool:
+    """Whether `sink` names a stand-in: no client can give a sink such a name."""
+    return b"/" in sink
+
+
 def stage_definition(queue_id: i64, sink: bytes, batch: i64) -> QueueDefinition:
     """The definition of the queue that holds the messages of a stage."""
     name = b"staged for %s, batch %d" % (sink, batch)

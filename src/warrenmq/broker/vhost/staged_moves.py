@@ -1,9 +1,10 @@
 """Slices of a stage on the way to their queues, on this node and on others.
 
-The messages of a slice are published together. Their copies for queues of other nodes go first
-(`remote_copies.py`). When these have arrived, the copies for this node follow, each with its MOVE:
-a start that finds the MOVE publishes the message nowhere again. A crash in between may double a
-message at another node.
+The messages of a slice are published together. Their copies for queues of other nodes go first.
+When these have arrived, the copies for this node follow, each with its MOVE: a start that finds the
+MOVE publishes the message nowhere again. After a crash in between, copies are carried again, and
+the other node knows which messages of the stage it has (`SliceCarrier`). On a node without a
+carrier a copy may be doubled (`remote_copies.py`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from warrenmq.broker.content.properties import PublishProperties
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.remote_copies import CopyOptions, CopyWaiter, local_of, remote_of
+from warrenmq.broker.vhost.slice_carrier import Crossing, StagePlace
 from warrenmq.broker.vhost.stage import MoveSlice, Stage
 from warrenmq.broker.vhost.staged_routes import StagedRoutes, inspect
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.message_taker import MessageTaker
+from warrenmq.queues.remote_queue import RemoteQueue
 from warrenmq.routing.exchange import Exchange
 from warrenmq.store.message import Message, MovedMessage
 
@@ -55,12 +58,17 @@ class StagedMoves:
         stage = taken.stage
         parcel = _Parcel(self, taken)
         remote = self._delayed.handovers.remote
+        carrier = self._vhost.node.slice_carrier
+        crossings: dict[bytes, list[Crossing]] = {}
         for entry in entries:
             move = self._route(stage, entry, now_ms)
             parcel.moves.append(move)
             elsewhere = remote_of(move.queues)
             if len(elsewhere) > 0:
                 move.queues = local_of(move.queues)
+                if carrier is not None:
+                    _add_crossings(crossings, move, elsewhere)
+                    continue
                 parcel.left += 1
                 properties = move.properties
                 # A committed message must not vanish: no queue may refuse it.
@@ -68,10 +76,17 @@ class StagedMoves:
                     properties.expiration_ms, properties.priority, move.is_known, False
                 )
                 remote.send(parcel, elsewhere, _plain(move.message), options, now_ms)
+        parcel.left += len(crossings)
         if parcel.left == 0:
             parcel.arrive(now_ms)
-        else:
-            stage.is_sending = True
+            return
+        stage.is_sending = True
+        if carrier is not None:
+            # All messages of earlier slices that are settled have a durable MOVE.
+            settled_below: i64 = min(stage.unacked)
+            place = StagePlace(self._vhost.name, stage.queue.id, settled_below)
+            for home in crossings:
+                carrier.carry(place, home, crossings[home], parcel)
 
     def _route(self, stage: Stage, entry: Entry, now_ms: i64) -> _Move:
         staged = entry.message
@@ -95,6 +110,18 @@ class StagedMoves:
         arrive(move.queues, message, ttl_ms, priority, now_ms, is_known, may_refuse=False)
         self._delayed.keep_all(message, move.waits, properties.headers, is_known, now_ms)
         self._vhost.journal.moves.add(message)
+
+
+def _add_crossings(
+    crossings: dict[bytes, list[Crossing]], move: _Move, elsewhere: list[RemoteQueue]
+) -> None:
+    """Add `move` to the crossings to each node that has some of the queues `elsewhere`."""
+    homes: dict[bytes, list[RemoteQueue]] = {}
+    for queue in elsewhere:
+        homes.setdefault(queue.home.name, []).append(queue)
+    for home in homes:
+        crossing = Crossing(move.message, homes[home], move.is_known)
+        crossings.setdefault(home, []).append(crossing)
 
 
 class _Parcel(CopyWaiter):

@@ -13,6 +13,8 @@ that the journal records as published are only settled (`Stage.moved`). So each 
 queues it was routed to exactly once, and in order for each stage.
 
 A message is checked when it is staged: its properties, its exchange, whether a queue would get it.
+
+Stages of other nodes have stand-ins among the stages of this one (`stand_ins.py`).
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from warrenmq.broker.definitions.metadata import (
     PutStage,
 )
 from warrenmq.broker.vhost.delayed_messages import DelayedMessages
+from warrenmq.broker.vhost.slice_carrier import FinishedStage
 from warrenmq.broker.vhost.stage import (
     MOVE_SLICE_MESSAGES,
     OUT_BYTES,
@@ -42,6 +45,7 @@ from warrenmq.broker.vhost.stage import (
     Sink,
     Stage,
     StageError,
+    is_stand_in,
     stage_definition,
     unroutable_text,
 )
@@ -109,11 +113,11 @@ class Staging:
             raise StageError(PRECONDITION, f"there are {STAGES_MAX} stages in this vhost already")
         queue_id = self.vhost.node.next_queue_id()
         stage = Stage(
-            self._make_queue(queue_id, sink, batch, now_ms), sink, batch, client, now_ms, target
+            self.make_queue(queue_id, sink, batch, now_ms), sink, batch, client, now_ms, target
         )
         stage.failures_at_open = self.vhost.journal.failed_count
         self.stages[queue_id] = stage
-        self.vhost.add_changes([self._put_stage(stage)])
+        self.vhost.add_changes([self.put_stage(stage)])
         return stage
 
     def stage_block(
@@ -173,7 +177,7 @@ class Staging:
                 stage.is_durable = True
                 done(None)
 
-        self.vhost.commit_with([self._put_stage(stage)], on_durable)
+        self.vhost.commit_with([self.put_stage(stage)], on_durable)
 
     def abort(self, stage_ids: list[int], now_ms: i64) -> i64:
         """Drop the stages in `stage_ids` that no commit has named; returns their number."""
@@ -308,11 +312,11 @@ class Staging:
             if put.finished_ms == 0 and put.id not in committed:
                 changes.append(DeleteStage(put.vhost, put.id))
                 continue
-            queue = self._make_queue(put.id, put.sink, put.batch, now_ms)
+            queue = self.make_queue(put.id, put.sink, put.batch, now_ms)
             stage = Stage(queue, put.sink, put.batch, None, now_ms, put.target)
             stage.is_finished = True
             stage.is_durable = True
-            stage.is_committed = put.id in committed
+            stage.is_committed = put.id in committed or is_stand_in(put.sink)
             stage.message_count = put.message_count
             stage.unroutable_count = put.unroutable_count
             stage.unroutable = put.unroutable
@@ -462,10 +466,14 @@ class Staging:
         stage.moved = {}
         removal = self._remove(stage, now_ms)
         self.vhost.add_changes([self._put_sink(sink, sink.batch), removal])
+        carrier = self.vhost.node.slice_carrier
+        if carrier is not None:
+            FinishedStage(carrier, self.vhost.journal, self.vhost.name, stage.queue.id).watch()
 
     # -- inside ------------------------------------------------------------------------------------
 
-    def _make_queue(self, queue_id: i64, sink: bytes, batch: i64, now_ms: i64) -> Queue:
+    def make_queue(self, queue_id: i64, sink: bytes, batch: i64, now_ms: i64) -> Queue:
+        """The queue of a new stage."""
         vhost = self.vhost
         queue = Queue(stage_definition(queue_id, sink, batch), vhost.host, now_ms)
         vhost.queues_by_id[queue_id] = queue
@@ -545,7 +553,8 @@ class Staging:
             now_ms,
         )
 
-    def _put_stage(self, stage: Stage) -> PutStage:
+    def put_stage(self, stage: Stage) -> PutStage:
+        """The stage's row of the definitions."""
         return PutStage(
             self.vhost.name,
             stage.queue.id,

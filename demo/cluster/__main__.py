@@ -4,6 +4,7 @@ Exit status: 0 when all checks passed, 1 when a check failed or the demo could n
 etcd is not installed, 130 when interrupted.
 """
 
+import argparse
 import shutil
 import signal
 import sys
@@ -21,7 +22,12 @@ MISSING_EXIT = 2
 INTERRUPTED_EXIT = 130
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m demo.cluster", description=__doc__)
+    parser.add_argument(
+        "--seconds", type=int, default=16, metavar="N", help="how long clients work (default: 16)"
+    )
+    options = parser.parse_args(arguments)
     console = Console(highlight=False)
     if shutil.which("etcd") is None:
         console.print("demo: etcd is not installed; on Debian: apt-get install etcd-server")
@@ -32,7 +38,7 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="warren-demo-"))
     processes = Processes(directory)
     checks = Checks()
-    story = ClusterStory(console, processes, checks)
+    story = ClusterStory(console, processes, checks, options.seconds)
     try:
         story.tell()
     except KeyboardInterrupt:
@@ -65,4 +71,4 @@ def _report(console: Console, story: ClusterStory, checks: Checks) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -18,18 +18,17 @@ from warrenmq.testing.checker.verdict import Verdict, judge
 
 NAMES = ("n1", "n2", "n3")
 QUEUES = 6
-# How long clients work, when the node is killed and when it comes back (s).
-WORK_S = 16
-KILL_S = 5.0
-BACK_S = 9.0
+# When the node is killed and when it comes back, as shares of the time in which clients work.
+KILL_SHARE = 0.3
+BACK_SHARE = 0.55
 WORKLOAD_TIMEOUT_S = 180.0
 
 
 class ClusterStory:
-    """Runs the steps and collects the checks."""
+    """Runs the steps and collects the checks; clients work for `work_s` seconds."""
 
-    def __init__(self, console: Console, processes: Processes, checks: Checks) -> None:
-        self._console = console
+    def __init__(self, console: Console, processes: Processes, checks: Checks, work_s: int) -> None:
+        self._work_s = work_s
         self._processes = processes
         self._checks = checks
         self._steps = Steps(console)
@@ -73,17 +72,19 @@ class ClusterStory:
         faults = self._processes.directory / "faults.jsonl"
         uris = [part for node in self._nodes for part in ("--uri", node.uri)]
         victim = self._nodes[1]
-        with self._steps.step(f"Clients on all nodes; kill -9 of {victim.name}", WORK_S) as bar:
+        with self._steps.step(
+            f"Clients on all nodes; kill -9 of {victim.name}", self._work_s
+        ) as bar:
             workload = self._processes.start(
                 "warrenmq.testing.workload", *uris, "--history", str(history),
-                "--seconds", str(WORK_S), "--queues", str(QUEUES),
+                "--seconds", str(self._work_s), "--queues", str(QUEUES),
             )  # fmt: skip
             began = time.monotonic()
             recorder = Recorder(faults)
-            _wait_until(began + KILL_S, bar.advance)
+            _wait_until(began + KILL_SHARE * self._work_s, bar.advance)
             recorder.record(FaultStart(now_us(), "kill", "SIGKILL", victim.name, None, True))
             status = victim.kill()
-            _wait_until(began + BACK_S, bar.advance)
+            _wait_until(began + BACK_SHARE * self._work_s, bar.advance)
             seconds = victim.start()
             recorder.record(FaultEnd(now_us(), "kill"))
             recorder.close()

@@ -1,4 +1,4 @@
-"""Transactions and events of etcd on the node's loop: threads wait for etcd, so the loop never does."""
+"""Transactions and events of etcd on the node's loop: threads wait for etcd, the loop never does."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ Follow = Callable[[int, list[Watched]], None]
 
 
 class EtcdDecisions(DecisionStore):
-    """The definitions of the cluster in etcd, as `node` decides them; `wake` asks for the end of a turn."""
+    """The definitions of the cluster in etcd, as `node` decides them.
+
+    `wake` asks for the end of a turn.
+    """
 
     def __init__(
         self,

@@ -68,8 +68,8 @@ class RemoteEnds(ABC):
 class Follower:
     """Follows the decisions of the cluster on the node `name`.
 
-    `ends` knows the queues of other nodes. `apply` puts changes of users, rights, parameters and vhosts in force, `store` writes to the
-    node's own metadata. `now_ms` tells the time.
+    `ends` knows the queues of other nodes. `apply` puts changes of users, rights, parameters and
+    vhosts in force, `store` writes to the node's own metadata. `now_ms` tells the time.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Follower:
         self.revision = revision
 
     def catch_up(self, shared: Definitions, revision: int) -> None:
-        """Follow to `revision`, of which the definitions are `shared`, without the steps between."""
+        """Follow to `revision`, whose definitions are `shared`, without the steps between."""
         self._waiting.clear()
         self.follow(revision, missed_changes(self.copy, self._broker, shared))
 

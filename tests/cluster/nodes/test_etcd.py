@@ -199,7 +199,10 @@ def test_an_etcd_without_the_cluster(tmp_path: Path) -> None:
         member.kill()
         shutil.rmtree(data)
         kept.rename(data)
+        # A node that starts waits for etcd.
+        node.launch()
+        eventually(lambda: "waiting for etcd: " in node.log(), "it waits")
         member.start()
-        node.start()
+        node.await_ready()
         with cluster.client("n1") as client:
             assert client.drain(b"q") == [b"m"]

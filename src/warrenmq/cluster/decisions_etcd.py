@@ -1,4 +1,4 @@
-"""Transactions and events of etcd on the node's loop: threads wait for etcd, the loop never does."""
+"""Transactions and events of etcd for the node's loop, which never waits: threads do."""
 
 from __future__ import annotations
 

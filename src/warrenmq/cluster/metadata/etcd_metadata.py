@@ -89,7 +89,8 @@ class EtcdMetadata(Metadata):
 
         The `lease` is for exclusive queues, which are deleted when it ends. Returns the revision
         that made the changes, 0 if there was nothing to change, None if a condition does not
-        hold. EtcdUnavailable with `is_outcome_unknown`: see `conditions.py`. ValueError: more than OPERATIONS_MAX, or something is deleted and then written again.
+        hold. EtcdUnavailable with `is_outcome_unknown`: see `conditions.py`. ValueError: more than
+        OPERATIONS_MAX, or something is deleted and then written again.
         """
         compares = [compare_of(self._cluster, condition) for condition in conditions]
         return self._transact(compares, self._operations(changes, lease))

@@ -97,9 +97,13 @@ def run_rolling(cluster: RealCluster, directory: Path, rounds: int) -> None:
 
 
 def measure_gaps(cluster: RealCluster, rounds: int) -> None:
-    """Measure from SIGKILL of a node to what clients of another one see; and from the loss of etcd
-    to the refusal of a declaration."""
-    seen: dict[str, list[float]] = {"nack": [], "cancel": [], "start to confirm": []}
+    """Measure how soon clients of other nodes see the death of a node, its silence and its return.
+
+    And how long a declaration waits for an etcd that is dead.
+    """
+    seen: dict[str, list[float]] = {
+        "death to nack": [], "death to cancel": [], "start to confirm": [], "silence to nack": []
+    }  # fmt: skip
     victim = cluster["n2"]
     with cluster.client("n2") as client:
         client.declare(b"gap", durable=True)
@@ -115,6 +119,8 @@ def measure_gaps(cluster: RealCluster, rounds: int) -> None:
                 if isinstance(client.event(), BasicAck):
                     break
         seen["start to confirm"].append(time.monotonic() - began)
+        cluster.await_linked()
+        _measure_silence(cluster, seen)
         cluster.await_linked()
     seen["etcd's loss to 506"] = [_measure_refusal(cluster)]
     for what, times in seen.items():
@@ -137,10 +143,22 @@ def _measure_death(cluster: RealCluster, seen: dict[str, list[float]]) -> None:
             publisher.publish(b"gap", b"m", PERSISTENT)
             if isinstance(publisher.event(), BasicNack):
                 break
-        seen["nack"].append(time.monotonic() - killed)
+        seen["death to nack"].append(time.monotonic() - killed)
         while not isinstance(consumer.event(), BasicCancel):
             pass
-        seen["cancel"].append(time.monotonic() - killed)
+        seen["death to cancel"].append(time.monotonic() - killed)
+
+
+def _measure_silence(cluster: RealCluster, seen: dict[str, list[float]]) -> None:
+    """Let n2 stand still while a client of n1 waits for the confirm of a message to its queue."""
+    with cluster.client("n1") as client:
+        client.confirm_select()
+        cluster["n2"].freeze()
+        began = time.monotonic()
+        client.publish(b"gap", b"m", PERSISTENT)
+        assert isinstance(client.event(), BasicNack)
+        seen["silence to nack"].append(time.monotonic() - began)
+        cluster["n2"].thaw()
 
 
 def _measure_refusal(cluster: RealCluster) -> float:

@@ -262,7 +262,8 @@ class Consumer(ClusterClient):
         self._count += 1
         life = life_of(self.member, queue)
         session = _Session(f"{self.name}.{self._count}", life, prefetch, no_ack)
-        self.recording.started(session.name, life, self.member.name, prefetch)
+        is_far = queue in self.member.vhost.remote_queues
+        self.recording.started(session.name, life, self.member.name, prefetch, is_far)
         if no_ack:
             self.recording.leaky.add(life)
         return session
@@ -285,6 +286,7 @@ class Consumer(ClusterClient):
 
     def cancel(self) -> None:
         """Cancel the consumer; its messages stay with the client."""
+        self.recording.leaves(self._tag.decode())
         self.call(BasicCancel(self._tag, False), BasicCancelOk, self._on_cancelled)
 
     def _on_cancelled(self, _method: Method) -> None:

@@ -166,6 +166,14 @@ class Network:
             other.pieces.clear()
             other.unsent_bytes = 0
 
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way to a node."""
+        return not any(
+            connection.streams[side].pieces and connection.links[1 - side]
+            for connection in self.connections
+            for side in (0, 1)
+        )
+
     def deliver(self, now_ms: int) -> bool:
         """Let everything arrive that is due; False if there was nothing."""
         has_moved = False
@@ -178,6 +186,8 @@ class Network:
 
     def _deliver(self, connection: Connection, side: int, now_ms: int) -> bool:
         stream, receiver = connection.streams[side], connection.nodes[1 - side]
+        if not stream.pieces and not stream.is_closed:
+            return False
         link = connection.links[1 - side]
         if link is None or connection.path.cuts(connection.nodes[side].name):
             return False

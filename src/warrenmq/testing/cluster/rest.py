@@ -31,6 +31,8 @@ def rest(world: World) -> None:
 
 def _unrest(world: World) -> str:
     """What is not at rest, or ""."""
+    if not world.network.is_idle():
+        return "the network is not idle"
     for member in world.members.values():
         if not member.is_announced():
             return f"{member.name} is not announced"

@@ -61,9 +61,10 @@ from warrenmq.wire.methods import (
 # Longer than a lease, and the links' notice of it (ms).
 DEAD_MS: Final = 15_000
 RUNS_MAX: Final = 400
-# Steps of time (ms): while clients work, and while a history waits.
+# Steps of time (ms): while clients work, while a history waits, and while nobody does anything.
 _FINE_MS: Final = 5
 _COARSE_MS: Final = 50
+_IDLE_MS: Final = 250
 _Client = TypeVar("_Client", bound=ClusterClient)
 
 
@@ -266,7 +267,12 @@ class ClusterSimulation:
     def _delete(self, step: Step) -> None:
         client = self._admin(step.number(0))
         if client is not None:
-            client.call(QueueDelete(queue_name(step.number(1))), QueueDeleteOk)
+            self._delete_queue(client, step.number(1))
+
+    def _delete_queue(self, client: ClusterClient, index: int) -> None:
+        # If its node crashes before that is decided, the queue may be there, and empty.
+        self.world.recording.leaky.add(life_of(client.member, queue_name(index)))
+        client.call(QueueDelete(queue_name(index)), QueueDeleteOk)
 
     def _purge(self, step: Step) -> None:
         client = self._admin(step.number(0))
@@ -310,7 +316,7 @@ class ClusterSimulation:
         self.world.advance(step.number(0), _FINE_MS)
 
     def _long_wait(self, step: Step) -> None:
-        self.world.advance(step.number(0), _COARSE_MS)
+        self.world.advance(step.number(0), _COARSE_MS if step.number(0) < _IDLE_MS else _IDLE_MS)
 
     def _crash(self, step: Step) -> None:
         name = self.world.names[step.number(0)]
@@ -345,7 +351,7 @@ class ClusterSimulation:
         member = self.world.members.get(node)
         if member is not None and name in member.vhost.queues and not admin.is_busy:
             member.is_stalled = True
-            admin.call(QueueDelete(name), QueueDeleteOk)
+            self._delete_queue(admin, queue)
             self._declare_queue(admin, queue)
             self.world.advance(200, _FINE_MS)
             if node in self.world.members:
@@ -465,7 +471,7 @@ class ClusterSimulation:
             member.disk.files.crash_after = -1
             member.is_stalled = False
         if len(world.members) < len(world.names):
-            world.advance(DEAD_MS, _COARSE_MS)
+            world.advance(DEAD_MS, _IDLE_MS)
             if world.members:
                 rest(world)
                 check_transient(world)

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from warrenmq.admin.client import AdminRefusedError, ReplyType
 from warrenmq.admin.sink_protocol import (
     DeleteSink,
     DescribeSink,
@@ -17,8 +18,10 @@ from warrenmq.admin.sink_protocol import (
     SinkList,
     SinkStatus,
 )
-from warrenmq.cli.connection import Node, node_client, takes_node
+from warrenmq.cli.all_nodes import clients_of_all
+from warrenmq.cli.connection import Node, takes_node
 from warrenmq.cli.output import AsJson, fail, print_json, print_rows
+from warrenmq.vocabulary.error_codes import NOT_FOUND
 
 sink = typer.Typer(
     help="Sinks, which publish batches exactly once (docs/operations/monitoring.md).",
@@ -37,8 +40,9 @@ def list_command(
     as_json: AsJson = False,
 ) -> None:
     """List the sinks of a vhost: last committed batch, and its messages not yet published."""
-    with node_client(node, "warren sink") as client:
-        found = client.request(ListSinks(), SinkList).sinks
+    with clients_of_all(node, "warren sink") as clients:
+        found = [each for client in clients for each in client.request(ListSinks(), SinkList).sinks]
+    found.sort(key=lambda each: each.sink)
     if as_json:
         print_json(
             {
@@ -60,8 +64,7 @@ def show_command(
     as_json: AsJson = False,
 ) -> None:
     """Show one sink."""
-    with node_client(node, "warren sink") as client:
-        found = client.request(_request(DescribeSink, name), SinkStatus)
+    found = _from_its_node(node, _request(DescribeSink, name), SinkStatus)
     if as_json:
         print_json(msgspec.structs.asdict(found))
         return
@@ -81,12 +84,25 @@ def delete_command(
 
     A query that continues with the sink may publish its last batch again.
     """
-    with node_client(node, "warren sink") as client:
-        client.request(_request(DeleteSink, name), SinkDeleted)
+    _from_its_node(node, _request(DeleteSink, name), SinkDeleted)
     if as_json:
         print_json({"vhost": node.address.vhost, "sink": name, "deleted": True})
     else:
         print(f"{name} is deleted")
+
+
+def _from_its_node(
+    node: Node, request: DescribeSink | DeleteSink, expected: type[ReplyType]
+) -> ReplyType:
+    """The reply of the node that keeps the sink; in a cluster it may be any."""
+    with clients_of_all(node, "warren sink") as clients:
+        for client in clients:
+            try:
+                return client.request(request, expected)
+            except AdminRefusedError as error:
+                if error.code != NOT_FOUND or client is clients[-1]:
+                    raise
+    raise AssertionError
 
 
 def _request(kind: type[DescribeSink] | type[DeleteSink], name: str) -> DescribeSink | DeleteSink:

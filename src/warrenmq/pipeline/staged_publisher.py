@@ -16,6 +16,7 @@ from warrenmq.pipeline.broker import RETRY_OPTION, address_of, as_job_error
 from warrenmq.pipeline.result import JobError
 from warrenmq.spark.broker_link import link_to
 from warrenmq.spark.retry import BrokerAwayError, Retry, SourceError
+from warrenmq.spark.sink_node import uri_of_sink
 from warrenmq.vocabulary.error_codes import NOT_FOUND
 
 if TYPE_CHECKING:
@@ -97,8 +98,10 @@ class StagedPublisher:
         return status
 
     def _request(self, request: Any, expected: Any) -> Any:
-        link = link_to(self._options.uri, _PURPOSE, self._options.away_timeout_ms, RETRY_OPTION)
+        away_ms = self._options.away_timeout_ms
         try:
+            uri = uri_of_sink(self._options.uri, self._sink, away_ms / 1000, RETRY_OPTION)
+            link = link_to(uri, _PURPOSE, away_ms, RETRY_OPTION)
             return link.request(request, expected)
         except SourceError as error:
             raise JobError(str(error)) from None

@@ -113,7 +113,7 @@ class WarrenBatchReader(DataSourceReader):
             yield from reader.read(name_text(part.queue), part, part.peek, _refused)
 
     def _queues(self) -> list[tuple[bytes, str]]:
-        """The queues to read, those in the options or all that match their pattern, and their homes.
+        """The queues to read with their homes: those in the options, or all that match.
 
         A queue that does not exist is looked for at the node of the options, which says so.
         """

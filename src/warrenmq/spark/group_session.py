@@ -245,7 +245,7 @@ class GroupSession:
         )
 
     def link_to_home(self, home: str, place: Place | None = None) -> BrokerLink:
-        """The connection of the calling process to `home`, which the driver has found at `place`."""
+        """The calling process's connection to `home`, which the driver has found at `place`."""
         return self._parts.link(home, self.link(), place)
 
     def place(self, home: str) -> Place | None:

@@ -4,9 +4,11 @@
 
 A key names vhost and queue (percent-encoded) and the queue's incarnation; the number is the seq id
 to read next. A queue of a cluster has a key such as `%2F/orders#17@0f3c...`, with the id of its
-node's data directory, because each node numbers its queues by itself. Each offset has all queues of the stream. Spark compares offsets as JSON *text*:
-another order of keys would count as a new offset and run empty batches for ever, so keys are always
-sorted. Later versions must read this format, because checkpoints outlive versions.
+node's data directory, because each node numbers its queues by itself.
+
+Each offset has all queues of the stream. Spark compares offsets as JSON *text*: another order of
+keys would count as a new offset and run empty batches for ever, so keys are always sorted. Later
+versions must read this format, because checkpoints outlive versions.
 """
 
 import re

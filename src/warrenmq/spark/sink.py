@@ -42,6 +42,7 @@ from warrenmq.admin.sink_protocol import (
 from warrenmq.spark.broker_link import BrokerLink, connect, link_to
 from warrenmq.spark.retry import BrokerAwayError, SourceError, is_transient
 from warrenmq.spark.sink_blocks import BlockMaker
+from warrenmq.spark.sink_node import uri_of_sink
 from warrenmq.spark.sink_options import SinkOptions
 from warrenmq.spark.task_failure import raise_failures, unless_permanent
 
@@ -98,7 +99,7 @@ def stage_rows(
             for messages, block in maker.blocks(rows):
                 if client is None or opened is None:
                     client = connect(
-                        NodeAddress(options.uri),
+                        NodeAddress(_uri(options, sink)),
                         f"{_PURPOSE} {sink}",
                         options.away_timeout_ms / 1000,
                         _TIMEOUT_OPTION,
@@ -142,12 +143,12 @@ def commit(
     commits only if the sink's last batch is `after` (-1: no batch yet). Raises SourceError when the
     broker refuses the batch or does not move it in time.
     """
-    link = _link(options)
     wait_ms = _WAIT_MS if is_awaited else 0
     request = CommitBatch(sink, batch, _stages(parts), options.is_mandatory, wait_ms, after)
     deadline = time.monotonic() + options.confirm_timeout_ms / 1000
     is_repeated: bool | None = None
     try:
+        link = _link(options, sink)
         while True:
             reply = link.request(request, BatchCommitted, options.confirm_timeout_ms / 1000)
             if is_repeated is None:
@@ -170,14 +171,22 @@ def abort(options: SinkOptions, parts: Sequence[object]) -> None:
     stages = _stages(parts)
     if stages:
         try:
-            with AdminClient(NodeAddress(options.uri), _PURPOSE) as client:
+            sink = next(part.sink for part in parts if isinstance(part, StagedRows))
+            uri = uri_of_sink(options.uri, sink, 0, _TIMEOUT_OPTION)
+            with AdminClient(NodeAddress(uri), _PURPOSE) as client:
                 client.request(AbortStages(stages), StagesAborted)
-        except (AdminRefusedError, NodeUnreachableError):
+        except (AdminRefusedError, NodeUnreachableError, SourceError):
             return
 
 
-def _link(options: SinkOptions) -> BrokerLink:
-    return link_to(options.uri, _PURPOSE, options.away_timeout_ms, _TIMEOUT_OPTION)
+def _link(options: SinkOptions, sink: str) -> BrokerLink:
+    uri = _uri(options, sink)
+    return link_to(uri, _PURPOSE, options.away_timeout_ms, _TIMEOUT_OPTION)
+
+
+def _uri(options: SinkOptions, sink: str) -> str:
+    """The URI of the sink's node."""
+    return uri_of_sink(options.uri, sink, options.away_timeout_ms / 1000, _TIMEOUT_OPTION)
 
 
 def _stages(parts: Sequence[object]) -> list[int]:
@@ -221,9 +230,10 @@ class WarrenBatchWriter(DataSourceArrowWriter):
         A failure is only logged: the batch is published, so the write must succeed.
         """
         try:
-            with AdminClient(NodeAddress(self._options.uri), _PURPOSE) as client:
+            uri = _uri(self._options, self._sink)
+            with AdminClient(NodeAddress(uri), _PURPOSE) as client:
                 client.request(DeleteSink(self._sink), SinkDeleted)
-        except (AdminRefusedError, NodeUnreachableError) as error:
+        except (AdminRefusedError, NodeUnreachableError, SourceError) as error:
             _log.warning("sink '%s' stays in the list of sinks: %s", self._sink, error)
 
 
@@ -278,7 +288,7 @@ class WarrenStreamWriter(DataSourceStreamArrowWriter):
         rows are not published.
         """
         try:
-            last = _link(self._options).request(DescribeSink(sink), SinkStatus).batch
+            last = _link(self._options, sink).request(DescribeSink(sink), SinkStatus).batch
         except AdminRefusedError:
             # The sink has been deleted meanwhile.
             last = None

@@ -1,6 +1,6 @@
-"""Helpers of the tests that read queues of several nodes."""
+"""Helpers of the tests that read and write queues of several nodes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pika
 
@@ -48,3 +48,23 @@ def publish(node: BrokerProcess, prefix: str, first: int, count: int) -> list[by
 def read(checkpoint: Checkpoint) -> list[bytes]:
     """The bodies that the sink has, sorted as `publish` numbers them."""
     return sorted([body for _, _, body in checkpoint.rows()], key=lambda body: int(body[1:]))
+
+
+def fan(nodes: Sequence[BrokerProcess], name: str) -> None:
+    """Bind a queue of each node, `name`1, `name`2 and `name`3, to the fanout exchange `name`."""
+    declare(nodes, name)
+    with channels(nodes[:1]) as (channel,):
+        channel.exchange_declare(name, "fanout", durable=True)
+        for number in (1, 2, 3):
+            channel.queue_bind(f"{name}{number}", name)
+
+
+def drained(node: BrokerProcess, queue: str) -> Iterator[bytes]:
+    """The bodies of a queue, taken out through its home."""
+    with channels([node]) as (channel,):
+        count = channel.queue_declare(queue, passive=True).method.message_count
+        if count:
+            for place, (_, _, body) in enumerate(channel.consume(queue, auto_ack=True), 1):
+                yield body
+                if place == count:
+                    break

@@ -57,6 +57,7 @@ from warrenmq.queues.queue_link import FRAME_BYTES, OPERATIONS, QueueLink
 from warrenmq.queues.settings import NO_LIMIT
 from warrenmq.store.confirm_run import ConfirmParty, finish_together
 from warrenmq.store.message import Message, QueueLedger
+from warrenmq.vocabulary.fail_points import fail_point
 
 
 class RemoteParty(ConfirmParty):
@@ -392,6 +393,7 @@ class RemoteSession:
         self.out.truncate(0)
         if not self._is_over:
             self._link.send(OPERATIONS, frame)
+            fail_point("operations.queued")
 
     def _raise_credits(self) -> None:
         while len(self._due) > 0:
@@ -459,6 +461,7 @@ class RemoteSession:
                 party.is_refused = outcome == REFUSED
                 finished.append(party)
         finish_together(finished, outcome == DONE)
+        fail_point("outcome.taken")
 
     def _take_answer(self, kind: i64, reader: RecordReader, now_ms: i64) -> None:
         number = reader.integer()

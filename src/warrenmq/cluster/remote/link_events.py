@@ -12,6 +12,7 @@ from warrenmq.queues.link_records import DONE, FAILED, FINISHED
 from warrenmq.queues.queue_link import EVENTS, FRAME_BYTES, QueueLink
 from warrenmq.store.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
 from warrenmq.store.message import QueueLedger
+from warrenmq.vocabulary.fail_points import fail_point
 
 
 class LinkEvents:
@@ -46,6 +47,7 @@ class LinkEvents:
             self.out.truncate(0)
             if not self.is_over:
                 self._link.send(EVENTS, frame)
+                fail_point("events.queued")
         self._has_room = self._link.has_room()
 
 
@@ -80,6 +82,7 @@ class PartyOutcomes(ConfirmWaiter):
         write_i64_be(out, first)
         write_i64_be(out, last)
         out.append(outcome)
+        fail_point("outcome.reported")
 
 
 class LinkUnacked:

@@ -49,6 +49,7 @@ from warrenmq.queues.link_records import (
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_link import QueueLink, TurnEnd
 from warrenmq.queues.settings import NO_LIMIT
+from warrenmq.vocabulary.fail_points import fail_point
 
 
 class RemoteClients(TurnEnd):
@@ -97,6 +98,7 @@ class RemoteClients(TurnEnd):
                 self._reply(reader, now_ms)
             else:
                 raise MalformedRecordError(f"a record of the unknown kind {kind}")
+        fail_point("operations.applied")
         self._host.wake()
 
     def _queue(self, reader: RecordReader) -> UsedQueue:

@@ -2,7 +2,7 @@
 
 | scenario | what happens |
 |---|---|
-| points | a node dies at each fail point, while it makes the cluster, joins, declares and publishes |
+| points | nodes die at each fail point: while one makes a cluster, joins, declares, publishes |
 | faults | random deaths, stops, freezes and cuts of nodes and members of etcd, under a workload |
 | rolling | rolling restarts under a workload |
 | gap | how long clients elsewhere take to notice the death of a node, and etcd's |

@@ -18,9 +18,13 @@ from warrenmq.wire.methods import BasicAck, QueueDeclare, QueueDeclareOk
 # Points that a node passes while it makes the cluster or joins it, in order.
 MAKE = ("upload.part", "cluster.made", "definitions.loaded", "node.registered")
 JOIN = ("member.joined", "definitions.loaded", "node.registered")
-# While a client declares a queue that is to live on the node; while it publishes to one.
+# While a client declares a queue that is to live on the node; while clients publish to it, on the
+# node and on others, and to others through it.
 DECLARE = ("decision.proposed", "decision.committed", "change.followed", "row.stored")
-PUBLISH = ("journal.written", "journal.synced")
+PUBLISH = (
+    "journal.written", "journal.synced",
+    "operations.queued", "operations.applied", "outcome.reported", "events.queued", "outcome.taken",
+)  # fmt: skip
 # Hits of points that are passed many times, so that some work is done before.
 LATER_HIT = 30
 QUEUE = b"declared"

@@ -20,11 +20,11 @@ CONFIRMS = 30
 def test_a_node_dies_in_a_declaration_and_in_a_publish(
     cluster: RealCluster, tmp_path: Path
 ) -> None:
-    """Decided, but not followed yet; written, but not synced yet."""
+    """Decided, but not followed yet; applied for clients of other nodes, but not reported yet."""
     with cluster.workload(tmp_path) as run:
         run.await_confirms(CONFIRMS)
         kill_in_declare(cluster, run, "n2", "decision.committed")
-        kill_in_publish(cluster, run, "n3", "journal.written")
+        kill_in_publish(cluster, run, "n3", "operations.applied")
         verdict = run.finish()
     assert verdict.is_clean, verdict.text()
 

@@ -6,8 +6,11 @@ them are sent again after a pause: the other node takes each message once (`stan
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Final, Protocol
+
+import msgspec
 
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.vhost.remote_copies import CopyWaiter
@@ -25,6 +28,8 @@ from warrenmq.cluster.staged_calls import (
 )
 from warrenmq.queues.remote_queue import RemoteQueue
 from warrenmq.vocabulary.names import name_text
+
+logger = logging.getLogger("warren.cluster")
 
 # Pause before a slice is sent again (ms).
 _RETRY_MS: Final = 200
@@ -94,9 +99,10 @@ class _Journey:
         self._node = node
         self._crossings = crossings
         self._waiter = waiter
-        # Calls of this attempt without an answer, and whether one has failed.
+        # Calls of this attempt without an answer, and why one has failed, "" for none.
         self._open = 0
-        self._has_failed = False
+        self._failure = ""
+        self._is_told = False
 
     def begin(self) -> None:
         """Send everything to queues that are there still."""
@@ -110,7 +116,7 @@ class _Journey:
             self._waiter.on_copied(carrier.clock.now_ms())
             return
         self._open = len(requests)
-        self._has_failed = False
+        self._failure = ""
         for request in requests:
             call = encode_request(request)
             carrier.calls.ask(self._node, call, carrier.clock.now_ms(), self._on_answer)
@@ -162,14 +168,27 @@ class _Journey:
 
     def _on_answer(self, answer: bytes, failure: str) -> None:
         self._open -= 1
-        if failure or decode_answer(answer).failure:
-            self._has_failed = True
+        self._failure = failure or _failure_of(answer) or self._failure
         if self._open > 0:
             return
-        if self._has_failed:
-            self._carrier.clock.call_later(_RETRY_MS, self.begin)
-        else:
+        if not self._failure:
             self._waiter.on_copied(self._carrier.clock.now_ms())
+            return
+        if not self._is_told:
+            self._is_told = True
+            logger.warning(
+                "a batch of a sink waits for node %s, which has queues of it: %s",
+                self._node,
+                self._failure,
+            )
+        self._carrier.clock.call_later(_RETRY_MS, self.begin)
+
+
+def _failure_of(answer: bytes) -> str:
+    try:
+        return decode_answer(answer).failure
+    except msgspec.DecodeError:
+        return "the node has an earlier version"
 
 
 def _is_gone(queue: RemoteQueue) -> bool:

@@ -61,7 +61,7 @@ def step(kind: str, *values: int | str) -> Step:
 FAILED: dict[str, list[Step]] = {
     "a link went down that had delivered messages, all of them settled": [
         step("move", 0, 0),
-        step("consume", 0, 1, 5, 0),
+        step("consume", 0, 1, 5, 0, 0),
         step("publish", 1, -1, 1, 1, 50, 1, 0),
         step("wait", 50),
         step("ack", 0, 0, 1),

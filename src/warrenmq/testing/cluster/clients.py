@@ -275,13 +275,15 @@ class Consumer(ClusterClient):
 
     # -- methods -----------------------------------------------------------------------------------
 
-    def consume(self, queue: bytes, prefetch: int, no_ack: bool) -> None:
-        """Begin to consume."""
+    def consume(
+        self, queue: bytes, prefetch: int, no_ack: bool = False, is_shared: bool = False
+    ) -> None:
+        """Begin to consume; `is_shared`: the prefetch is that of the whole channel."""
         session = self._new_session(queue, prefetch, no_ack)
         self.queue = queue
         self._tag = session.name.encode()
         self._sessions[self._tag] = session
-        self.call(BasicQos(0, prefetch, False), BasicQosOk)
+        self.call(BasicQos(0, prefetch, is_shared), BasicQosOk)
         self.call(BasicConsume(queue, self._tag, False, no_ack, False, False, b""), BasicConsumeOk)
 
     def cancel(self) -> None:

@@ -92,9 +92,9 @@ class _Maker:
         return self.rng.randrange(CONSUMERS)
 
     def publish(self) -> tuple[int | str, ...]:
-        exchange = self.rng.choice((-1, -1, 0, 1, 2))
+        exchange = self.rng.choice((-1, -1, -1, -1, 0, 0, 1, 1, 2))
         key = self.queue() if exchange < 0 else self.rng.randrange(len(KEYS))
-        count = self.rng.randint(1, 4)
+        count = self.rng.randint(1, 6)
         return (
             self.node(), exchange, key, count, self.size(), self.flag(0.8), self.flag(0.5),
         )  # fmt: skip
@@ -106,9 +106,12 @@ _WORK: Final[dict[str, tuple[int, _Draw]]] = {
     "publish": (22, _Maker.publish),
     "tx": (3, lambda m: (m.node(), m.queue(), m.rng.randint(1, 3), m.size(), m.flag(0.8))),
     "consume": (
-        9, lambda m: (m.consumer(), m.queue(), m.rng.choice((0, 1, 2, 5)), m.flag(0.08)),
+        9,
+        lambda m: (
+            m.consumer(), m.queue(), m.rng.choice((0, 1, 2, 5)), m.flag(0.08), m.flag(0.3),
+        ),
     ),
-    "cancel": (2, lambda m: (m.consumer(),)),
+    "cancel": (3, lambda m: (m.consumer(),)),
     "get": (4, lambda m: (m.consumer(), m.queue())),
     "ack": (14, lambda m: (m.consumer(), m.rng.randrange(8), m.flag(0.5))),
     "reject": (4, lambda m: (m.consumer(), m.rng.randrange(8), m.flag(0.7))),

@@ -115,7 +115,7 @@ def drain(world: World, member: Member, queue: bytes, life: str) -> None:
     client = Consumer(member, world.recording, f"drain of {life}")
     world.clients.append(client)
     world.pump()
-    client.consume(queue, 0, False)
+    client.consume(queue, 0)
     home = next(each for each in world.members.values() if queue in each.vhost.queues)
     target = home.vhost.queues[queue]
     deadline_ms = world.now_ms + REST_MS_MAX

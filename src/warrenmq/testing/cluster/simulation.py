@@ -196,7 +196,7 @@ class ClusterSimulation:
         client = self._consumer(step.number(0))
         if client is not None and not client.queue:
             queue = queue_name(step.number(1))
-            client.consume(queue, step.number(2), bool(step.number(3)))
+            client.consume(queue, step.number(2), bool(step.number(3)), bool(step.number(4)))
 
     def _cancel(self, step: Step) -> None:
         client = self._consumer(step.number(0))

@@ -13,7 +13,6 @@ from typing import Final, cast
 
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change, DeleteQueue, PutQueue
-from warrenmq.broker.definitions.removal_changes import removal_changes
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.metadata.conditions import Alive, Condition, Unchanged
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
@@ -126,6 +125,5 @@ def _removed_with(broker: Broker, queue: PutQueue, now_ms: int) -> list[Change]:
         return vhost.remove_queue(own, now_ms)
     remote = vhost.remote_queues.get(queue.name)
     if remote is not None and remote.definition.birth == queue.birth:
-        removed = vhost.remove_remote_queue(remote, now_ms)
-        return removal_changes(vhost.name, removed, with_transient=True)
+        return vhost.delete_abandoned(remote, now_ms)
     return []

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from warrenmq.broker.broker import Broker
-from warrenmq.broker.definitions.metadata import Change, DeleteQueue
+from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.definitions.removal_changes import removal_changes
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.follower import RemoteEnds
@@ -47,10 +47,7 @@ class QueueEnds(RemoteEnds, LinkEnds):
         for vhost in self._broker.vhosts.values():
             for queue in list(vhost.remote_queues.values()):
                 if not queue.durable and queue.home.name.decode() not in running:
-                    changes: list[Change] = [DeleteQueue(vhost.name, 0, queue.name)]
-                    removed = vhost.remove_remote_queue(queue, self._now_ms())
-                    changes.extend(removal_changes(vhost.name, removed, with_transient=True))
-                    vhost.add_changes(changes)
+                    vhost.add_changes(vhost.delete_abandoned(queue, self._now_ms()))
 
     # -- links -------------------------------------------------------------------------------------
 

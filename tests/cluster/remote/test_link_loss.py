@@ -87,14 +87,13 @@ def test_without_confirms_it_is_counted(cluster: TwoNodes) -> None:
         BasicConsume(b"q"),
         QueuePurge(b"q"),
         QueueDeclare(b"q", True),
-        QueueDelete(b"q"),
     ],
     ids=lambda method: type(method).__name__,
 )
 @pytest.mark.parametrize("is_pending", [False, True], ids=["before", "meanwhile"])
 def test_methods_are_refused(
     cluster: TwoNodes,
-    method: BasicGet | BasicConsume | QueuePurge | QueueDeclare | QueueDelete,
+    method: BasicGet | BasicConsume | QueuePurge | QueueDeclare,
     durable: bool,
     is_pending: bool,
 ) -> None:
@@ -108,6 +107,23 @@ def test_methods_are_refused(
     channel.closed_with(404, DOWN.format("durable " if durable else ""), method)
     cluster.join()
     assert far(cluster).count(b"q") == 0
+
+
+def test_a_deletion_on_its_way_is_refused(cluster: TwoNodes) -> None:
+    channel = declared(cluster, True)
+    cluster.delay_ms = WAY_MS
+    channel.send(QueueDelete(b"q"))
+    cluster.cut()
+    channel.closed_with(404, DOWN.format("durable "), QueueDelete(b"q"))
+
+
+def test_a_queue_that_is_down_may_be_deleted_but_never_as_an_empty_one(cluster: TwoNodes) -> None:
+    channel = declared(cluster, True)
+    cluster.cut()
+    text = "queue 'q' in vhost '/' not empty"
+    channel.refused(QueueDelete(b"q", if_empty=True), 406, text)
+    assert far(cluster).delete(b"q") == 0
+    assert cluster.front.vhost.taker(b"q") is None
 
 
 @pytest.mark.parametrize("wants_notice", [False, True])

@@ -170,7 +170,7 @@ def purge_remote(channel: Channel, queue: RemoteQueue, nowait: bool) -> None:
 def delete_remote(
     channel: Channel, queue: RemoteQueue, if_empty: bool, if_unused: bool, nowait: bool
 ) -> None:
-    """Let the node of `queue` delete it; raises ChannelException 404 if that node is down."""
+    """Let the node of `queue`, which is up, delete it."""
     call = _NoWait(None) if nowait else _Delete(channel, queue)
     if not queue.ask_deletion(call, if_empty, if_unused):
         raise down_error(channel, queue)

@@ -281,3 +281,10 @@ class VhostQueues:
         queue.delete(now_ms)
         self.announce("queue.deleted", queue)
         return removed
+
+    def delete_abandoned(self, queue: RemoteQueue, now_ms: i64) -> list[Change]:
+        """Delete a queue whose node is down or gone; returns the changes for the cluster."""
+        changes: list[Change] = [DeleteQueue(self.name, 0, queue.name)]
+        removed = self.remove_remote_queue(queue, now_ms)
+        changes.extend(removal_changes(self.name, removed, True))
+        return changes

@@ -169,15 +169,16 @@ def purge_remote(channel: Channel, queue: RemoteQueue, nowait: bool) -> None:
 
 def delete_remote(
     channel: Channel, queue: RemoteQueue, if_empty: bool, if_unused: bool, nowait: bool
-) -> None:
-    """Let the node of `queue`, which is up, delete it."""
+) -> bool:
+    """Let the node of `queue` delete it; False if that node is down."""
     call = _NoWait(None) if nowait else _Delete(channel, queue)
     if not queue.ask_deletion(call, if_empty, if_unused):
-        raise down_error(channel, queue)
+        return False
     if not nowait:
         # The channel's own consumers of the queue are told behind the reply.
         channel.cancels.is_deferred = True
         channel.suspend()
+    return True
 
 
 def probe_remote(channel: Channel, home: RemoteNode, name: bytes) -> bool:

@@ -362,10 +362,9 @@ def queue_delete(channel: Channel, method: QueueDelete) -> None:
     changes: list[Change] = []
     if queue is not None:
         check_owner(channel, queue)
-    if isinstance(queue, RemoteQueue) and queue.home.session is not None:
-        delete_remote(channel, queue, method.if_empty, method.if_unused, method.nowait)
-        return
     if isinstance(queue, RemoteQueue):
+        if delete_remote(channel, queue, method.if_empty, method.if_unused, method.nowait):
+            return
         # Its node is down. As in RabbitMQ, the queue may be deleted, but it may not be empty.
         if method.if_empty:
             raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} not empty")

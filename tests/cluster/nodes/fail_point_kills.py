@@ -6,6 +6,7 @@ without fail points, and checks that all nodes agree.
 
 import contextlib
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,6 +29,9 @@ PUBLISH = (
 # Hits of points that are passed many times, so that some work is done before.
 LATER_HIT = 30
 QUEUE = b"declared"
+# Queues on the node that dies, and on another one.
+HERE = b"here"
+THERE = b"there"
 
 
 def kill_in_start(node: RealNode, point: str, hit: int = 1) -> None:
@@ -67,18 +71,33 @@ def kill_in_declare(cluster: RealCluster, run: RecordedRun, name: str, point: st
 
 
 def kill_in_publish(cluster: RealCluster, run: RecordedRun, name: str, point: str) -> None:
-    """Let the node die while the workload publishes to its queue."""
+    """Let the node die while clients publish to its queues, and through it to another node's."""
     node = cluster[name]
+    other = next(each for each in cluster.names if each != name)
+    for home, queue in ((name, HERE), (other, THERE)):
+        with cluster.client(home) as client:
+            client.declare(queue, durable=True)
+    confirmed: Counter[bytes] = Counter()
     with run.fault("kill", node.node, is_lone_crash=True, queues=(cluster.queue_of(name),)):
         node.kill()
         node.arm(f"{point}=kill@{LATER_HIT}")
         node.start()
-        with died(node):
-            pass
+        cluster.await_linked()
+        with died(node), cluster.client(name) as near, cluster.client(other) as far:
+            near.confirm_select()
+            far.confirm_select()
+            while True:
+                near.publish(THERE, b"m", PERSISTENT)
+                far.publish(HERE, b"m", PERSISTENT)
+                for client, queue in ((near, THERE), (far, HERE)):
+                    confirmed[queue] += isinstance(client.event(), BasicAck)
     run.await_confirms(1)
     with run.fault("start", node.node):
         node.start()
         cluster.await_linked()
+    with cluster.client(other) as client:
+        for queue in (HERE, THERE):
+            assert client.delete(queue) >= confirmed[queue] > 0, confirmed
     run.await_confirms(LATER_HIT)
 
 

@@ -53,9 +53,9 @@ class Recording:
         self.leaky: set[str] = set()
         # Sessions with a queue of another node, each with the queue.
         self._far: dict[str, str] = {}
-        # Queues to which messages may have returned that were on their way to a client that is gone.
-        # Nobody has seen them, so they are not marked as redelivered, and others may have overtaken
-        # them.
+        # Queues to which messages may have returned that were on their way to a client that has
+        # left. Nobody has seen them, so they are not marked as redelivered, and others may have
+        # overtaken them.
         self._overtaken: set[str] = set()
         self._events: list[AnyEvent] = []
         self._at_us = 0

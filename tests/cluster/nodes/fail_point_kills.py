@@ -86,7 +86,7 @@ def kill_in_publish(cluster: RealCluster, run: RecordedRun, name: str, point: st
         with died(node), cluster.client(name) as near, cluster.client(other) as far:
             near.confirm_select()
             far.confirm_select()
-            while True:
+            while not node.has_ended():
                 near.publish(THERE, b"m", PERSISTENT)
                 far.publish(HERE, b"m", PERSISTENT)
                 for client, queue in ((near, THERE), (far, HERE)):

@@ -9,13 +9,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from warrenmq.admin.definitions_in_force import DefinitionsInForce, VhostShell
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
+from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.event_listener import INTERNAL_USER
 from warrenmq.vocabulary.error_codes import STORAGE_FAILED
+
+# Changes that a cluster decides together; a transaction of etcd has no more than 128 operations,
+# and as many conditions.
+_PROPOSED_MAX: Final = 40
 
 
 class Refusal(Exception):
@@ -89,13 +94,25 @@ class Administration:
         def on_applied(failure: str) -> None:
             self._end(done, Refusal(STORAGE_FAILED, failure) if failure else None)
 
-        def on_decided(failure: str, _now_ms: int) -> None:
-            on_applied(f"the cluster has not decided the change: {failure}" if failure else "")
-
         if self._broker.shared is not None:
-            self._broker.shared.propose(changes, on_decided)
+            self._propose(self._broker.shared, changes, on_applied)
         else:
             self._shell.store(changes, on_stored)
+
+    def _propose(
+        self, shared: SharedDefinitions, changes: list[Change], done: Callable[[str], None]
+    ) -> None:
+        """Let the cluster decide `changes`: together, unless they are those of a large import."""
+
+        def on_decided(failure: str, _now_ms: int) -> None:
+            if failure:
+                done(f"the cluster has not decided the change: {failure}")
+            elif len(changes) > _PROPOSED_MAX:
+                self._propose(shared, changes[_PROPOSED_MAX:], done)
+            else:
+                done("")
+
+        shared.propose(changes[:_PROPOSED_MAX], on_decided)
 
     def _end(self, done: OnDone, refusal: Refusal | None) -> None:
         self._is_busy = False

@@ -269,11 +269,14 @@ class ClusterNode:
     async def _register(self) -> None:
         record = self._record
         assert record is not None
+        reason = ""
         while not self._is_stopping:
             try:
                 lease, birth = await self.decisions.run(lambda: self._membership.register(record))
             except (MetadataError, NotYet) as error:
-                logger.warning("waiting to announce the node: %s", error)
+                if str(error) != reason:
+                    reason = str(error)
+                    logger.warning("waiting to announce the node: %s", reason)
                 await asyncio.sleep(_PAUSE_S)
             else:
                 self.decisions.lease = lease

@@ -367,3 +367,26 @@ def test_arguments_come_before_a_policy(amqp: Amqp) -> None:
         )
     amqp.eventually(lambda: dying.reject().deliver.routing_key == b"policy")
     assert other.reject().deliver.routing_key == b"argument"
+
+
+def test_a_message_that_circles_among_full_queues_holds_nobody_up(amqp: Amqp) -> None:
+    """After a reject no cycle is cut. The message goes on until one of the queues has room."""
+    channel = amqp.channel()
+    one, two = amqp.name(), amqp.name()
+    for queue, other in ((one, two), (two, one)):
+        arguments = {
+            "x__max__length": 1,
+            "x__overflow": "reject-publish-dlx",
+            "x__dead__letter__exchange": "",
+            "x__dead__letter__routing__key": other.decode(),
+        }
+        channel.declare(queue, exclusive=True, arguments=table(**arguments))
+        channel.publish_each(queue, b"full")
+    amqp.eventually(lambda: [channel.count(queue) for queue in (one, two)] == [1, 1])
+    arguments = {"x__dead__letter__exchange": "", "x__dead__letter__routing__key": one.decode()}
+    source = channel.declare(amqp.name(), exclusive=True, arguments=table(**arguments)).queue
+    channel.publish_each(source, b"rejected")
+    reject_head(channel, source)
+    assert channel.get(two, no_ack=True).body == b"full"
+    amqp.eventually(lambda: channel.count(two) == 1)
+    assert channel.drain(two) == [b"rejected"] and channel.drain(one) == [b"full"]

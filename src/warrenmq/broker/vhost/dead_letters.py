@@ -64,6 +64,8 @@ class _DeadLetter:
         self.refused: Message | None = refused
         self.reason: i64 = reason
         self.rule: DeadLetterRule = rule
+        # The queues that have refused the message in this turn, one after another.
+        self.refusers: list[QueueEnd] = [queue]
 
 
 class _Routed:
@@ -139,7 +141,12 @@ class DeadLetters(QueueOffice):
             self._publish_refused(_letters_of(refusing, message), now_ms)
 
     def _publish_refused(self, letters: list[_DeadLetter], now_ms: i64) -> None:
-        """Publish dead letters of refused messages, and those that come of them."""
+        """Publish dead letters of refused messages, and those that come of them.
+
+        A message that was rejected once may circle among full queues, which are each other's
+        targets, for as long as they are full. When it comes to a queue again it waits for the next
+        turn, so that no turn is endless.
+        """
         while len(letters) > 0:
             letter = letters.pop(0)
             refused = letter.refused
@@ -150,7 +157,12 @@ class DeadLetters(QueueOffice):
                 continue
             copy = Message(routed.address, routed.raw, refused.body, refused.persistent, now_ms)
             full = [queue for queue in routed.queues if queue.is_full_for(copy)]
-            letters.extend(_letters_of(full, copy))
+            for child in _letters_of(full, copy):
+                if child.queue in letter.refusers:
+                    self._add(child)
+                else:
+                    child.refusers.extend(letter.refusers)
+                    letters.append(child)
             remote = remote_of(routed.queues)
             if len(remote) > 0:
                 # The refused message has no place where it could wait for these copies.

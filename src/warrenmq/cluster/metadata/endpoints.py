@@ -27,6 +27,9 @@ from warrenmq.cluster.metadata.errors import Compacted, EtcdRefused, EtcdUnavail
 
 CONNECT_S: Final = 1.0
 REQUEST_S: Final = 5.0
+# Patience with a request that may be asked once only: etcd loses one that waits in a member while
+# the leader dies, so its author must have time to try again.
+SINGLE_S: Final = 2.0
 # Pause before members that elect a leader are asked again (s).
 ELECTION_PAUSE_S: Final = 0.1
 # Without this a member that has no leader, and may be cut off from those that have, makes requests
@@ -142,7 +145,9 @@ class Endpoints:
             for number, member in enumerate(members):
                 left_s = deadline - time.monotonic()
                 # A member that accepts requests and never answers must leave time for the others.
-                patience_s = left_s / (len(members) - number) if is_repeatable else left_s
+                patience_s = left_s / (len(members) - number)
+                if not is_repeatable:
+                    patience_s = min(left_s, SINGLE_S)
                 if patience_s <= 0:
                     break
                 try:

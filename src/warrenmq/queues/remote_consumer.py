@@ -219,8 +219,11 @@ class RemoteConsumer(SessionConsumer):
         while len(deferred) > 0 and self.consumer.can_take():
             self._place.deferred_count -= 1
             self._hand_over(deferred.popleft())
-        if len(deferred) > 0:
-            self._wait()
+        consumer = self.consumer
+        if len(deferred) > 0 and consumer.waits_in is self._place:
+            # The messages are here, so what is missing may be room in the output as well.
+            consumer.waits_in = None
+            consumer.wait_for_room()
 
     def look_after(self) -> None:
         if len(self.deferred) == 0 or not self._was_deferring:

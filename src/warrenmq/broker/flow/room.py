@@ -85,11 +85,19 @@ class ChannelRoom:
         if self.rotation.count > 0:
             free: i64 = self.prefetch - self.unacked_count - self.reserved_count
             self._share = max(free // self.rotation.count, 1)
-        while not self._is_full():
+        # A consumer that cannot take anything now may wait here again at once.
+        waiting_count = self.rotation.count
+        idle_turns: i64 = 0
+        while not self._is_full() and idle_turns <= waiting_count:
             consumer = self.rotation.take_fair(self.prefetch)
             if consumer is None:
                 break
+            taken = self.unacked_count + self.reserved_count
             self.give_turn(consumer, self.rotation, 1, now_ms)
+            if self.unacked_count + self.reserved_count == taken:
+                idle_turns += 1
+            else:
+                idle_turns = 0
 
     def give_turn(
         self, consumer: Consumer, rotation: Rotation, message_count: i64, now_ms: i64

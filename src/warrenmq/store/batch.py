@@ -45,7 +45,7 @@ class Batch(ConfirmParty):
         self.starts_file: bool = False
         # Numbers of journal files that the flusher deletes after writing.
         self.delete_files: list[int] = []
-        # Set by the flusher: it has made the file.
+        # The flusher sets this once it has made file `file_number`.
         self.created_file: bool = False
         # Set by the flusher: someone has deleted the file, with everything in it.
         self.is_file_gone: bool = False

@@ -33,7 +33,7 @@ class Watched:
     def run(self, watch: Callable[[], None]) -> None:
         try:
             watch()
-        except Exception as error:
+        except Exception as error:  # the test that waits is told
             self.error = error
 
 

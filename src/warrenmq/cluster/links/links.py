@@ -59,7 +59,7 @@ class _Peer:
         # A link to it is up.
         self.link: Link | None = None
         self.up_since_ms = 0
-        # From `take_dials` until the link is down or could not be made.
+        # True while a dial is under way or the link is up: dial no second time.
         self.is_dialling = False
         self.dial_at_ms = now_ms
         self.pause_ms = PAUSE_MIN_MS

@@ -14,7 +14,7 @@ class ClusterOptions:
     """Where a node meets the others; without a `name` it runs alone."""
 
     name: str = ""
-    # Client URLs of etcd's members.
+    # URLs at which clients reach the etcd servers that hold the cluster's decisions.
     etcd: tuple[str, ...] = ()
     etcd_username: str = ""
     etcd_password: str = field(default="", repr=False)

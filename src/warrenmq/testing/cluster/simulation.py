@@ -120,7 +120,7 @@ class ClusterSimulation:
             self._watch.check()
         except Violation as violation:
             return violation
-        except Exception as error:
+        except Exception as error:  # whatever the engine raises is a finding
             frames = traceback.extract_tb(error.__traceback__)
             where = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}"
             text = "\n".join(traceback.format_exception(error)[-6:])

@@ -202,3 +202,16 @@ def test_a_message_that_was_delivered_while_it_was_on_disk_is_a_redelivery_after
         (2, True),
         (3, False),
     ]
+
+
+def test_a_delivery_that_is_taken_back_after_it_was_written_is_none_after_a_promotion() -> None:
+    host = ModelHost()
+    queue = host.declare(is_lazy=True)
+    mirror = MirrorBacking(queue.backing, queue)
+    mirror.publish_at(1, Message(ADDRESS, b"\x00\x00", b"1", False, 0), 0, False, host.now_ms)
+    mirror.mark_delivered([(1, 1)])
+    host.settle_down()
+    assert queue.backing.ready.delta.count == 1
+    mirror.unmark_delivered(1)
+    taken = host.take(queue)
+    assert taken is not None and not taken.redelivered

@@ -181,9 +181,7 @@ class QueueMachine(RuleBasedStateMachine):
             model.delivered.remove(int(entry.seq))
             self.host.out.remove(entry)
         model.ready.sort()
-        queue = self.queues[number]
-        queue.backing.requeue(entries, self.host.now_ms, True)
-        queue.deliver_ready(self.host.now_ms)
+        self.queues[number].put_back(entries, self.host.now_ms)
         self.expire(number)
 
     def some_out(self, number: int, data: st.DataObject) -> list[Entry]:

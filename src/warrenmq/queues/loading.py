@@ -94,6 +94,9 @@ class ContentsLoad(Load):
             if delivered.contains(entry.seq, delivered_upto):
                 # Its record is older than its first delivery.
                 entry.redelivered = True
+            elif delivered.is_spared(entry.seq):
+                # Its record is of the time before its only delivery was taken back.
+                entry.redelivered = False
             message = entry.message
             entry.body_bytes = len(message.body)
             entry.content_bytes = entry.body_bytes + len(message.address) + len(message.properties)

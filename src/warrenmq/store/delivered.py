@@ -39,7 +39,7 @@ class DeliveredRuns:
         """Whether the message `seq` was handed out."""
         if seq > upto and (len(self.above) == 0 or not contains(self.above, seq)):
             return False
-        return len(self.spared) == 0 or not contains(self.spared, seq)
+        return not self.is_spared(seq)
 
     def add(self, first: i64, last: i64, upto: i64) -> i64:
         """Note that the messages of [first, last] were handed out; returns the new mark."""
@@ -71,6 +71,10 @@ class DeliveredRuns:
         """Note that those of [first, last] that were spared are handed out or settled."""
         if len(self.spared) > 0:
             remove_run(self.spared, first, last)
+
+    def is_spared(self, seq: i64) -> bool:
+        """Whether it was noted that nobody has had `seq`."""
+        return len(self.spared) > 0 and contains(self.spared, seq)
 
     def without_spared(self, upto: i64) -> tuple[i64, Runs]:
         """The same set as a mark and the runs above it alone, as the store writes it."""

@@ -130,7 +130,7 @@ def test_a_frozen_party_is_silent_and_keeps_its_connections(mesh: Mesh) -> None:
 
 def test_a_killed_party_comes_back_at_its_address(mesh: Mesh) -> None:
     mesh.parties["b"].kill()
-    eventually(lambda: mesh.losses("a", "b") == 1, "a notices")
+    eventually(lambda: mesh.losses("a", "b") >= 1, "a notices")
     mesh.parties["b"].start()
     mesh.await_all()
     assert mesh.parties["b"].stop() < 0
@@ -206,12 +206,15 @@ def round_trip_s(address: tuple[str, int], size: int) -> float:
 
 def test_a_network_leaves_nothing_behind(namespaces: NamespaceNetwork, tmp_path: Path) -> None:
     """Neither namespaces nor processes that nobody ended."""
+    # With the hub of this network, and those of the cluster that other tests share.
+    before = set(namespaces_of(os.getpid()))
     namespaces.add("a")
     party = Party("a", namespaces, tmp_path, ["sh", "-c", "echo ready; exec sleep 600"], "ready")
     party.start()
-    assert namespaces_of(os.getpid())
+    assert len(set(namespaces_of(os.getpid())) - before) == 1
     namespaces.close()
-    assert namespaces_of(os.getpid()) == []
+    after = set(namespaces_of(os.getpid()))
+    assert after < before and len(before - after) == 1
     assert party.await_end() < 0
 
 

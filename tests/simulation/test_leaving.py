@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulation.holding import hold
 from tests.simulation.planted_leaving_bugs import PLANTED
 from tests.support.explored import explored_seeds
 from tests.support.skips import has_no_meaning
@@ -32,24 +33,16 @@ EXPLORED_SEEDS = 60
 PLANTED_SEEDS = 300
 
 
-def hold(seeds: range) -> None:
-    """Run all of `seeds`; fail with the story of the first that does not hold."""
-    *_, failures = run_leaving_seeds(seeds)
-    if failures:
-        texts = [f"seed {seed}: {text}" for seed, _, text in failures[:10]]
-        pytest.fail("\n".join([*texts, *leaving_story(failures[0][0])]))
-
-
 @pytest.mark.slow
 def test_the_fixed_seeds_hold() -> None:
-    hold(range(1, FIXED_SEEDS + 1))
+    hold(range(1, FIXED_SEEDS + 1), run_leaving_seeds, leaving_story)
 
 
 @pytest.mark.slow
 def test_the_seeds_of_this_commit_hold() -> None:
     seeds = explored_seeds(EXPLORED_SEEDS)
     print(f"seeds {seeds.start} to {seeds.stop - 1}")
-    hold(seeds)
+    hold(seeds, run_leaving_seeds, leaving_story)
 
 
 def step(kind: str, *values: int | str) -> Step:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from warrenmq.testing.many_histories import shortened
 from warrenmq.testing.models.messages import Violation
 from warrenmq.testing.operations import FIELDS, History, Operation
 from warrenmq.testing.simulated.node_parts import NodeParts
@@ -34,32 +35,18 @@ class Shrinker:
 
     def shrink(self) -> History:
         """Shrink the history; returns the shortest failing one that was found."""
-        size = len(self.history.operations) // 2
-        while size > 0 and self._runs < RUNS_MAX:
-            if not self._drop_pieces(size):
-                size //= 2
+        shortened(self.history.operations, self._fails, RUNS_MAX)
         self._simplify()
         return self.history
 
-    def _fails(self, operations: list[Operation]) -> bool:
+    def _fails(self, operations: tuple[Operation, ...]) -> bool:
         self._runs += 1
-        history = replace(self.history, operations=tuple(operations))
+        history = replace(self.history, operations=operations)
         violation = Simulation(history, None, self._parts).run()
         if violation is None or violation.kind != self._kind:
             return False
         self.history = history
         return True
-
-    def _drop_pieces(self, size: int) -> bool:
-        is_shorter = False
-        at = len(self.history.operations)
-        while at > 0 and self._runs < RUNS_MAX:
-            at = max(0, at - size)
-            operations = list(self.history.operations)
-            del operations[at : at + size]
-            is_shorter |= self._fails(operations)
-            at = min(at, len(self.history.operations))
-        return is_shorter
 
     def _simplify(self) -> None:
         for index in range(len(self.history.operations)):
@@ -75,7 +62,7 @@ class Shrinker:
                 values[place] = _PLAIN[name]
                 operations = list(self.history.operations)
                 operations[index] = replace(operation, values=tuple(values))
-                self._fails(operations)
+                self._fails(tuple(operations))
 
 
 def tell(

@@ -30,6 +30,7 @@ from warrenmq.testing.leaving.simulation import (
     leaving_story,
     run_leaving_seeds,
 )
+from warrenmq.testing.many_histories import Outcome, run_each
 from warrenmq.testing.operations import make_history
 from warrenmq.testing.shrink import Shrinker, tell
 from warrenmq.testing.simulation import Simulation
@@ -45,21 +46,12 @@ _SHOWN = 3
 
 console = Console(highlight=False, soft_wrap=True)
 
-# Runs histories; returns their count, their crashes, and (seed, kind, text) per failure.
-Run = Callable[[range], tuple[int, int, list[tuple[int, str, str]]]]
+Run = Callable[[range], Outcome]
 
 
-def run_seeds(seeds: range) -> tuple[int, int, list[tuple[int, str, str]]]:
-    """Run histories; returns their count, their crashes, and (seed, kind, text) per failure."""
-    failures: list[tuple[int, str, str]] = []
-    crashes = 0
-    for seed in seeds:
-        simulation = Simulation(make_history(seed))
-        violation = simulation.run()
-        crashes += simulation.crash_count
-        if violation is not None:
-            failures.append((seed, violation.kind, str(violation)))
-    return len(seeds), crashes, failures
+def run_seeds(seeds: range) -> Outcome:
+    """Run the histories of `seeds`."""
+    return run_each(seeds, lambda seed: Simulation(make_history(seed)))
 
 
 def shrunken_story(seed: int) -> list[str]:

@@ -9,7 +9,6 @@ rest, and after one more restart the node itself is drained in the same way.
 
 from __future__ import annotations
 
-import traceback
 from random import Random
 from typing import Final
 
@@ -18,6 +17,7 @@ from warrenmq.queues.variable_queue import UNLIMITED
 from warrenmq.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY
 from warrenmq.store.journal import FLUSH_INTERVAL_MS
+from warrenmq.testing.many_histories import error_violation
 from warrenmq.testing.models.commit_token import CommitToken
 from warrenmq.testing.models.damage import acks_in, damage_of, is_whole
 from warrenmq.testing.models.messages import Violation
@@ -134,7 +134,7 @@ class Simulation:
         except Violation as violation:
             return violation
         except Exception as error:  # An exception of the engine is a finding.
-            return _exception_violation(error)
+            return error_violation(error)
         return None
 
     def _tell(self, text: str) -> None:
@@ -542,10 +542,3 @@ class Simulation:
 def is_checked(path: str, endings: tuple[str, ...]) -> bool:
     """Whether damage to this file must be noticed and survived; false for files in lost+found."""
     return "/lost+found/" not in path and path.endswith(endings)
-
-
-def _exception_violation(error: BaseException) -> Violation:
-    frames = traceback.extract_tb(error.__traceback__)
-    where = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}" if frames else "?"
-    text = "".join(traceback.format_exception(error)[-6:])
-    return Violation(f"{type(error).__name__} at {where}", f"{error}\n{text}")

@@ -7,7 +7,7 @@ history stays valid when steps are left out, which is how a failing history is s
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
@@ -49,10 +49,6 @@ class ClusterHistory:
     disk_pace: float
     limits: Limits
     steps: tuple[Step, ...]
-
-    def without_steps(self, first: int, end: int) -> ClusterHistory:
-        """The history without the steps from `first` to `end`, exclusive."""
-        return replace(self, steps=self.steps[:first] + self.steps[end:])
 
 
 class _Maker:

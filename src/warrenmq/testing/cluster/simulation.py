@@ -7,9 +7,8 @@ every queue is drained, and the checker judges what clients have sent and receiv
 
 from __future__ import annotations
 
-import gc
-import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import Final, TypeVar
 
@@ -38,6 +37,7 @@ from warrenmq.testing.cluster.histories import (
 from warrenmq.testing.cluster.rest import check_rest, check_transient, drain, rest
 from warrenmq.testing.cluster.world import World
 from warrenmq.testing.leaving.histories import Step
+from warrenmq.testing.many_histories import Outcome, error_violation, run_each, shortened
 from warrenmq.testing.models.messages import Violation
 from warrenmq.testing.simulated.crash_watch import CrashWatch
 from warrenmq.testing.simulated.file_system import Crash
@@ -120,11 +120,8 @@ class ClusterSimulation:
             self._watch.check()
         except Violation as violation:
             return violation
-        except Exception as error:  # whatever the engine raises is a finding
-            frames = traceback.extract_tb(error.__traceback__)
-            where = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}"
-            text = "\n".join(traceback.format_exception(error)[-6:])
-            return Violation(f"{type(error).__name__} at {where}", f"{error}\n{text}")
+        except Exception as error:  # An exception of the engine is a finding.
+            return error_violation(error)
         return None
 
     # -- clients -----------------------------------------------------------------------------------
@@ -491,18 +488,9 @@ class ClusterSimulation:
         world.recording.judge()
 
 
-def run_cluster_seeds(seeds: range) -> tuple[int, int, list[tuple[int, str, str]]]:
-    """Run histories; returns their count, their crashes, and (seed, kind, text) per failure."""
-    failures: list[tuple[int, str, str]] = []
-    crashes = 0
-    for seed in seeds:
-        simulation = ClusterSimulation(make_cluster_history(seed))
-        violation = simulation.run()
-        crashes += simulation.crash_count
-        if violation is not None:
-            failures.append((seed, violation.kind, str(violation)))
-    gc.collect()
-    return len(seeds), crashes, failures
+def run_cluster_seeds(seeds: range) -> Outcome:
+    """Run the histories of `seeds`."""
+    return run_each(seeds, lambda seed: ClusterSimulation(make_cluster_history(seed)))
 
 
 def cluster_story(seed: int, is_shrunken: bool = True) -> list[str]:
@@ -510,25 +498,13 @@ def cluster_story(seed: int, is_shrunken: bool = True) -> list[str]:
     history = make_cluster_history(seed)
     violation = ClusterSimulation(history).run()
     if violation is not None and is_shrunken:
-        history = _shrunken(history, violation.kind)
+        kind = violation.kind
+
+        def fails(steps: tuple[Step, ...]) -> bool:
+            found = ClusterSimulation(replace(history, steps=steps)).run()
+            return found is not None and found.kind == kind
+
+        history = replace(history, steps=shortened(history.steps, fails, RUNS_MAX))
     story = [f"seed {seed}, {history.nodes} nodes, {history.locator}, {history.limits}"]
     violation = ClusterSimulation(history, story).run()
     return [*story, f"=> {violation}" if violation is not None else f"seed {seed} holds"]
-
-
-def _shrunken(history: ClusterHistory, kind: str) -> ClusterHistory:
-    runs = 0
-    size = max(1, len(history.steps) // 2)
-    while size > 0 and runs < RUNS_MAX:
-        is_shorter = False
-        at = len(history.steps)
-        while at > 0 and runs < RUNS_MAX:
-            at = max(0, at - size)
-            shorter = history.without_steps(at, at + size)
-            violation = ClusterSimulation(shorter).run()
-            runs += 1
-            if violation is not None and violation.kind == kind:
-                history, is_shorter = shorter, True
-        if not is_shorter:
-            size //= 2
-    return history

@@ -125,10 +125,6 @@ class LeavingHistory:
     policies: tuple[QueueRules, ...]
     steps: tuple[Step, ...]
 
-    def without_steps(self, first: int, end: int) -> LeavingHistory:
-        """The history without the steps in [first, end)."""
-        return replace(self, steps=self.steps[:first] + self.steps[end:])
-
 
 def make_leaving_history(seed: int) -> LeavingHistory:
     """Make the history of a seed."""

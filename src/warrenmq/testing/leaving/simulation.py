@@ -7,7 +7,6 @@ what it gives away. At the end the node itself is drained in the same way.
 from __future__ import annotations
 
 import json
-import traceback
 from dataclasses import replace
 from random import Random
 from typing import Final
@@ -29,6 +28,7 @@ from warrenmq.testing.leaving.histories import (
     make_leaving_history,
 )
 from warrenmq.testing.leaving.oracle import LeavingOracle
+from warrenmq.testing.many_histories import Outcome, error_violation, run_each, shortened
 from warrenmq.testing.models.commit_token import CommitToken
 from warrenmq.testing.models.messages import Violation
 from warrenmq.testing.models.mirror import MirrorModel, follow
@@ -129,10 +129,7 @@ class LeavingSimulation:
             if not any(record.was_rejected for record in self.oracle.records.values()):
                 return Violation("endless", "dead letters circle, and nobody has rejected one")
         except Exception as error:  # An exception of the engine is a finding.
-            frames = traceback.extract_tb(error.__traceback__)
-            where = f"{frames[-1].filename.rpartition('/')[2]}:{frames[-1].lineno}"
-            text = "".join(traceback.format_exception(error)[-5:])
-            return Violation(f"{type(error).__name__} at {where}", f"{error}\n{text}")
+            return error_violation(error)
         return None
 
     def _tell(self, text: str) -> None:
@@ -377,17 +374,9 @@ def merged(base: QueueRules, policy: QueueRules) -> QueueRules:
     )
 
 
-def run_leaving_seeds(seeds: range) -> tuple[int, int, list[tuple[int, str, str]]]:
-    """Run histories; returns their count, their crashes, and (seed, kind, text) per failure."""
-    failures: list[tuple[int, str, str]] = []
-    crashes = 0
-    for seed in seeds:
-        simulation = LeavingSimulation(make_leaving_history(seed))
-        violation = simulation.run()
-        crashes += simulation.crash_count
-        if violation is not None:
-            failures.append((seed, violation.kind, str(violation)))
-    return len(seeds), crashes, failures
+def run_leaving_seeds(seeds: range) -> Outcome:
+    """Run the histories of `seeds`."""
+    return run_each(seeds, lambda seed: LeavingSimulation(make_leaving_history(seed)))
 
 
 def leaving_story(seed: int, is_shrunken: bool = True) -> list[str]:
@@ -395,26 +384,14 @@ def leaving_story(seed: int, is_shrunken: bool = True) -> list[str]:
     history = make_leaving_history(seed)
     violation = LeavingSimulation(history).run()
     if violation is not None and is_shrunken:
-        history = _shrunken(history, violation.kind)
+        kind = violation.kind
+
+        def fails(steps: tuple[Step, ...]) -> bool:
+            found = LeavingSimulation(replace(history, steps=steps)).run()
+            return found is not None and found.kind == kind
+
+        history = replace(history, steps=shortened(history.steps, fails, RUNS_MAX))
     story = [f"seed {seed}, {history.limits}"]
     story += [f"q{index}: {rules}" for index, rules in enumerate(history.rules)]
     violation = LeavingSimulation(history, story).run()
     return [*story, f"=> {violation}" if violation is not None else f"seed {seed} holds"]
-
-
-def _shrunken(history: LeavingHistory, kind: str) -> LeavingHistory:
-    runs = 0
-    size = max(1, len(history.steps) // 2)
-    while size > 0 and runs < RUNS_MAX:
-        is_shorter = False
-        at = len(history.steps)
-        while at > 0 and runs < RUNS_MAX:
-            at = max(0, at - size)
-            shorter = history.without_steps(at, at + size)
-            violation = LeavingSimulation(shorter).run()
-            runs += 1
-            if violation is not None and violation.kind == kind:
-                history, is_shorter = shorter, True
-        if not is_shorter:
-            size //= 2
-    return history

@@ -111,7 +111,7 @@ class GroupParts:
     # -- opening -----------------------------------------------------------------------------------
 
     def _requests(self, located: QueuesLocated) -> list[tuple[str, OpenGroup]]:
-        """The requests for all nodes, in order.
+        """The requests for all nodes, in the order in which they are sent.
 
         The node that answered comes first if it has to refuse a queue that does not exist: until
         then nothing has changed anywhere.

@@ -11,7 +11,7 @@ OPERATIONS: Final = 32
 EVENTS: Final = 33
 
 # Gathered bytes above which a frame is sent before the turn ends.
-FRAME_BYTES: Final = 131072
+FRAME_BYTES: Final = 65536
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

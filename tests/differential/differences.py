@@ -65,6 +65,15 @@ def _is_delivered_expired(step: Step, ours: Lines, theirs: Lines) -> bool:
     return any("expiration=b'0'" in line for line in theirs if line not in ours)
 
 
+def _counts_more(step: Step, ours: Lines, theirs: Lines) -> bool:
+    return _count(theirs) > _count(ours)
+
+
+def _counts_or_shows_others(step: Step, ours: Lines, theirs: Lines) -> bool:
+    left, right = (_BODY.findall("\n".join(lines)) for lines in (ours, theirs))
+    return left != right or _count(ours) != _count(theirs)
+
+
 def _delivers_more_on_a_channel(step: Step, ours: Lines, theirs: Lines) -> bool:
     return bool(_deliveries(theirs) - _deliveries(ours))
 
@@ -95,6 +104,8 @@ def _count(lines: Lines) -> int:
 # Traits of a sequence, beside the arguments of its queues.
 QUORUM = "x-queue-type: quorum"
 CHANNEL_LIMIT = "basic.qos with global"
+# A message was published with a time to live.
+EXPIRES = "expiration"
 # A connection ended while one of its channels had unacked messages, and another one consumers.
 ENDED_TOGETHER = "channels that ended together"
 
@@ -136,6 +147,19 @@ INTENDED: tuple[Intended, ...] = (
         _is_delivered_expired,
         frozenset({"x-max-priority"}),
     ),
+    Intended(
+        "an expired message of a high priority is not counted",
+        _counts_more,
+        frozenset({"x-max-priority", EXPIRES}),
+    ),
+    *(
+        Intended(
+            "channels of a connection that ends return their messages in another order",
+            _counts_or_shows_others,
+            frozenset({limit, ENDED_TOGETHER}),
+        )
+        for limit in ("x-max-length", "x-max-length-bytes")
+    ),
 )
 
 
@@ -151,11 +175,14 @@ def intended(step: Step, ours: Lines, theirs: Lines, traits: frozenset[str]) -> 
 
 
 def traits_of(steps: list[Step]) -> frozenset[str]:
-    """The arguments that queues are declared with, `QUORUM`, and `CHANNEL_LIMIT`."""
+    """The arguments that queues are declared with, `QUORUM`, `CHANNEL_LIMIT` and `EXPIRES`."""
     found: set[str] = set()
     for step in steps:
         if step.kind == "BasicQos" and step.flag("global_"):
             found.add(CHANNEL_LIMIT)
+        properties = step.values.get("properties")
+        if isinstance(properties, dict) and "expiration" in properties:
+            found.add(EXPIRES)
         arguments = step.values.get("arguments")
         if step.kind == "QueueDeclare" and isinstance(arguments, dict):
             found |= arguments.keys()

@@ -104,8 +104,8 @@ def _count(lines: Lines) -> int:
 # Traits of a sequence, beside the arguments of its queues.
 QUORUM = "x-queue-type: quorum"
 CHANNEL_LIMIT = "basic.qos with global"
-# A message was published with a time to live.
-EXPIRES = "expiration"
+# Messages have a time to live, of their own, of their queue or by a policy.
+EXPIRES = "time to live"
 # A connection ended while one of its channels had unacked messages, and another one consumers.
 ENDED_TOGETHER = "channels that ended together"
 
@@ -148,7 +148,7 @@ INTENDED: tuple[Intended, ...] = (
         frozenset({"x-max-priority"}),
     ),
     Intended(
-        "an expired message of a high priority is not counted",
+        "an expired message of a high priority does not count",
         _counts_more,
         frozenset({"x-max-priority", EXPIRES}),
     ),
@@ -181,9 +181,16 @@ def traits_of(steps: list[Step]) -> frozenset[str]:
         if step.kind == "BasicQos" and step.flag("global_"):
             found.add(CHANNEL_LIMIT)
         properties = step.values.get("properties")
-        if isinstance(properties, dict) and "expiration" in properties:
-            found.add(EXPIRES)
         arguments = step.values.get("arguments")
+        policy = step.values.get("value")
+        definition = policy.get("definition") if isinstance(policy, dict) else None
+        for each, key in (
+            (properties, "expiration"),
+            (arguments, "x-message-ttl"),
+            (definition, "message-ttl"),
+        ):
+            if isinstance(each, dict) and key in each:
+                found.add(EXPIRES)
         if step.kind == "QueueDeclare" and isinstance(arguments, dict):
             found |= arguments.keys()
             if arguments.get("x-queue-type") == "quorum":

@@ -103,6 +103,21 @@ FAILED: dict[str, tuple[tuple[QueueRules, ...], list[Step]]] = {
             Step("crash", ("power",), 2),
         ],
     ),
+    "a torn batch had a dead letter that a queue had refused, and not that it had moved": (
+        (
+            QueueRules(),
+            QueueRules(max_length=1, dead_letters=2),
+            QueueRules(max_length=1, overflow="reject-publish-dlx", dead_letters=3),
+            QueueRules(),
+        ),
+        [
+            step("publish", 2, 1, 39, 1, 0, 0, 0),
+            step("idle"),
+            step("publish", 1, 4, 31, 1, 0, 0, 0),
+            step("crash_within", 6, "power"),
+            step("idle"),
+        ],
+    ),
     "delayed messages were confirmed and their bucket was not stored": (
         (QueueRules(), *NO_RULES),
         [

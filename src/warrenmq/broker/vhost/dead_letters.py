@@ -245,6 +245,7 @@ class DeadLetters(QueueOffice):
             if entry is not None and self.handovers.has(entry):
                 self.handovers.settle(entry, letter.reason, now_ms)
             return
+        routed = self._past_refusals(letter, routed, message, now_ms)
         moved = MovedMessage(
             routed.address,
             routed.raw,
@@ -256,6 +257,30 @@ class DeadLetters(QueueOffice):
         )
         self._arrive(routed, self.takers(routed.queues, moved, now_ms), moved, now_ms)
         self.handovers.on_moved(entry, letter.reason, moved)
+
+    def _past_refusals(
+        self, letter: _DeadLetter, routed: _Routed, message: Message, now_ms: i64
+    ) -> _Routed:
+        """Where the dead letter goes in the end, if its only queue refuses it, and so on.
+
+        One record then says where the message is, and that it has left its queue. With several
+        queues each dead letter of a refused message has a record of its own, and a crash may double
+        it.
+        """
+        refusers: list[MessageTaker] = []
+        while len(routed.queues) == 1 and len(routed.waits) == 0:
+            queue = routed.queues[0]
+            copy = Message(routed.address, routed.raw, message.body, message.persistent, now_ms)
+            rule = queue.refused_rule()
+            if rule is None or queue in refusers or not queue.is_full_for(copy):
+                break
+            refusers.append(queue)
+            after = self._route(_DeadLetter(queue, None, copy, MAXLEN, rule), copy, now_ms)
+            if after is None or len(remote_of(after.queues)) > 0:
+                break
+            self.counts[MAXLEN] = self.counts.get(MAXLEN, 0) + 1
+            routed = after
+        return routed
 
     def _arrive(
         self, routed: _Routed, takers: list[MessageTaker], copy: Message, now_ms: i64

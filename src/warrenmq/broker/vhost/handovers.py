@@ -4,7 +4,8 @@ A message that is handed over is unacked in its queue. Its copy goes to the othe
 record of its own kind (MOVE, `store/moves.py`). When the copy is durable, the message is settled in
 its queue. A crash before that leaves the message in its queue, a crash after it leaves both: the
 start finds the MOVE and settles the message (`restore_moved`). So a message may be doubled only
-where the copy was delivered before the crash and the batch with it was not durable.
+where the copy was delivered before the crash and the batch with it was not durable, and where one
+of several queues has refused the copy: what becomes of that has records of its own.
 
 What is handed over in one turn waits for the journal together. Copies for queues of other nodes
 come first (`remote_copies.py`): those for this node, and the MOVE, follow when they have arrived.

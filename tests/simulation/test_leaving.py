@@ -118,6 +118,22 @@ FAILED: dict[str, tuple[tuple[QueueRules, ...], list[Step]]] = {
             step("idle"),
         ],
     ),
+    "a failed batch took back a dead letter of a delayed message that a full queue refused": (
+        (
+            QueueRules(max_length=1, overflow="reject-publish-dlx", dead_letters=2),
+            QueueRules(),
+            QueueRules(),
+            QueueRules(),
+        ),
+        [
+            step("publish", 0, 2, 35, 1, 0, 0, 300),
+            step("idle"),
+            step("publish", 1, 3, 4, 1, 0, 1, 3000),
+            step("fault", "metadata_sync", 0, 3, 6),
+            *(step("idle") for _ in range(5)),
+            step("crash", "kill"),
+        ],
+    ),
     "delayed messages were confirmed and their bucket was not stored": (
         (QueueRules(), *NO_RULES),
         [

@@ -140,6 +140,29 @@ class DeadLetters(QueueOffice):
             # Their dead letters may fill other takers.
             self._publish_refused(_letters_of(refusing, message), now_ms)
 
+    def move_refused(
+        self, queue: MessageTaker, copy: MovedMessage, now_ms: i64
+    ) -> MovedMessage | None:
+        rule = queue.refused_rule()
+        if rule is None or not queue.is_full_for(copy):
+            return None
+        routed = self._route(_DeadLetter(queue, None, copy, MAXLEN, rule), copy, now_ms)
+        if routed is None or len(remote_of(routed.queues)) > 0:
+            return None
+        self.counts[MAXLEN] = self.counts.get(MAXLEN, 0) + 1
+        routed = self._past_refusals(routed, copy, now_ms)
+        moved = MovedMessage(
+            routed.address,
+            routed.raw,
+            copy.body,
+            copy.persistent,
+            now_ms,
+            copy.origin_id,
+            copy.origin_seq,
+        )
+        self._arrive(routed, self.takers(routed.queues, moved, now_ms), moved, now_ms)
+        return moved
+
     def _publish_refused(self, letters: list[_DeadLetter], now_ms: i64) -> None:
         """Publish dead letters of refused messages, and those that come of them.
 
@@ -245,7 +268,7 @@ class DeadLetters(QueueOffice):
             if entry is not None and self.handovers.has(entry):
                 self.handovers.settle(entry, letter.reason, now_ms)
             return
-        routed = self._past_refusals(letter, routed, message, now_ms)
+        routed = self._past_refusals(routed, message, now_ms)
         moved = MovedMessage(
             routed.address,
             routed.raw,
@@ -258,9 +281,7 @@ class DeadLetters(QueueOffice):
         self._arrive(routed, self.takers(routed.queues, moved, now_ms), moved, now_ms)
         self.handovers.on_moved(entry, letter.reason, moved)
 
-    def _past_refusals(
-        self, letter: _DeadLetter, routed: _Routed, message: Message, now_ms: i64
-    ) -> _Routed:
+    def _past_refusals(self, routed: _Routed, message: Message, now_ms: i64) -> _Routed:
         """Where the dead letter goes in the end, if its only queue refuses it, and so on.
 
         One record then says where the message is, and that it has left its queue. With several

@@ -16,7 +16,7 @@ from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_host import QueueHost
 from warrenmq.queues.settings import DeadLetterRule
 from warrenmq.queues.turn import TurnShare
-from warrenmq.store.message import Message, QueueLedger
+from warrenmq.store.message import Message, MovedMessage, QueueLedger
 from warrenmq.store.queue_store import QueueStore
 from warrenmq.store.vhost_store import VhostStore
 
@@ -48,6 +48,16 @@ class QueueOffice:
 
         Publishes the dead letters of the others at once: the journal must have them when it has
         the copy, after which a start no longer looks for the original.
+        """
+        raise RuntimeError("abstract")
+
+    def move_refused(
+        self, queue: MessageTaker, copy: MovedMessage, now_ms: i64
+    ) -> MovedMessage | None:
+        """Publish the dead letter of `copy` instead of it, if `queue`, its only one, refuses it.
+
+        Returns what was published, with the origin of `copy`: one record says where the message is
+        and that it has moved. None: nothing was published.
         """
         raise RuntimeError("abstract")
 

@@ -25,6 +25,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq.queues.confirm_source import ConfirmSource
 from warrenmq.queues.consumer_use import ConsumerUse
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.delta import UNKNOWN
@@ -65,6 +66,12 @@ class Queue(LeveledQueue):
         super().__init__(definition, host)
         # How many messages the queue may have; None: any number.
         self.limit: LengthLimit | None = self.settings.limit
+        # A copy of a queue whose master is another node: it is in the store and serves nobody. Its
+        # messages come and go by the master's operations only (`mirror_backing.py`).
+        self.is_hidden: bool = False
+        # None: no other node has a copy, and a confirm waits for this node's journal only. Set it
+        # with `VhostQueues.set_confirm_source`.
+        self.confirm_source: ConfirmSource | None = None
         # How often messages of a quorum queue were returned, by seq id: those that were.
         self.return_counts: dict[int, int] = {}
         # As RabbitMQ's quorum queues do, keep transient messages too.
@@ -169,7 +176,8 @@ class Queue(LeveledQueue):
         return True
 
     def confirm_party(self) -> ConfirmParty | None:
-        return None
+        source = self.confirm_source
+        return None if source is None else source.party()
 
     def deliver_ready(self, now_ms: i64) -> None:
         if not self.consumer_use.is_ready and not self._circle.is_empty():
@@ -224,6 +232,8 @@ class Queue(LeveledQueue):
             keep_ahead(backing, fetched)
 
     def serve(self, now_ms: i64) -> None:
+        if self.is_hidden:
+            return
         self._trim_head(now_ms)
         if self.is_deleted or not self.demand.is_paused:
             self.demand.serve_waiters(now_ms)

@@ -17,6 +17,7 @@ from warrenmq.broker.definitions.rights import EXCHANGE, TopicRights
 from warrenmq.broker.transaction import routed_names
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.message_taker import MessageTaker
+from warrenmq.queues.queue import Queue
 from warrenmq.queues.remote_queue import RemoteQueue
 from warrenmq.routing.exchange import Exchange
 from warrenmq.routing.topic import TOPIC
@@ -39,7 +40,7 @@ class PublishRoute:
         self.routing_key: bytes = b""
         self.mandatory: bool = False
         self.queues: list[MessageTaker] = []
-        # True if at least one of `queues` lives on another node.
+        # True if at least one of `queues` lives on another node, or has copies on other nodes.
         self.has_remote: bool = False
         # True if at least one of `queues` is durable: then a persistent message waits for the disk.
         self.is_durable: bool = False
@@ -152,7 +153,9 @@ class PublishRoute:
         self.is_durable = False
         self.has_remote = False
         for queue in queues:
-            if isinstance(queue, RemoteQueue):
+            if isinstance(queue, RemoteQueue) or (
+                isinstance(queue, Queue) and queue.confirm_source is not None
+            ):
                 self.has_remote = True
             if queue.durable:
                 self.is_durable = True

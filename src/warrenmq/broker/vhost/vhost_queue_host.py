@@ -111,7 +111,7 @@ class VhostQueueHost(QueueHost):
     def expect_timer(self, ledger: QueueLedger) -> None:
         """See QueueHost."""
         queue = self.ledgers[ledger.queue_id].queue
-        if isinstance(queue, Queue):
+        if isinstance(queue, Queue) and not queue.is_hidden:
             self._node.timed_queues[queue] = None
 
     def new_level(self, ledger: QueueLedger, priority: i64) -> i64:

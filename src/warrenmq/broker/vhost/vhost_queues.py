@@ -26,6 +26,7 @@ from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.policies.vhost_policies import VhostPolicies
 from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.broker.vhost.vhost_queue_host import VhostQueueHost
+from warrenmq.queues.confirm_source import ConfirmSource
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
@@ -261,6 +262,32 @@ class VhostQueues:
             self.node.timed_queues[queue] = None
         self.announce("queue.created", queue, user)
         return queue
+
+    # -- copies of queues --------------------------------------------------------------------------
+
+    def add_hidden_queue(self, definition: QueueDefinition, now_ms: i64) -> Queue:
+        """Create a copy of a queue whose master is another node, new or restored; see `is_hidden`.
+
+        The caller stores the definition of a durable queue.
+        """
+        queue = Queue(definition, self.host, now_ms)
+        queue.is_hidden = True
+        self.queues_by_id[queue.id] = queue
+        return queue
+
+    def remove_hidden_queue(self, queue: Queue, now_ms: i64) -> None:
+        """Delete a hidden copy with its messages, and its row in the node's own metadata."""
+        assert queue.is_hidden
+        self.host.forget(queue)
+        queue.delete(now_ms)
+        if queue.durable:
+            self.store_changes([DeleteQueue(self.name, queue.id, queue.name)], True)
+
+    def set_confirm_source(self, queue: Queue, source: ConfirmSource | None) -> None:
+        """Let confirms of publishes to `queue` wait for `source`, None: for the journal only."""
+        queue.confirm_source = source
+        # Channels resolve their routes again, and learn whether a queue has a source.
+        self.router.version += 1
 
     # -- queues of other nodes ---------------------------------------------------------------------
 

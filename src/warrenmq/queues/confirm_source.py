@@ -1,0 +1,19 @@
+"""Where a queue with copies gets what its publishes wait for."""
+
+from __future__ import annotations
+
+from mypy_extensions import mypyc_attr
+
+from warrenmq.store.confirm_run import ConfirmParty
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class ConfirmSource:
+    """Knows when all copies of a queue that count have what the queue took, or let go."""
+
+    def party(self) -> ConfirmParty:
+        """The party that is finished when they have all that came before this call.
+
+        That includes the journal of this node: the caller waits for nothing else.
+        """
+        raise RuntimeError("abstract")

@@ -43,7 +43,7 @@ class Departures:
     def queues_of(self, node: str) -> list[PutQueue]:
         """The queues that live on `node`, durable or not."""
         found = [
-            cast(PutQueue, change_of(each.key, each.value, each.create_revision))
+            cast(PutQueue, change_of(each.key, each.value, each.create_revision, each.mod_revision))
             for each in self._metadata.records(QUEUES)
         ]
         return [queue for queue in found if queue.node == node.encode()]

@@ -28,6 +28,7 @@ from warrenmq.cluster.metadata.conditions import (
     Alive,
     Condition,
     Exists,
+    LastWritten,
     NodeIs,
     Unchanged,
 )
@@ -65,11 +66,13 @@ def test_commit_depends_on_its_conditions(metadata: EtcdMetadata) -> None:
     written = commit(metadata, RawPut(record, b""))
     node = commit(metadata, RawPut(metadata.key("nodes", b"n@h"), b""))
     true: list[Condition] = [
-        Alive(QUEUE, born), Exists(QUEUE), Absent(EXCHANGE), Unchanged(record, written),
+        Alive(QUEUE, born), Exists(QUEUE), LastWritten(QUEUE, born), Absent(EXCHANGE),
+        Unchanged(record, written),
         Unchanged(metadata.key("gm", b"r"), 0), NodeIs(b"n@h", node), NodeIs(b"m@h", 0),
     ]  # fmt: skip
     false: list[Condition] = [
-        Alive(QUEUE, born - 1), Alive(EXCHANGE, born), Exists(EXCHANGE), Absent(QUEUE),
+        LastWritten(QUEUE, born - 1), LastWritten(EXCHANGE, born), Alive(QUEUE, born - 1),
+        Alive(EXCHANGE, born), Exists(EXCHANGE), Absent(QUEUE),
         Unchanged(record, written - 1), Unchanged(record, 0), NodeIs(b"n@h", 0), NodeIs(b"m@h", 1),
     ]  # fmt: skip
     for condition in false:
@@ -140,6 +143,20 @@ def test_births_name_lives(metadata: EtcdMetadata) -> None:
     assert found.exchanges == [] and revision == again > born
 
 
+def test_group_of_a_queue_changes_within_one_life(metadata: EtcdMetadata) -> None:
+    """Each change of a group names the revision that it follows, and of two at once one is made."""
+    born = commit(metadata, QUEUE)
+    first = PutQueue(b"/", NO_ID, b"q", True, False, b"", b"n@h", group=b"one")
+    other = PutQueue(b"/", NO_ID, b"q", True, False, b"", b"m@h", group=b"two")
+    changed = metadata.commit([LastWritten(QUEUE, born)], [first])
+    assert changed is not None
+    assert metadata.commit([LastWritten(QUEUE, born)], [other]) is None
+    [found] = metadata.load().queues
+    assert (found.group, found.node) == (b"one", b"n@h")
+    assert (found.birth, found.revision) == (born, changed)
+    assert metadata.commit([LastWritten(QUEUE, changed)], [other])
+
+
 def test_binding_is_in_force_while_both_ends_live(metadata: EtcdMetadata) -> None:
     source, destination = commit(metadata, EXCHANGE), commit(metadata, QUEUE)
     commit(metadata, binding(source, destination), binding(source, 0, b"no queue"))
@@ -178,7 +195,7 @@ def test_load_is_of_one_revision(metadata: EtcdMetadata) -> None:
 
 
 def test_load_refuses_definitions_of_a_later_warren(metadata: EtcdMetadata) -> None:
-    commit(metadata, RawPut(metadata.key("q", b"/", b"q"), b'{"format":2}'))
+    commit(metadata, RawPut(metadata.key("q", b"/", b"q"), b'{"format":3}'))
     with pytest.raises(NewerFormat):
         metadata.load()
 
@@ -227,7 +244,9 @@ def test_watch_tells_changes_in_order_with_births(metadata: EtcdMetadata) -> Non
         eventually(lambda: len(told) >= len(sets), "the watch tells of all sets")
     assert [revision for revision, _ in told] == revisions
     exchange = PutExchange(b"/", b"x", b"fanout", False, False, b"", False, revisions[1])
-    queue = PutQueue(b"/", NO_ID, b"q", True, False, b"", b"n@h", False, revisions[1])
+    queue = PutQueue(
+        b"/", NO_ID, b"q", True, False, b"", b"n@h", False, revisions[1], b"", revisions[1]
+    )
     expected: list[list[Watched]] = [
         [PutVhost(b"/", NO_ID, birth=revisions[0]), KeyValue(node)],
         [exchange, queue],

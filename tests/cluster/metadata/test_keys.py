@@ -46,7 +46,7 @@ births = st.integers(0, 1 << 62)
 limits = st.integers(NO_LIMIT, 1 << 40)
 flags = st.booleans()
 tags = st.lists(texts, max_size=3)
-# Every Put... that a cluster shares; the id and the birth are not in the value.
+# Every Put... that a cluster shares; id, birth and revision are not in the value.
 puts: st.SearchStrategy[Change] = st.one_of(
     st.builds(PutVhost, names, st.just(NO_ID), texts, tags, texts, flags, births),
     st.builds(PutUser, names, names, texts, tags, limits, limits),
@@ -55,7 +55,20 @@ puts: st.SearchStrategy[Change] = st.one_of(
     st.builds(PutParameter, names, st.text(min_size=1, max_size=8), texts, texts),
     st.builds(PutParameter, st.just(b""), st.just(""), texts, texts),
     st.builds(PutExchange, names, names, names, flags, flags, names, flags, births),
-    st.builds(PutQueue, names, st.just(NO_ID), names, flags, flags, names, names, flags, births),
+    st.builds(
+        PutQueue,
+        names,
+        st.just(NO_ID),
+        names,
+        flags,
+        flags,
+        names,
+        names,
+        flags,
+        births,
+        names,
+        births,
+    ),
     st.builds(PutBinding, names, names, names, flags, names, names, births, births),
 )
 deletions: st.SearchStrategy[Change] = st.one_of(
@@ -79,8 +92,8 @@ def attributes(change: Change) -> dict[str, object]:
 @given(cluster=texts, change=puts)
 @example(cluster="/", change=PutQueue(b"/", NO_ID, b"a/b", True, False, b"", b"n@h", True, 7))
 def test_written_definition_is_read_as_it_was(cluster: str, change: Change) -> None:
-    birth = getattr(change, "birth", 0)
-    read = change_of(key_of(cluster, change), value_of(change), birth)
+    birth, revision = getattr(change, "birth", 0), getattr(change, "revision", 0)
+    read = change_of(key_of(cluster, change), value_of(change), birth, revision)
     assert read is not None
     assert attributes(read) == attributes(change)
 
@@ -116,7 +129,7 @@ def test_prefix_covers_what_is_below_it_only() -> None:
 
 
 def test_record_is_no_definition() -> None:
-    assert change_of(record_key("c", "nodes", b"n"), b"not json", 1) is None
+    assert change_of(record_key("c", "nodes", b"n"), b"not json", 1, 1) is None
     assert deletion_of(record_key("c", "meta")) is None
 
 
@@ -124,14 +137,44 @@ def test_value_of_a_later_warren_is_refused() -> None:
     """The text says which format this warren reads, so an operator knows which node is old."""
     value = msgspec.json.encode({"format": FORMAT + 1, "unheard": "of"})
     with pytest.raises(NewerFormat, match=f"format {FORMAT + 1}.*up to format {FORMAT}"):
-        change_of(b"/warren/c/q/v/q", value, 1)
+        change_of(b"/warren/c/q/v/q", value, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("group", "value"),
+    [
+        (b"", b'{"format":1,"node":"bkBo","durable":true}'),
+        (
+            b'{"version":1}',
+            b'{"format":2,"node":"bkBo","durable":true,"group":"eyJ2ZXJzaW9uIjoxfQ=="}',
+        ),
+    ],
+)
+def test_value_of_a_queue_stays_as_it_was_published(group: bytes, value: bytes) -> None:
+    """Only a mirrored queue needs format 2: an older warren reads all others."""
+    queue = PutQueue(b"v", NO_ID, b"q", True, False, b"", b"n@h", group=group)
+    assert value_of(queue) == value
+    read = change_of(b"/warren/c/q/v/q", value, 5, 7)
+    assert isinstance(read, PutQueue)
+    assert (read.group, read.birth, read.revision) == (group, 5, 7)
+
+
+def test_only_a_group_is_of_a_later_format() -> None:
+    """Other definitions are written as before there were groups."""
+    for change in (
+        PutVhost(b"v", NO_ID),
+        PutExchange(b"v", b"x", b"fanout", False, False, b""),
+        PutParameter(b"v", "policy", "p", "{}"),
+        PutBinding(b"v", b"x", b"q", True, b"k", b""),
+    ):
+        assert value_of(change).startswith(b'{"format":1')
 
 
 def test_value_with_fields_of_the_same_format_that_are_unknown_is_read() -> None:
     value = msgspec.json.encode({"format": FORMAT, "durable": True, "unheard": "of"})
-    queue = change_of(b"/warren/c/q/v/q", value, 3)
+    queue = change_of(b"/warren/c/q/v/q", value, 3, 4)
     assert isinstance(queue, PutQueue)
-    assert queue.durable and queue.birth == 3
+    assert queue.durable and (queue.birth, queue.revision) == (3, 4)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +190,7 @@ def test_value_with_fields_of_the_same_format_that_are_unknown_is_read() -> None
 )
 def test_damaged_definition_is_named(key: bytes, value: bytes) -> None:
     with pytest.raises(MetadataDamaged, match=re.escape(key.decode())) as damaged:
-        change_of(key, value, 1)
+        change_of(key, value, 1, 1)
     assert "\n" not in str(damaged.value)
 
 

@@ -1,7 +1,7 @@
 """The contract of `Metadata`, kept by a node's own store and by a cluster's, for what both store.
 
-A node's own store has ids, a cluster's has births, and either leaves the other's out: the tests
-compare everything else. Bindings here have predeclared exchanges and queues of no birth as ends;
+A node's own store has ids, a cluster's has births and revisions, and either leaves the other's out:
+the tests compare everything else. Bindings here have predeclared exchanges and queues of no birth as ends;
 `test_etcd_metadata.py` has those with births.
 """
 
@@ -81,7 +81,7 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path, cluster_name: str
 
 def attributes(change: Change) -> tuple[object, ...]:
     names = [name for name in dir(change) if not name.startswith("_")]
-    shared = [name for name in names if name not in ("id", "birth")]
+    shared = [name for name in names if name not in ("id", "birth", "revision")]
     return type(change).__name__, *[(name, getattr(change, name)) for name in shared]
 
 

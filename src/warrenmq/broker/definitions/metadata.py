@@ -28,6 +28,9 @@ NO_LIMIT: Final = -1
 # another birth.
 NO_BIRTH: Final = 0
 
+# The revision of a queue that a cluster has not decided.
+NO_REVISION: Final = 0
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class MetadataError(DefinitionsError):
@@ -238,7 +241,10 @@ class PutQueue(Change):
 
     A queue that is deleted and declared again gets a new id. A lone node writes durable queues
     only. In a cluster `node` names the node that has the queue's messages, and `is_exclusive` tells
-    that the queue belongs to a connection of that node; a node's own store keeps neither.
+    that the queue belongs to a connection of that node. A mirrored queue has a `group`, the encoded
+    record of its copies, of which `node` has the master (`cluster/groups/`); it is empty for any
+    other queue. `revision` is the decision that has last changed the queue. A node's own store
+    keeps none of these four.
     """
 
     def __init__(
@@ -252,6 +258,8 @@ class PutQueue(Change):
         node: bytes = b"",
         is_exclusive: bool = False,
         birth: i64 = NO_BIRTH,
+        group: bytes = b"",
+        revision: i64 = NO_REVISION,
     ) -> None:
         self.vhost: bytes = vhost
         self.id: i64 = id
@@ -262,6 +270,8 @@ class PutQueue(Change):
         self.node: bytes = node
         self.is_exclusive: bool = is_exclusive
         self.birth: i64 = birth
+        self.group: bytes = group
+        self.revision: i64 = revision
 
 
 @final

@@ -3,7 +3,7 @@
 A commit whose outcome is unknown is repeated with the same conditions, and they make that safe. If
 the first attempt was carried out, `Absent` and `Alive` no longer hold for what it made or deleted,
 so the repetition is a conflict: its author reads again and finds its own work. A commit that only
-overwrites has the same effect twice; with `Unchanged` it has none the second time.
+overwrites has the same effect twice; with `LastWritten` or `Unchanged` it has none the second time.
 """
 
 from dataclasses import dataclass
@@ -36,6 +36,14 @@ class Alive:
 
 
 @dataclass(frozen=True)
+class LastWritten:
+    """What `change` defines was last written at `mod_revision`."""
+
+    change: Change
+    mod_revision: int
+
+
+@dataclass(frozen=True)
 class Unchanged:
     """The record `key` was last written at `mod_revision`; 0: it does not exist."""
 
@@ -51,7 +59,7 @@ class NodeIs:
     birth: int
 
 
-Condition = Absent | Exists | Alive | Unchanged | NodeIs
+Condition = Absent | Exists | Alive | LastWritten | Unchanged | NodeIs
 
 
 def compare_of(cluster: str, condition: Condition) -> Compare:
@@ -63,6 +71,8 @@ def compare_of(cluster: str, condition: Condition) -> Compare:
             return exists(key_of(cluster, condition.change))
         case Alive():
             return is_created(key_of(cluster, condition.change), condition.birth)
+        case LastWritten():
+            return is_modified(key_of(cluster, condition.change), condition.mod_revision)
         case Unchanged():
             return is_modified(condition.key, condition.mod_revision)
         case NodeIs():

@@ -192,7 +192,8 @@ def _watched(events: list[Event]) -> list[Watched]:
         key = event.kv.key
         kind, parts = parts_of(key)
         if event.type == "PUT":
-            put = change_of(key, event.kv.value, event.kv.create_revision)
+            kv = event.kv
+            put = change_of(key, kv.value, kv.create_revision, kv.mod_revision)
             changes.append(event.kv if put is None else put)
         elif not (kind in KINDS_OF_VHOST and parts[0] in gone):
             changes.append(_deletion(event))

@@ -129,8 +129,8 @@ def _place(change: Change) -> tuple[str, *tuple[bytes, ...]]:
     raise TypeError(f"{type(change).__name__} is no change that a cluster shares")
 
 
-def change_of(key: bytes, value: bytes, create_revision: int) -> Change | None:
-    """The Put... that wrote `key`, with its birth; None for a record.
+def change_of(key: bytes, value: bytes, create_revision: int, mod_revision: int) -> Change | None:
+    """The Put... that wrote `key`, with its birth and revision; None for a record.
 
     Ids are NO_ID. Raises NewerFormat for a value of a later warren, MetadataDamaged for a key or a
     value that no warren writes.
@@ -139,7 +139,7 @@ def change_of(key: bytes, value: bytes, create_revision: int) -> Change | None:
     if kind not in KINDS:
         return None
     try:
-        return _put(kind, parts, value, create_revision)
+        return _put(kind, parts, value, create_revision, mod_revision)
     except (ValueError, msgspec.DecodeError) as error:
         raise _damage(key, error) from None
 
@@ -165,10 +165,10 @@ def parts_of(key: bytes) -> tuple[str, list[bytes]]:
     return kind.decode(errors="replace"), [unquote_to_bytes(part) for part in parts]
 
 
-def _put(kind: str, parts: list[bytes], value: bytes, birth: int) -> Change:
+def _put(kind: str, parts: list[bytes], value: bytes, birth: int, revision: int) -> Change:
     match kind, parts:
         case "q", [vhost, name]:
-            return values.queue(value, vhost, name, birth)
+            return values.queue(value, vhost, name, birth, revision)
         case "x", [vhost, name]:
             return values.exchange(value, vhost, name, birth)
         case "b", [vhost, source, end_kind, destination, key, arguments]:

@@ -51,7 +51,7 @@ def _load(gateway: EtcdGateway, cluster: str) -> tuple[Definitions, int]:
         raise UploadUnfinished(f"the upload of definitions to cluster {cluster} is not finished")
     loading = _Loading()
     for key in found:
-        change = change_of(key.key, key.value, key.create_revision)
+        change = change_of(key.key, key.value, key.create_revision, key.mod_revision)
         if change is not None:
             loading.add(change, key)
     return loading.definitions, revision

@@ -2,6 +2,9 @@
 
 Each has the number of its format. A value of a later format is refused (NewerFormat), because what
 this warren does not know may matter. A value that is not such JSON raises msgspec.DecodeError.
+
+Format 2 is that of a mirrored queue, which has a group. Everything else is written in format 1, so
+that an older warren reads it.
 """
 
 from typing import Final, TypeVar
@@ -22,7 +25,10 @@ from warrenmq.broker.definitions.metadata import (
     PutVhost,
 )
 
-FORMAT: Final = 1
+# The latest format that this warren reads.
+FORMAT: Final = 2
+_WITHOUT_GROUP: Final = 1
+_WITH_GROUP: Final = 2
 
 
 class NewerFormat(MetadataError):
@@ -84,6 +90,7 @@ class _Queue(msgspec.Struct, omit_defaults=True):
     auto_delete: bool = False
     is_exclusive: bool = False
     arguments: bytes = b""
+    group: bytes = b""
 
 
 class _Binding(msgspec.Struct, omit_defaults=True):
@@ -104,29 +111,30 @@ def _struct_of(change: Change) -> msgspec.Struct:
     match change:
         case PutQueue():
             return _Queue(
-                FORMAT, change.node, change.durable, change.auto_delete, change.is_exclusive, change.arguments,
+                _WITH_GROUP if change.group else _WITHOUT_GROUP, change.node, change.durable,
+                change.auto_delete, change.is_exclusive, change.arguments, change.group,
             )  # fmt: skip
         case PutBinding():
-            return _Binding(FORMAT, change.source_birth, change.destination_birth)
+            return _Binding(_WITHOUT_GROUP, change.source_birth, change.destination_birth)
         case PutExchange():
             return _Exchange(
-                FORMAT, change.type, change.durable, change.auto_delete, change.internal, change.arguments,
+                _WITHOUT_GROUP, change.type, change.durable, change.auto_delete, change.internal, change.arguments,
             )  # fmt: skip
         case PutVhost():
             return _Vhost(
-                FORMAT, change.description, change.tags, change.default_queue_type, change.is_tracing,
+                _WITHOUT_GROUP, change.description, change.tags, change.default_queue_type, change.is_tracing,
             )  # fmt: skip
         case PutUser():
             return _User(
-                FORMAT, change.password_hash, change.hashing, change.tags, change.max_connections,
+                _WITHOUT_GROUP, change.password_hash, change.hashing, change.tags, change.max_connections,
                 change.max_channels,
             )  # fmt: skip
         case PutPermission():
-            return _Permission(FORMAT, change.configure, change.write, change.read)
+            return _Permission(_WITHOUT_GROUP, change.configure, change.write, change.read)
         case PutTopicPermission():
-            return _TopicPermission(FORMAT, change.write, change.read)
+            return _TopicPermission(_WITHOUT_GROUP, change.write, change.read)
         case PutParameter():
-            return _Parameter(FORMAT, change.value)
+            return _Parameter(_WITHOUT_GROUP, change.value)
     raise TypeError(f"{type(change).__name__} is no change that writes to a cluster")
 
 
@@ -173,11 +181,12 @@ def exchange(value: bytes, vhost: bytes, name: bytes, birth: int) -> PutExchange
     )  # fmt: skip
 
 
-def queue(value: bytes, vhost: bytes, name: bytes, birth: int) -> PutQueue:
-    """The queue `name`; its id is 0, as its node has an id of its own for it."""
+def queue(value: bytes, vhost: bytes, name: bytes, birth: int, revision: int) -> PutQueue:
+    """The queue `name`, as it was written at `revision`; its id is 0, as each node has its own."""
     found = _decode(value, _Queue)
     return PutQueue(
-        vhost, 0, name, found.durable, found.auto_delete, found.arguments, found.node, found.is_exclusive, birth
+        vhost, 0, name, found.durable, found.auto_delete, found.arguments, found.node, found.is_exclusive,
+        birth, found.group, revision,
     )  # fmt: skip
 
 

@@ -23,7 +23,14 @@ from warrenmq.broker.definitions.metadata import (
     PutVhost,
 )
 from warrenmq.cluster.decisions import CommitResult, DecisionStore
-from warrenmq.cluster.metadata.conditions import Absent, Alive, Condition, Exists, NodeIs
+from warrenmq.cluster.metadata.conditions import (
+    Absent,
+    Alive,
+    Condition,
+    Exists,
+    LastWritten,
+    NodeIs,
+)
 from warrenmq.cluster.metadata.keys import (
     KINDS_OF_VHOST,
     change_of,
@@ -116,7 +123,7 @@ class EtcdModel:
             PutBinding: [],
         }
         for key, kept in sorted(self.keys.items(), key=lambda each: each[1].birth):
-            change = change_of(key, kept.value, kept.birth)
+            change = change_of(key, kept.value, kept.birth, kept.revision)
             assert change is not None
             lists[type(change)].append(change)
         found.vhosts = [each for each in lists[PutVhost] if isinstance(each, PutVhost)]
@@ -142,6 +149,9 @@ class EtcdModel:
         if isinstance(condition, Alive):
             found = self.keys.get(key_of(CLUSTER, condition.change))
             return found is not None and found.birth == condition.birth
+        if isinstance(condition, LastWritten):
+            found = self.keys.get(key_of(CLUSTER, condition.change))
+            return found is not None and found.revision == condition.mod_revision
         if isinstance(condition, NodeIs):
             return self.running.get(condition.node) == condition.birth
         return True
@@ -159,7 +169,7 @@ class EtcdModel:
         kept = self.keys.get(key)
         birth = revision if kept is None else kept.birth
         self.keys[key] = ModelKey(value, birth, revision)
-        put = change_of(key, value, birth)
+        put = change_of(key, value, birth, revision)
         assert put is not None
         told.append(put)
 

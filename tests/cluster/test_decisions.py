@@ -18,7 +18,8 @@ from warrenmq.broker.definitions.metadata import (
     PutVhost,
 )
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.cluster.decisions import DECIDE_MS, ClusterClock, ClusterDefinitions, Peers
+from warrenmq.cluster.decision_store import ClusterClock, Peers
+from warrenmq.cluster.decisions import DECIDE_MS, ClusterDefinitions
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.follower import Follower, RemoteEnds
 from warrenmq.cluster.metadata.conditions import NodeIs

@@ -15,7 +15,8 @@ from warrenmq.broker.definitions.metadata import (
     PutBinding,
 )
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.cluster.decisions import ClusterDefinitions, CommitResult
+from warrenmq.cluster.decision_store import CommitResult
+from warrenmq.cluster.decisions import ClusterDefinitions
 from warrenmq.cluster.follower import Follower
 from warrenmq.cluster.own_definitions import own_definitions
 from warrenmq.cluster.queue_ends import QueueEnds

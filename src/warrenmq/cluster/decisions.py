@@ -12,12 +12,12 @@ as well: what was declared through one node can be used at once through any othe
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 
 from warrenmq.broker.definitions.metadata import Change, DeleteVhost, PutExchange, PutQueue
 from warrenmq.broker.definitions.shared import SharedDefinitions
+from warrenmq.cluster.decision_store import ClusterClock, CommitResult, DecisionStore, Peers
 from warrenmq.cluster.follower import Follower
 from warrenmq.cluster.metadata.conditions import Alive, Condition
 from warrenmq.cluster.placement import Placement
@@ -37,51 +37,6 @@ PEERS_MS = 500
 _REMOVALS_MAX = 40
 
 Done = Callable[[str, int], None]
-
-
-class CommitResult:
-    """What became of a transaction.
-
-    `revision`: the decision, 0 if there is none. `failure`: why the store did not answer, or "";
-    without it and without a revision a condition did not hold.
-    """
-
-    def __init__(self, revision: int, failure: str = "") -> None:
-        self.revision = revision
-        self.failure = failure
-
-
-class DecisionStore(ABC):
-    """The store in which the nodes of the cluster decide. All callbacks come on the loop."""
-
-    @abstractmethod
-    def commit(
-        self,
-        conditions: list[Condition],
-        changes: list[Change],
-        done: Callable[[CommitResult], None],
-    ) -> None:
-        """Make `changes`, all or none, if all `conditions` hold; then call `done`."""
-
-
-class ClusterClock(ABC):
-    """The time and the timers of the node."""
-
-    @abstractmethod
-    def now_ms(self) -> int:
-        """The time in ms since 1970."""
-
-    @abstractmethod
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Call `callback` once, in `delay_ms`."""
-
-
-class Peers(ABC):
-    """The other nodes, as far as this node hears from them."""
-
-    @abstractmethod
-    def when_followed(self, revision: int, callback: Callable[[], None]) -> None:
-        """Call `callback` when every reachable node has followed `revision`, now or later."""
 
 
 class ClusterDefinitions(SharedDefinitions):

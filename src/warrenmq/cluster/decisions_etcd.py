@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
 
 from warrenmq.broker.definitions.metadata import Change, MetadataError
-from warrenmq.cluster.decisions import CommitResult, DecisionStore
+from warrenmq.cluster.decision_store import CommitResult, DecisionStore
 from warrenmq.cluster.metadata.conditions import Condition, NodeIs
 from warrenmq.cluster.metadata.errors import Compacted
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata, Watched

@@ -26,7 +26,8 @@ import warrenmq
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change, Definitions, MetadataError
 from warrenmq.cluster.control import ClusterControl
-from warrenmq.cluster.decisions import ClusterClock, ClusterDefinitions
+from warrenmq.cluster.decision_store import ClusterClock
+from warrenmq.cluster.decisions import ClusterDefinitions
 from warrenmq.cluster.decisions_etcd import EtcdDecisions
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.facts import LinkFacts

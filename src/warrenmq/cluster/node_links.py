@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from warrenmq.cluster.decisions import Peers
+from warrenmq.cluster.decision_store import Peers
 from warrenmq.cluster.facts import LinkFacts
 from warrenmq.cluster.links.frames import CONTROL, DATA
 from warrenmq.cluster.links.link import Link, LinkHandler

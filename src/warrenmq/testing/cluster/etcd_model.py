@@ -22,7 +22,7 @@ from warrenmq.broker.definitions.metadata import (
     PutUser,
     PutVhost,
 )
-from warrenmq.cluster.decisions import CommitResult, DecisionStore
+from warrenmq.cluster.decision_store import CommitResult, DecisionStore
 from warrenmq.cluster.metadata.conditions import (
     Absent,
     Alive,

@@ -23,7 +23,8 @@ from warrenmq.broker.definitions.metadata import (
     PutVhost,
 )
 from warrenmq.broker.definitions.settings import Settings
-from warrenmq.cluster.decisions import ClusterClock, ClusterDefinitions
+from warrenmq.cluster.decision_store import ClusterClock
+from warrenmq.cluster.decisions import ClusterDefinitions
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.follower import Follower
 from warrenmq.cluster.links.handshake import Identity

@@ -1,0 +1,54 @@
+"""The parts that decisions of the cluster need of their node: the store, the clock, the others."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from warrenmq.broker.definitions.metadata import Change
+from warrenmq.cluster.metadata.conditions import Condition
+
+
+class CommitResult:
+    """What became of a transaction.
+
+    `revision`: the decision, 0 if there is none. `failure`: why the store did not answer, or "";
+    without it and without a revision a condition did not hold.
+    """
+
+    def __init__(self, revision: int, failure: str = "") -> None:
+        self.revision = revision
+        self.failure = failure
+
+
+class DecisionStore(ABC):
+    """The store in which the nodes of the cluster decide. All callbacks come on the loop."""
+
+    @abstractmethod
+    def commit(
+        self,
+        conditions: list[Condition],
+        changes: list[Change],
+        done: Callable[[CommitResult], None],
+    ) -> None:
+        """Make `changes`, all or none, if all `conditions` hold; then call `done`."""
+
+
+class ClusterClock(ABC):
+    """The time and the timers of the node."""
+
+    @abstractmethod
+    def now_ms(self) -> int:
+        """The time in ms since 1970."""
+
+    @abstractmethod
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        """Call `callback` once, in `delay_ms`."""
+
+
+class Peers(ABC):
+    """The other nodes, as far as this node hears from them."""
+
+    @abstractmethod
+    def when_followed(self, revision: int, callback: Callable[[], None]) -> None:
+        """Call `callback` when every reachable node has followed `revision`, now or later."""

@@ -50,6 +50,7 @@ from warrenmq.broker.definitions.metadata import (
 from warrenmq.broker.definitions.metadata import DeleteUser as DeleteUserChange
 from warrenmq.broker.definitions.passwords import hash_password
 from warrenmq.broker.definitions.rights import Right
+from warrenmq.broker.policies.mirroring import normal_definition
 from warrenmq.broker.policies.policy import check_policy
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.vocabulary.error_codes import (
@@ -231,10 +232,13 @@ class AccessPlans:
     def set_policy(self, request: SetPolicy) -> list[Change]:
         """Set a policy or an operator policy."""
         vhost = self._vhost(request.vhost).name
+        definition = _json(request.definition)
+        if isinstance(definition, dict):
+            definition = normal_definition(definition)
         value = json.dumps(
             {
                 "pattern": request.pattern,
-                "definition": _json(request.definition),
+                "definition": definition,
                 "priority": request.priority,
                 "apply-to": request.apply_to,
             }

@@ -50,6 +50,7 @@ from warrenmq.broker.definitions.passwords import (
     is_password,
 )
 from warrenmq.broker.definitions.rights import Right
+from warrenmq.broker.policies.mirroring import normal_definition
 from warrenmq.broker.policies.policy import OPERATOR_POLICY, POLICY, check_policy
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.routing.equivalence import resource_text
@@ -194,7 +195,7 @@ def policy_of(row: PolicyRow, vhost: str) -> PutParameter:
     """The policy of a row."""
     value = {
         "pattern": row.pattern,
-        "definition": pairs(row.definition),
+        "definition": normal_definition(pairs(row.definition)),
         "priority": row.priority,
         "apply-to": row.apply_to,
     }
@@ -208,7 +209,8 @@ def parameter_of(row: ParameterRow, vhost: str) -> PutParameter:
         value = _object(value)
         if isinstance(value, dict):
             value = {
-                key: _object(part) if key == "definition" else part for key, part in value.items()
+                key: _definition(part) if key == "definition" else part
+                for key, part in value.items()
             }
     elif (row.component, row.name) == _VHOST_LIMITS:
         value = _object(value)
@@ -239,6 +241,12 @@ def _checked(vhost: str, component: str, name: str, value: Any) -> PutParameter:
         reason = str(error).removeprefix("Validation failed").strip().replace("\n", "; ")
         raise DefinitionsError(f"{kind} '{name}' in vhost '{vhost}': {reason}") from None
     return PutParameter(name_of(vhost, "vhost name"), component, name, text)
+
+
+def _definition(value: Any) -> Any:
+    """The definition of a policy as it is stored; what is none, unchanged."""
+    found = _object(value)
+    return normal_definition(found) if isinstance(found, dict) else found
 
 
 def _object(value: Any) -> Any:

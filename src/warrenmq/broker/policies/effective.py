@@ -24,9 +24,10 @@ from warrenmq.broker.policies.keys import (
     OVERFLOW,
     POLICY_KEYS,
     QUEUE_MODE,
-    is_integer,
 )
+from warrenmq.broker.policies.mirroring import mirroring_of
 from warrenmq.broker.policies.policy import OPERATOR_POLICY, POLICY, Policy
+from warrenmq.broker.policies.values import is_integer
 from warrenmq.queues.arguments import OVERFLOW as OVERFLOWS
 from warrenmq.queues.arguments import TIME_MAX_MS, declared_overflow
 from warrenmq.queues.settings import (
@@ -70,6 +71,8 @@ class AppliedPolicies:
         # "" without a mode.
         self.queue_mode: str = _text(self.definition.get(QUEUE_MODE)) or ""
         self.alternate: bytes | None = _name(self.definition.get(ALTERNATE_EXCHANGE))
+        # The `ha-*` settings that are in force, by key; empty: the queue has no mirrors.
+        self.mirroring: dict[str, object] = mirroring_of(self.definition)
 
     def policy_name(self) -> str | None:
         """The name of the policy, None without one."""

@@ -12,6 +12,8 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
+from warrenmq.broker.policies.mirroring import IN_FORCE, NAMES, check_mirroring
+from warrenmq.broker.policies.values import as_int, is_integer
 from warrenmq.vocabulary.erlang_text import error_text, settings_text, term_text
 
 # Values of `PolicyKey.target`.
@@ -65,13 +67,6 @@ NOT_QUORUM: Final = (
 
 _SEGMENT_BYTES_MAX: Final = 3_000_000_000
 _AGE_PATTERN: Final = re.compile(r"0*[1-9][0-9]*[YMDhms]", re.ASCII)
-_HA_PARAMETERS: Final = (
-    "ha-params",
-    "ha-sync-mode",
-    "ha-sync-batch-size",
-    "ha-promote-on-shutdown",
-    "ha-promote-on-failure",
-)
 _UPSTREAMS: Final = {
     "federation-upstream-set": "federation upstream set name",
     "federation-upstream": "federation upstream name",
@@ -117,9 +112,9 @@ class PolicyKey:
     def check(self, value: object) -> str:
         """An error text, or "" if `value` is valid."""
         if self._kind == _NUMBER:
-            is_valid = is_integer(value) and self._least <= _as_int(value)
+            is_valid = is_integer(value) and self._least <= as_int(value)
             if self.name == "stream-max-segment-size-bytes":
-                is_valid = is_valid and _as_int(value) <= _SEGMENT_BYTES_MAX
+                is_valid = is_valid and as_int(value) <= _SEGMENT_BYTES_MAX
         elif self._kind == _TEXT:
             is_valid = isinstance(value, str)
         elif self._kind == _CHOICE:
@@ -173,12 +168,7 @@ _KEYS: Final = (
     PolicyKey("max-age", QUEUES, _AGE, "max age"),
     PolicyKey("stream-max-segment-size-bytes", QUEUES, _NUMBER, "segment size"),
     PolicyKey("queue-master-locator"),
-    PolicyKey("ha-mode"),
-    PolicyKey("ha-params"),
-    PolicyKey("ha-sync-mode"),
-    PolicyKey("ha-sync-batch-size"),
-    PolicyKey("ha-promote-on-shutdown"),
-    PolicyKey("ha-promote-on-failure"),
+    *[PolicyKey(name, is_waiting=not IN_FORCE) for name in NAMES],
     PolicyKey("federation-upstream-set", ALL),
     PolicyKey("federation-upstream", ALL),
     PolicyKey("federation-upstream-pattern", ALL),
@@ -197,7 +187,7 @@ def check_settings(settings: dict[str, object], is_operator: bool) -> str:
         if key is None or (is_operator and not key.is_limit):
             unknown[name] = settings[name]
     known = {name: value for name, value in settings.items() if name not in unknown}
-    text = _check_master_locator(known) or _check_mirroring(known)
+    text = _check_master_locator(known) or check_mirroring(known)
     if text:
         return text
     for name in sorted(known):
@@ -212,65 +202,11 @@ def check_settings(settings: dict[str, object], is_operator: bool) -> str:
     return ""
 
 
-def is_integer(value: object) -> bool:
-    """Whether a JSON value is an integer; `true` is none, though Python thinks so."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _as_int(value: object) -> int:
-    assert isinstance(value, int)
-    return value
-
-
 def _check_master_locator(settings: dict[str, object]) -> str:
     value = settings.get("queue-master-locator", "random")
     if isinstance(value, str) and value in ("min-masters", "client-local", "random"):
         return ""
     return f"{term_text(value)} invalid queue-master-locator value"
-
-
-def _check_mirroring(settings: dict[str, object]) -> str:
-    if "ha-mode" not in settings:
-        for name in _HA_PARAMETERS:
-            if name in settings:
-                return "ha-mode must be specified to specify ha-params, ha-sync-mode or ha-promote-on-shutdown"
-        return ""
-    text = _check_mirrors(settings["ha-mode"], settings)
-    if text:
-        return text
-    mode = settings.get("ha-sync-mode", "manual")
-    if mode not in ("manual", "automatic"):
-        return f'ha-sync-mode must be "manual" or "automatic", got {term_text(mode)}'
-    size = settings.get("ha-sync-batch-size", 1)
-    if not is_integer(size) or _as_int(size) < 1:
-        return f"ha-sync-batch-size takes an integer greater than 0, {term_text(size)} given"
-    for name in ("ha-promote-on-shutdown", "ha-promote-on-failure"):
-        promote = settings.get(name, "always")
-        if promote not in ("always", "when-synced"):
-            return f'{name} must be "always" or "when-synced", got {term_text(promote)}'
-    return ""
-
-
-def _check_mirrors(mode: object, settings: dict[str, object]) -> str:
-    is_given = "ha-params" in settings
-    value = settings.get("ha-params")
-    shown = term_text(value) if is_given else "none"
-    if mode == "all":
-        return 'ha-mode="all" does not take parameters' if is_given else ""
-    if mode == "exactly":
-        if is_integer(value) and _as_int(value) > 0:
-            return ""
-        return f'ha-mode="exactly" takes an integer, {shown} given'
-    if mode == "nodes":
-        if not isinstance(value, list):
-            return f'ha-mode="nodes" takes a list, {shown} given'
-        if len(value) == 0:
-            return 'ha-mode="nodes" list must be non-empty'
-        others = [item for item in value if not isinstance(item, str)]
-        if len(others) > 0:
-            return f'ha-mode="nodes" takes a list of strings, {term_text(others)} was not a string'
-        return ""
-    return f"{term_text(mode)} is not a valid ha-mode value"
 
 
 def _check_federation(settings: dict[str, object]) -> str:

@@ -21,6 +21,7 @@ from warrenmq.broker.policies.keys import (
     QUORUM_QUEUES,
     check_settings,
 )
+from warrenmq.broker.policies.mirroring import normal_definition
 from warrenmq.vocabulary.erlang_text import error_text, settings_text, term_text
 
 # Components of parameters that are policies.
@@ -129,7 +130,7 @@ def parse_policy(name: str, value: str) -> Policy:
     ):
         raise ValueError("a field of the policy is missing or has a wrong type")
     try:
-        return Policy(name, pattern, apply_to, priority, definition)
+        return Policy(name, pattern, apply_to, priority, normal_definition(definition))
     except re.error as error:
         raise ValueError(f"invalid pattern: {error.msg}") from None
 

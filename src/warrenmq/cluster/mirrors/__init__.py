@@ -1,0 +1,9 @@
+"""Replicas of mirrored queues: a master that replicates, mirrors that follow and take over.
+
+It imports from `cluster/ring`, `cluster/groups`, `queues` and `store`. Nothing here does I/O.
+
+* `records.py`: what replicas send each other
+* `in_sync.py`: which copies a confirm waits for
+* `mirror_copy.py`: a node's copy of a queue
+* `replica.py`: one queue's replica on one node; start reading here
+"""

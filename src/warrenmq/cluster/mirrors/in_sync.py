@@ -1,0 +1,216 @@
+"""Which publishes of a mirrored queue may be confirmed: those that all copies in sync have.
+
+A confirm waits for the master's journal and for every mirror in the recorded set of copies in sync
+(I1). Only a recorded change of the group takes a mirror out of the set (I2): a master that cannot
+record the change cannot confirm without the mirror. A mirror counts before it is recorded, from
+`admit` on, so that nothing is confirmed without it while the decision is on its way (I3).
+
+The publishes of a turn share a party. At the end of the turn they become ring messages, and the
+party waits until each mirror that counts has reported the last of these as durable.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+from warrenmq.queues.confirm_source import ConfirmSource
+from warrenmq.store.confirm_run import ConfirmParty, finish_together
+
+# A mirror that keeps a confirm waiting and has reported nothing for this time is late (F4).
+SILENT_MS: Final = 3000
+# So is a mirror that reports now and then, but is this far behind (F22).
+BEHIND_MS: Final = 8000
+
+
+class MirrorParty(ConfirmParty):
+    """The publishes of a turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        # The last ring message with something of the turn; -1 while the turn lasts.
+        self.number: int = -1
+        self.sealed_ms: int = 0
+        # The master's own journal has everything of the turn.
+        self.is_durable_here: bool = False
+        # It was finished before its mirrors were, because the master's journal has failed.
+        self.is_failed: bool = False
+
+
+class InSync(ConfirmSource):
+    """The copies in sync of one master in its `epoch`. Nodes are names; times in ms.
+
+    `min_sync`: publishes are refused while fewer copies, the master's included, are in sync.
+    """
+
+    def __init__(self, epoch: int, members: Iterable[bytes], min_sync: int = 1) -> None:
+        self.epoch: int = epoch
+        self.min_sync: int = min_sync
+        # The mirrors in the recorded set.
+        self._recorded: set[bytes] = set(members)
+        # Mirrors that count although the record does not have them yet.
+        self._admitted: set[bytes] = set()
+        # The ring message up to which each mirror is durable, and when it last reported progress.
+        self._marks: dict[bytes, int] = {}
+        self._reported_ms: dict[bytes, int] = {}
+        # The party of this turn, if something waits for it.
+        self._gathering: MirrorParty | None = None
+        # Sealed parties, oldest first.
+        self._waiting: deque[MirrorParty] = deque()
+        # Everything up to this ring message may have been confirmed.
+        self._confirmed_upto: int = 0
+        # This node is no master any more: nothing is confirmed.
+        self.is_lost: bool = False
+
+    # -- publishes ---------------------------------------------------------------------------------
+
+    def party(self) -> ConfirmParty:
+        """See ConfirmSource."""
+        party = self._gathering
+        if party is None:
+            party = self._gathering = MirrorParty()
+        return party
+
+    @property
+    def has_gathering(self) -> bool:
+        """Whether something waits for the end of this turn."""
+        return self._gathering is not None
+
+    def refuses(self) -> bool:
+        """Whether publishes are refused: mastership is lost, or too few copies are in sync."""
+        return self.is_lost or 1 + len(self._recorded) < self.min_sync
+
+    def seal(self, number: int, now_ms: int) -> MirrorParty | None:
+        """End a turn, whose last ring message was `number`; the party that waits for it, if any.
+
+        The caller reports by `durable_here` when the master's journal has the turn.
+        """
+        party = self._gathering
+        self._gathering = None
+        if party is None:
+            return None
+        if self.refuses():
+            party.finish(False)
+            return None
+        party.number = number
+        party.sealed_ms = now_ms
+        self._waiting.append(party)
+        return party
+
+    # -- what is durable ---------------------------------------------------------------------------
+
+    def durable_here(self, party: MirrorParty, ok: bool) -> None:
+        """The master's journal has everything up to the turn of `party`, or has failed."""
+        if party.is_failed or party.is_durable_here:
+            return
+        if ok:
+            party.is_durable_here = True
+            self._finish_ready()
+        else:
+            party.is_failed = True
+            party.finish(False)
+
+    def mark(self, node: bytes, upto: int, now_ms: int) -> None:
+        """The copy of `node` has all ring messages up to `upto`. A lower mark changes nothing."""
+        if upto <= self._marks.get(node, 0):
+            return
+        self._marks[node] = upto
+        self._reported_ms[node] = now_ms
+        self._finish_ready()
+
+    def mark_of(self, node: bytes) -> int:
+        """The ring message up to which the copy of `node` is known to be durable."""
+        return self._marks.get(node, 0)
+
+    def forget(self, node: bytes) -> None:
+        """The copy of `node` is another one from now on: what was reported of it is void."""
+        self._marks.pop(node, None)
+        self._reported_ms.pop(node, None)
+
+    # -- members -----------------------------------------------------------------------------------
+
+    @property
+    def members(self) -> set[bytes]:
+        """The mirrors that count."""
+        return self._recorded | self._admitted
+
+    def set_members(self, nodes: Iterable[bytes]) -> None:
+        """Let the mirrors of a recorded decision count; those that it admits need `admit` no more.
+
+        Parties that waited for nobody else are finished.
+        """
+        self._recorded = set(nodes)
+        self._admitted -= self._recorded
+        self._finish_ready()
+
+    def admit(self, node: bytes) -> bool:
+        """Let a mirror count before it is recorded; False: something is confirmed that it lacks."""
+        if self.is_lost or self._marks.get(node, 0) < self._confirmed_upto:
+            return False
+        if node not in self._recorded:
+            self._admitted.add(node)
+        return True
+
+    def release(self, node: bytes) -> None:
+        """The decision to record an admitted mirror has failed for good."""
+        self._admitted.discard(node)
+        self._finish_ready()
+
+    def late(self, now_ms: int) -> list[bytes]:
+        """Mirrors that have kept a confirm waiting for too long, in order of their names."""
+        found = []
+        for node in sorted(self.members):
+            mark = self._marks.get(node, 0)
+            since_ms = next((each.sealed_ms for each in self._waiting if each.number > mark), -1)
+            if since_ms < 0:
+                continue
+            silent_ms = now_ms - max(since_ms, self._reported_ms.get(node, 0))
+            if silent_ms >= SILENT_MS or now_ms - since_ms >= BEHIND_MS:
+                found.append(node)
+        return found
+
+    # -- ends --------------------------------------------------------------------------------------
+
+    def fail(self) -> None:
+        """Refuse all publishes that wait, and all later ones: this node is no master any more."""
+        self.is_lost = True
+        self._finish_all(False)
+
+    def end(self) -> None:
+        """Confirm all publishes that wait: the queue is deleted, so no copy needs them."""
+        self._finish_all(True)
+
+    def _finish_all(self, ok: bool) -> None:
+        parties: list[ConfirmParty] = list(self._waiting)
+        if self._gathering is not None:
+            parties.append(self._gathering)
+        self._waiting.clear()
+        self._gathering = None
+        finish_together(parties, ok)
+
+    def _finish_ready(self) -> None:
+        upto = min((self._marks.get(node, 0) for node in self.members), default=None)
+        waiting = self._waiting
+        ready: list[ConfirmParty] = []
+        while waiting and (
+            waiting[0].is_failed
+            or (waiting[0].is_durable_here and (upto is None or waiting[0].number <= upto))
+        ):
+            party = waiting.popleft()
+            if not party.is_failed:
+                self._confirmed_upto = party.number
+                ready.append(party)
+        if ready:
+            finish_together(ready, not self.refuses())
+
+    def check(self) -> None:
+        """Assert the invariants that hold between two operations, for tests."""
+        number = 0
+        for party in self._waiting:
+            assert number <= party.number
+            number = party.number
+        assert not self._recorded & self._admitted
+        assert self._confirmed_upto <= min(
+            (self._marks.get(node, 0) for node in self._admitted), default=self._confirmed_upto
+        )

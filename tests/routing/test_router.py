@@ -259,3 +259,25 @@ def test_unknown_exchange_type_closes_the_connection() -> None:
         "COMMAND_INVALID - unknown exchange type 'x-nonsense'",
     )
     assert b"x" not in router.exchanges
+
+
+@pytest.mark.parametrize("type", [name for name in EXCHANGE_TYPES if name != b"x-delayed-message"])
+def test_a_replaced_queue_keeps_its_place_among_the_bindings(type: bytes) -> None:
+    """Messages take the same routes as before, in the same order, to the object that took over."""
+    router = Router(os.urandom)
+    source = exchange(router, b"x", type)
+    queues = [queue(router, name) for name in (b"one", b"two", b"three")]
+    for each in queues:
+        router.bind(source, each, b"7", b"")
+    before = router.route(source, [b"7"], b"")
+    others = {each: Destination(each.name, True) for each in queues}
+    for old, new in others.items():
+        router.replace_queue(old, new)
+        assert not old.incoming and router.queues[new.name] is new
+    if type != b"x-random":
+        assert router.route(source, [b"7"], b"") == [others[each] for each in before]
+    router.check()
+    assert {binding.destination for binding in source.outgoing.values()} == set(others.values())
+    removed = router.remove_queue(others[queues[1]])
+    assert len(removed.bindings) == 1
+    router.check()

@@ -106,6 +106,17 @@ class RoutingMachine(RuleBasedStateMachine):
             removed = self.router.remove_queue(self.router.queues[name])
             self.compare(removed, self.model.delete_queue(name))
 
+    @rule(name=queue_names)
+    def replace_queue(self, name: bytes) -> None:
+        """Another object stands for the queue: every binding and its place stay."""
+        if name in self.model.queues:
+            before = [binding for binding in self.router.all_bindings() if binding.arguments]
+            version = self.router.version
+            self.router.replace_queue(self.router.queues[name], Destination(name, True))
+            assert self.router.version == version + 1
+            after = [binding for binding in self.router.all_bindings() if binding.arguments]
+            assert before == after
+
     @precondition(lambda self: self.model.exchanges)
     @rule(data=st.data(), key=binding_keys, arguments=argument_tables, to_queue=st.booleans())
     def bind(

@@ -110,6 +110,15 @@ class ConsistentHashExchange(Exchange):
         else:
             del self._targets[binding.destination]
 
+    def on_replaced(self, old: Destination, new: Destination) -> None:
+        # The targets keep their order: of equal scores the first wins.
+        targets: dict[Destination, HashTarget] = {}
+        for destination, target in self._targets.items():
+            if destination is old:
+                target.destination = new
+            targets[target.destination] = target
+        self._targets = targets
+
     def match(self, keys: list[bytes], fields: dict[str, Field], found: list[Destination]) -> None:
         if not self._targets:
             return

@@ -45,6 +45,9 @@ class DelayedExchange(Exchange):
     def remove(self, binding: Binding) -> None:
         self.inner.remove(binding)
 
+    def on_replaced(self, old: Destination, new: Destination) -> None:
+        self.inner.on_replaced(old, new)
+
     def match(self, keys: list[bytes], fields: dict[str, Field], found: list[Destination]) -> None:
         self.inner.match(keys, fields, found)
 

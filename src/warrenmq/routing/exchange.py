@@ -122,6 +122,9 @@ class Exchange(Destination):
         """Remove a binding from the index."""
         raise NotImplementedError
 
+    def on_replaced(self, old: Destination, new: Destination) -> None:
+        """Note that the bindings to `old` now lead to `new`, which has the same name."""
+
     def match(self, keys: list[bytes], fields: dict[str, Field], found: list[Destination]) -> None:
         """Append the destinations of a message with these `keys` and `fields`.
 

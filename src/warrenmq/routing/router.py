@@ -198,6 +198,24 @@ class Router:
         self._remove_all(list(queue.incoming), removed)
         return removed
 
+    def replace_queue(self, old: Destination, new: Destination) -> None:
+        """Let `new`, which nothing is bound to, take the place of the queue `old` in all bindings.
+
+        Both have the same name. No binding is made or removed, and their order stays.
+        """
+        assert self.queues.get(old.name) is old and new.is_queue and new.name == old.name
+        assert len(new.incoming) == 0
+        self.version += 1
+        self.queues[new.name] = new
+        new.incoming = old.incoming
+        old.incoming = {}
+        sources: dict[Exchange, None] = {}
+        for binding in new.incoming:
+            binding.destination = new
+            sources[binding.source] = None
+        for source in sources:
+            source.on_replaced(old, new)
+
     def declare_exchange(
         self,
         name: bytes,

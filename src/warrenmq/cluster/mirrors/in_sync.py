@@ -157,18 +157,34 @@ class InSync(ConfirmSource):
         self._admitted.discard(node)
         self._finish_ready()
 
-    def late(self, now_ms: int) -> list[bytes]:
-        """Mirrors that have kept a confirm waiting for too long, in order of their names."""
-        found = []
-        for node in sorted(self.members):
-            mark = self._marks.get(node, 0)
-            since_ms = next((each.sealed_ms for each in self._waiting if each.number > mark), -1)
+    def blocks(self, node: bytes) -> bool:
+        """Whether a confirm waits for a mirror."""
+        return node in self.members and self._waiting_since_ms(node) >= 0
+
+    def late(self, now_ms: int, changed_ms: int = 0) -> set[bytes]:
+        """Mirrors that have kept a confirm waiting for too long.
+
+        `changed_ms`: when the ring last changed. A member that was cut off by another one gets all
+        its time from then on.
+        """
+        found = set()
+        for node in self.members:
+            since_ms = self._waiting_since_ms(node)
             if since_ms < 0:
                 continue
+            since_ms = max(since_ms, changed_ms)
             silent_ms = now_ms - max(since_ms, self._reported_ms.get(node, 0))
             if silent_ms >= SILENT_MS or now_ms - since_ms >= BEHIND_MS:
-                found.append(node)
+                found.add(node)
         return found
+
+    def _waiting_since_ms(self, node: bytes) -> int:
+        """When the oldest turn was sealed whose confirms wait for a mirror; -1: there is none."""
+        mark = self._marks.get(node, 0)
+        waiting = self._waiting
+        if not waiting or waiting[-1].number <= mark:
+            return -1
+        return next(each.sealed_ms for each in waiting if each.number > mark)
 
     # -- ends --------------------------------------------------------------------------------------
 

@@ -57,7 +57,7 @@ class Link(OperationFeed):
     def put_back(self, seq: int) -> None:
         self.model.put_back(seq)
         for _ in range(2):
-            self.mirror.unmark_delivered(seq)
+            self.mirror.unmark_delivered([(seq, seq)])
 
     def settled(self, seq: int, reason: int) -> None:
         self.model.settled(seq, reason)
@@ -212,6 +212,6 @@ def test_a_delivery_that_is_taken_back_after_it_was_written_is_none_after_a_prom
     mirror.mark_delivered([(1, 1)])
     host.settle_down()
     assert queue.backing.ready.delta.count == 1
-    mirror.unmark_delivered(1)
+    mirror.unmark_delivered([(1, 1)])
     taken = host.take(queue)
     assert taken is not None and not taken.redelivered

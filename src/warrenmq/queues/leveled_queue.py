@@ -136,6 +136,13 @@ class LeveledQueue(MessageTaker):
             return self.backing if priority == 0 else None
         return levels.find(priority) if 0 <= priority <= levels.highest else None
 
+    def begin_level(self, priority: i64) -> PagedQueue | None:
+        """The level of `priority`, which begins now if it has not; None: the queue has none."""
+        levels = self.levels
+        if levels is None:
+            return self.backing if priority == 0 else None
+        return self._level(levels, priority) if 0 <= priority <= levels.highest else None
+
     def restore_level(self, priority: i64, ledger_id: i64) -> None:
         """Begin a level that an earlier run of the node began."""
         if self.levels is not None and 0 < priority <= self.levels.highest:
@@ -159,6 +166,13 @@ class LeveledQueue(MessageTaker):
             return level
         ledger_id = self.backing.host.new_level(self.backing.ledger, priority)
         level = self._begin_level(levels, priority, ledger_id)
+        feed = self.backing.feed
+        if feed is not None:
+            # An earlier epoch may have used lower seq ids in this level, unknown to this node.
+            epochs = self.backing.ledger.epochs
+            if len(epochs) > 0:
+                level.skip_to(epochs[-1][1])
+            level.feed = feed.level_began(priority)
         level.begin_epoch(self.epoch)
         return level
 

@@ -6,16 +6,35 @@ operation twice changes nothing, and a promotion has nothing to requeue. A retur
 operation: it never left the mirror.
 
 The master alone decides when a message expires, so nothing here asks for a timer.
+
+A copy grows at its end only, as the index of a queue takes ascending seq ids. A mirror that lacks
+messages therefore gets them in order, those from its next seq id on (`fill`), while the operations
+of the master go on. What the master publishes meanwhile is held in memory, neither journaled nor
+paged, and joins the copy at the end (`end_sync`): journaled at once, it would keep the journal
+files of the whole synchronisation on disk. Held messages have a bound in bytes. Beyond it the
+mirror forgets all of them and holds what comes later; then the messages between are missing at the
+end, and the master sends them in another pass. A mirror that lacks messages below its next seq id
+cannot get them: its copy must begin anew, under new ledgers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from mypy_extensions import i64
 
 from warrenmq.queues.entry import ALPHA, Entry, QueueEnd
+from warrenmq.queues.entry_ring import EntryRing
+from warrenmq.queues.memory_account import ENTRY_BYTES, MESSAGE_BYTES
+from warrenmq.queues.mirror_snapshot import LiveScan, count_of
 from warrenmq.queues.paged_queue import PagedQueue
-from warrenmq.store.message import Message
-from warrenmq.store.runs import Runs, add_run, contains, index_of_run, subtract
+from warrenmq.store.epochs import Epochs
+from warrenmq.store.message import PENDING, Message
+from warrenmq.store.runs import Runs, add_run, contains, index_of_run, overlapping, subtract
+
+# The most memory that the held messages of one level take (bytes).
+HELD_BYTES: Final = 64 << 20
 
 
 class MirrorBacking:
@@ -24,34 +43,41 @@ class MirrorBacking:
     `end`: the queue end that takes them back after a promotion.
     """
 
-    def __init__(self, backing: PagedQueue, end: QueueEnd) -> None:
+    def __init__(self, backing: PagedQueue, end: QueueEnd, held_bytes: i64 = HELD_BYTES) -> None:
         self.backing: PagedQueue = backing
+        # The mirror may lack messages from its next seq id on, until `end_sync` returns True.
+        self.is_syncing: bool = False
         self._end: QueueEnd = end
+        self._limit_bytes: i64 = held_bytes
+        # Messages that wait for the end of the synchronisation.
+        self._held: EntryRing = EntryRing()
+        self._held_bytes: i64 = 0
+        # All messages published from this seq id on are held; 0: none was published yet.
+        self._held_from: i64 = 0
+        # First message of this pass that came while it was held; 0: none.
+        self._skipped_from: i64 = 0
+        # Above every seq id that operations of the master have named during the synchronisation.
+        self._named_below: i64 = 0
+        # Called once, when the scan of `reopen` is over.
+        self._on_reopened: Callable[[], None] | None = None
+
+    # -- operations of the master ------------------------------------------------------------------
 
     def publish_at(
         self, seq: i64, message: Message, expiry_ms: i64, is_redelivered: bool, now_ms: i64
-    ) -> None:
-        """Append `message` as `seq`; journal a persistent one of a durable queue.
+    ) -> bool:
+        """Append `message` as `seq`; True: the journal has it, in the batch that gathers.
 
-        Skips a seq id that was published or settled before. `expiry_ms`: milliseconds since 1970, 0
-        for never.
+        Persistent messages of a durable queue are journaled. Skips a seq id that was published or
+        settled before; seq ids between the last one and `seq` are gone. `expiry_ms`: milliseconds
+        since 1970, 0 for never.
         """
-        backing = self.backing
-        ledger = backing.ledger
-        if seq < ledger.next_seq:
-            return
-        ledger.next_seq = seq + 1
-        backing.memory.touch()
-        backing.counters.published += 1
-        backing.host.arrived_count += 1
-        entry = Entry(message, ledger, seq, expiry_ms, self._end)
-        entry.redelivered = is_redelivered
-        if not entry.persistent and backing.is_durable:
-            ledger.add_transient(entry)
-        if expiry_ms != 0:
-            # The queue that takes over starts the timer; `append` would ask for it now.
-            backing.has_expiring = True
-        backing.append(entry, now_ms)
+        if not self.is_syncing:
+            return self._append(seq, message, expiry_ms, is_redelivered, now_ms)
+        if seq >= max(self.backing.ledger.next_seq, self._named_below):
+            self._named_below = seq + 1
+            self._hold(seq, message, expiry_ms, is_redelivered)
+        return False
 
     def mark_delivered(self, runs: Runs) -> None:
         """Mark the messages of `runs` (inclusive seq ids) as delivered.
@@ -69,15 +95,26 @@ class MirrorBacking:
             while place < ready.entry_count and ready.at(place).seq <= last:
                 ready.at(place).redelivered = True
                 place += 1
+            place = self._held.index_of_seq(first)
+            while place < self._held.count and self._held.at(place).seq <= last:
+                self._held.at(place).redelivered = True
+                place += 1
 
-    def unmark_delivered(self, seq: i64) -> None:
-        """Take back the mark of a message whose only delivery reached nobody."""
-        backing = self.backing
-        ready = backing.ready
-        place = ready.index_of_seq(seq)
-        if place < ready.entry_count and ready.at(place).seq == seq:
-            ready.at(place).redelivered = False
-        backing.ledger.delivered.spare(seq)
+    def unmark_delivered(self, runs: Runs) -> None:
+        """Take back the marks of messages of `runs` whose only deliveries reached nobody."""
+        ledger = self.backing.ledger
+        ready = self.backing.ready
+        for first, last in runs:
+            for spared_first, spared_last in subtract(first, last, self.backing.loader.dropped):
+                add_run(ledger.delivered.spared, spared_first, spared_last)
+            place = ready.index_of_seq(first)
+            while place < ready.entry_count and ready.at(place).seq <= last:
+                ready.at(place).redelivered = False
+                place += 1
+            place = self._held.index_of_seq(first)
+            while place < self._held.count and self._held.at(place).seq <= last:
+                self._held.at(place).redelivered = False
+                place += 1
 
     def settle(self, runs: Runs, now_ms: i64) -> None:
         """Drop every message of `runs` (inclusive seq ids) from memory and disk.
@@ -98,12 +135,111 @@ class MirrorBacking:
             for new_first, new_last in new:
                 self._drop_from_memory(new_first, new_last, now_ms)
                 self._drop_from_delta(new_first, new_last)
-            if last >= ledger.next_seq:
+            if self.is_syncing:
+                # Messages below the run may be missing still.
+                self._named_below = max(self._named_below, last + 1)
+                self._drop_held(first, last)
+            elif last >= ledger.next_seq:
                 ledger.next_seq = last + 1
+
+    def begin_epoch(self, epoch: i64, next_seq: i64, now_ms: i64) -> bool:
+        """Begin `epoch`, in which the master's next message is `next_seq`.
+
+        False, and nothing happens, unless the epoch is higher than all before. A mirror that is
+        syncing does not pass over the seq ids below, as their messages may be missing.
+        """
+        backing = self.backing
+        if epoch <= backing.ledger.epoch:
+            return False
+        if not self.is_syncing:
+            self._pass_over(next_seq)
+        return backing.begin_epoch(epoch)
 
     def delete(self, now_ms: i64) -> None:
         """Drop all content: the master's queue was deleted."""
+        self._forget_held()
         self.backing.delete(now_ms)
+
+    def is_settled(self, seq: i64) -> bool:
+        """Whether the message `seq` is gone."""
+        return contains(self.backing.loader.dropped, seq)
+
+    # -- start and end of a copy -------------------------------------------------------------------
+
+    def reopen(self, done: Callable[[], None]) -> None:
+        """Take over what `backing` has, as after a restart; nothing in it may be unacked.
+
+        Calls `done` at once or later; no operation may come before.
+        """
+        assert self.backing.unacked.count == 0
+        self._on_reopened = done
+        LiveScan(self.backing, self._take_live).start()
+
+    def cut(self, first_seq: i64, now_ms: i64) -> None:
+        """Drop every message from `first_seq` on, from memory and disk: no other copy has them.
+
+        Their seq ids stay used. Forgets the epochs that began there, but not the highest epoch.
+        """
+        ledger = self.backing.ledger
+        if first_seq < ledger.next_seq:
+            self.settle([(first_seq, ledger.next_seq - 1)], now_ms)
+        kept: Epochs = []
+        rows = ledger.epochs
+        for place in range(len(rows)):
+            if rows[place][1] < first_seq or place == len(rows) - 1:
+                kept.append(rows[place])
+        ledger.epochs = kept
+
+    # -- synchronisation ---------------------------------------------------------------------------
+
+    def begin_sync(self) -> None:
+        """Expect messages from the next seq id on by `fill`, until `end_sync` returns True.
+
+        From now on `publish_at` must get every message that the master publishes. What was held
+        before is forgotten: operations may have been missed since.
+        """
+        self.is_syncing = True
+        self._forget_held()
+        self._skipped_from = 0
+        self._named_below = 0
+
+    def fill(
+        self, seq: i64, message: Message, expiry_ms: i64, is_redelivered: bool, now_ms: i64
+    ) -> None:
+        """Append a message of the master that this mirror may lack; see `publish_at`.
+
+        They come in ascending order, all that the master has. Skips those that the mirror has, and
+        those that operations have settled since the master sent them.
+        """
+        if self._skipped_from > 0 or contains(self.backing.loader.dropped, seq):
+            return
+        if self._held_from == 0 or seq < self._held_from:
+            self._append(seq, message, expiry_ms, is_redelivered, now_ms)
+        else:
+            # The message is held. Should the held ones be forgotten, the pass ends here.
+            self._skipped_from = seq
+
+    def end_sync(self, upto: i64, now_ms: i64) -> bool:
+        """End a pass that has brought every message below `upto`, the master's next seq id.
+
+        True: no message is missing, and held ones are journaled in the batch that gathers. False:
+        the master must send its messages from the next seq id on in another pass.
+        """
+        if self._skipped_from > 0:
+            upto = self._skipped_from
+            self._skipped_from = 0
+        if self._held_from > upto:
+            self._pass_over(upto)
+            return False
+        self._pass_over(upto if self._held_from == 0 else self._held_from)
+        self.is_syncing = False
+        for entry in self._held.take_all():
+            self._append_entry(entry, now_ms)
+        self._pass_over(self._named_below)
+        self._forget_held()
+        return True
+
+    # -- invariants --------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Assert the invariants of a mirror; for tests and the simulator."""
@@ -118,6 +254,103 @@ class MirrorBacking:
         if delta.count > 0 and not delta.is_uncertain:
             # Delta begins and ends with a live message.
             assert not contains(dropped, delta.start) and not contains(dropped, delta.end - 1)
+        held = self._held
+        assert held.count == 0 or self.is_syncing
+        assert self._held_bytes == sum([int(_bytes(held.at(place))) for place in range(held.count)])
+        for place in range(held.count):
+            assert held.at(place).seq >= self._held_from
+            assert not contains(dropped, held.at(place).seq)
+
+    # -- messages ----------------------------------------------------------------------------------
+
+    def _append(
+        self, seq: i64, message: Message, expiry_ms: i64, is_redelivered: bool, now_ms: i64
+    ) -> bool:
+        ledger = self.backing.ledger
+        if seq < ledger.next_seq:
+            return False
+        entry = Entry(message, ledger, seq, expiry_ms, self._end)
+        if is_redelivered or ledger.was_delivered(seq):
+            # The master's flag may be older than the return of a delivery that reached nobody.
+            entry.redelivered = not ledger.delivered.is_spared(seq)
+        return self._append_entry(entry, now_ms)
+
+    def _append_entry(self, entry: Entry, now_ms: i64) -> bool:
+        backing = self.backing
+        ledger = backing.ledger
+        self._pass_over(entry.seq)
+        ledger.next_seq = entry.seq + 1
+        backing.memory.touch()
+        backing.counters.published += 1
+        backing.host.arrived_count += 1
+        if not entry.persistent and backing.is_durable:
+            ledger.add_transient(entry)
+        if entry.expiry_ms != 0:
+            # The queue that takes over starts the timer; `append` would ask for it now.
+            backing.has_expiring = True
+        backing.append(entry, now_ms)
+        return entry.journal_state == PENDING
+
+    def _pass_over(self, seq: i64) -> None:
+        """Note that no message from the next seq id on and below `seq` is alive."""
+        ledger = self.backing.ledger
+        first = ledger.next_seq
+        if seq > first:
+            add_run(self.backing.loader.dropped, first, seq - 1)
+            ledger.delivered.forget_spared(first, seq - 1)
+            self._close_gap_at(first)
+            ledger.next_seq = seq
+
+    # -- held messages -----------------------------------------------------------------------------
+
+    def _hold(self, seq: i64, message: Message, expiry_ms: i64, is_redelivered: bool) -> None:
+        entry = Entry(message, self.backing.ledger, seq, expiry_ms, self._end)
+        entry.redelivered = is_redelivered
+        size = _bytes(entry)
+        if self._held_bytes + size > self._limit_bytes:
+            self._forget_held()
+        if self._held_from == 0:
+            self._held_from = seq
+        self._held.append(entry)
+        self._held_bytes += size
+
+    def _forget_held(self) -> None:
+        self._held = EntryRing()
+        self._held_bytes = 0
+        self._held_from = 0
+
+    def _drop_held(self, first: i64, last: i64) -> None:
+        held = self._held
+        place = held.index_of_seq(first)
+        count: i64 = 0
+        while place + count < held.count and held.at(place + count).seq <= last:
+            self._held_bytes -= _bytes(held.at(place + count))
+            count += 1
+        if count > 0:
+            held.take_range(place, count)
+
+    # -- messages that are settled -----------------------------------------------------------------
+
+    def _take_live(self, runs: Runs) -> None:
+        """Take `runs` for the messages that the copy has."""
+        backing = self.backing
+        backing.loader.dropped = subtract(1, backing.ledger.next_seq - 1, runs)
+        delta = backing.ready.delta
+        if delta.count > 0:
+            on_disk: Runs = []
+            for first, last in overlapping(runs, delta.start, delta.end - 1):
+                on_disk.append((max(first, delta.start), min(last, delta.end - 1)))
+            start: i64 = 0
+            end: i64 = 0
+            if len(on_disk) > 0:
+                start = on_disk[0][0]
+                end = on_disk[-1][1] + 1
+            backing.memory.touch()
+            backing.ready.shrink_delta(max(0, delta.count - count_of(on_disk)), start, end)
+        done = self._on_reopened
+        self._on_reopened = None
+        if done is not None:
+            done()
 
     def _close_gap_at(self, seq: i64) -> None:
         """Join the runs of delivered messages around `seq`, if it is settled."""
@@ -163,3 +396,8 @@ class MirrorBacking:
             stop = dropped[place][0]
         backing.ready.shrink_delta(end - first, start, stop)
         backing.purges.add_range(backing, first, end)
+
+
+def _bytes(entry: Entry) -> i64:
+    """Memory that a held message takes (bytes)."""
+    return entry.content_bytes + ENTRY_BYTES + MESSAGE_BYTES

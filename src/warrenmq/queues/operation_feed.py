@@ -55,6 +55,10 @@ class OperationFeed:
         """Every message that had a seq id in one of `runs` is gone for `reason`."""
         raise RuntimeError("abstract")
 
+    def level_began(self, level: i64) -> OperationFeed | None:
+        """A level of the same queue begins, that of priority `level`: returns its feed."""
+        return None
+
     def deleted(self) -> None:
         """The queue is gone with all its messages. This is the last notification."""
         raise RuntimeError("abstract")

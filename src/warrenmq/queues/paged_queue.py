@@ -241,6 +241,10 @@ class PagedQueue(QueueContents):
             ledger.epochs = kept
         return True
 
+    def skip_to(self, seq: i64) -> None:
+        """Use no seq id below `seq` for further messages."""
+        self.ledger.next_seq = max(self.ledger.next_seq, seq)
+
     # -- ends --------------------------------------------------------------------------------------
 
     def purge(self, now_ms: i64) -> Purge:

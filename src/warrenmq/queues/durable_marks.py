@@ -1,0 +1,91 @@
+"""Up to which message of the ring a mirror has everything on disk.
+
+After a mirror has applied a message, whatever that message put in the journal is in the batch that
+gathers, or in an earlier one. Batches become durable in order, so one number says it all.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64, mypyc_attr
+
+from warrenmq.store.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
+from warrenmq.store.journal import Journal
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class MarkOwner:
+    """Reports to the master what a mirror has on disk."""
+
+    def mark_raised(self, upto: i64) -> None:
+        """All messages of the ring up to number `upto` are durable; higher than all before."""
+        raise RuntimeError("abstract")
+
+    def mark_failed(self) -> None:
+        """A batch has failed: the mark never rises again, and the mirror has to begin anew."""
+        raise RuntimeError("abstract")
+
+
+class DurableMarks(ConfirmWaiter):
+    """The mark of one mirror, whose vhost has `journal`."""
+
+    def __init__(self, journal: Journal, owner: MarkOwner) -> None:
+        # Number of the last message of the ring that is durable here with all before it.
+        self.durable_upto: i64 = 0
+        self.has_failed: bool = False
+        self._journal: Journal = journal
+        self._owner: MarkOwner = owner
+        # Number of the last message that was applied.
+        self._applied: i64 = 0
+        # The youngest run that waits for its batch.
+        self._newest: ConfirmRun | None = None
+        # The mirror holds messages that are not in the journal yet.
+        self._is_paused: bool = False
+
+    def note(self, number: i64, is_for_disk: bool) -> None:
+        """Note that the mirror has applied message `number`, higher than all before.
+
+        `is_for_disk`: the message has put something in the gathering batch that must be durable
+        (`MirrorApplier.apply`).
+        """
+        self._applied = number
+        if not self._is_paused and not self.has_failed:
+            self._wait(is_for_disk)
+
+    def pause(self) -> None:
+        """Let the mark stay where it is, while the mirror is synchronised: it holds messages."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """Let the mark rise again; what was held is in the gathering batch, or in none."""
+        self._is_paused = False
+        if not self.has_failed:
+            self._wait(True)
+
+    def on_decided(self, run: ConfirmRun) -> None:
+        if run is self._newest:
+            self._newest = None
+        if self.has_failed:
+            return
+        if run.ok:
+            self._raise(run.last)
+        else:
+            self.has_failed = True
+            self._owner.mark_failed()
+
+    def _wait(self, is_for_disk: bool) -> None:
+        newest = self._newest
+        batch: ConfirmParty = self._journal.batch
+        if newest is not None and (not is_for_disk or newest.party is batch):
+            newest.last = self._applied
+        elif is_for_disk:
+            run = ConfirmRun(self, self._applied, 1)
+            run.party = batch
+            batch.runs.append(run)
+            self._newest = run
+        else:
+            self._raise(self._applied)
+
+    def _raise(self, upto: i64) -> None:
+        if upto > self.durable_upto:
+            self.durable_upto = upto
+            self._owner.mark_raised(upto)

@@ -20,6 +20,7 @@ from warrenmq.admin.cluster_protocol import (
     DescribeMember,
     ForgetNode,
     JoinCluster,
+    SetDraining,
 )
 from warrenmq.admin.control_file import ControlFile, read_control_file
 from warrenmq.admin.control_protocol import (
@@ -72,6 +73,12 @@ from warrenmq.admin.control_protocol import (
     StopNode,
 )
 from warrenmq.admin.listing_calls import ListingCalls
+from warrenmq.admin.mirror_protocol import (
+    CancelSync,
+    DescribeMirrors,
+    RebalanceQueues,
+    SyncQueue,
+)
 from warrenmq.admin.protocol import GroupList, ListGroups
 from warrenmq.admin.watch_protocol import (
     Certificates,
@@ -152,6 +159,11 @@ OTHERS: list[ControlRequest] = [
     DescribeMember(),
     ForgetNode(node="other@host"),
     JoinCluster(seed="other@host"),
+    SetDraining(is_on=True),
+    DescribeMirrors(vhost="/", queue=b"q"),
+    SyncQueue(vhost="/", queue=b"q"),
+    CancelSync(vhost="/", queue=b"q"),
+    RebalanceQueues(),
 ]
 
 

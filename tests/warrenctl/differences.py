@@ -223,14 +223,6 @@ DIFFERENCES: Final[dict[str, dict[str, Difference]]] = {
         **_of(_ALL, "list_node_auth_attempt_stats --formatter csv"),
         # RabbitMQ does not rotate logs by a command any more.
         **_of(_ALL, "rotate_logs"),
-        # Not available.
-        **_of(
-            _TEXT,
-            """
-            sync_queue orders
-            sync_queue nosuch
-            """,
-        ),
         **_of(
             _ALL,
             """
@@ -238,7 +230,6 @@ DIFFERENCES: Final[dict[str, dict[str, Difference]]] = {
             list_hashes --formatter json
             list_ciphers
             force_gc
-            cancel_sync_queue orders
             """,
         ),
     },

@@ -18,6 +18,7 @@ from warrenmq.admin.cluster_protocol import (
     LinkStatus,
     ListenerStatus,
     MemberDescription,
+    SetDraining,
 )
 from warrenmq.admin.control_protocol import ControlReply, Done
 from warrenmq.admin.node_control import NodeControl
@@ -55,6 +56,8 @@ class ClusterCalls:
         cluster = self._cluster
         if isinstance(request, DescribeMember):
             self._reply(self._describe_own())
+        elif isinstance(request, SetDraining):
+            self._set_draining(request.is_on)
         elif cluster is None:
             if isinstance(request, ForgetNode):
                 raise Refusal(NOT_FOUND, NO_MEMBER)
@@ -70,6 +73,21 @@ class ClusterCalls:
             if self._control.is_running:
                 raise Refusal(PRECONDITION, "this command requires the broker to be stopped first")
             cluster.join(request.seed, self._on_done)
+
+    def _set_draining(self, is_on: bool) -> None:
+        """Let the other nodes know first: they must not place a queue on a node without clients."""
+        if not self._control.is_running:
+            raise Refusal(PRECONDITION, "this command requires the broker to run")
+
+        def on_announced(code: str, text: str) -> None:
+            if not code:
+                self._control.set_draining(is_on)
+            self._on_done(code, text)
+
+        if self._cluster is None:
+            on_announced("", "")
+        else:
+            self._cluster.set_draining(is_on, on_announced)
 
     def _on_done(self, code: str, text: str) -> None:
         self._reply(ErrorReply(code, text) if code else Done())
@@ -94,6 +112,7 @@ class ClusterCalls:
             python=status.python,
             is_reachable=True,
             is_listening=status.is_listening,
+            is_draining=status.is_draining,
             listeners=status.listeners,
             alarms=status.alarms,
             followed=0 if cluster is None else cluster.followed(),
@@ -125,7 +144,18 @@ def _announced(name: str, facts: ClusterFacts) -> MemberDescription:
     """A running node that does not answer, as it has announced itself."""
     running = facts.running[name]
     listeners = [ListenerStatus(*each) for each in running.listeners]
-    return MemberDescription(name, running.version, "", False, False, listeners, [], 0, [])
+    return MemberDescription(
+        node=name,
+        version=running.version,
+        python="",
+        is_reachable=False,
+        is_listening=False,
+        is_draining=running.is_draining,
+        listeners=listeners,
+        alarms=[],
+        followed=0,
+        links=[],
+    )
 
 
 def _cluster_listener(running: RunningFacts) -> ListenerStatus:

@@ -1,7 +1,7 @@
 """Requests and replies of the admin protocol about the cluster of a node.
 
 `control_protocol.py` has the other operations, and says which tag each of them needs. A node that
-runs alone answers DescribeCluster too; it refuses the others.
+runs alone carries out DescribeCluster, DescribeMember and SetDraining, and refuses the others.
 """
 
 from typing import Annotated
@@ -46,6 +46,16 @@ class JoinCluster(_Request, tag="join_cluster", frozen=True):
     seed: Name
 
 
+class SetDraining(_Request, tag="set_draining", frozen=True):
+    """Take the node into maintenance mode, or out of it.
+
+    A node in maintenance mode has no clients, and new queues go to other nodes. A start of its
+    broker ends the mode.
+    """
+
+    is_on: bool
+
+
 class ListenerStatus(Struct, frozen=True):
     """A listening socket; `protocol` is "amqp", "amqp/ssl" or "clustering"."""
 
@@ -68,6 +78,7 @@ class MemberDescription(Struct, tag="member_description", frozen=True):
 
     Without an answer of the node (`is_reachable`) it is what the node has announced: `python` is ""
     then, and there are neither alarms nor links. `followed`: the last decision in force on it.
+    `is_draining`: whether it is in maintenance mode.
     """
 
     node: str
@@ -79,6 +90,8 @@ class MemberDescription(Struct, tag="member_description", frozen=True):
     alarms: list[str]
     followed: int
     links: list[LinkStatus]
+    # Nodes of an earlier version do not say it.
+    is_draining: bool = False
 
 
 class EtcdMemberStatus(Struct, frozen=True):
@@ -119,5 +132,5 @@ class ClusterStatus(Struct, tag="cluster_status", frozen=True):
     etcd: EtcdStatus | None
 
 
-ClusterRequest = DescribeCluster | DescribeMember | ForgetNode | JoinCluster
+ClusterRequest = DescribeCluster | DescribeMember | ForgetNode | JoinCluster | SetDraining
 ClusterReply = ClusterStatus | MemberDescription

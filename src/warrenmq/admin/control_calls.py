@@ -1,7 +1,7 @@
 """The control calls of one session: who may ask for what, and what the node does.
 
 Operations on definitions are planned in access_plans.py and carried out by the administration.
-Files of their own have the calls about queues, connections, listings, the cluster, and events.
+Files of their own have the calls about queues, mirrors, connections, listings, the cluster, events.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ from warrenmq.admin.definitions.export import export_pieces
 from warrenmq.admin.definitions.importing import DefinitionsImport
 from warrenmq.admin.event_stream import EventStream
 from warrenmq.admin.listing_calls import ListingCalls
+from warrenmq.admin.mirror_calls import MirrorCalls
+from warrenmq.admin.mirror_protocol import MirrorRequest
 from warrenmq.admin.node_control import NodeControl
 from warrenmq.admin.peers import Peers
 from warrenmq.admin.permits import Permits
@@ -118,6 +120,7 @@ class ControlCalls:
         peers = None if cluster is None or is_passed else Peers(cluster, user.name, self._guard)
         self._cluster_calls = ClusterCalls(control, cluster, peers, self._guard, reply)
         self._queue_calls = QueueCalls(broker, self._permits, peers, clock, reply)
+        self._mirror_calls = MirrorCalls(broker, self._permits, peers, reply)
         self._connection_calls = ConnectionCalls(broker, peers, reply)
         self._listings = ListingCalls(broker, self._permits, peers, self._later, reply)
 
@@ -248,6 +251,8 @@ class ControlCalls:
                 self._watch.start(request)
             case _ if isinstance(request, ClusterRequest):
                 self._cluster_calls.start(request)
+            case _ if isinstance(request, MirrorRequest):
+                self._mirror_calls.start(request)
             case _:
                 self._control_node(request)
 

@@ -17,8 +17,17 @@ from warrenmq.admin.cluster_protocol import (
     ForgetNode,
     JoinCluster,
     ListenerStatus,
+    SetDraining,
 )
 from warrenmq.admin.fields import ShortStr
+from warrenmq.admin.mirror_protocol import (
+    CancelSync,
+    DescribeMirrors,
+    MirrorReply,
+    MirrorRequest,
+    RebalanceQueues,
+    SyncQueue,
+)
 from warrenmq.admin.watch_protocol import (
     DescribeCertificates,
     DescribeVariables,
@@ -455,6 +464,8 @@ class ControlStatus(Struct, tag="control_status", frozen=True):
     # Whether the broker runs, and whether its listeners take clients.
     is_running: bool
     is_listening: bool
+    # Whether the node is in maintenance mode.
+    is_draining: bool
     listeners: list[ListenerStatus]
     alarms: list[str]
     memory_used_bytes: int | None
@@ -514,10 +525,19 @@ ControlRequest = (
     | DescribeControl
     | List
     | ClusterRequest
+    | MirrorRequest
     | WatchRequest
 )
 ControlReply = (
-    Done | Counted | Rows | Exported | ImportStatus | ControlStatus | ClusterReply | WatchReply
+    Done
+    | Counted
+    | Rows
+    | Exported
+    | ImportStatus
+    | ControlStatus
+    | ClusterReply
+    | MirrorReply
+    | WatchReply
 )
 
 # The tag that the user of each operation must have. A local administrator has all tags.
@@ -563,6 +583,11 @@ NEEDS: Final[dict[type, str]] = {
     DescribeMember: MONITORING,
     ForgetNode: ADMINISTRATOR,
     JoinCluster: ADMINISTRATOR,
+    SetDraining: ADMINISTRATOR,
+    DescribeMirrors: MANAGEMENT,
+    SyncQueue: ADMINISTRATOR,
+    CancelSync: ADMINISTRATOR,
+    RebalanceQueues: ADMINISTRATOR,
     List: MANAGEMENT,
     SetSourceTracking: ADMINISTRATOR,
     ResetLoginAttempts: ADMINISTRATOR,

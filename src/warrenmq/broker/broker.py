@@ -22,6 +22,7 @@ from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.event_listener import EventListener
 from warrenmq.broker.flow.alarm_state import OFF
 from warrenmq.broker.flow.alarms import Alarms
+from warrenmq.broker.mirrors import MirrorControl
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.memory_monitor import MemoryMonitor
 from warrenmq.queues.queue import Queue
@@ -55,6 +56,8 @@ class Broker(ConnectionHost):
         # The values (JSON) of all parameters, by vhost, component and name; global ones have an
         # empty vhost and component.
         self.parameters: dict[tuple[bytes, str, str], str] = {}
+        # The copies of mirrored queues; None: this node replicates nothing.
+        self.mirrors: MirrorControl | None = None
         self._random_bytes: Callable[[int], bytes] = random_bytes
         self._next_queue_id: i64 = 1
         self._next_vhost_id: i64 = 1

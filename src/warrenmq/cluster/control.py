@@ -86,6 +86,12 @@ class SteeredNode(Protocol):
     async def join(self) -> object:
         """Become a member, without running."""
 
+    async def announce_draining(self, is_on: bool) -> None:
+        """Let the others know whether the node is in maintenance mode.
+
+        Raises MetadataError and NotYet.
+        """
+
     async def suspend(self) -> None:
         """Leave the others for a while."""
 
@@ -175,6 +181,13 @@ class ClusterControl:
         """
         self._run(lambda: self._leave(is_forced), done)
 
+    def set_draining(self, is_on: bool, done: Done) -> None:
+        """Take the node into maintenance mode, or out of it, as far as other nodes see it.
+
+        While it is in that mode, new queues go to other nodes.
+        """
+        self._run(lambda: self._node.announce_draining(is_on), done)
+
     def suspend(self, done: Done) -> None:
         """Let the node leave the others for a while; its queues are down."""
         self._run(self._node.suspend, done)
@@ -212,7 +225,9 @@ class ClusterControl:
         except MetadataError as error:
             etcd = EtcdFacts(str(error), last_failure=self._node.last_failure())
         facts = {
-            name: RunningFacts(record.version, record.host, record.port, record.listeners)
+            name: RunningFacts(
+                record.version, record.host, record.port, record.listeners, record.is_draining
+            )
             for name, record in sorted(running.items())
         }
         # Without etcd, those that run are known to be members.

@@ -38,12 +38,14 @@ class RunningFacts:
     """A running node, as it has announced itself.
 
     `host` and `port`: where other nodes dial it. `listeners`: (protocol, interface, port).
+    `is_draining`: whether it is in maintenance mode.
     """
 
     version: str
     host: str
     port: int
     listeners: tuple[tuple[str, str, int], ...]
+    is_draining: bool
 
 
 @dataclass(frozen=True)

@@ -227,12 +227,11 @@ class Membership:
         fail_point("node.registered")
         return lease, birth
 
-    def update(self, record: RunningNode, lease: int, birth: int) -> None:
-        """Announce another `record` of this run."""
+    def update(self, record: RunningNode, lease: int, birth: int) -> bool:
+        """Announce another `record` of this run; False if the run has no record any more."""
         key = node_key(self._cluster, self._node)
-        self._metadata.commit(
-            [NodeIs(self._node.encode(), birth)], [RawPut(key, encode_record(record), lease)]
-        )
+        put = RawPut(key, encode_record(record), lease)
+        return self._metadata.commit([NodeIs(self._node.encode(), birth)], [put]) is not None
 
     def end_run(self, birth: int) -> None:
         """Remove the record of the run with this birth: it has ended."""

@@ -202,7 +202,7 @@ class ClusterNode:
             self.settings.node.encode(),
             self._broker,
             self.copy,
-            self._ends.reachable,
+            self._placeable,
             self.settings.locator,
         )
         self._shared = ClusterDefinitions(
@@ -266,6 +266,29 @@ class ClusterNode:
             await self.decisions.run(lambda: self._membership.update(record, lease, birth))
         except MetadataError as error:
             logger.warning("the listeners of the node are not announced: %s", error)
+
+    async def announce_draining(self, is_on: bool) -> None:
+        """Let the others know whether this node is in maintenance mode; a run begins without it.
+
+        Raises MetadataError, and NotYet if the node's record is gone with its lease.
+        """
+        assert self._record is not None
+        record = msgspec.structs.replace(self._record, is_draining=is_on)
+        lease, birth = self.decisions.lease, self.decisions.birth
+        if not await self.decisions.run(lambda: self._membership.update(record, lease, birth)):
+            raise NotYet("the node to be announced again")
+        self._record = record
+        # The watch brings the record, too, but the next queue must not come here before that.
+        known = self.running.get(self.settings.node)
+        if known is not None:
+            self.running[self.settings.node] = (record, known[1])
+
+    def _placeable(self) -> list[bytes]:
+        """The names of the nodes that can take a new queue: reachable, and not in maintenance."""
+        draining = {
+            name.encode() for name, (record, _birth) in self.running.items() if record.is_draining
+        }
+        return [name for name in self._ends.reachable() if name not in draining]
 
     async def _register(self) -> None:
         record = self._record

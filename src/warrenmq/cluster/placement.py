@@ -24,8 +24,8 @@ _SYNONYMS = {"balanced": MIN_MASTERS, "least-leaders": MIN_MASTERS}
 class Placement:
     """Places queues for clients of the node `name`.
 
-    `default`: the locator for queues whose arguments and policy name none. `reachable` returns the
-    names of the nodes that can take a queue, this one included.
+    `default`: the locator for queues whose arguments and policy name none. `placeable` returns the
+    names of the nodes that can take a queue. Nodes in maintenance are not among them.
     """
 
     def __init__(
@@ -33,23 +33,29 @@ class Placement:
         name: bytes,
         broker: Broker,
         copy: DefinitionsCopy,
-        reachable: Callable[[], list[bytes]],
+        placeable: Callable[[], list[bytes]],
         default: str,
         draw: Callable[[list[bytes]], bytes] = random.choice,
     ) -> None:
         self._name = name
         self._broker = broker
         self._copy = copy
-        self._reachable = reachable
+        self._placeable = placeable
         self._default = default
         self._draw = draw
 
     def choose(self, queue: PutQueue) -> bytes:
-        """The node for `queue`; an exclusive queue lives with its connection."""
-        locator = self._locator(queue)
-        if queue.is_exclusive or locator == CLIENT_LOCAL:
+        """The node for `queue`; an exclusive queue lives with its connection.
+
+        While this node is in maintenance, the queues of its last clients go to other nodes; when
+        all nodes are, they stay here.
+        """
+        nodes = sorted(self._placeable())
+        if queue.is_exclusive or not nodes:
             return self._name
-        nodes = sorted(self._reachable())
+        locator = self._locator(queue)
+        if locator == CLIENT_LOCAL and self._name in nodes:
+            return self._name
         if locator == RANDOM:
             return self._draw(nodes)
         counts = Counter(known.node for known in self._copy.queues.values())

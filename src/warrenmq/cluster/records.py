@@ -43,7 +43,8 @@ class Member(msgspec.Struct, frozen=True):
 class RunningNode(msgspec.Struct, frozen=True):
     """A running node: where other nodes dial it, and its listeners for clients.
 
-    `incarnation`: the number of the run. `listeners`: (protocol, interface, port).
+    `incarnation`: the number of the run. `listeners`: (protocol, interface, port). `is_draining`:
+    the node is in maintenance mode until the run ends, and takes no new queues.
     """
 
     replica_id: str
@@ -52,6 +53,7 @@ class RunningNode(msgspec.Struct, frozen=True):
     port: int
     version: str
     listeners: tuple[tuple[str, str, int], ...] = ()
+    is_draining: bool = False
     format: int = FORMAT
 
 

@@ -67,6 +67,8 @@ class NodeProcess:
         # Whether the broker runs, and whether its listeners are not suspended.
         self._is_running = True
         self._is_listening = True
+        # Whether the node is in maintenance mode, which ends when the broker starts.
+        self._is_draining = False
         # The last start or stop of the broker.
         self._starting: asyncio.Task[None] | None = None
 
@@ -82,6 +84,13 @@ class NodeProcess:
         """Take new clients, or refuse them; those that are connected stay."""
         self._is_listening = is_on
         self._set_clients()
+
+    def set_draining(self, is_on: bool) -> None:
+        """Begin maintenance, without clients, or end it."""
+        self._is_draining = is_on
+        self.set_listening(not is_on)
+        if is_on:
+            self._close_clients("Node was put into maintenance mode")
 
     def set_running(self, is_on: bool, done: Callable[[str], None]) -> None:
         """Start the broker, or stop it; then call `done` with "" or why it does not start.
@@ -124,13 +133,17 @@ class NodeProcess:
             done(str(error))
             return
         self._is_running = True
+        if self._is_draining:
+            self.set_draining(False)
         self._set_clients()
         done("")
 
     def _stop_broker(self) -> None:
         self._is_running = False
         self._set_clients()
-        text = "broker forced connection closure with reason 'shutdown'"
+        self._close_clients("broker forced connection closure with reason 'shutdown'")
+
+    def _close_clients(self, text: str) -> None:
         for connection in list(self._host.broker.connections):
             connection.fail(ConnectionException(CONNECTION_FORCED, text))
             connection.touch()
@@ -165,6 +178,7 @@ class NodeProcess:
             log_files=log_files(),
             is_running=self._is_running,
             is_listening=self._is_running and self._is_listening,
+            is_draining=self._is_draining,
             listeners=[ListenerStatus(*listener) for listener in host.listeners],
             alarms=[
                 name

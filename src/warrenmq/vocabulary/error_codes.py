@@ -7,6 +7,8 @@ BAD_REQUEST: Final = "bad_request"
 ACCESS_REFUSED: Final = "access_refused"
 # A queue, a group, a sink or anything else that the request names does not exist.
 NOT_FOUND: Final = "not_found"
+# The queue that the request names has no mirrors.
+NOT_MIRRORED: Final = "not_mirrored"
 # A user, or a vhost, that the request names does not exist.
 NO_SUCH_USER: Final = "no_such_user"
 NO_SUCH_VHOST: Final = "no_such_vhost"

@@ -91,7 +91,7 @@ n3@127.0.0.1: warren VERSION on Python VERSION
 Maintenance status
 
 Node: n1@127.0.0.1, status: not under maintenance
-Node: n2@127.0.0.1, status: under maintenance
+Node: n2@127.0.0.1, status: marked for maintenance
 Node: n3@127.0.0.1, status: not under maintenance
 
 Alarms
@@ -153,7 +153,7 @@ def normal(text: str) -> str:
 
 def test_the_status_has_every_node(trio: list[ClusterNode]) -> None:
     """What a node alone knows, such as an alarm on its disk, is seen from any other."""
-    assert trio[1].ctl("suspend_listeners").code == 0
+    assert trio[1].ctl("drain").code == 0
     assert trio[2].ctl("set_disk_free_limit", "1000TB").code == 0
     for node in trio:
         await_printed(node, "alarm on node", "cluster_status")
@@ -169,7 +169,7 @@ def test_the_status_has_every_node(trio: list[ClusterNode]) -> None:
     ]
     assert trio[0].ctl("check_alarms").err == f"Free disk space alarm on node {names[2]}\n"
     assert trio[0].ctl("check_local_alarms").code == 0
-    assert trio[1].ctl("resume_listeners").code == 0
+    assert trio[1].ctl("revive").code == 0
     assert trio[2].ctl("set_disk_free_limit", "1MB").code == 0
     eventually(lambda: trio[0].ctl("check_alarms").code == 0, "no alarm")
     assert trio[1].table("discover_peers") == [[name] for name in names]

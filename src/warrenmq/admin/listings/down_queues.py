@@ -1,17 +1,19 @@
 """The rows of queues whose node is down: what this node knows of them.
 
-RabbitMQ shows name, pid and state; here the columns of the definition have values too. All others
-are empty. The pid names the node; the number in it is 0.
+RabbitMQ shows name, pid and state; here the columns of the definition have values too, and those of
+the copies of a mirrored queue. All others are empty. The pid names the node; the number in it is 0.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from warrenmq.admin.control_protocol import List
 from warrenmq.admin.listings.columns import Columns, ListingOf, table_value, vhost_of
+from warrenmq.admin.listings.mirrors import COPY_COLUMNS, MIRROR_COLUMNS, needs_facts
 from warrenmq.admin.listings.queues import QUEUES
 from warrenmq.broker.broker import Broker
+from warrenmq.broker.mirrors import MirrorFacts
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.arguments import CLASSIC, QUORUM
 from warrenmq.queues.remote_queue import RemoteQueue
@@ -20,10 +22,11 @@ from warrenmq.vocabulary.names import name_text
 
 @dataclass(frozen=True, slots=True)
 class DownQueue:
-    """A queue that lives on a node to which there is no link."""
+    """A queue that lives on a node to which there is no link; `copies`: see `ListedQueue`."""
 
     vhost: Vhost
     queue: RemoteQueue
+    copies: MirrorFacts | None = None
 
     def is_quorum(self) -> bool:
         """Whether the queue was declared as a quorum queue."""
@@ -32,6 +35,13 @@ class DownQueue:
     def node(self) -> str:
         """The queue's node."""
         return name_text(self.queue.home.name)
+
+    def of_copies(self, name: str) -> Any:
+        """A column about the copies; a queue without mirrors has one, on the node that is down."""
+        if self.copies is not None:
+            return COPY_COLUMNS[name](self.copies)
+        alone = {"leader": self.node(), "members": [self.node()], "online": []}
+        return alone.get(name) if self.is_quorum() else None
 
     def effective_definition(self) -> dict[str, Any] | None:
         """What the policy and the operator policy of the queue give together."""
@@ -42,7 +52,23 @@ class DownQueue:
 def _find(broker: Broker, request: List) -> Iterator[DownQueue]:
     vhost = vhost_of(broker, request)
     queues = list(vhost.remote_queues.values())
-    return (DownQueue(vhost, queue) for queue in queues if queue.home.session is None)
+    mirrors = broker.mirrors if needs_facts(request.columns) else None
+
+    def listed(queue: RemoteQueue) -> DownQueue:
+        copies = None if mirrors is None else mirrors.facts_of(vhost.name, queue.name)
+        # Whatever the group says: this node cannot use the queue.
+        return DownQueue(vhost, queue, None if copies is None else copies._replace(is_down=True))
+
+    return (listed(queue) for queue in queues if queue.home.session is None)
+
+
+def _of_copies(name: str) -> Callable[[DownQueue], Any]:
+    return lambda each: each.of_copies(name)
+
+
+def _of_mirrors(name: str) -> Callable[[DownQueue], Any]:
+    value = MIRROR_COLUMNS[name]
+    return lambda each: None if each.copies is None or each.is_quorum() else value(each.copies)
 
 
 _KNOWN: Columns[DownQueue] = {
@@ -58,9 +84,8 @@ _KNOWN: Columns[DownQueue] = {
     "policy": lambda each: each.vhost.policies.policy_of(each.queue),
     "operator_policy": lambda each: each.vhost.policies.operator_policy_of(each.queue),
     "effective_policy_definition": DownQueue.effective_definition,
-    "leader": lambda each: each.node() if each.is_quorum() else None,
-    "members": lambda each: [each.node()] if each.is_quorum() else None,
-    "online": lambda each: [] if each.is_quorum() else None,
+    **{name: _of_copies(name) for name in COPY_COLUMNS if name != "state"},
+    **{name: _of_mirrors(name) for name in MIRROR_COLUMNS},
 }
 
 

@@ -11,8 +11,7 @@ Differences to RabbitMQ's columns:
   not counted. A message that is first journaled and then moved to the index counts once.
 * `messages_persistent` has the messages that outlive a restart. A reader group makes the journal
   keep messages that were published as transient.
-* `leader`, `members` and `online` are those of quorum queues; `slave_pids` and
-  `synchronised_slave_pids` are those of mirrors, of which there are none.
+* `leader`, `members` and `online` are those of quorum queues, and of mirrored queues too.
 * A quorum queue has all figures of other queues, where RabbitMQ shows nothing. As there,
   `exclusive` is empty: no quorum queue is.
 """
@@ -23,10 +22,12 @@ from typing import Any
 
 from warrenmq.admin.control_protocol import List
 from warrenmq.admin.listings.columns import Columns, ListingOf, table_value, vhost_of
+from warrenmq.admin.listings.mirrors import COPY_COLUMNS, MIRROR_COLUMNS, needs_facts
 from warrenmq.admin.listings.pids import channel_pid, connection_pid, queue_pid
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.channel.channel import ChannelConsumer
 from warrenmq.broker.connection.connection import Connection
+from warrenmq.broker.mirrors import MirrorFacts
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.arguments import CLASSIC, QUORUM
 from warrenmq.queues.paged_queue import PagedQueue
@@ -39,11 +40,12 @@ from warrenmq.wire.properties import decode_properties
 
 @dataclass(frozen=True, slots=True)
 class ListedQueue:
-    """A queue of a vhost."""
+    """A queue of a vhost; `copies`: None if it is not mirrored, or if no column asks for them."""
 
     broker: Broker
     vhost: Vhost
     queue: Queue
+    copies: MirrorFacts | None = None
 
     def owner_pid(self) -> str | None:
         """The pid of the connection of an exclusive queue."""
@@ -76,14 +78,13 @@ class ListedQueue:
         """Whether the queue was declared as a quorum queue."""
         return self.queue.settings.traits.is_quorum
 
-    def leader(self) -> str | None:
-        """The node that a quorum queue is on."""
-        return self.broker.settings.node_name if self.is_quorum() else None
-
-    def members(self) -> list[str] | None:
-        """The nodes that have a quorum queue: this one."""
-        leader = self.leader()
-        return None if leader is None else [leader]
+    def of_copies(self, name: str) -> Any:
+        """A column about the copies; a queue without mirrors is its own only copy."""
+        if self.copies is not None:
+            return COPY_COLUMNS[name](self.copies)
+        node = self.broker.settings.node_name
+        alone = {"leader": node, "members": [node], "online": [node]}
+        return alone.get(name) if self.is_quorum() else None
 
     def target_ram_count(self) -> int | None:
         """How many contents may be in memory; None: any number."""
@@ -128,11 +129,22 @@ class ListedQueue:
 def _find(broker: Broker, request: List) -> Iterator[ListedQueue]:
     vhost = vhost_of(broker, request)
     queues = list(vhost.queues.values())
-    return (ListedQueue(broker, vhost, queue) for queue in queues if not queue.is_deleted)
+    mirrors = broker.mirrors if needs_facts(request.columns) else None
+
+    def listed(queue: Queue) -> ListedQueue:
+        copies = None if mirrors is None else mirrors.facts_of(vhost.name, queue.name)
+        return ListedQueue(broker, vhost, queue, copies)
+
+    return (listed(queue) for queue in queues if not queue.is_deleted)
 
 
-def _none(_listed: ListedQueue) -> None:
-    return None
+def _of_copies(name: str) -> Callable[[ListedQueue], Any]:
+    return lambda each: each.of_copies(name)
+
+
+def _of_mirrors(name: str) -> Callable[[ListedQueue], Any]:
+    value = MIRROR_COLUMNS[name]
+    return lambda each: None if each.copies is None or each.is_quorum() else value(each.copies)
 
 
 def _sum(figure: Callable[[PagedQueue], int]) -> Callable[[ListedQueue], int]:
@@ -146,7 +158,7 @@ _DEFINITION: Columns[ListedQueue] = {
     "id": lambda each: each.queue.id,
     "pid": lambda each: queue_pid(each.broker, each.queue),
     "type": lambda each: QUORUM if each.is_quorum() else CLASSIC,
-    "state": lambda _each: "running",
+    "state": lambda each: each.of_copies("state") or "running",
     "durable": lambda each: each.queue.durable,
     "auto_delete": lambda each: each.queue.definition.auto_delete,
     "exclusive": lambda each: None if each.is_quorum() else each.queue.definition.owner is not None,
@@ -156,11 +168,8 @@ _DEFINITION: Columns[ListedQueue] = {
     "operator_policy": lambda each: each.vhost.policies.operator_policy_of(each.queue),
     "effective_policy_definition": ListedQueue.effective_definition,
     "mode": lambda each: "lazy" if each.queue.settings.is_lazy else "default",
-    "leader": ListedQueue.leader,
-    "members": ListedQueue.members,
-    "online": ListedQueue.members,
-    "slave_pids": _none,
-    "synchronised_slave_pids": _none,
+    **{name: _of_copies(name) for name in COPY_COLUMNS if name != "state"},
+    **{name: _of_mirrors(name) for name in MIRROR_COLUMNS},
 }
 _CONSUMERS: Columns[ListedQueue] = {
     "consumers": lambda each: len(each.queue.consumers),

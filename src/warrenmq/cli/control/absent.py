@@ -8,12 +8,10 @@ from warrenmq.cli.control.output import Output
 
 GROUP: Final = "Not available"
 _ERLANG: Final = "a warren node is no Erlang node"
-_MIRRORS: Final = "queues have no mirrors"
 _QUORUM: Final = "a quorum queue has no replicas yet"
 _ENCRYPTED: Final = "the configuration has no encrypted values"
 
 REASONS: Final = {
-    "cancel_sync_queue": _MIRRORS,
     "change_cluster_node_type": "all nodes of a cluster are of one type",
     "command_line_arguments": "see environment for the settings in force",
     "decode": _ENCRYPTED,
@@ -43,7 +41,6 @@ REASONS: Final = {
     "runtime_thread_stats": _ERLANG,
     "schema_info": _ERLANG,
     "stream_status": "there are no streams",
-    "sync_queue": _MIRRORS,
     "update_cluster_nodes": "the nodes find each other in etcd",
 }
 

@@ -90,9 +90,21 @@ def _is_alone(run: Run) -> bool:
 
 
 def _mirror_sync_critical(run: Run) -> Output:
+    """Fail if a mirrored queue has its master on the node, and no synchronised mirror."""
     if _is_alone(run):
         return Text(_NOT_CRITICAL.format(node=run.node), {"result": "ok"})
-    # There are no mirrored queues.
+    found = []
+    columns = ["name", "slave_pids", "synchronised_slave_pids"]
+    for (vhost,) in run.ask(List(what="vhosts", columns=["name"]), Rows).rows:
+        request = List(what="queues", columns=columns, vhost=vhost, which="local")
+        found += [
+            f"queue '{name}' in vhost '{vhost}' would lose its only synchronised replica (master) "
+            f"if node {run.node} is stopped"
+            for name, mirrors, synchronised in run.ask(request, Rows).rows
+            if mirrors is not None and not synchronised
+        ]
+    if found:
+        raise CommandError("\n".join(["Error:", *found]))
     text = (
         f"Node {run.node} reported no classic mirrored queues without online synchronised mirrors"
     )
@@ -271,7 +283,8 @@ COMMANDS: Final = (
         check=_check_period,
     ),
     Command(
-        "check_if_node_is_mirror_sync_critical", GROUP, "Succeeds: there are no mirrored queues",
+        "check_if_node_is_mirror_sync_critical", GROUP,
+        "Fails when a mirrored queue of the node has no synchronised mirror",
         _mirror_sync_critical, takes_timeout=True,
         banner=lambda run: (
             f"Checking if node {run.node} is critical for data safety of any classic mirrored "

@@ -121,9 +121,9 @@ def _version(node: MemberDescription) -> str:
 
 
 def _maintenance(node: MemberDescription) -> str:
-    if not node.is_reachable:
-        return "unknown"
-    return "not under maintenance" if node.is_listening else "under maintenance"
+    if node.is_draining:
+        return "marked for maintenance"
+    return "not under maintenance" if node.is_reachable else "unknown"
 
 
 def _fields(status: ClusterStatus, name: str) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from warrenmq.cli.control.values import Json, cell_text
 
 # Columns whose texts are atoms.
 _ATOMS: Final = (
-    "activity_status", "destination_kind", "leader", "members", "node", "online", "source_kind",
-    "state", "tags", "type",
+    "activity_status", "destination_kind", "leader", "members", "node", "online",
+    "recoverable_slaves", "slave_nodes", "source_kind", "state", "synchronised_slave_nodes", "tags",
+    "type",
 )  # fmt: skip
 # A vhost that decides nothing about its queues.
 _NO_TYPE: Final = ("default_queue_type", "undefined")
@@ -54,6 +55,8 @@ def _cell(name: str, value: Any) -> Any:
         return _table(value)
     if isinstance(value, list):
         return [_cell(name, each) for each in value]
+    if isinstance(value, tuple):
+        return tuple([_cell(name, each) for each in value])
     return _text(name, value) if isinstance(value, str) else value
 
 

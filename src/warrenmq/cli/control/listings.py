@@ -1,6 +1,6 @@
 """The listings of a vhost's objects and of connections and channels: `list_queues` and others."""
 
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from warrenmq.admin.control_protocol import List, Rows
 from warrenmq.cli.control.command import DEFAULT_TIMEOUT_S, Command, Run
@@ -27,7 +27,8 @@ QUEUE_COLUMNS: Final = (
 OWN_QUEUE_COLUMNS: Final = (
     "alpha", "beta", "delta", "effective_policy_definition", "gamma", "id",
     "message_bytes_paged_out", "messages_paged_out", "mode", "operator_policy", "q1", "q2", "q3",
-    "q4", "target_ram_count", "vhost",
+    "q4", "reason", "recoverable_slaves", "slave_nodes", "synchronised_slave_nodes",
+    "target_ram_count", "vhost",
 )  # fmt: skip
 EXCHANGE_COLUMNS: Final = (
     "arguments", "auto_delete", "durable", "internal", "name", "policy", "type",
@@ -82,6 +83,11 @@ def _failures(found: Rows) -> list[str]:
     return [f"node {node} has not answered: its rows are missing" for node in found.missing]
 
 
+def _shown(name: str, value: Any) -> Any:
+    """A value of a row as RabbitMQ has it: the state of a queue that is synchronised is a tuple."""
+    return tuple(value) if name == "state" and isinstance(value, list) else value
+
+
 def _stream(
     what: StreamName,
     summary: str,
@@ -93,7 +99,7 @@ def _stream(
 ) -> Command:
     """The command `list_WHAT`, whose banner may name {vhost} and {timeout}."""
 
-    def rows(run: Run) -> Output:
+    def listed(run: Run) -> Output:
         chosen = named_columns(run.arguments, default)
         vhost = run.vhost if is_of_vhost else ""
         request = List(what=what, columns=list(chosen), vhost=vhost, which=_which(run))
@@ -104,7 +110,11 @@ def _stream(
             if error.refusal != NO_SUCH_VHOST:
                 raise
             found = Rows([])
-        return Table(chosen, found.rows, is_stream=True, failures=_failures(found))
+        rows = [
+            [_shown(name, value) for name, value in zip(chosen, row, strict=True)]
+            for row in found.rows
+        ]
+        return Table(chosen, rows, is_stream=True, failures=_failures(found))
 
     def text(run: Run) -> str:
         seconds = DEFAULT_TIMEOUT_S if run.timeout_s is None else run.timeout_s
@@ -114,7 +124,7 @@ def _stream(
         name=f"list_{what}",
         group=GROUP,
         summary=summary,
-        run=rows,
+        run=listed,
         arguments="[<column> ...]",
         count=(0, None),
         options=options,

@@ -12,6 +12,7 @@ from warrenmq.cli.control import (
     listings,
     logins,
     logs,
+    mirrors,
     node,
     parameters,
     permissions,
@@ -27,7 +28,7 @@ from warrenmq.cli.control.command import Command
 
 _FAMILIES: Final = (
     helping, node, cluster, status, report, users, permissions, listings, parameters, policies, vhosts,
-    definitions, connections, queues, checks, logins, logs, watching, absent,
+    definitions, connections, queues, mirrors, checks, logins, logs, watching, absent,
 )  # fmt: skip
 COMMANDS: Final[dict[str, Command]] = {
     command.name: command for family in _FAMILIES for command in family.COMMANDS

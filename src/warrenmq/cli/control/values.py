@@ -24,7 +24,10 @@ def _json_default(value: Any) -> Any:
 
 
 def cell_text(value: Any) -> str:
-    """`value` as a cell: text bare, nothing for None, `[{"x-max-length",5}]` for a table."""
+    """`value` as a cell: text bare, nothing for None, `[{"x-max-length",5}]` for a table.
+
+    A tuple is one in Erlang; JSON has a list instead.
+    """
     if isinstance(value, str):
         return value
     if value is None:
@@ -33,6 +36,8 @@ def cell_text(value: Any) -> str:
         return json.dumps(value.value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     if isinstance(value, list):
         return "[" + ", ".join([cell_text(each) for each in value]) + "]"
+    if isinstance(value, tuple):
+        return "{" + ", ".join([cell_text(each) for each in value]) + "}"
     return term_text(value)
 
 

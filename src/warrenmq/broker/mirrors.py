@@ -1,0 +1,109 @@
+"""What a node knows of the copies of mirrored queues, and what operators ask of them.
+
+`Broker.mirrors` is None on a node without replication: no queue has mirrors there. Nodes are named
+as texts, since this is for people and programs that list queues.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from mypy_extensions import mypyc_attr
+
+# A number that this node does not know.
+UNKNOWN: Final = -1
+
+
+class SyncProgress(NamedTuple):
+    """A synchronisation: `messages` of the `total` that a mirror lacked have arrived there."""
+
+    messages: int
+    total: int
+
+
+class CopyFacts(NamedTuple):
+    """One mirror of a queue.
+
+    `is_synced`: whether the recorded set of synchronised copies has it. `is_online`: whether this
+    node is that node, or has a link to it. The lag is what the master has and the mirror has not
+    made durable yet; UNKNOWN on nodes other than the master's. `sync`: None while the mirror is not
+    being synchronised.
+    """
+
+    node: str
+    pid: str
+    is_synced: bool
+    is_online: bool
+    lag_messages: int = UNKNOWN
+    lag_bytes: int = UNKNOWN
+    sync: SyncProgress | None = None
+
+
+class MirrorFacts(NamedTuple):
+    """The copies of a mirrored queue.
+
+    `master`: the node of the master, or the last one. `is_down`: no copy serves the queue, for
+    `reason`; otherwise `reason` says why this master is master. `mirrors`: oldest first, without
+    the master. `ring`: the nodes in the order of the ring, the master's included. `recoverable`:
+    the nodes that have a copy, running or not. `min_sync`: how many synchronised copies, the
+    master's included, the queue needs to accept publishes. `promotes_unsynced`: whether a mirror
+    that is not synchronised takes over when no other can.
+    """
+
+    master: str
+    is_down: bool
+    reason: str
+    mirrors: tuple[CopyFacts, ...]
+    ring: tuple[str, ...]
+    recoverable: tuple[str, ...]
+    epoch: int
+    version: int
+    min_sync: int
+    promotes_unsynced: bool
+
+
+def mirror_pid(node: str, birth: int, version: int) -> str:
+    """The pid of a mirror: of the queue with this birth, joined as this version of its group.
+
+    See admin/listings/pids.py for the pids of other things; the kind is 3.
+    """
+    return f"<{node}.3.{birth}.{version}>"
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class MirrorListing(ABC):
+    """Tells of the copies of queues."""
+
+    @abstractmethod
+    def facts_of(self, vhost: bytes, queue: bytes) -> MirrorFacts | None:
+        """The copies of a queue, None if it is not mirrored or does not exist.
+
+        Every node answers for every queue of the cluster, since the groups are known to all.
+        """
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class MirrorControl(MirrorListing):
+    """Carries out what operators ask for. A queue in a request is mirrored, and its master here."""
+
+    @abstractmethod
+    def synchronise(self, vhost: bytes, queue: bytes) -> str:
+        """Begin to synchronise the mirrors that are not; returns "" or why that is impossible.
+
+        From now on until its end, `facts_of` shows the progress of each.
+        """
+
+    @abstractmethod
+    def cancel_sync(self, vhost: bytes, queue: bytes) -> bool:
+        """Stop the synchronisation of a queue; returns whether there was one."""
+
+    @abstractmethod
+    def rebalance(
+        self, is_meant: Callable[[bytes, bytes], bool], done: Callable[[str], None]
+    ) -> None:
+        """Spread the masters of queues evenly over the nodes; `is_meant(vhost, queue)` chooses.
+
+        `done` is called once, with "" when every master that had to has moved, or with what failed.
+        """

@@ -22,6 +22,7 @@ from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.queues.entry import Entry
+from warrenmq.queues.leave_reason import PURGED
 from warrenmq.queues.mirror_records import (
     DELETE,
     DELIVERED,
@@ -58,6 +59,14 @@ def epoch_start(next_seq: i64, highest_start: i64) -> i64:
     """
     above: i64 = max(next_seq, highest_start)
     return (above + EPOCH_GAP - 1) // EPOCH_GAP * EPOCH_GAP + EPOCH_GAP
+
+
+def next_start(queue: Queue, highest_start: i64) -> i64:
+    """The first seq id of the epoch that the copy `queue` begins; see `epoch_start`."""
+    next_seq: i64 = 1
+    for backing in queue.backings():
+        next_seq = max(next_seq, backing.ledger.next_seq)
+    return epoch_start(next_seq, highest_start)
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -259,27 +268,27 @@ class RingFeed:
 
     # -- begin and end -----------------------------------------------------------------------------
 
-    def begin(self, epoch: i64, highest_start: i64) -> i64:
-        """Begin `epoch` as the queue's master, and gather from now on; returns its first seq id.
+    def begin(self, epoch: i64, first: i64) -> None:
+        """Begin `epoch` as the queue's master, and gather from now on.
 
-        It is the same one in every level. `highest_start`: see `epoch_start`. The journal writes
-        the epoch at once; `take` returns a payload that begins it at the copies.
+        `first`: the first seq id of each level, that `next_start` has given before the cluster
+        recorded it. The journal writes the epoch at once. The next payload begins it at the copies.
+        There it also settles what they got of the last epoch and this copy did not: otherwise it
+        would come to light when one of them becomes master, behind younger messages.
         """
         queue = self.queue
-        next_seq: i64 = 1
-        for backing in queue.backings():
-            next_seq = max(next_seq, backing.ledger.next_seq)
-        first = epoch_start(next_seq, highest_start)
         for backing in queue.backings():
             level = queue.level_of(backing.ledger)
+            end = backing.ledger.next_seq
             backing.skip_to(first)
             self._starts.append((level, first))
             feed = LevelFeed(self, level)
             self._levels.append(feed)
             backing.feed = feed
+            if end < first:
+                feed.settled_runs([(end, first - 1)], PURGED)
         queue.begin_epoch(epoch)
         self.note_changed()
-        return first
 
     def end(self) -> None:
         """Gather nothing more, as this node is the master no longer."""

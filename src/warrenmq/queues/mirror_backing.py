@@ -160,6 +160,11 @@ class MirrorBacking:
         self._forget_held()
         self.backing.delete(now_ms)
 
+    @property
+    def held_from(self) -> i64:
+        """The seq id from which on messages are held; 0: none is."""
+        return self._held_from
+
     def is_settled(self, seq: i64) -> bool:
         """Whether the message `seq` is gone."""
         return contains(self.backing.loader.dropped, seq)
@@ -285,6 +290,9 @@ class MirrorBacking:
         backing.host.arrived_count += 1
         if not entry.persistent and backing.is_durable:
             ledger.add_transient(entry)
+        if entry.redelivered:
+            # Otherwise this copy would tell others that it never was, once it is the master.
+            backing.store.note_delivered(entry.seq, entry.seq)
         if entry.expiry_ms != 0:
             # The queue that takes over starts the timer; `append` would ask for it now.
             backing.has_expiring = True

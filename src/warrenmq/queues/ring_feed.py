@@ -160,6 +160,27 @@ class LevelFeed(OperationFeed):
     def deleted(self) -> None:
         self._feed.delete()
 
+    def repeat(self, below: i64) -> None:
+        """See `RingFeed.repeat`."""
+        queue = self._feed.queue
+        backing = queue.level_at(self.level)
+        if backing is None:
+            return
+        ledger = backing.ledger
+        upto, above = ledger.delivered.without_spared(ledger.delivered_upto)
+        delivered: Runs = [(1, min(upto, below - 1))] if upto > 0 and below > 1 else []
+        for first, last in above:
+            if first < below:
+                delivered.append((first, min(last, below - 1)))
+        spared = subtract(1, below - 1, delivered)
+        for first, last in delivered:
+            add_run(self._delivered, first, last)
+        for first, last in spared:
+            add_run(self._spared, first, last)
+        self._gather(_RUN_BYTES * (len(delivered) + len(spared)))
+        if self.level == 0:
+            self._returned.extend(queue.return_counts.items())
+
     # -- what the payload gets ---------------------------------------------------------------------
 
     def write_published(self, out: BytesWriter) -> None:
@@ -310,6 +331,17 @@ class RingFeed:
         self._new_levels.append(level)
         self.note_changed()
         return feed
+
+    def repeat(self, level: i64, below: i64) -> None:
+        """Tell all copies once more what consumers have had of a level, below a seq id.
+
+        How often messages were returned is told of all. A copy that was away has missed some of it,
+        or has forgotten it in a restart. The next payload has it, so it comes in order with
+        everything else.
+        """
+        for feed in self._levels:
+            if feed.level == level:
+                feed.repeat(below)
 
     def delete(self) -> None:
         """Let the next payload end with DELETE."""

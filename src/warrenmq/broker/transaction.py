@@ -14,6 +14,7 @@ from mypy_extensions import i64
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.memory_account import MESSAGE_BYTES
 from warrenmq.queues.message_taker import MessageTaker
+from warrenmq.queues.stale_entry import StaleEnd, StaleEntry
 from warrenmq.routing.exchange import Exchange
 from warrenmq.store.message import Message, QueueLedger
 
@@ -96,6 +97,15 @@ class Transaction:
             for entry in settle.entries:
                 if entry.ledger is ledger and first <= entry.seq < end:
                     found.append(entry)
+
+    def replace(self, ledger: QueueLedger, level: i64, end: StaleEnd) -> None:
+        """Put stale entries in the place of settled entries of the queue of `ledger`."""
+        for settle in self.settles:
+            entries = settle.entries
+            for place in range(len(entries)):
+                entry = entries[place]
+                if entry.ledger is ledger:
+                    entries[place] = StaleEntry(entry, level, end)
 
     def take_entries(self) -> list[Entry]:
         """Return all settled entries, for a rollback, and empty the transaction."""

@@ -183,6 +183,13 @@ class Consumer:
         """Send the client a consumer cancel notification, as the queue is deleted."""
         raise RuntimeError("abstract")
 
+    def on_queue_moved(self) -> bool:
+        """Whether the consumer is to be subscribed again at the queue's new master.
+
+        If not, it is gone, and its client is told if it wants to be.
+        """
+        raise RuntimeError("abstract")
+
 
 class WaitingPlace:
     """A place where consumers wait (`waiting_consumers.py`); a consumer is in one at a time."""

@@ -70,11 +70,17 @@ class HeadDemand:
 
     def take_all(self) -> list[Consumer]:
         """Remove and cancel all consumers."""
+        consumers = self.release_all()
+        for consumer in consumers:
+            consumer.is_cancelled = True
+        return consumers
+
+    def release_all(self) -> list[Consumer]:
+        """Remove all consumers, which may be added again."""
         consumers = self.consumers
         self.consumers = []
         self._active = None
         for consumer in consumers:
-            consumer.is_cancelled = True
             consumer.stop_waiting()
         return consumers
 

@@ -18,6 +18,7 @@ Operations, from the node of the clients to the node of the queue:
     CANCEL     consumer u32
     REPLY      vhost name, reply name, message                  a direct reply
     CALL       call i64, kind u8, queue u32, arguments of the kind
+    STALE      queue u32, level u8, reason u8, epoch i64, seq i64   see below
 
 Events, from the node of the queue:
 
@@ -34,6 +35,11 @@ A `delivery` is level u8, flags u8, seq i64 and, with the flag COUNTED, the numb
 Level and seq identify a message of a queue. SETTLE and RETURN count only for messages that this
 very link has delivered and that are not settled: an ack from before a link went down settles
 nothing.
+
+A queue with copies on several nodes may change its master. STALE settles a message that an earlier
+master has delivered, or this one over an earlier link, if it is ready and was published in `epoch`
+or before: epochs number the masters of a queue, and a seq id means the same message on every copy.
+A call that reaches a node which is not the master gets an ANSWER with the code MOVED.
 """
 
 from __future__ import annotations
@@ -61,6 +67,7 @@ CREDIT: Final = 7
 CANCEL: Final = 8
 REPLY: Final = 9
 CALL: Final = 10
+STALE: Final = 11
 
 DELIVER: Final = 33
 READY: Final = 34
@@ -102,6 +109,9 @@ CALL_DELETE: Final = 5
 CALL_SYNC: Final = 6
 # vhost name, reply name; the queue's number is 0. Code 404: no channel consumes these replies.
 CALL_PROBE: Final = 7
+
+# Code of an ANSWER, and no code of the protocol: another node has the queue now.
+MOVED: Final = 1
 
 # Flags of CALL_CONSUME.
 NO_ACK: Final = 1
@@ -182,6 +192,18 @@ def write_settle(
     out.append(reason)
     write_i64_be(out, first)
     write_i64_be(out, last)
+
+
+def write_stale(
+    out: BytesWriter, queue: i64, level: i64, reason: i64, epoch: i64, seq: i64
+) -> None:
+    """Append STALE."""
+    out.append(STALE)
+    write_i32_be(out, i32(queue))
+    out.append(level)
+    out.append(reason)
+    write_i64_be(out, epoch)
+    write_i64_be(out, seq)
 
 
 def write_credit(out: BytesWriter, consumer: i64, flags: i64, messages: i64, size: i64) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.queues.definition import QueueDefinition
-from warrenmq.queues.entry import QueueEnd
+from warrenmq.queues.entry import Consumer, QueueEnd
 from warrenmq.queues.settings import DeadLetterRule, QueueSettings
 from warrenmq.store.confirm_run import ConfirmParty
 from warrenmq.store.message import Message
@@ -27,6 +27,15 @@ class MessageTaker(QueueEnd):
         self.durable = definition.durable
         self.definition: QueueDefinition = definition
         self.settings: QueueSettings = definition.settings
+        # What stands for the queue now, as its master has moved; None: this object does.
+        self.replaced_by: MessageTaker | None = None
+
+    def current(self) -> MessageTaker:
+        """What stands for the queue now."""
+        taker = self
+        while taker.replaced_by is not None:
+            taker = taker.replaced_by
+        return taker
 
     @property
     def is_deleted(self) -> bool:
@@ -59,6 +68,18 @@ class MessageTaker(QueueEnd):
 
         None: the gathering batch of the vhost's journal, if a message is for the disk.
         """
+        raise RuntimeError("abstract")
+
+    def settle_stale(self, level: i64, seq: i64, epoch: i64, reason: i64, now_ms: i64) -> None:
+        """Let a message go for `reason` that was delivered while another node was the master.
+
+        `epoch`: the number of that master; a message from a later epoch stays. So does a message
+        that is not ready: it is settled, or was delivered again.
+        """
+        raise RuntimeError("abstract")
+
+    def on_stale_freed(self, consumer: Consumer) -> None:
+        """Note that `consumer` has room again for a message that an earlier master delivered."""
         raise RuntimeError("abstract")
 
     def is_full_for(self, message: Message) -> bool:

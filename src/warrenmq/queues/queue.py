@@ -45,6 +45,7 @@ from warrenmq.queues.settings import (
     QueueSettings,
     lower_limit,
 )
+from warrenmq.queues.stale_settles import settle_if_ready
 from warrenmq.queues.transit import LARGE_BYTES, Transit
 from warrenmq.queues.turn import SLICE_MESSAGES
 from warrenmq.queues.variable_queue import EMPTY, LOADING, READY
@@ -298,6 +299,13 @@ class Queue(LeveledQueue):
             self.return_counts.pop(entry.seq, None)
         self.backing_of(entry.ledger).end_leaving(entry, reason, now_ms)
 
+    def settle_stale(self, level: i64, seq: i64, epoch: i64, reason: i64, now_ms: i64) -> None:
+        if settle_if_ready(self, level, seq, epoch, reason, now_ms):
+            self.return_counts.pop(seq, None)
+
+    def on_stale_freed(self, consumer: Consumer) -> None:
+        """Nothing: the consumer waits in the queue's circle, or comes back to it."""
+
     def _may_drop(self, backing: PagedQueue) -> bool:
         """Whether the head may be dropped now; if not, the queue gets a turn when it may."""
         return self.settings.dead_letters is None or backing.host.admits_dead_letter(backing)
@@ -487,6 +495,14 @@ class Queue(LeveledQueue):
 
     # -- consumers ---------------------------------------------------------------------------------
 
+    def admits_consumer(self, exclusive: bool) -> bool:
+        """Whether a consumer, `exclusive` or not, may join the others."""
+        traits = self.settings.traits
+        return traits.is_quorum or not (
+            self.exclusive_consumer
+            or (exclusive and (traits.is_single_active or len(self.consumers) > 0))
+        )
+
     def add_consumer(self, consumer: Consumer) -> None:
         """Register a consumer; delivery starts with the next `deliver_ready`."""
         self.had_consumer = True
@@ -511,6 +527,29 @@ class Queue(LeveledQueue):
     def consumer_can_take(self, consumer: Consumer) -> None:
         if consumer.waits_in is None and not consumer.is_cancelled:
             self._circle.add(consumer)
+
+    def hide(self) -> list[Consumer]:
+        """Become a hidden copy, as another node is the master now; returns the consumers.
+
+        Call `end_hiding` when the queue is known as the other node's.
+        """
+        self.is_hidden = True
+        self.confirm_source = None
+        for backing in self.backings():
+            backing.feed = None
+        return self.demand.release_all()
+
+    def end_hiding(self, now_ms: i64) -> None:
+        """Call all that wait for messages; they find the queue hidden."""
+        self.demand.serve_waiters(now_ms)
+        self._notify_watchers()
+
+    def unhide(self, now_ms: i64) -> None:
+        """Serve clients, from the next turn on: this node is the queue's master now."""
+        self.is_hidden = False
+        self.last_used_ms = now_ms
+        for backing in self.backings():
+            backing.on_arrival()
 
     def delete(self, now_ms: i64) -> list[Consumer]:
         """Drop all messages; returns the consumers whose clients must be notified."""

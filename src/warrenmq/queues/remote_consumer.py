@@ -22,6 +22,7 @@ message. So what comes for it is deferred until there is room, and is lost if th
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import i64
@@ -39,15 +40,35 @@ WINDOW_BYTES: Final = 524288
 
 
 class RemotePlace(WaitingPlace):
-    """The place of a queue's consumers here: they wait for messages from the queue's node."""
+    """The place of a queue's consumers here: they wait for messages from the queue's node.
 
-    def __init__(self) -> None:
+    `on_waiting` is called when a consumer waits until it is subscribed again.
+    """
+
+    def __init__(self, on_waiting: Callable[[], None]) -> None:
         self.receivers: dict[Consumer, RemoteConsumer] = {}
+        # Consumers that outlive the loss of the queue's node, with how often they were refused
+        # since then; see `RemoteQueue.keep_consumers`.
+        self.waiting: dict[Consumer, int] = {}
+        self.keeps: bool = False
+        self._on_waiting: Callable[[], None] = on_waiting
         # Messages that these consumers have no room for.
         self.deferred_count: i64 = 0
 
     def remove(self, consumer: Consumer) -> None:
         consumer.waits_in = None
+
+    def wait(self, consumer: Consumer, refusals: int) -> None:
+        """Let a consumer wait that waits nowhere else, and was refused so many times already."""
+        consumer.waits_in = self
+        self.waiting[consumer] = refusals
+        self._on_waiting()
+
+    def forget(self, consumer: Consumer) -> None:
+        """Forget a waiting consumer, which is cancelled."""
+        self.waiting.pop(consumer, None)
+        consumer.is_cancelled = True
+        consumer.stop_waiting()
 
     def serve(self) -> None:
         """Hand over deferred messages to consumers with room."""
@@ -70,6 +91,10 @@ class RemoteConsumer(SessionConsumer):
         place.receivers[consumer] = self
         # The client has asked to cancel the consumer, and still gets what is on its way.
         self.is_leaving: bool = False
+        # The client has not got its consume-ok.
+        self.is_new: bool = False
+        # The consumer gets nothing more from here, whether it is cancelled or moves.
+        self.is_over: bool = False
         # Messages that the channel had no room for, oldest first.
         self.deferred: deque[RemoteEntry] = deque()
         self._session: RemoteSession = session
@@ -101,7 +126,7 @@ class RemoteConsumer(SessionConsumer):
             self._session.list_due(self)
 
     def raise_credit(self) -> None:
-        if self.is_leaving or self.consumer.is_cancelled:
+        if self.is_leaving or self.is_over or self.consumer.is_cancelled:
             return
         messages = self._wanted()
         size = self._wanted_bytes()
@@ -172,9 +197,11 @@ class RemoteConsumer(SessionConsumer):
         self._credit_bytes -= entry.content_bytes
         if self._asked > 0:
             self._end_asking(1)
-        if consumer.is_cancelled:
+        if consumer.is_cancelled or self.is_over:
             if not consumer.no_ack:
                 self._session.give_back(self.queue, [entry], True)
+            elif not consumer.is_cancelled:
+                consumer.deliver(entry)
             return
         if len(self.deferred) == 0 and consumer.can_take():
             self._hand_over(entry)
@@ -188,7 +215,7 @@ class RemoteConsumer(SessionConsumer):
     def on_ready(self, now_ms: i64) -> None:
         consumer = self.consumer
         self._is_ready = True
-        if consumer.is_cancelled or consumer.waits_in is not self._place:
+        if consumer.is_cancelled or self.is_over or consumer.waits_in is not self._place:
             return
         if consumer.shares_room():
             self._wait()
@@ -207,7 +234,11 @@ class RemoteConsumer(SessionConsumer):
 
     def on_gone(self, now_ms: i64) -> None:
         consumer = self.consumer
-        if not self.is_leaving and not consumer.is_cancelled:
+        if self.is_leaving or self.is_over or consumer.is_cancelled:
+            return
+        if self._place.keeps:
+            self.move(now_ms)
+        else:
             self.stop(now_ms)
             consumer.on_queue_deleted()
 
@@ -269,16 +300,38 @@ class RemoteConsumer(SessionConsumer):
         """End a consumer that has left, and whose last message has come."""
         consumer = self.consumer
         if consumer.no_ack:
-            # The queue has forgotten these messages, so they must go out before the cancel-ok.
-            while len(self.deferred) > 0:
-                self._place.deferred_count -= 1
-                self._hand_over(self.deferred.popleft())
+            self._hand_over_all()
         self.stop(now_ms)
+
+    def _hand_over_all(self) -> None:
+        """Send what the queue has forgotten, with or without room: it must go out before the end."""
+        while len(self.deferred) > 0:
+            self._place.deferred_count -= 1
+            self._hand_over(self.deferred.popleft())
 
     def stop(self, now_ms: i64) -> None:
         """Give the consumer no more messages."""
+        self.consumer.is_cancelled = True
+        self._end(now_ms)
+
+    def move(self, now_ms: i64) -> None:
+        """Let the consumer wait until it is subscribed again, unless it does not want to."""
         consumer = self.consumer
-        consumer.is_cancelled = True
+        self.pause(now_ms, 0)
+        if not consumer.on_queue_moved():
+            self._place.forget(consumer)
+
+    def pause(self, now_ms: i64, refusals: int) -> None:
+        """Let the consumer wait, which was refused so many times already."""
+        consumer = self.consumer
+        if consumer.no_ack:
+            self._hand_over_all()
+        self._end(now_ms)
+        self._place.wait(consumer, refusals)
+
+    def _end(self, now_ms: i64) -> None:
+        consumer = self.consumer
+        self.is_over = True
         consumer.stop_waiting()
         self._place.receivers.pop(consumer, None)
         self._return_deferred()

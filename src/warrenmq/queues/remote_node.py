@@ -10,6 +10,14 @@ from warrenmq.queues.queue_link import QueueLink, TurnEnd
 from warrenmq.queues.remote_session import RemoteSession
 
 
+class LinkWaiter:
+    """Something to do when the node is up."""
+
+    def on_tick(self, now_ms: i64) -> None:
+        """Try to do it; called about every 50 ms while the node is up, until it is not listed."""
+        raise RuntimeError("abstract")
+
+
 class RemoteNode(TurnEnd):
     """The node `name`; `wake` asks for the end of a turn of this node."""
 
@@ -17,6 +25,7 @@ class RemoteNode(TurnEnd):
         self.name: bytes = name
         # None while there is no link: the node is down.
         self.session: RemoteSession | None = None
+        self.waiters: dict[LinkWaiter, None] = {}
         self._wake: Callable[[], None] = wake
 
     def link_up(self, link: QueueLink) -> None:
@@ -44,3 +53,5 @@ class RemoteNode(TurnEnd):
         if self.session is not None:
             for consumer in list(self.session.consumers.values()):
                 consumer.look_after()
+            for waiter in list(self.waiters):
+                waiter.on_tick(now_ms)

@@ -52,6 +52,7 @@ from warrenmq.queues.link_records import (
     write_publish,
     write_runs,
     write_settle,
+    write_stale,
 )
 from warrenmq.queues.queue_link import FRAME_BYTES, OPERATIONS, QueueLink
 from warrenmq.queues.settings import NO_LIMIT
@@ -79,6 +80,8 @@ class SessionQueue:
         self.unapplied_bytes: i64 = 0
         # The party of the publishes since the last AWAIT, None if nobody waits for them yet.
         self.party: RemoteParty | None = None
+        # The other node has forgotten the number.
+        self.is_closed: bool = False
         # Stand-ins for the ledgers of the queue's levels, by priority.
         self._ledgers: dict[int, RemoteLedger] = {}
 
@@ -246,10 +249,14 @@ class RemoteSession:
         write_open(self.out, queue.number, birth, vhost, name)
 
     def close_queue(self, queue: SessionQueue) -> None:
-        """Forget a queue that is deleted."""
+        """Forget a queue that is deleted, or that another node has now.
+
+        What it delivers meanwhile returns to it.
+        """
         self._begin()
         self._await_party(queue)
         self._queues.pop(queue.number, None)
+        queue.is_closed = True
         write_number(self.out, CLOSE, queue.number)
 
     def publish(
@@ -308,8 +315,17 @@ class RemoteSession:
         self._run_first = seq
         self._run_last = seq
 
+    def settle_stale(
+        self, queue: SessionQueue, level: i64, seq: i64, epoch: i64, reason: i64
+    ) -> None:
+        """Settle a message of `queue` that this session has not delivered; see `link_records.py`."""
+        self._begin()
+        write_stale(self.out, queue.number, level, reason, epoch, seq)
+
     def give_back(self, queue: SessionQueue, entries: list[RemoteEntry], is_unseen: bool) -> None:
         """Return messages of `queue` to their places; `is_unseen`: no client has had them."""
+        if queue.is_closed:
+            return
         by_level: dict[int, list[i64]] = {}
         for entry in entries:
             ledger = entry.ledger

@@ -18,3 +18,11 @@ def add_epoch(epochs: Epochs, epoch: i64, first_seq: i64) -> None:
         place -= 1
     if place == 0 or epochs[place - 1][0] < epoch:
         epochs.insert(place, (epoch, first_seq))
+
+
+def epoch_of(epochs: Epochs, seq: i64) -> i64:
+    """The epoch in which the message `seq` was published; 0 before the first row."""
+    place: i64 = len(epochs)
+    while place > 0 and epochs[place - 1][1] > seq:
+        place -= 1
+    return epochs[place - 1][0] if place > 0 else 0

@@ -13,6 +13,8 @@ while an alarm defers its publishes; `backlog.py` keeps the frames that arrive m
 
 from __future__ import annotations
 
+from typing import Final
+
 from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
 
@@ -40,11 +42,13 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.entry import Consumer, Entry, QueueEnd
 from warrenmq.queues.leave_reason import ACKED, REJECTED
 from warrenmq.queues.settings import NO_LIMIT
+from warrenmq.queues.stale_entry import StaleEnd
 from warrenmq.store.message import Message, QueueLedger
 from warrenmq.wire.errors import (
     PRECONDITION_FAILED,
     ChannelException,
 )
+from warrenmq.wire.field_table import decode_table
 from warrenmq.wire.frames import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
 from warrenmq.wire.methods import (
     BASIC_ACK,
@@ -54,6 +58,9 @@ from warrenmq.wire.methods import (
     decode_method,
 )
 from warrenmq.wire.primitives import unsigned64
+
+# The argument of a consumer that is cancelled when its queue gets another master.
+FAILOVER_ARGUMENT: Final = "x-cancel-on-ha-failover"
 
 
 class ChannelConsumer(Consumer):
@@ -111,6 +118,15 @@ class ChannelConsumer(Consumer):
 
     def on_queue_deleted(self) -> None:
         self.channel.on_consumer_cancelled(self)
+
+    def on_queue_moved(self) -> bool:
+        if self.arguments and self.channel.connection.client.wants_cancel_notices():
+            notice = decode_table(self.arguments).get(FAILOVER_ARGUMENT)
+            if notice is not None and notice.value is True:
+                self.is_cancelled = True
+                self.channel.on_consumer_cancelled(self)
+                return False
+        return True
 
 
 class Channel(ChannelSide):
@@ -495,6 +511,11 @@ class Channel(ChannelSide):
         self.unacked.collect(ledger, first, end, found)
         if self.transaction is not None:
             self.transaction.collect(ledger, first, end, found)
+
+    def replace_unacked(self, ledger: QueueLedger, level: i64, end: StaleEnd) -> None:
+        self.unacked.replace(ledger, level, end)
+        if self.transaction is not None:
+            self.transaction.replace(ledger, level, end)
 
     def check(self) -> None:
         self.unacked.check(self.next_delivery_tag)

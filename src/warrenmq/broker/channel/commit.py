@@ -8,6 +8,7 @@ from warrenmq.broker.channel.channel import Channel
 from warrenmq.broker.transaction import Transaction
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.queues.message_taker import MessageTaker
+from warrenmq.queues.stale_entry import StaleEnd
 from warrenmq.store.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
 from warrenmq.wire.errors import (
     PRECONDITION_FAILED,
@@ -44,8 +45,10 @@ def commit(channel: Channel, transaction: Transaction) -> None:
     for settle in transaction.settles:
         for entry in settle.entries:
             end = entry.queue
-            if isinstance(end, MessageTaker):
-                touched[end] = None
+            if isinstance(end, StaleEnd):
+                touched[end.taker()] = None
+            elif isinstance(end, MessageTaker):
+                touched[end.current()] = None
         channel.settle_entries(settle.entries, settle.requeue, settle.reason)
     channel.transaction = Transaction()
     if not is_whole:

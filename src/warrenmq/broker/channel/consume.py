@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from warrenmq.broker.channel.channel import Channel, ChannelConsumer
+from warrenmq.broker.channel.channel import FAILOVER_ARGUMENT, Channel, ChannelConsumer
 from warrenmq.broker.channel.direct_reply import REPLY_TO, DirectReply, reply_name
-from warrenmq.broker.channel.remote_calls import QueueCall, down_error
+from warrenmq.broker.channel.remote_calls import Attempt, ChannelCall, QueueCall
 from warrenmq.broker.channel.topology import named_queue, usable_queue
 from warrenmq.broker.vhost.queue_checks import check_consume
 from warrenmq.queues.message_taker import MessageTaker
@@ -28,11 +28,14 @@ from warrenmq.wire.methods import BasicCancel, BasicCancelOk, BasicConsume, Basi
 _INTEGER_TAGS = b"bBsuIilL"
 # An argument that only streams take, and one that only classic queues take.
 _STREAM_ARGUMENT = "x-stream-offset"
-_FAILOVER_ARGUMENT = "x-cancel-on-ha-failover"
 
 
 def consume(channel: Channel, method: BasicConsume) -> None:
     """Handle basic.consume."""
+    _consume(channel, method, Attempt(lambda attempt: _consume(channel, method, attempt)))
+
+
+def _consume(channel: Channel, method: BasicConsume, attempt: Attempt) -> None:
     connection = channel.connection
     queue_name = named_queue(channel, method.queue)
     tag = method.consumer_tag
@@ -64,11 +67,12 @@ def consume(channel: Channel, method: BasicConsume) -> None:
         method.arguments,
     )
     if isinstance(queue, RemoteQueue):
-        call = _RemoteConsume(channel, queue, consumer, method.nowait)
+        call = _RemoteConsume(channel, queue, consumer, method.nowait, attempt)
         call.receiver = queue.consume(consumer, call)
         if call.receiver is None:
-            raise down_error(channel, queue)
-        channel.suspend()
+            attempt.wait(channel, queue)
+        else:
+            channel.suspend()
     elif isinstance(queue, Queue):
         check_consume(channel.vhost, queue, method.exclusive)
         queue.add_consumer(consumer)
@@ -87,14 +91,29 @@ class _RemoteConsume(QueueCall):
     """basic.consume of a queue on another node."""
 
     def __init__(
-        self, channel: Channel, target: RemoteQueue, consumer: ChannelConsumer, nowait: bool
+        self,
+        channel: Channel,
+        target: RemoteQueue,
+        consumer: ChannelConsumer,
+        nowait: bool,
+        attempt: Attempt,
     ) -> None:
-        super().__init__(channel, target)
+        super().__init__(channel, target, attempt)
         self.receiver: RemoteConsumer | None = None
         self._consumer: ChannelConsumer = consumer
         self._nowait: bool = nowait
 
+    def on_answer(self, answer: CallAnswer, now_ms: i64) -> None:
+        receiver = self.receiver
+        if receiver is not None and receiver.is_over:
+            # The queue has got another master meanwhile, or is deleted.
+            self.try_again(now_ms)
+        else:
+            super().on_answer(answer, now_ms)
+
     def finish(self, answer: CallAnswer, now_ms: i64) -> None:
+        if self.receiver is not None:
+            self.receiver.is_new = False
         _start(self.channel, self._consumer, self._nowait)
 
     def abandon(self, answer: CallAnswer | None, now_ms: i64) -> None:
@@ -109,15 +128,15 @@ def _priority(channel: Channel, queue: MessageTaker, raw: bytes) -> i64:
         return 0
     table = decode_table(raw)
     text = channel.vhost.queue_text(queue.name)
-    notice = table.get(_FAILOVER_ARGUMENT)
+    notice = table.get(FAILOVER_ARGUMENT)
     if notice is not None and not isinstance(notice.value, bool):
         raise ChannelException(
             PRECONDITION_FAILED,
-            f"invalid arg '{_FAILOVER_ARGUMENT}' for {text}: {{unacceptable_type,{type_name(notice.tag)}}}",
+            f"invalid arg '{FAILOVER_ARGUMENT}' for {text}: {{unacceptable_type,{type_name(notice.tag)}}}",
         )
     is_quorum = queue.settings.traits.is_quorum
     for key in table:
-        if key == _STREAM_ARGUMENT or (is_quorum and key == _FAILOVER_ARGUMENT):
+        if key == _STREAM_ARGUMENT or (is_quorum and key == FAILOVER_ARGUMENT):
             type = "quorum" if is_quorum else "classic"
             raise ChannelException(
                 PRECONDITION_FAILED,
@@ -157,7 +176,7 @@ def cancel(channel: Channel, method: BasicCancel) -> None:
     if consumer is not None:
         queue = consumer.queue
         if isinstance(queue, RemoteQueue):
-            call = _RemoteCancel(channel, queue, consumer, method.nowait)
+            call = _RemoteCancel(channel, consumer, method.nowait)
             call.receiver = queue.leave_consumer(consumer, call)
             if call.receiver is not None:
                 channel.suspend()
@@ -177,13 +196,11 @@ def _forget(channel: Channel, consumer: ChannelConsumer) -> None:
     channel.announce("consumer.deleted", consumer)
 
 
-class _RemoteCancel(QueueCall):
+class _RemoteCancel(ChannelCall):
     """basic.cancel at a queue on another node: what is on its way still goes to the client."""
 
-    def __init__(
-        self, channel: Channel, target: RemoteQueue, consumer: ChannelConsumer, nowait: bool
-    ) -> None:
-        super().__init__(channel, target)
+    def __init__(self, channel: Channel, consumer: ChannelConsumer, nowait: bool) -> None:
+        super().__init__(channel)
         self.receiver: RemoteConsumer | None = None
         self._consumer: ChannelConsumer = consumer
         self._nowait: bool = nowait

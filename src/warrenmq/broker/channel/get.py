@@ -5,7 +5,7 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import Channel
-from warrenmq.broker.channel.remote_calls import QueueCall, down_error
+from warrenmq.broker.channel.remote_calls import Attempt, QueueCall, handle_again
 from warrenmq.broker.channel.topology import usable_queue
 from warrenmq.broker.dead_letters.death_headers import with_delivery_count
 from warrenmq.queues.entry import Entry
@@ -20,6 +20,10 @@ from warrenmq.wire.methods import BasicGet, BasicGetEmpty, BasicGetOk
 
 def get(channel: Channel, method: BasicGet) -> None:
     """Handle basic.get."""
+    _get(channel, method, Attempt(lambda attempt: _get(channel, method, attempt)))
+
+
+def _get(channel: Channel, method: BasicGet, attempt: Attempt) -> None:
     taker = usable_queue(channel, method.queue)
     traits = taker.settings.traits
     if traits.is_quorum and traits.is_single_active:
@@ -29,9 +33,10 @@ def get(channel: Channel, method: BasicGet) -> None:
             "supported by quorum queues with single active consumer",
         )
     if isinstance(taker, RemoteQueue):
-        if not taker.get(_RemoteGet(channel, taker, method.no_ack), method.no_ack):
-            raise down_error(channel, taker)
-        channel.suspend()
+        if taker.get(_RemoteGet(channel, taker, method.no_ack, attempt), method.no_ack):
+            channel.suspend()
+        else:
+            attempt.wait(channel, taker)
     elif isinstance(taker, Queue):
         _get_here(channel, taker, method)
 
@@ -52,6 +57,9 @@ def _get_later(channel: Channel, queue: Queue, method: BasicGet) -> None:
 
     def on_head(now_ms: int) -> None:
         if channel.is_closed:
+            return
+        if queue.is_hidden:
+            handle_again(channel, lambda: get(channel, method), now_ms)
             return
         entry = queue.get(method.no_ack, now_ms)
         if entry is None and queue.head_state(now_ms) == LOADING:
@@ -96,8 +104,10 @@ def _answer(
 class _RemoteGet(QueueCall):
     """basic.get from a queue on another node."""
 
-    def __init__(self, channel: Channel, target: RemoteQueue, no_ack: bool) -> None:
-        super().__init__(channel, target)
+    def __init__(
+        self, channel: Channel, target: RemoteQueue, no_ack: bool, attempt: Attempt
+    ) -> None:
+        super().__init__(channel, target, attempt)
         self._no_ack: bool = no_ack
 
     def finish(self, answer: CallAnswer, now_ms: i64) -> None:

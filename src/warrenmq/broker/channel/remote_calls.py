@@ -1,19 +1,96 @@
 """What a channel asks the nodes of queues that live elsewhere, and waits for.
 
 The channel is suspended until the answer comes, so that its later methods keep their place.
+
+A queue with copies on several nodes has no master for a moment when its node is lost. A method that
+needs the master waits for it, at most MASTER_WAIT_MS, and is handled once more from its beginning.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import Channel
-from warrenmq.queues.link_records import CALL_COUNTS, CALL_PROBE, CALL_PURGE, write_name
+from warrenmq.broker.vhost.remote_nodes import MasterWait
+from warrenmq.queues.link_records import CALL_COUNTS, CALL_PROBE, CALL_PURGE, MOVED, write_name
 from warrenmq.queues.remote_node import RemoteNode
 from warrenmq.queues.remote_queue import RemoteQueue
 from warrenmq.queues.remote_session import CallAnswer, SessionCall
 from warrenmq.wire.errors import NOT_FOUND, AmqpError, ChannelException, ConnectionException
 from warrenmq.wire.methods import QueueDeclareOk, QueueDeleteOk, QueuePurgeOk
+
+# How long a method waits until its queue has a master (ms); see F9.
+MASTER_WAIT_MS: Final = 5000
+
+
+def handle_again(channel: Channel, handle: Callable[[], None], now_ms: i64) -> None:
+    """Handle the method that `channel`, which is open, was suspended for; then go on."""
+    connection = channel.connection
+    connection.now_ms = now_ms
+    channel.is_suspended = False
+    # Each `except` needs its own name: in compiled code a variable has one type.
+    try:
+        handle()
+    except ChannelException as refusal:
+        connection.refuse(channel.number, refusal)
+    except ConnectionException as fault:
+        connection.refuse(channel.number, fault)
+    if not channel.is_suspended:
+        channel.resume(now_ms)
+    connection.touch()
+
+
+class _MethodWait(MasterWait):
+    """A method of `channel` that waits for the master of `queue`; see `Attempt`."""
+
+    def __init__(self, channel: Channel, queue: RemoteQueue, attempt: Attempt) -> None:
+        self._channel: Channel = channel
+        self._queue: RemoteQueue = queue
+        self._attempt: Attempt = attempt
+
+    def on_tick(self, now_ms: i64) -> bool:
+        channel = self._channel
+        if channel.is_closed:
+            channel.resume(now_ms)
+            return True
+        taker = channel.vhost.taker(self._queue.name)
+        is_down = isinstance(taker, RemoteQueue) and taker.home.session is None
+        if is_down and now_ms < self._attempt.until_ms:
+            return False
+        attempt = self._attempt
+        handle_again(channel, lambda: attempt.handle(attempt), now_ms)
+        return True
+
+
+class Attempt:
+    """The handling of a method that may have to wait for a master; `handle` begins it again."""
+
+    def __init__(self, handle: Callable[[Attempt], None]) -> None:
+        self.handle: Callable[[Attempt], None] = handle
+        # When to stop waiting (ms); 0: it has not begun to wait.
+        self.until_ms: i64 = 0
+
+    def may_wait(self, queue: RemoteQueue, now_ms: i64) -> bool:
+        """Whether there may be a master of `queue` soon, which is worth to wait for."""
+        if not queue.keeps_consumers and queue.replaced_by is None:
+            return False
+        return self.until_ms == 0 or now_ms < self.until_ms
+
+    def wait(self, channel: Channel, queue: RemoteQueue) -> None:
+        """Suspend `channel` until `queue` has a master, then handle the method again.
+
+        Raises ChannelException 404 if that may not be, or not any more.
+        """
+        now_ms = channel.connection.now_ms
+        if not self.may_wait(queue, now_ms):
+            raise down_error(channel, queue)
+        if self.until_ms == 0:
+            self.until_ms = now_ms + MASTER_WAIT_MS
+        channel.suspend()
+        channel.connection.node.remote_nodes.master_waits.append(_MethodWait(channel, queue, self))
 
 
 def down_error(channel: Channel, queue: RemoteQueue) -> ChannelException:
@@ -90,12 +167,35 @@ class ChannelCall(SessionCall):
 class QueueCall(ChannelCall):
     """A call of `channel` about the queue `target`."""
 
-    def __init__(self, channel: Channel, target: RemoteQueue) -> None:
+    def __init__(self, channel: Channel, target: RemoteQueue, attempt: Attempt) -> None:
         super().__init__(channel)
         self.target: RemoteQueue = target
+        self.attempt: Attempt = attempt
 
     def down_error(self) -> ChannelException:
         return down_error(self.channel, self.target)
+
+    def on_answer(self, answer: CallAnswer, now_ms: i64) -> None:
+        if answer.code == MOVED:
+            self.abandon(None, now_ms)
+            self.try_again(now_ms)
+        else:
+            super().on_answer(answer, now_ms)
+
+    def on_session_over(self, now_ms: i64) -> None:
+        if self.attempt.may_wait(self.target, now_ms):
+            self.abandon(None, now_ms)
+            self.try_again(now_ms)
+        else:
+            super().on_session_over(now_ms)
+
+    def try_again(self, now_ms: i64) -> None:
+        """Handle the method again when there is a master."""
+        channel = self.channel
+        if channel.is_closed:
+            self._end(now_ms)
+            return
+        handle_again(channel, lambda: self.attempt.wait(channel, self.target), now_ms)
 
 
 class _Probe(ChannelCall):
@@ -128,25 +228,39 @@ class _Counts(QueueCall):
 class _Purge(QueueCall):
     """queue.purge."""
 
+    def __init__(
+        self, channel: Channel, target: RemoteQueue, nowait: bool, attempt: Attempt
+    ) -> None:
+        super().__init__(channel, target, attempt)
+        self._nowait: bool = nowait
+
     def finish(self, answer: CallAnswer, now_ms: i64) -> None:
         channel = self.channel
-        channel.connection.out.method(channel.number, QueuePurgeOk(answer.first))
+        if not self._nowait:
+            channel.connection.out.method(channel.number, QueuePurgeOk(answer.first))
 
 
 class _Delete(QueueCall):
     """queue.delete."""
 
+    def __init__(
+        self, channel: Channel, target: RemoteQueue, nowait: bool, attempt: Attempt
+    ) -> None:
+        super().__init__(channel, target, attempt)
+        self._nowait: bool = nowait
+
     def finish(self, answer: CallAnswer, now_ms: i64) -> None:
         channel = self.channel
         channel.cancels.is_deferred = False
-        channel.connection.out.method(channel.number, QueueDeleteOk(answer.first))
+        if not self._nowait:
+            channel.connection.out.method(channel.number, QueueDeleteOk(answer.first))
         channel.send_cancels()
 
     def abandon(self, answer: CallAnswer | None, now_ms: i64) -> None:
         self.channel.cancels.is_deferred = False
 
 
-def declare_remote(channel: Channel, queue: RemoteQueue, nowait: bool) -> None:
+def declare_remote(channel: Channel, queue: RemoteQueue, nowait: bool, attempt: Attempt) -> None:
     """Answer queue.declare, passive or equivalent, of a queue on another node.
 
     Raises ChannelException 404 if that node is down.
@@ -154,27 +268,40 @@ def declare_remote(channel: Channel, queue: RemoteQueue, nowait: bool) -> None:
     channel.last_queue = queue.name
     if nowait:
         return
-    if not queue.call(_Counts(channel, queue), CALL_COUNTS):
-        raise down_error(channel, queue)
+    if not queue.call(_Counts(channel, queue, attempt), CALL_COUNTS):
+        attempt.wait(channel, queue)
+        return
     channel.suspend()
 
 
-def purge_remote(channel: Channel, queue: RemoteQueue, nowait: bool) -> None:
+def purge_remote(channel: Channel, queue: RemoteQueue, nowait: bool, attempt: Attempt) -> None:
     """Purge a queue on another node; raises ChannelException 404 if that node is down."""
-    if not queue.call(_NoWait(None) if nowait else _Purge(channel, queue), CALL_PURGE):
-        raise down_error(channel, queue)
-    if not nowait:
+    # A call that may have to be made again needs somebody who waits for the answer.
+    is_alone = nowait and not queue.keeps_consumers
+    call = _NoWait(None) if is_alone else _Purge(channel, queue, nowait, attempt)
+    if not queue.call(call, CALL_PURGE):
+        attempt.wait(channel, queue)
+    elif not is_alone:
         channel.suspend()
 
 
 def delete_remote(
-    channel: Channel, queue: RemoteQueue, if_empty: bool, if_unused: bool, nowait: bool
+    channel: Channel,
+    queue: RemoteQueue,
+    if_empty: bool,
+    if_unused: bool,
+    nowait: bool,
+    attempt: Attempt,
 ) -> bool:
     """Let the node of `queue` delete it; False if that node is down."""
-    call = _NoWait(None) if nowait else _Delete(channel, queue)
+    is_alone = nowait and not queue.keeps_consumers
+    call = _NoWait(None) if is_alone else _Delete(channel, queue, nowait, attempt)
     if not queue.ask_deletion(call, if_empty, if_unused):
-        return False
-    if not nowait:
+        if not attempt.may_wait(queue, channel.connection.now_ms):
+            return False
+        attempt.wait(channel, queue)
+        return True
+    if not is_alone:
         # The channel's own consumers of the queue are told behind the reply.
         channel.cancels.is_deferred = True
         channel.suspend()

@@ -19,6 +19,7 @@ from warrenmq.broker.channel.definition_replies import (
 )
 from warrenmq.broker.channel.direct_reply import REPLY_TO, reply_node
 from warrenmq.broker.channel.remote_calls import (
+    Attempt,
     declare_remote,
     delete_remote,
     probe_remote,
@@ -326,9 +327,13 @@ def queue_unbind(channel: Channel, method: QueueUnbind) -> None:
 
 def queue_purge(channel: Channel, method: QueuePurge) -> None:
     """Handle queue.purge, which drops ready messages only."""
+    _purge(channel, method, Attempt(lambda attempt: _purge(channel, method, attempt)))
+
+
+def _purge(channel: Channel, method: QueuePurge, attempt: Attempt) -> None:
     queue = usable_queue(channel, method.queue)
     if isinstance(queue, RemoteQueue):
-        purge_remote(channel, queue, method.nowait)
+        purge_remote(channel, queue, method.nowait, attempt)
     elif isinstance(queue, Queue):
         _purge_here(channel, queue, method.nowait)
 
@@ -354,6 +359,10 @@ def _purge_here(channel: Channel, queue: Queue, nowait: bool) -> None:
 
 def queue_delete(channel: Channel, method: QueueDelete) -> None:
     """Handle queue.delete; a missing queue counts as deleted, with 0 messages."""
+    _delete(channel, method, Attempt(lambda attempt: _delete(channel, method, attempt)))
+
+
+def _delete(channel: Channel, method: QueueDelete, attempt: Attempt) -> None:
     vhost = channel.vhost
     name = named_queue(channel, method.queue)
     channel.connection.client.rights.expect_configure(QUEUE, name)
@@ -363,7 +372,7 @@ def queue_delete(channel: Channel, method: QueueDelete) -> None:
     if queue is not None:
         check_owner(channel, queue)
     if isinstance(queue, RemoteQueue):
-        if delete_remote(channel, queue, method.if_empty, method.if_unused, method.nowait):
+        if delete_remote(channel, queue, method.if_empty, method.if_unused, method.nowait, attempt):
             return
         # Its node is down. As in RabbitMQ, the queue may be deleted, but it may not be empty.
         if method.if_empty:
@@ -482,8 +491,15 @@ def _bind_names(channel: Channel, queue_name: bytes, key: bytes) -> tuple[bytes,
 
 def _reply_declared(channel: Channel, queue: MessageTaker, nowait: bool) -> None:
     """Answer a declaration of `queue`, which exists."""
+    name = queue.name
+    again = Attempt(lambda attempt: _reply_known(channel, name, nowait, attempt))
+    _reply_known(channel, name, nowait, again)
+
+
+def _reply_known(channel: Channel, name: bytes, nowait: bool, attempt: Attempt) -> None:
+    queue = _queue(channel, name)
     if isinstance(queue, RemoteQueue):
-        declare_remote(channel, queue, nowait)
+        declare_remote(channel, queue, nowait, attempt)
     elif isinstance(queue, Queue):
         reply_when_there(channel, queue, _declared(channel, queue, nowait))
 

@@ -14,6 +14,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.queues.entry import Entry
+from warrenmq.queues.stale_entry import StaleEnd, StaleEntry
 from warrenmq.store.message import QueueLedger
 
 _GAPS_MIN: Final = 64
@@ -135,6 +136,14 @@ class UnackedWindow:
         for entry in self._entries:
             if entry is not None and entry.ledger is ledger and first <= entry.seq < end:
                 found.append(entry)
+
+    def replace(self, ledger: QueueLedger, level: i64, end: StaleEnd) -> None:
+        """Put stale entries in the place of entries of the queue of `ledger`."""
+        entries = self._entries
+        for place in range(len(entries)):
+            entry = entries[place]
+            if entry is not None and entry.ledger is ledger:
+                entries[place] = StaleEntry(entry, level, end)
 
     def restore(self, entries: list[Entry]) -> None:
         """Put taken entries back, after a rollback."""

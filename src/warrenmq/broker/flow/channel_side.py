@@ -6,6 +6,7 @@ from mypy_extensions import i64
 
 from warrenmq.broker.transaction import Transaction
 from warrenmq.queues.entry import Entry
+from warrenmq.queues.stale_entry import StaleEnd
 from warrenmq.store.message import QueueLedger
 
 
@@ -32,6 +33,13 @@ class ChannelSide:
         """Add the unacked entries of a queue with seq ids in [first, end) to `found`.
 
         Entries that an open transaction has settled count as unacked.
+        """
+        raise RuntimeError("abstract")
+
+    def replace_unacked(self, ledger: QueueLedger, level: i64, end: StaleEnd) -> None:
+        """Keep stale entries instead of the unacked entries of `ledger`, a level of a queue.
+
+        The queue takes the messages back, as another node is its master.
         """
         raise RuntimeError("abstract")
 

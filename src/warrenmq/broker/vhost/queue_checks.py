@@ -15,11 +15,7 @@ from warrenmq.wire.errors import (
 
 def check_consume(vhost: VhostQueues, queue: Queue, exclusive: bool) -> None:
     """Raise ChannelException 403 if a consumer, `exclusive` or not, may not join the others."""
-    traits = queue.settings.traits
-    if not traits.is_quorum and (
-        queue.exclusive_consumer
-        or (exclusive and (traits.is_single_active or len(queue.consumers) > 0))
-    ):
+    if not queue.admits_consumer(exclusive):
         raise ChannelException(ACCESS_REFUSED, f"{vhost.queue_text(queue.name)} in exclusive use")
 
 

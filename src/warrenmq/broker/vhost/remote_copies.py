@@ -70,20 +70,24 @@ class _Copies(ConfirmWaiter):
         options = self._options
         run = ConfirmRun(self, 1, 0)
         left: list[RemoteQueue] = []
-        for queue in self._queues:
-            if queue.is_deleted:
+        for each in self._queues:
+            # Its master may have moved since the last round.
+            taker = each.current()
+            if taker.is_deleted:
                 continue
-            if not queue.publish(
+            is_taken = taker.publish(
                 self._message,
                 options.expiration_ms,
                 now_ms,
                 options.is_known,
                 options.priority,
                 options.may_refuse,
-            ):
-                left.append(queue)
+            )
+            if not isinstance(taker, RemoteQueue):
+                # This node's journal has the copy before the record that lets the message go.
                 continue
-            party = queue.own_party()
+            queue = taker
+            party = queue.own_party() if is_taken else None
             if party is None:
                 left.append(queue)
                 continue

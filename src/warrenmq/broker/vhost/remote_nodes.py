@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.broker.flow.remote_flow import RemoteFlow
 from warrenmq.queues.queue_link import TurnEnd
 from warrenmq.queues.remote_node import RemoteNode
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class MasterWait:
+    """Something that waits until a queue has a master again."""
+
+    def on_tick(self, now_ms: i64) -> bool:
+        """Look whether it has; True: there is nothing to wait for any more."""
+        raise RuntimeError("abstract")
 
 
 class RemoteNodes:
@@ -20,6 +29,7 @@ class RemoteNodes:
         self.turn_ends: list[TurnEnd] = []
         # Publishers that wait for queues of other nodes.
         self.flow: RemoteFlow = RemoteFlow()
+        self.master_waits: list[MasterWait] = []
         self._wake: Callable[[], None] = wake
 
     def of(self, name: bytes) -> RemoteNode:
@@ -38,6 +48,12 @@ class RemoteNodes:
             end.end_turn(now_ms)
 
     def tick(self, now_ms: i64) -> None:
-        """Let consumers of other nodes' queues do what is due with time, about every 50 ms."""
+        """Let users of other nodes' queues do what is due with time, about every 50 ms."""
         for node in self.by_name.values():
             node.tick(now_ms)
+        if len(self.master_waits) > 0:
+            waits = self.master_waits
+            self.master_waits = []
+            for wait in waits:
+                if not wait.on_tick(now_ms):
+                    self.master_waits.append(wait)

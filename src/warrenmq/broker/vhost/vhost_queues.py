@@ -28,9 +28,11 @@ from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.broker.vhost.vhost_queue_host import VhostQueueHost
 from warrenmq.queues.confirm_source import ConfirmSource
 from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.entry import Consumer
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.remote_queue import RemoteQueue
+from warrenmq.queues.stale_entry import StaleEnd
 from warrenmq.routing.equivalence import resource_text
 from warrenmq.routing.exchange import Exchange
 from warrenmq.routing.router import RemovedBindings, Router
@@ -167,7 +169,7 @@ class VhostQueues:
 
     def delete_queue(self, queue: Queue, now_ms: i64) -> None:
         """Delete a queue without a client that waits: auto-deleted, exclusive or expired."""
-        if not queue.is_deleted:
+        if not queue.is_deleted and not queue.is_hidden:
             self.add_changes(self.remove_queue(queue, now_ms))
 
     def delete_followed(self, queue: Queue, now_ms: i64) -> list[Change]:
@@ -291,9 +293,17 @@ class VhostQueues:
 
     # -- queues of other nodes ---------------------------------------------------------------------
 
-    def add_remote_queue(self, definition: QueueDefinition, node: bytes) -> RemoteQueue:
+    def new_remote_queue(
+        self, definition: QueueDefinition, node: bytes, epoch: i64 = 0
+    ) -> RemoteQueue:
+        """What stands for the queue of `definition` while `node` is its master, in `epoch`."""
+        return RemoteQueue(definition, self.name, self.node.remote_node(node), epoch)
+
+    def add_remote_queue(
+        self, definition: QueueDefinition, node: bytes, epoch: i64 = 0
+    ) -> RemoteQueue:
         """Make the queue of `definition`, which lives on `node`, known here; its name is free."""
-        queue = RemoteQueue(definition, self.name, self.node.remote_node(node))
+        queue = self.new_remote_queue(definition, node, epoch)
         self.remote_queues[queue.name] = queue
         self.router.add_queue(queue)
         self.policies.on_queue(queue)
@@ -315,3 +325,77 @@ class VhostQueues:
         removed = self.remove_remote_queue(queue, now_ms)
         changes.extend(removal_changes(self.name, removed, True))
         return changes
+
+    # -- queues that move --------------------------------------------------------------------------
+
+    def replace_taker(self, old: MessageTaker, new: MessageTaker, now_ms: i64) -> None:
+        """Let `new` stand for the queue of `old`, as its master has moved; both have one birth.
+
+        Bindings stay, and consumers of this node's clients go along. A queue of this node that is
+        replaced becomes a hidden copy, and takes back what was unacked without settling it. A
+        hidden copy that takes over serves clients from the next turn on. For a `new` queue of
+        another node, `keep_consumers` and `epoch` are set before.
+        """
+        assert old.name == new.name and old.definition.birth == new.definition.birth
+        self.router.replace_queue(old, new)
+        old.replaced_by = new
+        new.replaced_by = None
+        consumers: list[Consumer] = []
+        if isinstance(old, Queue):
+            consumers = self._hide(old, now_ms)
+        elif isinstance(old, RemoteQueue):
+            del self.remote_queues[old.name]
+            consumers = old.leave_home(now_ms)
+        for consumer in consumers:
+            consumer.queue = new
+        if isinstance(new, Queue):
+            self._unhide(new, consumers, now_ms)
+        elif isinstance(new, RemoteQueue):
+            self.remote_queues[new.name] = new
+            self.policies.on_queue(new)
+            for consumer in consumers:
+                new.take_over(consumer)
+            new.subscribe()
+        if isinstance(old, RemoteQueue):
+            for late in old.take_late():
+                new.settle_stale(late.level, late.seq, late.epoch, late.reason, now_ms)
+        elif isinstance(old, Queue):
+            old.end_hiding(now_ms)
+
+    def _hide(self, queue: Queue, now_ms: i64) -> list[Consumer]:
+        """Make `queue` a hidden copy; returns the consumers of this node's clients that stay."""
+        del self.queues[queue.name]
+        self.node.timed_queues.pop(queue, None)
+        end = StaleEnd(queue)
+        ready_count = queue.ready_count
+        consumers = [consumer for consumer in queue.hide() if consumer.on_queue_moved()]
+        for backing in queue.backings():
+            ledger = backing.ledger
+            entries = backing.find_unacked(0, ledger.next_seq)
+            if len(entries) == 0:
+                continue
+            level = queue.level_of(ledger)
+            for channel in self.host.channels:
+                channel.replace_unacked(ledger, level, end)
+            # The other holders forget what is the queue's again.
+            for forget in self.host.loss_watchers:
+                forget(ledger, entries)
+            backing.requeue(entries, now_ms)
+        for watcher in self.deletion_watchers:
+            # Readers find the queue gone. It is not: their memberships must not end as if it were.
+            watcher(queue, max(ready_count, 1), now_ms)
+        return consumers
+
+    def _unhide(self, queue: Queue, consumers: list[Consumer], now_ms: i64) -> None:
+        """Let a hidden copy serve clients, and `consumers` that want to be its own."""
+        queue.unhide(now_ms)
+        self.queues[queue.name] = queue
+        self.policies.on_queue(queue)
+        if queue.settings.need_timer() or queue.has_expiring:
+            self.node.timed_queues[queue] = None
+        for consumer in consumers:
+            if queue.admits_consumer(consumer.exclusive):
+                queue.add_consumer(consumer)
+            else:
+                consumer.is_cancelled = True
+                consumer.on_queue_deleted()

@@ -102,3 +102,9 @@ class LinkConsumer(Consumer):
     def on_queue_deleted(self) -> None:
         self._consumers.by_number.pop(self.number, None)
         write_number(self._events.begin(), CANCELLED, self.number)
+
+    def on_queue_moved(self) -> bool:
+        # The node of the client subscribes it again, at the new master.
+        self.is_cancelled = True
+        self.on_queue_deleted()
+        return False

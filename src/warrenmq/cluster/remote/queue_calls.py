@@ -28,6 +28,7 @@ from warrenmq.queues.link_records import (
     GOT,
     IF_EMPTY,
     IF_UNUSED,
+    MOVED,
     NO_ACK,
     MalformedRecordError,
     RecordReader,
@@ -48,6 +49,10 @@ from warrenmq.wire.errors import (
 )
 
 
+class _MovedError(Exception):
+    """The queue of a call has another master."""
+
+
 class CallAnswers:
     """Writes the answers to calls."""
 
@@ -62,6 +67,10 @@ class CallAnswers:
         """Answer a call that is refused for `error`."""
         is_fatal = isinstance(error, ConnectionException)
         write_answer(self._events.begin(), call, error.code, is_fatal, error.text.encode(), 0, 0)
+
+    def moved(self, call: i64) -> None:
+        """Answer a call about a queue whose master is another node."""
+        write_answer(self._events.begin(), call, MOVED, False, b"", 0, 0)
 
     def got(self, call: i64, queue: Queue, entry: Entry) -> None:
         """Answer basic.get with the message that it gets."""
@@ -97,6 +106,9 @@ class _PendingGet:
         """Answer, or wait for the head again."""
         queue = self._queue
         if self._events.is_over:
+            return
+        if queue.is_hidden:
+            self._answers.moved(self._call)
             return
         entry = queue.get(self._no_ack, now_ms)
         if entry is not None:
@@ -182,10 +194,14 @@ class QueueCalls:
             self._answers.refused(call, refusal)
         except ConnectionException as fault:
             self._answers.refused(call, fault)
+        except _MovedError:
+            self._answers.moved(call)
 
     def _expect(self, used: UsedQueue) -> Queue:
         queue = self._queues.find(used)
         if queue is None:
+            if self._queues.has_moved(used):
+                raise _MovedError
             text = resource_text("queue", used.name, used.vhost_name)
             raise ChannelException(NOT_FOUND, f"no {text}")
         return queue

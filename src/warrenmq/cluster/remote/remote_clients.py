@@ -40,6 +40,7 @@ from warrenmq.queues.link_records import (
     REPLY,
     RETURN,
     SETTLE,
+    STALE,
     UNSEEN,
     MalformedRecordError,
     RecordReader,
@@ -96,6 +97,8 @@ class RemoteClients(TurnEnd):
                 self._close(self._queue(reader), now_ms)
             elif kind == REPLY:
                 self._reply(reader, now_ms)
+            elif kind == STALE:
+                self._settle_stale(reader, now_ms)
             else:
                 raise MalformedRecordError(f"a record of the unknown kind {kind}")
         fail_point("operations.applied")
@@ -135,10 +138,14 @@ class RemoteClients(TurnEnd):
 
     def _await(self, used: UsedQueue, party: i64) -> None:
         vhost = used.vhost
+        queue = self._queues.find(used)
+        source = None if queue is None else queue.confirm_source
         if used.has_failed or vhost is None:
             self._outcomes.report(party, party, FAILED)
         elif used.has_refused:
             self._outcomes.report(party, party, REFUSED)
+        elif source is not None:
+            self._outcomes.wait_for(source.party(), party)
         elif used.is_for_disk:
             self._outcomes.wait_for(vhost.journal.batch, party)
         else:
@@ -153,8 +160,7 @@ class RemoteClients(TurnEnd):
         reason = reader.octet()
         first = reader.integer()
         last = reader.integer()
-        if reason != ACKED and reason != REJECTED:
-            raise MalformedRecordError(f"a message cannot leave for the reason {reason}")
+        _check_reason(reason)
         queue = self._queues.find(used)
         backing = None if queue is None else queue.level_at(level)
         if queue is None or backing is None:
@@ -165,6 +171,18 @@ class RemoteClients(TurnEnd):
             if consumer is not None:
                 consumer.unacked_count -= 1
             queue.leave(entry, reason, now_ms)
+
+    def _settle_stale(self, reader: RecordReader, now_ms: i64) -> None:
+        used = self._queue(reader)
+        level = reader.octet()
+        reason = reader.octet()
+        epoch = reader.integer()
+        seq = reader.integer()
+        _check_reason(reason)
+        queue = self._queues.find(used)
+        if queue is not None:
+            used.is_for_disk = True
+            queue.settle_stale(level, seq, epoch, reason, now_ms)
 
     def _take_back(self, reader: RecordReader, now_ms: i64) -> None:
         used = self._queue(reader)
@@ -270,3 +288,8 @@ class RemoteClients(TurnEnd):
         self._queues.end()
         for queue in idle:
             self._queues.delete(queue, now_ms)
+
+
+def _check_reason(reason: i64) -> None:
+    if reason != ACKED and reason != REJECTED:
+        raise MalformedRecordError(f"a message cannot leave for the reason {reason}")

@@ -44,7 +44,7 @@ class UsedQueues:
     def find(self, used: UsedQueue) -> Queue | None:
         """The queue; None if it is not there, yet or any more."""
         queue = used.queue
-        if queue is not None and not queue.is_deleted:
+        if queue is not None and not queue.is_deleted and not queue.is_hidden:
             return queue
         used.queue = None
         vhost = self._host.vhosts.get(used.vhost_name)
@@ -59,6 +59,12 @@ class UsedQueues:
         if queue is not None and queue.definition.birth == used.birth:
             used.queue = queue
         return used.queue
+
+    def has_moved(self, used: UsedQueue) -> bool:
+        """Whether a queue that is not here lives on another node, as far as this one knows."""
+        vhost = used.vhost
+        known = None if vhost is None else vhost.remote_queues.get(used.name)
+        return known is not None and known.definition.birth == used.birth
 
     def delete(self, queue: Queue, now_ms: i64) -> None:
         """Delete a queue that has lost its last consumer."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import base64
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, final
 
-from mypy_extensions import i64
+from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.broker.connection.connection import Connection, ConnectionHost
 from warrenmq.broker.connection.peer_certificate import NO_CERTIFICATE, PeerCertificate
@@ -31,6 +31,17 @@ from warrenmq.queues.settings import NO_LIMIT
 logger = logging.getLogger("warrenmq.broker")
 
 _RANDOM_NAME_BYTES: Final = 16
+
+
+@final
+@mypyc_attr(native_class=True)
+class _FreeIds:
+    """The next ids of queues and vhosts, and the number of the last connection."""
+
+    def __init__(self) -> None:
+        self.queue: i64 = 1
+        self.vhost: i64 = 1
+        self.connection: i64 = 0
 
 
 class Broker(ConnectionHost):
@@ -59,9 +70,7 @@ class Broker(ConnectionHost):
         # The copies of mirrored queues; None: this node replicates nothing.
         self.mirrors: MirrorControl | None = None
         self._random_bytes: Callable[[int], bytes] = random_bytes
-        self._next_queue_id: i64 = 1
-        self._next_vhost_id: i64 = 1
-        self._connection_number: i64 = 0
+        self._ids: _FreeIds = _FreeIds()
 
     # -- definitions -------------------------------------------------------------------------------
 
@@ -71,23 +80,23 @@ class Broker(ConnectionHost):
         for parameter in definitions.parameters:
             key = (parameter.vhost, parameter.component, parameter.name)
             self.parameters[key] = parameter.value
-        self._next_queue_id = definitions.next_queue_id
-        self._next_vhost_id = definitions.next_vhost_id
+        self._ids.queue = definitions.next_queue_id
+        self._ids.vhost = definitions.next_vhost_id
 
     def next_vhost_id(self) -> i64:
         """An id that no vhost of this node ever had."""
-        vhost_id = self._next_vhost_id
-        self._next_vhost_id = vhost_id + 1
+        vhost_id = self._ids.vhost
+        self._ids.vhost = vhost_id + 1
         return vhost_id
 
     def next_queue_id(self) -> i64:
-        queue_id = self._next_queue_id
-        self._next_queue_id = queue_id + 1
+        queue_id = self._ids.queue
+        self._ids.queue = queue_id + 1
         return queue_id
 
     def reserve_queue_ids(self, upto: i64) -> None:
         """Give no queue an id up to `upto`: a journal uses them, whatever the metadata says."""
-        self._next_queue_id = max(self._next_queue_id, upto + 1)
+        self._ids.queue = max(self._ids.queue, upto + 1)
 
     def random_bytes(self, size: int) -> bytes:
         return self._random_bytes(size)
@@ -122,8 +131,8 @@ class Broker(ConnectionHost):
         return connection
 
     def next_connection_number(self) -> i64:
-        self._connection_number += 1
-        return self._connection_number
+        self._ids.connection += 1
+        return self._ids.connection
 
     def disconnect(self, connection: Connection, now_ms: i64) -> None:
         """Remove `connection`, whose socket is gone."""

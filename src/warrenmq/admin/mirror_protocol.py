@@ -87,9 +87,9 @@ class StopLoss(Struct, frozen=True):
 class MirrorStatus(Struct, tag="mirror_status", frozen=True):
     """The copies of a queue, whose master is on `node`, or was: then `state` is "down".
 
-    `pid` is that of the queue, None while it is down. `state` is "running", "syncing" or "down", and
-    `reason` says why the master is master, or why there is none. `messages`: None if the queue's
-    node does not answer. The lists of nodes and `mirrors` are oldest first and have no master;
+    `pid` is that of the queue, None while it is down. `state` is "running", "syncing" or "down",
+    and `reason` says why the master is master, or why there is none. `messages`: None if the
+    queue's node does not answer. The lists of nodes and `mirrors` are oldest first and have no master;
     `ring` has it. `lost_if_stops`: by node, what a stop of it loses at this moment.
     """
 

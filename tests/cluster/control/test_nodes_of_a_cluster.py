@@ -175,6 +175,27 @@ def test_the_status_has_every_node(trio: list[ClusterNode]) -> None:
     assert trio[1].table("discover_peers") == [[name] for name in names]
 
 
+def test_a_node_in_maintenance_gets_no_queues(trio: list[ClusterNode]) -> None:
+    """Others know it before its clients are gone; its queues stay, and no queue has mirrors."""
+    with channels(trio[1:2]) as (channel,):
+        channel.queue_declare("kept", durable=True)
+    assert trio[1].ctl("drain").code == 0
+    with channels(trio[:1]) as (channel,):
+        for number in range(6):
+            arguments = {"x-queue-master-locator": "min-masters"}
+            channel.queue_declare(f"q{number}", durable=True, arguments=arguments)
+    nodes = {name: node for name, (node, _state) in homes(trio[0]).items()}
+    assert nodes.pop("kept") == trio[1].name
+    assert sorted(nodes.values()) == sorted([trio[0].name, trio[2].name] * 3)
+    for node in trio:
+        assert node.ctl("sync_queue", "kept") == Printed("", "Error:\nnot_mirrored\n", 69)
+    assert trio[1].ctl("revive").code == 0
+    with channels(trio[1:2]) as (channel,):
+        channel.queue_declare("again", durable=True)
+    assert homes(trio[2])["again"] == (trio[1].name, "running")
+    delete(trio[0], "kept", "again", *nodes)
+
+
 # -- listings --------------------------------------------------------------------------------------
 
 

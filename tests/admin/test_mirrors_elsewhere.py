@@ -1,0 +1,89 @@
+"""A mirrored queue whose master is another node: listings, and requests that are passed on (F9)."""
+
+from typing import Any, cast
+
+import pytest
+
+from tests.admin.test_peers import FakeCluster
+from tests.support.brokers.memory_broker import MemoryBroker
+from tests.support.brokers.mirrors import MirrorsOfTest, copy, facts
+from warrenmq.admin.administration import Refusal
+from warrenmq.admin.cluster_access import ClusterAccess
+from warrenmq.admin.control_protocol import List
+from warrenmq.admin.listings.listing import down_queue_rows
+from warrenmq.admin.mirror_calls import MirrorCalls
+from warrenmq.admin.mirror_protocol import CancelSync, DescribeMirrors, MirrorStatus, SyncQueue
+from warrenmq.admin.peers import Peers, decode_passed
+from warrenmq.admin.permits import Permits
+from warrenmq.admin.session_user import SessionUser
+from warrenmq.queues.arguments import parse_arguments
+from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.queue_link import QueueLink
+
+HOME = "a@one"
+DESCRIBE = DescribeMirrors(vhost="/", queue=b"q")
+SYNC = SyncQueue(vhost="/", queue=b"q")
+
+
+class Link(QueueLink):
+    """A link on which nothing is sent."""
+
+
+class Elsewhere:
+    """A node that knows the queue `q`, whose master is on HOME; there is no link to it yet."""
+
+    def __init__(self) -> None:
+        memory = MemoryBroker()
+        self.broker = memory.broker
+        self.mirrors = MirrorsOfTest()
+        self.broker.mirrors = self.mirrors
+        mirror = copy("warren@localhost", is_synced=False, lag=(-1, -1))
+        self.mirrors.put("q", facts(mirror, master=HOME, reason="declared"))
+        settings = parse_arguments(b"", "queue 'q'")
+        definition = QueueDefinition(b"q", 0, True, False, None, b"", settings, 40)
+        memory.vhost.add_remote_queue(definition, HOME.encode())
+        self.cluster = FakeCluster()
+        self.replies: list[Any] = []
+        permits = Permits(self.broker, SessionUser(self.broker.access, b"", True))
+        peers = Peers(cast(ClusterAccess, self.cluster), b"", lambda step: step())
+        self.calls = MirrorCalls(self.broker, permits, peers, self.replies.append)
+        self.passed = MirrorCalls(self.broker, permits, None, self.replies.append)
+
+
+def test_a_queue_without_its_master_is_listed_with_its_copies() -> None:
+    side = Elsewhere()
+    columns = ["name", "state", "reason", "leader", "members", "online", "slave_nodes"]
+    request = List(what="queues", columns=columns, vhost="/")
+    mirror = ["warren@localhost"]
+    assert list(down_queue_rows(side.broker, request)) == [
+        ["q", "down", "declared", HOME, mirror, mirror, mirror]
+    ]
+
+
+def test_without_its_master_a_queue_is_described_and_nothing_else() -> None:
+    side = Elsewhere()
+    side.calls.start(DESCRIBE)
+    (status,) = side.replies
+    assert isinstance(status, MirrorStatus)
+    assert (status.state, status.node, status.pid, status.messages) == ("down", HOME, None, None)
+    assert status.mirrors[0].lag_messages is None
+    for request in (SYNC, CancelSync(vhost="/", queue=b"q")):
+        with pytest.raises(Refusal) as refused:
+            side.calls.start(request)
+        assert refused.value.code == "unreachable"
+        assert refused.value.text == "the master of queue 'q' in vhost '/' is down: declared"
+    assert side.mirrors.asked == [] and side.cluster.asked == {}
+
+
+def test_the_node_of_the_master_answers() -> None:
+    side = Elsewhere()
+    side.broker.remote_node(HOME.encode()).link_up(Link())
+    for request in (DESCRIBE, SYNC):
+        side.calls.start(request)
+        passed, _done = side.cluster.asked.pop(HOME)
+        assert decode_passed(passed) == (b"", request)
+    assert side.replies == [] and side.mirrors.asked == []
+    # The master has moved while the request was under way: it does not go round.
+    with pytest.raises(Refusal):
+        side.passed.start(SYNC)
+    assert side.cluster.asked == {}

@@ -66,7 +66,7 @@ def warrenctl(node: NodeThread, capsys: pytest.CaptureFixture[str]) -> Warrenctl
 # -- without replication ---------------------------------------------------------------------------
 
 
-def test_the_policy_of_the_request_is_set_and_shown(warrenctl: Warrenctl) -> None:
+def test_the_policy_of_the_request_is_set_and_shown(warrenctl: Warrenctl, tmp_path: Path) -> None:
     """M31 and M32, word for word."""
     definition = (
         '{"ha-mode":"nodes","ha-params":["rabbit@10.18.195.57"],"ha-sync-mode":"automatic"}'
@@ -88,7 +88,13 @@ def test_the_policy_of_the_request_is_set_and_shown(warrenctl: Warrenctl) -> Non
     assert warrenctl("-q", "set_policy", "hello-ha", "^hello", manually) == (0, "", "")
     manual = definition.replace("automatic", "manual")
     assert manual in warrenctl("list_policies")[1]
-    assert warrenctl("export_definitions", "-")[1].count("manually") == 0
+    exported = warrenctl("export_definitions", "-")[1]
+    assert '"ha-sync-mode":"manual"' in exported.replace(": ", ":")
+    again = tmp_path / "definitions.json"
+    again.write_text(exported.replace('"manual"', '"manually"'))
+    assert warrenctl("-q", "import_definitions", str(again))[0] == 0
+    assert manual in warrenctl("list_policies")[1]
+    assert warrenctl("export_definitions", "-")[1] == exported
     assert warrenctl("-q", "clear_policy", "hello-ha") == (0, "", "")
 
 
@@ -303,6 +309,27 @@ def test_masters_are_rebalanced(mirrors: MirrorsOfTest, warrenctl: Warrenctl) ->
     assert warrenctl("rebalance", "all", "--vhost-pattern", "(", *table)[0] == 69
     mirrors.failure = "node n2@host has not answered"
     assert warrenctl("-q", "rebalance", "all")[2] == "Error:\nnode n2@host has not answered\n"
+
+
+def test_a_master_without_synchronised_mirror_is_critical(
+    mirrors: MirrorsOfTest, warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ("-q", "check_if_node_is_mirror_sync_critical")
+    alone = (
+        "Node NODE seems to be the only one in a single node cluster, the check does not apply\n"
+    )
+    assert warrenctl(*command) == (0, alone, "")
+    monkeypatch.setattr("warrenmq.cli.control.checks._is_alone", lambda _run: False)
+    assert warrenctl(*command) == (
+        69,
+        "",
+        (
+            "Error:\nqueue 'hello1' in vhost '/' would lose its only synchronised replica (master) "
+            "if node NODE is stopped\n"
+        ),
+    )
+    mirrors.put("hello1", facts(copy("n2@host")))
+    assert warrenctl(*command)[0] == 0
 
 
 def test_a_node_in_maintenance_has_no_clients(node: NodeThread, warrenctl: Warrenctl) -> None:

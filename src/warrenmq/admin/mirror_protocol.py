@@ -89,8 +89,8 @@ class MirrorStatus(Struct, tag="mirror_status", frozen=True):
 
     `pid` is that of the queue, None while it is down. `state` is "running", "syncing" or "down",
     and `reason` says why the master is master, or why there is none. `messages`: None if the
-    queue's node does not answer. The lists of nodes and `mirrors` are oldest first and have no master;
-    `ring` has it. `lost_if_stops`: by node, what a stop of it loses at this moment.
+    queue's node does not answer. The lists of nodes and `mirrors` are oldest first and have no
+    master; `ring` has it. `lost_if_stops`: by node, what a stop of it loses at this moment.
     """
 
     vhost: str

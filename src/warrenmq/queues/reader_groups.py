@@ -93,6 +93,7 @@ class ReaderGroup:
         """Whether the pattern matches `queue` and a group may read it."""
         return (
             queue.durable
+            and not queue.is_hidden
             and queue.definition.owner is None
             and queue.levels is None
             and self._matcher.matches(queue.name.decode("utf-8", "replace"))

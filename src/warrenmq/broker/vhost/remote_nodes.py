@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from warrenmq.broker.flow.remote_flow import RemoteFlow
 from warrenmq.queues.queue_link import TurnEnd
 from warrenmq.queues.remote_node import RemoteNode
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
 class MasterWait:
     """Something that waits until a queue has a master again."""
 

@@ -5,26 +5,28 @@ i64; a `message` is that of `link_records.py`. The mirror draws the number of an
 higher than all its numbers before; records of another attempt than the current one count for
 nothing.
 
-    OFFER     attempt i64, flags u8, levels       mirror: which messages it has
-    ANSWER    attempt i64, flags u8, levels       master: which of them it must drop
+    OFFER     attempt i64, epoch i64, flags u8, levels     mirror: which messages it has
+    ANSWER    attempt i64, epoch i64, flags u8, levels     master: which of them it must drop
     CHUNK     attempt i64, number i64, level u8, count u32, chunk message * count
-    TAKEN     attempt i64, number i64             mirror: it has applied the chunk
+    TAKEN     attempt i64, number i64             mirror: it has the chunks up to this one, durably
     PROGRESS  attempt i64, left i64, sent i64     master: messages left and sent; sent now and then
     DONE      attempt i64, ring i64               master: that was the last chunk; see below
     SYNCED    attempt i64                         mirror: it has all, durably
     CANCEL    attempt i64, reason u8              either: the attempt is over
-    WANTED    -                                   master: the mirror may offer anew
 
-`levels` is count u32, then for each level: level u8, next seq i64, cut i64, epochs, runs. Epochs are
-a count u32 with (epoch i64, first seq i64) each, runs a count u32 with (first i64, last i64) each.
-In an OFFER the runs are the seq ids of the messages that the mirror has, and `cut` is 0. In an
-ANSWER they are seq ids that the mirror has and the master no longer; `cut` is the first seq id from
-which on the mirror has messages of another history, 0 if it has none; epochs are the master's.
+`levels` is count u32, then for each level: level u8, next seq i64, known from i64, runs. Runs are a
+count u32 with (first i64, last i64) each.
+
+In an OFFER the runs are the seq ids of the messages that the mirror has. It takes further ones from
+`next seq` on only, and those from `known from` on (0: none) it has got from the ring. In an ANSWER
+the runs are seq ids that the mirror has and the master no longer; the attempt brings the mirror all
+messages below the answer's `next seq`, and `known from` is 0. With the flag ANEW the mirror lacks
+messages below its next seq: it must drop its copy and begin with an empty one.
 
 An OFFER or ANSWER with many runs comes in pieces, and the last one has the flag LAST. A level may be
 in several pieces; its runs ascend over all of them.
 
-A chunk message is flags u8, seq i64, timestamp ms i64, [expiry ms i64], [returns u32], message.
+A chunk message is flags u8, seq i64, timestamp ms i64, [expiry ms i64], message.
 
 DONE names the number of a ring message of the master: the mirror is complete when it has applied
 the ring's messages up to that one and all chunks.
@@ -40,7 +42,7 @@ from mypy_extensions import i32, i64
 
 from warrenmq.cluster.mirrors.records import MalformedMirrorRecord, SyncRecord
 from warrenmq.queues.link_records import MalformedRecordError, RecordReader, write_message
-from warrenmq.store.epochs import Epochs
+from warrenmq.queues.mirror_records import SEQ_END, read_runs, read_seq, write_runs
 from warrenmq.store.message import Message
 from warrenmq.store.runs import Runs
 
@@ -52,30 +54,28 @@ PROGRESS: Final = 36
 DONE: Final = 37
 SYNCED: Final = 38
 CANCEL: Final = 39
-WANTED: Final = 40
 
 # Flag of OFFER and ANSWER: no piece follows.
 LAST: Final = 1
+# Flag of ANSWER: the copy must begin anew.
+ANEW: Final = 2
 
 # Flags of a message in a chunk.
 PERSISTENT: Final = 1
 REDELIVERED: Final = 2
 EXPIRES: Final = 4
-COUNTED: Final = 8
 
-# Why an attempt ends (CANCEL). The operator cancelled it, or mirroring stops.
-STOPPED: Final = 1
-# The other side has not answered in time.
-TIMED_OUT: Final = 2
+# Why an attempt ends (CANCEL). The other side has not answered in time, or knows no such attempt.
+TIMED_OUT: Final = 1
 # The mirror knows a higher epoch than the master.
-DEPOSED: Final = 3
-# The mirror cannot take more: its disk has failed or is full.
-REFUSED: Final = 4
-# The queue is deleted or was purged of the copy.
-GONE: Final = 5
+DEPOSED: Final = 2
+# The mirror cannot take more: its disk has failed.
+REFUSED: Final = 3
+# The queue is deleted.
+GONE: Final = 4
 
-# The most runs and epochs in one piece of an OFFER or ANSWER; each takes 16 bytes.
-PIECE_PAIRS: Final = 65536
+# The most runs in one piece of an OFFER or ANSWER; each takes 16 bytes.
+PIECE_RUNS: Final = 65536
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +84,7 @@ class LevelRuns:
 
     level: int
     next_seq: int
-    cut: int
-    epochs: Epochs
+    known_from: int
     runs: Runs
 
 
@@ -95,19 +94,20 @@ class Levels:
 
     kind: int
     attempt: int
+    epoch: int
     is_last: bool
+    is_anew: bool
     levels: list[LevelRuns]
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkMessage:
-    """One message of a chunk. `expiry_ms` is 0 for never; `returned`: how often it was returned."""
+    """One message of a chunk. `expiry_ms` is 0 for never."""
 
     seq: int
     message: Message
     expiry_ms: int
     is_redelivered: bool
-    returned: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,31 +139,31 @@ _NUMBERS: Final = {TAKEN: 1, PROGRESS: 2, DONE: 1, SYNCED: 0}
 # -- encoding --------------------------------------------------------------------------------------
 
 
-def encode_levels(kind: int, attempt: int, levels: list[LevelRuns]) -> list[SyncRecord]:
+def encode_levels(
+    kind: int, attempt: int, epoch: int, levels: list[LevelRuns], is_anew: bool = False
+) -> list[SyncRecord]:
     """The pieces of an OFFER or ANSWER, in order: at least one."""
     pieces: list[list[LevelRuns]] = [[]]
-    room = PIECE_PAIRS
+    room = PIECE_RUNS
     for level in levels:
-        epochs = level.epochs
         place = 0
         while True:
-            room -= len(epochs) + 1
-            end = min(len(level.runs), place + max(room, 1))
-            part = level.runs[place:end]
-            pieces[-1].append(LevelRuns(level.level, level.next_seq, level.cut, epochs, part))
-            room -= len(part)
-            place = end
-            if room <= 0:
+            if room == 0:
                 pieces.append([])
-                room = PIECE_PAIRS
+                room = PIECE_RUNS
+            # A level counts as much as a run, and comes with one at least.
+            end = min(len(level.runs), place + max(room - 1, 1))
+            runs = level.runs[place:end]
+            pieces[-1].append(LevelRuns(level.level, level.next_seq, level.known_from, runs))
+            room = max(0, room - 1 - len(runs))
+            place = end
             if place == len(level.runs):
                 break
-            epochs = []
-    if len(pieces) > 1 and len(pieces[-1]) == 0:
-        pieces.pop()
+    flags = ANEW if is_anew else 0
     last = len(pieces) - 1
     return [
-        _encode_piece(kind, attempt, place == last, piece) for place, piece in enumerate(pieces)
+        _encode_piece(kind, attempt, epoch, flags | (LAST if place == last else 0), piece)
+        for place, piece in enumerate(pieces)
     ]
 
 
@@ -187,11 +187,6 @@ def encode_cancel(attempt: int, reason: int) -> SyncRecord:
     return SyncRecord(CANCEL, out.getvalue())
 
 
-def encode_wanted() -> SyncRecord:
-    """WANTED."""
-    return SyncRecord(WANTED, b"")
-
-
 class ChunkWriter:
     """Gathers the messages of one chunk."""
 
@@ -204,20 +199,16 @@ class ChunkWriter:
         """Bytes of the messages so far."""
         return len(self._out)
 
-    def add(self, seq: i64, message: Message, flags: i64, expiry_ms: i64, returned: i64) -> None:
+    def add(self, seq: i64, message: Message, flags: i64, expiry_ms: i64) -> None:
         """Append a message; `flags` says whether it is PERSISTENT or REDELIVERED."""
         if expiry_ms != 0:
             flags |= EXPIRES
-        if returned != 0:
-            flags |= COUNTED
         out = self._out
         out.append(flags)
         write_i64_be(out, seq)
         write_i64_be(out, message.timestamp_ms)
         if expiry_ms != 0:
             write_i64_be(out, expiry_ms)
-        if returned != 0:
-            write_i32_be(out, i32(returned))
         write_message(out, message)
         self.count += 1
 
@@ -232,26 +223,20 @@ class ChunkWriter:
         return SyncRecord(CHUNK, head.getvalue())
 
 
-def _encode_piece(kind: int, attempt: int, is_last: bool, levels: list[LevelRuns]) -> SyncRecord:
+def _encode_piece(
+    kind: int, attempt: int, epoch: int, flags: int, levels: list[LevelRuns]
+) -> SyncRecord:
     out = BytesWriter()
     write_i64_be(out, attempt)
-    out.append(LAST if is_last else 0)
+    write_i64_be(out, epoch)
+    out.append(flags)
     write_i32_be(out, i32(len(levels)))
     for level in levels:
         out.append(level.level)
         write_i64_be(out, level.next_seq)
-        write_i64_be(out, level.cut)
-        _write_pairs(out, level.epochs)
-        _write_pairs(out, level.runs)
+        write_i64_be(out, level.known_from)
+        write_runs(out, level.runs)
     return SyncRecord(kind, out.getvalue())
-
-
-def _write_pairs(out: BytesWriter, pairs: list[tuple[i64, i64]]) -> None:
-    count: i64 = len(pairs)
-    write_i32_be(out, i32(count))
-    for first, second in pairs:
-        write_i64_be(out, first)
-        write_i64_be(out, second)
 
 
 # -- decoding --------------------------------------------------------------------------------------
@@ -273,16 +258,14 @@ def decode(record: SyncRecord) -> SyncStep:
 
 
 def _decode_body(kind: int, reader: RecordReader) -> SyncStep:
-    if kind == WANTED:
-        return Note(kind, 0)
-    if not OFFER <= kind < WANTED:
+    if not OFFER <= kind <= CANCEL:
         raise MalformedMirrorRecord(f"a sync record has kind {kind}")
     attempt = _natural(reader, 1, "attempt")
     if kind == CHUNK:
         return _decode_chunk(attempt, reader)
     if kind == CANCEL:
         reason = reader.octet()
-        if not STOPPED <= reason <= GONE:
+        if not TIMED_OUT <= reason <= GONE:
             raise MalformedMirrorRecord(f"an attempt is cancelled for reason {reason}")
         return Note(kind, attempt, reason)
     numbers = _NUMBERS.get(kind)
@@ -293,20 +276,22 @@ def _decode_body(kind: int, reader: RecordReader) -> SyncStep:
 
 
 def _decode_levels(kind: int, attempt: int, reader: RecordReader) -> Levels:
+    epoch = _natural(reader, 0, "epoch")
     flags = reader.octet()
-    if flags not in (0, LAST):
+    if flags > LAST | ANEW:
         raise MalformedMirrorRecord(f"an offer or answer has flags {flags}")
     levels: list[LevelRuns] = []
     for _ in range(reader.number()):
         level = reader.octet()
-        next_seq = _natural(reader, 1, "next seq id")
-        cut = _natural(reader, 0, "cut")
-        epochs = _pairs(reader)
-        runs = _pairs(reader)
-        _check_epochs(epochs)
-        check_ascending(runs, 0, next_seq)
-        levels.append(LevelRuns(level, next_seq, cut, epochs, runs))
-    return Levels(kind, attempt, flags == LAST, levels)
+        next_seq = read_seq(reader)
+        known_from = reader.integer()
+        if not 0 <= known_from < SEQ_END:
+            raise MalformedMirrorRecord("a seq id is out of range")
+        runs = read_runs(reader)
+        if len(runs) > 0 and runs[-1][1] >= next_seq:
+            raise MalformedMirrorRecord("a copy has a message that it has not got")
+        levels.append(LevelRuns(level, next_seq, known_from, runs))
+    return Levels(kind, attempt, epoch, flags & LAST != 0, flags & ANEW != 0, levels)
 
 
 def _decode_chunk(attempt: int, reader: RecordReader) -> Chunk:
@@ -316,42 +301,19 @@ def _decode_chunk(attempt: int, reader: RecordReader) -> Chunk:
     before = 0
     for _ in range(reader.number()):
         flags = reader.octet()
-        if flags > PERSISTENT | REDELIVERED | EXPIRES | COUNTED:
+        if flags > PERSISTENT | REDELIVERED | EXPIRES:
             raise MalformedMirrorRecord(f"a message of a chunk has flags {flags}")
-        seq = _natural(reader, before + 1, "seq id")
+        seq = read_seq(reader)
+        if seq <= before:
+            raise MalformedMirrorRecord("the messages of a chunk do not ascend")
         timestamp_ms = _natural(reader, 0, "timestamp")
         expiry_ms = _natural(reader, 1, "expiry") if flags & EXPIRES else 0
-        returned = reader.number() if flags & COUNTED else 0
         message = reader.message(flags & PERSISTENT != 0, timestamp_ms)
-        messages.append(ChunkMessage(seq, message, expiry_ms, flags & REDELIVERED != 0, returned))
+        messages.append(ChunkMessage(seq, message, expiry_ms, flags & REDELIVERED != 0))
         before = seq
     if len(messages) == 0:
         raise MalformedMirrorRecord("a chunk has no message")
     return Chunk(attempt, number, level, messages)
-
-
-def check_ascending(runs: Runs, above: int, end: int) -> None:
-    """Raise MalformedMirrorRecord unless `runs` ascend, with gaps, between `above` and `end`."""
-    for first, last in runs:
-        if not above < first <= last < end:
-            raise MalformedMirrorRecord(f"seq ids {first} to {last} follow {above}, below {end}")
-        above = last + 1
-
-
-def _check_epochs(epochs: Epochs) -> None:
-    epoch, first_seq = 0, 1
-    for next_epoch, next_first in epochs:
-        if next_epoch <= epoch or next_first < first_seq:
-            raise MalformedMirrorRecord(f"epoch {next_epoch} at {next_first} follows epoch {epoch}")
-        epoch, first_seq = next_epoch, next_first
-
-
-def _pairs(reader: RecordReader) -> list[tuple[i64, i64]]:
-    pairs: list[tuple[i64, i64]] = []
-    for _ in range(reader.number()):
-        first = reader.integer()
-        pairs.append((first, reader.integer()))
-    return pairs
 
 
 def _natural(reader: RecordReader, least: int, what: str) -> int:

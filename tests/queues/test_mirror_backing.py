@@ -215,3 +215,17 @@ def test_a_delivery_that_is_taken_back_after_it_was_written_is_none_after_a_prom
     mirror.unmark_delivered([(1, 1)])
     taken = host.take(queue)
     assert taken is not None and not taken.redelivered
+
+
+def test_a_message_that_a_reader_gave_back_unseen_counts_as_delivered_when_a_consumer_gets_it() -> (
+    None
+):
+    host = ModelHost()
+    queue = host.declare()
+    for body in (b"1", b"2", b"3"):
+        queue.publish(Message(ADDRESS, b"\x00\x00", body, True, 0), -1, host.now_ms)
+    queue.put_back(queue.backing.reserve(3, 1, 100), host.now_ms)
+    assert not queue.ledger.was_delivered(3)
+    for _ in range(3):
+        host.take(queue)
+    assert queue.ledger.was_delivered(3)

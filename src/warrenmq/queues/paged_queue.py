@@ -103,7 +103,7 @@ class PagedQueue(QueueContents):
         ledger = self.ledger
         if entry.seq > ledger.delivered_upto:
             ledger.delivered_upto = entry.seq
-        else:
+        if len(ledger.delivered.spared) > 0:
             ledger.delivered.forget_spared(entry.seq, entry.seq)
         if no_ack:
             self.settle_record(entry, now_ms)

@@ -15,6 +15,7 @@ from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_host import QueueHost
 from warrenmq.queues.settings import QueueSettings
 from warrenmq.queues.variable_queue import EMPTY
+from warrenmq.store.epochs import add_epoch
 from warrenmq.store.jobs import LoadDone
 from warrenmq.store.message import (
     ABSENT,
@@ -238,6 +239,9 @@ class ModelStore(QueueStore):
         position = self.ledger.make_position(ABSENT, 0, 0)
         assert isinstance(position, Entry) and isinstance(position.queue, Queue)
         return position.queue
+
+    def begin_epoch(self, epoch: int) -> None:
+        add_epoch(self.ledger.epochs, epoch, self.ledger.next_seq)
 
     def append(self, position: Position, now_ms: int) -> None:
         assert self.is_durable and position.journal_state == NOT_JOURNALED and position.has_content

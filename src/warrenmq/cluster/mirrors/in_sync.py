@@ -227,6 +227,3 @@ class InSync(ConfirmSource):
             assert number <= party.number
             number = party.number
         assert not self._recorded & self._admitted
-        assert self._confirmed_upto <= min(
-            (self._marks.get(node, 0) for node in self._admitted), default=self._confirmed_upto
-        )

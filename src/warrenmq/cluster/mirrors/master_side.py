@@ -1,0 +1,317 @@
+"""The master of a mirrored queue in one epoch: sends its operations, and decides who is in sync.
+
+Every turn's operations go round the ring in one numbered message, after which the publishes of the
+turn wait in `InSync`. Mirrors report straight to the master what is durable with them. A complete
+mirror is recorded as in sync when it has all that was confirmed; one that keeps confirms waiting
+for too long, or is gone, is recorded as out of sync (F4, F22). What the store of the cluster does
+not decide is proposed again (F16).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from warrenmq.cluster.groups.group import Copy, Group, Member
+from warrenmq.cluster.groups.group_proposer import REFUSED
+from warrenmq.cluster.groups.mirror_policy import MirrorPolicy
+from warrenmq.cluster.groups.transitions import (
+    Mastership,
+    Transition,
+    chained,
+    died,
+    in_sync,
+    out_of_sync,
+)
+from warrenmq.cluster.mirrors.in_sync import SILENT_MS, InSync, MirrorParty
+from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
+from warrenmq.cluster.mirrors.records import (
+    DurableRecord,
+    FailedRecord,
+    MalformedMirrorRecord,
+    MirrorRecord,
+    NewerRecord,
+    SyncRecord,
+    encode_message,
+)
+from warrenmq.cluster.mirrors.replica_host import ReplicaHost
+from warrenmq.cluster.mirrors.sync_records import decode
+from warrenmq.cluster.mirrors.sync_source import SyncLink, SyncSource
+from warrenmq.queues.ring_feed import FeedOwner, RingFeed
+
+# A mirror that was late is not recorded as in sync again for this time.
+READMIT_MS: Final = 5000
+
+
+class MasterOwner(ABC):
+    """The replica of a master."""
+
+    @abstractmethod
+    def send(self, node: bytes, record: MirrorRecord) -> None:
+        """Send a record to a node."""
+
+    @abstractmethod
+    def is_joined(self) -> bool:
+        """Whether the ring takes broadcasts."""
+
+    @abstractmethod
+    def broadcast(self, message: bytes) -> None:
+        """Send a message round the ring."""
+
+    @abstractmethod
+    def propose(
+        self, subject: object, transition: Transition, done: Callable[[int], None] | None = None
+    ) -> None:
+        """Propose a change of the group, unless one about the same `subject` is under way."""
+
+
+class MasterSide(FeedOwner):
+    """The master with `copy`, which is its node's `member` of `group`."""
+
+    def __init__(
+        self,
+        copy: MirrorCopy,
+        group: Group,
+        member: Member,
+        policy: MirrorPolicy,
+        host: ReplicaHost,
+        owner: MasterOwner,
+    ) -> None:
+        self.copy: MirrorCopy = copy
+        self.epoch: int = group.epoch
+        self.sources: dict[bytes, SyncSource] = {}
+        # Bytes of operations that went round the ring.
+        self.ring_bytes: int = 0
+        self._node: bytes = member.id.node
+        self._by: Mastership = Mastership(member.id.node, group.epoch)
+        self._group: Group = group
+        self._policy: MirrorPolicy = policy
+        self._host: ReplicaHost = host
+        self._owner: MasterOwner = owner
+        self._changed_ms: int = host.now_ms()
+        # When each mirror that was late may be recorded as in sync again.
+        self._readmit_ms: dict[bytes, int] = {}
+        self.in_sync: InSync = InSync(group.epoch, self._counted(), policy.min_sync)
+        self.feed: RingFeed = RingFeed(copy.queue, self)
+        self.feed.begin(group.epoch, group.prev[-1].first_seq)
+
+    # -- the group ---------------------------------------------------------------------------------
+
+    def follow(self, group: Group) -> None:
+        """Obey a later group of this epoch, with the same master."""
+        before = self._group
+        self._group = group
+        if before.living != group.living:
+            self._changed_ms = self._host.now_ms()
+        for member in before.mirrors:
+            node = member.id.node
+            if group.member_of(node) != member:
+                # What it reported was about a copy in another ring, or in an earlier run.
+                self.in_sync.forget(node)
+                source = self.sources.pop(node, None)
+                if source is not None:
+                    source.stop()
+        self.in_sync.set_members(self._counted())
+        self.check()
+
+    def set_policy(self, policy: MirrorPolicy) -> None:
+        """Obey another policy."""
+        self._policy = policy
+        self.in_sync.min_sync = policy.min_sync
+        for source in self.sources.values():
+            source.is_automatic = policy.is_automatic
+            source.batch_messages = policy.sync_batch_size
+            if policy.is_automatic:
+                source.start()
+
+    def step_down(self) -> None:
+        """Refuse everything that waits, and send nothing more: this is no master now."""
+        self.in_sync.fail()
+        self.feed.end()
+        for source in self.sources.values():
+            source.stop()
+
+    def delete(self) -> None:
+        """Confirm everything that waits: the cluster has deleted the queue."""
+        self.in_sync.end()
+        self.feed.end()
+        for source in self.sources.values():
+            source.stop()
+
+    def check(self) -> None:
+        """Propose what has to change: called with every group, and several times a second."""
+        if self.in_sync.is_lost:
+            return
+        now_ms = self._host.now_ms()
+        group = self._group
+        gone = [each for each in group.mirrors if self._is_gone(each.id.node)]
+        for member in gone:
+            self._bury(member)
+        for copy in group.sync:
+            node = copy.node
+            if node != self._node and group.member_of(node) is None and self.in_sync.blocks(node):
+                self._drop(copy)
+        if not gone:
+            self._drop_first(self.in_sync.late(now_ms, self._changed_ms), now_ms)
+        for member in group.mirrors:
+            self._consider(member.id.node)
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def feed_changed(self) -> None:
+        """See FeedOwner."""
+        self._host.wake()
+
+    def end_turn(self, now_ms: int) -> None:
+        """Send the operations of this turn; its publishes wait for the mirrors from now on."""
+        for source in self.sources.values():
+            source.advance(now_ms)
+        if self._owner.is_joined() and not self.in_sync.is_lost:
+            operations = self.feed.take(self.epoch)
+            if operations:
+                self.ring_bytes += len(operations)
+                self._owner.broadcast(encode_message(int(self.feed.taken_count), operations))
+        elif self.feed.gathered_bytes > 0 and not self.in_sync.is_lost:
+            # The publishes wait for the ring together with their operations.
+            return
+        party = self.in_sync.seal(int(self.feed.taken_count), now_ms)
+        if party is not None:
+            self.copy.when_durable(partial(_on_durable, self.in_sync, party))
+
+    # -- records -----------------------------------------------------------------------------------
+
+    def take(self, node: bytes, record: MirrorRecord, now_ms: int) -> None:
+        """Take a record of a mirror. Raises MalformedMirrorRecord."""
+        member = self._group.member_of(node)
+        if isinstance(record, NewerRecord):
+            if record.epoch > self.epoch:
+                # The decision comes; until then nothing may be confirmed.
+                self.in_sync.fail()
+        elif member is None or node == self._node:
+            return
+        elif isinstance(record, DurableRecord):
+            if record.epoch == self.epoch:
+                if record.number > self.feed.taken_count:
+                    raise MalformedMirrorRecord(f"ring message {record.number} was never sent")
+                self.in_sync.mark(node, record.number, now_ms)
+                self._consider(node)
+        elif isinstance(record, FailedRecord):
+            if record.epoch == self.epoch:
+                self.in_sync.forget(node)
+                self._readmit_ms[node] = now_ms + READMIT_MS
+                copy = self._recorded(node)
+                if copy is not None:
+                    self._drop(copy)
+        elif isinstance(record, SyncRecord):
+            source = self.sources.get(node)
+            if source is None:
+                source = self.sources[node] = self._new_source(node)
+            source.take(decode(record), now_ms)
+
+    def _new_source(self, node: bytes) -> SyncSource:
+        return SyncSource(
+            self.copy.queue,
+            _MirrorLink(self, self._owner, node),
+            self._policy.sync_batch_size,
+            0,
+            self._policy.is_automatic,
+        )
+
+    # -- who is in sync ----------------------------------------------------------------------------
+
+    def consider(self, node: bytes) -> None:
+        """A mirror has been synchronised."""
+        self._consider(node)
+
+    def _consider(self, node: bytes) -> None:
+        """Propose to record a complete mirror as in sync, if it has all that was confirmed."""
+        member = self._group.member_of(node)
+        now_ms = self._host.now_ms()
+        if (
+            member is None
+            or member.copy in self._group.sync
+            or self.in_sync.mark_of(node) == 0
+            or self._readmit_ms.get(node, 0) > now_ms
+            or not self.in_sync.admit(node)
+        ):
+            return
+        copy = member.copy
+
+        def done(outcome: int) -> None:
+            if outcome == REFUSED and copy not in self._group.sync:
+                self.in_sync.release(node)
+
+        self._owner.propose(("in sync", copy), lambda group: in_sync(group, self._by, copy), done)
+
+    def _drop_first(self, late: set[bytes], now_ms: int) -> None:
+        """Drop the first late mirror of the ring: those behind it may be late because of it."""
+        for node in self._ring_order():
+            copy = self._recorded(node) if node in late else None
+            if copy is not None:
+                self._readmit_ms[node] = now_ms + READMIT_MS
+                self._drop(copy)
+                return
+
+    def _drop(self, copy: Copy) -> None:
+        self._owner.propose(("out of sync", copy), lambda group: out_of_sync(group, self._by, copy))
+
+    def _bury(self, member: Member) -> None:
+        """Propose to record the death of a mirror, and to confirm without it if need be."""
+        transitions: list[Transition] = [lambda group: died(group, member.id)]
+        copy = self._recorded(member.id.node)
+        if copy is not None and self.in_sync.blocks(copy.node):
+            dropped = copy
+            transitions.append(lambda group: out_of_sync(group, self._by, dropped))
+        self._owner.propose(("died", member.id), lambda group: chained(group, *transitions))
+
+    def _is_gone(self, node: bytes) -> bool:
+        return self._host.is_dead(node) or self._host.silence_ms(node) >= SILENT_MS
+
+    def _ring_order(self) -> list[bytes]:
+        """The nodes of the mirrors, as a message passes them."""
+        nodes = [member.id.node for member in self._group.living]
+        place = nodes.index(self._node)
+        return nodes[place + 1 :] + nodes[:place]
+
+    def _recorded(self, node: bytes) -> Copy | None:
+        """The copy of a node that the group records as in sync."""
+        return next((copy for copy in self._group.sync if copy.node == node), None)
+
+    def _counted(self) -> list[bytes]:
+        return [copy.node for copy in self._group.sync if copy.node != self._node]
+
+
+def _on_durable(in_sync: InSync, party: MirrorParty, ok: bool, now_ms: int) -> None:
+    in_sync.durable_here(party, ok)
+
+
+class _MirrorLink(SyncLink):
+    """The way to the mirror on `node`, for its synchronisation."""
+
+    def __init__(self, master: MasterSide, owner: MasterOwner, node: bytes) -> None:
+        self._master: MasterSide = master
+        self._owner: MasterOwner = owner
+        self._node: bytes = node
+
+    def send(self, record: SyncRecord) -> None:
+        """See SyncLink."""
+        self._owner.send(self._node, record)
+
+    def next_number(self) -> int:
+        """See SyncLink."""
+        self._master.feed.note_changed()
+        return int(self._master.feed.carrier)
+
+    def repeat(self, level: int, below: int) -> None:
+        """See SyncLink."""
+        self._master.feed.repeat(level, below)
+
+    def ring_bytes(self) -> int:
+        """See SyncLink."""
+        return self._master.ring_bytes
+
+    def synced(self) -> None:
+        """See SyncLink."""
+        self._master.consider(self._node)

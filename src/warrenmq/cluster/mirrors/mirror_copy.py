@@ -1,0 +1,82 @@
+"""A node's copy of a mirrored queue: a hidden queue, and what applies its master's operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from warrenmq.queues.mirror_applier import MirrorApplier
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.ring_feed import next_start
+from warrenmq.store.journal import Journal
+
+
+def needs_new_copy(queue: Queue | None, birth: int) -> bool:
+    """Whether what the node has is no copy of the queue with this birth, but of an earlier life."""
+    return queue is None or queue.is_deleted or queue.definition.birth != birth
+
+
+class MirrorCopy:
+    """The copy `queue` of this node, in a vhost with `journal`.
+
+    `applier` changes it while it is hidden, once `is_ready`.
+    """
+
+    def __init__(self, queue: Queue, journal: Journal) -> None:
+        self.queue: Queue = queue
+        self.journal: Journal = journal
+        self.applier: MirrorApplier = MirrorApplier(queue)
+        # What the copy has is known; before, no operation may be applied.
+        self.is_ready: bool = False
+        self._is_opening: bool = False
+        # Called once, when it is ready.
+        self._waiting: list[Callable[[], None]] = []
+
+    @property
+    def epoch(self) -> int:
+        """The highest epoch that the copy has seen; lower ones are refused (I5)."""
+        return int(self.queue.epoch)
+
+    def when_ready(self, callback: Callable[[], None]) -> None:
+        """Call `callback` once operations may be applied, now or later; nothing may be unacked."""
+        if self.is_ready:
+            callback()
+            return
+        self._waiting.append(callback)
+        if not self._is_opening:
+            self._is_opening = True
+            self.applier.reopen(self._on_reopened)
+
+    def reopen(self) -> None:
+        """Find out anew what the copy has: it has served, or has missed operations."""
+        self.applier = MirrorApplier(self.queue)
+        self.is_ready = False
+        self._is_opening = False
+
+    def end_sync(self, now_ms: int) -> None:
+        """End the synchronisation, if one is under way: no message comes by it any more.
+
+        What waited for its end is in the copy then, and in the journal batch that gathers.
+        """
+        for level in self.applier.levels():
+            while level.is_syncing:
+                level.end_sync(max(level.held_from, level.backing.ledger.next_seq), now_ms)
+        self.applier.is_syncing = False
+
+    def next_start(self, highest_start: int) -> int:
+        """The first seq id if this copy begins the next epoch; see `ring_feed.next_start`."""
+        return int(next_start(self.queue, highest_start))
+
+    def when_durable(self, done: Callable[[bool, int], None]) -> None:
+        """Call `done(ok, now_ms)` once all is on disk that must be; a transient queue needs none."""
+        if self.queue.durable:
+            self.journal.when_durable(done)
+        else:
+            done(True, 0)
+
+    def _on_reopened(self) -> None:
+        self._is_opening = False
+        self.is_ready = True
+        waiting = self._waiting
+        self._waiting = []
+        for callback in waiting:
+            callback()

@@ -1,0 +1,396 @@
+"""One mirrored queue on one node: a master, a mirror, or not in the group now.
+
+    NONE --rejoin--> MIRROR --promote--> MASTER
+      ^                |                   |
+      +--- dead for the group, or no copy wanted ---+
+
+The record of the group alone decides the role (`on_group`); the replica only proposes. A mirror
+proposes itself when its master is gone (`candidacy.py`), and a node with a copy that is no member
+any more, as after a restart or a partition, proposes to join again. A master that is deposed
+refuses all publishes that wait, becomes a mirror, and is synchronised like any other.
+
+Lower epochs are refused in three places (I5): by the copy, by the mirror of a later epoch, and
+here, where ring messages of anybody but the master of the group are answered with NEWER.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from warrenmq.cluster.groups.group import Copy, Group, Member
+from warrenmq.cluster.groups.mirror_policy import UNMIRRORED, MirrorPolicy
+from warrenmq.cluster.groups.transitions import Transition, erase, rejoin
+from warrenmq.cluster.mirrors.candidacy import candidacy
+from warrenmq.cluster.mirrors.master_side import MasterOwner, MasterSide
+from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
+from warrenmq.cluster.mirrors.mirror_side import MirrorOwner, MirrorSide
+from warrenmq.cluster.mirrors.records import (
+    MirrorRecord,
+    NewerRecord,
+    RingRecord,
+    SyncRecord,
+    decode_record,
+    encode_record,
+)
+from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
+from warrenmq.cluster.ring.member import RingMember, RingOwner
+from warrenmq.cluster.ring.view import MemberId
+
+# Values of `Replica.role`.
+NONE: Final = 0
+MIRROR: Final = 1
+MASTER: Final = 2
+
+# A change that was proposed and not answered is proposed again after this time.
+PROPOSE_MS: Final = 10_000
+
+
+class Replica:
+    """The replica of the queue with this `birth` on the node of `me`."""
+
+    def __init__(self, birth: int, me: Copy, host: ReplicaHost) -> None:
+        self.birth: int = birth
+        self.me: Copy = me
+        # None before the first group.
+        self.group: Group | None = None
+        self.policy: MirrorPolicy = UNMIRRORED
+        # This node's member of the group, while it lives.
+        self.member: Member | None = None
+        self.ring: RingMember | None = None
+        self.copy: MirrorCopy | None = None
+        self.master: MasterSide | None = None
+        self.mirror: MirrorSide | None = None
+        self._host: ReplicaHost = host
+        self._sides: _Sides = _Sides(self)
+        # Changes that were proposed and not answered, with the time until which they count.
+        self._proposed: dict[object, int] = {}
+        # The copy is to be replaced by an empty one when the group does not count on it.
+        self._wants_new_copy: bool = False
+
+    @property
+    def role(self) -> int:
+        """NONE, MIRROR or MASTER."""
+        if self.master is not None:
+            return MASTER
+        return NONE if self.mirror is None else MIRROR
+
+    # -- the group ---------------------------------------------------------------------------------
+
+    def on_group(self, group: Group) -> None:
+        """Obey the next version of the group; a known one changes nothing."""
+        if self.group is not None and group.version <= self.group.version:
+            return
+        self.group = group
+        found = group.member_of(self.me.node)
+        member = found if found is not None and found.copy == self.me else None
+        is_master = member is not None and group.master == member.id
+        master = self.master
+        if master is not None and (not is_master or master.epoch != group.epoch):
+            self._step_down(master)
+        mirror = self.mirror
+        if mirror is not None and (
+            member != self.member or is_master or mirror.epoch != group.epoch
+        ):
+            mirror.end()
+            self.mirror = None
+        self._follow_ring(group, member)
+        if member is None:
+            if self.me.node not in group.recoverable:
+                self.copy = None
+                self._host.drop_copy(self.birth)
+        elif is_master:
+            self._lead(group)
+        else:
+            self._follow_master(group, member)
+        self.check()
+
+    def set_policy(self, policy: MirrorPolicy) -> None:
+        """Obey another policy of the queue."""
+        self.policy = policy
+        if self.master is not None:
+            self.master.set_policy(policy)
+
+    def close(self) -> None:
+        """Let go of the queue, which the cluster has deleted, or mirrors no more."""
+        if self.master is not None:
+            self.master.delete()
+        if self.mirror is not None:
+            self.mirror.end()
+        self.master = self.mirror = self.ring = self.member = None
+
+    def _follow_ring(self, group: Group, member: Member | None) -> None:
+        if member is None:
+            self.ring = None
+        elif self.ring is None or self.ring.me != member.id:
+            self.ring = RingMember(member.id, _RingPort(self))
+        self.member = member
+        if self.ring is not None:
+            self.ring.on_view(group.version, [(each.id, each.is_alive) for each in group.members])
+            self._host.wake()
+
+    def _follow_master(self, group: Group, member: Member) -> None:
+        if self.mirror is not None:
+            if self._wants_new_copy:
+                self.begin_anew()
+            return
+        is_in_sync = member.copy in group.sync
+        copy = self._open_copy()
+        mirror = MirrorSide(copy, group.epoch, is_in_sync, self._sides, self._host.now_ms())
+        self.mirror = mirror
+        if self.ring is not None and self.ring.is_joined:
+            mirror.joined(self._host.now_ms())
+
+    def _lead(self, group: Group) -> None:
+        if self.master is not None:
+            self.master.follow(group)
+        else:
+            self._open_copy().when_ready(partial(self._take_over, group))
+
+    def _take_over(self, group: Group) -> None:
+        copy, member, newest = self.copy, self.member, self.group
+        if copy is None or member is None or newest is None or self.master is not None:
+            return
+        if (newest.epoch, newest.master) != (group.epoch, member.id):
+            return
+        # What waits for the end of a synchronisation comes with it, complete or not.
+        copy.end_sync(self._host.now_ms())
+        self._wants_new_copy = False
+        self.master = MasterSide(copy, newest, member, self.policy, self._host, self._sides)
+        self._host.take_over(self.birth, copy, self.master.in_sync)
+        self._host.wake()
+
+    def _step_down(self, master: MasterSide) -> None:
+        master.step_down()
+        self.master = None
+        self._host.step_down(self.birth, master.copy)
+        master.copy.reopen()
+
+    def _open_copy(self) -> MirrorCopy:
+        if self.copy is None:
+            self.copy = self._host.open_copy(self.birth)
+        return self.copy
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def end_turn(self) -> None:
+        """Send what this turn has brought; called at the end of each turn that changed something."""
+        now_ms = self._host.now_ms()
+        if self.mirror is not None:
+            self.mirror.advance(now_ms)
+        if self.master is not None:
+            self.master.end_turn(now_ms)
+        if self.ring is not None:
+            self.ring.end_turn()
+
+    def check(self) -> None:
+        """Propose what has to change: several times a second, and when a node is known dead."""
+        group = self.group
+        if group is None:
+            return
+        if self.master is not None:
+            self.master.check()
+        elif self.member is None:
+            if self.me.node in group.recoverable:
+                self._open_copy().when_ready(lambda: None)
+                self.propose("rejoin", lambda newest: rejoin(newest, self.me))
+        elif self.copy is not None and group.master != self.member.id:
+            chance = candidacy(
+                group,
+                self.member,
+                self.copy,
+                self._host,
+                self.policy.promotes_unsynced_on_failure,
+            )
+            if chance is not None:
+                self.propose(("promote", group.version), chance.transition, None, chance.fence)
+
+    def propose(
+        self,
+        subject: object,
+        transition: Transition,
+        done: Callable[[int], None] | None = None,
+        fence: Fence | None = None,
+    ) -> None:
+        """Propose a change of the group, unless one about the same `subject` is under way."""
+        now_ms = self._host.now_ms()
+        if self._proposed.get(subject, 0) > now_ms:
+            return
+        self._proposed[subject] = until_ms = now_ms + PROPOSE_MS
+
+        def answered(outcome: int) -> None:
+            if self._proposed.get(subject) == until_ms:
+                del self._proposed[subject]
+            if done is not None:
+                done(outcome)
+
+        self._host.propose(self.birth, transition, answered, fence)
+
+    # -- other nodes -------------------------------------------------------------------------------
+
+    def on_record(self, node: bytes, payload: bytes) -> None:
+        """Take a record of another node.
+
+        Raises MalformedMirrorRecord or MalformedRingFrame; the link must go down then.
+        """
+        record = decode_record(payload)
+        now_ms = self._host.now_ms()
+        if isinstance(record, RingRecord):
+            if self.ring is not None:
+                self.ring.take_frame(node, record.frame)
+                self._host.wake()
+        elif self.master is not None:
+            self.master.take(node, record, now_ms)
+        elif self.mirror is not None and self.group is not None:
+            if isinstance(record, SyncRecord) and node == self.group.master_node:
+                self.mirror.take_sync(record, now_ms)
+
+    def on_link_up(self, node: bytes) -> None:
+        """There is a new link to `node`: what was sent on the last one may be lost."""
+        if self.ring is not None:
+            self.ring.on_link_up(node)
+        group = self.group
+        if group is None:
+            return
+        if self.mirror is not None and node == group.master_node:
+            self.mirror.link_is_new(self._host.now_ms())
+        if node in group.recoverable and group.member_of(node) is None:
+            # The node may not have heard that it is master no more.
+            self.send(node, NewerRecord(group.epoch))
+
+    def send(self, node: bytes, record: MirrorRecord) -> None:
+        """Send a record to a node."""
+        self._host.send(node, encode_record(self.birth, record))
+
+    # -- the ring ----------------------------------------------------------------------------------
+
+    def on_joined(self) -> None:
+        """The ring has taken this member in."""
+        if self.mirror is not None:
+            self.mirror.joined(self._host.now_ms())
+        self._host.wake()
+
+    def on_message(self, sender: MemberId, message: bytes) -> None:
+        """Take the next ring message of another member. Raises MalformedMirrorRecord."""
+        group = self.group
+        if group is None:
+            return
+        if self.mirror is not None and sender == group.master:
+            self.mirror.take(message, self._host.now_ms())
+        elif sender != group.master:
+            self.send(sender.node, NewerRecord(group.epoch))
+
+    def erase(self, member: MemberId) -> None:
+        """Let the group erase a dead member."""
+        self.propose(("erase", member), lambda group: erase(group, member))
+
+    # -- the mirror --------------------------------------------------------------------------------
+
+    def report(self, record: MirrorRecord) -> None:
+        """Send a record to the master."""
+        if self.group is not None:
+            self.send(self.group.master_node, record)
+
+    def reopen(self) -> None:
+        """Begin the mirror again, with what its copy has."""
+        mirror, member, group = self.mirror, self.member, self.group
+        if mirror is None or member is None or group is None:
+            return
+        mirror.end()
+        self.mirror = None
+        mirror.copy.reopen()
+        self._follow_incomplete(mirror.copy, group)
+
+    def begin_anew(self) -> None:
+        """Begin the mirror again with an empty copy, once the group does not count on this one."""
+        mirror, member, group = self.mirror, self.member, self.group
+        if mirror is None or member is None or group is None:
+            return
+        self._wants_new_copy = True
+        if group.is_synced(self.me.node, self.me.replica_id):
+            # The master records it as out of sync.
+            self.report(mirror.failure())
+            return
+        self._wants_new_copy = False
+        mirror.end()
+        self.copy = self._host.renew_copy(self.birth, mirror.copy)
+        self._follow_incomplete(self.copy, group)
+
+    def _follow_incomplete(self, copy: MirrorCopy, group: Group) -> None:
+        mirror = MirrorSide(copy, group.epoch, False, self._sides, self._host.now_ms())
+        self.mirror = mirror
+        if self.ring is not None and self.ring.is_joined:
+            mirror.joined(self._host.now_ms())
+
+
+class _Sides(MasterOwner, MirrorOwner):
+    """A replica, for its master and its mirror."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica: Replica = replica
+
+    def send(self, node: bytes, record: MirrorRecord) -> None:
+        """See MasterOwner."""
+        self._replica.send(node, record)
+
+    def is_joined(self) -> bool:
+        """See MasterOwner."""
+        ring = self._replica.ring
+        return ring is not None and ring.is_joined
+
+    def broadcast(self, message: bytes) -> None:
+        """See MasterOwner."""
+        ring = self._replica.ring
+        assert ring is not None
+        ring.broadcast(message)
+
+    def propose(
+        self, subject: object, transition: Transition, done: Callable[[int], None] | None = None
+    ) -> None:
+        """See MasterOwner."""
+        self._replica.propose(subject, transition, done)
+
+    def report(self, record: MirrorRecord) -> None:
+        """See MirrorOwner."""
+        self._replica.report(record)
+
+    def reopen(self) -> None:
+        """See MirrorOwner."""
+        self._replica.reopen()
+
+    def begin_anew(self) -> None:
+        """See MirrorOwner."""
+        self._replica.begin_anew()
+
+
+class _RingPort(RingOwner):
+    """A replica, for its member of the ring."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica: Replica = replica
+
+    def send_frame(self, node: bytes, payload: bytes) -> None:
+        """See RingOwner."""
+        self._replica.send(node, RingRecord(payload))
+
+    def erase(self, member: MemberId) -> None:
+        """See RingOwner."""
+        self._replica.erase(member)
+
+    def joined(self, members: list[MemberId]) -> None:
+        """See RingOwner."""
+        self._replica.on_joined()
+
+    def members_changed(self, births: list[MemberId], deaths: list[MemberId]) -> None:
+        """See RingOwner. The replica knows the members from the group."""
+
+    def message(self, sender: MemberId, payload: bytes) -> None:
+        """See RingOwner."""
+        self._replica.on_message(sender, payload)
+
+    def circled(self, count: int) -> None:
+        """See RingOwner. A confirm waits for what is durable, not for what has arrived."""
+
+    def lost_membership(self) -> None:
+        """See RingOwner. The replica leaves the ring before such a view."""

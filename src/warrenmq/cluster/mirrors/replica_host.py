@@ -1,0 +1,80 @@
+"""What the replicas of a node need of it: the others, the cluster's decisions, the queues."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection
+
+from warrenmq.cluster.groups.group import Group
+from warrenmq.cluster.groups.transitions import Transition
+from warrenmq.cluster.mirrors.in_sync import InSync
+from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
+
+# Nodes that must not run for a change that was made from this group.
+Fence = Callable[[Group], Collection[bytes]]
+
+
+class ReplicaHost(ABC):
+    """The node, as its replicas see it. A queue is named by its birth."""
+
+    # -- other nodes -------------------------------------------------------------------------------
+
+    @abstractmethod
+    def now_ms(self) -> int:
+        """The time in ms. It never goes back, whatever happens to the clock of the machine."""
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Ask for the end of a turn, which calls `Replica.end_turn`."""
+
+    @abstractmethod
+    def send(self, node: bytes, payload: bytes) -> None:
+        """Send a record (`records.py`) to `node` after all earlier ones; drop it without a link."""
+
+    @abstractmethod
+    def silence_ms(self, node: bytes) -> int:
+        """For how long nothing has been heard of a node, at most; 0 for this node."""
+
+    @abstractmethod
+    def is_dead(self, node: bytes) -> bool:
+        """Whether the process of a node is known not to run.
+
+        It refuses connections, or its record in the cluster is gone.
+        """
+
+    # -- decisions ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def propose(
+        self,
+        birth: int,
+        transition: Transition,
+        done: Callable[[int], None],
+        fence: Fence | None = None,
+    ) -> None:
+        """Propose a change of the queue's group; see `GroupProposer.propose`."""
+
+    # -- the queue ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def open_copy(self, birth: int) -> MirrorCopy:
+        """This node's copy of the queue, hidden; a new one if it has none (`needs_new_copy`)."""
+
+    @abstractmethod
+    def renew_copy(self, birth: int, copy: MirrorCopy) -> MirrorCopy:
+        """Delete the hidden `copy` with all its messages; the empty one that takes its place."""
+
+    @abstractmethod
+    def drop_copy(self, birth: int) -> None:
+        """Delete this node's copy, opened or not: the group has given it up."""
+
+    @abstractmethod
+    def take_over(self, birth: int, copy: MirrorCopy, source: InSync) -> None:
+        """Let the copy serve clients from now on; its publishes wait for `source`."""
+
+    @abstractmethod
+    def step_down(self, birth: int, copy: MirrorCopy) -> None:
+        """Hide the copy, which has served: all of its messages are ready on return, none unacked.
+
+        Its source refuses everything already.
+        """

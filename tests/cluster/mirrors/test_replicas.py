@@ -1,0 +1,236 @@
+"""Three replicas of one queue: confirms, promotion, deposed masters, slow mirrors, returns."""
+
+from tests.cluster.mirrors.replica_world import World
+from warrenmq.cluster.groups.mirror_policy import ALL, MirrorPolicy
+from warrenmq.cluster.groups.transitions import UNSYNCED
+
+
+def test_publishes_are_confirmed_when_all_copies_have_them() -> None:
+    world = World()
+    world.run(3)
+    a = world["a"]
+    assert a.is_master
+    a.publish(5)
+    a.end_turn()
+    a.commit()
+    assert world.seen.confirmed == set()
+    world.run(3)
+    assert world.seen.confirmed == {1, 2, 3, 4, 5}
+    assert world["b"].has() == world["c"].has() == a.has()
+    taken = a.take(3)
+    a.ack(2)
+    world.run(3)
+    assert taken == [1, 2, 3]
+    assert world["b"].has() == world["c"].has() == a.has()
+    assert [number for _, number, _ in a.has()] == [3, 4, 5]
+
+
+def test_the_oldest_mirror_takes_over_with_everything() -> None:
+    world = World()
+    world.run(3)
+    a = world["a"]
+    a.publish(6)
+    world.run(3)
+    a.take(2)
+    a.ack(1)
+    world.run(3)
+    a.kill()
+    world.run(4)
+    b = world["b"]
+    assert b.is_master and world.group.epoch == 2
+    assert [(number, redelivered) for _, number, redelivered in b.has()] == [
+        (2, True),
+        (3, False),
+        (4, False),
+        (5, False),
+        (6, False),
+    ]
+    b.publish(1)
+    world.run(4)
+    assert 7 in world.seen.confirmed
+    assert world["c"].has() == b.has()
+    a.restart()
+    world.heal()
+    assert a.has() == b.has()
+    world.check_rest()
+
+
+def test_a_deposed_master_confirms_nothing() -> None:
+    """The others have given it up, and it does not know yet (F3, F12)."""
+    world = World()
+    world.run(3)
+    a, b = world["a"], world["b"]
+    a.publish(3)
+    world.run(3)
+    a.is_cut_off = True
+    world.cut_all(b"a")
+    a.publish(4)
+    world.run(50, 100)
+    assert b.is_master and a.is_master, "a does not hear of the decision"
+    assert world.seen.confirmed == {1, 2, 3}
+    b.publish(2)
+    world.run(20, 100)
+    assert world.seen.confirmed == {1, 2, 3, 8, 9}
+    world.link_all(b"a")
+    world.run(3)
+    assert world.seen.refused == {4, 5, 6, 7}, "the others have told it of their epoch"
+    world.heal()
+    assert [number for _, number, _ in b.has()] == [1, 2, 3, 8, 9]
+    assert a.has() == b.has() == world["c"].has()
+    world.check()
+    world.check_rest()
+
+
+def test_a_master_that_cannot_record_it_confirms_nothing_alone() -> None:
+    world = World()
+    world.run(3)
+    a = world["a"]
+    a.is_cut_off = True
+    world["b"].kill()
+    world["c"].kill()
+    a.publish(3)
+    world.run(100, 100)
+    assert world.seen.confirmed == set()
+    a.is_cut_off = False
+    world.run(5)
+    assert world.seen.confirmed == {1, 2, 3}
+    assert [copy.node for copy in world.group.sync] == [b"a"]
+
+
+def test_a_dead_mirror_holds_confirms_until_its_death_is_recorded() -> None:
+    world = World()
+    world.run(3)
+    a = world["a"]
+    world["c"].kill()
+    a.publish(2)
+    a.end_turn()
+    a.commit()
+    assert world.seen.confirmed == set()
+    world.run(6)
+    assert world.seen.confirmed == {1, 2}
+    assert [copy.node for copy in world.group.sync] == [b"a", b"b"]
+    assert a.is_master and world.group.epoch == 1
+
+
+def test_a_slow_mirror_is_dropped_by_the_record_only() -> None:
+    """Its disk hangs, while its process answers (F4, F22)."""
+    world = World()
+    world.run(3)
+    a, c = world["a"], world["c"]
+    commit = c.commit
+    c.commit = lambda: None  # type: ignore[method-assign]
+    a.publish(2)
+    world.run(29, 100)
+    assert world.seen.confirmed == set() and len(world.group.sync) == 3
+    world.run(4, 100)
+    assert world.seen.confirmed == {1, 2}
+    assert [copy.node for copy in world.group.sync] == [b"a", b"b"]
+    assert len(world.group.living) == 3
+    a.publish(1)
+    world.run(5)
+    assert world.seen.confirmed == {1, 2, 3}
+    c.commit = commit  # type: ignore[method-assign]
+    world.run(60, 100)
+    assert len(world.group.sync) == 3, "it has caught up, and counts again"
+    assert c.has() == a.has()
+
+
+def test_with_a_broken_link_the_living_master_wins() -> None:
+    world = World()
+    world.run(3)
+    a = world["a"]
+    world.cut(b"a", b"b")
+    a.publish(1)
+    world.run(60, 100)
+    assert world.masters == [(b"a", 1)]
+    assert world.seen.confirmed == {1}
+    world.heal()
+    world.check_rest()
+    assert world["b"].has() == a.has()
+
+
+def test_after_a_restart_of_all_the_copies_in_sync_lead() -> None:
+    world = World()
+    world.run(3)
+    world["a"].publish(9)
+    world.run(3)
+    world["c"].kill()
+    world["a"].publish(3)
+    world.run(10)
+    assert world.seen.confirmed == set(range(1, 13))
+    world["a"].kill()
+    world["b"].kill()
+    world["c"].restart()
+    world.run(60, 100)
+    assert world.group.is_down, "c lacks messages"
+    world["b"].restart()
+    world.run(30, 100)
+    assert world["b"].is_master
+    assert [number for _, number, _ in world["b"].has()] == list(range(1, 13))
+    world.heal()
+    world.check_rest()
+    assert world["a"].has() == world["b"].has() == world["c"].has()
+
+
+def test_a_copy_that_lacks_messages_leads_only_by_policy_and_alone() -> None:
+    policy = MirrorPolicy(mode=ALL, is_automatic=True, promotes_unsynced_on_failure=True)
+    world = World(policy=policy)
+    world.run(3)
+    world["c"].kill()
+    world["a"].publish(3)
+    world.run(10)
+    world["a"].kill()
+    world["b"].kill()
+    world["c"].restart()
+    world.run(10, 100)
+    assert world["c"].is_master and world.group.reason == UNSYNCED
+    assert world["c"].has() == []
+    world.heal()
+    assert world["a"].has() == []
+
+
+def test_too_few_copies_refuse_publishes() -> None:
+    world = World(policy=MirrorPolicy(mode=ALL, is_automatic=True, min_sync=2))
+    world.run(3)
+    a = world["a"]
+    world["b"].kill()
+    world["c"].kill()
+    world.run(10)
+    a.publish(2)
+    world.run(10)
+    assert world.seen.confirmed == set()
+    assert world.seen.refused == {1, 2}
+
+
+def test_a_mirror_whose_disk_fails_begins_anew_when_nothing_counts_on_it() -> None:
+    world = World()
+    world.run(3)
+    a, c = world["a"], world["c"]
+    a.publish(3)
+    world.run(3)
+    a.publish(2)
+    a.end_turn()
+    for _ in range(6):
+        for pair in list(world.links):
+            world.deliver(*pair)
+        for node in world.nodes.values():
+            node.end_turn()
+    c.node.commit(ok=False)
+    assert world.renewed == []
+    world.run(10)
+    assert world.renewed == [b"c"]
+    assert world.seen.confirmed == {1, 2, 3, 4, 5}
+    world.run(80, 100)
+    assert len(world.group.sync) == 3
+    assert c.has() == a.has()
+
+
+def test_a_deleted_queue_confirms_what_waits() -> None:
+    world = World()
+    world.run(3)
+    a = world["a"]
+    a.publish(2)
+    a.end_turn()
+    for node in world.nodes.values():
+        node.replica.close()
+    assert world.seen.confirmed == {1, 2}

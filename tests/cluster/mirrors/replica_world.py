@@ -16,7 +16,7 @@ from warrenmq.cluster.groups.transitions import Transition, create
 from warrenmq.cluster.mirrors.in_sync import InSync
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.records import decode_record
-from warrenmq.cluster.mirrors.replica import MASTER, MIRROR, Replica
+from warrenmq.cluster.mirrors.replica import MASTER, Replica
 from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED
@@ -106,6 +106,13 @@ class WorldNode(ReplicaHost):
 
     def _find_unacked(self, ledger: QueueLedger, first: int, end: int) -> list[Entry]:
         return [one for one in self.out if one.ledger is ledger and first <= one.seq < end]
+
+    def is_level(self) -> bool:
+        """Whether the node has all that the master has sent, on disk."""
+        mirror, master = self.replica.mirror, self.world.master.replica.master
+        if mirror is None or master is None:
+            return self.is_master and master is not None
+        return mirror.marks.durable_upto == master.feed.taken_count
 
     # -- ReplicaHost -------------------------------------------------------------------------------
 
@@ -439,8 +446,7 @@ class World:
             )
             and all(node.replica.group == group for node in self.nodes.values())
             and all(not link for link in self.links.values())
-            and all(node.replica.role in (MASTER, MIRROR) for node in self.nodes.values())
-            and len(self.seen.confirmed | self.seen.refused) <= self.seen.published
+            and all(node.is_level() for node in self.nodes.values())
         )
 
     # -- what must hold ----------------------------------------------------------------------------

@@ -37,7 +37,7 @@ from warrenmq.cluster.mirrors.records import (
     encode_message,
 )
 from warrenmq.cluster.mirrors.replica_host import ReplicaHost
-from warrenmq.cluster.mirrors.sync_records import decode
+from warrenmq.cluster.mirrors.sync_records import Levels, decode
 from warrenmq.cluster.mirrors.sync_source import SyncLink, SyncSource
 from warrenmq.queues.ring_feed import FeedOwner, RingFeed
 
@@ -158,6 +158,11 @@ class MasterSide(FeedOwner):
         for member in group.mirrors:
             self._consider(member.id.node)
 
+    @property
+    def is_syncing(self) -> bool:
+        """Whether a mirror is being synchronised, or waits for that."""
+        return any(source.is_busy for source in self.sources.values())
+
     # -- turns -------------------------------------------------------------------------------------
 
     def feed_changed(self) -> None:
@@ -205,10 +210,14 @@ class MasterSide(FeedOwner):
                 if copy is not None:
                     self._drop(copy)
         elif isinstance(record, SyncRecord):
+            step = decode(record)
+            if isinstance(step, Levels) and step.epoch < self.epoch:
+                # The mirror does not know this master yet, and offers anew when it does.
+                return
             source = self.sources.get(node)
             if source is None:
                 source = self.sources[node] = self._new_source(node)
-            source.take(decode(record), now_ms)
+            source.take(step, now_ms)
 
     def _new_source(self, node: bytes) -> SyncSource:
         return SyncSource(

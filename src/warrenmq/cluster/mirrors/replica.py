@@ -278,7 +278,7 @@ class Replica:
             return
         if self.mirror is not None and sender == group.master:
             self.mirror.take(message, self._host.now_ms())
-        elif sender != group.master:
+        elif sender != group.master and sender.node != self.me.node:
             self.send(sender.node, NewerRecord(group.epoch))
 
     def erase(self, member: MemberId) -> None:
@@ -288,9 +288,10 @@ class Replica:
     # -- the mirror --------------------------------------------------------------------------------
 
     def report(self, record: MirrorRecord) -> None:
-        """Send a record to the master."""
-        if self.group is not None:
-            self.send(self.group.master_node, record)
+        """Send a record to the master, if there is one."""
+        group = self.group
+        if group is not None and not group.is_down:
+            self.send(group.master_node, record)
 
     def reopen(self) -> None:
         """Begin the mirror again, with what its copy has."""

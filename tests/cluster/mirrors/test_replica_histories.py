@@ -1,0 +1,120 @@
+"""Random histories of three replicas, with lost links, kills, a store that answers late or never.
+
+At the end all nodes run and reach each other. Then nothing that was confirmed is lost (I1), the
+order is that of the publishes, and all copies are equal.
+"""
+
+from random import Random
+
+import pytest
+
+from tests.cluster.mirrors.replica_world import World
+
+HISTORIES = 200
+STEPS = 60
+
+
+class RandomHistory:
+    """One history, decided by `seed`."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.world = World()
+        # Some histories have no restarts: flags of redelivery are exact then.
+        self.restarts = self.random.random() < 0.5
+        self.log: list[str] = []
+
+    def run(self) -> None:
+        self.world.run(self.random.randrange(4))
+        for _ in range(STEPS):
+            self.step()
+            self.world.check()
+        self.world.heal()
+        self.world.run(5)
+        self.world.check()
+        self.world.check_rest()
+        self.check_copies()
+        self.check_flags()
+        rest = set(self.world.drain())
+        assert self.world.seen.confirmed <= rest | self.world.seen.acked
+
+    def step(self) -> None:
+        world, random = self.world, self.random
+        names = list(world.nodes)
+        node = world.nodes[random.choice(names)]
+        masters = [each for each in world.nodes.values() if each.is_master]
+        kind = random.random()
+        if kind < 0.2 and masters:
+            random.choice(masters).publish(random.randint(1, 4))
+        elif kind < 0.28 and masters:
+            master = random.choice(masters)
+            master.take(random.randint(1, 3))
+        elif kind < 0.33:
+            node.ack(random.randint(1, 3))
+        elif kind < 0.36:
+            node.requeue(random.randint(0, 2))
+        elif kind < 0.6:
+            pairs = list(world.links)
+            for _ in range(random.randint(1, 8)):
+                if pairs:
+                    world.deliver(*random.choice(pairs))
+        elif kind < 0.7:
+            node.end_turn()
+        elif kind < 0.75:
+            node.commit()
+        elif kind < 0.8:
+            world.decide(is_answer_lost=random.random() < 0.1)
+        elif kind < 0.85:
+            node.follow()
+        elif kind < 0.9:
+            self.world.run(random.randint(1, 3), random.choice([1, 50, 500]))
+        elif kind < 0.94:
+            world.clock.advance(random.choice([10, 500, 2000, 5000]))
+            for each in world.nodes.values():
+                if each.is_running:
+                    each.replica.check()
+        else:
+            self.disturb(node.name)
+
+    def disturb(self, name: bytes) -> None:
+        world, random = self.world, self.random
+        node = world.nodes[name]
+        other = random.choice([each for each in world.nodes if each != name])
+        kind = random.random()
+        if kind < 0.25:
+            world.cut(name, other)
+        elif kind < 0.5:
+            world.link(name, other)
+        elif kind < 0.6:
+            world.cut_all(name)
+        elif kind < 0.75:
+            node.is_cut_off = not node.is_cut_off
+        elif self.restarts and node.is_running:
+            node.kill()
+        elif not node.is_running:
+            node.restart()
+
+    def check_copies(self) -> None:
+        copies = {
+            name: [(seq, number) for seq, number, _ in node.has()]
+            for name, node in self.world.nodes.items()
+        }
+        assert copies[b"a"] == copies[b"b"] == copies[b"c"], copies
+
+    def check_flags(self) -> None:
+        """Only messages that were handed out are marked redelivered (F18)."""
+        if self.world.restarts > 0:
+            return
+        delivered = {number for number, _ in self.world.seen.deliveries}
+        for node in self.world.nodes.values():
+            marked = {number for _, number, redelivered in node.has() if redelivered}
+            assert marked <= delivered, f"{sorted(marked - delivered)} at {node.name!r}"
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_random_histories(part: int) -> None:
+    for seed in range(part, HISTORIES, 4):
+        try:
+            RandomHistory(seed).run()
+        except Exception as error:
+            raise AssertionError(f"history {seed}") from error

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Final
 
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.cluster.metadata.conditions import Condition
+
+# How long a proposal is repeated while the store of the cluster does not answer (ms).
+DECIDE_MS: Final = 5_000
+# Pause before a proposal is repeated (ms).
+RETRY_MS: Final = 250
+# After a conflict the proposer looks again when this node has followed something, or after this
+# time (ms): what it collided with may have been followed already.
+LOOK_AGAIN_MS: Final = 25
 
 
 class CommitResult:

@@ -17,20 +17,21 @@ from collections.abc import Callable
 
 from warrenmq.broker.definitions.metadata import Change, DeleteVhost, PutExchange, PutQueue
 from warrenmq.broker.definitions.shared import SharedDefinitions
-from warrenmq.cluster.decision_store import ClusterClock, CommitResult, DecisionStore, Peers
+from warrenmq.cluster.decision_store import (
+    DECIDE_MS,
+    LOOK_AGAIN_MS,
+    RETRY_MS,
+    ClusterClock,
+    CommitResult,
+    DecisionStore,
+    Peers,
+)
 from warrenmq.cluster.follower import Follower
 from warrenmq.cluster.metadata.conditions import Alive, Condition
 from warrenmq.cluster.placement import Placement
 
 logger = logging.getLogger("warren.cluster")
 
-# How long a proposal is repeated while the store of the cluster does not answer (ms).
-DECIDE_MS = 5_000
-# Pause before a proposal is repeated (ms).
-RETRY_MS = 250
-# After a conflict the proposer looks again when this node has followed something, or after this
-# time (ms): what it collided with may have been followed already.
-LOOK_AGAIN_MS = 25
 # How long a proposal that this node has followed waits for the other nodes (ms).
 PEERS_MS = 500
 # Removals of one transaction; each has two conditions at most.
@@ -65,7 +66,7 @@ class ClusterDefinitions(SharedDefinitions):
         if owner is not None:
             queue.is_exclusive = True
             self._follower.claims[queue.vhost, queue.name] = owner
-        queue.node = self._placement.choose(queue)
+        self._placement.place(queue)
 
     def propose(self, changes: list[Change], done: Done) -> None:
         # A vhost that the cluster does not have has left nothing behind there: its deletion was one

@@ -2,7 +2,8 @@
 
 Every node follows the same decisions, so all know the same queues, exchanges and bindings. A queue
 lives on one node, which makes it with an id of its own and stores the row that it needs to recover
-it; for all others it is a remote queue.
+it; for all others it is a remote queue. Each node of a mirrored queue's group has a copy of it, with
+an id and a row of its own (`groups/group_watch.py`).
 
 A vhost opens and closes over some turns of the loop; decisions that come meanwhile wait.
 """
@@ -22,20 +23,25 @@ from warrenmq.broker.definitions.metadata import (
     Definitions,
     DeleteBinding,
     DeleteExchange,
+    DeleteParameter,
     DeleteQueue,
     DeleteVhost,
+    MetadataDamaged,
     PutBinding,
     PutExchange,
+    PutParameter,
     PutQueue,
     PutVhost,
 )
+from warrenmq.broker.policies.policy import OPERATOR_POLICY, POLICY
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
+from warrenmq.cluster.groups.group_change import group_of
+from warrenmq.cluster.groups.group_watch import GroupWatch
 from warrenmq.cluster.missed import missed_changes
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.queue import Queue
-from warrenmq.store.change_sets import ChangeSet
 from warrenmq.vocabulary.fail_points import fail_point
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import AmqpError
@@ -54,8 +60,8 @@ class RemoteEnds(ABC):
     """The queues of other nodes, as the vhosts of this node know them."""
 
     @abstractmethod
-    def add(self, vhost: Vhost, definition: QueueDefinition, node: bytes) -> None:
-        """Let `vhost` have a queue that lives on `node`."""
+    def add(self, vhost: Vhost, definition: QueueDefinition, node: bytes, epoch: int = 0) -> None:
+        """Let `vhost` have a queue that lives on `node`: its master, if it has an `epoch`."""
 
     @abstractmethod
     def remove(self, vhost: Vhost, name: bytes, birth: int) -> list[Change]:
@@ -95,9 +101,13 @@ class Follower:
         self._now_ms = now_ms
         self._waiting: deque[tuple[int, deque[Change]]] = deque()
         self._is_busy = False
-        # Rows of own queues on their way to the disk. A decision counts as followed when the rows
-        # that it needs are stored.
-        self._unstored: dict[ChangeSet, int] = {}
+        # Puts the groups of mirrored queues in force; None: this node has no mirrored queues.
+        self.groups: GroupWatch | None = None
+        # Ids of the copies that this node has of mirrored queues, hidden or not, by vhost and name.
+        self._copy_ids: dict[tuple[bytes, bytes], int] = {}
+        # What decisions wait for before they count as followed, with the first such decision: rows
+        # of own queues on their way to the disk, and holds.
+        self._held: dict[object, int] = {}
         self._watchers: list[tuple[int, Callable[[], None]]] = []
         # Exchanges that have gone with their last binding in the decision that is followed.
         self._auto_deleted: list[DeleteExchange] = []
@@ -112,10 +122,14 @@ class Follower:
         """
         self.copy.load(shared)
         own = self._name
+        for vhost in self._broker.vhosts.values():
+            for own_queue in vhost.queues_by_id.values():
+                if own_queue.is_hidden:
+                    self._copy_ids[vhost.name, own_queue.name] = own_queue.id
         for exchange in shared.exchanges:
             self._follow_one(revision, exchange)
         for queue in shared.queues:
-            if queue.node != own:
+            if queue.node != own or queue.group:
                 self._follow_one(revision, queue)
         for binding in shared.bindings:
             self._follow_one(revision, binding)
@@ -138,8 +152,22 @@ class Follower:
 
     def followed(self) -> int:
         """The last decision that is in force here, with all rows stored that it needs."""
-        unstored = min(self._unstored.values(), default=self.revision + 1)
-        return min(self.revision, unstored - 1)
+        held = min(self._held.values(), default=self.revision + 1)
+        return min(self.revision, held - 1)
+
+    def hold(self) -> Callable[[], None]:
+        """Let the decision that is being put in force count as followed later.
+
+        That is when the returned function is called. Between decisions it holds the next one.
+        """
+        hold = object()
+        self._held[hold] = self.revision + 1
+
+        def release() -> None:
+            del self._held[hold]
+            self._notify()
+
+        return release
 
     def _work(self) -> None:
         while self._waiting and not self._is_busy:
@@ -163,15 +191,21 @@ class Follower:
 
     def _follow_one(self, revision: int, change: Change) -> None:
         if isinstance(change, (PutExchange, DeleteExchange, PutQueue, DeleteQueue)):
+            before = self.copy.queues.get((change.vhost, change.name))
             if isinstance(change, (PutExchange, PutQueue)):
                 # A queue whose client is gone is removed at once, in the life that the copy knows.
                 self.copy.apply(change)
             vhost = self._broker.vhosts.get(change.vhost)
             if vhost is not None:
                 try:
-                    self._follow_end(vhost, change, revision)
+                    if isinstance(change, PutQueue) and _is_mirrored(change, before):
+                        self._put_mirrored(vhost, change)
+                    else:
+                        self._follow_end(vhost, change)
                 except AmqpError as error:
                     logger.error("skipped a definition of the cluster: %s", error.text)
+                except MetadataDamaged as error:
+                    logger.error("skipped a mirrored queue of the cluster: %s", error)
             if isinstance(change, (DeleteExchange, DeleteQueue)):
                 self.copy.apply(change)
         elif isinstance(change, (PutBinding, DeleteBinding)):
@@ -187,8 +221,10 @@ class Follower:
 
     def _follow_vhost(self, change: PutVhost | DeleteVhost) -> None:
         """Store the row that names the vhost's directory, then open, change or close the vhost."""
-        self.copy.apply(change)
         vhost = self._broker.vhosts.get(change.name)
+        if isinstance(change, DeleteVhost) and vhost is not None:
+            self._let_go_of_mirrored(vhost)
+        self.copy.apply(change)
         if isinstance(change, PutVhost):
             # The directory's number is the node's own.
             change.id = self._broker.next_vhost_id() if vhost is None else vhost.id
@@ -214,6 +250,7 @@ class Follower:
             if failure:
                 logger.error("%s", failure)
             self._is_busy = False
+            self._tell_of_policies(change)
             if later:
                 self._work()
 
@@ -226,7 +263,6 @@ class Follower:
         self,
         vhost: Vhost,
         change: PutExchange | DeleteExchange | PutQueue | DeleteQueue,
-        revision: int,
     ) -> None:
         if isinstance(change, PutExchange):
             self._put_exchange(vhost, change)
@@ -235,7 +271,7 @@ class Follower:
             if exchange is not None:
                 self._note_removed(vhost.forget(vhost.router.delete_exchange(exchange)))
         elif isinstance(change, PutQueue):
-            self._put_queue(vhost, change, revision)
+            self._put_queue(vhost, change)
         else:
             self._delete_queue(vhost, change.name)
 
@@ -254,33 +290,23 @@ class Follower:
         vhost.policies.on_exchange(exchange)
         vhost.announce("exchange.created", exchange)
 
-    def _put_queue(self, vhost: Vhost, change: PutQueue, revision: int) -> None:
+    def _put_queue(self, vhost: Vhost, change: PutQueue) -> None:
         known = vhost.taker(change.name)
         if known is not None and known.definition.birth == change.birth:
             return
-        settings = parse_arguments(change.arguments, vhost.queue_text(change.name))
         is_own = change.node == self._name
         owner: object | None = None
         if change.is_exclusive:
             owner = _CLIENT_ELSEWHERE
             if is_own:
                 owner = self._take_claim(change)
-        definition = QueueDefinition(
-            change.name,
-            self._broker.next_queue_id() if is_own else 0,
-            change.durable,
-            change.auto_delete,
-            owner,
-            change.arguments,
-            settings,
-            change.birth,
-        )
         if not is_own:
-            self._ends.add(vhost, definition, change.node)
+            self._ends.add(vhost, _definition(vhost, change, 0, owner), change.node)
             return
+        definition = _definition(vhost, change, self._broker.next_queue_id(), owner)
         queue = vhost.add_queue(definition, self._now_ms())
         if change.durable:
-            self._store_row(vhost, queue, change, revision)
+            self._store_row(vhost, queue)
         if owner is _CLIENT_ELSEWHERE:
             # Its connection ended before the queue was decided.
             vhost.delete_queue(queue, self._now_ms())
@@ -291,27 +317,28 @@ class Follower:
         is_there = isinstance(owner, Connection) and owner.state == RUNNING
         return owner if is_there else _CLIENT_ELSEWHERE
 
-    def _store_row(self, vhost: Vhost, queue: Queue, change: PutQueue, revision: int) -> None:
+    def _store_row(self, vhost: Vhost, queue: Queue) -> None:
         """Store the row by which the node recovers the queue after a crash."""
+        declared = queue.definition
         row = PutQueue(
-            change.vhost,
+            vhost.name,
             queue.id,
-            change.name,
+            queue.name,
             True,
-            change.auto_delete,
-            change.arguments,
-            birth=change.birth,
+            declared.auto_delete,
+            declared.arguments,
+            birth=declared.birth,
         )
         change_set = vhost.store_changes([row], True, is_patient=True)
         # Messages without the row would belong to no queue after a crash.
         change_set.is_needed_by_records = True
         vhost.unstored[queue] = change_set
-        self._unstored[change_set] = revision
+        self._held[change_set] = self.revision + 1
 
         def stored(_ok: bool, _now_ms: int) -> None:
             fail_point("row.stored")
             vhost.unstored.pop(queue, None)
-            del self._unstored[change_set]
+            del self._held[change_set]
             self._notify()
 
         change_set.callbacks.append(stored)
@@ -320,11 +347,17 @@ class Follower:
         known = self.copy.queues.get((vhost.name, name))
         if known is None:
             return
+        if known.group and self.groups is not None:
+            self.groups.on_removed(vhost, known)
         queue = vhost.queues.get(name)
         if queue is not None and queue.definition.birth == known.birth:
             self._note_removed(vhost.delete_followed(queue, self._now_ms()))
         else:
             self._note_removed(self._ends.remove(vhost, name, known.birth))
+        copy = self._known_copy(vhost, known)
+        if copy is not None and copy.is_hidden:
+            self.discard_copy(vhost, copy)
+        self._copy_ids.pop((vhost.name, name), None)
 
     def _note_removed(self, changes: list[Change]) -> None:
         self._auto_deleted.extend(each for each in changes if isinstance(each, DeleteExchange))
@@ -340,6 +373,66 @@ class Follower:
             if is_gone and (change.vhost, change.name) in self.copy.exchanges:
                 vhost.add_changes([change])
         self._auto_deleted = []
+
+    # -- mirrored queues ---------------------------------------------------------------------------
+
+    def own_copy(self, vhost: Vhost, put: PutQueue) -> Queue:
+        """This node's copy of the mirrored queue `put`: hidden and empty if it has none yet.
+
+        The row of a new copy of a durable queue is on its way to the disk; no batch with the copy's
+        records is durable before, and no later decision counts as followed.
+        """
+        copy = self._known_copy(vhost, put)
+        if copy is None:
+            copy = vhost.add_hidden_queue(
+                _definition(vhost, put, self._broker.next_queue_id(), None), self._now_ms()
+            )
+            self._copy_ids[vhost.name, put.name] = copy.id
+            if put.durable:
+                self._store_row(vhost, copy)
+        return copy
+
+    def discard_copy(self, vhost: Vhost, queue: Queue) -> None:
+        """Delete a hidden copy of this node with its messages and its row."""
+        vhost.remove_hidden_queue(queue, self._now_ms())
+        self._copy_ids.pop((vhost.name, queue.name), None)
+
+    def drop_copy(self, vhost: Vhost, put: PutQueue) -> None:
+        """Delete this node's hidden copy of the queue `put`, if it has one."""
+        copy = self._known_copy(vhost, put)
+        if copy is not None and copy.is_hidden:
+            self.discard_copy(vhost, copy)
+
+    def _known_copy(self, vhost: Vhost, put: PutQueue) -> Queue | None:
+        """This node's copy in the life `put`: the queue that serves clients, or a hidden one."""
+        copy = vhost.queues.get(put.name)
+        if copy is None:
+            copy = vhost.queues_by_id.get(self._copy_ids.get((vhost.name, put.name), 0))
+        return copy if copy is not None and copy.definition.birth == put.birth else None
+
+    def _put_mirrored(self, vhost: Vhost, put: PutQueue) -> None:
+        """Make a mirrored queue known here, and let its group be put in force."""
+        taker = vhost.taker(put.name)
+        if taker is None or taker.definition.birth != put.birth:
+            group = group_of(put)
+            epoch = 0 if group is None else group.epoch
+            self._ends.add(vhost, _definition(vhost, put, 0, None), put.node, epoch)
+        if self.groups is not None:
+            self.groups.on_group(vhost, put)
+
+    def _let_go_of_mirrored(self, vhost: Vhost) -> None:
+        """Let go of the mirrored queues of a vhost that the cluster has deleted."""
+        for (name, _queue), put in self.copy.queues.items():
+            if name == vhost.name and put.group and self.groups is not None:
+                self.groups.on_removed(vhost, put)
+        for place in [place for place in self._copy_ids if place[0] == vhost.name]:
+            del self._copy_ids[place]
+
+    def _tell_of_policies(self, change: Change) -> None:
+        if isinstance(change, (PutParameter, DeleteParameter)) and self.groups is not None:
+            vhost = self._broker.vhosts.get(change.vhost)
+            if vhost is not None and change.component in (POLICY, OPERATOR_POLICY):
+                self.groups.on_policies(vhost)
 
     # -- bindings ----------------------------------------------------------------------------------
 
@@ -363,3 +456,27 @@ class Follower:
                 return
             if binding is not None:
                 vhost.announce("binding.created", binding)
+
+
+def _is_mirrored(put: PutQueue, before: PutQueue | None) -> bool:
+    """Whether `put`, which follows on `before`, has a group, or had one until now."""
+    return bool(put.group) or (
+        before is not None and before.birth == put.birth and before.group != b""
+    )
+
+
+def _definition(
+    vhost: Vhost, put: PutQueue, queue_id: int, owner: object | None
+) -> QueueDefinition:
+    """The declaration of `put` under an id of this node. Raises AmqpError for bad arguments."""
+    settings = parse_arguments(put.arguments, vhost.queue_text(put.name))
+    return QueueDefinition(
+        put.name,
+        queue_id,
+        put.durable,
+        put.auto_delete,
+        owner,
+        put.arguments,
+        settings,
+        put.birth,
+    )

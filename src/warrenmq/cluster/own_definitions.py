@@ -4,6 +4,9 @@ The node's metadata has what only the node knows (the numbers of vhosts and queu
 reader groups, stages, sinks). The cluster has everything else. A row and a queue of the cluster
 belong together if name and birth agree: a queue that was deleted and declared again while the node
 was away is another one, and the messages of the old one go.
+
+A row of a mirrored queue is that of the node's copy. It stays while the group counts with the copy:
+a group that has given it up has forgotten the node. The copy opens hidden, whoever is master.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from warrenmq.broker.definitions.metadata import (
     PutQueue,
     PutVhost,
 )
+from warrenmq.cluster.groups.group_change import group_of
 
 
 def shared_definitions(rows: Definitions, first: list[Change], node: bytes) -> list[Change]:
@@ -51,6 +55,7 @@ def own_definitions(
 
     Queues of other nodes, exchanges and bindings are not among them: they need no file. A row
     without a birth is of a time when the node ran alone: it has brought the queue into the cluster.
+    Raises MetadataDamaged for a group that cannot be read.
     """
     changes: list[Change] = []
     opened = Definitions()
@@ -105,12 +110,15 @@ def _add_queues(
     known = {(row.vhost, row.name): row for row in rows.queues}
     vhosts = {vhost.name for vhost in opened.vhosts}
     for queue in shared.queues:
-        if queue.node != node or not queue.durable:
+        if not queue.durable or not _has_copy(queue, node):
             continue
         row = known.pop((queue.vhost, queue.name), None)
         is_same = row is not None and row.birth in (queue.birth, NO_BIRTH)
         if row is not None and not is_same:
             changes.append(DeleteQueue(row.vhost, row.id, row.name))
+        if queue.group and not is_same:
+            # A copy begins when the node joins the group.
+            continue
         if row is None or not is_same:
             queue_id = opened.next_queue_id
             opened.next_queue_id += 1
@@ -124,6 +132,7 @@ def _add_queues(
             queue.auto_delete,
             queue.arguments,
             birth=queue.birth,
+            group=queue.group,
         )
         opened.queues.append(own)
         if row is None or row.birth != queue.birth:
@@ -131,3 +140,9 @@ def _add_queues(
     for row in known.values():
         if row.vhost in vhosts:
             changes.append(DeleteQueue(row.vhost, row.id, row.name))
+
+
+def _has_copy(queue: PutQueue, node: bytes) -> bool:
+    """Whether `node` has the messages of `queue`, or a copy that its group counts with."""
+    group = group_of(queue)
+    return queue.node == node if group is None else node in group.recoverable

@@ -1,4 +1,4 @@
-"""Chooses the node for a new queue (RabbitMQ's queue master location)."""
+"""Chooses the node for a new queue (RabbitMQ's queue master location), and its first mirrors."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from collections.abc import Callable
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
+from warrenmq.cluster.groups.group import encode_group
+from warrenmq.cluster.groups.known_nodes import KnownNodes
+from warrenmq.cluster.groups.mirror_placement import first_nodes, rank_of
+from warrenmq.cluster.groups.queue_policy import policy_of
+from warrenmq.cluster.groups.transitions import create
 from warrenmq.wire.field_table import decode_table
 
 CLIENT_LOCAL = "client-local"
@@ -25,7 +30,8 @@ class Placement:
     """Places queues for clients of the node `name`.
 
     `default`: the locator for queues whose arguments and policy name none. `placeable` returns the
-    names of the nodes that can take a queue. Nodes in maintenance are not among them.
+    names of the nodes that can take a queue. Nodes in maintenance are not among them. `mirrors`:
+    the nodes on which new queues can have mirrors; None: no queue gets any.
     """
 
     def __init__(
@@ -36,6 +42,7 @@ class Placement:
         placeable: Callable[[], list[bytes]],
         default: str,
         draw: Callable[[list[bytes]], bytes] = random.choice,
+        mirrors: KnownNodes | None = None,
     ) -> None:
         self._name = name
         self._broker = broker
@@ -43,6 +50,28 @@ class Placement:
         self._placeable = placeable
         self._default = default
         self._draw = draw
+        self._mirrors = mirrors
+
+    def place(self, queue: PutQueue) -> None:
+        """Give the new `queue` its node, and its first group if a policy mirrors it (M20).
+
+        All its copies are in sync, as they are empty.
+        """
+        queue.node = self.choose(queue)
+        queue.group = b""
+        vhost = self._broker.vhosts.get(queue.vhost)
+        if self._mirrors is None or vhost is None:
+            return
+        policy = policy_of(vhost, queue)
+        if not policy.is_mirrored:
+            return
+        rank = rank_of(queue.vhost, queue.name)
+        nodes = first_nodes(policy, queue.node, self._mirrors.by_name, rank)
+        # A node that is not known to run gets its copy later.
+        copies = [copy for copy in map(self._mirrors.copy_of, nodes) if copy is not None]
+        if copies:
+            queue.node = copies[0].node
+            queue.group = encode_group(create(copies[0], copies[1:]))
 
     def choose(self, queue: PutQueue) -> bytes:
         """The node for `queue`; an exclusive queue lives with its connection.

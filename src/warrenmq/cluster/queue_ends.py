@@ -32,8 +32,8 @@ class QueueEnds(RemoteEnds, LinkEnds):
 
     # -- queues of other nodes ---------------------------------------------------------------------
 
-    def add(self, vhost: Vhost, definition: QueueDefinition, node: bytes) -> None:
-        vhost.add_remote_queue(definition, node)
+    def add(self, vhost: Vhost, definition: QueueDefinition, node: bytes, epoch: int = 0) -> None:
+        vhost.add_remote_queue(definition, node, epoch)
 
     def remove(self, vhost: Vhost, name: bytes, birth: int) -> list[Change]:
         queue = vhost.remote_queues.get(name)

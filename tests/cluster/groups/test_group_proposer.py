@@ -314,14 +314,12 @@ def test_a_group_ends_when_its_master_is_alone(cluster: Proposers) -> None:
 
 def test_a_queue_is_removed_while_its_group_is_such(cluster: Proposers) -> None:
     proposer, birth = cluster.proposers[0], cluster.put().birth
-    for version in (1, 2):
-        proposer.propose_removal(
-            b"/",
-            b"q",
-            birth,
-            lambda group, at=version: group.version == at,
-            cluster.outcomes.append,
-        )
+    proposer.propose_removal(
+        b"/", b"q", birth, lambda group: group.is_down, cluster.outcomes.append
+    )
+    proposer.propose_removal(
+        b"/", b"q", birth, lambda group: not group.is_down, cluster.outcomes.append
+    )
     cluster.settle()
     assert cluster.outcomes == [REFUSED, DECIDED] and cluster.model.load().queues == []
     assert cluster.nodes[1].vhost.taker(b"q") is None

@@ -122,9 +122,12 @@ class VhostPolicies:
         settings = queue.settings
         return settings.policies if isinstance(settings, PolicySettings) else None
 
-    def of_name(self, name: bytes) -> AppliedPolicies | None:
-        """The policies that a new queue called `name` would have, None without any."""
-        return self._for_queues.find(name)
+    def of_name(self, name: bytes, is_quorum: bool = False) -> AppliedPolicies | None:
+        """The newest policies for a queue called `name`, None without any.
+
+        `is_quorum`: it is declared as a quorum queue.
+        """
+        return (self._for_quorum_queues if is_quorum else self._for_queues).find(name)
 
     def of_exchange(self, exchange: Exchange) -> AppliedPolicies | None:
         """The policies that apply to an exchange, None without any."""

@@ -55,21 +55,24 @@ class Vhost(VhostQueues):
     # -- start-up ----------------------------------------------------------------------------------
 
     def restore_queue(self, definition: PutQueue, now_ms: i64) -> Queue:
-        """Create a durable queue from its definition; it is empty until `restore_messages`."""
+        """Create a durable queue from its definition; it is empty until `restore_messages`.
+
+        A copy of a mirrored queue is hidden.
+        """
         settings = parse_arguments(definition.arguments, self.queue_text(definition.name))
-        return self.add_queue(
-            QueueDefinition(
-                definition.name,
-                definition.id,
-                definition.durable,
-                definition.auto_delete,
-                None,
-                definition.arguments,
-                settings,
-                definition.birth,
-            ),
-            now_ms,
+        restored = QueueDefinition(
+            definition.name,
+            definition.id,
+            definition.durable,
+            definition.auto_delete,
+            None,
+            definition.arguments,
+            settings,
+            definition.birth,
         )
+        if definition.group:
+            return self.add_hidden_queue(restored, now_ms)
+        return self.add_queue(restored, now_ms)
 
     def restore_part(self, part: PutQueuePart, now_ms: i64) -> None:
         """Restore a part of a queue without its messages; nothing if the queue is not there."""

@@ -53,7 +53,10 @@ class Unchanged:
 
 @dataclass(frozen=True)
 class NodeIs:
-    """The record of the running `node` was created at `birth`: its lease has not ended since."""
+    """The record of the running `node` was created at `birth`: its lease has not ended since.
+
+    0: it has none, so the node does not run.
+    """
 
     node: bytes
     birth: int

@@ -105,9 +105,9 @@ class EtcdModel:
         self.history.append((revision, told))
         return revision
 
-    def has_lease(self, conditions: list[Condition]) -> bool:
-        """Whether those of `conditions` hold that ask for the lease of the author."""
-        return all(self._holds(each) for each in conditions if isinstance(each, NodeIs))
+    def has_lease(self, lease: NodeIs | None) -> bool:
+        """Whether the author of a transaction has its `lease`, if it needs one."""
+        return lease is None or self._holds(lease)
 
     def load(self) -> Definitions:
         """The definitions as of the last revision; bindings of earlier lives are left out."""
@@ -153,7 +153,7 @@ class EtcdModel:
             found = self.keys.get(key_of(CLUSTER, condition.change))
             return found is not None and found.revision == condition.mod_revision
         if isinstance(condition, NodeIs):
-            return self.running.get(condition.node) == condition.birth
+            return self.running.get(condition.node, 0) == condition.birth
         return True
 
     def _change(self, change: Change, revision: int, told: list[Change]) -> None:
@@ -248,7 +248,7 @@ class ModelledStore(DecisionStore):
             done(CommitResult(0, "etcd does not answer"))
             return
         revision = self._model.commit(conditions, changes)
-        if not revision and not self._model.has_lease(conditions):
+        if not revision and not self._model.has_lease(self.lease):
             done(CommitResult(0, "this node has lost its lease"))
         elif self.loses_answers:
             done(CommitResult(0, "the answer was lost"))

@@ -1,0 +1,53 @@
+"""The group of a queue's definition, and the transaction that changes it."""
+
+from __future__ import annotations
+
+from warrenmq.broker.definitions.metadata import Change, PutQueue
+from warrenmq.cluster.groups.group import Group, decode_group, encode_group
+from warrenmq.cluster.metadata.conditions import Condition, LastWritten
+
+
+def group_of(put: PutQueue) -> Group | None:
+    """The group of a queue, None if it is not mirrored. Raises MetadataDamaged."""
+    return decode_group(put.group) if put.group else None
+
+
+def with_group(put: PutQueue, group: Group) -> PutQueue:
+    """The definition `put` with another group, of which its node has the master."""
+    return PutQueue(
+        put.vhost,
+        put.id,
+        put.name,
+        put.durable,
+        put.auto_delete,
+        put.arguments,
+        group.master_node,
+        put.is_exclusive,
+        put.birth,
+        encode_group(group),
+        put.revision,
+    )
+
+
+def without_group(put: PutQueue) -> PutQueue:
+    """The definition `put` of a queue that is mirrored no more; its node stays."""
+    return PutQueue(
+        put.vhost,
+        put.id,
+        put.name,
+        put.durable,
+        put.auto_delete,
+        put.arguments,
+        put.node,
+        put.is_exclusive,
+        put.birth,
+        revision=put.revision,
+    )
+
+
+def group_change(put: PutQueue, group: Group) -> tuple[list[Condition], list[Change]]:
+    """The transaction that gives the queue `put`, as this node has followed it, the `group`.
+
+    Its condition covers the queue's life too: another life has another revision.
+    """
+    return [LastWritten(put, put.revision)], [with_group(put, group)]

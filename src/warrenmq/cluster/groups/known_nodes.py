@@ -1,0 +1,34 @@
+"""The nodes that can have copies of queues, as this node knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from warrenmq.cluster.groups.group import Copy
+from warrenmq.cluster.groups.mirror_placement import ClusterNode
+from warrenmq.cluster.records import RunningNode
+
+
+class KnownNodes:
+    """The running nodes of the cluster, from the records that this node follows."""
+
+    def __init__(self) -> None:
+        # What placement asks of them, by name. A node that is not here does not run.
+        self.by_name: dict[bytes, ClusterNode] = {}
+        self._copies: dict[bytes, Copy] = {}
+
+    def set_running(self, running: Mapping[str, RunningNode]) -> bool:
+        """Take over the records of all running nodes; returns whether placement may change."""
+        nodes: dict[bytes, ClusterNode] = {}
+        copies: dict[bytes, Copy] = {}
+        for text, record in running.items():
+            name = text.encode()
+            nodes[name] = ClusterNode(is_draining=record.is_draining)
+            copies[name] = Copy(name, record.replica_id, str(record.incarnation))
+        is_change = (nodes, copies) != (self.by_name, self._copies)
+        self.by_name, self._copies = nodes, copies
+        return is_change
+
+    def copy_of(self, node: bytes) -> Copy | None:
+        """What the running `node` would have as a copy in this run; None if it does not run."""
+        return self._copies.get(node)

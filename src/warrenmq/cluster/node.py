@@ -25,6 +25,7 @@ import msgspec
 import warrenmq
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change, Definitions, MetadataError
+from warrenmq.broker.policies.mirroring import IN_FORCE
 from warrenmq.cluster.control import ClusterControl
 from warrenmq.cluster.decision_store import ClusterClock
 from warrenmq.cluster.decisions import ClusterDefinitions
@@ -32,6 +33,8 @@ from warrenmq.cluster.decisions_etcd import EtcdDecisions
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.facts import LinkFacts
 from warrenmq.cluster.follower import Apply, Follower, Store
+from warrenmq.cluster.groups.group import Copy
+from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.links.handshake import Identity
 from warrenmq.cluster.links.links import Links
 from warrenmq.cluster.links.shell import LinkShell
@@ -40,6 +43,7 @@ from warrenmq.cluster.membership import LEASE_S, Membership, NotYet, name_of
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata, Watched
 from warrenmq.cluster.metadata.keys import parts_of
 from warrenmq.cluster.metadata.operations import KeyValue, RawDelete
+from warrenmq.cluster.mirroring import Mirroring
 from warrenmq.cluster.node_calls import NodeCalls
 from warrenmq.cluster.node_links import FollowedPeers, NodeLinks
 from warrenmq.cluster.placement import Placement
@@ -142,6 +146,9 @@ class ClusterNode:
         self._follower: Follower | None = None
         self._shared: ClusterDefinitions | None = None
         self._ends = QueueEnds(settings.node, broker, now_ms)
+        self._nodes = KnownNodes()
+        # The mirrored queues; None before `attach`.
+        self._mirroring: Mirroring | None = None
         self._links: Links | None = None
         self._handler: NodeLinks | None = None
         self._shell: LinkShell | None = None
@@ -196,6 +203,17 @@ class ClusterNode:
             store,
             self._now_ms,
         )
+        if IN_FORCE:
+            self._mirroring = Mirroring(
+                self._own_copy(),
+                self._loop,
+                self._broker,
+                follower,
+                self.decisions,
+                self._clock,
+                self._nodes,
+                self._wake,
+            )
         follower.load(self._start.shared, self._start.revision)
         self._follower = follower
         placement = Placement(
@@ -204,11 +222,19 @@ class ClusterNode:
             self.copy,
             self._placeable,
             self.settings.locator,
+            mirrors=self._nodes if IN_FORCE else None,
         )
         self._shared = ClusterDefinitions(
             self.decisions, follower, placement, self.peers, self._clock
         )
         self._broker.shared = self._shared
+
+    def _own_copy(self) -> Copy:
+        """What this run of the node would have as a copy of a queue."""
+        identity = self._start.identity
+        assert identity is not None
+        name = self.settings.node.encode()
+        return Copy(name, identity.replica_id, str(identity.incarnation))
 
     async def begin(self) -> str:
         """Announce the node, link it with the others, and follow the cluster.
@@ -227,7 +253,7 @@ class ClusterNode:
             DATA_FORMAT,
         )
         self._handler = NodeLinks(
-            self._ends, self.peers, self.calls, follower.followed, self._now_ms
+            self._ends, self.peers, self.calls, self._mirroring, follower.followed, self._now_ms
         )
         self._links = Links(
             identity, start.meta.secret.encode(), self._handler, secrets.token_bytes
@@ -412,6 +438,8 @@ class ClusterNode:
                 if name != self.settings.node
             }
             self._links.set_peers(peers, self._now_ms())
+        if self._mirroring is not None:
+            self._mirroring.set_running({name: each for name, (each, _) in self.running.items()})
 
     def _on_lost(self, reason: str) -> None:
         """Etcd has compacted decisions that this node has not followed: start again from it all."""
@@ -438,6 +466,8 @@ class ClusterNode:
     def end_turn(self) -> None:
         """Send to other nodes what has gathered in the turn, before clients get their output."""
         if self._shell is not None and self._handler is not None:
+            if self._mirroring is not None:
+                self._mirroring.end_turn()
             self._handler.end_turn()
             self.calls.end_turn()
             self._shell.write_out()
@@ -445,6 +475,8 @@ class ClusterNode:
     def tick(self) -> None:
         """Give up what other nodes do not answer; called about every 50 ms."""
         self.calls.tick(self._now_ms())
+        if self._mirroring is not None and self._shell is not None:
+            self._mirroring.tick()
 
     # -- for operators -----------------------------------------------------------------------------
 
@@ -491,6 +523,8 @@ class ClusterNode:
         assert self._follower is not None
         self._is_stopping = False
         self._broker.shared = self._shared
+        if self._mirroring is not None:
+            self._mirroring.replicas.begin_run(self._own_copy())
         try:
             async with asyncio.timeout(_FOLLOW_S):
                 self._follower.catch_up(start.shared, start.revision)

@@ -3,6 +3,7 @@
 FOLLOWED     the revision (8 bytes) of the last decision that the sender has followed
 OPERATIONS   clients of the sender use queues of the receiver (`queues/link_records.py`)
 EVENTS       what became of that
+MIRRORS      records of the replicas of mirrored queues (`mirrors/records.py`)
 NODE_CALL, NODE_ANSWER      calls between nodes (`node_calls.py`)
 """
 
@@ -18,6 +19,7 @@ from warrenmq.cluster.decision_store import Peers
 from warrenmq.cluster.facts import LinkFacts
 from warrenmq.cluster.links.frames import CONTROL, DATA
 from warrenmq.cluster.links.link import Link, LinkHandler
+from warrenmq.cluster.mirrors.peers import MIRRORS
 from warrenmq.cluster.node_calls import NODE_ANSWER, NODE_CALL, NodeCalls
 from warrenmq.queues.link_records import MalformedRecordError
 from warrenmq.queues.queue_link import EVENTS, OPERATIONS, QueueLink
@@ -93,8 +95,24 @@ class LinkEnds(ABC):
         """Take what became of operations of clients of this node. Raises MalformedRecordError."""
 
 
+class MirrorLinks(ABC):
+    """The replicas of mirrored queues on this node."""
+
+    @abstractmethod
+    def link_up(self, link: Link) -> None:
+        """There is a link to a node."""
+
+    @abstractmethod
+    def link_down(self, name: str) -> None:
+        """The link to the node `name` is lost."""
+
+    @abstractmethod
+    def take_record(self, name: str, payload: bytes) -> str:
+        """Take a record of a replica on `name`; returns "" or what is wrong with it."""
+
+
 class NodeLinks(LinkHandler):
-    """Hands the frames of all links to `ends`, `peers` and `calls`.
+    """Hands the frames of all links to `ends`, `peers`, `calls` and `mirrors`, if there are any.
 
     `followed` is this node's own revision, `now_ms` tells the time.
     """
@@ -104,9 +122,11 @@ class NodeLinks(LinkHandler):
         ends: LinkEnds,
         peers: FollowedPeers,
         calls: NodeCalls,
+        mirrors: MirrorLinks | None,
         followed: Callable[[], int],
         now_ms: Callable[[], int],
     ) -> None:
+        self._mirrors = mirrors
         self._ends = ends
         self._peers = peers
         self._calls = calls
@@ -126,6 +146,8 @@ class NodeLinks(LinkHandler):
         self._peers.put(name, 0)
         self._tell(link, self._followed())
         self._ends.link_up(name, LinkedQueues(link))
+        if self._mirrors is not None:
+            self._mirrors.link_up(link)
         self._calls.link_up(link)
 
     def on_frame(self, link: Link, kind: int, payload: bytes) -> None:
@@ -139,6 +161,10 @@ class NodeLinks(LinkHandler):
                 self._ends.take_events(name, payload)
             elif kind == FOLLOWED and len(payload) == _REVISION_BYTES:
                 self._peers.put(name, int.from_bytes(payload, "big"))
+            elif kind == MIRRORS and self._mirrors is not None:
+                fault = self._mirrors.take_record(name, payload)
+                if fault:
+                    link.close(fault)
             elif kind == NODE_CALL:
                 self._calls.take_call(name, payload)
             elif kind == NODE_ANSWER:
@@ -157,6 +183,8 @@ class NodeLinks(LinkHandler):
         del self._links[name]
         self._ends.link_down(name)
         self._peers.drop(name)
+        if self._mirrors is not None:
+            self._mirrors.link_down(name)
         self._calls.link_down(name)
 
     def facts(self) -> tuple[LinkFacts, ...]:

@@ -14,6 +14,7 @@ from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.mirror_placement import first_nodes, rank_of
 from warrenmq.cluster.groups.queue_policy import policy_of
 from warrenmq.cluster.groups.transitions import create
+from warrenmq.queues.ring_feed import epoch_start
 from warrenmq.wire.field_table import decode_table
 
 CLIENT_LOCAL = "client-local"
@@ -71,7 +72,7 @@ class Placement:
         copies = [copy for copy in map(self._mirrors.copy_of, nodes) if copy is not None]
         if copies:
             queue.node = copies[0].node
-            queue.group = encode_group(create(copies[0], copies[1:]))
+            queue.group = encode_group(create(copies[0], copies[1:], int(epoch_start(1, 0))))
 
     def choose(self, queue: PutQueue) -> bytes:
         """The node for `queue`; an exclusive queue lives with its connection.

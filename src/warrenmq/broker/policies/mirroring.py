@@ -12,7 +12,7 @@ from warrenmq.broker.policies.values import as_int, is_integer
 from warrenmq.vocabulary.erlang_text import term_text
 
 # Whether queues act on these keys. Otherwise they are checked, stored and shown as waiting.
-IN_FORCE: Final = False
+IN_FORCE: Final = True
 
 MODE: Final = "ha-mode"
 PARAMS: Final = "ha-params"

@@ -150,6 +150,11 @@ class Link:
         return self._handshake.version
 
     @property
+    def silence_ms(self) -> i64:
+        """Time since the last byte of the other side, counted by ticks."""
+        return self._silence_ms
+
+    @property
     def unsent_bytes(self) -> i64:
         """Bytes that wait here or in the socket's buffer."""
         return self._queue.size_bytes + self._socket_bytes

@@ -77,6 +77,11 @@ class InSync(ConfirmSource):
         """Whether something waits for the end of this turn."""
         return self._gathering is not None
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a turn that has ended waits for a copy."""
+        return bool(self._waiting)
+
     def refuses(self) -> bool:
         """Whether publishes are refused: mastership is lost, or too few copies are in sync."""
         return self.is_lost or 1 + len(self._recorded) < self.min_sync

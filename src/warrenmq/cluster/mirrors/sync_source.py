@@ -145,6 +145,11 @@ class SyncSource:
     # -- figures -----------------------------------------------------------------------------------
 
     @property
+    def is_busy(self) -> bool:
+        """Whether `advance` has something to do, now or later."""
+        return self.state not in (IDLE, IN_SYNC)
+
+    @property
     def is_syncing(self) -> bool:
         """Whether messages are on their way to the mirror."""
         return self.state in (SENDING, ENDING)

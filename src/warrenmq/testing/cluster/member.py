@@ -170,7 +170,9 @@ class Member(SimulatedNode):
             self.etcd, self.follower, placement, peers, MemberClock(self)
         )
         self._calls = NodeCalls(self.wake)
-        self._handler = NodeLinks(self.ends, peers, self._calls, self.follower.followed, self._time)
+        self._handler = NodeLinks(
+            self.ends, peers, self._calls, None, self.follower.followed, self._time
+        )
         identity = Identity("model", "model", self.name, self.name, self.incarnation, "1", 1)
         self.links = Links(identity, _SECRET, self._handler, self._rng.randbytes)
         self._announce()

@@ -1,0 +1,103 @@
+"""The mirrored queues of a node, on the node's loop: puts the parts of `mirrors/` together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from warrenmq.broker.broker import Broker
+from warrenmq.cluster.decision_store import ClusterClock, DecisionStore
+from warrenmq.cluster.follower import Follower
+from warrenmq.cluster.groups.group import Copy
+from warrenmq.cluster.groups.group_proposer import GroupProposer
+from warrenmq.cluster.groups.known_nodes import KnownNodes
+from warrenmq.cluster.groups.wanted_mirrors import WantedMirrors
+from warrenmq.cluster.links.link import Link
+from warrenmq.cluster.mirrors.peers import MirrorPeers
+from warrenmq.cluster.mirrors.replicas import Replicas
+from warrenmq.cluster.node_links import MirrorLinks
+from warrenmq.cluster.records import RunningNode
+
+# How long a host has to answer or to refuse a probe (s).
+_PROBE_S: Final = 0.5
+
+
+class Mirroring(MirrorLinks):
+    """The replicas of the node of `me`, and whom they talk to."""
+
+    def __init__(
+        self,
+        me: Copy,
+        loop: asyncio.AbstractEventLoop,
+        broker: Broker,
+        follower: Follower,
+        store: DecisionStore,
+        clock: ClusterClock,
+        nodes: KnownNodes,
+        wake: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._wake = wake
+        self._nodes = nodes
+        self._addresses: dict[str, tuple[str, int]] = {}
+        # Probes under way, by node.
+        self._probes: dict[str, asyncio.Task[None]] = {}
+        self.peers = MirrorPeers(self._probe)
+        proposer = GroupProposer(store, follower.copy, clock, follower.when_followed, wake)
+        wanted = WantedMirrors(me.node, broker, follower.copy, nodes)
+        self.replicas = Replicas(
+            me, broker, follower, proposer, nodes, wanted, self.peers, clock.now_ms, wake
+        )
+        follower.groups = self.replicas
+
+    def set_running(self, running: dict[str, RunningNode]) -> None:
+        """Take over the records of the running nodes."""
+        self._addresses = {name: (record.host, record.port) for name, record in running.items()}
+        self._nodes.set_running(running)
+        self.replicas.set_running({name.encode() for name in running})
+
+    # -- links -------------------------------------------------------------------------------------
+
+    def link_up(self, link: Link) -> None:
+        self.peers.link_up(link)
+        self.replicas.on_link_up(link.peer_name.encode())
+
+    def link_down(self, name: str) -> None:
+        self.peers.link_down(name.encode())
+        self.replicas.on_link_down(name.encode())
+
+    def take_record(self, name: str, payload: bytes) -> str:
+        return self.replicas.on_record(name.encode(), payload)
+
+    # -- probes ------------------------------------------------------------------------------------
+
+    def _probe(self, name: str) -> None:
+        if name in self._addresses and name not in self._probes:
+            self._probes[name] = self._loop.create_task(self._ask(name, *self._addresses[name]))
+
+    async def _ask(self, name: str, host: str, port: int) -> None:
+        """Find out whether the node's process is there at all."""
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                _reader, writer = await asyncio.open_connection(host, port)
+            writer.close()
+        except ConnectionRefusedError:
+            if self.peers.refused(name.encode()):
+                self.replicas.on_dead(name.encode())
+                self._wake()
+        except OSError:
+            # It may be alive and out of reach.
+            pass
+        finally:
+            del self._probes[name]
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def end_turn(self) -> None:
+        """See `Replicas.end_turn`."""
+        self.replicas.end_turn()
+
+    def tick(self) -> None:
+        """See `Replicas.tick`."""
+        self.replicas.tick()

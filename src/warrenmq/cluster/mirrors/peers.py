@@ -1,0 +1,97 @@
+"""What this node knows of the others: who is silent, who is dead, and the way to each.
+
+The process of a node is known to be dead when its host refuses connections to its port, or when its
+record in the cluster is gone. Whatever else keeps a node from answering is silence, which is
+counted in ticks of at most TICK_MS: while this node itself stood still, nobody can have been heard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from warrenmq.cluster.links.frames import DATA
+from warrenmq.cluster.links.link import Link
+
+# The kind of the frames that replicas send each other.
+MIRRORS: Final = 34
+# What one tick adds to a silence at most (ms).
+TICK_MS: Final = 500
+
+
+class MirrorPeers:
+    """The other nodes; `probe` finds out, for a node without a link, whether its process is dead.
+
+    A probe ends in `refused`, or in nothing; it is asked for again while there is no link.
+    """
+
+    def __init__(self, probe: Callable[[str], None]) -> None:
+        self._probe = probe
+        self._links: dict[bytes, Link] = {}
+        # Nodes without a link, with the time since anything was heard of them (ms).
+        self._silent_ms: dict[bytes, int] = {}
+        self._refusing: set[bytes] = set()
+        self._running: set[bytes] = set()
+        self._last_tick_ms = 0
+
+    def set_running(self, names: set[bytes]) -> set[bytes]:
+        """Take over which nodes have a record in the cluster; returns those that have lost it."""
+        gone = self._running - names
+        for node in names - self._running:
+            # It runs again, or for the first time.
+            self._refusing.discard(node)
+        self._running = set(names)
+        return gone
+
+    def link_up(self, link: Link) -> None:
+        """There is a link to a node."""
+        node = link.peer_name.encode()
+        self._links[node] = link
+        self._silent_ms.pop(node, None)
+        self._refusing.discard(node)
+
+    def link_down(self, node: bytes) -> None:
+        """The link to `node` is lost."""
+        self._links.pop(node, None)
+        self._silent_ms[node] = 0
+        self._probe(node.decode())
+
+    def refused(self, node: bytes) -> bool:
+        """The host of `node` refuses connections; returns whether that is news."""
+        if node in self._links or node in self._refusing:
+            return False
+        self._refusing.add(node)
+        return True
+
+    def tick(self, now_ms: int) -> None:
+        """Count silences, and probe again; called about every 50 ms."""
+        elapsed_ms = min(max(now_ms - self._last_tick_ms, 0), TICK_MS)
+        self._last_tick_ms = now_ms
+        for node, silent_ms in self._silent_ms.items():
+            self._silent_ms[node] = silent_ms + elapsed_ms
+            if silent_ms // TICK_MS != (silent_ms + elapsed_ms) // TICK_MS:
+                self._probe(node.decode())
+
+    def silence_ms(self, node: bytes) -> int:
+        """For how long nothing has been heard of `node`, at most."""
+        link = self._links.get(node)
+        if link is not None:
+            return int(link.silence_ms)
+        # Of a node to which there was never a link, nothing was heard since this node began.
+        return self._silent_ms.setdefault(node, 0)
+
+    def is_dead(self, node: bytes) -> bool:
+        """Whether the process of `node` is known not to run."""
+        if node in self._links:
+            return False
+        return node in self._refusing or node not in self._running
+
+    def is_reachable(self, node: bytes) -> bool:
+        """Whether there is a link to `node`."""
+        return node in self._links
+
+    def send(self, node: bytes, payload: bytes) -> None:
+        """Send a record to a replica on `node`; without a link it is dropped."""
+        link = self._links.get(node)
+        if link is not None:
+            link.send(DATA, MIRRORS, payload)

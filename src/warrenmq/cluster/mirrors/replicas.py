@@ -1,0 +1,520 @@
+"""All replicas of mirrored queues on one node: joins them with its links, decisions and vhosts.
+
+The follower tells of groups in the order of decisions (`GroupWatch`). Each group has a `Replica`
+here, whether this node is a member or not: a node that was one has to notice it. What a replica
+asks of the node goes through a host of its own (`_ReplicaHost`), which knows its queue.
+
+A queue has one taker in its vhost at any time: this node's copy while it is the master and in
+force, else a remote queue of the master's node. The vhost replaces one by the other
+(`VhostQueues.replace_taker`), and bindings and consumers go along.
+
+Only replicas that something has happened to are visited at the end of a turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.metadata import PutQueue
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.cluster.follower import Follower
+from warrenmq.cluster.groups.group import Copy, Group
+from warrenmq.cluster.groups.group_change import group_of
+from warrenmq.cluster.groups.group_proposer import GroupProposer
+from warrenmq.cluster.groups.group_watch import GroupWatch
+from warrenmq.cluster.groups.known_nodes import KnownNodes
+from warrenmq.cluster.groups.mirror_placement import AddMirror, DropCopy, MoveMaster
+from warrenmq.cluster.groups.mirror_policy import UNMIRRORED, MirrorPolicy
+from warrenmq.cluster.groups.queue_policy import policy_of
+from warrenmq.cluster.groups.transitions import Mastership, Transition, create, drop, join, transfer
+from warrenmq.cluster.groups.wanted_mirrors import BeginGroup, WantedMirrors, WantedStep
+from warrenmq.cluster.mirrors.in_sync import InSync
+from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
+from warrenmq.cluster.mirrors.peers import MirrorPeers
+from warrenmq.cluster.mirrors.records import MalformedMirrorRecord, birth_of
+from warrenmq.cluster.mirrors.replica import MASTER, Replica
+from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
+from warrenmq.cluster.ring.frames import MalformedRingFrame
+from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.message_taker import MessageTaker
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.remote_queue import RemoteQueue
+from warrenmq.queues.ring_feed import next_start
+from warrenmq.vocabulary.names import name_text
+from warrenmq.wire.errors import AmqpError
+
+logger = logging.getLogger("warren.mirrors")
+
+# Interval at which a replica with open business is checked (ms).
+_CHECK_MS: Final = 250
+# Replicas that one tick checks although nothing has happened to them.
+_CHECKS_A_TICK: Final = 100
+# A step of a queue's placement that led to nothing is taken again after this time (ms).
+_STEP_MS: Final = 2_000
+# Bytes of records for queues of which this node has not heard yet.
+EARLY_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+class Replicas(GroupWatch):
+    """The replicas of the node with the data directory and run of `me`.
+
+    `now_ms` tells the time, which never goes back; `wake` asks for the end of a turn.
+    """
+
+    def __init__(
+        self,
+        me: Copy,
+        broker: Broker,
+        follower: Follower,
+        proposer: GroupProposer,
+        nodes: KnownNodes,
+        wanted: WantedMirrors,
+        peers: MirrorPeers,
+        now_ms: Callable[[], int],
+        wake: Callable[[], None],
+    ) -> None:
+        self.me = me
+        self.peers = peers
+        self.follower = follower
+        self.proposer = proposer
+        self.now_ms = now_ms
+        self.wake = wake
+        # By the birth of the queue.
+        self.places: dict[int, MirrorPlace] = {}
+        self._broker = broker
+        self._nodes = nodes
+        self._wanted = wanted
+        # Places that the end of this turn visits.
+        self._due: dict[MirrorPlace, None] = {}
+        # Masters that wait for mirrors, or synchronise some.
+        self._open: dict[MirrorPlace, None] = {}
+        self._checked_ms = 0
+        # Where the round over all places goes on.
+        self._round: list[MirrorPlace] = []
+        # Records for queues that this node does not know yet, by birth, with their senders.
+        self._early: dict[int, list[tuple[bytes, bytes]]] = {}
+        self._early_bytes = 0
+
+    def begin_run(self, me: Copy) -> None:
+        """Go on as `me`, another run of this node: all copies count as restarted (I6)."""
+        if me == self.me:
+            return
+        self.me = me
+        for place in self.places.values():
+            place.begin_run()
+
+    # -- groups ------------------------------------------------------------------------------------
+
+    def on_group(self, vhost: Vhost, put: PutQueue) -> None:
+        group = group_of(put)
+        place = self.places.get(put.birth)
+        if group is None:
+            if place is not None:
+                del self.places[put.birth]
+                self._forget(place)
+                place.end(put)
+            return
+        if place is None:
+            place = self.places[put.birth] = MirrorPlace(self, vhost, put)
+        place.follow(put, group)
+        self._wanted.look_at(vhost.name, put.name)
+        for node, payload in self._take_early(put.birth):
+            self._deliver(place, node, payload)
+
+    def on_removed(self, vhost: Vhost, put: PutQueue) -> None:
+        place = self.places.pop(put.birth, None)
+        if place is not None:
+            self._forget(place)
+            place.replica.close()
+        self._take_early(put.birth)
+
+    def on_policies(self, vhost: Vhost) -> None:
+        for place in self.places.values():
+            if place.vhost is vhost:
+                place.obey_policy()
+        self._wanted.look_again(vhost.name)
+        self.wake()
+
+    def _forget(self, place: MirrorPlace) -> None:
+        self._due.pop(place, None)
+        self._open.pop(place, None)
+
+    # -- other nodes -------------------------------------------------------------------------------
+
+    def on_record(self, node: bytes, payload: bytes) -> str:
+        """Take a record of `node`; returns "" or why it is none: the link must go down then."""
+        try:
+            birth = birth_of(payload)
+        except MalformedMirrorRecord as error:
+            return str(error)
+        place = self.places.get(birth)
+        if place is not None:
+            return self._deliver(place, node, payload)
+        self._early_bytes += len(payload)
+        if self._early_bytes > EARLY_BYTES_MAX:
+            self._early = {}
+            self._early_bytes = 0
+            return "this node has not followed the decisions on the queues of many records"
+        self._early.setdefault(birth, []).append((node, payload))
+        return ""
+
+    def _deliver(self, place: MirrorPlace, node: bytes, payload: bytes) -> str:
+        try:
+            place.replica.on_record(node, payload)
+        except (MalformedMirrorRecord, MalformedRingFrame) as error:
+            return str(error)
+        self.touch(place)
+        return ""
+
+    def _take_early(self, birth: int) -> list[tuple[bytes, bytes]]:
+        early = self._early.pop(birth, [])
+        self._early_bytes -= sum(len(payload) for _node, payload in early)
+        return early
+
+    def on_link_up(self, node: bytes) -> None:
+        """There is a new link to `node`."""
+        for place in list(self.places.values()):
+            place.replica.on_link_up(node)
+            self.touch(place)
+
+    def on_link_down(self, node: bytes) -> None:
+        """The link to `node` is lost."""
+        self._early = {
+            birth: [each for each in early if each[0] != node]
+            for birth, early in self._early.items()
+        }
+        self._early_bytes = sum(
+            len(payload) for early in self._early.values() for _node, payload in early
+        )
+
+    def on_dead(self, node: bytes) -> None:
+        """The process of `node` is known not to run: the queues that it has a part in change now."""
+        for place in list(self.places.values()):
+            group = place.replica.group
+            if group is not None and group.member_of(node) is not None:
+                place.replica.check()
+                self.touch(place)
+
+    def set_running(self, names: set[bytes]) -> None:
+        """Take over which nodes have a record in the cluster."""
+        for node in self.peers.set_running(names):
+            if self.peers.is_dead(node):
+                self.on_dead(node)
+        self._wanted.look_again()
+        self.wake()
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def touch(self, place: MirrorPlace) -> None:
+        """Visit a place at the end of the turn."""
+        if not self._due:
+            self.wake()
+        self._due[place] = None
+
+    def end_turn(self) -> None:
+        """Send what the turn has brought, and propose what has to change."""
+        due, self._due = self._due, {}
+        for place in due:
+            place.replica.end_turn()
+            master = place.replica.master
+            if master is not None and (master.in_sync.is_waiting or master.is_syncing):
+                self._open[place] = None
+            else:
+                self._open.pop(place, None)
+        if self._wanted.has_more:
+            for put, step in self._wanted.advance():
+                self._take_step(put, step)
+            if self._wanted.has_more:
+                self.wake()
+        self.proposer.end_turn()
+
+    def tick(self) -> None:
+        """Look after what only time changes; called about every 50 ms."""
+        now_ms = self.now_ms()
+        self.peers.tick(now_ms)
+        is_check = now_ms - self._checked_ms >= _CHECK_MS
+        for place in list(self._open):
+            if is_check:
+                place.replica.check()
+            self.touch(place)
+        if is_check:
+            self._checked_ms = now_ms
+        if not self._round:
+            self._round = list(self.places.values())
+        for place in self._round[:_CHECKS_A_TICK]:
+            if self.places.get(place.birth) is place:
+                place.replica.check()
+                self.touch(place)
+                if place.has_master_here and now_ms - place.stepped_ms >= _STEP_MS:
+                    self._wanted.look_at(place.vhost.name, place.name)
+        del self._round[:_CHECKS_A_TICK]
+
+    # -- where copies should be --------------------------------------------------------------------
+
+    def _take_step(self, put: PutQueue, step: WantedStep) -> None:
+        place = self.places.get(put.birth)
+        if isinstance(step, BeginGroup):
+            self._begin_group(put)
+        elif place is not None:
+            now_ms = self.now_ms()
+            if now_ms - place.stepped_ms >= _STEP_MS or place.stepped_version != place.version:
+                place.stepped_ms = now_ms
+                place.stepped_version = place.version
+                self._propose_step(place, step)
+
+    def _begin_group(self, put: PutQueue) -> None:
+        """Propose the first group of a queue of this node, which has the only copy."""
+        vhost = self._broker.vhosts.get(put.vhost)
+        queue = None if vhost is None else vhost.queues.get(put.name)
+        if queue is not None:
+            first_seq = int(next_start(queue, 0))
+            self.proposer.propose_first(
+                put.vhost, put.name, put.birth, lambda: create(self.me, (), first_seq), _ignore
+            )
+
+    def _propose_step(self, place: MirrorPlace, step: WantedStep) -> None:
+        group = place.replica.group
+        if group is None:
+            return
+        by = Mastership(self.me.node, group.epoch)
+        if isinstance(step, AddMirror):
+            copy = self._nodes.copy_of(step.node)
+            if copy is not None and self.peers.is_reachable(step.node):
+                place.log(f"Adding mirror on node '{name_text(step.node)}'")
+                added = copy
+                place.propose(lambda newest: join(newest, added))
+        elif isinstance(step, DropCopy):
+            place.log(f"Dropping queue mirror on node '{name_text(step.node)}'")
+            node = step.node
+            place.propose(lambda newest: drop(newest, by, node))
+        elif isinstance(step, MoveMaster):
+            self.move_master(place, step.node)
+        else:
+            put = place.put
+            self.proposer.propose_end(put.vhost, put.name, put.birth, _ignore)
+
+    def move_master(self, place: MirrorPlace, node: bytes) -> bool:
+        """Propose to hand the mastership of a queue over to its mirror on `node`.
+
+        Returns whether this node is the master. Publishes that wait for a confirm when that is
+        decided are refused.
+        """
+        group, master, copy = place.replica.group, place.replica.master, place.replica.copy
+        if group is None or master is None or copy is None:
+            return False
+        member = group.member_of(node)
+        if member is None:
+            return False
+        by = Mastership(self.me.node, group.epoch)
+        to = member.id
+        first_seq = copy.next_start(group.prev[-1].first_seq)
+        place.log(f"Moving the leader to node '{name_text(node)}'")
+        # This node may have operations that the mirror lacks, so it is synchronised again.
+        place.propose(lambda newest: transfer(newest, by, to, first_seq, False))
+        return True
+
+
+def _ignore(_outcome: int) -> None:
+    """The group tells what became of a proposal."""
+
+
+class MirrorPlace:
+    """One mirrored queue on this node: its replica, and what stands for it in its vhost."""
+
+    def __init__(self, replicas: Replicas, vhost: Vhost, put: PutQueue) -> None:
+        self.vhost = vhost
+        self.put = put
+        self.name = put.name
+        self.birth = put.birth
+        # The last step of placement: when it was proposed, from which version of the group.
+        self.stepped_ms = -_STEP_MS
+        self.stepped_version = 0
+        self._replicas = replicas
+        self.replica = Replica(put.birth, replicas.me, _ReplicaHost(replicas, self))
+        self.obey_policy()
+
+    @property
+    def version(self) -> int:
+        """The version of the group that is in force here."""
+        return 0 if self.replica.group is None else self.replica.group.version
+
+    @property
+    def has_master_here(self) -> bool:
+        """Whether this node's copy serves clients."""
+        return self.replica.role == MASTER
+
+    def log(self, text: str) -> None:
+        """Log what happens to the queue, in words that operators of RabbitMQ look for."""
+        logger.info("Mirrored %s: %s", self.vhost.queue_text(self.name), text)
+
+    def obey_policy(self) -> None:
+        """Let the replica obey the policies that apply now."""
+        self.replica.set_policy(self._policy())
+
+    def _policy(self) -> MirrorPolicy:
+        try:
+            return policy_of(self.vhost, self.put)
+        except AmqpError:
+            # Arguments that no queue can have were refused when it was declared.
+            return UNMIRRORED
+
+    def propose(self, transition: Transition) -> None:
+        """Propose a change of the group; the group itself tells what became of it."""
+        self._replicas.proposer.propose(self.vhost.name, self.name, self.birth, transition, _ignore)
+
+    def begin_run(self) -> None:
+        """Begin again as another run of this node, with the copy that it has."""
+        replica, group = self.replica, self.replica.group
+        if group is None:
+            return
+        is_master = self.has_master_here
+        replica.close()
+        if is_master and replica.copy is not None:
+            self.step_down(replica.copy)
+        self.replica = Replica(self.birth, self._replicas.me, _ReplicaHost(self._replicas, self))
+        self.obey_policy()
+        self.replica.on_group(group)
+        self._replicas.touch(self)
+
+    # -- the group ---------------------------------------------------------------------------------
+
+    def follow(self, put: PutQueue, group: Group) -> None:
+        """Put a version of the group in force."""
+        self.put = put
+        if self.replica.group is None:
+            self._begin(group)
+        self.replica.on_group(group)
+        self._stand_for(group)
+        self._replicas.touch(self)
+
+    def _begin(self, group: Group) -> None:
+        """Hide a queue that was not mirrored until now: it becomes the first copy."""
+        taker = self.vhost.taker(self.name)
+        if isinstance(taker, Queue):
+            self._replace(taker, self._remote_queue(group))
+            self.vhost.set_confirm_source(taker, None)
+
+    def _stand_for(self, group: Group) -> None:
+        """Let a queue of the master's node take the place of this queue, unless it serves here."""
+        taker = self.vhost.taker(self.name)
+        if isinstance(taker, RemoteQueue) and (
+            taker.home.name != group.master_node or taker.epoch != group.epoch
+        ):
+            self._replace(taker, self._remote_queue(group))
+        elif isinstance(taker, RemoteQueue):
+            taker.keep_consumers()
+
+    def _remote_queue(self, group: Group) -> RemoteQueue:
+        definition = self.vhost_definition()
+        queue = self.vhost.new_remote_queue(definition, group.master_node, group.epoch)
+        queue.keep_consumers()
+        return queue
+
+    def vhost_definition(self) -> QueueDefinition:
+        """The declaration of the queue, as its taker has it."""
+        taker = self.vhost.taker(self.name)
+        assert taker is not None
+        return taker.definition
+
+    def _replace(self, old: MessageTaker, new: MessageTaker) -> None:
+        self.vhost.replace_taker(old, new, self._replicas.now_ms())
+
+    def end(self, put: PutQueue) -> None:
+        """Go on without a group: the queue of `put` is mirrored no more."""
+        copy = self.replica.copy
+        is_master = self.has_master_here
+        self.replica.close()
+        if is_master:
+            assert copy is not None
+            self.vhost.set_confirm_source(copy.queue, None)
+            return
+        taker = self.vhost.taker(self.name)
+        if isinstance(taker, RemoteQueue):
+            taker.keep_consumers(False)
+        self._replicas.follower.drop_copy(self.vhost, put)
+
+    # -- the copy ----------------------------------------------------------------------------------
+
+    def open_copy(self) -> MirrorCopy:
+        """See ReplicaHost."""
+        queue = self._replicas.follower.own_copy(self.vhost, self.put)
+        return MirrorCopy(queue, self.vhost.journal)
+
+    def renew_copy(self, copy: MirrorCopy) -> MirrorCopy:
+        """See ReplicaHost."""
+        self._replicas.follower.discard_copy(self.vhost, copy.queue)
+        return self.open_copy()
+
+    def drop_copy(self) -> None:
+        """See ReplicaHost."""
+        self._replicas.follower.drop_copy(self.vhost, self.put)
+
+    def take_over(self, copy: MirrorCopy, source: InSync) -> None:
+        """See ReplicaHost."""
+        queue = copy.queue
+        self.vhost.set_confirm_source(queue, source)
+        taker = self.vhost.taker(self.name)
+        if taker is not None and taker is not queue:
+            self.log(f"Promoting mirror on node '{name_text(self._replicas.me.node)}' to leader")
+            self._replace(taker, queue)
+
+    def step_down(self, copy: MirrorCopy) -> None:
+        """See ReplicaHost."""
+        group = self.replica.group
+        assert group is not None
+        self.log("This node is not the leader any more")
+        self._replace(copy.queue, self._remote_queue(group))
+        self.vhost.set_confirm_source(copy.queue, None)
+
+
+class _ReplicaHost(ReplicaHost):
+    """The node, for the replica at `place`."""
+
+    def __init__(self, replicas: Replicas, place: MirrorPlace) -> None:
+        self._replicas = replicas
+        self._place = place
+
+    def now_ms(self) -> int:
+        return self._replicas.now_ms()
+
+    def wake(self) -> None:
+        self._replicas.touch(self._place)
+
+    def send(self, node: bytes, payload: bytes) -> None:
+        self._replicas.peers.send(node, payload)
+
+    def silence_ms(self, node: bytes) -> int:
+        return 0 if node == self._replicas.me.node else self._replicas.peers.silence_ms(node)
+
+    def is_dead(self, node: bytes) -> bool:
+        return node != self._replicas.me.node and self._replicas.peers.is_dead(node)
+
+    def propose(
+        self,
+        birth: int,
+        transition: Transition,
+        done: Callable[[int], None],
+        fence: Fence | None = None,
+    ) -> None:
+        place = self._place
+        self._replicas.proposer.propose(
+            place.vhost.name, place.name, birth, transition, done, fence
+        )
+
+    def open_copy(self, birth: int) -> MirrorCopy:
+        return self._place.open_copy()
+
+    def renew_copy(self, birth: int, copy: MirrorCopy) -> MirrorCopy:
+        return self._place.renew_copy(copy)
+
+    def drop_copy(self, birth: int) -> None:
+        self._place.drop_copy()
+
+    def take_over(self, birth: int, copy: MirrorCopy, source: InSync) -> None:
+        self._place.take_over(copy, source)
+
+    def step_down(self, birth: int, copy: MirrorCopy) -> None:
+        self._place.step_down(copy)

@@ -113,6 +113,9 @@ CALL_PROBE: Final = 7
 # Code of an ANSWER, and no code of the protocol: another node has the queue now.
 MOVED: Final = 1
 
+# The highest number of a party or a seq id.
+NUMBER_MAX: Final = (1 << 62) - 1
+
 # Flags of CALL_CONSUME.
 NO_ACK: Final = 1
 EXCLUSIVE: Final = 2
@@ -321,6 +324,17 @@ class RecordReader:
         """The next i64."""
         at = self._take(8)
         return read_i64_be(self._data, at)
+
+    def run(self) -> tuple[i64, i64]:
+        """The first and the last number of the next run (two i64), which has at least one.
+
+        Both are far enough from the ends of their type that sums and differences fit in it too.
+        """
+        first = self.integer()
+        last = self.integer()
+        if first < 0 or last < first or last > NUMBER_MAX:
+            raise MalformedRecordError(f"no run goes from {first} to {last}")
+        return first, last
 
     def name(self) -> bytes:
         """The next name."""

@@ -438,7 +438,8 @@ class RemoteSession:
                 entry.receiver = consumer
                 consumer.take(entry, now_ms)
             elif kind == FINISHED:
-                self._finish(reader.integer(), reader.integer(), reader.octet())
+                first, last = reader.run()
+                self._finish(first, last, reader.octet())
             elif kind == APPLIED:
                 queue = self._queues.get(reader.number())
                 size = reader.integer()

@@ -12,7 +12,8 @@ from tests.cluster.remote.two_nodes import BACK, TwoNodes
 from tests.support.brokers.amqp_frames import LOCKED, table
 from tests.support.brokers.amqp_peer import ChannelPeer
 from tests.support.brokers.memory_broker import EngineLink
-from warrenmq.queues.link_records import MalformedRecordError
+from warrenmq.queues.leave_reason import ACKED
+from warrenmq.queues.link_records import DONE, FINISHED, RETURN, SETTLE, MalformedRecordError
 from warrenmq.queues.remote_consumer import WINDOW_BYTES, WINDOW_MESSAGES
 from warrenmq.wire.methods import (
     BasicCancel,
@@ -279,4 +280,30 @@ def test_bytes_that_are_no_records(
     far(cluster).declare(b"q")
     with contextlib.suppress(MalformedRecordError):
         take(cluster)(bytes([kind]) + data)
+    cluster.check()
+
+
+_END = 1 << 63
+
+
+@pytest.mark.parametrize(
+    ("first", "last"),
+    [(2, 1), (-1, 1), (-_END, _END - 1), (_END - 1, _END - 1), (1, _END - 1), (-_END, -1)],
+)
+def test_runs_that_no_queue_can_have(first: int, last: int) -> None:
+    """They are refused before anything counts from their first number to their last one."""
+    cluster = TwoNodes()
+    channel = far(cluster)
+    channel.declare(b"q")
+    channel.publish_each(b"q", b"m")
+    assert channel.get(b"q") is not None
+    run = first.to_bytes(8, "big", signed=True) + last.to_bytes(8, "big", signed=True)
+    queue = (1).to_bytes(4, "big")
+    settle = bytes([SETTLE]) + queue + bytes([0, ACKED]) + run
+    give_back = bytes([RETURN]) + queue + bytes([0, 0]) + queue + run
+    for operation in (settle, give_back):
+        with pytest.raises(MalformedRecordError, match="no run goes from"):
+            take_operations(cluster)(operation)
+    with pytest.raises(MalformedRecordError, match="no run goes from"):
+        take_events(cluster)(bytes([FINISHED]) + run + bytes([DONE]))
     cluster.check()

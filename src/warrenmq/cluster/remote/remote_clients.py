@@ -158,8 +158,7 @@ class RemoteClients(TurnEnd):
         used = self._queue(reader)
         level = reader.octet()
         reason = reader.octet()
-        first = reader.integer()
-        last = reader.integer()
+        first, last = reader.run()
         _check_reason(reason)
         queue = self._queues.find(used)
         backing = None if queue is None else queue.level_at(level)
@@ -193,8 +192,7 @@ class RemoteClients(TurnEnd):
         backing = None if queue is None else queue.level_at(level)
         entries: list[Entry] = []
         for _ in range(count):
-            first = reader.integer()
-            last = reader.integer()
+            first, last = reader.run()
             if backing is not None:
                 entries.extend(self._unacked.take(backing.ledger, first, last))
         if queue is not None:

@@ -325,7 +325,7 @@ def test_a_message_in_any_queue_ends_the_wait(node: MemoryNode, client: MemoryCl
         group = opened(client, b"a", b"b")
         client.must(Ack("g", group.epoch, ends(reply)))
     for queue in (b"a", b"b"):
-        assert node.vhost.queues[queue]._ready_watchers == []
+        assert node.vhost.queues[queue].demand.ready_watchers == []
 
 
 # -- deleted queues --------------------------------------------------------------------------------

@@ -22,6 +22,8 @@ class ConsumerUse:
 
     def __init__(self, now_ms: i64) -> None:
         self.is_ready: bool = True
+        # When a waiting message was last delivered to a consumer.
+        self.served_ms: i64 = 0
         # When the current state began.
         self._since_ms: i64 = now_ms
         # How long the consumers were ready before a state of not being ready (ms).

@@ -21,6 +21,7 @@ class HeadDemand:
         self._takes_oldest: bool = is_quorum
         # All consumers, the oldest first.
         self.consumers: list[Consumer] = []
+        self.had_consumer: bool = False
         # Only one consumer gets messages; when it is gone, another one takes over.
         self.is_single_active: bool = is_single_active
         self._active: Consumer | None = None
@@ -28,6 +29,8 @@ class HeadDemand:
         self.circle: ConsumerCircle = ConsumerCircle()
         # Called once with the time, when the head is in memory or the queue is empty.
         self.waiters: list[Callable[[int], None]] = []
+        # Callbacks of polling reader groups, each called once when messages become ready.
+        self.ready_watchers: list[Callable[[], None]] = []
         # Deliveries wait until a reader group has its reserved messages again after a start.
         self.is_paused: bool = False
         # When a client or reader last asked for the head.
@@ -43,6 +46,7 @@ class HeadDemand:
 
     def add(self, consumer: Consumer) -> None:
         """Add a consumer, which waits for messages from now on."""
+        self.had_consumer = True
         self.consumers.append(consumer)
         if self.is_single_active:
             if self._active is not None:
@@ -107,3 +111,10 @@ class HeadDemand:
         self.waiters = []
         for waiter in waiters:
             waiter(now_ms)
+
+    def notify_ready(self) -> None:
+        """Call the watchers: messages have become ready, or the queue is deleted."""
+        watchers = self.ready_watchers
+        self.ready_watchers = []
+        for watcher in watchers:
+            watcher()

@@ -77,20 +77,18 @@ class Queue(LeveledQueue):
         self.return_counts: dict[int, int] = {}
         # As RabbitMQ's quorum queues do, keep transient messages too.
         self.backing.journals_transient = definition.settings.traits.is_quorum
-        self.had_consumer: bool = False
         self.last_used_ms: i64 = now_ms
-        # When a waiting message was last delivered to a consumer (ms).
-        self.served_ms: i64 = 0
         self.consumer_use: ConsumerUse = ConsumerUse(now_ms)
         # The circle of `demand`; every message asks it.
         self._circle: ConsumerCircle = self.demand.circle
         # The room of `host` for large messages; every message asks it.
         self._transit: Transit = host.memory.transit
-        # Callbacks of polling reader groups, each called once when messages become ready.
-        self._ready_watchers: list[Callable[[], None]] = []
 
     def is_behind(self, now_ms: i64) -> bool:
-        return self.ready_count > BACKLOG_MIN and now_ms - self.served_ms <= SERVED_RECENTLY_MS
+        return (
+            self.ready_count > BACKLOG_MIN
+            and now_ms - self.consumer_use.served_ms <= SERVED_RECENTLY_MS
+        )
 
     # -- settings ----------------------------------------------------------------------------------
 
@@ -172,8 +170,8 @@ class Queue(LeveledQueue):
         if limit is not None and backing.has_expiring:
             # What was dropped may have been in front of expired messages.
             self.drop_expired_head(now_ms)
-        if len(self._ready_watchers) > 0:
-            self._notify_watchers()
+        if len(self.demand.ready_watchers) > 0:
+            self.demand.notify_ready()
         return True
 
     def confirm_party(self) -> ConfirmParty | None:
@@ -219,7 +217,7 @@ class Queue(LeveledQueue):
             if consumer is None:
                 self.consumer_use.stop(now_ms)
                 break
-            self.served_ms = now_ms
+            self.consumer_use.served_ms = now_ms
             entry = ready.fetch()
             fetched += 1
             if consumer.no_ack:
@@ -388,8 +386,8 @@ class Queue(LeveledQueue):
             backing.loader.fetches_until_read_ahead = 0
             if backing.memory.pages:
                 backing.memory.expect_paging()
-        if len(self._ready_watchers) > 0 and self.ready_count > 0:
-            self._notify_watchers()
+        if len(self.demand.ready_watchers) > 0 and self.ready_count > 0:
+            self.demand.notify_ready()
 
     def _within_delivery_limit(self, entries: list[Entry], now_ms: i64) -> list[Entry]:
         """Count the return of `entries`; those that were returned too often leave the queue."""
@@ -505,7 +503,6 @@ class Queue(LeveledQueue):
 
     def add_consumer(self, consumer: Consumer) -> None:
         """Register a consumer; delivery starts with the next `deliver_ready`."""
-        self.had_consumer = True
         self.demand.add(consumer)
 
     def remove_consumer(self, consumer: Consumer, now_ms: i64) -> bool:
@@ -519,7 +516,7 @@ class Queue(LeveledQueue):
                 backing.memory.expect_paging()
         return (
             self.definition.auto_delete
-            and self.had_consumer
+            and self.demand.had_consumer
             and len(self.demand.consumers) == 0
             and not self.is_deleted
         )
@@ -542,7 +539,7 @@ class Queue(LeveledQueue):
     def end_hiding(self, now_ms: i64) -> None:
         """Call all that wait for messages; they find the queue hidden."""
         self.demand.serve_waiters(now_ms)
-        self._notify_watchers()
+        self.demand.notify_ready()
 
     def unhide(self, now_ms: i64) -> None:
         """Serve clients, from the next turn on: this node is the queue's master now."""
@@ -557,29 +554,21 @@ class Queue(LeveledQueue):
             backing.delete(now_ms)
         consumers = self.demand.take_all()
         self.demand.serve_waiters(now_ms)
-        self._notify_watchers()
+        self.demand.notify_ready()
         return consumers
 
     # -- reader groups -----------------------------------------------------------------------------
 
     def watch_ready(self, callback: Callable[[], None]) -> None:
         """Call `callback` once, when a message becomes ready or the queue is deleted."""
-        self._ready_watchers.append(callback)
+        self.demand.ready_watchers.append(callback)
 
     def unwatch_ready(self, callback: Callable[[], None]) -> None:
         """Forget a watcher that was not called yet."""
-        if callback in self._ready_watchers:
-            self._ready_watchers.remove(callback)
+        if callback in self.demand.ready_watchers:
+            self.demand.ready_watchers.remove(callback)
 
     def resume_deliveries(self) -> None:
         """Resume deliveries; a reader group has taken back what it had reserved before a start."""
         self.demand.is_paused = False
         self.backing.on_arrival()
-
-    # -- inside ------------------------------------------------------------------------------------
-
-    def _notify_watchers(self) -> None:
-        watchers = self._ready_watchers
-        self._ready_watchers = []
-        for watcher in watchers:
-            watcher()

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cluster.remote.three_nodes import ThreeNodes
 from tests.cluster.remote.two_nodes import TwoNodes
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.fixtures import Amqp
@@ -50,6 +51,15 @@ def amqp() -> Iterator[FarAmqp]:
 def cluster() -> TwoNodes:
     """Two nodes with links."""
     return TwoNodes()
+
+
+@pytest.fixture
+def nodes() -> Iterator[ThreeNodes]:
+    """Three nodes; all invariants hold in the end."""
+    cluster = ThreeNodes()
+    yield cluster
+    cluster.pump()
+    cluster.check()
 
 
 def read_arrived(peer: Peer) -> None:

@@ -1,32 +1,19 @@
 """A queue whose master moves: consumers go along, and no ack settles another message."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from tests.cluster.remote.three_nodes import THIRD, ThreeNodes
+from tests.cluster.remote.three_nodes import THIRD, ThreeNodes, channel_at, left, mirrored
 from tests.cluster.remote.two_nodes import BACK, FRONT
-from tests.support.brokers.amqp_peer import ChannelPeer, Message, Peer
-from warrenmq.queues.confirm_source import ConfirmSource
+from tests.support.brokers.amqp_peer import Message
 from warrenmq.queues.remote_queue import REFUSALS_MAX
-from warrenmq.store.confirm_run import ConfirmParty
 from warrenmq.wire.field_table import encode_table, fields_from_python
 from warrenmq.wire.methods import (
-    BasicAck,
     BasicCancel,
     BasicConsume,
-    BasicConsumeOk,
-    BasicGet,
-    BasicGetEmpty,
-    BasicNack,
     BasicRecover,
     BasicRecoverOk,
-    QueueDeclare,
-    QueueDeclareOk,
-    QueueDelete,
-    QueueDeleteOk,
-    QueuePurge,
-    QueuePurgeOk,
     TxCommit,
     TxCommitOk,
     TxSelect,
@@ -51,35 +38,6 @@ PLACES = pytest.mark.parametrize(
 )
 CANCELS = encode_table(fields_from_python({"x-cancel-on-ha-failover": True}))
 SINGLE_ACTIVE = encode_table(fields_from_python({"x-single-active-consumer": True}))
-
-
-@pytest.fixture
-def nodes() -> Iterator[ThreeNodes]:
-    """Three nodes; all invariants hold in the end."""
-    cluster = ThreeNodes()
-    yield cluster
-    cluster.pump()
-    cluster.check()
-
-
-def channel_at(nodes: ThreeNodes, node: bytes, wants_notice: bool = True) -> ChannelPeer:
-    capabilities: dict[str, object] = {"consumer_cancel_notify": wants_notice}
-    return Peer(nodes.nodes[node].connect()).open(capabilities=capabilities).channel()
-
-
-def mirrored(nodes: ThreeNodes, *bodies: bytes, arguments: bytes = b"") -> ChannelPeer:
-    """A channel of the front, and the queue `q` with `bodies`, whose master is the back."""
-    channel = channel_at(nodes, FRONT)
-    channel.declare(b"q", durable=True, arguments=arguments)
-    nodes.mirror()
-    channel.publish_each(b"q", *bodies)
-    channel.quiet()
-    return channel
-
-
-def left(nodes: ThreeNodes) -> list[bytes]:
-    """What the new master has ready."""
-    return channel_at(nodes, THIRD).drain(b"q")
 
 
 def tags(messages: list[Message]) -> list[int]:
@@ -473,152 +431,3 @@ def test_a_message_of_a_later_epoch_is_never_settled(nodes: ThreeNodes) -> None:
     assert queue.ready_count == 2
     queue.settle_stale(0, newest, 1, 1, nodes.front.now_ms)
     assert left(nodes) == [b"1"]
-
-
-# -- methods ---------------------------------------------------------------------------------------
-
-ANSWERS = pytest.mark.parametrize(
-    ("method", "answer"),
-    [
-        (BasicGet(b"q"), Message),
-        (BasicConsume(b"q"), BasicConsumeOk),
-        (QueuePurge(b"q"), QueuePurgeOk),
-        (QueueDeclare(b"q", True), QueueDeclareOk),
-        (QueueDeclare(b"q", False, True), QueueDeclareOk),
-        (QueueDelete(b"q"), QueueDeleteOk),
-    ],
-    ids=["get", "consume", "purge", "passive", "declare", "delete"],
-)
-AnyMethod = BasicGet | BasicConsume | QueuePurge | QueueDeclare | QueueDelete
-
-
-@ANSWERS
-@pytest.mark.parametrize("is_pending", [False, True], ids=["before", "meanwhile"])
-def test_a_method_waits_for_the_new_master(
-    nodes: ThreeNodes, method: AnyMethod, answer: type, is_pending: bool
-) -> None:
-    channel = mirrored(nodes, b"1")
-    if is_pending:
-        nodes.delay_ms = 20
-        channel.send(method)
-        nodes.advance(10)
-    nodes.isolate(BACK)
-    if not is_pending:
-        channel.send(method)
-    nodes.advance(1000)
-    assert list(channel.replies) == []
-    nodes.promote(THIRD)
-    nodes.follow(FRONT, THIRD)
-    assert isinstance(channel.reply(), answer)
-
-
-@ANSWERS
-def test_a_former_master_sends_clients_on(
-    nodes: ThreeNodes, method: AnyMethod, answer: type
-) -> None:
-    channel = mirrored(nodes, b"1")
-    nodes.follow(BACK, THIRD)
-    channel.send(method)
-    nodes.advance(300)
-    assert list(channel.replies) == []
-    nodes.promote(THIRD)
-    nodes.follow(FRONT, THIRD)
-    assert isinstance(channel.reply(), answer)
-    if not isinstance(method, QueueDelete):
-        channel.peer.drop()
-
-
-@pytest.mark.parametrize(
-    "method",
-    [BasicGet(b"q"), BasicConsume(b"q"), QueuePurge(b"q"), QueueDeclare(b"q", True)],
-    ids=lambda method: type(method).__name__,
-)
-@pytest.mark.parametrize("is_there", [False, True], ids=["down", "moved"])
-def test_a_method_does_not_wait_for_ever(
-    nodes: ThreeNodes, method: AnyMethod, is_there: bool
-) -> None:
-    channel = mirrored(nodes)
-    if is_there:
-        nodes.follow(BACK, THIRD)
-    else:
-        nodes.isolate(BACK)
-    text = "home node 'back@host' of durable queue 'q' in vhost '/' is down or inaccessible"
-    before = nodes.front.now_ms
-    channel.refused(method, 404, text)
-    assert 4900 <= nodes.front.now_ms - before <= 5500
-
-
-def test_a_publish_between_two_masters_is_nacked(nodes: ThreeNodes) -> None:
-    channel = mirrored(nodes)
-    channel.confirm_select()
-    nodes.isolate(BACK)
-    channel.publish(b"q", b"1")
-    assert isinstance(channel.event(), BasicNack)
-    nodes.promote(THIRD)
-    nodes.follow(FRONT, BACK)
-    channel.publish(b"q", b"2")
-    assert isinstance(channel.event(), BasicNack)
-    nodes.follow(FRONT, THIRD)
-    channel.publish(b"q", b"3")
-    assert isinstance(channel.event(), BasicAck)
-    assert left(nodes) == [b"3"]
-
-
-def test_a_publish_that_reaches_a_former_master_is_nacked(nodes: ThreeNodes) -> None:
-    channel = mirrored(nodes)
-    channel.confirm_select()
-    nodes.follow(BACK, THIRD)
-    channel.publish(b"q", b"1")
-    assert isinstance(channel.event(), BasicNack)
-    assert nodes.queue(BACK).ready_count == 0
-
-
-@pytest.mark.parametrize("is_pending", [False, True])
-def test_a_get_that_waits_for_the_disk_while_the_queue_moves(
-    nodes: ThreeNodes, is_pending: bool
-) -> None:
-    mirrored(nodes, b"1")
-    channel = channel_at(nodes, BACK)
-    queue = nodes.queue(BACK)
-    queue.demand.is_paused = True
-    channel.send(BasicGet(b"q", True))
-    nodes.pump()
-    nodes.follow(BACK, THIRD)
-    nodes.promote(THIRD)
-    nodes.advance(200)
-    assert isinstance(channel.reply(), Message)
-    assert isinstance(channel.call(BasicGet(b"q", True)), BasicGetEmpty)
-
-
-# -- confirms --------------------------------------------------------------------------------------
-
-
-class OneParty(ConfirmSource):
-    """A source whose parties the test finishes."""
-
-    def __init__(self) -> None:
-        self.parties: list[ConfirmParty] = []
-
-    def party(self) -> ConfirmParty:
-        self.parties.append(ConfirmParty())
-        return self.parties[-1]
-
-
-@pytest.mark.parametrize("node", [FRONT, BACK])
-@pytest.mark.parametrize("ok", [False, True])
-def test_a_confirm_waits_for_the_source_of_the_queue(
-    nodes: ThreeNodes, node: bytes, ok: bool
-) -> None:
-    mirrored(nodes)
-    source = OneParty()
-    channel = channel_at(nodes, node)
-    channel.confirm_select()
-    channel.publish(b"q", b"0")
-    assert isinstance(channel.event(), BasicAck)
-    nodes.back.vhost.set_confirm_source(nodes.queue(BACK), source)
-    channel.publish(b"q", b"1")
-    channel.quiet()
-    assert len(source.parties) == 1
-    source.parties[0].finish(ok)
-    nodes.pump()
-    assert isinstance(channel.event(), BasicAck if ok else BasicNack)

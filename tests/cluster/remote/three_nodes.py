@@ -14,6 +14,7 @@ from tests.cluster.remote.two_nodes import (
     MemoryLink,
     TwoNodes,
 )
+from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.cluster.remote.remote_clients import RemoteClients
 from warrenmq.queues.arguments import parse_arguments
@@ -211,3 +212,24 @@ class ThreeNodes(TwoNodes):
         self.follow(BACK, THIRD, name)
         self.promote(THIRD, name)
         self.follow(FRONT, THIRD, name)
+
+
+def channel_at(nodes: ThreeNodes, node: bytes, wants_notice: bool = True) -> ChannelPeer:
+    """A channel at `node`; its client can be told of cancelled consumers, or not."""
+    capabilities: dict[str, object] = {"consumer_cancel_notify": wants_notice}
+    return Peer(nodes.nodes[node].connect()).open(capabilities=capabilities).channel()
+
+
+def mirrored(nodes: ThreeNodes, *bodies: bytes, arguments: bytes = b"") -> ChannelPeer:
+    """A channel of the front, and the queue `q` with `bodies`, whose master is the back."""
+    channel = channel_at(nodes, FRONT)
+    channel.declare(b"q", durable=True, arguments=arguments)
+    nodes.mirror()
+    channel.publish_each(b"q", *bodies)
+    channel.quiet()
+    return channel
+
+
+def left(nodes: ThreeNodes) -> list[bytes]:
+    """What the new master has ready."""
+    return channel_at(nodes, THIRD).drain(b"q")

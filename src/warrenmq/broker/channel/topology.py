@@ -492,12 +492,11 @@ def _bind_names(channel: Channel, queue_name: bytes, key: bytes) -> tuple[bytes,
 def _reply_declared(channel: Channel, queue: MessageTaker, nowait: bool) -> None:
     """Answer a declaration of `queue`, which exists."""
     name = queue.name
-    again = Attempt(lambda attempt: _reply_known(channel, name, nowait, attempt))
-    _reply_known(channel, name, nowait, again)
+    again = Attempt(lambda same: _reply_known(channel, _queue(channel, name), nowait, same))
+    _reply_known(channel, queue, nowait, again)
 
 
-def _reply_known(channel: Channel, name: bytes, nowait: bool, attempt: Attempt) -> None:
-    queue = _queue(channel, name)
+def _reply_known(channel: Channel, queue: MessageTaker, nowait: bool, attempt: Attempt) -> None:
     if isinstance(queue, RemoteQueue):
         declare_remote(channel, queue, nowait, attempt)
     elif isinstance(queue, Queue):

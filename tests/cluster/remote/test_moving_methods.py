@@ -1,0 +1,171 @@
+"""Methods, publishes and confirms of a queue whose master moves."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.cluster.remote.three_nodes import THIRD, ThreeNodes, channel_at, left, mirrored
+from tests.cluster.remote.two_nodes import BACK, FRONT
+from tests.support.brokers.amqp_peer import Message
+from warrenmq.queues.confirm_source import ConfirmSource
+from warrenmq.store.confirm_run import ConfirmParty
+from warrenmq.wire.methods import (
+    BasicAck,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicGetEmpty,
+    BasicNack,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
+)
+
+ANSWERS = pytest.mark.parametrize(
+    ("method", "answer"),
+    [
+        (BasicGet(b"q"), Message),
+        (BasicConsume(b"q"), BasicConsumeOk),
+        (QueuePurge(b"q"), QueuePurgeOk),
+        (QueueDeclare(b"q", True), QueueDeclareOk),
+        (QueueDeclare(b"q", False, True), QueueDeclareOk),
+        (QueueDelete(b"q"), QueueDeleteOk),
+    ],
+    ids=["get", "consume", "purge", "passive", "declare", "delete"],
+)
+AnyMethod = BasicGet | BasicConsume | QueuePurge | QueueDeclare | QueueDelete
+
+
+@ANSWERS
+@pytest.mark.parametrize("is_pending", [False, True], ids=["before", "meanwhile"])
+def test_a_method_waits_for_the_new_master(
+    nodes: ThreeNodes, method: AnyMethod, answer: type, is_pending: bool
+) -> None:
+    channel = mirrored(nodes, b"1")
+    if is_pending:
+        nodes.delay_ms = 20
+        channel.send(method)
+        nodes.advance(10)
+    nodes.isolate(BACK)
+    if not is_pending:
+        channel.send(method)
+    nodes.advance(1000)
+    assert list(channel.replies) == []
+    nodes.promote(THIRD)
+    nodes.follow(FRONT, THIRD)
+    assert isinstance(channel.reply(), answer)
+
+
+@ANSWERS
+def test_a_former_master_sends_clients_on(
+    nodes: ThreeNodes, method: AnyMethod, answer: type
+) -> None:
+    channel = mirrored(nodes, b"1")
+    nodes.follow(BACK, THIRD)
+    channel.send(method)
+    nodes.advance(300)
+    assert list(channel.replies) == []
+    nodes.promote(THIRD)
+    nodes.follow(FRONT, THIRD)
+    assert isinstance(channel.reply(), answer)
+    if not isinstance(method, QueueDelete):
+        channel.peer.drop()
+
+
+@pytest.mark.parametrize(
+    "method",
+    [BasicGet(b"q"), BasicConsume(b"q"), QueuePurge(b"q"), QueueDeclare(b"q", True)],
+    ids=lambda method: type(method).__name__,
+)
+@pytest.mark.parametrize("is_there", [False, True], ids=["down", "moved"])
+def test_a_method_does_not_wait_for_ever(
+    nodes: ThreeNodes, method: AnyMethod, is_there: bool
+) -> None:
+    channel = mirrored(nodes)
+    if is_there:
+        nodes.follow(BACK, THIRD)
+    else:
+        nodes.isolate(BACK)
+    text = "home node 'back@host' of durable queue 'q' in vhost '/' is down or inaccessible"
+    before = nodes.front.now_ms
+    channel.refused(method, 404, text)
+    assert 4900 <= nodes.front.now_ms - before <= 5500
+
+
+def test_a_publish_between_two_masters_is_nacked(nodes: ThreeNodes) -> None:
+    channel = mirrored(nodes)
+    channel.confirm_select()
+    nodes.isolate(BACK)
+    channel.publish(b"q", b"1")
+    assert isinstance(channel.event(), BasicNack)
+    nodes.promote(THIRD)
+    nodes.follow(FRONT, BACK)
+    channel.publish(b"q", b"2")
+    assert isinstance(channel.event(), BasicNack)
+    nodes.follow(FRONT, THIRD)
+    channel.publish(b"q", b"3")
+    assert isinstance(channel.event(), BasicAck)
+    assert left(nodes) == [b"3"]
+
+
+def test_a_publish_that_reaches_a_former_master_is_nacked(nodes: ThreeNodes) -> None:
+    channel = mirrored(nodes)
+    channel.confirm_select()
+    nodes.follow(BACK, THIRD)
+    channel.publish(b"q", b"1")
+    assert isinstance(channel.event(), BasicNack)
+    assert nodes.queue(BACK).ready_count == 0
+
+
+@pytest.mark.parametrize("is_pending", [False, True])
+def test_a_get_that_waits_for_the_disk_while_the_queue_moves(
+    nodes: ThreeNodes, is_pending: bool
+) -> None:
+    mirrored(nodes, b"1")
+    channel = channel_at(nodes, BACK)
+    queue = nodes.queue(BACK)
+    queue.demand.is_paused = True
+    channel.send(BasicGet(b"q", True))
+    nodes.pump()
+    nodes.follow(BACK, THIRD)
+    nodes.promote(THIRD)
+    nodes.advance(200)
+    assert isinstance(channel.reply(), Message)
+    assert isinstance(channel.call(BasicGet(b"q", True)), BasicGetEmpty)
+
+
+# -- confirms --------------------------------------------------------------------------------------
+
+
+class OneParty(ConfirmSource):
+    """A source whose parties the test finishes."""
+
+    def __init__(self) -> None:
+        self.parties: list[ConfirmParty] = []
+
+    def party(self) -> ConfirmParty:
+        self.parties.append(ConfirmParty())
+        return self.parties[-1]
+
+
+@pytest.mark.parametrize("node", [FRONT, BACK])
+@pytest.mark.parametrize("ok", [False, True])
+def test_a_confirm_waits_for_the_source_of_the_queue(
+    nodes: ThreeNodes, node: bytes, ok: bool
+) -> None:
+    mirrored(nodes)
+    source = OneParty()
+    channel = channel_at(nodes, node)
+    channel.confirm_select()
+    channel.publish(b"q", b"0")
+    assert isinstance(channel.event(), BasicAck)
+    nodes.back.vhost.set_confirm_source(nodes.queue(BACK), source)
+    channel.publish(b"q", b"1")
+    channel.quiet()
+    assert len(source.parties) == 1
+    source.parties[0].finish(ok)
+    nodes.pump()
+    assert isinstance(channel.event(), BasicAck if ok else BasicNack)

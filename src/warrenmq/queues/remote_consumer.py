@@ -304,7 +304,7 @@ class RemoteConsumer(SessionConsumer):
         self.stop(now_ms)
 
     def _hand_over_all(self) -> None:
-        """Send what the queue has forgotten, with or without room: it must go out before the end."""
+        """Send what the queue has forgotten, with room or without: it goes out before the end."""
         while len(self.deferred) > 0:
             self._place.deferred_count -= 1
             self._hand_over(self.deferred.popleft())

@@ -318,7 +318,7 @@ class RemoteSession:
     def settle_stale(
         self, queue: SessionQueue, level: i64, seq: i64, epoch: i64, reason: i64
     ) -> None:
-        """Settle a message of `queue` that this session has not delivered; see `link_records.py`."""
+        """Settle a message of `queue` that this session has not delivered (`link_records.py`)."""
         self._begin()
         write_stale(self.out, queue.number, level, reason, epoch, seq)
 

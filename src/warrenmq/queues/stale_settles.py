@@ -16,9 +16,9 @@ from warrenmq.store.epochs import epoch_of
 def settle_if_ready(
     queue: LeveledQueue, level: i64, seq: i64, epoch: i64, reason: i64, now_ms: i64
 ) -> bool:
-    """Let the message `seq` of `level` go for `reason`, if it is ready and not younger than `epoch`.
+    """Let the message `seq` of `level` go for `reason`, if it is ready and not of a later epoch.
 
-    Returns whether it was. A message that is on disk only stays, and is delivered again: nothing in
+    Returns whether it is gone. A message that is on disk only stays, and is delivered again: nothing in
     memory tells whether it is still there.
     """
     backing = queue.level_at(level)

@@ -17,3 +17,11 @@ class ConfirmSource:
         That includes the journal of this node: the caller waits for nothing else.
         """
         raise RuntimeError("abstract")
+
+    def has_room(self) -> bool:
+        """Whether few enough bytes are on their way to other copies that publishers may go on."""
+        raise RuntimeError("abstract")
+
+    def is_drained(self) -> bool:
+        """Whether publishers that wait for room may go on."""
+        raise RuntimeError("abstract")

@@ -90,6 +90,14 @@ class MessageTaker(QueueEnd):
         """Where messages go that the queue refuses; None: nowhere."""
         raise RuntimeError("abstract")
 
+    def has_room(self) -> bool:
+        """Whether few enough bytes of publishes are on their way to other nodes."""
+        raise RuntimeError("abstract")
+
+    def is_drained(self) -> bool:
+        """Whether publishers that wait for room may go on."""
+        raise RuntimeError("abstract")
+
     def is_behind(self, now_ms: i64) -> bool:
         """Whether messages pile up although consumers are being served at this moment."""
         raise RuntimeError("abstract")

@@ -174,6 +174,14 @@ class Queue(LeveledQueue):
             self.demand.notify_ready()
         return True
 
+    def has_room(self) -> bool:
+        source = self.confirm_source
+        return source is None or source.has_room()
+
+    def is_drained(self) -> bool:
+        source = self.confirm_source
+        return source is None or source.is_drained()
+
     def confirm_party(self) -> ConfirmParty | None:
         source = self.confirm_source
         return None if source is None else source.party()

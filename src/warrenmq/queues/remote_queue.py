@@ -175,12 +175,10 @@ class RemoteQueue(MessageTaker):
         return False
 
     def has_room(self) -> bool:
-        """Whether few enough bytes of publishes are on their way to the queue."""
         attached = self._attached
         return attached is None or attached.unapplied_bytes <= UNAPPLIED_BYTES_MAX
 
     def is_drained(self) -> bool:
-        """Whether publishers that wait for room may go on."""
         attached = self._attached
         return attached is None or attached.unapplied_bytes * 2 <= UNAPPLIED_BYTES_MAX
 

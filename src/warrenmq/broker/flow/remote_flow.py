@@ -1,9 +1,9 @@
-"""Flow control from queues of other nodes back to the sockets that publish to them.
+"""Flow control from queues on other nodes back to the sockets that publish to them.
 
 A queue has too many bytes on their way when its node is slow, far, or short of memory or disk: that
-node makes room for more only when it has room itself. A connection that publishes to such a queue
-is not read until half of the bytes are applied. Publishers to other queues of the same node, over
-the same link, go on.
+node makes room for more only when it has room itself. So has a mirrored queue of this node whose
+mirrors are behind. A connection that publishes to such a queue is not read until half of the bytes
+are applied. Publishers to other queues of the same node, over the same link, go on.
 """
 
 from __future__ import annotations
@@ -12,23 +12,18 @@ from mypy_extensions import i64
 
 from warrenmq.broker.flow.throttle import ThrottledClient
 from warrenmq.queues.message_taker import MessageTaker
-from warrenmq.queues.remote_queue import RemoteQueue
 
 
 class RemoteFlow:
     """The connections that wait for queues of other nodes."""
 
     def __init__(self) -> None:
-        self._stopped: dict[RemoteQueue, list[ThrottledClient]] = {}
+        self._stopped: dict[MessageTaker, list[ThrottledClient]] = {}
 
     def on_publish(self, connection: ThrottledClient, queues: list[MessageTaker]) -> None:
         """Stop `connection`, which has published to `queues`, if one has too much on its way."""
         for queue in queues:
-            if (
-                isinstance(queue, RemoteQueue)
-                and not queue.has_room()
-                and not connection.throttle.is_flow_stopped
-            ):
+            if not queue.has_room() and not connection.throttle.is_flow_stopped:
                 self._stopped.setdefault(queue, []).append(connection)
                 connection.throttle.stop_flow(connection)
 

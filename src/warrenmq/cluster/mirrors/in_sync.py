@@ -18,6 +18,9 @@ from typing import Final
 from warrenmq.queues.confirm_source import ConfirmSource
 from warrenmq.store.confirm_run import ConfirmParty, finish_together
 
+# Bytes of operations that mirrors lack from which on publishers have to wait.
+ROOM_BYTES: Final = 8 * 1024 * 1024
+
 # A mirror that keeps a confirm waiting and has reported nothing for this time is late (F4).
 SILENT_MS: Final = 3000
 # So is a mirror that reports now and then, but is this far behind (F22).
@@ -60,6 +63,8 @@ class InSync(ConfirmSource):
         self._waiting: deque[MirrorParty] = deque()
         # Everything up to this ring message may have been confirmed.
         self._confirmed_upto: int = 0
+        # Bytes of operations that were not sent, or have not gone round the ring.
+        self.buffered_bytes: int = 0
         # This node is no master any more: nothing is confirmed.
         self.is_lost: bool = False
 
@@ -71,6 +76,14 @@ class InSync(ConfirmSource):
         if party is None:
             party = self._gathering = MirrorParty()
         return party
+
+    def has_room(self) -> bool:
+        """See ConfirmSource."""
+        return self.is_lost or self.buffered_bytes <= ROOM_BYTES
+
+    def is_drained(self) -> bool:
+        """See ConfirmSource."""
+        return self.is_lost or 2 * self.buffered_bytes <= ROOM_BYTES
 
     @property
     def has_gathering(self) -> bool:

@@ -57,6 +57,10 @@ class MasterOwner(ABC):
         """Whether the ring takes broadcasts."""
 
     @abstractmethod
+    def buffered_bytes(self) -> int:
+        """Bytes of broadcasts that have not gone round the ring."""
+
+    @abstractmethod
     def broadcast(self, message: bytes) -> None:
         """Send a message round the ring."""
 
@@ -180,10 +184,20 @@ class MasterSide(FeedOwner):
                 self._owner.broadcast(encode_message(int(self.feed.taken_count), operations))
         elif self.feed.gathered_bytes > 0 and not self.in_sync.is_lost:
             # The publishes wait for the ring together with their operations.
+            self._count_buffered()
             return
         party = self.in_sync.seal(int(self.feed.taken_count), now_ms)
         if party is not None:
             self.copy.when_durable(partial(_on_durable, self.in_sync, party))
+        self._count_buffered()
+
+    def _count_buffered(self) -> None:
+        in_sync = self.in_sync
+        was_drained = in_sync.is_drained()
+        in_sync.buffered_bytes = int(self.feed.gathered_bytes) + self._owner.buffered_bytes()
+        if not was_drained and in_sync.is_drained():
+            # The next turn resumes publishers.
+            self._host.wake()
 
     # -- records -----------------------------------------------------------------------------------
 

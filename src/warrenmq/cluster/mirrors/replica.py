@@ -340,6 +340,11 @@ class _Sides(MasterOwner, MirrorOwner):
         ring = self._replica.ring
         return ring is not None and ring.is_joined
 
+    def buffered_bytes(self) -> int:
+        """See MasterOwner."""
+        ring = self._replica.ring
+        return 0 if ring is None else int(ring.buffered_bytes)
+
     def broadcast(self, message: bytes) -> None:
         """See MasterOwner."""
         ring = self._replica.ring

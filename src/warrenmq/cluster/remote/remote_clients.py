@@ -265,6 +265,9 @@ class RemoteClients(TurnEnd):
             return
         for used in list(self._applied):
             vhost = used.vhost
+            queue = used.queue
+            if queue is not None and not queue.has_room():
+                continue
             if vhost is None or not node.disk_flow.is_full(vhost.journal):
                 del self._applied[used]
                 write_number_and(self._events.begin(), APPLIED, used.number, used.applied_bytes)

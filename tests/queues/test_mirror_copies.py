@@ -199,6 +199,24 @@ def test_a_mirror_that_holds_too_much_asks_for_another_pass(node: MemoryNode) ->
     assert bodies(node, copy.queue) == list(range(1, 100))
 
 
+def test_operations_are_newer_than_messages_that_were_read_before(node: MemoryNode) -> None:
+    """Whichever link is faster: a message arrives settled, delivered, or not delivered."""
+    copy = open_copy(node)
+    now_ms = node.clock.now_ms()
+    copy.begin_sync(1, now_ms)
+    (level,) = copy.levels()
+    level.settle([(1, 1)], now_ms)
+    level.mark_delivered([(2, 3)])
+    level.unmark_delivered([(3, 4)])
+    for seq, was_delivered in ((1, False), (2, False), (3, True), (4, True), (5, True)):
+        message = Message(ADDRESS, b"\x00\x00", b"x", True, now_ms)
+        copy.fill(0, seq, message, 0, was_delivered, now_ms)
+    assert copy.end_sync([(0, 6)], now_ms)
+    ready = copy.queue.backing.ready
+    found = [(ready.at(place).seq, ready.at(place).redelivered) for place in range(4)]
+    assert found == [(2, True), (3, False), (4, False), (5, True)]
+
+
 def test_a_master_knows_its_messages_on_disk_and_unacked(node: MemoryNode) -> None:
     queue = node.declare(b"q")
     fill(node, 30)

@@ -23,7 +23,7 @@ from warrenmq.broker.definitions.metadata import (
     PutUser,
     PutVhost,
 )
-from warrenmq.cluster.metadata.conditions import Absent, Alive, Condition, Exists
+from warrenmq.cluster.metadata.conditions import Absent, Alive, Condition, Exists, LastWritten
 from warrenmq.routing.router import PREDECLARED
 
 _PREDECLARED_NAMES = frozenset(name for name, _type, _internal in PREDECLARED)
@@ -66,14 +66,21 @@ class DefinitionsCopy:
     def prepare(self, changes: list[Change]) -> list[Condition] | None:
         """The conditions under which `changes` may be made; bindings get the births of their ends.
 
-        None: an end of a binding is gone, so nothing may be made. Removals have no conditions: what
-        is gone already needs no removal.
+        None: an end of a binding is gone, so nothing may be made. The deletion of a queue holds for
+        the group of it that this node knows. Other removals have no conditions: what is gone
+        already needs no removal.
         """
         conditions: list[Condition] = []
         for change in changes:
             if isinstance(change, (PutQueue, PutExchange)):
                 conditions.append(Absent(change))
                 self._expect_vhost(change.vhost, conditions)
+            elif isinstance(change, DeleteQueue):
+                # Only of a mirrored queue: its master may be another node by now.
+                known = self.queues.get((change.vhost, change.name))
+                if known is None:
+                    return None
+                conditions.append(LastWritten(known, known.revision))
             elif isinstance(change, PutBinding):
                 if not self._expect_ends(change, conditions):
                     return None

@@ -50,3 +50,12 @@ def test_a_confirmed_message_survives_its_master(trio: ClusterNodes) -> None:
             method, _properties, body = channel.basic_get("ha1", auto_ack=True)
             assert method is not None and not method.redelivered
             assert body == b"%d" % number
+
+
+def test_a_mirrored_queue_expires_on_all_nodes(trio: ClusterNodes) -> None:
+    with channels(trio.nodes[:1]) as [channel]:
+        channel.queue_declare("ha2", durable=True, arguments={"x-expires": 300})
+        channel.queue_declare("ha3", durable=True, auto_delete=True)
+        channel.basic_cancel(channel.basic_consume("ha3", lambda *_: None))
+    for node in trio.nodes:
+        eventually(lambda: not node.table("list_queues", "name"), "both queues are gone")  # noqa: B023

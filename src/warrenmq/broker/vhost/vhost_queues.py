@@ -60,6 +60,8 @@ class VhostQueues:
         self.limits: VhostLimits = VhostLimits()
         # Exclusive queues by owner (their connection) and id.
         self._exclusive: dict[object, dict[int, Queue]] = {}
+        # Mirrored queues whose deletion is being decided.
+        self._leaving: set[Queue] = set()
         # Channels that consume direct replies, by the name that replies are sent to.
         self.reply_channels: dict[bytes, ChannelSide] = {}
         # Functions called for each deleted queue, as watcher(queue, ready_count, now_ms): reader
@@ -168,9 +170,26 @@ class VhostQueues:
         return changes
 
     def delete_queue(self, queue: Queue, now_ms: i64) -> None:
-        """Delete a queue without a client that waits: auto-deleted, exclusive or expired."""
-        if not queue.is_deleted and not queue.is_hidden:
+        """Delete a queue without a client that waits: auto-deleted, exclusive or expired.
+
+        A queue that has copies on other nodes stays until the cluster has decided it: this node
+        may be its master no more, without having heard of it.
+        """
+        if queue.is_deleted or queue.is_hidden:
+            return
+        shared = self.node.shared
+        if shared is None or queue.confirm_source is None:
             self.add_changes(self.remove_queue(queue, now_ms))
+        elif queue not in self._leaving:
+            self._leaving.add(queue)
+            decided = LeavingQueue(self, queue).on_decided
+            shared.propose([DeleteQueue(self.name, queue.id, queue.name)], decided)
+
+    def forget_leaving(self, queue: Queue, now_ms: i64) -> None:
+        """Note that the deletion of `queue` was decided, or refused; it may be due again."""
+        self._leaving.discard(queue)
+        if queue.definition.auto_delete and queue.demand.had_consumer and len(queue.consumers) == 0:
+            self.delete_queue(queue, now_ms)
 
     def delete_followed(self, queue: Queue, now_ms: i64) -> list[Change]:
         """Delete a queue that the cluster has deleted; the node's own row of it goes too.
@@ -399,3 +418,15 @@ class VhostQueues:
             else:
                 consumer.is_cancelled = True
                 consumer.on_queue_deleted()
+
+
+class LeavingQueue:
+    """A deletion of a mirrored queue, for the cluster to decide."""
+
+    def __init__(self, queues: VhostQueues, queue: Queue) -> None:
+        self._queues: VhostQueues = queues
+        self._queue: Queue = queue
+
+    def on_decided(self, _failure: str, now_ms: int) -> None:
+        """The queue is deleted already if the cluster has agreed."""
+        self._queues.forget_leaving(self._queue, now_ms)

@@ -14,6 +14,7 @@ from warrenmq.cluster.groups.group_proposer import GroupProposer
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.wanted_mirrors import WantedMirrors
 from warrenmq.cluster.links.link import Link
+from warrenmq.cluster.mirrors.mirror_control import ReplicaControl
 from warrenmq.cluster.mirrors.peers import MirrorPeers
 from warrenmq.cluster.mirrors.replicas import Replicas
 from warrenmq.cluster.node_links import MirrorLinks
@@ -50,6 +51,8 @@ class Mirroring(MirrorLinks):
             me, broker, follower, proposer, nodes, wanted, self.peers, clock.now_ms, wake
         )
         follower.groups = self.replicas
+        self._control = ReplicaControl(self.replicas, follower.copy, nodes)
+        broker.mirrors = self._control
 
     def set_running(self, running: dict[str, RunningNode]) -> None:
         """Take over the records of the running nodes."""
@@ -101,3 +104,4 @@ class Mirroring(MirrorLinks):
     def tick(self) -> None:
         """See `Replicas.tick`."""
         self.replicas.tick()
+        self._control.tick()

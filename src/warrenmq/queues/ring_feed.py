@@ -113,6 +113,7 @@ class LevelFeed(OperationFeed):
         published = self._published
         if len(published) > 0 and entry.seq <= published[-1].seq:
             return
+        self._feed.published_count += 1
         one = _Published(entry)
         published.append(one)
         self._gather(one.size_bytes)
@@ -278,6 +279,8 @@ class RingFeed:
         self.queue: Queue = queue
         # Payloads that were taken. The first one has number 1.
         self.taken_count: i64 = 0
+        # Messages that were published since `begin`.
+        self.published_count: i64 = 0
         self._owner: FeedOwner = owner
         self._levels: list[LevelFeed] = []
         # Levels that have begun since the last payload.

@@ -141,6 +141,10 @@ class InSync(ConfirmSource):
         """The ring message up to which the copy of `node` is known to be durable."""
         return self._marks.get(node, 0)
 
+    def durable_upto(self, sent_upto: int) -> int:
+        """The ring message that all mirrors that count have; `sent_upto` if none counts."""
+        return min((self._marks.get(node, 0) for node in self.members), default=sent_upto)
+
     def forget(self, node: bytes) -> None:
         """The copy of `node` is another one from now on: what was reported of it is void."""
         self._marks.pop(node, None)

@@ -24,12 +24,15 @@ from warrenmq.cluster.groups.transitions import (
     died,
     in_sync,
     out_of_sync,
+    transfer,
 )
 from warrenmq.cluster.mirrors.in_sync import SILENT_MS, InSync, MirrorParty
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
+from warrenmq.cluster.mirrors.mirror_lag import Sent, SentLog
 from warrenmq.cluster.mirrors.records import (
     DurableRecord,
     FailedRecord,
+    HandOverRecord,
     MalformedMirrorRecord,
     MirrorRecord,
     NewerRecord,
@@ -88,6 +91,7 @@ class MasterSide(FeedOwner):
         self.sources: dict[bytes, SyncSource] = {}
         # Bytes of operations that went round the ring.
         self.ring_bytes: int = 0
+        self.sent: SentLog = SentLog()
         self._node: bytes = member.id.node
         self._by: Mastership = Mastership(member.id.node, group.epoch)
         self._group: Group = group
@@ -118,17 +122,21 @@ class MasterSide(FeedOwner):
                 if source is not None:
                     source.stop()
         self.in_sync.set_members(self._counted())
+        for node in self._counted():
+            if node in self.sources:
+                self.sources[node].recorded()
         self.check()
 
     def set_policy(self, policy: MirrorPolicy) -> None:
         """Obey another policy."""
+        if policy == self._policy:
+            # A cancelled synchronisation stays so, whatever other queues' policies become.
+            return
         self._policy = policy
         self.in_sync.min_sync = policy.min_sync
         for source in self.sources.values():
-            source.is_automatic = policy.is_automatic
             source.batch_messages = policy.sync_batch_size
-            if policy.is_automatic:
-                source.start()
+            source.automate(policy.is_automatic)
 
     def step_down(self) -> None:
         """Refuse everything that waits, and send nothing more: this is no master now."""
@@ -180,8 +188,11 @@ class MasterSide(FeedOwner):
         if self._owner.is_joined() and not self.in_sync.is_lost:
             operations = self.feed.take(self.epoch)
             if operations:
+                number = int(self.feed.taken_count)
                 self.ring_bytes += len(operations)
-                self._owner.broadcast(encode_message(int(self.feed.taken_count), operations))
+                self.sent.forget(self.in_sync.durable_upto(number))
+                self.sent.note(Sent(number, int(self.feed.published_count), self.ring_bytes))
+                self._owner.broadcast(encode_message(number, operations))
         elif self.feed.gathered_bytes > 0 and not self.in_sync.is_lost:
             # The publishes wait for the ring together with their operations.
             self._count_buffered()
@@ -208,6 +219,9 @@ class MasterSide(FeedOwner):
             if record.epoch > self.epoch:
                 # The decision comes; until then nothing may be confirmed.
                 self.in_sync.fail()
+        elif isinstance(record, HandOverRecord):
+            if record.epoch == self.epoch:
+                self.hand_over(record.node)
         elif member is None or node == self._node:
             return
         elif isinstance(record, DurableRecord):
@@ -228,19 +242,49 @@ class MasterSide(FeedOwner):
             if isinstance(step, Levels) and step.epoch < self.epoch:
                 # The mirror does not know this master yet, and offers anew when it does.
                 return
-            source = self.sources.get(node)
-            if source is None:
-                source = self.sources[node] = self._new_source(node)
-            source.take(step, now_ms)
+            self._source(node).take(step, now_ms)
 
-    def _new_source(self, node: bytes) -> SyncSource:
-        return SyncSource(
-            self.copy.queue,
-            _MirrorLink(self, self._owner, node),
-            self._policy.sync_batch_size,
-            0,
-            self._policy.is_automatic,
+    # -- what operators ask for --------------------------------------------------------------------
+
+    def synchronise(self, node: bytes) -> None:
+        """Send the mirror on `node` what it lacks, now or when it has made its offer."""
+        self._source(node).start()
+
+    def cancel_syncs(self) -> bool:
+        """Stop the synchronisation of all mirrors; returns whether one was under way."""
+        found = [source for source in self.sources.values() if source.is_shown]
+        for source in found:
+            source.cancel()
+        return bool(found)
+
+    def hand_over(self, node: bytes) -> bool:
+        """Propose to make the mirror on `node` the master; False: it is no mirror in sync.
+
+        Publishes that wait for a confirm when that is decided are refused.
+        """
+        member = self._group.member_of(node)
+        if member is None or member not in self._group.synced_mirrors:
+            return False
+        to = member.id
+        first_seq = self.copy.next_start(self._group.prev[-1].first_seq)
+        # This node may have operations that the mirror lacks, so it is synchronised again.
+        self._owner.propose(
+            ("hand over", to),
+            lambda group: transfer(group, self._by, to, first_seq, False),
         )
+        return True
+
+    def _source(self, node: bytes) -> SyncSource:
+        source = self.sources.get(node)
+        if source is None:
+            source = self.sources[node] = SyncSource(
+                self.copy.queue,
+                _MirrorLink(self, self._owner, node),
+                self._policy.sync_batch_size,
+                0,
+                self._policy.is_automatic,
+            )
+        return source
 
     # -- who is in sync ----------------------------------------------------------------------------
 

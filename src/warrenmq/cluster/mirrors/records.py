@@ -8,6 +8,7 @@ kind of the record (u8). Integers are big-endian.
                                       `number` on disk, or in memory if they need no disk
     FAILED    epoch i64               the disk of the sender's copy has failed
     NEWER     epoch i64               answers a record of a lower epoch: the sender knows this one
+    HAND_OVER epoch i64, node bytes   asks the master of `epoch` to let the mirror on `node` lead
     32 to 63  bytes                   records of a synchronisation (`sync_records.py`)
 
 A ring message of a master is its number (i64, from 1, counted for each master of an epoch) and the
@@ -24,6 +25,7 @@ RING: Final = 1
 DURABLE: Final = 2
 FAILED: Final = 3
 NEWER: Final = 4
+HAND_OVER: Final = 5
 # The kinds of a synchronisation, first and last.
 SYNC_FIRST: Final = 32
 SYNC_LAST: Final = 63
@@ -61,6 +63,13 @@ class NewerRecord(NamedTuple):
     epoch: int
 
 
+class HandOverRecord(NamedTuple):
+    """The sender asks the master of `epoch` to let the mirror on `node` lead."""
+
+    epoch: int
+    node: bytes
+
+
 class SyncRecord(NamedTuple):
     """A record of a synchronisation; its body is not checked yet."""
 
@@ -68,7 +77,7 @@ class SyncRecord(NamedTuple):
     body: bytes
 
 
-MirrorRecord = RingRecord | DurableRecord | FailedRecord | NewerRecord | SyncRecord
+MirrorRecord = RingRecord | DurableRecord | FailedRecord | NewerRecord | HandOverRecord | SyncRecord
 
 
 def encode_record(birth: int, record: MirrorRecord) -> bytes:
@@ -89,6 +98,10 @@ def encode_record(birth: int, record: MirrorRecord) -> bytes:
         case NewerRecord(epoch):
             out.append(NEWER)
             write_i64_be(out, epoch)
+        case HandOverRecord(epoch, node):
+            out.append(HAND_OVER)
+            write_i64_be(out, epoch)
+            out.write(node)
         case SyncRecord(kind, body):
             out.append(kind)
             out.write(body)
@@ -117,6 +130,9 @@ def decode_record(payload: bytes) -> MirrorRecord:
         return FailedRecord(_integers(payload, 1)[0])
     if kind == NEWER:
         return NewerRecord(_integers(payload, 1)[0])
+    if kind == HAND_OVER:
+        end = _HEAD_BYTES + 8
+        return HandOverRecord(_integers(payload[:end], 1)[0], payload[end:])
     raise MalformedMirrorRecord(f"replicas send no records of kind {kind}")
 
 

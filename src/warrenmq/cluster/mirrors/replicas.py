@@ -29,12 +29,12 @@ from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.mirror_placement import AddMirror, DropCopy, MoveMaster
 from warrenmq.cluster.groups.mirror_policy import UNMIRRORED, MirrorPolicy
 from warrenmq.cluster.groups.queue_policy import policy_of
-from warrenmq.cluster.groups.transitions import Mastership, Transition, create, drop, join, transfer
+from warrenmq.cluster.groups.transitions import Mastership, Transition, create, drop, join
 from warrenmq.cluster.groups.wanted_mirrors import BeginGroup, WantedMirrors, WantedStep
 from warrenmq.cluster.mirrors.in_sync import InSync
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.peers import MirrorPeers
-from warrenmq.cluster.mirrors.records import MalformedMirrorRecord, birth_of
+from warrenmq.cluster.mirrors.records import HandOverRecord, MalformedMirrorRecord, birth_of
 from warrenmq.cluster.mirrors.replica import MASTER, Replica
 from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
 from warrenmq.cluster.ring.frames import MalformedRingFrame
@@ -299,22 +299,23 @@ class Replicas(GroupWatch):
     def move_master(self, place: MirrorPlace, node: bytes) -> bool:
         """Propose to hand the mastership of a queue over to its mirror on `node`.
 
-        Returns whether this node is the master. Publishes that wait for a confirm when that is
-        decided are refused.
+        Returns whether this node is the master, and the mirror in sync; see `MasterSide.hand_over`.
         """
-        group, master, copy = place.replica.group, place.replica.master, place.replica.copy
-        if group is None or master is None or copy is None:
+        master = place.replica.master
+        if master is None or not master.hand_over(node):
             return False
-        member = group.member_of(node)
-        if member is None:
-            return False
-        by = Mastership(self.me.node, group.epoch)
-        to = member.id
-        first_seq = copy.next_start(group.prev[-1].first_seq)
         place.log(f"Moving the leader to node '{name_text(node)}'")
-        # This node may have operations that the mirror lacks, so it is synchronised again.
-        place.propose(lambda newest: transfer(newest, by, to, first_seq, False))
+        self.touch(place)
         return True
+
+    def ask_to_move(self, place: MirrorPlace, node: bytes) -> None:
+        """Let the master of a queue, on this node or another one, hand over to `node`.
+
+        The group tells whether it does so.
+        """
+        group = place.replica.group
+        if group is not None and not self.move_master(place, node):
+            place.replica.send(group.master_node, HandOverRecord(group.epoch, node))
 
 
 def _ignore(_outcome: int) -> None:
@@ -340,6 +341,11 @@ class MirrorPlace:
     def version(self) -> int:
         """The version of the group that is in force here."""
         return 0 if self.replica.group is None else self.replica.group.version
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether the queue still exists and is mirrored."""
+        return self._replicas.places.get(self.birth) is self
 
     @property
     def has_master_here(self) -> bool:

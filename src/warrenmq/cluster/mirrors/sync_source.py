@@ -125,7 +125,7 @@ class SyncSource:
         self._attempt: int = 0
         # Pieces of an offer that is not complete.
         self._pieces: list[LevelRuns] = []
-        # Somebody has asked for the synchronisation before it could begin.
+        # Somebody has asked for the synchronisation, and the mirror is not recorded as in sync.
         self._is_wanted: bool = False
         # Levels to read, the lowest first, each with its priority.
         self._readers: list[tuple[int, SyncReader]] = []
@@ -154,6 +154,16 @@ class SyncSource:
         """Whether messages are on their way to the mirror."""
         return self.state in (SENDING, ENDING)
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether operators see a synchronisation: it runs, or somebody waits for it."""
+        return self._is_wanted or self.is_syncing
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether it is known what the mirror lacks."""
+        return self.state not in (IDLE, SCANNING)
+
     def progress(self) -> tuple[int, int]:
         """(messages left, messages sent) of this attempt; how many are left is an estimate."""
         if self.state not in (WAITING, SENDING):
@@ -170,6 +180,16 @@ class SyncSource:
         self._is_wanted = True
         if self.state == WAITING:
             self._send_from_here()
+
+    def automate(self, is_automatic: bool) -> None:
+        """Obey another policy; what is being sent goes on."""
+        self.is_automatic = is_automatic
+        if is_automatic and self.state == WAITING:
+            self._send_from_here()
+
+    def recorded(self) -> None:
+        """Note that the cluster has recorded the mirror as in sync: nobody waits any more."""
+        self._is_wanted = False
 
     def cancel(self) -> None:
         """Send no more until `start`. The mirror keeps what it has got."""

@@ -234,3 +234,39 @@ def test_a_deleted_queue_confirms_what_waits() -> None:
     for node in world.nodes.values():
         node.replica.close()
     assert world.seen.confirmed == {1, 2}
+
+
+def test_a_mirror_counts_while_its_return_is_being_decided() -> None:
+    """What is confirmed then must be with the mirror, which may lead as soon as it is recorded."""
+    world = World()
+    world.run(3)
+    a, c = world["a"], world["c"]
+    c.kill()
+    a.publish(3)
+    world.run(10)
+    c.restart()
+    decide = world.decide
+    pending = [copy.node for copy in world.group.sync]
+    assert pending == [b"a", b"b"]
+    for _ in range(200):
+        world.round()
+        if a.replica.master is not None and b"c" in a.replica.master.in_sync.members:
+            break
+        world.decide = (  # type: ignore[method-assign]
+            decide if world.group.member_of(b"c") is None else lambda is_answer_lost=False: False
+        )
+    assert [copy.node for copy in world.group.sync] == [b"a", b"b"], "it is not decided yet"
+    world.cut(b"a", b"c")
+    world.cut(b"b", b"c")
+    a.publish(2)
+    world.run(5)
+    assert world.seen.confirmed == {1, 2, 3}
+    world.decide = decide  # type: ignore[method-assign]
+    world.run(5)
+    assert c.me in world.group.sync
+    assert world.seen.confirmed == {1, 2, 3}
+    world.run(40, 100)
+    assert c.me not in world.group.sync
+    assert world.seen.confirmed == {1, 2, 3, 4, 5}
+    world.heal()
+    world.check_rest()

@@ -4,6 +4,9 @@ A mirror is *complete* when its copy has everything of the master up to the last
 arrived. It is so from the start if the group records its copy as in sync and it gets the messages
 of the epoch from the first one on. Otherwise it is synchronised (`sync_target.py`). Only a complete
 mirror reports marks: a confirm may rest on each of them (I1).
+
+A complete copy may lack messages that a deposed master has settled without the new one hearing of
+it: consumers have acked them, so nobody misses them if this copy leads next.
 """
 
 from __future__ import annotations

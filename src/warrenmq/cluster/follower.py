@@ -2,8 +2,8 @@
 
 Every node follows the same decisions, so all know the same queues, exchanges and bindings. A queue
 lives on one node, which makes it with an id of its own and stores the row that it needs to recover
-it; for all others it is a remote queue. Each node of a mirrored queue's group has a copy of it, with
-an id and a row of its own (`groups/group_watch.py`).
+it; for all others it is a remote queue. Each node of a mirrored queue's group has a copy of it,
+with an id and a row of its own (`groups/group_watch.py`).
 
 A vhost opens and closes over some turns of the loop; decisions that come meanwhile wait.
 """
@@ -106,8 +106,8 @@ class Follower:
         # Ids of the copies that this node has of mirrored queues, hidden or not, by vhost and name.
         self._copy_ids: dict[tuple[bytes, bytes], int] = {}
         # What decisions wait for before they count as followed, with the first such decision: rows
-        # of own queues on their way to the disk, and holds.
-        self._held: dict[object, int] = {}
+        # of own queues on their way to the disk, and deferrals.
+        self._deferred: dict[object, int] = {}
         self._watchers: list[tuple[int, Callable[[], None]]] = []
         # Exchanges that have gone with their last binding in the decision that is followed.
         self._auto_deleted: list[DeleteExchange] = []
@@ -152,19 +152,19 @@ class Follower:
 
     def followed(self) -> int:
         """The last decision that is in force here, with all rows stored that it needs."""
-        held = min(self._held.values(), default=self.revision + 1)
-        return min(self.revision, held - 1)
+        deferred = min(self._deferred.values(), default=self.revision + 1)
+        return min(self.revision, deferred - 1)
 
-    def hold(self) -> Callable[[], None]:
+    def defer(self) -> Callable[[], None]:
         """Let the decision that is being put in force count as followed later.
 
-        That is when the returned function is called. Between decisions it holds the next one.
+        That is when the returned function is called. Between decisions it defers the next one.
         """
-        hold = object()
-        self._held[hold] = self.revision + 1
+        deferral = object()
+        self._deferred[deferral] = self.revision + 1
 
         def release() -> None:
-            del self._held[hold]
+            del self._deferred[deferral]
             self._notify()
 
         return release
@@ -333,12 +333,12 @@ class Follower:
         # Messages without the row would belong to no queue after a crash.
         change_set.is_needed_by_records = True
         vhost.unstored[queue] = change_set
-        self._held[change_set] = self.revision + 1
+        self._deferred[change_set] = self.revision + 1
 
         def stored(_ok: bool, _now_ms: int) -> None:
             fail_point("row.stored")
             vhost.unstored.pop(queue, None)
-            del self._held[change_set]
+            del self._deferred[change_set]
             self._notify()
 
         change_set.callbacks.append(stored)

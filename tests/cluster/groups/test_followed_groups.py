@@ -108,7 +108,7 @@ def test_a_copy_is_made_once_and_discarded(cluster: MirroredCluster) -> None:
     assert again is not first and again.id > first.id
 
 
-def test_the_row_of_a_copy_holds_the_decision(cluster: MirroredCluster) -> None:
+def test_the_row_of_a_copy_defers_the_decision(cluster: MirroredCluster) -> None:
     """No node counts a mirrored queue as followed before a crash would leave its copy there."""
     node = cluster.nodes[1]
     node.memory.holds_commits = True
@@ -127,10 +127,10 @@ def test_a_transient_copy_has_no_row(cluster: MirroredCluster) -> None:
     assert copy_of(cluster.nodes[1], b"q") is not None
 
 
-def test_a_hold_delays_the_decision_that_is_put_in_force(cluster: MirroredCluster) -> None:
+def test_a_deferral_delays_the_decision_that_is_put_in_force(cluster: MirroredCluster) -> None:
     follower = cluster.nodes[0].follower
     followed: list[str] = []
-    release = follower.hold()
+    release = follower.defer()
     cluster.declare(b"q", new_group(TWO))
     revision = cluster.model.revision
     follower.when_followed(revision, lambda: followed.append("q"))

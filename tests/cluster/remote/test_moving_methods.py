@@ -150,6 +150,12 @@ class OneParty(ConfirmSource):
         self.parties.append(ConfirmParty())
         return self.parties[-1]
 
+    def has_room(self) -> bool:
+        return True
+
+    def is_drained(self) -> bool:
+        return True
+
 
 @pytest.mark.parametrize("node", [FRONT, BACK])
 @pytest.mark.parametrize("ok", [False, True])

@@ -259,12 +259,12 @@ class MirrorBacking:
         if delta.count > 0 and not delta.is_uncertain:
             # Delta begins and ends with a live message.
             assert not contains(dropped, delta.start) and not contains(dropped, delta.end - 1)
-        held = self._held
-        assert held.count == 0 or self.is_syncing
-        assert self._held_bytes == sum([int(_bytes(held.at(place))) for place in range(held.count)])
-        for place in range(held.count):
-            assert held.at(place).seq >= self._held_from
-            assert not contains(dropped, held.at(place).seq)
+        ring = self._held
+        assert ring.count == 0 or self.is_syncing
+        assert self._held_bytes == sum([int(_bytes(ring.at(place))) for place in range(ring.count)])
+        for place in range(ring.count):
+            assert ring.at(place).seq >= self._held_from
+            assert not contains(dropped, ring.at(place).seq)
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -328,21 +328,24 @@ class MirrorBacking:
         self._held_from = 0
 
     def _drop_held(self, first: i64, last: i64) -> None:
-        held = self._held
-        place = held.index_of_seq(first)
+        ring = self._held
+        place = ring.index_of_seq(first)
         count: i64 = 0
-        while place + count < held.count and held.at(place + count).seq <= last:
-            self._held_bytes -= _bytes(held.at(place + count))
+        while place + count < ring.count and ring.at(place + count).seq <= last:
+            self._held_bytes -= _bytes(ring.at(place + count))
             count += 1
         if count > 0:
-            held.take_range(place, count)
+            ring.take_range(place, count)
 
     # -- messages that are settled -----------------------------------------------------------------
 
     def _take_live(self, runs: Runs) -> None:
         """Take `runs` for the messages that the copy has."""
         backing = self.backing
-        backing.loader.dropped = subtract(1, backing.ledger.next_seq - 1, runs)
+        ledger = backing.ledger
+        # What the copy has heard of messages that it has not got may be older than what it missed.
+        ledger.delivered_upto = ledger.delivered.forget_from(ledger.next_seq, ledger.delivered_upto)
+        backing.loader.dropped = subtract(1, ledger.next_seq - 1, runs)
         delta = backing.ready.delta
         if delta.count > 0:
             on_disk: Runs = []

@@ -11,6 +11,10 @@ from warrenmq.store.confirm_run import ConfirmParty
 class ConfirmSource:
     """Knows when all copies of a queue that count have what the queue took, or let go."""
 
+    def __init__(self) -> None:
+        # The cluster is deciding whether the queue, which nobody uses, is deleted.
+        self.is_leaving: bool = False
+
     def party(self) -> ConfirmParty:
         """The party that is finished when they have all that came before this call.
 

@@ -57,5 +57,7 @@ def test_a_mirrored_queue_expires_on_all_nodes(trio: ClusterNodes) -> None:
         channel.queue_declare("ha2", durable=True, arguments={"x-expires": 300})
         channel.queue_declare("ha3", durable=True, auto_delete=True)
         channel.basic_cancel(channel.basic_consume("ha3", lambda *_: None))
-    for node in trio.nodes:
-        eventually(lambda: not node.table("list_queues", "name"), "both queues are gone")  # noqa: B023
+    eventually(
+        lambda: not any(node.table("list_queues", "name") for node in trio.nodes),
+        "both queues are gone",
+    )

@@ -60,8 +60,6 @@ class VhostQueues:
         self.limits: VhostLimits = VhostLimits()
         # Exclusive queues by owner (their connection) and id.
         self._exclusive: dict[object, dict[int, Queue]] = {}
-        # Mirrored queues whose deletion is being decided.
-        self._leaving: set[Queue] = set()
         # Channels that consume direct replies, by the name that replies are sent to.
         self.reply_channels: dict[bytes, ChannelSide] = {}
         # Functions called for each deleted queue, as watcher(queue, ready_count, now_ms): reader
@@ -178,16 +176,16 @@ class VhostQueues:
         if queue.is_deleted or queue.is_hidden:
             return
         shared = self.node.shared
-        if shared is None or queue.confirm_source is None:
+        source = queue.confirm_source
+        if shared is None or source is None:
             self.add_changes(self.remove_queue(queue, now_ms))
-        elif queue not in self._leaving:
-            self._leaving.add(queue)
-            decided = LeavingQueue(self, queue).on_decided
+        elif not source.is_leaving:
+            source.is_leaving = True
+            decided = LeavingQueue(self, queue, source).on_decided
             shared.propose([DeleteQueue(self.name, queue.id, queue.name)], decided)
 
-    def forget_leaving(self, queue: Queue, now_ms: i64) -> None:
-        """Note that the deletion of `queue` was decided, or refused; it may be due again."""
-        self._leaving.discard(queue)
+    def delete_unused(self, queue: Queue, now_ms: i64) -> None:
+        """Delete `queue` if it is to go with its last consumer, and has none any more."""
         if queue.definition.auto_delete and queue.demand.had_consumer and len(queue.consumers) == 0:
             self.delete_queue(queue, now_ms)
 
@@ -423,10 +421,12 @@ class VhostQueues:
 class LeavingQueue:
     """A deletion of a mirrored queue, for the cluster to decide."""
 
-    def __init__(self, queues: VhostQueues, queue: Queue) -> None:
+    def __init__(self, queues: VhostQueues, queue: Queue, source: ConfirmSource) -> None:
         self._queues: VhostQueues = queues
         self._queue: Queue = queue
+        self._source: ConfirmSource = source
 
     def on_decided(self, _failure: str, now_ms: int) -> None:
-        """The queue is deleted already if the cluster has agreed."""
-        self._queues.forget_leaving(self._queue, now_ms)
+        """Look again: the queue is deleted already if the cluster has agreed."""
+        self._source.is_leaving = False
+        self._queues.delete_unused(self._queue, now_ms)

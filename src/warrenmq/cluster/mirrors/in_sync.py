@@ -48,6 +48,7 @@ class InSync(ConfirmSource):
     """
 
     def __init__(self, epoch: int, members: Iterable[bytes], min_sync: int = 1) -> None:
+        super().__init__()
         self.epoch: int = epoch
         self.min_sync: int = min_sync
         # The mirrors in the recorded set.

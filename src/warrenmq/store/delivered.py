@@ -72,6 +72,14 @@ class DeliveredRuns:
         if len(self.spared) > 0:
             remove_run(self.spared, first, last)
 
+    def forget_from(self, first: i64, upto: i64) -> i64:
+        """Forget what was noted of `first` and all seq ids behind it; returns the new mark."""
+        if len(self.above) > 0:
+            remove_run(self.above, first, max(first, self.above[-1][1]))
+        if len(self.spared) > 0:
+            remove_run(self.spared, first, max(first, self.spared[-1][1]))
+        return min(upto, first - 1)
+
     def is_spared(self, seq: i64) -> bool:
         """Whether it was noted that nobody has had `seq`."""
         return len(self.spared) > 0 and contains(self.spared, seq)

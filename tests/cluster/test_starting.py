@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.groups.copies import new_group
 from tests.support.etcd import EtcdServer
 from warrenmq.broker.definitions.metadata import (
     Change,
@@ -18,6 +19,7 @@ from warrenmq.broker.definitions.metadata import (
     PutUser,
     PutVhost,
 )
+from warrenmq.cluster.groups.group_change import with_group
 from warrenmq.cluster.identity import read_identity
 from warrenmq.cluster.membership import Membership, NotAdmitted
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
@@ -146,6 +148,18 @@ def test_transient_queues_of_the_last_run_are_forgotten(starts: Starts, tmp_path
     assert opened.queues == []
     assert [each.name for each in start.shared.queues] == [b"t-b@h"]
     assert [each.name for each in starts.metadata.load().queues] == [b"t-b@h"]
+
+
+def test_a_transient_queue_with_a_copy_elsewhere_outlives_the_run(
+    starts: Starts, tmp_path: Path
+) -> None:
+    """Another node takes over; a queue whose only complete copy was here is gone."""
+    starts.start("a@h", tmp_path / "a")
+    for name, group in ((b"two", new_group(b"a@h", b"b@h")), (b"one", new_group(b"a@h"))):
+        put = PutQueue(b"/", 0, name, False, False, b"")
+        starts.metadata.commit([], [with_group(put, group)])
+    start, opened, _changes = starts.start("a@h", tmp_path / "a")
+    assert opened.queues == [] and [each.name for each in start.shared.queues] == [b"two"]
 
 
 def test_transient_exchanges_last_as_long_as_a_node_runs(starts: Starts, tmp_path: Path) -> None:

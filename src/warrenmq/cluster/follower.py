@@ -387,9 +387,10 @@ class Follower:
             copy = vhost.add_hidden_queue(
                 _definition(vhost, put, self._broker.next_queue_id(), None), self._now_ms()
             )
-            self._copy_ids[vhost.name, put.name] = copy.id
             if put.durable:
                 self._store_row(vhost, copy)
+        # A queue that serves clients now may be hidden later.
+        self._copy_ids[vhost.name, put.name] = copy.id
         return copy
 
     def discard_copy(self, vhost: Vhost, queue: Queue) -> None:

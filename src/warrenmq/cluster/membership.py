@@ -23,6 +23,8 @@ from warrenmq.broker.definitions.metadata import (
     PutQueue,
 )
 from warrenmq.cluster.errors import ClusterError
+from warrenmq.cluster.groups.group_change import group_of
+from warrenmq.cluster.groups.succession import is_only_complete_copy
 from warrenmq.cluster.identity import DirectoryIdentity
 from warrenmq.cluster.metadata.conditions import Alive, NodeIs, Unchanged
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
@@ -242,12 +244,15 @@ class Membership:
     def forget_transient(self, definitions: Definitions) -> None:
         """Remove from the cluster, and from `definitions`, what went with an earlier run.
 
-        These are the transient queues of this node. When no node of the cluster runs, transient
-        exchanges go too: they last as long as the cluster.
+        These are the transient queues of this node that no other node has a complete copy of. When
+        no node of the cluster runs, transient exchanges go too: they last as long as the cluster.
+        Raises MetadataDamaged for a group that cannot be read.
         """
         node = self._node.encode()
         gone: list[PutQueue | PutExchange] = [
-            queue for queue in definitions.queues if queue.node == node and not queue.durable
+            queue
+            for queue in definitions.queues
+            if queue.node == node and not queue.durable and not _is_elsewhere(queue)
         ]
         if not self.running():
             gone.extend(each for each in definitions.exchanges if not each.durable)
@@ -282,6 +287,12 @@ class Membership:
         """All running nodes, by name."""
         found = self._metadata.records(NODES)
         return {name_of(each.key): decode_record(each.value, RunningNode) for each in found}
+
+
+def _is_elsewhere(queue: PutQueue) -> bool:
+    """Whether another node than the queue's own has all of its confirmed messages."""
+    group = group_of(queue)
+    return group is not None and not is_only_complete_copy(group, queue.node)
 
 
 def name_of(key: bytes) -> str:

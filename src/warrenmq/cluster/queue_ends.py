@@ -43,10 +43,14 @@ class QueueEnds(RemoteEnds, LinkEnds):
         return removal_changes(vhost.name, removed, with_transient=True)
 
     def remove_transient(self, running: set[str]) -> None:
-        """Remove from the cluster the transient queues of all nodes but those that are running."""
+        """Remove from the cluster the transient queues of all nodes but those that are running.
+
+        A mirrored queue, which has an epoch, waits for a promotion instead, or for its node.
+        """
         for vhost in self._broker.vhosts.values():
             for queue in list(vhost.remote_queues.values()):
-                if not queue.durable and queue.home.name.decode() not in running:
+                is_lost = not queue.durable and queue.epoch == 0
+                if is_lost and queue.home.name.decode() not in running:
                     vhost.add_changes(vhost.delete_abandoned(queue, self._now_ms()))
 
     # -- links -------------------------------------------------------------------------------------

@@ -180,6 +180,20 @@ def test_a_queue_gets_a_group_and_loses_it(cluster: MirroredCluster) -> None:
     assert one.vhost.queues[b"q"] is served and one.copy.queues[b"/", b"q"].group == b""
 
 
+def test_a_queue_that_has_served_clients_is_the_copy_when_it_is_hidden(
+    cluster: MirroredCluster,
+) -> None:
+    one = cluster.nodes[0]
+    one.propose(queue(b"q"))
+    cluster.settle()
+    served = one.vhost.queues[b"q"]
+    cluster.change(b"q", made(join(new_group(ONE), copy(TWO))))
+    other = one.vhost.new_remote_queue(served.definition, TWO, 2)
+    one.vhost.replace_taker(served, other, cluster.clock.now_ms())
+    assert one.follower.own_copy(one.vhost, one.copy.queues[b"/", b"q"]) is served
+    assert served.is_hidden and copy_of(one, b"q") is served
+
+
 def test_a_node_that_has_missed_a_change_of_a_group_is_told(cluster: MirroredCluster) -> None:
     group = new_group(ONE, TWO)
     cluster.declare(b"q", group)

@@ -5,6 +5,7 @@
 | points | nodes die at each fail point: while one makes a cluster, joins, declares, publishes |
 | faults | random deaths, stops, freezes and cuts of nodes and members of etcd, under a workload |
 | rolling | rolling restarts under a workload |
+| mirrors | a new workload of mirrored queues for each seed, with a few random faults each |
 | gap | how long clients elsewhere take to notice the death of a node, and etcd's |
 
 Prints a line for each step. A broken promise is reported with what the clients saw; the directory
@@ -18,13 +19,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.cluster.mirrored.long_mirrors import run_mirrors
+from tests.cluster.mirrored.mirrored_cluster import MirroredCluster
 from tests.cluster.nodes.long_faults import Faults
 from tests.cluster.nodes.long_scenarios import measure_gaps, run_points, run_rolling
 from tests.cluster.nodes.networks_here import make_network
 from tests.cluster.nodes.real_cluster import RealCluster
 from warrenmq.build import build_name
 
-SCENARIOS = ("points", "faults", "rolling", "gap")
+SCENARIOS = ("points", "faults", "rolling", "mirrors", "gap")
 
 
 def main() -> int:
@@ -60,6 +63,10 @@ def main() -> int:
 
 
 def _run(name: str, directory: Path, rounds: int, seed: int) -> None:
+    if name == "mirrors":
+        with make_network() as network, MirroredCluster(network, directory) as mirrored:
+            run_mirrors(mirrored, directory, rounds, seed)
+        return
     members = 3 if name == "faults" else 1
     with make_network() as network, RealCluster(network, directory, members) as cluster:
         if name == "points":

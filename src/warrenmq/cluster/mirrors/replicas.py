@@ -400,6 +400,8 @@ class MirrorPlace:
         """Hide a queue that was not mirrored until now: it becomes the first copy."""
         taker = self.vhost.taker(self.name)
         if isinstance(taker, Queue):
+            # Known as the copy while it serves; hidden, it would not be found.
+            self._replicas.follower.own_copy(self.vhost, self.put)
             self._replace(taker, self._remote_queue(group))
             self.vhost.set_confirm_source(taker, None)
 

@@ -13,6 +13,7 @@ Only replicas that something has happened to are visited at the end of a turn.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -54,6 +55,7 @@ _CHECK_MS: Final = 250
 _CHECKS_A_TICK: Final = 100
 # A step of a queue's placement that led to nothing is taken again after this time (ms).
 _STEP_MS: Final = 2_000
+_KEY_BYTES: Final = 8
 # Bytes of records for queues of which this node has not heard yet.
 EARLY_BYTES_MAX: Final = 16 * 1024 * 1024
 
@@ -82,7 +84,7 @@ class Replicas(GroupWatch):
         self.proposer = proposer
         self.now_ms = now_ms
         self.wake = wake
-        # By the birth of the queue.
+        # By `place_key`.
         self.places: dict[int, MirrorPlace] = {}
         self._broker = broker
         self._nodes = nodes
@@ -110,26 +112,28 @@ class Replicas(GroupWatch):
 
     def on_group(self, vhost: Vhost, put: PutQueue) -> None:
         group = group_of(put)
-        place = self.places.get(put.birth)
+        key = place_key(put)
+        place = self.places.get(key)
         if group is None:
             if place is not None:
-                del self.places[put.birth]
+                del self.places[key]
                 self._forget(place)
                 place.end(put)
             return
         if place is None:
-            place = self.places[put.birth] = MirrorPlace(self, vhost, put)
+            place = self.places[key] = MirrorPlace(self, vhost, put)
         place.follow(put, group)
         self._wanted.look_at(vhost.name, put.name)
-        for node, payload in self._take_early(put.birth):
+        for node, payload in self._take_early(key):
             self._deliver(place, node, payload)
 
     def on_removed(self, vhost: Vhost, put: PutQueue) -> None:
-        place = self.places.pop(put.birth, None)
+        key = place_key(put)
+        place = self.places.pop(key, None)
         if place is not None:
             self._forget(place)
             place.replica.close()
-        self._take_early(put.birth)
+        self._take_early(key)
 
     def on_policies(self, vhost: Vhost) -> None:
         for place in self.places.values():
@@ -245,7 +249,7 @@ class Replicas(GroupWatch):
         if not self._round:
             self._round = list(self.places.values())
         for place in self._round[:_CHECKS_A_TICK]:
-            if self.places.get(place.birth) is place:
+            if self.places.get(place.key) is place:
                 place.replica.check()
                 self.touch(place)
                 if place.has_master_here and now_ms - place.stepped_ms >= _STEP_MS:
@@ -255,7 +259,7 @@ class Replicas(GroupWatch):
     # -- where copies should be --------------------------------------------------------------------
 
     def _take_step(self, put: PutQueue, step: WantedStep) -> None:
-        place = self.places.get(put.birth)
+        place = self.places.get(place_key(put))
         if isinstance(step, BeginGroup):
             self._begin_group(put)
         elif place is not None:
@@ -318,6 +322,23 @@ class Replicas(GroupWatch):
             place.replica.send(group.master_node, HandOverRecord(group.epoch, node))
 
 
+def place_key(put: PutQueue) -> int:
+    """The number by which replicas name a queue to each other, in one of its lives.
+
+    Queues that were made in one transaction have the same birth.
+    """
+    name = b"".join(
+        (
+            len(put.vhost).to_bytes(),
+            put.vhost,
+            len(put.name).to_bytes(),
+            put.name,
+            b"%d" % put.birth,
+        )
+    )
+    return int.from_bytes(hashlib.blake2b(name, digest_size=_KEY_BYTES).digest()) >> 1
+
+
 def _ignore(_outcome: int) -> None:
     """The group tells what became of a proposal."""
 
@@ -330,11 +351,12 @@ class MirrorPlace:
         self.put = put
         self.name = put.name
         self.birth = put.birth
+        self.key = place_key(put)
         # The last step of placement: when it was proposed, from which version of the group.
         self.stepped_ms = -_STEP_MS
         self.stepped_version = 0
         self._replicas = replicas
-        self.replica = Replica(put.birth, replicas.me, _ReplicaHost(replicas, self))
+        self.replica = Replica(self.key, replicas.me, _ReplicaHost(replicas, self))
         self.obey_policy()
 
     @property
@@ -345,7 +367,7 @@ class MirrorPlace:
     @property
     def is_followed(self) -> bool:
         """Whether the queue still exists and is mirrored."""
-        return self._replicas.places.get(self.birth) is self
+        return self._replicas.places.get(self.key) is self
 
     @property
     def has_master_here(self) -> bool:
@@ -380,7 +402,7 @@ class MirrorPlace:
         replica.close()
         if is_master and replica.copy is not None:
             self.step_down(replica.copy)
-        self.replica = Replica(self.birth, self._replicas.me, _ReplicaHost(self._replicas, self))
+        self.replica = Replica(self.key, self._replicas.me, _ReplicaHost(self._replicas, self))
         self.obey_policy()
         self.replica.on_group(group)
         self._replicas.touch(self)
@@ -509,7 +531,7 @@ class _ReplicaHost(ReplicaHost):
     ) -> None:
         place = self._place
         self._replicas.proposer.propose(
-            place.vhost.name, place.name, birth, transition, done, fence
+            place.vhost.name, place.name, place.birth, transition, done, fence
         )
 
     def open_copy(self, birth: int) -> MirrorCopy:

@@ -52,8 +52,9 @@ class MirrorPeers:
 
     def link_down(self, node: bytes) -> None:
         """The link to `node` is lost."""
-        self._links.pop(node, None)
-        self._silent_ms[node] = 0
+        link = self._links.pop(node, None)
+        # A link that goes down because its node is silent has counted some of the silence.
+        self._silent_ms[node] = 0 if link is None else int(link.silence_ms)
         self._probe(node.decode())
 
     def refused(self, node: bytes) -> bool:

@@ -35,7 +35,7 @@ class ReplicaControl(MirrorControl):
         group = None if place is None else place.replica.group
         if place is None or group is None:
             return None
-        return facts_of_replica(place.replica, group, self._is_online)
+        return facts_of_replica(place.replica, place.birth, group, self._is_online)
 
     def synchronise(self, vhost: bytes, queue: bytes) -> str:
         """See MirrorControl."""

@@ -14,7 +14,7 @@ from warrenmq.vocabulary.names import name_text
 
 
 def facts_of_replica(
-    replica: Replica, group: Group, is_online: Callable[[bytes], bool]
+    replica: Replica, birth: int, group: Group, is_online: Callable[[bytes], bool]
 ) -> MirrorFacts:
     """The copies of the queue of `replica`, which follows `group`.
 
@@ -25,7 +25,8 @@ def facts_of_replica(
         is_down=group.is_down,
         reason=group.reason,
         mirrors=tuple(
-            _copy(replica, group, member, is_online(member.id.node)) for member in group.mirrors
+            _copy(replica, birth, group, member, is_online(member.id.node))
+            for member in group.mirrors
         ),
         ring=tuple(name_text(member.id.node) for member in group.living),
         recoverable=tuple(map(name_text, group.recoverable)),
@@ -36,7 +37,7 @@ def facts_of_replica(
     )
 
 
-def _copy(replica: Replica, group: Group, member: Member, is_online: bool) -> CopyFacts:
+def _copy(replica: Replica, birth: int, group: Group, member: Member, is_online: bool) -> CopyFacts:
     node = member.id.node
     is_synced = member.copy in group.sync
     master = replica.master
@@ -44,7 +45,7 @@ def _copy(replica: Replica, group: Group, member: Member, is_online: bool) -> Co
     lag = (UNKNOWN, UNKNOWN) if master is None else _lag(master, node, is_synced)
     return CopyFacts(
         name_text(node),
-        mirror_pid(name_text(node), replica.birth, member.id.version),
+        mirror_pid(name_text(node), birth, member.id.version),
         is_synced,
         is_online,
         *lag,

@@ -35,6 +35,7 @@ from warrenmq.cluster.mirrors.records import (
     encode_record,
 )
 from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
+from warrenmq.cluster.mirrors.sync_records import OFFER, TIMED_OUT, decode, encode_cancel
 from warrenmq.cluster.ring.member import RingMember, RingOwner
 from warrenmq.cluster.ring.view import MemberId
 
@@ -242,6 +243,10 @@ class Replica:
                 self._host.wake()
         elif self.master is not None:
             self.master.take(node, record, now_ms)
+        elif isinstance(record, SyncRecord) and record.kind == OFFER:
+            # The sender has heard of this node's promotion first. It offers anew in a moment.
+            offer = decode(record)
+            self.send(node, encode_cancel(offer.attempt, TIMED_OUT))
         elif self.mirror is not None and self.group is not None:
             if isinstance(record, SyncRecord) and node == self.group.master_node:
                 self.mirror.take_sync(record, now_ms)

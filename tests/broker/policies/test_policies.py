@@ -9,7 +9,6 @@ import pytest
 from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.memory_broker import MemoryBroker
-from tests.support.skips import does_not_apply
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import (
     Definitions,
@@ -19,7 +18,6 @@ from warrenmq.broker.definitions.metadata import (
     PutVhost,
 )
 from warrenmq.broker.definitions.settings import Settings
-from warrenmq.broker.policies import mirroring
 from warrenmq.broker.policies.policy import check_policy
 from warrenmq.server.vhost_startup import open_vhost
 from warrenmq.store.store_settings import StoreSettings
@@ -79,35 +77,22 @@ def test_keys_of_mirrors_that_rabbitmq_does_not_have(settings: dict[str, Any], e
         check_policy("policy", "p", text)
 
 
-def test_mirroring_is_shown_as_waiting_and_is_not_in_force(side: "Side") -> None:
+def test_mirroring_is_in_force(side: "Side") -> None:
     """M30: the request's word for the sync mode is stored and shown as RabbitMQ's."""
     side.channel.call(QueueDeclare(b"hello"))
     side.put("p", value("^hello", ha_mode="all", ha_sync_mode="manually", ha_min_sync=2))
     policies = side.vhost.policies
     (policy,) = policies.policies()
-    assert policy.definition == {"ha-min-sync": 2, "ha-mode": "all", "ha-sync-mode": "manual"}
+    settings = {"ha-min-sync": 2, "ha-mode": "all", "ha-sync-mode": "manual"}
+    assert policy.definition == settings
     queue = side.vhost.queues[b"hello"]
     assert [(each.key, each.is_waiting) for each in policies.view_queue(queue)] == [
-        ("ha-min-sync", True),
-        ("ha-mode", True),
-        ("ha-sync-mode", True),
+        ("ha-min-sync", False),
+        ("ha-mode", False),
+        ("ha-sync-mode", False),
     ]
     applied = policies.of_queue(queue)
-    assert applied is not None and applied.mirroring == {}
-
-
-def test_mirroring_in_force_is_part_of_what_applies(
-    side: "Side", monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if mirroring.__file__.endswith(".py"):
-        monkeypatch.setattr(mirroring, "IN_FORCE", True)
-    else:
-        does_not_apply("a compiled constant cannot be replaced")
-    side.channel.call(QueueDeclare(b"q"))
-    side.put("p", value("", ha_mode="exactly", ha_params=2, max_length=9))
-    applied = side.vhost.policies.of_queue(side.vhost.queues[b"q"])
-    assert applied is not None
-    assert applied.mirroring == {"ha-mode": "exactly", "ha-params": 2}
+    assert applied is not None and applied.mirroring == settings
 
 
 class Side:

@@ -99,6 +99,8 @@ class Pair:
         self.held_bytes = held_bytes
         self.master = MemoryNode(Disk(), self.clock)
         self.mirror = MemoryNode(Disk(), self.clock)
+        # Consumers want so few messages in memory that a few more leave it.
+        self.master.vhost.host.page_batch = 4
         self.queue: Queue = self.master.declare(NAME, durable, self.settings)
         # Unacked entries of the master.
         self.out: list[Entry] = []
@@ -141,6 +143,7 @@ class Pair:
 
     def open_copy(self) -> None:
         """Open the copy that the mirror has of the queue."""
+        self.mirror.vhost.host.page_batch = 4
         self.copy = self.mirror.vhost.queues[NAME]
         self.copy.is_hidden = True
         self.applier = MirrorApplier(self.copy, self.held_bytes)
@@ -244,6 +247,17 @@ class Pair:
             node.work()
         raise AssertionError("the head never comes")
 
+    def page_out(self) -> None:
+        """Let most messages of the master leave memory, and let it be a default queue again."""
+        for level in self.queue.backings():
+            level.memory.set_mode(True)
+            level.ask_for_turn()
+        for _ in range(10):
+            self.master.work()
+            self.master.commit()
+        for level in self.queue.backings():
+            level.memory.set_mode(self.settings.is_lazy)
+
     # -- time --------------------------------------------------------------------------------------
 
     def flush_ring(self) -> None:
@@ -341,6 +355,10 @@ class Pair:
         """Assert that the copy is complete: contents, order, flags. Ends the pair."""
         self.check()
         ours, theirs = self.drain_both()
+        missing = [row for row in ours if row not in theirs]
+        excess = [row for row in theirs if row not in ours]
+        told = [(row[:2], row[-1]) for row in missing], [(row[:2], row[-1]) for row in excess]
+        assert told == ([], []), f"missing {told[0]}, too many {told[1]}"
         assert theirs == ours
         return ours
 

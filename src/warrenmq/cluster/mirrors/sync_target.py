@@ -74,15 +74,16 @@ class SyncTarget:
 
     def __init__(self, applier: MirrorApplier, marks: DurableMarks, owner: SyncOwner) -> None:
         self.state: int = IDLE
+        # The attempt that is under way, or was last.
+        self.attempt: int = 0
         # Messages left and sent, as the master said last.
         self.left_count: int = 0
         self.sent_count: int = 0
         self._applier: MirrorApplier = applier
         self._marks: DurableMarks = marks
         self._owner: SyncOwner = owner
-        # The epoch of the master; the attempt that is under way, and the number of its last chunk.
+        # The epoch of the master, and the number of the last chunk.
         self._epoch: int = 0
-        self._attempt: int = 0
         self._chunk_number: int = 0
         # Pieces of an answer that is not complete.
         self._pieces: list[LevelRuns] = []
@@ -115,7 +116,7 @@ class SyncTarget:
 
     def _offer(self, now_ms: int) -> None:
         # A number that rises with time is also higher than those from before a restart.
-        self._attempt = max(self._attempt + 1, now_ms)
+        self.attempt = max(self.attempt + 1, now_ms)
         self._chunk_number = 0
         self._ring_number = -1
         self._pieces = []
@@ -131,7 +132,7 @@ class SyncTarget:
             LevelRuns(int(copy.level), int(copy.next_seq), known.get(int(copy.level), 0), copy.runs)
             for copy in describe_copy(queue)
         ]
-        for record in encode_levels(OFFER, self._attempt, int(self._applier.epoch), levels):
+        for record in encode_levels(OFFER, self.attempt, int(self._applier.epoch), levels):
             self._owner.send(record)
 
     # -- what the master sends ---------------------------------------------------------------------
@@ -142,7 +143,7 @@ class SyncTarget:
             raise MalformedMirrorRecord("a master makes no offers")
         if isinstance(step, Note) and step.kind in (TAKEN, SYNCED):
             raise MalformedMirrorRecord("a master sends no records of a mirror")
-        if step.attempt != self._attempt or self.state in (IDLE, IN_SYNC):
+        if step.attempt != self.attempt or self.state in (IDLE, IN_SYNC):
             return
         self._heard_ms = now_ms
         try:
@@ -185,10 +186,10 @@ class SyncTarget:
             applier.fill(
                 chunk.level, one.seq, one.message, one.expiry_ms, one.is_redelivered, now_ms
             )
-        attempt = self._attempt
+        attempt = self.attempt
 
         def on_durable(ok: bool, done_ms: int) -> None:
-            if attempt != self._attempt or self.state not in (TAKING, COMPLETE):
+            if attempt != self.attempt or self.state not in (TAKING, COMPLETE):
                 return
             if ok:
                 self._owner.send(encode_note(TAKEN, attempt, chunk.number))
@@ -230,7 +231,7 @@ class SyncTarget:
         """
         if self.state == COMPLETE and self._marks.durable_upto >= self._ring_number:
             self.state = IN_SYNC
-            self._owner.send(encode_note(SYNCED, self._attempt))
+            self._owner.send(encode_note(SYNCED, self.attempt))
         elif self.state == IDLE:
             if 0 <= self._retry_ms <= now_ms:
                 self.begin(self._epoch, now_ms)

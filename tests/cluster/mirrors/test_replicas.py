@@ -270,3 +270,30 @@ def test_a_mirror_counts_while_its_return_is_being_decided() -> None:
     assert world.seen.confirmed == {1, 2, 3, 4, 5}
     world.heal()
     world.check_rest()
+
+
+def test_a_mirror_drops_what_the_new_master_never_got() -> None:
+    """Otherwise it would come to light behind younger messages when that mirror leads."""
+    world = World()
+    world.run(3)
+    a, b, c = world["a"], world["b"], world["c"]
+    a.publish(2)
+    world.run(3)
+    a.publish(3)
+    a.end_turn()
+    while world.deliver(b"a", b"b"):
+        pass
+    assert [number for _, number, _ in b.has()] == [1, 2, 3, 4, 5]
+    b.is_cut_off = True
+    world.cut(b"b", b"c")
+    a.kill()
+    world.run(50, 100)
+    assert c.is_master
+    c.publish(2)
+    b.is_cut_off = False
+    world.link_all(b"b")
+    world.run(20, 100)
+    assert [number for _, number, _ in c.has()] == [1, 2, 6, 7]
+    assert b.has() == c.has()
+    world.heal()
+    world.check_rest()

@@ -176,7 +176,7 @@ class Replica:
     # -- turns -------------------------------------------------------------------------------------
 
     def end_turn(self) -> None:
-        """Send what this turn has brought; called at the end of each turn that changed something."""
+        """Send what this turn has brought; called at the end of a turn that changed something."""
         now_ms = self._host.now_ms()
         if self.mirror is not None:
             self.mirror.advance(now_ms)

@@ -67,7 +67,7 @@ class MirrorCopy:
         return int(next_start(self.queue, highest_start))
 
     def when_durable(self, done: Callable[[bool, int], None]) -> None:
-        """Call `done(ok, now_ms)` once all is on disk that must be; nothing of a transient queue."""
+        """Call `done(ok, now_ms)` once all is on disk that must be: nothing if it is transient."""
         if self.queue.durable:
             self.journal.when_durable(done)
         else:

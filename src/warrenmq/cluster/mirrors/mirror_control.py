@@ -11,7 +11,7 @@ from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.mirrors.mirror_facts import facts_of_replica
 from warrenmq.cluster.mirrors.rebalancing import plan_moves
-from warrenmq.cluster.mirrors.replicas import MirrorPlace, Replicas
+from warrenmq.cluster.mirrors.replicas import MirrorPlace, Replicas, place_key
 from warrenmq.vocabulary.names import name_text
 
 # Masters that one rebalancing moves at a time.
@@ -71,17 +71,15 @@ class ReplicaControl(MirrorControl):
             for node, known in self._nodes.by_name.items()
             if known.is_running and not known.is_draining and self._is_online(node)
         ]
-        for birth, place in self._replicas.places.items():
+        for key, place in self._replicas.places.items():
             group = place.replica.group
             if group is None or group.is_down or group.master_node not in nodes:
                 continue
             if place.vhost.taker(place.name) is not None and is_meant(place.vhost.name, place.name):
-                places[birth] = place
-                masters[birth] = group.master_node
-                mirrors[birth] = [each.id.node for each in group.synced_mirrors]
-        moves = [
-            (places[birth], node) for birth, node in plan_moves(masters, mirrors, nodes).items()
-        ]
+                places[key] = place
+                masters[key] = group.master_node
+                mirrors[key] = [each.id.node for each in group.synced_mirrors]
+        moves = [(places[key], node) for key, node in plan_moves(masters, mirrors, nodes).items()]
         self._rebalancings.append(_Rebalancing(self._replicas, moves, done))
         self.tick()
 
@@ -92,7 +90,7 @@ class ReplicaControl(MirrorControl):
 
     def _place(self, vhost: bytes, queue: bytes) -> MirrorPlace | None:
         put = self._copy.queues.get((vhost, queue))
-        return None if put is None else self._replicas.places.get(put.birth)
+        return None if put is None else self._replicas.places.get(place_key(put))
 
     def _is_online(self, node: bytes) -> bool:
         return node == self._replicas.me.node or self._replicas.peers.is_reachable(node)

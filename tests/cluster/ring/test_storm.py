@@ -17,8 +17,8 @@ from tests.support.explored import explored_seeds
 from warrenmq.cluster.ring.member import FLUSH_BYTES
 
 SIZES = (0, 0, 0, 10, FLUSH_BYTES)
-SEEDS = 120
-EXPLORED = 60
+SEEDS = 300
+EXPLORED = 150
 
 
 class Storm:
@@ -30,6 +30,8 @@ class Storm:
         names = self.world.names
         if random.random() < 0.8:
             self.world.create(names[: random.randint(1, len(names))])
+            if random.random() < 0.7:
+                self.world.settle()
         choice = random.choice
         self.steps: dict[Callable[[], None], float] = {
             self.broadcast: choice((4, 10, 20)),
@@ -39,10 +41,10 @@ class Storm:
             self.skip_views: choice((0, 0, 1)),
             self.link_down: choice((0, 0.3, 1, 2)),
             self.link_up: 3,
-            self.crash: choice((0.1, 0.3, 1, 2)),
+            self.crash: choice((0.1, 0.3, 0.3, 1)),
             self.start: 1,
             self.join: choice((0.3, 1, 2)),
-            self.die: choice((0.3, 1, 2)),
+            self.die: choice((0.3, 1, 3)),
             self.declare_dead: choice((0, 0.2)),
             self.erase: 2,
         }

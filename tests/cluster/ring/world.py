@@ -254,12 +254,17 @@ class World:
     # -- checks ------------------------------------------------------------------------------------
 
     def check_circled(self, sender: MemberId, number: int) -> None:
-        """All living members that had joined before a broadcast have it when it has circled."""
-        for id, is_alive in self.members:
-            owner = self.owners.get(id)
-            if is_alive and id != sender and owner is not None and owner.joined_at >= 0:
-                if owner.joined_at < self.sent_at[sender, number]:
-                    assert number in owner.arrived.get(sender, {}), (id, sender, number)
+        """All living members that had joined before a broadcast have it when it has circled.
+
+        A sender that does not know of its own death vouches only for the members that it knows.
+        """
+        known = self.owners[sender].known
+        is_alive = (sender, True) in self.members
+        for id, owner in self.owners.items():
+            if id == sender or (id, True) not in self.members or owner.joined_at < 0:
+                continue
+            if owner.joined_at < self.sent_at[sender, number] and (is_alive or id in known):
+                assert number in owner.arrived.get(sender, {}), (id, sender, number)
 
     def settle(self) -> None:
         """Record all deaths, mend all links, and let everything arrive."""

@@ -318,8 +318,13 @@ class RingMember:
             # An old question is answered, too: a repetition is harmless.
             if node == self._right.node:
                 self._answer(frame.members)
-        elif node == self._left.node and frame.version >= self._left_since:
-            if frame.kind == CATCHUP:
+        elif node == self._left.node:
+            if frame.version < self._left_since:
+                # The neighbour counts from an earlier view than a newcomer whose first view came
+                # late, and does not know that this is no use.
+                if frame.kind == CATCHUP and not self._is_caught_up:
+                    self._ask_left([self.me])
+            elif frame.kind == CATCHUP:
                 if self.is_joined:
                     self._learn(frame.entries)
                 else:

@@ -1,6 +1,7 @@
 """Faults of a cluster with mirrored queues; each ends before the next one begins."""
 
 import random
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +18,11 @@ CONFIRMS = 60
 WORK_CONFIRMS = 20
 # How long a node stands still (s): too short to be noticed, noticed, longer than leases of etcd.
 FREEZES_S = (0.3, 5.0, 12.0)
+# Fail points that a master passes for each ring message, and a mirror.
+MASTER_POINTS = ("mirrors.broadcast", "mirrors.heard", "mirrors.confirmed")
+MIRROR_POINTS = ("mirrors.received", "mirrors.applied", "mirrors.durable", "mirrors.reported")
+# The hit at which a node dies is random, up to this one.
+HITS = 200
 
 
 class MirroredFaults:
@@ -31,6 +37,9 @@ class MirroredFaults:
             "kill two": self.kill_two,
             "kill in a row": self.kill_in_a_row,
             "kill all": self.kill_all,
+            "mirror dies": lambda name, _other: self.mirror_dies(
+                name, self._random.choice(MIRROR_POINTS)
+            ),
             "stop": self.stop,
             "freeze": lambda name, _other: self.freeze(name, self._random.choice(FREEZES_S)),
             "isolate": lambda name, _other: self.isolate(name),
@@ -106,6 +115,35 @@ class MirroredFaults:
             for node in nodes:
                 node.kill()
             self._restart(*(node.name for node in nodes))
+
+    def master_dies(self, name: str, point: str) -> None:
+        """Kill all nodes, so that the first one to return leads, and let it die at a fail point."""
+        others = [other for other in self._cluster.names if other != name]
+        with self._run.fault(f"kill all, master at {point}", name, is_lone_crash=True):
+            for each in self._cluster.names:
+                self._cluster[each].kill()
+            self._arm(name, point)
+            self._cluster[name].launch()
+            self._restart(*others)
+            self._await_death(name)
+
+    def mirror_dies(self, name: str, point: str) -> None:
+        """Kill a node, so that it returns as a mirror of all queues, and dies at a fail point."""
+        with self._run.fault(f"kill, mirror at {point}", name):
+            self._cluster[name].kill()
+            self._arm(name, point)
+            self._cluster[name].launch()
+            self._await_death(name)
+
+    def _arm(self, name: str, point: str) -> None:
+        self._cluster[name].arm(f"{point}=kill@{self._random.randrange(1, HITS)}")
+
+    def _await_death(self, name: str) -> None:
+        node = self._cluster[name]
+        assert node.await_end() == -signal.SIGKILL, node.log()
+        node.arm("")
+        self._run.await_confirms(WORK_CONFIRMS)
+        node.start()
 
     def _restart(self, *names: str) -> None:
         for name in names:

@@ -43,6 +43,7 @@ from warrenmq.cluster.mirrors.replica_host import ReplicaHost
 from warrenmq.cluster.mirrors.sync_records import Levels, decode
 from warrenmq.cluster.mirrors.sync_source import SyncLink, SyncSource
 from warrenmq.queues.ring_feed import FeedOwner, RingFeed
+from warrenmq.vocabulary.fail_points import fail_point
 
 # A mirror that was late is not recorded as in sync again for this time.
 READMIT_MS: Final = 5000
@@ -193,6 +194,7 @@ class MasterSide(FeedOwner):
                 self.sent.forget(self.in_sync.durable_upto(number))
                 self.sent.note(Sent(number, int(self.feed.published_count), self.ring_bytes))
                 self._owner.broadcast(encode_message(number, operations))
+                fail_point("mirrors.broadcast")
         elif self.feed.gathered_bytes > 0 and not self.in_sync.is_lost:
             # The publishes wait for the ring together with their operations.
             self._count_buffered()
@@ -228,7 +230,9 @@ class MasterSide(FeedOwner):
             if record.epoch == self.epoch:
                 if record.number > self.feed.taken_count:
                     raise MalformedMirrorRecord(f"ring message {record.number} was never sent")
+                fail_point("mirrors.heard")
                 self.in_sync.mark(node, record.number, now_ms)
+                fail_point("mirrors.confirmed")
                 self._consider(node)
         elif isinstance(record, FailedRecord):
             if record.epoch == self.epoch:

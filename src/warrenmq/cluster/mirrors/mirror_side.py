@@ -29,6 +29,7 @@ from warrenmq.cluster.mirrors.sync_target import SyncOwner, SyncTarget
 from warrenmq.queues.durable_marks import DurableMarks, MarkOwner
 from warrenmq.queues.link_records import MalformedRecordError
 from warrenmq.queues.mirror_applier import StaleEpochError, UnknownEpochError
+from warrenmq.vocabulary.fail_points import fail_point
 
 # A mirror that is in sync, and has got no ring message for this time, asks what it lacks.
 QUIET_MS: Final = 1000
@@ -102,6 +103,7 @@ class MirrorSide(MarkOwner):
         if not self.copy.is_ready:
             self._early.append((message, now_ms))
             return
+        fail_point("mirrors.received")
         number, operations = decode_message(message)
         if int.from_bytes(operations[:_EPOCH_BYTES]) < self.epoch:
             # It comes from a deposed master, which may not know it yet.
@@ -128,6 +130,7 @@ class MirrorSide(MarkOwner):
             is_for_disk = False
         except MalformedRecordError as error:
             raise MalformedMirrorRecord(str(error)) from None
+        fail_point("mirrors.applied")
         self.marks.note(number, bool(is_for_disk))
         if is_undecided and not is_complete:
             self._sync(now_ms)
@@ -160,7 +163,9 @@ class MirrorSide(MarkOwner):
     def mark_raised(self, upto: int) -> None:
         """See MarkOwner."""
         if not self._is_ended:
+            fail_point("mirrors.durable")
             self._owner.report(DurableRecord(self.epoch, int(upto)))
+            fail_point("mirrors.reported")
 
     def mark_failed(self) -> None:
         """See MarkOwner."""

@@ -1,0 +1,181 @@
+"""What operators see of mirrored queues on three real nodes, and how they steer them."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pika
+import pytest
+from pika.adapters.blocking_connection import BlockingChannel
+
+from tests.support.awaiting import eventually
+from tests.support.cluster.trio import HOST, ClusterNode, ClusterNodes, channels
+from tests.support.etcd import EtcdServer
+
+pytestmark = pytest.mark.slow
+
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+ALL = '{"ha-mode":"all","ha-sync-mode":"automatic"}'
+MANUAL = '{"ha-mode":"all"}'
+N1, N2, N3 = (f"n{number}@{HOST}" for number in (1, 2, 3))
+COLUMNS = ("name", "pid", "slave_pids", "synchronised_slave_pids", "policy", "state")
+
+
+@pytest.fixture(scope="module")
+def trio(tmp_path_factory: pytest.TempPathFactory, etcd: EtcdServer) -> Iterator[list[ClusterNode]]:
+    """Three nodes; each test has a policy and queues of its own."""
+    directory = tmp_path_factory.mktemp("steering")
+    with ClusterNodes(directory, etcd.url, "n1", "n2", "n3", cluster="steering") as cluster:
+        yield cluster.nodes
+
+
+def do(node: ClusterNode, *arguments: str) -> None:
+    printed = node.ctl(*arguments)
+    assert printed.code == 0, printed
+
+
+def status(node: ClusterNode, queue: str) -> dict[str, Any]:
+    """What `mirror_status` says."""
+    printed = node.ctl("mirror_status", queue, "--formatter", "json")
+    assert printed.code == 0, printed
+    found = json.loads(printed.out)
+    assert isinstance(found, dict)
+    return found
+
+
+def synced(node: ClusterNode, queue: str) -> set[str]:
+    """The nodes of the synchronised mirrors."""
+    return set(status(node, queue)["synchronised_slave_nodes"])
+
+
+def lags(node: ClusterNode, queue: str) -> list[int | None]:
+    """How many messages the mirrors lack; [] for a queue that is not mirrored yet."""
+    if node.ctl("mirror_status", queue).code:
+        return []
+    return [each["lag_messages"] for each in status(node, queue)["mirrors"]]
+
+
+def is_level(node: ClusterNode, queue: str, *mirrors: str) -> Callable[[], bool]:
+    """Whether exactly these nodes have mirrors, all synchronised."""
+
+    def check() -> bool:
+        found = status(node, queue)
+        return set(found["slave_nodes"]) == set(mirrors) == synced(node, queue)
+
+    return check
+
+
+def masters(node: ClusterNode, prefix: str) -> dict[str, str]:
+    """The nodes of masters by queue; "" for one that is down."""
+    found = {}
+    for name, leader, state in node.table("list_queues", "name", "leader", "state"):
+        if name.startswith(prefix):
+            found[name] = "" if state == "down" else leader
+    return found
+
+
+def declare(channel: BlockingChannel, queue: str, count: int) -> None:
+    """Declare a queue with `count` confirmed messages."""
+    channel.queue_declare(queue, durable=True)
+    for number in range(count):
+        channel.basic_publish("", queue, b"%d" % number, PERSISTENT)
+
+
+def drained(channel: BlockingChannel, queue: str) -> list[int]:
+    """The numbers of the messages, which are taken."""
+    numbers: list[int] = []
+    while True:
+        method, _properties, body = channel.basic_get(queue, auto_ack=True)
+        if method is None:
+            return numbers
+        assert body is not None
+        numbers.append(int(body))
+
+
+def test_the_example_of_the_manual(trio: list[ClusterNode]) -> None:
+    """M31, with a node of this cluster: the queue moves to the node that the policy names."""
+    node = trio[0]
+    with channels(trio[1:2]) as [channel]:
+        declare(channel, "hello1", 3)
+        definition = f'{{"ha-mode":"nodes","ha-params":["{N3}"],"ha-sync-mode":"automatic"}}'
+        do(node, "set_policy", "--apply-to", "queues", "hello-ha", "^hello", definition)
+        eventually(lambda: masters(node, "hello") == {"hello1": N3}, "the queue moves")
+        eventually(is_level(node, "hello1"), "the first copy goes")
+        assert status(node, "hello1")["messages"] == 3
+        assert drained(channel, "hello1") == [0, 1, 2]
+    do(node, "clear_policy", "hello-ha")
+
+
+def test_a_policy_adds_mirrors_and_goes(trio: list[ClusterNode]) -> None:
+    node = trio[0]
+    two = '{"ha-mode":"exactly","ha-params":2,"ha-sync-mode":"automatic"}'
+    do(node, "set_policy", "add", "^add", two)
+    with channels(trio[:1]) as [channel]:
+        declare(channel, "add1", 20)
+        assert len(status(node, "add1")["slave_nodes"]) == 1
+        do(node, "set_policy", "add", "^add", ALL)
+        eventually(is_level(node, "add1", N2, N3), "a mirror is added and synchronised")
+        for each in trio:
+            [row] = [row for row in each.table("list_queues", *COLUMNS) if row[0] == "add1"]
+            name, pid, slaves, synced_slaves, policy, state = row
+            assert (name, policy, state) == ("add1", "add", "running")
+            assert pid.startswith(f"<{N1}.2.")
+            assert slaves.startswith("[<") and slaves.count("@") == 2
+            assert sorted(slaves.strip("[]").split(", ")) == sorted(
+                synced_slaves.strip("[]").split(", ")
+            )
+            found = status(each, "add1")
+            assert (found["node"], found["state"], found["messages"]) == (N1, "running", 20)
+            assert sorted(found["ring"]) == sorted(found["recoverable_slaves"]) == [N1, N2, N3]
+            assert found["lost_if_stops"][N1]["messages"] == 0
+            assert lags(each, "add1") == [0, 0]
+        do(node, "clear_policy", "add")
+        eventually(
+            lambda: node.ctl("mirror_status", "add1").err == "Error:\nnot_mirrored\n",
+            "the queue is mirrored no more",
+        )
+        for number in range(20, 25):
+            channel.basic_publish("", "add1", b"%d" % number, PERSISTENT)
+        assert drained(channel, "add1") == list(range(25))
+
+
+def test_a_manual_synchronisation(trio: list[ClusterNode]) -> None:
+    node, other = trio[0], trio[1]
+    with channels(trio[:1]) as [channel]:
+        declare(channel, "sync1", 30)
+        do(node, "set_policy", "sync", "^sync", MANUAL)
+        eventually(lambda: lags(other, "sync1") == [30, 30], "two mirrors have made their offers")
+        assert synced(other, "sync1") == set()
+        assert other.ctl("cancel_sync_queue", "sync1").out == "not_syncing\n"
+        do(other, "sync_queue", "sync1")
+        assert synced(other, "sync1") == {N2, N3}
+        do(other, "sync_queue", "sync1")
+        assert status(node, "sync1")["sync_messages"] is None
+        assert drained(channel, "sync1") == list(range(30))
+    do(node, "clear_policy", "sync")
+
+
+def test_masters_leave_a_drained_node_and_spread_again(trio: list[ClusterNode]) -> None:
+    node, drain = trio[0], trio[2]
+    do(node, "set_policy", "move", "^move", ALL)
+    names = [f"move{number}" for number in range(4)]
+    with channels(trio[:1]) as [channel]:
+        with channels([drain]) as [there]:
+            for name in names:
+                declare(there, name, 5)
+        eventually(lambda: all(is_level(node, name, N1, N2)() for name in names), "all are level")
+        assert set(masters(node, "move").values()) == {N3}
+        do(drain, "drain")
+        eventually(lambda: set(masters(node, "move").values()) <= {N1, N2}, "the masters move away")
+        for name in names:
+            channel.basic_publish("", name, b"5", PERSISTENT)
+        do(drain, "revive")
+        eventually(lambda: all(N3 in synced(node, name) for name in names), "all are level again")
+        assert N3 not in masters(node, "move").values()
+        printed = node.ctl("rebalance", "all", "--queue-pattern", "^move", "--formatter", "json")
+        assert printed.code == 0, printed
+        counts = [list(masters(node, "move").values()).count(each) for each in (N1, N2, N3)]
+        assert sorted(counts) == [1, 1, 2]
+        for name in names:
+            assert drained(channel, name) == list(range(6))
+    do(node, "clear_policy", "move")

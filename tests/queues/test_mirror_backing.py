@@ -229,3 +229,19 @@ def test_a_message_that_a_reader_gave_back_unseen_counts_as_delivered_when_a_con
     for _ in range(3):
         host.take(queue)
     assert queue.ledger.was_delivered(3)
+
+
+def test_a_run_around_a_message_that_was_settled_on_disk_before_is_counted_as_a_whole() -> None:
+    host = ModelHost()
+    queue = host.declare(is_lazy=True)
+    mirror = MirrorBacking(queue.backing, queue)
+    for seq in range(1, 10):
+        mirror.publish_at(
+            seq, Message(ADDRESS, b"\x00\x00", b"%d" % seq, True, 0), 0, False, host.now_ms
+        )
+    host.settle_down()
+    assert queue.backing.ready.delta.count == 9
+    mirror.settle([(4, 4)], host.now_ms)
+    mirror.settle([(2, 9)], host.now_ms)
+    assert queue.backing.ready.delta.count == 1
+    mirror.check()

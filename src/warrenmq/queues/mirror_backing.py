@@ -128,13 +128,13 @@ class MirrorBacking:
         ledger = backing.ledger
         dropped = backing.loader.dropped
         for first, last in runs:
-            new = subtract(first, last, dropped)
-            add_run(dropped, first, last)
-            self._close_gap_at(first)
-            ledger.delivered.forget_spared(first, last)
-            for new_first, new_last in new:
+            # One part after the other: delta ends at a message that is not dropped yet.
+            for new_first, new_last in subtract(first, last, dropped):
+                add_run(dropped, new_first, new_last)
                 self._drop_from_memory(new_first, new_last, now_ms)
                 self._drop_from_delta(new_first, new_last)
+            self._close_gap_at(first)
+            ledger.delivered.forget_spared(first, last)
             if self.is_syncing:
                 # Messages below the run may be missing still.
                 self._named_below = max(self._named_below, last + 1)

@@ -123,7 +123,7 @@ class MirroredFaults:
             for each in self._cluster.names:
                 self._cluster[each].kill()
             self._arm(name, point)
-            self._cluster[name].launch()
+            self._cluster[name].start()
             self._restart(*others)
             self._await_death(name)
 

@@ -18,8 +18,8 @@ def settle_if_ready(
 ) -> bool:
     """Let the message `seq` of `level` go for `reason`, if it is ready and not of a later epoch.
 
-    Returns whether it is gone. A message that is on disk only stays, and is delivered again: nothing in
-    memory tells whether it is still there.
+    Returns whether it is gone. A message that is on disk only stays, and is delivered again:
+    nothing in memory tells whether it is still there.
     """
     backing = queue.level_at(level)
     if backing is None or backing.is_deleted or epoch_of(backing.ledger.epochs, seq) > epoch:

@@ -1,8 +1,8 @@
 """The contract of `Metadata`, kept by a node's own store and by a cluster's, for what both store.
 
 A node's own store has ids, a cluster's has births and revisions, and either leaves the other's out:
-the tests compare everything else. Bindings here have predeclared exchanges and queues of no birth as ends;
-`test_etcd_metadata.py` has those with births.
+the tests compare everything else. Bindings here have predeclared exchanges and queues of no birth
+as ends; `test_etcd_metadata.py` has those with births.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Scenario `mirrors` of `python -m tests.cluster.long`: histories of mirrored queues under faults."""
+"""Scenario `mirrors` of `python -m tests.cluster.long`: mirrored queues under random faults."""
 
 from pathlib import Path
 

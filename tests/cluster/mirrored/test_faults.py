@@ -14,6 +14,7 @@ from tests.cluster.mirrored.mirrored_faults import CONFIRMS, MirroredFaults, gap
 from tests.cluster.nodes.networks_here import make_network
 from tests.support.cluster.relays import RelayNetwork
 from tests.support.etcd import require_etcd
+from tests.support.skips import does_not_apply
 
 pytestmark = [pytest.mark.kill, pytest.mark.slow]
 
@@ -57,24 +58,12 @@ def test_a_node_dies_and_returns(suffer: Callable[..., None]) -> None:
     suffer(lambda faults: faults.kill("n1"), lambda faults: faults.kill("n2"))
 
 
-def test_two_nodes_die_in_a_row(suffer: Callable[..., None]) -> None:
-    suffer(lambda faults: faults.kill_in_a_row("n1", "n2"))
-
-
-def test_a_node_stands_still(suffer: Callable[..., None]) -> None:
-    suffer(lambda faults: faults.freeze("n2", 5))
-
-
 def test_a_node_is_parted_from_the_others(
     suffer: Callable[..., None], cluster: MirroredCluster
 ) -> None:
     if isinstance(cluster.network, RelayNetwork):
-        pytest.skip("nodes are linked past the relays")
+        does_not_apply("nodes are linked past the relays")
     suffer(lambda faults: faults.isolate("n3"))
-
-
-def test_a_rolling_restart(suffer: Callable[..., None]) -> None:
-    suffer(*(lambda faults, name=name: faults.stop(name) for name in ("n1", "n2", "n3")))
 
 
 def test_the_whole_cluster_dies(suffer: Callable[..., None]) -> None:

@@ -118,7 +118,7 @@ def test_a_slow_mirror_is_dropped_by_the_record_only() -> None:
     world.run(3)
     a, c = world["a"], world["c"]
     commit = c.commit
-    c.commit = lambda: None  # type: ignore[method-assign]
+    c.commit = lambda: None  # type: ignore[method-assign]  # a fault
     a.publish(2)
     world.run(29, 100)
     assert world.seen.confirmed == set() and len(world.group.sync) == 3
@@ -129,7 +129,7 @@ def test_a_slow_mirror_is_dropped_by_the_record_only() -> None:
     a.publish(1)
     world.run(5)
     assert world.seen.confirmed == {1, 2, 3}
-    c.commit = commit  # type: ignore[method-assign]
+    c.commit = commit  # type: ignore[method-assign]  # a fault
     world.run(60, 100)
     assert len(world.group.sync) == 3, "it has caught up, and counts again"
     assert c.has() == a.has()
@@ -252,7 +252,7 @@ def test_a_mirror_counts_while_its_return_is_being_decided() -> None:
         world.round()
         if a.replica.master is not None and b"c" in a.replica.master.in_sync.members:
             break
-        world.decide = (  # type: ignore[method-assign]
+        world.decide = (  # type: ignore[method-assign]  # a fault
             decide if world.group.member_of(b"c") is None else lambda is_answer_lost=False: False
         )
     assert [copy.node for copy in world.group.sync] == [b"a", b"b"], "it is not decided yet"
@@ -261,7 +261,7 @@ def test_a_mirror_counts_while_its_return_is_being_decided() -> None:
     a.publish(2)
     world.run(5)
     assert world.seen.confirmed == {1, 2, 3}
-    world.decide = decide  # type: ignore[method-assign]
+    world.decide = decide  # type: ignore[method-assign]  # a fault
     world.run(5)
     assert c.me in world.group.sync
     assert world.seen.confirmed == {1, 2, 3}

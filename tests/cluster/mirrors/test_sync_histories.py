@@ -1,4 +1,4 @@
-"""However publishes, deliveries, restarts and cuts fall into a synchronisation, the copies end equal."""
+"""Copies end equal, however publishes, deliveries, restarts and cuts fall into a sync."""
 
 import random
 

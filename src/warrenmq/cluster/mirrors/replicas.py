@@ -195,7 +195,7 @@ class Replicas(GroupWatch):
         )
 
     def on_dead(self, node: bytes) -> None:
-        """The process of `node` is known not to run: the queues that it has a part in change now."""
+        """The process of `node` is known not to run: queues with a member there change now."""
         for place in list(self.places.values()):
             group = place.replica.group
             if group is not None and group.member_of(node) is not None:

@@ -23,8 +23,8 @@ the runs are seq ids that the mirror has and the master no longer; the attempt b
 messages below the answer's `next seq`, and `known from` is 0. With the flag ANEW the mirror lacks
 messages below its next seq: it must drop its copy and begin with an empty one.
 
-An OFFER or ANSWER with many runs comes in pieces, and the last one has the flag LAST. A level may be
-in several pieces; its runs ascend over all of them.
+An OFFER or ANSWER with many runs comes in pieces, and the last one has the flag LAST. A level may
+be in several pieces; its runs ascend over all of them.
 
 A chunk message is flags u8, seq i64, timestamp ms i64, [expiry ms i64], message.
 

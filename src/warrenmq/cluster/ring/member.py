@@ -44,12 +44,12 @@ Differences from gm:
 
 * No clocks: what has gathered leaves when the turn ends, or at FLUSH_BYTES. gm waits up to 25 ms.
 * The group decides who is dead, from the views of all nodes; gm's neighbours monitor each other and
-  wait 100 ms in the hope that a partial partition becomes a full one. A member cannot die by itself.
+  wait 100 ms in the hope that a partial partition becomes full. A member cannot die by itself.
 * gm reads the new view when a frame names it; here the frame waits, so the ring needs no store.
 * In gm a member is told of its neighbour's state, and derives activity from it. Here activity and
   catchup are read alike, and repetitions are harmless.
 * gm erases a dead member when the member that stands in for it has no unacked broadcast of it. A
-  newcomer directly to the right of the dead member may know less than others; hence the round above.
+  newcomer directly to the right of the dead member may know less than others; hence the round.
 * A newcomer's owner gets broadcasts that were on their way when it joined; in gm it misses them.
 * The sender's own callback is not called: the master has applied an operation when it broadcasts.
 * No copies of messages go directly from senders to members, and nobody promotes itself here.

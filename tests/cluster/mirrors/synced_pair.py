@@ -59,7 +59,14 @@ class Link(SyncLink):
         self.pair.synced_count += 1
 
 
-class Owner(SyncOwner, MarkOwner, FeedOwner):
+class Feed(FeedOwner):
+    """The replica of the master; a test sends what has gathered when it likes."""
+
+    def feed_changed(self) -> None:
+        pass
+
+
+class Owner(SyncOwner, MarkOwner):
     """The replica of the mirror."""
 
     def __init__(self, pair: "Pair") -> None:
@@ -76,9 +83,6 @@ class Owner(SyncOwner, MarkOwner, FeedOwner):
 
     def mark_failed(self) -> None:
         self.pair.has_failed = True
-
-    def feed_changed(self) -> None:
-        pass
 
 
 class Pair:
@@ -138,7 +142,7 @@ class Pair:
     def begin_epoch(self) -> None:
         """Begin an epoch at the master."""
         self.epoch += 1
-        self.feed = RingFeed(self.queue, self.owner)
+        self.feed = RingFeed(self.queue, Feed())
         self.feed.begin(self.epoch, next_start(self.queue, 0))
 
     def open_copy(self) -> None:

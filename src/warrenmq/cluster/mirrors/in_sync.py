@@ -27,11 +27,11 @@ SILENT_MS: Final = 3000
 BEHIND_MS: Final = 8000
 
 
-class MirrorParty(ConfirmParty):
-    """The publishes of a turn."""
+class MirrorParty:
+    """The publishes of a turn; `confirms` is what they wait for."""
 
     def __init__(self) -> None:
-        super().__init__()
+        self.confirms: ConfirmParty = ConfirmParty()
         # The last ring message with something of the turn; -1 while the turn lasts.
         self.number: int = -1
         self.sealed_ms: int = 0
@@ -76,7 +76,7 @@ class InSync(ConfirmSource):
         party = self._gathering
         if party is None:
             party = self._gathering = MirrorParty()
-        return party
+        return party.confirms
 
     def has_room(self) -> bool:
         """See ConfirmSource."""
@@ -110,7 +110,7 @@ class InSync(ConfirmSource):
         if party is None:
             return None
         if self.refuses():
-            party.finish(False)
+            party.confirms.finish(False)
             return None
         party.number = number
         party.sealed_ms = now_ms
@@ -128,7 +128,7 @@ class InSync(ConfirmSource):
             self._finish_ready()
         else:
             party.is_failed = True
-            party.finish(False)
+            party.confirms.finish(False)
 
     def mark(self, node: bytes, upto: int, now_ms: int) -> None:
         """The copy of `node` has all ring messages up to `upto`. A lower mark changes nothing."""
@@ -221,9 +221,9 @@ class InSync(ConfirmSource):
         self._finish_all(True)
 
     def _finish_all(self, ok: bool) -> None:
-        parties: list[ConfirmParty] = list(self._waiting)
+        parties = [party.confirms for party in self._waiting]
         if self._gathering is not None:
-            parties.append(self._gathering)
+            parties.append(self._gathering.confirms)
         self._waiting.clear()
         self._gathering = None
         finish_together(parties, ok)
@@ -239,7 +239,7 @@ class InSync(ConfirmSource):
             party = waiting.popleft()
             if not party.is_failed:
                 self._confirmed_upto = party.number
-                ready.append(party)
+                ready.append(party.confirms)
         if ready:
             finish_together(ready, not self.refuses())
 

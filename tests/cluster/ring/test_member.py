@@ -491,36 +491,58 @@ def test_two_deaths_in_a_row_lose_nothing_that_survived() -> None:
     assert texts(world, MemberId(1, b"n0")) == {b"n2": [0], b"n3": [0]}
 
 
-def test_a_newcomer_beside_a_dead_sender_waits_for_what_others_know() -> None:
-    """It stands in for the sender, and knows less than the members on its right."""
-    sender = MemberId(1, b"n0")
+def test_newcomers_beside_a_dead_sender_get_what_others_know() -> None:
+    """The first of them stands in for the sender, but knows less than members further right.
 
-    def prepare(world: World) -> None:
-        world.broadcast(b"n0")
-        world.end_turn(b"n0")
-        world.deliver(b"n0", b"n1")
-        # Between the sender and the member that has the broadcast.
-        world.crash(b"n2")
-        world.decide_death(MemberId(3, b"n2"))
-        world.start(b"n2")
-        world.decide_join(b"n2", 0)
-        world.crash(b"n0")
-        world.decide_death(sender)
-        for name in (b"n2", b"n3"):
-            for _ in range(4):
-                world.see_view(name)
-        # The newcomer hears from the left what n3 knows: nothing of the sender.
-        world.deliver(b"n2", b"n3")
+    What it learns when its round is over has still to reach the other newcomer: another round.
+    """
+    n0, n1, n2, n3, n4 = (b"n%d" % number for number in range(5))
+    sender = MemberId(1, n0)
+    world = World(5)
+    world.create([n0, n1, n2])
+    world.settle()
+    world.broadcast(n0)
+    world.end_turn(n0)
+    world.deliver(n0, n1)
+    # The broadcast is on its way from n1 to n2. Newcomers, in ring order: n3, n4.
+    world.decide_join(n4, 0)
+    world.decide_join(n3, 0)
+    world.crash(n0)
+    world.decide_death(sender)
+    for name in (n1, n2, n3, n4):
         for _ in range(3):
-            world.deliver(b"n3", b"n2")
-        world.end_turn(b"n2")
-        newcomer = world.processes[b"n2"].ring
-        assert newcomer is not None and newcomer.is_joined
-        assert newcomer.view is not None and sender in newcomer.view.living[newcomer.me].aliases
-        assert not world.erasable
+            world.see_view(name)
+    assert [id.node for id, _ in world.members] == [n0, n3, n4, n1, n2]
 
-    world = settled(prepare)
-    assert texts(world, sender) == {b"n1": [0], b"n2": [0], b"n3": [0]}
+    for source, target in ((n2, n3), (n3, n4), (n3, n4), (n4, n1), (n1, n2)):
+        world.step += 1
+        world.end_turn(source)
+        while (source, target) in world.loaded_pairs():
+            world.deliver(source, target)
+    ring = world.processes[n3].ring
+    assert ring is not None and ring.view is not None
+    assert ring.view.living[ring.me].aliases == [sender]
+    assert ring.received(sender) == -1 and not world.erasable
+    world.end_turn(n2)
+    while (n2, n3) in world.loaded_pairs():
+        world.deliver(n2, n3)
+    assert ring.received(sender) == 0 and not world.erasable
+    world.settle()
+    assert texts(world, sender) == {n1: [0], n2: [0], n3: [0], n4: [0]}
+
+
+def test_a_dead_sender_is_acked_without_waiting_for_the_group() -> None:
+    """Memory is freed as soon as everyone has its broadcasts, even if the store is away."""
+    ring, owner = mirror_of_three()
+    ring.take_frame(b"a", frame(ACTIVITY, 3, RingEntry(A, 0, [b"x"], -1)))
+    ring.on_view(4, [(A, False), (B, True), (C, True)])
+    ring.end_turn()
+    owner.take()
+    known = (RingEntry(A, 0, [b"x"], -1), RingEntry(B, 0, [b""], -1))
+    ring.take_frame(b"c", frame(CATCHUP, 4, *known))
+    assert owner.take() == [("erase", A)] and ring.buffered_bytes == 0
+    ring.end_turn()
+    assert owner.take() == [("send", b"c", ACTIVITY, [(B, 1, [], 0), (A, 1, [], 0)])]
 
 
 def test_a_request_to_erase_is_repeated_in_a_new_view() -> None:

@@ -306,13 +306,17 @@ class World:
                 self.check_pair(owner, other)
 
     def check_pair(self, owner: Owner, other: Owner) -> None:
-        """`owner` has all that reached `other` since it joined, and what `other` broadcast."""
+        """`owner` has all that `other` broadcast, or received from others, since both had joined.
+
+        What was broadcast earlier, and reached `other` as a newcomer, may have been acked.
+        """
         for sender, numbers in other.arrived.items():
             if sender == owner.me:
                 continue
             mine = owner.arrived.get(sender, {})
-            for number in numbers:
-                if self.sent_at[sender, number] > owner.joined_at:
+            for number, arrived_at in numbers.items():
+                is_older = other.joined_at <= owner.joined_at < arrived_at
+                if is_older or self.sent_at[sender, number] > owner.joined_at:
                     assert number in mine, (owner.me, other.me, sender, number)
             assert not mine or max(mine) >= max(numbers), (owner.me, other.me, sender)
         if owner is not other:

@@ -253,5 +253,25 @@ def test_a_start_waits_for_etcd(own_etcd: EtcdServer, tmp_path: Path) -> None:
     starts.start("a@h", tmp_path / "a")
 
 
+def test_a_wait_is_logged_when_it_lasts(
+    own_etcd: EtcdServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nodes that make a cluster together meet there, and one pause later all is well."""
+    starts = Starts(own_etcd, "lasts")
+    own_etcd.kill()
+    lines: list[int] = []
+
+    def pause(_seconds: float) -> None:
+        lines.append(caplog.text.count("waiting for etcd: "))
+        if len(lines) == 3:
+            raise Waited
+
+    start = ClusterStart("a@h", "", starts.membership("a@h"), starts.metadata, pause)
+    (tmp_path / "a").mkdir()
+    with pytest.raises(Waited):
+        start.open(tmp_path / "a", Definitions(), FIRST)
+    assert lines == [0, 1, 1]
+
+
 def _delete_all(prefix: bytes) -> RawDelete:
     return RawDelete(prefix, end_of(prefix))

@@ -123,7 +123,13 @@ class ClusterStart:
         return meta, identity
 
     def _wait(self, step: Callable[[], _Result]) -> _Result:
-        """The result of `step`, which is repeated while the node has to wait."""
+        """The result of `step`, which is repeated while the node has to wait.
+
+        The log says why from the second attempt on: nodes that start together meet, and do not
+        wait for longer than one pause then.
+        """
+        is_first = True
+        logged = ""
         while True:
             try:
                 return step()
@@ -131,9 +137,11 @@ class ClusterStart:
                 reason = f"waiting for {error}"
             except EtcdUnavailable as error:
                 reason = f"waiting for etcd: {error}"
-            if reason != self.reason:
+            self.reason = reason
+            if not is_first and reason != logged:
                 logger.warning("%s", reason)
-                self.reason = reason
+                logged = reason
+            is_first = False
             self._pause(_PAUSE_S)
 
     def _end_earlier_run(self, identity: DirectoryIdentity) -> None:

@@ -50,6 +50,8 @@ def test_a_confirmed_message_survives_its_master(trio: ClusterNodes) -> None:
             method, _properties, body = channel.basic_get("ha1", auto_ack=True)
             assert method is not None and not method.redelivered
             assert body == b"%d" % number
+    promotions = [node.log_path.read_text().count("Promoting mirror") for node in trio.nodes]
+    assert promotions[0] == 0 and sum(promotions) == 1, "only the mirror is promoted"
 
 
 def test_a_mirrored_queue_expires_on_all_nodes(trio: ClusterNodes) -> None:

@@ -488,7 +488,12 @@ class MirrorPlace:
         self.vhost.set_confirm_source(queue, source)
         taker = self.vhost.taker(self.name)
         if taker is not None and taker is not queue:
-            self.log(f"Promoting mirror on node '{name_text(self._replicas.me.node)}' to leader")
+            group = self.replica.group
+            assert group is not None
+            # A new queue begins with its master: nobody is promoted.
+            if group.epoch > 1:
+                here = name_text(self._replicas.me.node)
+                self.log(f"Promoting mirror on node '{here}' to leader")
             self._replace(taker, queue)
 
     def step_down(self, copy: MirrorCopy) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from warrenmq.broker.broker import Broker
@@ -24,13 +26,47 @@ from warrenmq.cluster.records import RunningNode
 _PROBE_S: Final = 0.5
 
 
+class Prober(ABC):
+    """Finds out whether the processes of other nodes are there at all."""
+
+    @abstractmethod
+    def probe(self, name: str, record: RunningNode, refused: Callable[[], None]) -> None:
+        """Call `refused` later if the host of the node `name` refuses connections."""
+
+
+class SocketProber(Prober):
+    """Probes by a connection to the port for other nodes, one at a time for each node."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        # Probes under way, by node.
+        self._probes: dict[str, asyncio.Task[None]] = {}
+
+    def probe(self, name: str, record: RunningNode, refused: Callable[[], None]) -> None:
+        if name not in self._probes:
+            self._probes[name] = self._loop.create_task(self._ask(name, record, refused))
+
+    async def _ask(self, name: str, record: RunningNode, refused: Callable[[], None]) -> None:
+        try:
+            async with asyncio.timeout(_PROBE_S):
+                _reader, writer = await asyncio.open_connection(record.host, record.port)
+            writer.close()
+        except ConnectionRefusedError:
+            refused()
+        except OSError:
+            # It may be alive and out of reach.
+            pass
+        finally:
+            del self._probes[name]
+
+
 class Mirroring(MirrorLinks):
     """The replicas of the node of `me`, and whom they talk to."""
 
     def __init__(
         self,
         me: Copy,
-        loop: asyncio.AbstractEventLoop,
+        prober: Prober,
         broker: Broker,
         follower: Follower,
         store: DecisionStore,
@@ -38,12 +74,10 @@ class Mirroring(MirrorLinks):
         nodes: KnownNodes,
         wake: Callable[[], None],
     ) -> None:
-        self._loop = loop
+        self._prober = prober
         self._wake = wake
         self._nodes = nodes
-        self._addresses: dict[str, tuple[str, int]] = {}
-        # Probes under way, by node.
-        self._probes: dict[str, asyncio.Task[None]] = {}
+        self._running: dict[str, RunningNode] = {}
         self.peers = MirrorPeers(self._probe)
         proposer = GroupProposer(store, follower.copy, clock, follower.when_followed, wake)
         wanted = WantedMirrors(me.node, broker, follower.copy, nodes)
@@ -56,7 +90,7 @@ class Mirroring(MirrorLinks):
 
     def set_running(self, running: dict[str, RunningNode]) -> None:
         """Take over the records of the running nodes."""
-        self._addresses = {name: (record.host, record.port) for name, record in running.items()}
+        self._running = dict(running)
         self._nodes.set_running(running)
         self.replicas.set_running({name.encode() for name in running})
 
@@ -76,24 +110,14 @@ class Mirroring(MirrorLinks):
     # -- probes ------------------------------------------------------------------------------------
 
     def _probe(self, name: str) -> None:
-        if name in self._addresses and name not in self._probes:
-            self._probes[name] = self._loop.create_task(self._ask(name, *self._addresses[name]))
+        record = self._running.get(name)
+        if record is not None:
+            self._prober.probe(name, record, partial(self._on_refused, name.encode()))
 
-    async def _ask(self, name: str, host: str, port: int) -> None:
-        """Find out whether the node's process is there at all."""
-        try:
-            async with asyncio.timeout(_PROBE_S):
-                _reader, writer = await asyncio.open_connection(host, port)
-            writer.close()
-        except ConnectionRefusedError:
-            if self.peers.refused(name.encode()):
-                self.replicas.on_dead(name.encode())
-                self._wake()
-        except OSError:
-            # It may be alive and out of reach.
-            pass
-        finally:
-            del self._probes[name]
+    def _on_refused(self, name: bytes) -> None:
+        if self.peers.refused(name):
+            self.replicas.on_dead(name)
+            self._wake()
 
     # -- turns -------------------------------------------------------------------------------------
 

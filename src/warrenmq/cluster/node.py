@@ -43,7 +43,7 @@ from warrenmq.cluster.membership import LEASE_S, Membership, NotYet, name_of
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata, Watched
 from warrenmq.cluster.metadata.keys import parts_of
 from warrenmq.cluster.metadata.operations import KeyValue, RawDelete
-from warrenmq.cluster.mirroring import Mirroring
+from warrenmq.cluster.mirroring import Mirroring, SocketProber
 from warrenmq.cluster.node_calls import NodeCalls
 from warrenmq.cluster.node_links import FollowedPeers, NodeLinks
 from warrenmq.cluster.placement import Placement
@@ -206,7 +206,7 @@ class ClusterNode:
         if IN_FORCE:
             self._mirroring = Mirroring(
                 self._own_copy(),
-                self._loop,
+                SocketProber(self._loop),
                 self._broker,
                 follower,
                 self.decisions,

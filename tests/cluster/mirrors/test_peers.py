@@ -24,3 +24,37 @@ def test_the_silence_of_a_lost_link_counts() -> None:
     for now_ms in range(100, 1100, 100):
         peers.tick(now_ms)
     assert peers.silence_ms(NODE) == 4000
+
+
+def test_a_node_whose_link_is_lost_is_probed_often_at_first() -> None:
+    probes: list[str] = []
+    peers = MirrorPeers(probes.append)
+    link: Any = QuietLink(NODE.decode(), 300)
+    peers.link_up(link)
+    peers.tick(1000)
+    # The process dies: its listener may accept this probe still, and refuses the next one.
+    peers.link_down(NODE)
+    assert len(probes) == 1
+    for now_ms in range(1050, 1501, 50):
+        peers.tick(now_ms)
+    assert len(probes) == 11
+    # From then on it is dead, or out of reach for longer.
+    for now_ms in range(1550, 3501, 50):
+        peers.tick(now_ms)
+    assert len(probes) == 15
+    peers.link_up(link)
+    peers.tick(4000)
+    assert len(probes) == 15
+
+
+def test_a_node_that_refuses_is_probed_now_and_then() -> None:
+    probes: list[str] = []
+    peers = MirrorPeers(probes.append)
+    link: Any = QuietLink(NODE.decode(), 0)
+    peers.link_up(link)
+    peers.tick(1000)
+    peers.link_down(NODE)
+    assert peers.refused(NODE)
+    for now_ms in range(1050, 2001, 50):
+        peers.tick(now_ms)
+    assert len(probes) == 3

@@ -15,8 +15,11 @@ from warrenmq.cluster.links.link import Link
 
 # The kind of the frames that replicas send each other.
 MIRRORS: Final = 34
-# What one tick adds to a silence at most (ms).
+# What one tick adds to a silence at most, and the time between two probes (ms).
 TICK_MS: Final = 500
+# For this time after the loss of a link each tick probes (ms): a process that dies may close its
+# connections before its listener.
+EAGER_MS: Final = 500
 
 
 class MirrorPeers:
@@ -30,6 +33,8 @@ class MirrorPeers:
         self._links: dict[bytes, Link] = {}
         # Nodes without a link, with the time since anything was heard of them (ms).
         self._silent_ms: dict[bytes, int] = {}
+        # Nodes whose link was lost a moment ago, with the time since then (ms).
+        self._lost_ms: dict[bytes, int] = {}
         self._refusing: set[bytes] = set()
         self._running: set[bytes] = set()
         self._last_tick_ms = 0
@@ -48,6 +53,7 @@ class MirrorPeers:
         node = link.peer_name.encode()
         self._links[node] = link
         self._silent_ms.pop(node, None)
+        self._lost_ms.pop(node, None)
         self._refusing.discard(node)
 
     def link_down(self, node: bytes) -> None:
@@ -55,6 +61,7 @@ class MirrorPeers:
         link = self._links.pop(node, None)
         # A link that goes down because its node is silent has counted some of the silence.
         self._silent_ms[node] = 0 if link is None else int(link.silence_ms)
+        self._lost_ms[node] = 0
         self._probe(node.decode())
 
     def refused(self, node: bytes) -> bool:
@@ -70,8 +77,17 @@ class MirrorPeers:
         self._last_tick_ms = now_ms
         for node, silent_ms in self._silent_ms.items():
             self._silent_ms[node] = silent_ms + elapsed_ms
-            if silent_ms // TICK_MS != (silent_ms + elapsed_ms) // TICK_MS:
+            is_eager = self._is_eager(node, elapsed_ms)
+            if is_eager or silent_ms // TICK_MS != (silent_ms + elapsed_ms) // TICK_MS:
                 self._probe(node.decode())
+
+    def _is_eager(self, node: bytes, elapsed_ms: int) -> bool:
+        """Count the time since a link was lost; returns whether its node is probed in each tick."""
+        lost_ms = self._lost_ms.pop(node, EAGER_MS) + elapsed_ms
+        if lost_ms > EAGER_MS or node in self._refusing:
+            return False
+        self._lost_ms[node] = lost_ms
+        return True
 
     def silence_ms(self, node: bytes) -> int:
         """For how long nothing has been heard of `node`, at most."""

@@ -1,12 +1,17 @@
 """Clusters of three nodes on the loopback, of warren with an etcd and of RabbitMQ."""
 
+import contextlib
+import io
+import json
 import os
 import subprocess
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import Any
 
 from bench.brokers import Broker, BrokerError, RabbitmqBroker, WarrenBroker
 from bench.ports import await_port, held_port
+from warrenmq.cli.control import main as warrenctl
 
 NODES = 3
 NAME = "bench"
@@ -22,6 +27,22 @@ class BenchCluster(ABC):
     @abstractmethod
     def start(self) -> None:
         """Start all nodes; returns when they are one cluster."""
+
+    @abstractmethod
+    def restart(self, node: Broker) -> None:
+        """Start a node that was killed; returns when it serves AMQP."""
+
+    @abstractmethod
+    def control(self, node: Broker, *arguments: str) -> str:
+        """Run a command of rabbitmqctl on `node`; returns its output. Raises BrokerError."""
+
+    @abstractmethod
+    def name_of(self, node: Broker) -> str:
+        """The name of a node, as listings show it."""
+
+    def table(self, node: Broker, *arguments: str) -> list[list[str]]:
+        """The rows of a listing."""
+        return [row.split("\t") for row in self.control(node, "-s", *arguments).splitlines()]
 
     def stop(self) -> None:
         """Kill all nodes."""
@@ -99,6 +120,28 @@ class WarrenCluster(BenchCluster):
         for node in self.nodes:
             node.start()
 
+    def restart(self, node: Broker) -> None:
+        node.start()
+
+    def name_of(self, node: Broker) -> str:
+        return f"n{self.nodes.index(node)}@127.0.0.1"
+
+    def mirror_status(self, node: Broker, queue: str) -> dict[str, Any]:
+        """What `mirror_status` tells of a queue."""
+        found: dict[str, Any] = json.loads(
+            self.control(node, "mirror_status", queue, "--formatter", "json")
+        )
+        return found
+
+    def control(self, node: Broker, *arguments: str) -> str:
+        out, err = io.StringIO(), io.StringIO()
+        data = str(node.directory / "data")
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = warrenctl(["--data-dir", data, "-q", *arguments])
+        if code:
+            raise BrokerError(f"warrenctl {' '.join(arguments)}: {err.getvalue().strip()}")
+        return out.getvalue()
+
     def stop(self) -> None:
         super().stop()
         self.etcd.stop()
@@ -117,13 +160,17 @@ class _RabbitmqMember(RabbitmqBroker):
 
     def start_beside(self, first: RabbitmqBroker) -> None:
         """Start the node, and join the cluster of `first`."""
+        self.start_again(first)
+        self.control("stop_app")
+        self.control("join_cluster", first.node_name())
+        self.control("start_app")
+
+    def start_again(self, first: RabbitmqBroker) -> None:
+        """Start the node, which is a member already or alone."""
         self.epmd = first.epmd
         self.start()
         # The first node ends the daemon.
         self.epmd = None
-        self.control("stop_app")
-        self.control("join_cluster", first.node_name())
-        self.control("start_app")
 
 
 class RabbitmqCluster(BenchCluster):
@@ -141,6 +188,23 @@ class RabbitmqCluster(BenchCluster):
         self._first.start()
         for other in self._others:
             other.start_beside(self._first)
+
+    def restart(self, node: Broker) -> None:
+        if isinstance(node, _RabbitmqMember):
+            node.start_again(self._first)
+        else:
+            node.start()
+
+    def name_of(self, node: Broker) -> str:
+        assert isinstance(node, RabbitmqBroker)
+        return node.node_name()
+
+    def control(self, node: Broker, *arguments: str) -> str:
+        assert isinstance(node, RabbitmqBroker)
+        done = node.run_tool("rabbitmqctl", "-q", *arguments)
+        if done.returncode:
+            raise BrokerError(f"rabbitmqctl {' '.join(arguments)}: {done.stderr.strip()}")
+        return done.stdout
 
 
 def is_etcd_installed() -> bool:

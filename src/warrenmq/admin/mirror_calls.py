@@ -207,6 +207,7 @@ def _copy(copy: CopyFacts) -> MirrorCopy:
         lag_bytes=_number(copy.lag_bytes),
         sync_messages=None if progress is None else progress.messages,
         sync_total=None if progress is None else progress.total,
+        sync_bytes=_number(copy.sync_bytes),
     )
 
 

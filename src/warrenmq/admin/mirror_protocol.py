@@ -64,7 +64,8 @@ class MirrorCopy(Struct, frozen=True):
 
     The lag is what the master has and the mirror has not made durable yet; None: the master's node
     does not answer. `sync_messages` of `sync_total` missing messages have been copied to it, both
-    None while the mirror is not being synchronised.
+    None while the mirror is not being synchronised. `sync_bytes`: what the master has sent it for
+    synchronisations since it is the master, None if that is not known.
     """
 
     node: str
@@ -75,6 +76,7 @@ class MirrorCopy(Struct, frozen=True):
     lag_bytes: int | None
     sync_messages: int | None
     sync_total: int | None
+    sync_bytes: int | None = None
 
 
 class StopLoss(Struct, frozen=True):

@@ -29,7 +29,8 @@ class CopyFacts(NamedTuple):
     `is_synced`: whether the recorded set of synchronised copies has it. `is_online`: whether this
     node is that node, or has a link to it. The lag is what the master has and the mirror has not
     made durable yet; UNKNOWN on nodes other than the master's. `sync`: None while the mirror is not
-    being synchronised.
+    being synchronised. `sync_bytes`: bytes of all records that this master has sent it for
+    synchronisations; UNKNOWN on other nodes.
     """
 
     node: str
@@ -39,6 +40,7 @@ class CopyFacts(NamedTuple):
     lag_messages: int = UNKNOWN
     lag_bytes: int = UNKNOWN
     sync: SyncProgress | None = None
+    sync_bytes: int = UNKNOWN
 
 
 class MirrorFacts(NamedTuple):

@@ -91,6 +91,9 @@ def test_a_manual_synchronisation_is_seen_from_its_request_to_its_record() -> No
     world.run(10)
     [lag] = [each for each in mirrors_at(world, "a") if each.node == "c"]
     assert (lag.is_synced, lag.sync) == (True, None)
+    # What the first attempt has sent counts, too.
+    assert lag.sync_bytes > 0
+    assert [each.sync_bytes for each in mirrors_at(world, "b")] == [UNKNOWN] * 2
     assert world["c"].has() == a.has()
 
 

@@ -93,6 +93,8 @@ class MasterSide(FeedOwner):
         # Bytes of operations that went round the ring.
         self.ring_bytes: int = 0
         self.sent: SentLog = SentLog()
+        # Bytes of records for the synchronisation of each mirror.
+        self.sync_bytes: dict[bytes, int] = {}
         self._node: bytes = member.id.node
         self._by: Mastership = Mastership(member.id.node, group.epoch)
         self._group: Group = group
@@ -368,6 +370,8 @@ class _MirrorLink(SyncLink):
 
     def send(self, record: SyncRecord) -> None:
         """See SyncLink."""
+        sync_bytes = self._master.sync_bytes
+        sync_bytes[self._node] = sync_bytes.get(self._node, 0) + len(record.body)
         self._owner.send(self._node, record)
 
     def next_number(self) -> int:

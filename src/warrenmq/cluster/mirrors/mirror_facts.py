@@ -50,6 +50,7 @@ def _copy(replica: Replica, birth: int, group: Group, member: Member, is_online:
         is_online,
         *lag,
         None if source is None or not source.is_shown else _progress(source),
+        UNKNOWN if master is None else master.sync_bytes.get(node, 0),
     )
 
 

@@ -116,6 +116,15 @@ class DeliveredFlags(RuleBasedStateMachine):
         if entries:
             self.handed_out -= {int(entry.seq) for entry in entries if not entry.redelivered}
             self.queue.backing.requeue(entries, self.node.clock.now_ms(), True)
+            # What comes behind a later message is marked, also if that one is gone unseen.
+            last = max(self.handed_out, default=0)
+            gone = set(range(1, self.queue.next_seq)) - self.live
+            for entry in entries:
+                if entry.seq < last:
+                    assert entry.redelivered
+                if entry.redelivered:
+                    assert entry.seq in self.handed_out or entry.seq < max({last, *gone})
+                    self.handed_out.add(int(entry.seq))
 
     @rule(seed=SEED)
     def ack(self, seed: int) -> None:

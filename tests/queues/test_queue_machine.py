@@ -182,6 +182,8 @@ class QueueMachine(RuleBasedStateMachine):
             self.host.out.remove(entry)
         model.ready.sort()
         self.queues[number].put_back(entries, self.host.now_ms)
+        # A later message was handed out, or is gone.
+        model.delivered.update(int(entry.seq) for entry in entries if entry.redelivered)
         self.expire(number)
 
     def some_out(self, number: int, data: st.DataObject) -> list[Entry]:

@@ -22,6 +22,10 @@ class ConfirmSource:
         """
         raise RuntimeError("abstract")
 
+    def refuses(self) -> bool:
+        """Whether no party of now will be confirmed: this is no master, or too few copies count."""
+        raise RuntimeError("abstract")
+
     def has_room(self) -> bool:
         """Whether few enough bytes are on their way to other copies that publishers may go on."""
         raise RuntimeError("abstract")

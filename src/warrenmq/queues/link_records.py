@@ -310,6 +310,13 @@ class RecordReader:
         """Whether the frame has another record."""
         return self.at < self._end
 
+    def skip(self, kind: i64) -> bool:
+        """Whether a record of `kind` follows; its first octet is read then."""
+        if self.at >= self._end or i64(self._data[self.at]) != kind:
+            return False
+        self.at += 1
+        return True
+
     def octet(self) -> i64:
         """The next u8."""
         at = self._take(1)

@@ -189,7 +189,8 @@ class PagedQueue(QueueContents):
         """Return unacked entries to their original places, marked redelivered.
 
         `is_unseen`: no client has had them, so their mark stays as it was before they were handed
-        out. Entries of a deleted queue are settled instead.
+        out, unless a later message was handed out: only what is marked may come out of order.
+        Entries of a deleted queue are settled instead.
         """
         if not self.memory.is_changed:
             self.memory.touch()
@@ -202,12 +203,12 @@ class PagedQueue(QueueContents):
                 if entry.journal_state != INDEXED:
                     self.settle_record(entry, now_ms)
             return
+        if is_unseen:
+            self._spare_last(entries)
         for entry in entries:
             entry.consumer = None
             if not is_unseen:
                 entry.redelivered = True
-            elif not entry.redelivered:
-                self.spare(entry)
             if entry.expiry_ms != 0:
                 self.expect_expiry()
         self.ready.requeue(entries)
@@ -217,6 +218,18 @@ class PagedQueue(QueueContents):
                     self.feed.returned(entry.seq)
                 else:
                     self.feed.put_back(entry.seq)
+
+    def _spare_last(self, entries: list[Entry]) -> None:
+        """Spare those of `entries` behind which nothing was handed out; mark the others."""
+        for entry in entries:
+            if not entry.redelivered:
+                self.spare(entry)
+        ledger = self.ledger
+        last = ledger.delivered.last(ledger.delivered_upto)
+        for entry in entries:
+            if entry.seq < last and not entry.redelivered:
+                entry.redelivered = True
+                ledger.delivered.forget_spared(entry.seq, entry.seq)
 
     # -- epochs ------------------------------------------------------------------------------------
 

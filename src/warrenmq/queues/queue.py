@@ -372,7 +372,10 @@ class Queue(LeveledQueue):
         self._take_back(entries, False, now_ms)
 
     def put_back(self, entries: list[Entry], now_ms: i64) -> None:
-        """Return unacked entries that no client has had to their places; deliver again."""
+        """Return unacked entries that no client has had to their places; deliver again.
+
+        They are marked redelivered only if a later message of their level was handed out.
+        """
         self._take_back(entries, True, now_ms)
 
     def _take_back(self, entries: list[Entry], is_unseen: bool, now_ms: i64) -> None:

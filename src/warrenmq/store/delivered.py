@@ -7,7 +7,7 @@ was handed out before. This module has the exceptions, as runs of seq ids:
 * above the mark, the messages that reader groups reserved, or that a mirror's master handed out;
 * at or below the mark, the messages that nobody has had: a dead letter on its way, which expired or
   had no room, and is in its queue again if the node stops before it is handed over; and a message
-  that returned before it had reached its consumer.
+  that returned before it, or a later one, had reached a consumer.
 
 Seq ids of settled messages may be on either side: nobody asks for them.
 """
@@ -98,6 +98,11 @@ class DeliveredRuns:
         if len(runs) > 0 and runs[0][0] == 1:
             mark = runs.pop(0)[1]
         return mark, runs
+
+    def last(self, upto: i64) -> i64:
+        """The highest seq id that was handed out; 0: none."""
+        mark, runs = self.without_spared(upto)
+        return runs[-1][1] if len(runs) > 0 else mark
 
     def _join(self, upto: i64) -> i64:
         above = self.above

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.cluster.remote.conftest import far, near
+from tests.cluster.remote.held_parties import HeldParties
 from tests.cluster.remote.two_nodes import BACK, FRONT, TwoNodes
 from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.brokers.amqp_peer import ChannelPeer
@@ -135,6 +136,79 @@ def test_a_delayed_message_goes_to_another_node_when_it_is_due(cluster: TwoNodes
     cluster.advance(1000)
     assert far(cluster).get(b"q").body == b"message"
     assert cluster.back.vhost.delayed.waiting_count() == 0
+
+
+# -- mirrored queues -------------------------------------------------------------------------------
+
+
+def mirror(cluster: TwoNodes, name: bytes) -> HeldParties:
+    mirrors = HeldParties()
+    vhost = cluster.back.vhost
+    vhost.set_confirm_source(vhost.queues[name], mirrors)
+    return mirrors
+
+
+def test_a_dead_letter_waits_for_the_mirrors_of_its_queue(cluster: TwoNodes) -> None:
+    channel, _ = declare(cluster, BACK, b"dead")
+    arguments = {"x__dead__letter__exchange": "", "x__dead__letter__routing__key": "dead"}
+    declare(cluster, BACK, b"dying", **arguments)
+    mirrors = mirror(cluster, b"dead")
+    reject_one(channel, PERSISTENT)
+    cluster.advance(1000)
+    assert (channel.count(b"dead"), unacked(cluster)) == (1, 1)
+    # What a master that was deposed has sent is sent again.
+    mirrors.refusing = True
+    mirrors.decide(ok=False)
+    cluster.advance(1000)
+    assert (channel.count(b"dead"), unacked(cluster)) == (1, 1)
+    mirrors.refusing = False
+    cluster.advance(1000)
+    assert (channel.count(b"dead"), unacked(cluster)) == (2, 1)
+    mirrors.decide(ok=True)
+    cluster.advance(1000)
+    assert (channel.count(b"dead"), unacked(cluster)) == (2, 0)
+    cluster.check()
+
+
+def test_a_dead_letter_passes_a_full_mirrored_queue(cluster: TwoNodes) -> None:
+    """It goes on as a dead letter of that queue, and waits for the mirrors of its last one."""
+    letters = {"x__dead__letter__exchange": ""}
+    channel, _ = declare(cluster, BACK, b"last")
+    declare(
+        cluster,
+        BACK,
+        b"full",
+        x__max__length=0,
+        x__overflow="reject-publish-dlx",
+        x__dead__letter__routing__key="last",
+        **letters,
+    )
+    declare(cluster, BACK, b"dying", x__dead__letter__routing__key="full", **letters)
+    mirror(cluster, b"full")
+    mirrors = mirror(cluster, b"last")
+    reject_one(channel, PERSISTENT)
+    cluster.advance(1000)
+    assert (channel.count(b"last"), unacked(cluster)) == (1, 1)
+    mirrors.decide(ok=True)
+    cluster.advance(1000)
+    assert (channel.count(b"last"), unacked(cluster)) == (1, 0)
+
+
+def test_a_delayed_message_waits_for_the_mirrors_of_its_queue(cluster: TwoNodes) -> None:
+    channel, _ = declare(cluster, BACK, b"q")
+    channel.exchange(
+        b"later", b"x-delayed-message", durable=True, arguments=table(x__delayed__type="fanout")
+    )
+    channel.bind(b"q", b"later")
+    mirrors = mirror(cluster, b"q")
+    delayed = Properties(delivery_mode=2, headers=table(x__delay=500)).encode()
+    channel.publish(b"", b"message", delayed, b"later")
+    cluster.advance(1000)
+    waiting = cluster.back.vhost.delayed
+    assert (channel.count(b"q"), waiting.waiting_count()) == (1, 1)
+    mirrors.decide(ok=True)
+    cluster.advance(1000)
+    assert (channel.count(b"q"), waiting.waiting_count()) == (1, 0)
 
 
 # -- sinks -----------------------------------------------------------------------------------------

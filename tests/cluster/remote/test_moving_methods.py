@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.cluster.remote.held_parties import HeldParties
 from tests.cluster.remote.three_nodes import THIRD, ThreeNodes, channel_at, left, mirrored
 from tests.cluster.remote.two_nodes import BACK, FRONT
 from tests.support.brokers.amqp_peer import Message
-from warrenmq.queues.confirm_source import ConfirmSource
-from warrenmq.store.confirm_run import ConfirmParty
 from warrenmq.wire.methods import (
     BasicAck,
     BasicConsume,
@@ -140,30 +139,13 @@ def test_a_get_that_waits_for_the_disk_while_the_queue_moves(
 # -- confirms --------------------------------------------------------------------------------------
 
 
-class OneParty(ConfirmSource):
-    """A source whose parties the test finishes."""
-
-    def __init__(self) -> None:
-        self.parties: list[ConfirmParty] = []
-
-    def party(self) -> ConfirmParty:
-        self.parties.append(ConfirmParty())
-        return self.parties[-1]
-
-    def has_room(self) -> bool:
-        return True
-
-    def is_drained(self) -> bool:
-        return True
-
-
 @pytest.mark.parametrize("node", [FRONT, BACK])
 @pytest.mark.parametrize("ok", [False, True])
 def test_a_confirm_waits_for_the_source_of_the_queue(
     nodes: ThreeNodes, node: bytes, ok: bool
 ) -> None:
     mirrored(nodes)
-    source = OneParty()
+    source = HeldParties()
     channel = channel_at(nodes, node)
     channel.confirm_select()
     channel.publish(b"q", b"0")

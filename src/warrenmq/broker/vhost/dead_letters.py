@@ -20,7 +20,7 @@ from warrenmq.broker.dead_letters.death_headers import DeathHeaders, cycling_que
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.handovers import Handovers
-from warrenmq.broker.vhost.remote_copies import CopyOptions, CopyWaiter, local_of, remote_of
+from warrenmq.broker.vhost.remote_copies import CopyOptions, CopyWaiter, distant_of, local_of
 from warrenmq.broker.vhost.vhost_queue_host import QueueOffice
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.entry import ALPHA, Entry, QueueEnd
@@ -147,10 +147,10 @@ class DeadLetters(QueueOffice):
         if rule is None or not queue.is_full_for(copy):
             return None
         routed = self._route(_DeadLetter(queue, None, copy, MAXLEN, rule), copy, now_ms)
-        if routed is None or len(remote_of(routed.queues)) > 0:
+        if routed is None or len(distant_of(routed.queues)) > 0:
             return None
         self.counts[MAXLEN] = self.counts.get(MAXLEN, 0) + 1
-        routed = self._past_refusals(routed, copy, now_ms)
+        routed = self._past_refusals(routed, copy, now_ms, False)
         moved = MovedMessage(
             routed.address,
             routed.raw,
@@ -186,11 +186,11 @@ class DeadLetters(QueueOffice):
                 else:
                     child.refusers.extend(letter.refusers)
                     letters.append(child)
-            remote = remote_of(routed.queues)
-            if len(remote) > 0:
+            distant = [queue for queue in distant_of(routed.queues) if queue not in full]
+            if len(distant) > 0:
                 # The refused message has no place where it could wait for these copies.
                 options = CopyOptions(NO_LIMIT, routed.properties.priority)
-                self.handovers.remote.send(None, remote, copy, options, now_ms)
+                self.handovers.remote.send(None, distant, copy, options, now_ms)
             takers = [queue for queue in local_of(routed.queues) if queue not in full]
             self._arrive(routed, takers, copy, now_ms)
 
@@ -243,15 +243,17 @@ class DeadLetters(QueueOffice):
             if entry is not None:
                 self.handovers.settle(entry, reason, now_ms)
             return
-        remote = remote_of(routed.queues)
-        if len(remote) == 0:
+        if entry is not None:
+            routed = self._past_refusals(routed, message, now_ms, True)
+        distant = distant_of(routed.queues)
+        if len(distant) == 0:
             self.arrive(letter, routed, message, now_ms)
             return
         copied = _CopiedLetter(self, letter, routed, message)
         routed.queues = local_of(routed.queues)
         copy = Message(routed.address, routed.raw, message.body, message.persistent, now_ms)
         options = CopyOptions(NO_LIMIT, routed.properties.priority)
-        self.handovers.remote.send(copied, remote, copy, options, now_ms)
+        self.handovers.remote.send(copied, distant, copy, options, now_ms)
 
     def arrive(self, letter: _DeadLetter, routed: _Routed, message: Message, now_ms: i64) -> None:
         """Publish the dead letter made of `message` to its queues on this node, and let it go."""
@@ -268,7 +270,7 @@ class DeadLetters(QueueOffice):
             if entry is not None and self.handovers.has(entry):
                 self.handovers.settle(entry, letter.reason, now_ms)
             return
-        routed = self._past_refusals(routed, message, now_ms)
+        routed = self._past_refusals(routed, message, now_ms, False)
         moved = MovedMessage(
             routed.address,
             routed.raw,
@@ -281,23 +283,27 @@ class DeadLetters(QueueOffice):
         self._arrive(routed, self.takers(routed.queues, moved, now_ms), moved, now_ms)
         self.handovers.on_moved(entry, letter.reason, moved)
 
-    def _past_refusals(self, routed: _Routed, message: Message, now_ms: i64) -> _Routed:
+    def _past_refusals(
+        self, routed: _Routed, message: Message, now_ms: i64, may_cross: bool
+    ) -> _Routed:
         """Where the dead letter goes in the end, if its only queue refuses it, and so on.
 
         One record then says where the message is, and that it has left its queue. With several
         queues each dead letter of a refused message has a record of its own, and a crash may double
-        it.
+        it. `may_cross`: the end may be a queue that lives on another node, or has copies there.
         """
         refusers: list[MessageTaker] = []
         while len(routed.queues) == 1 and len(routed.waits) == 0:
             queue = routed.queues[0]
-            copy = Message(routed.address, routed.raw, message.body, message.persistent, now_ms)
             rule = queue.refused_rule()
-            if rule is None or queue in refusers or not queue.is_full_for(copy):
+            if rule is None or queue in refusers:
+                break
+            copy = Message(routed.address, routed.raw, message.body, message.persistent, now_ms)
+            if not queue.is_full_for(copy):
                 break
             refusers.append(queue)
             after = self._route(_DeadLetter(queue, None, copy, MAXLEN, rule), copy, now_ms)
-            if after is None or len(remote_of(after.queues)) > 0:
+            if after is None or (not may_cross and len(distant_of(after.queues)) > 0):
                 break
             self.counts[MAXLEN] = self.counts.get(MAXLEN, 0) + 1
             routed = after

@@ -21,7 +21,7 @@ from warrenmq.broker.definitions.metadata import DeleteQueuePart, PutQueuePart
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.delay_buckets import DelayBucket, bucket_number
 from warrenmq.broker.vhost.handovers import Handovers
-from warrenmq.broker.vhost.remote_copies import CopyOptions, CopyWaiter, local_of, remote_of
+from warrenmq.broker.vhost.remote_copies import CopyOptions, CopyWaiter, distant_of, local_of
 from warrenmq.broker.vhost.taken_entries import TakenEntries
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.entry import ALPHA, Entry
@@ -242,14 +242,14 @@ class DelayedMessages:
         if len(queues) == 0 and len(waits) == 0:
             self.handovers.settle(entry, ACKED, now_ms)
             return
-        remote = remote_of(queues)
+        distant = distant_of(queues)
         due = _DueMessage(self, entry, local_of(queues), waits, properties)
         due.copy = _copy(entry, message.address, raw, properties.persistent, now_ms)
-        if len(remote) == 0:
+        if len(distant) == 0:
             due.on_copied(now_ms)
         else:
             options = CopyOptions(properties.expiration_ms, properties.priority, entry.redelivered)
-            self.handovers.remote.send(due, remote, due.copy, options, now_ms)
+            self.handovers.remote.send(due, distant, due.copy, options, now_ms)
 
     def arrive(self, due: _DueMessage, now_ms: i64) -> None:
         """Publish `due` to its queues on this node, and let it go."""

@@ -7,8 +7,9 @@ start finds the MOVE and settles the message (`restore_moved`). So a message may
 where the copy was delivered before the crash and the batch with it was not durable, and where one
 of several queues has refused the copy: what becomes of that has records of its own.
 
-What is handed over in one turn waits for the journal together. Copies for queues of other nodes
-come first (`remote_copies.py`): those for this node, and the MOVE, follow when they have arrived.
+What is handed over in one turn waits for the journal together. Copies for queues of other nodes,
+and for mirrored ones, come first (`remote_copies.py`): those for this node alone, and the MOVE,
+follow when they have arrived.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Handovers:
 
     def __init__(self, vhost: VhostQueues) -> None:
         self._vhost: VhostQueues = vhost
-        # Copies for queues of other nodes.
+        # Copies for queues of other nodes, and for mirrored ones.
         self.remote: RemoteCopies = RemoteCopies(vhost.node.wake)
         # Entries that are neither handed over nor settled yet.
         self._taken: TakenEntries = TakenEntries()

@@ -1,5 +1,7 @@
 """Copies of messages on their way to queues of other nodes, until these have them for sure.
 
+A queue of this node with copies on others is one of them: its mirrors must have the message too.
+
 A message that is handed over (a dead letter, a delayed or a staged message) stays where it is until
 its copies have arrived. A copy that the other node has not confirmed is sent again when that node
 is up; it may be there twice then, and is never lost. Copies for queues of this node follow behind,
@@ -14,9 +16,10 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.queues.message_taker import MessageTaker
+from warrenmq.queues.queue import Queue
 from warrenmq.queues.remote_queue import RemoteQueue
 from warrenmq.queues.remote_session import RemoteParty
-from warrenmq.store.confirm_run import ConfirmRun, ConfirmWaiter
+from warrenmq.store.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
 from warrenmq.store.message import Message
 
 # Pause before copies are sent again (ms).
@@ -44,38 +47,56 @@ class CopyOptions:
         self.may_refuse: bool = may_refuse
 
 
-class _Copies(ConfirmWaiter):
+class _Copy(ConfirmWaiter):
+    """A copy of a message on its way to `queue`, whose `party` it is in."""
+
+    def __init__(self, copies: _Copies, queue: MessageTaker, party: ConfirmParty) -> None:
+        self._copies: _Copies = copies
+        self._queue: MessageTaker = queue
+        self._party: ConfirmParty = party
+
+    def on_decided(self, run: ConfirmRun) -> None:
+        party = self._party
+        if not run.ok and not (isinstance(party, RemoteParty) and party.is_refused):
+            self._copies.queues.append(self._queue)
+        self._copies.end_one()
+
+
+class _Copies:
     """The copies of one message that have not arrived; `waiter` None: nobody waits for them."""
 
     def __init__(
         self,
         copies: RemoteCopies,
         waiter: CopyWaiter | None,
-        queues: list[RemoteQueue],
+        queues: list[MessageTaker],
         message: Message,
         options: CopyOptions,
     ) -> None:
         self.waiter: CopyWaiter | None = waiter
-        self._copies: RemoteCopies = copies
         # Queues that have to get a copy, again if they are here a second time.
-        self._queues: list[RemoteQueue] = queues
+        self.queues: list[MessageTaker] = queues
+        self._copies: RemoteCopies = copies
         self._message: Message = message
         self._options: CopyOptions = options
-        # The queues and parties of the copies that are on their way.
-        self._sent: list[RemoteQueue] = []
-        self._parties: list[RemoteParty] = []
+        # Copies that are on their way.
+        self._left: i64 = 0
 
     def send(self, now_ms: i64) -> None:
-        """Send the copies that must be sent, as far as their nodes are up."""
+        """Send the copies that must be sent, as far as their queues take any."""
         options = self._options
-        run = ConfirmRun(self, 1, 0)
-        left: list[RemoteQueue] = []
-        for each in self._queues:
+        queues = self.queues
+        self.queues = []
+        self._left = 1
+        for each in queues:
             # Its master may have moved since the last round.
-            taker = each.current()
-            if taker.is_deleted:
+            queue = each.current()
+            if queue.is_deleted:
                 continue
-            is_taken = taker.publish(
+            if not _is_open(queue):
+                self.queues.append(queue)
+                continue
+            is_taken = queue.publish(
                 self._message,
                 options.expiration_ms,
                 now_ms,
@@ -83,36 +104,34 @@ class _Copies(ConfirmWaiter):
                 options.priority,
                 options.may_refuse,
             )
-            if not isinstance(taker, RemoteQueue):
-                # This node's journal has the copy before the record that lets the message go.
-                continue
-            queue = taker
-            party = queue.own_party() if is_taken else None
-            if party is None:
-                left.append(queue)
-                continue
-            self._sent.append(queue)
-            self._parties.append(party)
-            party.runs.append(run)
-            run.parties_left += 1
-        self._queues = left
-        if run.parties_left == 0:
-            self._end_round()
+            party: ConfirmParty | None = None
+            if isinstance(queue, RemoteQueue):
+                party = queue.own_party() if is_taken else None
+                if party is None:
+                    self.queues.append(queue)
+            elif is_taken:
+                # None: the journal has the copy before the record that lets the message go.
+                party = queue.confirm_party()
+            if party is not None:
+                self._left += 1
+                party.runs.append(ConfirmRun(_Copy(self, queue, party), 1, 1))
+        self.end_one()
 
-    def on_decided(self, run: ConfirmRun) -> None:
-        for place in range(len(self._sent)):
-            party = self._parties[place]
-            if not party.is_done and not party.is_refused:
-                self._queues.append(self._sent[place])
-        self._sent = []
-        self._parties = []
-        self._end_round()
-
-    def _end_round(self) -> None:
-        if len(self._queues) == 0:
+    def end_one(self) -> None:
+        """A copy has arrived, or must be sent again."""
+        self._left -= 1
+        if self._left > 0:
+            return
+        if len(self.queues) == 0:
             self._copies.arrived(self)
         else:
             self._copies.delay(self)
+
+
+def _is_open(queue: MessageTaker) -> bool:
+    """Whether a copy for a queue of this node may be confirmed; one for another node may be."""
+    source = queue.confirm_source if isinstance(queue, Queue) else None
+    return source is None or not source.refuses()
 
 
 class RemoteCopies:
@@ -128,7 +147,7 @@ class RemoteCopies:
     def send(
         self,
         waiter: CopyWaiter | None,
-        queues: list[RemoteQueue],
+        queues: list[MessageTaker],
         message: Message,
         options: CopyOptions,
         now_ms: i64,
@@ -167,11 +186,18 @@ class RemoteCopies:
                     waiter.on_copied(now_ms)
 
 
-def remote_of(queues: list[MessageTaker]) -> list[RemoteQueue]:
-    """Those of `queues` that live on other nodes."""
-    return [queue for queue in queues if isinstance(queue, RemoteQueue)]
+def distant_of(queues: list[MessageTaker]) -> list[MessageTaker]:
+    """Those of `queues` that live on other nodes, or have copies there."""
+    return [queue for queue in queues if is_distant(queue)]
 
 
 def local_of(queues: list[MessageTaker]) -> list[MessageTaker]:
-    """Those of `queues` that live on this node."""
-    return [queue for queue in queues if not isinstance(queue, RemoteQueue)]
+    """Those of `queues` that live on this node alone."""
+    return [queue for queue in queues if not is_distant(queue)]
+
+
+def is_distant(queue: MessageTaker) -> bool:
+    """Whether the journal of this node alone does not say when a message is safe in `queue`."""
+    return isinstance(queue, RemoteQueue) or (
+        isinstance(queue, Queue) and queue.confirm_source is not None
+    )

@@ -3,8 +3,8 @@
 The messages of a slice are published together. Their copies for queues of other nodes go first.
 When these have arrived, the copies for this node follow, each with its MOVE: a start that finds the
 MOVE publishes the message nowhere again. After a crash in between, copies are carried again, and
-the other node knows which messages of the stage it has (`SliceCarrier`). On a node without a
-carrier a copy may be doubled (`remote_copies.py`).
+the other node knows which messages of the stage it has (`SliceCarrier`). A copy for a queue that
+is mirrored, or from a node without a carrier, may be doubled (`remote_copies.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mypy_extensions import i64
 from warrenmq.broker.content.properties import PublishProperties
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.delayed_messages import DelayedMessages
-from warrenmq.broker.vhost.remote_copies import CopyOptions, CopyWaiter, local_of, remote_of
+from warrenmq.broker.vhost.remote_copies import CopyOptions, CopyWaiter, distant_of, local_of
 from warrenmq.broker.vhost.slice_carrier import Crossing, StagePlace
 from warrenmq.broker.vhost.stage import MoveSlice, Stage
 from warrenmq.broker.vhost.staged_routes import StagedRoutes, inspect
@@ -63,19 +63,21 @@ class StagedMoves:
         for entry in entries:
             move = self._route(stage, entry, now_ms)
             parcel.moves.append(move)
-            elsewhere = remote_of(move.queues)
-            if len(elsewhere) > 0:
-                move.queues = local_of(move.queues)
-                if carrier is not None:
-                    _add_crossings(crossings, move, elsewhere)
-                    continue
+            distant = distant_of(move.queues)
+            if len(distant) == 0:
+                continue
+            move.queues = local_of(move.queues)
+            if carrier is not None:
+                _add_crossings(crossings, move, [each for each in distant if _is_carried(each)])
+                distant = [each for each in distant if not _is_carried(each)]
+            if len(distant) > 0:
                 parcel.left += 1
                 properties = move.properties
                 # A committed message must not vanish: no queue may refuse it.
                 options = CopyOptions(
                     properties.expiration_ms, properties.priority, move.is_known, False
                 )
-                remote.send(parcel, elsewhere, _plain(move.message), options, now_ms)
+                remote.send(parcel, distant, _plain(move.message), options, now_ms)
         parcel.left += len(crossings)
         if parcel.left == 0:
             parcel.arrive(now_ms)
@@ -112,12 +114,21 @@ class StagedMoves:
         self._vhost.journal.moves.add(message)
 
 
+def _is_carried(queue: MessageTaker) -> bool:
+    """Whether a node that comes back knows which messages `queue` has got of a stage.
+
+    A mirror that takes over does not.
+    """
+    return isinstance(queue, RemoteQueue) and not queue.keeps_consumers
+
+
 def _add_crossings(
-    crossings: dict[bytes, list[Crossing]], move: _Move, elsewhere: list[RemoteQueue]
+    crossings: dict[bytes, list[Crossing]], move: _Move, elsewhere: list[MessageTaker]
 ) -> None:
     """Add `move` to the crossings to each node that has some of the queues `elsewhere`."""
     homes: dict[bytes, list[RemoteQueue]] = {}
     for queue in elsewhere:
+        assert isinstance(queue, RemoteQueue)
         homes.setdefault(queue.home.name, []).append(queue)
     for home in homes:
         crossing = Crossing(move.message, homes[home], move.is_known)

@@ -120,7 +120,8 @@ class RemoteClients(TurnEnd):
         used.applied_bytes += reader.at - start
         self._applied[used] = None
         queue = self._queues.find(used)
-        if queue is None:
+        source = None if queue is None else queue.confirm_source
+        if queue is None or (source is not None and source.refuses()):
             used.has_failed = True
             return
         is_taken = queue.publish(
@@ -184,31 +185,30 @@ class RemoteClients(TurnEnd):
             queue.settle_stale(level, seq, epoch, reason, now_ms)
 
     def _take_back(self, reader: RecordReader, now_ms: i64) -> None:
-        used = self._queue(reader)
-        level = reader.octet()
-        flags = reader.octet()
-        count = reader.number()
-        queue = self._queues.find(used)
-        backing = None if queue is None else queue.level_at(level)
-        entries: list[Entry] = []
-        for _ in range(count):
-            first, last = reader.run()
-            if backing is not None:
-                entries.extend(self._unacked.take(backing.ledger, first, last))
-        if queue is not None:
-            self._return(queue, entries, (flags & UNSEEN) != 0, now_ms)
-
-    def _return(self, queue: Queue, entries: list[Entry], is_unseen: bool, now_ms: i64) -> None:
-        for entry in entries:
-            consumer = entry.consumer
-            if consumer is not None:
-                consumer.unacked_count -= 1
-        if len(entries) == 0:
-            return
-        if is_unseen:
-            queue.put_back(entries, now_ms)
-        else:
-            queue.requeue(entries, now_ms)
+        """Take messages back. What comes unseen by consecutive records returns as one."""
+        unseen: dict[Queue, list[Entry]] = {}
+        while True:
+            used = self._queue(reader)
+            level = reader.octet()
+            flags = reader.octet()
+            count = reader.number()
+            queue = self._queues.find(used)
+            backing = None if queue is None else queue.level_at(level)
+            entries: list[Entry] = []
+            for _ in range(count):
+                first, last = reader.run()
+                if backing is not None:
+                    entries.extend(self._unacked.take(backing.ledger, first, last))
+            if queue is not None and len(entries) > 0:
+                _release(entries)
+                if (flags & UNSEEN) != 0:
+                    unseen.setdefault(queue, []).extend(entries)
+                else:
+                    queue.requeue(entries, now_ms)
+            if not reader.skip(RETURN):
+                break
+        for returning, entries in unseen.items():
+            returning.put_back(entries, now_ms)
 
     def _add_credit(self, reader: RecordReader, now_ms: i64) -> None:
         consumer = self._consumers.by_number.get(reader.number())
@@ -235,7 +235,10 @@ class RemoteClients(TurnEnd):
         queue = used.queue
         if queue is not None:
             for backing in queue.backings():
-                self._return(queue, self._unacked.take_all(backing.ledger), False, now_ms)
+                entries = self._unacked.take_all(backing.ledger)
+                if len(entries) > 0:
+                    _release(entries)
+                    queue.requeue(entries, now_ms)
 
     def _reply(self, reader: RecordReader, now_ms: i64) -> None:
         vhost = self._host.vhosts.get(reader.name())
@@ -289,6 +292,14 @@ class RemoteClients(TurnEnd):
         self._queues.end()
         for queue in idle:
             self._queues.delete(queue, now_ms)
+
+
+def _release(entries: list[Entry]) -> None:
+    """Count `entries` as unacked by their consumers no more."""
+    for entry in entries:
+        consumer = entry.consumer
+        if consumer is not None:
+            consumer.unacked_count -= 1
 
 
 def _check_reason(reason: i64) -> None:

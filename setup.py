@@ -148,7 +148,8 @@ def extensions() -> list[Extension]:
                 target_dir="build/mypyc",
             )
             for extension in built:
-                extension.extra_compile_args += COMPILE_FLAGS
+                # mypyc gives all extensions the same list.
+                extension.extra_compile_args = [*extension.extra_compile_args, *COMPILE_FLAGS]
             return [extension for extension in built if isinstance(extension, Extension)]
     print(f"warren: interpreted build, {reason}", file=sys.stderr)
     return []

@@ -26,7 +26,7 @@ from warrenmq.cluster.identity import (
     read_identity,
     write_identity,
 )
-from warrenmq.cluster.leaving import Departures, removal_steps
+from warrenmq.cluster.leaving import Departures, removal_steps, without_copy
 from warrenmq.cluster.membership import Membership, NotAdmitted, NotYet
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.node_calls import NodeCalls
@@ -44,6 +44,8 @@ logger = logging.getLogger("warren.cluster")
 
 # Queues that one turn takes out of the vhosts.
 _SLICE: Final = 100
+# How often the queues of a node that leaves are looked for: mirrored ones change at any time.
+_ROUNDS_MAX: Final = 10
 # Queues that a refusal names.
 _NAMED_MAX: Final = 20
 # What a request may meet that is no fault of this node.
@@ -166,7 +168,11 @@ class ClusterControl:
         self._start(work())
 
     def forget(self, node: str, is_forced: bool, done: Done) -> None:
-        """Remove a member that does not run. Only if forced, its durable queues go with it."""
+        """Remove a member that does not run.
+
+        Durable queues without a complete copy elsewhere are deleted only if forced; a mirrored one
+        is then kept with the best copy that is left.
+        """
         self._run(lambda: self._forget(node, is_forced), done)
 
     def join(self, seed: str, done: Done) -> None:
@@ -244,14 +250,14 @@ class ClusterControl:
             raise Refused(NOT_FOUND, NO_MEMBER)
         if node in await self._wait(self._membership.running):
             raise _runs(node)
-        queues = await self._wait(lambda: self._departures.queues_of(node))
-        durable = [queue for queue in queues if queue.durable]
+        lost, _kept = await self._parted_from(node, is_forced)
+        durable = [queue for queue in lost if queue.durable]
         if durable and not is_forced:
             raise Refused(PRECONDITION, _lost_with(node, durable))
-        await self._remove(queues)
+        lost_count = await self._remove_queues(node, is_forced)
         if not await self._wait(lambda: self._departures.remove_member(node)):
             raise _runs(node)
-        logger.info("node %s is forgotten, and %d of its queues", node, len(queues))
+        logger.info("node %s is forgotten, and %d of its queues", node, lost_count)
 
     async def _join(self, seed: str) -> None:
         known = read_identity(self._node.directory)
@@ -292,9 +298,35 @@ class ClusterControl:
         ):
             logger.info("the cluster is removed with this node, its last member")
             return
-        await self._remove(await self._wait(lambda: self._departures.queues_of(self.name)))
+        await self._remove_queues(self.name, is_forced=False)
         await self._wait(lambda: self._departures.remove_member(self.name, is_own=True))
         logger.info("this node has left the cluster")
+
+    async def _parted_from(
+        self, node: str, is_forced: bool
+    ) -> tuple[list[PutQueue], list[PutQueue]]:
+        """The queues that go with `node`, and those that stay, without their copies there."""
+        lost: list[PutQueue] = []
+        kept: list[PutQueue] = []
+        for queue in await self._wait(lambda: self._departures.queues_of(node)):
+            rest = without_copy(queue, node, is_forced)
+            if rest is None:
+                lost.append(queue)
+            else:
+                kept.append(rest)
+        return lost, kept
+
+    async def _remove_queues(self, node: str, is_forced: bool) -> int:
+        """Remove what `node` has of queues; returns how many queues have gone with it."""
+        lost_count = 0
+        for _ in range(_ROUNDS_MAX):
+            lost, kept = await self._parted_from(node, is_forced)
+            if not lost and not kept:
+                return lost_count
+            lost_count += len(lost)
+            await self._remove(lost)
+            await self._wait(partial(self._departures.give_up, kept))
+        raise Refused(PRECONDITION, f"mirrored queues of node {node} are changing; try again")
 
     async def _remove(self, queues: list[PutQueue]) -> None:
         for start in range(0, len(queues), _SLICE):

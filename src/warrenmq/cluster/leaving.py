@@ -1,7 +1,8 @@
 """How a member leaves its cluster for good, by its own will (reset) or by that of others (forget).
 
 A member that leaves takes its queues with it, and what goes with them: their bindings, and the
-exchanges that are deleted with their last binding. The last member takes the cluster with it.
+exchanges that are deleted with their last binding. A mirrored queue stays if another member has a
+complete copy. The last member takes the cluster with it.
 
 Queues go before the member. So whoever is stopped half-way finds the member still there, and what
 is left of its queues.
@@ -14,7 +15,9 @@ from typing import Final, cast
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change, DeleteQueue, PutQueue
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
-from warrenmq.cluster.metadata.conditions import Alive, Condition, Unchanged
+from warrenmq.cluster.groups.group_change import group_of, with_group
+from warrenmq.cluster.groups.transitions import forget_node
+from warrenmq.cluster.metadata.conditions import Alive, Condition, LastWritten, Unchanged
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.metadata.keys import QUEUES, change_of, prefix_of
 from warrenmq.cluster.metadata.operations import (
@@ -41,12 +44,12 @@ class Departures:
         self._metadata = metadata
 
     def queues_of(self, node: str) -> list[PutQueue]:
-        """The queues that live on `node`, durable or not."""
+        """The queues that live on `node` or have a copy there, durable or not."""
         found = [
             cast(PutQueue, change_of(each.key, each.value, each.create_revision, each.mod_revision))
             for each in self._metadata.records(QUEUES)
         ]
-        return [queue for queue in found if queue.node == node.encode()]
+        return [queue for queue in found if _is_on(queue, node.encode())]
 
     def remove(self, steps: list[Step]) -> None:
         """Make all removals; one whose condition does not hold has been made already."""
@@ -56,6 +59,15 @@ class Departures:
             if self._metadata.commit(conditions, [change for _, change in batch]) is None:
                 for wanted, change in batch:
                     self._metadata.commit(wanted, [change])
+
+    def give_up(self, queues: list[PutQueue]) -> None:
+        """Write `queues`, each of which `without_copy` has changed; some may have changed since."""
+        for start in range(0, len(queues), _BATCH):
+            batch = queues[start : start + _BATCH]
+            conditions: list[Condition] = [LastWritten(each, each.revision) for each in batch]
+            if self._metadata.commit(conditions, list(batch)) is None:
+                for each in batch:
+                    self._metadata.commit([LastWritten(each, each.revision)], [each])
 
     def remove_member(self, node: str, is_own: bool = False) -> bool:
         """Remove the member `node`; False if it runs, or has joined again.
@@ -95,6 +107,22 @@ class Departures:
 def _has_none(start: bytes, end: bytes) -> Compare:
     """Holds if there is no key from `start` to before `end`."""
     return Compare(start, "CREATE", EQUAL, 0, end)
+
+
+def _is_on(queue: PutQueue, node: bytes) -> bool:
+    group = group_of(queue)
+    return queue.node == node or (group is not None and node in group.recoverable)
+
+
+def without_copy(queue: PutQueue, node: str, is_forced: bool) -> PutQueue | None:
+    """The definition of a mirrored queue without its copy on `node`, which does not run.
+
+    None: the queue goes with the node. It has no other copy, or `is_forced` is False and no other
+    one is complete.
+    """
+    group = group_of(queue)
+    rest = None if group is None else forget_node(group, node.encode(), is_forced)
+    return None if rest is None else with_group(queue, rest)
 
 
 def removal_steps(

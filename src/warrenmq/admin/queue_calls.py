@@ -16,6 +16,7 @@ from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.definitions.metadata import DeleteQueue as DeleteQueueChange
 from warrenmq.broker.definitions.removal_changes import removal_changes
 from warrenmq.broker.definitions.rights import QUEUE
+from warrenmq.broker.vhost.queue_checks import needs_decision
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.queue import Queue
 from warrenmq.vocabulary.error_codes import (
@@ -85,6 +86,13 @@ class QueueCalls:
         if request.if_unused and len(queue.consumers) > 0:
             raise Refusal(PRECONDITION, f"{text} in use")
         count = queue.ready_count
+        shared = self._broker.shared
+        if shared is not None and needs_decision(queue, request.if_empty, request.if_unused):
+            shared.propose(
+                [DeleteQueueChange(vhost.name, queue.id, queue.name)],
+                lambda failure, _now_ms: self._on_proposed(failure, request, queue, count),
+            )
+            return
 
         def done(ok: bool, _now_ms: int) -> None:
             if ok:
@@ -94,13 +102,22 @@ class QueueCalls:
                 self._reply(ErrorReply(STORAGE_FAILED, text))
 
         changes = vhost.remove_queue(queue, self._clock.now_ms(), self._permits.user.shown_name)
-        shared = self._broker.shared
         if shared is None:
             vhost.commit_with(changes, done, True)
         else:
             vhost.remove_shared(
                 shared, changes, lambda failure, _now_ms: self._on_decided(failure, count)
             )
+
+    def _on_proposed(self, failure: str, request: DeleteQueue, queue: Queue, count: int) -> None:
+        """Answer, or look again: something else was decided first."""
+        if failure or queue.is_deleted:
+            self._on_decided(failure, count)
+            return
+        try:
+            self._delete_queue(request)
+        except Refusal as refusal:
+            self._reply(ErrorReply(refusal.code, refusal.text))
 
     def _on_decided(self, failure: str, count: int) -> None:
         """Answer: the cluster has decided a deletion, or not in time."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.cluster.remote.held_parties import HeldParties
 from tests.cluster.remote.three_nodes import THIRD, ThreeNodes, channel_at, left, mirrored
-from tests.cluster.remote.two_nodes import BACK, FRONT
+from tests.cluster.remote.two_nodes import BACK, FRONT, Decisions
 from tests.support.brokers.amqp_peer import Message
+from warrenmq.broker.definitions.metadata import Change
 from warrenmq.wire.methods import (
     BasicAck,
     BasicConsume,
@@ -117,6 +120,53 @@ def test_a_publish_that_reaches_a_former_master_is_nacked(nodes: ThreeNodes) -> 
     channel.publish(b"q", b"1")
     assert isinstance(channel.event(), BasicNack)
     assert nodes.queue(BACK).ready_count == 0
+
+
+class HeldDecisions(Decisions):
+    """Decides nothing; the test answers proposals with `done`."""
+
+    def propose(self, changes: list[Change], done: Callable[[str, int], None]) -> None:
+        self.done = done
+
+
+@pytest.mark.parametrize("node", [FRONT, BACK])
+def test_a_former_master_cannot_say_that_a_queue_is_empty(nodes: ThreeNodes, node: bytes) -> None:
+    """Another master has taken a message, before this one hears that it is deposed."""
+    mirrored(nodes)
+    channel = channel_at(nodes, node)
+    decisions = HeldDecisions(nodes, BACK)
+    nodes.back.broker.shared = decisions
+    nodes.back.vhost.set_confirm_source(nodes.queue(BACK), HeldParties())
+    method = QueueDelete(b"q", if_empty=True)
+    channel.send(method)
+    nodes.advance(100)
+    nodes.promote(THIRD)
+    channel_at(nodes, THIRD).publish_each(b"q", b"1")
+    nodes.follow(FRONT, THIRD)
+    nodes.follow(BACK, THIRD)
+    decisions.done("", nodes.back.now_ms)
+    nodes.advance(1000)
+    channel.closed_with(406, "queue 'q' in vhost '/' not empty", method)
+    assert left(nodes) == [b"1"]
+
+
+@pytest.mark.parametrize("node", [FRONT, BACK])
+def test_a_master_deletes_an_empty_queue_when_that_is_decided(
+    nodes: ThreeNodes, node: bytes
+) -> None:
+    mirrored(nodes)
+    channel = channel_at(nodes, node)
+    decisions = HeldDecisions(nodes, BACK)
+    nodes.back.broker.shared = decisions
+    queue = nodes.queue(BACK)
+    nodes.back.vhost.set_confirm_source(queue, HeldParties())
+    channel.send(QueueDelete(b"q", if_unused=True, if_empty=True))
+    nodes.advance(100)
+    assert not channel.replies and not queue.is_deleted
+    nodes.back.vhost.delete_followed(queue, nodes.back.now_ms)
+    decisions.done("", nodes.back.now_ms)
+    nodes.advance(100)
+    assert isinstance(channel.reply(), QueueDeleteOk)
 
 
 @pytest.mark.parametrize("is_pending", [False, True])

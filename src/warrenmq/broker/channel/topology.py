@@ -28,12 +28,14 @@ from warrenmq.broker.channel.remote_calls import (
 from warrenmq.broker.definitions.limits import is_reached
 from warrenmq.broker.definitions.metadata import (
     Change,
+    DeleteQueue,
     PutBinding,
     PutExchange,
     PutQueue,
 )
 from warrenmq.broker.definitions.rights import EXCHANGE, QUEUE
-from warrenmq.broker.vhost.queue_checks import check_delete
+from warrenmq.broker.definitions.shared import SharedDefinitions
+from warrenmq.broker.vhost.queue_checks import check_delete, needs_decision
 from warrenmq.queues.arguments import (
     CLASSIC,
     EQUIVALENT_KEYS,
@@ -381,11 +383,35 @@ def _delete(channel: Channel, method: QueueDelete, attempt: Attempt) -> None:
     elif isinstance(queue, Queue):
         check_delete(vhost, queue, method.if_empty, method.if_unused)
         count = queue.ready_count
+        shared = vhost.node.shared
+        if shared is not None and needs_decision(queue, method.if_empty, method.if_unused):
+            _propose_deletion(channel, shared, method, queue, attempt)
+            return
         channel.cancels.is_deferred = True
         user = channel.connection.client.user_name
         changes = vhost.remove_queue(queue, channel.connection.now_ms, user)
         channel.cancels.is_deferred = False
     reply_when_gone(channel, changes, None if method.nowait else QueueDeleteOk(count))
+
+
+def _propose_deletion(
+    channel: Channel,
+    shared: SharedDefinitions,
+    method: QueueDelete,
+    queue: Queue,
+    attempt: Attempt,
+) -> None:
+    """Delete a mirrored queue that may only go as it is here, if the cluster agrees."""
+    vhost = channel.vhost
+    count = queue.ready_count
+
+    def look_again() -> None:
+        if queue.is_deleted:
+            reply_at_once(channel, None if method.nowait else QueueDeleteOk(count))
+        else:
+            _delete(channel, method, attempt)
+
+    propose(channel, shared, [DeleteQueue(vhost.name, queue.id, queue.name)], look_again)
 
 
 # -- shared ----------------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from librt.strings import write_i64_be
 from mypy_extensions import i64
 
 from warrenmq.broker.connection.connection import ConnectionHost
-from warrenmq.broker.vhost.queue_checks import check_consume, check_delete
+from warrenmq.broker.definitions.metadata import DeleteQueue
+from warrenmq.broker.vhost.queue_checks import check_consume, check_delete, needs_decision
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.remote.link_consumer import LinkConsumer, LinkConsumers
 from warrenmq.cluster.remote.link_events import LinkEvents, LinkUnacked
@@ -155,6 +156,25 @@ class _PendingDelete:
             self._answers.done(self._call, self._count)
 
 
+class _ProposedDelete:
+    """A deletion of a mirrored queue under conditions, for the cluster to decide."""
+
+    def __init__(self, call: i64, queue: Queue, answers: CallAnswers) -> None:
+        self._call: i64 = call
+        self._queue: Queue = queue
+        self._count: i64 = queue.ready_count
+        self._answers: CallAnswers = answers
+
+    def on_decided(self, failure: str, _now_ms: int) -> None:
+        """Answer; if something else was decided first, the other node asks again."""
+        if failure:
+            self._answers.refused(self._call, ChannelException(RESOURCE_ERROR, failure))
+        elif self._queue.is_deleted:
+            self._answers.done(self._call, self._count)
+        else:
+            self._answers.moved(self._call)
+
+
 class QueueCalls:
     """Handles the calls of one link."""
 
@@ -267,8 +287,15 @@ class QueueCalls:
                 purge.when_done = _PendingPurge(call, purge, self._answers).on_done
         elif kind == CALL_DELETE:
             is_if_empty = (argument & IF_EMPTY) != 0
-            check_delete(vhost, queue, is_if_empty, (argument & IF_UNUSED) != 0)
-            self._delete(call, vhost, queue, now_ms)
+            is_if_unused = (argument & IF_UNUSED) != 0
+            check_delete(vhost, queue, is_if_empty, is_if_unused)
+            shared = vhost.node.shared
+            if shared is not None and needs_decision(queue, is_if_empty, is_if_unused):
+                proposed = _ProposedDelete(call, queue, self._answers)
+                removal = DeleteQueue(vhost.name, queue.id, queue.name)
+                shared.propose([removal], proposed.on_decided)
+            else:
+                self._delete(call, vhost, queue, now_ms)
         else:
             raise MalformedRecordError(f"a call of the unknown kind {kind}")
 

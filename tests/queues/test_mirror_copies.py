@@ -1,5 +1,7 @@
 """Copies of a queue on the real store: restarts, cuts, synchronisation, and what is durable."""
 
+import random
+
 import pytest
 
 from tests.queues.test_queue_on_store import bodies, fill, forget_gets, held_out, take
@@ -12,7 +14,7 @@ from warrenmq.queues.mirror_snapshot import LiveScan, describe_copy, live_runs
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.ring_feed import FeedOwner, RingFeed, next_start
 from warrenmq.store.message import Message
-from warrenmq.store.runs import Runs
+from warrenmq.store.runs import Runs, merge_runs
 
 ADDRESS = b"\x00\x01q"
 
@@ -235,6 +237,24 @@ def test_a_master_knows_its_messages_on_disk_and_unacked(node: MemoryNode) -> No
     found: list[Runs] = []
     LiveScan(queue.backing, found.append).start()
     assert found == [[(1, 1), (3, 30)]]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_runs_of_messages_are_found_among_gaps_of_any_width(node: MemoryNode, seed: int) -> None:
+    choice = random.Random(seed)
+    queue = node.declare(b"q")
+    fill(node, 60)
+    entries = [entry for _ in range(60) if (entry := take(node, queue)) is not None]
+    kept = [entry for entry in entries if choice.random() < choice.choice([0.1, 0.5, 0.95])]
+    for entry in entries:
+        if entry not in kept:
+            queue.leave(entry, ACKED, node.clock.now_ms())
+    queue.requeue(kept, node.clock.now_ms())
+    runs = live_runs(queue.backing)
+    assert runs is not None and runs == merge_runs(runs.copy())
+    assert [seq for first, last in runs for seq in range(first, last + 1)] == sorted(
+        entry.seq for entry in kept
+    )
 
 
 def test_positions_are_read_where_memory_does_not_know_the_messages() -> None:

@@ -17,6 +17,7 @@ from warrenmq.queues.contents import QueueContents
 from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.loader import Load
 from warrenmq.queues.turn import SLICE_MESSAGES
+from warrenmq.queues.variable_queue import VariableQueue
 from warrenmq.store.epochs import Epochs
 from warrenmq.store.message import Position
 from warrenmq.store.runs import Runs, add_run, merge_runs, subtract
@@ -143,12 +144,43 @@ def _in_memory(contents: QueueContents) -> Runs:
     """Seq ids of the messages whose positions are in memory."""
     runs: Runs = []
     ready = contents.ready
-    for place in range(ready.entry_count):
-        add_run(runs, ready.at(place).seq, ready.at(place).seq)
+    place: i64 = 0
+    while place < ready.entry_count:
+        end = _end_of_run(ready, place)
+        first = ready.at(place).seq
+        add_run(runs, first, first + end - place - 1)
+        place = end
     if contents.unacked.count > 0:
         for entry in contents.find_unacked(0, contents.ledger.next_seq):
             add_run(runs, entry.seq, entry.seq)
     return runs
+
+
+def _end_of_run(ready: VariableQueue, place: i64) -> i64:
+    """The place behind the run of seq ids that begins at `place`.
+
+    It is searched for, as a queue of a million messages has few runs.
+    """
+    offset = ready.at(place).seq - place
+    step: i64 = 1
+    # A place of the run, and `end` below one that is not.
+    inside = place
+    while inside + step < ready.entry_count and _offset_at(ready, inside + step) == offset:
+        inside += step
+        step *= 2
+    end = min(inside + step, ready.entry_count)
+    while end - inside > 1:
+        middle = (inside + end) >> 1
+        if _offset_at(ready, middle) == offset:
+            inside = middle
+        else:
+            end = middle
+    return end
+
+
+def _offset_at(ready: VariableQueue, place: i64) -> i64:
+    """By how much a seq id is above its place; it rises at each gap."""
+    return ready.at(place).seq - place
 
 
 def _without_settled(contents: QueueContents, runs: Runs) -> Runs:

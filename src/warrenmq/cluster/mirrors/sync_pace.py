@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 # Bytes a second that a queue in use leaves to a synchronisation in any case.
-FLOOR_BYTES: Final = 1 << 20
+FLOOR_BYTES: Final = 32 << 20
 # A queue is in use for this time (ms) after each operation.
 BUSY_MS: Final = 200
 # The most tokens (bytes) that gather.

@@ -86,6 +86,21 @@ class _Routed:
         self.properties: PublishProperties = properties
 
 
+def _moved(
+    routed: _Routed, message: Message, origin_id: i64, origin_seq: i64, now_ms: i64
+) -> MovedMessage:
+    """The dead letter made of `message`, which has been the message `origin_seq` of a queue."""
+    return MovedMessage(
+        routed.address,
+        routed.raw,
+        message.body,
+        message.persistent,
+        now_ms,
+        origin_id,
+        origin_seq,
+    )
+
+
 def _letters_of(refusing: list[MessageTaker], message: Message) -> list[_DeadLetter]:
     """The dead letters of queues that refuse `message`."""
     letters: list[_DeadLetter] = []
@@ -151,15 +166,7 @@ class DeadLetters(QueueOffice):
             return None
         self.counts[MAXLEN] = self.counts.get(MAXLEN, 0) + 1
         routed = self._past_refusals(routed, copy, now_ms, False)
-        moved = MovedMessage(
-            routed.address,
-            routed.raw,
-            copy.body,
-            copy.persistent,
-            now_ms,
-            copy.origin_id,
-            copy.origin_seq,
-        )
+        moved = _moved(routed, copy, copy.origin_id, copy.origin_seq, now_ms)
         self._arrive(routed, self.takers(routed.queues, moved, now_ms), moved, now_ms)
         return moved
 
@@ -271,15 +278,7 @@ class DeadLetters(QueueOffice):
                 self.handovers.settle(entry, letter.reason, now_ms)
             return
         routed = self._past_refusals(routed, message, now_ms, False)
-        moved = MovedMessage(
-            routed.address,
-            routed.raw,
-            message.body,
-            message.persistent,
-            now_ms,
-            entry.ledger.queue_id,
-            entry.seq,
-        )
+        moved = _moved(routed, message, entry.ledger.queue_id, entry.seq, now_ms)
         self._arrive(routed, self.takers(routed.queues, moved, now_ms), moved, now_ms)
         self.handovers.on_moved(entry, letter.reason, moved)
 

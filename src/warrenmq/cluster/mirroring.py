@@ -16,6 +16,8 @@ from warrenmq.cluster.groups.group_proposer import GroupProposer
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.wanted_mirrors import WantedMirrors
 from warrenmq.cluster.links.link import Link
+from warrenmq.cluster.mirrors.candidacy import MASTER_SILENT_MS
+from warrenmq.cluster.mirrors.in_sync import SILENT_MS
 from warrenmq.cluster.mirrors.mirror_control import ReplicaControl
 from warrenmq.cluster.mirrors.peers import MirrorPeers
 from warrenmq.cluster.mirrors.replicas import Replicas
@@ -78,7 +80,7 @@ class Mirroring(MirrorLinks):
         self._wake = wake
         self._nodes = nodes
         self._running: dict[str, RunningNode] = {}
-        self.peers = MirrorPeers(self._probe)
+        self.peers = MirrorPeers(self._probe, SILENT_MS, MASTER_SILENT_MS)
         proposer = GroupProposer(store, follower.copy, clock, follower.when_followed, wake)
         wanted = WantedMirrors(me.node, broker, follower.copy, nodes)
         self.replicas = Replicas(
@@ -116,7 +118,7 @@ class Mirroring(MirrorLinks):
 
     def _on_refused(self, name: bytes) -> None:
         if self.peers.refused(name):
-            self.replicas.on_dead(name)
+            self.replicas.on_gone(name)
             self._wake()
 
     # -- turns -------------------------------------------------------------------------------------

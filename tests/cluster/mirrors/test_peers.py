@@ -26,6 +26,25 @@ def test_the_silence_of_a_lost_link_counts() -> None:
     assert peers.silence_ms(NODE) == 4000
 
 
+def test_a_node_that_falls_silent_is_told_once_for_each_limit() -> None:
+    peers = MirrorPeers(lambda _node: None, 3000, 4000)
+    link: Any = QuietLink(NODE.decode(), 0)
+    peers.link_up(link)
+    told = []
+    for silent_ms in range(0, 5000, 500):
+        link.silence_ms = silent_ms
+        if peers.tick(1000 + silent_ms):
+            told.append(silent_ms)
+        if silent_ms == 3500:
+            peers.link_down(NODE)
+    assert told == [3000, 4000]
+    peers.link_up(link)
+    link.silence_ms = 0
+    assert peers.tick(7000) == set()
+    link.silence_ms = 3000
+    assert peers.tick(10_000) == {NODE}
+
+
 def test_a_node_whose_link_is_lost_is_probed_often_at_first() -> None:
     probes: list[str] = []
     peers = MirrorPeers(probes.append)

@@ -25,11 +25,15 @@ EAGER_MS: Final = 500
 class MirrorPeers:
     """The other nodes; `probe` finds out, for a node without a link, whether its process is dead.
 
-    A probe ends in `refused`, or in nothing; it is asked for again while there is no link.
+    A probe ends in `refused`, or in nothing; it is asked for again while there is no link. Silences
+    of `limits_ms` are told by `tick`.
     """
 
-    def __init__(self, probe: Callable[[str], None]) -> None:
+    def __init__(self, probe: Callable[[str], None], *limits_ms: int) -> None:
         self._probe = probe
+        self._limits_ms = limits_ms
+        # The silence of each node at the last tick (ms).
+        self._told_ms: dict[bytes, int] = {}
         self._links: dict[bytes, Link] = {}
         # Nodes without a link, with the time since anything was heard of them (ms).
         self._silent_ms: dict[bytes, int] = {}
@@ -71,8 +75,11 @@ class MirrorPeers:
         self._refusing.add(node)
         return True
 
-    def tick(self, now_ms: int) -> None:
-        """Count silences, and probe again; called about every 50 ms."""
+    def tick(self, now_ms: int) -> set[bytes]:
+        """Count silences, and probe again; called about every 50 ms.
+
+        Returns the nodes that have just been silent for as long as one of `limits_ms`.
+        """
         elapsed_ms = min(max(now_ms - self._last_tick_ms, 0), TICK_MS)
         self._last_tick_ms = now_ms
         for node, silent_ms in self._silent_ms.items():
@@ -80,6 +87,17 @@ class MirrorPeers:
             is_eager = self._is_eager(node, elapsed_ms)
             if is_eager or silent_ms // TICK_MS != (silent_ms + elapsed_ms) // TICK_MS:
                 self._probe(node.decode())
+        return self._newly_silent()
+
+    def _newly_silent(self) -> set[bytes]:
+        before = self._told_ms
+        self._told_ms = {node: self.silence_ms(node) for node in {*self._links, *self._silent_ms}}
+        return {
+            node
+            for node, silent_ms in self._told_ms.items()
+            for limit_ms in self._limits_ms
+            if before.get(node, 0) < limit_ms <= silent_ms
+        }
 
     def _is_eager(self, node: bytes, elapsed_ms: int) -> bool:
         """Count the time since a link was lost; returns whether its node is probed in each tick."""

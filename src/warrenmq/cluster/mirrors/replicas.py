@@ -194,8 +194,8 @@ class Replicas(GroupWatch):
             len(payload) for early in self._early.values() for _node, payload in early
         )
 
-    def on_dead(self, node: bytes) -> None:
-        """The process of `node` is known not to run: queues with a member there change now."""
+    def on_gone(self, node: bytes) -> None:
+        """The process of `node` does not run, or is silent: queues with a member there change."""
         for place in list(self.places.values()):
             group = place.replica.group
             if group is not None and group.member_of(node) is not None:
@@ -206,7 +206,7 @@ class Replicas(GroupWatch):
         """Take over which nodes have a record in the cluster."""
         for node in self.peers.set_running(names):
             if self.peers.is_dead(node):
-                self.on_dead(node)
+                self.on_gone(node)
         self._wanted.look_again()
         self.wake()
 
@@ -238,7 +238,8 @@ class Replicas(GroupWatch):
     def tick(self) -> None:
         """Look after what only time changes; called about every 50 ms."""
         now_ms = self.now_ms()
-        self.peers.tick(now_ms)
+        for node in self.peers.tick(now_ms):
+            self.on_gone(node)
         is_check = now_ms - self._checked_ms >= _CHECK_MS
         for place in list(self._open):
             if is_check:

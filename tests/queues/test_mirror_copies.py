@@ -358,6 +358,23 @@ def test_the_mark_waits_while_a_mirror_is_synchronised(node: MemoryNode) -> None
     assert held_by(open_copy(node)) == [(1, 7)]
 
 
+def test_a_batch_that_fails_while_a_mirror_is_synchronised_counts(node: MemoryNode) -> None:
+    """What was in it is not on disk, though the batch in which the mark rises again is."""
+    copy = open_copy(node)
+    owner = Marks()
+    marks = DurableMarks(node.vhost.journal, owner)
+    marks.pause()
+    publish(node, copy, range(1, 3))
+    marks.note(1, True)
+    node.commit(ok=False)
+    assert (owner.raised, owner.failures) == ([], 1)
+    marks.resume()
+    publish(node, copy, range(3, 4))
+    marks.note(2, True)
+    node.commit()
+    assert (owner.raised, owner.failures) == ([], 1)
+
+
 def test_apply_says_whether_something_is_for_the_disk(node: MemoryNode) -> None:
     master = MemoryNode(MemoryDisk())
     queue = master.declare(b"q")

@@ -48,8 +48,18 @@ class DurableMarks(ConfirmWaiter):
         (`MirrorApplier.apply`).
         """
         self._applied = number
-        if not self._is_paused and not self.has_failed:
+        if self.has_failed:
+            return
+        if not self._is_paused:
             self._wait(is_for_disk)
+        elif is_for_disk:
+            self.watch()
+
+    def watch(self) -> None:
+        """Fail if the gathering batch does; the mark does not rise with it."""
+        newest = self._newest
+        if not self.has_failed and (newest is None or newest.party is not self._journal.batch):
+            self._add_run(0)
 
     def pause(self) -> None:
         """Let the mark stay where it is, while the mirror is synchronised: it holds messages."""
@@ -78,12 +88,17 @@ class DurableMarks(ConfirmWaiter):
         if newest is not None and (not is_for_disk or newest.party is batch):
             newest.last = self._applied
         elif is_for_disk:
-            run = ConfirmRun(self, self._applied, 1)
-            run.party = batch
-            batch.runs.append(run)
-            self._newest = run
+            self._add_run(self._applied)
         else:
             self._raise(self._applied)
+
+    def _add_run(self, upto: i64) -> None:
+        """Wait for the gathering batch, which makes everything up to message `upto` durable."""
+        batch: ConfirmParty = self._journal.batch
+        run = ConfirmRun(self, upto, 1)
+        run.party = batch
+        batch.runs.append(run)
+        self._newest = run
 
     def _raise(self, upto: i64) -> None:
         if upto > self.durable_upto:

@@ -3,6 +3,7 @@
 from tests.cluster.mirrors.replica_world import World
 from warrenmq.cluster.groups.mirror_policy import ALL, MirrorPolicy
 from warrenmq.cluster.groups.transitions import UNSYNCED
+from warrenmq.cluster.mirrors.sync_target import TAKING
 
 
 def test_publishes_are_confirmed_when_all_copies_have_them() -> None:
@@ -135,6 +136,43 @@ def test_a_slow_mirror_is_dropped_by_the_record_only() -> None:
     assert c.has() == a.has()
 
 
+def test_a_master_whose_disk_hangs_hands_over() -> None:
+    """Its process answers, so nobody else would notice."""
+    world = World()
+    world.run(3)
+    a = world["a"]
+    commit = a.commit
+    a.commit = lambda: None  # type: ignore[method-assign]  # a fault
+    a.publish(2)
+    world.run(49, 100)
+    assert a.is_master, "a disk may be slow"
+    world.run(10, 100)
+    assert world.masters == [(b"a", 1), (b"b", 2)]
+    assert world.seen.refused == {1, 2}
+    world["b"].publish(2)
+    world.run(5)
+    assert world.seen.confirmed == {3, 4}
+    a.commit = commit  # type: ignore[method-assign]  # a fault
+    world.run(60, 100)
+    world.heal()
+    world.check_rest()
+    assert a.has() == world["b"].has() == world["c"].has()
+
+
+def test_a_master_whose_disk_hangs_stays_if_no_mirror_is_in_sync() -> None:
+    world = World(b"a")
+    world.run(3)
+    a = world["a"]
+    commit = a.commit
+    a.commit = lambda: None  # type: ignore[method-assign]  # a fault
+    a.publish(2)
+    world.run(80, 100)
+    assert world.masters == [(b"a", 1)] and not world.seen.refused
+    a.commit = commit  # type: ignore[method-assign]  # a fault
+    world.run(3)
+    assert world.seen.confirmed == {1, 2}
+
+
 def test_with_a_broken_link_the_living_master_wins() -> None:
     world = World()
     world.run(3)
@@ -223,6 +261,47 @@ def test_a_mirror_whose_disk_fails_begins_anew_when_nothing_counts_on_it() -> No
     world.run(80, 100)
     assert len(world.group.sync) == 3
     assert c.has() == a.has()
+
+
+def test_a_mirror_whose_disk_fails_while_it_is_synchronised_begins_anew() -> None:
+    """Nothing else would let it offer again (F16)."""
+    world = World()
+    world.run(3)
+    a, c = world["a"], world["c"]
+    c.kill()
+    a.publish(3)
+    world.run(10)
+    c.restart()
+    commit = c.commit
+
+    def fail() -> None:
+        target = None if c.replica.mirror is None else c.replica.mirror.target
+        if target is not None and target.state == TAKING and not world.renewed:
+            c.node.commit(ok=False)
+        else:
+            commit()
+
+    c.commit = fail  # type: ignore[method-assign]  # a fault
+    for _ in range(20):
+        for node in world.nodes.values():
+            while node.follow():
+                pass
+            node.end_turn()
+        for _ in range(len(world.proposals)):
+            world.decide()
+        # One frame at a time, so that the disk fails at each step.
+        for pair in list(world.links):
+            world.deliver(*pair)
+        for node in world.nodes.values():
+            node.end_turn()
+            node.commit()
+    assert world.renewed == [b"c"]
+    world.heal()
+    c.kill()
+    c.restart()
+    world.heal()
+    world.check_rest()
+    assert c.has() == a.has() == world["b"].has()
 
 
 def test_a_deleted_queue_confirms_what_waits() -> None:

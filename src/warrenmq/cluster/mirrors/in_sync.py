@@ -25,6 +25,8 @@ ROOM_BYTES: Final = 8 * 1024 * 1024
 SILENT_MS: Final = 3000
 # So is a mirror that reports now and then, but is this far behind (F22).
 BEHIND_MS: Final = 8000
+# The master's own journal hangs when it has kept a confirm waiting for this time.
+HANGING_MS: Final = 5000
 
 
 class MirrorParty:
@@ -129,6 +131,13 @@ class InSync(ConfirmSource):
         else:
             party.is_failed = True
             party.confirms.finish(False)
+
+    def is_hanging_here(self, now_ms: int) -> bool:
+        """Whether the master's journal has kept a confirm waiting for too long."""
+        for party in self._waiting:
+            if not party.is_durable_here and not party.is_failed:
+                return now_ms - party.sealed_ms >= HANGING_MS
+        return False
 
     def mark(self, node: bytes, upto: int, now_ms: int) -> None:
         """The copy of `node` has all ring messages up to `upto`. A lower mark changes nothing."""

@@ -3,8 +3,8 @@
 Every turn's operations go round the ring in one numbered message, after which the publishes of the
 turn wait in `InSync`. Mirrors report straight to the master what is durable with them. A complete
 mirror is recorded as in sync when it has all that was confirmed; one that keeps confirms waiting
-for too long, or is gone, is recorded as out of sync (F4, F22). What the store of the cluster does
-not decide is proposed again (F16).
+for too long, or is gone, is recorded as out of sync (F4, F22). A master whose own disk hangs hands
+over. What the store of the cluster does not decide is proposed again (F16).
 """
 
 from __future__ import annotations
@@ -172,6 +172,8 @@ class MasterSide(FeedOwner):
             self._drop_first(self.in_sync.late(now_ms, self._changed_ms), now_ms)
         for member in group.mirrors:
             self._consider(member.id.node)
+        if self.in_sync.is_hanging_here(now_ms):
+            self._hand_over_hanging()
 
     @property
     def is_syncing(self) -> bool:
@@ -279,6 +281,13 @@ class MasterSide(FeedOwner):
             lambda group: transfer(group, self._by, to, first_seq, False),
         )
         return True
+
+    def _hand_over_hanging(self) -> None:
+        """Let the oldest mirror in sync lead, because this node's disk hangs."""
+        for member in self._group.synced_mirrors:
+            if not self._is_gone(member.id.node):
+                self.hand_over(member.id.node)
+                return
 
     def _source(self, node: bytes) -> SyncSource:
         source = self.sources.get(node)

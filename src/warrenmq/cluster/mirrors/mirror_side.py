@@ -57,13 +57,23 @@ class MirrorOwner(ABC):
 
 
 class MirrorSide(MarkOwner):
-    """The mirror with `copy` in `epoch`; `is_in_sync`: the group records its copy as in sync."""
+    """The mirror with `copy` in `epoch`; `is_in_sync`: the group records its copy as in sync.
+
+    `attempt`: the last one of an earlier mirror of this node to be synchronised.
+    """
 
     def __init__(
-        self, copy: MirrorCopy, epoch: int, is_in_sync: bool, owner: MirrorOwner, now_ms: int
+        self,
+        copy: MirrorCopy,
+        epoch: int,
+        is_in_sync: bool,
+        owner: MirrorOwner,
+        now_ms: int,
+        attempt: int = 0,
     ) -> None:
         self.copy: MirrorCopy = copy
         self.epoch: int = epoch
+        self._first_attempt: int = attempt
         # The last ring message that arrived; 0: none.
         self.received_upto: int = 0
         self.marks: DurableMarks = DurableMarks(copy.journal, self)
@@ -80,6 +90,11 @@ class MirrorSide(MarkOwner):
         # The mirror lacks something; its marks stay where they are until it is synchronised.
         self.marks.pause()
         copy.when_ready(self._on_ready)
+
+    @property
+    def attempt(self) -> int:
+        """The last attempt to be synchronised, of this mirror or of an earlier one."""
+        return self._first_attempt if self.target is None else self.target.attempt
 
     def end(self) -> None:
         """Apply and report nothing more: the master or the epoch is another one."""
@@ -170,7 +185,6 @@ class MirrorSide(MarkOwner):
     def mark_failed(self) -> None:
         """See MarkOwner."""
         if not self._is_ended:
-            self._owner.report(self.failure())
             self._owner.begin_anew()
 
     def failure(self) -> FailedRecord:
@@ -191,7 +205,9 @@ class MirrorSide(MarkOwner):
         if self._is_ended or not self.copy.is_ready or not self._is_joined:
             return
         if self.target is None:
-            self.target = SyncTarget(self.copy.applier, self.marks, _SyncPort(self._owner))
+            self.target = SyncTarget(
+                self.copy.applier, self.marks, _SyncPort(self._owner), self._first_attempt
+            )
         try:
             self.target.begin(self.epoch, now_ms)
         except StaleEpochError:

@@ -38,6 +38,7 @@ from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
 from warrenmq.cluster.mirrors.sync_records import OFFER, TIMED_OUT, decode, encode_cancel
 from warrenmq.cluster.ring.member import RingMember, RingOwner
 from warrenmq.cluster.ring.view import MemberId
+from warrenmq.vocabulary.fail_points import fail_point
 
 # Values of `Replica.role`.
 NONE: Final = 0
@@ -69,6 +70,8 @@ class Replica:
         self._proposed: dict[object, int] = {}
         # The copy is to be replaced by an empty one when the group does not count on it.
         self._wants_new_copy: bool = False
+        # The last attempt of a mirror of this node to be synchronised.
+        self._sync_attempt: int = 0
 
     @property
     def role(self) -> int:
@@ -94,8 +97,7 @@ class Replica:
         if mirror is not None and (
             member != self.member or is_master or mirror.epoch != group.epoch
         ):
-            mirror.end()
-            self.mirror = None
+            self._end_mirror(mirror)
         self._follow_ring(group, member)
         if member is None:
             if self.me.node not in group.recoverable:
@@ -136,12 +138,19 @@ class Replica:
             if self._wants_new_copy:
                 self.begin_anew()
             return
-        is_in_sync = member.copy in group.sync
-        copy = self._open_copy()
-        mirror = MirrorSide(copy, group.epoch, is_in_sync, self._sides, self._host.now_ms())
+        self._begin_mirror(self._open_copy(), group.epoch, member.copy in group.sync)
+
+    def _begin_mirror(self, copy: MirrorCopy, epoch: int, is_in_sync: bool) -> None:
+        now_ms = self._host.now_ms()
+        mirror = MirrorSide(copy, epoch, is_in_sync, self._sides, now_ms, self._sync_attempt)
         self.mirror = mirror
         if self.ring is not None and self.ring.is_joined:
-            mirror.joined(self._host.now_ms())
+            mirror.joined(now_ms)
+
+    def _end_mirror(self, mirror: MirrorSide) -> None:
+        mirror.end()
+        self._sync_attempt = mirror.attempt
+        self.mirror = None
 
     def _lead(self, group: Group) -> None:
         if self.master is not None:
@@ -158,6 +167,7 @@ class Replica:
         # What waits for the end of a synchronisation comes with it, complete or not.
         copy.end_sync(self._host.now_ms())
         self._wants_new_copy = False
+        fail_point("mirrors.crowned")
         self.master = MasterSide(copy, newest, member, self.policy, self._host, self._sides)
         self._host.take_over(self.birth, copy, self.master.in_sync)
         self._host.wake()
@@ -205,6 +215,7 @@ class Replica:
                 self.policy.promotes_unsynced_on_failure,
             )
             if chance is not None:
+                fail_point("mirrors.chosen")
                 self.propose(("promote", group.version), chance.transition, None, chance.fence)
 
     def propose(
@@ -303,10 +314,9 @@ class Replica:
         mirror, member, group = self.mirror, self.member, self.group
         if mirror is None or member is None or group is None:
             return
-        mirror.end()
-        self.mirror = None
+        self._end_mirror(mirror)
         mirror.copy.reopen()
-        self._follow_incomplete(mirror.copy, group)
+        self._begin_mirror(mirror.copy, group.epoch, False)
 
     def begin_anew(self) -> None:
         """Begin the mirror again with an empty copy, once the group does not count on this one."""
@@ -314,20 +324,14 @@ class Replica:
         if mirror is None or member is None or group is None:
             return
         self._wants_new_copy = True
+        # The master forgets what this copy has reported, and records it as out of sync.
+        self.report(mirror.failure())
         if group.is_synced(self.me.node, self.me.replica_id):
-            # The master records it as out of sync.
-            self.report(mirror.failure())
             return
         self._wants_new_copy = False
-        mirror.end()
+        self._end_mirror(mirror)
         self.copy = self._host.renew_copy(self.birth, mirror.copy)
-        self._follow_incomplete(self.copy, group)
-
-    def _follow_incomplete(self, copy: MirrorCopy, group: Group) -> None:
-        mirror = MirrorSide(copy, group.epoch, False, self._sides, self._host.now_ms())
-        self.mirror = mirror
-        if self.ring is not None and self.ring.is_joined:
-            mirror.joined(self._host.now_ms())
+        self._begin_mirror(self.copy, group.epoch, False)
 
 
 class _Sides(MasterOwner, MirrorOwner):
@@ -384,9 +388,11 @@ class _RingPort(RingOwner):
     def send_frame(self, node: bytes, payload: bytes) -> None:
         """See RingOwner."""
         self._replica.send(node, RingRecord(payload))
+        fail_point("mirrors.sent" if self._replica.master is not None else "mirrors.forwarded")
 
     def erase(self, member: MemberId) -> None:
         """See RingOwner."""
+        fail_point("mirrors.flushed")
         self._replica.erase(member)
 
     def joined(self, members: list[MemberId]) -> None:
@@ -402,6 +408,7 @@ class _RingPort(RingOwner):
 
     def circled(self, count: int) -> None:
         """See RingOwner. A confirm waits for what is durable, not for what has arrived."""
+        fail_point("mirrors.circled")
 
     def lost_membership(self) -> None:
         """See RingOwner. The replica leaves the ring before such a view."""

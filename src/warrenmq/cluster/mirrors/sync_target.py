@@ -72,10 +72,13 @@ class SyncTarget:
     to be reopened, with a new applier and a new target.
     """
 
-    def __init__(self, applier: MirrorApplier, marks: DurableMarks, owner: SyncOwner) -> None:
+    def __init__(
+        self, applier: MirrorApplier, marks: DurableMarks, owner: SyncOwner, attempt: int = 0
+    ) -> None:
         self.state: int = IDLE
-        # The attempt that is under way, or was last.
-        self.attempt: int = 0
+        # The attempt that is under way, or was last; at first that of an earlier target, so that
+        # no record for that one is taken for one of this one.
+        self.attempt: int = attempt
         # Messages left and sent, as the master said last.
         self.left_count: int = 0
         self.sent_count: int = 0
@@ -194,9 +197,11 @@ class SyncTarget:
             if ok:
                 self._owner.send(encode_note(TAKEN, attempt, chunk.number))
             else:
+                # `marks` let the mirror begin anew.
                 self._owner.send(encode_cancel(attempt, REFUSED))
                 self.stop()
 
+        self._marks.watch()
         applier.queue.backing.store.journal.when_durable(on_durable)
 
     def _take_note(self, note: Note, now_ms: int) -> None:

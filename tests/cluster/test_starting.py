@@ -275,3 +275,31 @@ def test_a_wait_is_logged_when_it_lasts(
 
 def _delete_all(prefix: bytes) -> RawDelete:
     return RawDelete(prefix, end_of(prefix))
+
+
+def test_a_directory_that_was_restored_has_other_copies(starts: Starts, tmp_path: Path) -> None:
+    """Nothing that a group says of its later content may count for the older one (I6)."""
+    data, kept = tmp_path / "a", tmp_path / "kept"
+    runs = []
+    for number in range(3):
+        start, _opened, _changes = starts.start("a@h", data)
+        identity = start.identity
+        assert identity is not None
+        record = RunningNode(
+            identity.replica_id, identity.incarnation, "h", 1, "", restored=identity.restored
+        )
+        _lease, birth = starts.membership("a@h").register(record)
+        starts.membership("a@h").end_run(birth)
+        runs.append((identity.incarnation, record.copies_id))
+        if number == 0:
+            shutil.copytree(data, kept)
+    assert [number for number, _id in runs] == [1, 2, 3]
+    assert len({copies for _number, copies in runs}) == 1
+    shutil.rmtree(data)
+    kept.rename(data)
+    for _ in range(2):
+        start, _opened, _changes = starts.start("a@h", data)
+        assert start.identity is not None
+        assert start.identity.incarnation > 3
+        assert start.identity.restored == 3
+        assert start.identity.replica_id == runs[0][1]

@@ -26,8 +26,9 @@ class DirectoryIdentity(msgspec.Struct, frozen=True):
     """The member that a data directory belongs to.
 
     `cluster` and `cluster_id` name the cluster, `node` the member, `replica_id` the directory.
-    `incarnation`: the number of the run, one higher at each start. `has_joined`: the cluster has
-    the member; before, only the node knows that it is about to join.
+    `incarnation`: the number of the run, one higher at each start. `restored`: the run before which
+    an older content of the directory was put in place, the last time that this happened; 0: never.
+    `has_joined`: the cluster has the member; before, only the node knows that it is about to join.
     """
 
     cluster: str
@@ -35,6 +36,7 @@ class DirectoryIdentity(msgspec.Struct, frozen=True):
     node: str
     replica_id: str
     incarnation: int = 0
+    restored: int = 0
     has_joined: bool = False
     format: int = FORMAT
 

@@ -14,6 +14,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
+
 from warrenmq.broker.definitions.metadata import (
     Change,
     Definitions,
@@ -173,8 +175,11 @@ class Membership:
         if self._metadata.commit([Unchanged(key, 0)], [put]) is None:
             raise NotYet(f"another node '{self._node}' that is joining cluster '{self._cluster}'")
 
-    def check_member(self, known: DirectoryIdentity) -> None:
-        """Check that the cluster still has the member of `known`. Raises NotAdmitted."""
+    def check_member(self, known: DirectoryIdentity) -> int:
+        """Check that the cluster still has the member of `known`; returns the latest run of it.
+
+        Raises NotAdmitted.
+        """
         found = self._metadata.get(member_key(self._cluster, self._node))
         if found is None:
             raise NotAdmitted(
@@ -187,6 +192,7 @@ class Membership:
                 f"member '{self._node}' of cluster '{self._cluster}' has another data directory (replica "
                 f"{member.replica_id}) than this one (replica {known.replica_id})"
             )
+        return member.incarnation
 
     def _member(self, identity: DirectoryIdentity) -> bytes:
         return encode_record(Member(identity.replica_id, self._now_ms()))
@@ -209,7 +215,8 @@ class Membership:
         key = node_key(self._cluster, self._node)
         own_key = member_key(self._cluster, self._node)
         own = self._metadata.get(own_key)
-        if own is None or decode_record(own.value, Member).replica_id != record.replica_id:
+        member = None if own is None else decode_record(own.value, Member)
+        if own is None or member is None or member.replica_id != record.replica_id:
             raise NotYet(f"cluster '{self._cluster}' to have this node as its member again")
         found = self._metadata.get(key)
         if found is not None:
@@ -221,7 +228,13 @@ class Membership:
         lease = self._metadata.gateway.grant(LEASE_S)
         birth = self._metadata.commit(
             [Unchanged(key, 0), Unchanged(own_key, own.mod_revision)],
-            [RawPut(key, encode_record(record), lease)],
+            [
+                RawPut(key, encode_record(record), lease),
+                RawPut(
+                    own_key,
+                    encode_record(msgspec.structs.replace(member, incarnation=record.incarnation)),
+                ),
+            ],
         )
         if birth is None:
             self._metadata.gateway.revoke(lease)

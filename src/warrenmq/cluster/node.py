@@ -48,7 +48,7 @@ from warrenmq.cluster.node_calls import NodeCalls
 from warrenmq.cluster.node_links import FollowedPeers, NodeLinks
 from warrenmq.cluster.placement import Placement
 from warrenmq.cluster.queue_ends import QueueEnds
-from warrenmq.cluster.records import NODES, RunningNode, decode_record
+from warrenmq.cluster.records import NODES, RunningNode, copies_id, decode_record
 from warrenmq.cluster.starting import ClusterStart, Patience
 
 logger = logging.getLogger("warren.cluster")
@@ -234,7 +234,8 @@ class ClusterNode:
         identity = self._start.identity
         assert identity is not None
         name = self.settings.node.encode()
-        return Copy(name, identity.replica_id, str(identity.incarnation))
+        directory = copies_id(identity.replica_id, identity.restored)
+        return Copy(name, directory, str(identity.incarnation))
 
     async def begin(self) -> str:
         """Announce the node, link it with the others, and follow the cluster.
@@ -273,6 +274,7 @@ class ClusterNode:
             self.settings.host,
             self.settings.port or port,
             warrenmq.__version__,
+            restored=start.identity.restored,
         )
         await self._register()
         self._set_running(await self.decisions.run(self._load_running))

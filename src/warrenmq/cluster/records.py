@@ -33,17 +33,22 @@ class ClusterMeta(msgspec.Struct, frozen=True):
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A member of the cluster; `replica_id` names its data directory."""
+    """A member of the cluster; `replica_id` names its data directory.
+
+    `incarnation`: the number of its latest run. A directory that has seen fewer runs is an older
+    one that was put in place again.
+    """
 
     replica_id: str
     joined_ms: int
+    incarnation: int = 0
     format: int = FORMAT
 
 
 class RunningNode(msgspec.Struct, frozen=True):
     """A running node: where other nodes dial it, and its listeners for clients.
 
-    `incarnation`: the number of the run. `listeners`: (protocol, interface, port). `is_draining`:
+    `incarnation`: the number of the run. `restored`: see DirectoryIdentity. `listeners`: (protocol, interface, port). `is_draining`:
     the node is in maintenance mode until the run ends, and takes no new queues.
     """
 
@@ -54,7 +59,21 @@ class RunningNode(msgspec.Struct, frozen=True):
     version: str
     listeners: tuple[tuple[str, str, int], ...] = ()
     is_draining: bool = False
+    restored: int = 0
     format: int = FORMAT
+
+    @property
+    def copies_id(self) -> str:
+        """What groups of mirrored queues know the data directory as (I6)."""
+        return copies_id(self.replica_id, self.restored)
+
+
+def copies_id(replica_id: str, restored: int) -> str:
+    """What groups know a data directory as: another one since an older content was put in place.
+
+    So nothing that was recorded of its copies before counts for the older ones.
+    """
+    return f"{replica_id}+{restored}" if restored else replica_id
 
 
 _Record = TypeVar("_Record", ClusterMeta, Member, RunningNode)

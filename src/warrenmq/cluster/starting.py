@@ -114,13 +114,26 @@ class ClusterStart:
             meta = membership.meta()
             assert meta is not None
         if identity.has_joined:
-            membership.check_member(identity)
+            latest = membership.check_member(identity)
+            if latest >= self._incarnation:
+                identity = self._notice_restored(identity, latest)
+                write_identity(directory, identity)
         else:
             membership.join(identity)
             fail_point("member.joined")
             identity = msgspec.structs.replace(identity, has_joined=True)
             write_identity(directory, identity)
         return meta, identity
+
+    def _notice_restored(self, known: DirectoryIdentity, latest: int) -> DirectoryIdentity:
+        """The identity of a directory whose content is older than the node's `latest` run."""
+        logger.warning(
+            "the data directory is older than run %d of this node: its copies of mirrored queues "
+            "do not count as complete",
+            latest,
+        )
+        self._incarnation = latest + 1
+        return msgspec.structs.replace(known, incarnation=latest + 1, restored=latest)
 
     def _wait(self, step: Callable[[], _Result]) -> _Result:
         """The result of `step`, which is repeated while the node has to wait.

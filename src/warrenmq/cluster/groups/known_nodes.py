@@ -24,7 +24,7 @@ class KnownNodes:
         for text, record in running.items():
             name = text.encode()
             nodes[name] = ClusterNode(is_draining=record.is_draining)
-            copies[name] = Copy(name, record.replica_id, str(record.incarnation))
+            copies[name] = Copy(name, record.copies_id, str(record.incarnation))
         is_change = (nodes, copies) != (self.by_name, self._copies)
         self.by_name, self._copies = nodes, copies
         return is_change

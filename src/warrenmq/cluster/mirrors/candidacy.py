@@ -12,9 +12,10 @@ from warrenmq.cluster.mirrors.in_sync import SILENT_MS
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
 
-# Silence of a master after which a mirror takes over. It is longer than the time after which a
-# master gives up a mirror (`SILENT_MS`): with a broken link between them the living master wins.
-MASTER_SILENT_MS: Final = 4000
+# Silence of a master after which a mirror takes over, so that queues go on within 4 s (F4). It is
+# longer than the time after which a master gives up a mirror (`SILENT_MS`) by more than the time
+# between two pings, by which their silences may differ: with a broken link the living master wins.
+MASTER_SILENT_MS: Final = 3700
 
 
 class Candidacy(NamedTuple):

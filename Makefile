@@ -65,7 +65,7 @@ $(VENV)/installed: build/wheel
 demo: setup ## the main job on real input, with a kill -9 in the middle
 	@$(BIN)/python -m demo
 
-demo-cluster: setup ## etcd and three nodes, clients on all of them, a node killed and back
+demo-cluster: setup ## a mirrored queue on three nodes loses its master three times, judged and drawn
 	@$(BIN)/python -m demo.cluster
 
 # Two processes share the tests: one has the compiled half but for LATER, the other the interpreted half, which is shorter,

@@ -39,16 +39,23 @@ class Processes:
         return self.run(module, [sys.executable, "-m", module, *arguments], variables)
 
     def run(
-        self, name: str, command: Sequence[str], variables: dict[str, str] | None = None
+        self,
+        name: str,
+        command: Sequence[str],
+        variables: dict[str, str] | None = None,
+        has_input: bool = False,
     ) -> subprocess.Popen[str]:
-        """Start `command` with a pipe from its standard output; the log is called `name`."""
+        """Start `command` with a pipe from its standard output; the log is called `name`.
+
+        has_input: with a pipe to its standard input too.
+        """
         self._newest_log = self.directory / f"{name}.log"
         with self._newest_log.open("a") as log:
             process = subprocess.Popen(
                 command,
                 cwd=self.directory,
                 env=self._environment() | (variables or {}),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
@@ -63,8 +70,9 @@ class Processes:
         if process.returncode is None:
             _kill_session(process)
             process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
         self._running.remove(process)
 
     def kill_all(self) -> None:

@@ -1,4 +1,5 @@
-"""`make demo-cluster`: etcd and three nodes, clients on all of them, a node killed and back.
+"""`make demo-cluster`: a mirrored queue on three nodes under faults, judged, and drawn.
 
-`story.py` tells it; `nodes.py` has the processes.
+Start with `story.py`. `nodes.py` has the processes, `networks.py` the places in which they run and
+are parted, `picture.py` what is drawn of the confirms.
 """

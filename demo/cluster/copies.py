@@ -1,0 +1,27 @@
+"""A copy of a queue as the data directory of a node has it, read without the node."""
+
+import zlib
+from pathlib import Path
+
+import pyarrow as pa
+
+from warrenmq.tables.parts import ReadOptions
+from warrenmq.tables.planning import plan
+from warrenmq.tables.reading import read
+from warrenmq.tables.schemas import COLUMNS, MESSAGES
+from warrenmq.testing.checker.events import CopyMessage, CopyReport
+
+_COLUMNS = ("seq", "message_id", "body", "redelivered")
+
+
+def copy_report(directory: Path, queue: str, node: str, at_us: int) -> CopyReport:
+    """The messages of `queue` in the directory of a node that does not run, in order."""
+    schema = pa.schema([(name, COLUMNS[MESSAGES][name]) for name in _COLUMNS])
+    messages = [
+        CopyMessage(row["seq"], row["message_id"], zlib.crc32(row["body"]), row["redelivered"])
+        for partition in plan(directory, MESSAGES, ReadOptions(queues=(queue,)))
+        for batch in read(partition, schema)
+        for row in batch.to_pylist()
+    ]
+    messages.sort(key=lambda message: message.seq)
+    return CopyReport(at_us, 1, queue, node, True, tuple(messages))

@@ -42,6 +42,13 @@ class DecisionStore(ABC):
     ) -> None:
         """Make `changes`, all or none, if all `conditions` hold; then call `done`."""
 
+    def has_lease(self) -> bool:
+        """Whether nobody can decide something on condition that this node does not run.
+
+        A store without leases never forgets a node.
+        """
+        return True
+
 
 class ClusterClock(ABC):
     """The time and the timers of the node."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, TypeVar
@@ -23,6 +24,8 @@ logger = logging.getLogger("warren.cluster")
 _THREADS: Final = 8
 # Pause before a watch that etcd has refused is opened again (s).
 _PAUSE_S: Final = 1.0
+# A lease counts as ended so much earlier than etcd can end it (s).
+_LEASE_MARGIN_S: Final = 1.0
 _NO_LEASE: Final = "this node has lost its lease"
 
 _Result = TypeVar("_Result")
@@ -56,6 +59,18 @@ class EtcdDecisions(DecisionStore):
         # while it has none, and then it decides nothing.
         self.lease = 0
         self.birth = 0
+        # Until when etcd keeps the lease at least, by `time.monotonic`.
+        self._lease_until_s = 0.0
+
+    # -- the lease ---------------------------------------------------------------------------------
+
+    def has_lease(self) -> bool:
+        """See DecisionStore. A node that has stood still does not think that it has one."""
+        return time.monotonic() < self._lease_until_s
+
+    def renewed(self, began_s: float, left_s: float) -> None:
+        """Note a renewal that was begun at `began_s`, after which the lease lasts `left_s`."""
+        self._lease_until_s = began_s + left_s - _LEASE_MARGIN_S
 
     # -- transactions ------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -323,6 +324,7 @@ class ClusterNode:
         assert record is not None
         reason = ""
         while not self._is_stopping:
+            began_s = time.monotonic()
             try:
                 lease, birth = await self.decisions.run(lambda: self._membership.register(record))
             except (MetadataError, NotYet) as error:
@@ -333,6 +335,7 @@ class ClusterNode:
             else:
                 self.decisions.lease = lease
                 self.decisions.birth = birth
+                self.decisions.renewed(began_s, LEASE_S)
                 return
 
     async def _link_all(self) -> None:
@@ -351,6 +354,7 @@ class ClusterNode:
         while not self._is_stopping:
             await asyncio.sleep(_RENEW_S)
             keep_alive = partial(self._metadata.gateway.keep_alive, self.decisions.lease)
+            began_s = time.monotonic()
             try:
                 left_s = await self.decisions.run(keep_alive)
             except MetadataError as error:
@@ -358,6 +362,7 @@ class ClusterNode:
                     logger.warning("etcd does not answer: %s", error)
                 self.decisions.failure = str(error)
                 continue
+            self.decisions.renewed(began_s, left_s)
             if self.decisions.failure:
                 logger.info("etcd answers again")
                 self.decisions.failure = ""

@@ -141,6 +141,9 @@ class WorldNode(ReplicaHost):
         deadline_ms = self.now_ms() + DECIDE_MS
         self.world.proposals.append(Proposal(self, transition, done, fence, deadline_ms))
 
+    def has_lease(self) -> bool:
+        return not self.is_cut_off
+
     def open_copy(self, birth: int) -> MirrorCopy:
         if NAME not in self.node.vhost.queues:
             self.node.declare(NAME)

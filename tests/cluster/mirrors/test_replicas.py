@@ -227,6 +227,26 @@ def test_a_copy_that_lacks_messages_leads_only_by_policy_and_alone() -> None:
     assert world["a"].has() == []
 
 
+def test_a_master_that_may_be_replaced_unsafely_confirms_with_its_lease_only() -> None:
+    """Without it another node may lead, which does not have what is confirmed here (F3)."""
+    policy = MirrorPolicy(mode=ALL, is_automatic=False, promotes_unsynced_on_failure=True)
+    world = World(policy=policy)
+    world.run(3)
+    a = world["a"]
+    for name in "bc":
+        world[name].kill()
+    a.publish(1)
+    world.run(10)
+    assert world.seen.confirmed == {1} and len(world.group.sync) == 1
+    a.is_cut_off = True
+    a.publish(2)
+    world.run(10)
+    assert world.seen.confirmed == {1}
+    a.is_cut_off = False
+    world.run(3)
+    assert world.seen.confirmed == {1, 2, 3}
+
+
 def test_too_few_copies_refuse_publishes() -> None:
     world = World(policy=MirrorPolicy(mode=ALL, is_automatic=True, min_sync=2))
     world.run(3)

@@ -174,6 +174,10 @@ class GroupProposer:
 
     # -- transactions ------------------------------------------------------------------------------
 
+    def has_lease(self) -> bool:
+        """See DecisionStore."""
+        return self._store.has_lease()
+
     def end_turn(self) -> None:
         """Commit what is due, as far as transactions are free."""
         while self._due and self._transactions_count < _TRANSACTIONS_MAX:

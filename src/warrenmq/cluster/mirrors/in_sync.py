@@ -12,7 +12,7 @@ party waits until each mirror that counts has reported the last of these as dura
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from warrenmq.queues.confirm_source import ConfirmSource
@@ -51,6 +51,9 @@ class InSync(ConfirmSource):
 
     def __init__(self, epoch: int, members: Iterable[bytes], min_sync: int = 1) -> None:
         super().__init__()
+        # Where a mirror that is not in sync may take over when this node does not run: whether
+        # nobody can have done that. Nothing is confirmed otherwise (F3).
+        self.has_lease: Callable[[], bool] | None = None
         self.epoch: int = epoch
         self.min_sync: int = min_sync
         # The mirrors in the recorded set.
@@ -127,7 +130,7 @@ class InSync(ConfirmSource):
             return
         if ok:
             party.is_durable_here = True
-            self._finish_ready()
+            self.finish_ready()
         else:
             party.is_failed = True
             party.confirms.finish(False)
@@ -145,7 +148,7 @@ class InSync(ConfirmSource):
             return
         self._marks[node] = upto
         self._reported_ms[node] = now_ms
-        self._finish_ready()
+        self.finish_ready()
 
     def mark_of(self, node: bytes) -> int:
         """The ring message up to which the copy of `node` is known to be durable."""
@@ -174,7 +177,7 @@ class InSync(ConfirmSource):
         """
         self._recorded = set(nodes)
         self._admitted -= self._recorded
-        self._finish_ready()
+        self.finish_ready()
 
     def admit(self, node: bytes) -> bool:
         """Let a mirror count before it is recorded; False: something is confirmed that it lacks."""
@@ -187,7 +190,7 @@ class InSync(ConfirmSource):
     def release(self, node: bytes) -> None:
         """The decision to record an admitted mirror has failed for good."""
         self._admitted.discard(node)
-        self._finish_ready()
+        self.finish_ready()
 
     def blocks(self, node: bytes) -> bool:
         """Whether a confirm waits for a mirror."""
@@ -237,7 +240,10 @@ class InSync(ConfirmSource):
         self._gathering = None
         finish_together(parties, ok)
 
-    def _finish_ready(self) -> None:
+    def finish_ready(self) -> None:
+        """Confirm what may be confirmed: called several times a second, as leases come back."""
+        if self.has_lease is not None and not self.has_lease():
+            return
         upto = min((self._marks.get(node, 0) for node in self.members), default=None)
         waiting = self._waiting
         ready: list[ConfirmParty] = []

@@ -105,6 +105,7 @@ class MasterSide(FeedOwner):
         # When each mirror that was late may be recorded as in sync again.
         self._readmit_ms: dict[bytes, int] = {}
         self.in_sync: InSync = InSync(group.epoch, self._counted(), policy.min_sync)
+        self._fence()
         self.feed: RingFeed = RingFeed(copy.queue, self)
         self.feed.begin(group.epoch, group.prev[-1].first_seq)
 
@@ -137,9 +138,15 @@ class MasterSide(FeedOwner):
             return
         self._policy = policy
         self.in_sync.min_sync = policy.min_sync
+        self._fence()
         for source in self.sources.values():
             source.batch_messages = policy.sync_batch_size
             source.automate(policy.is_automatic)
+
+    def _fence(self) -> None:
+        """Confirm only with the lease, if another node may take over without one that is in sync."""
+        may_be_replaced = self._policy.promotes_unsynced_on_failure
+        self.in_sync.has_lease = self._host.has_lease if may_be_replaced else None
 
     def step_down(self) -> None:
         """Refuse everything that waits, and send nothing more: this is no master now."""
@@ -159,6 +166,7 @@ class MasterSide(FeedOwner):
         """Propose what has to change: called with every group, and several times a second."""
         if self.in_sync.is_lost:
             return
+        self.in_sync.finish_ready()
         now_ms = self._host.now_ms()
         group = self._group
         gone = [each for each in group.mirrors if self._is_gone(each.id.node)]

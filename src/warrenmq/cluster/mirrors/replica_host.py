@@ -54,6 +54,10 @@ class ReplicaHost(ABC):
     ) -> None:
         """Propose a change of the queue's group; see `GroupProposer.propose`."""
 
+    @abstractmethod
+    def has_lease(self) -> bool:
+        """Whether no change can be made on condition that this node does not run."""
+
     # -- the queue ---------------------------------------------------------------------------------
 
     @abstractmethod

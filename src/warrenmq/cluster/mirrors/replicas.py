@@ -540,6 +540,9 @@ class _ReplicaHost(ReplicaHost):
             place.vhost.name, place.name, place.birth, transition, done, fence
         )
 
+    def has_lease(self) -> bool:
+        return self._replicas.proposer.has_lease()
+
     def open_copy(self, birth: int) -> MirrorCopy:
         return self._place.open_copy()
 

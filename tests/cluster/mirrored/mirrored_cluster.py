@@ -14,7 +14,7 @@ import base64
 import json
 from pathlib import Path
 
-from tests.cluster.nodes.real_cluster import NAMES, RealCluster
+from tests.cluster.nodes.real_cluster import CLUSTER, NAMES, RealCluster
 from tests.support.awaiting import eventually
 from tests.support.cluster.workload_process import RecordedRun
 from warrenmq.cluster.groups.group import Group, decode_group
@@ -40,19 +40,45 @@ class MirroredCluster(RealCluster):
         self.await_in_sync()
         return run
 
-    def groups(self) -> dict[str, Group]:
-        """The groups of the workload's queues."""
+    def groups(self, prefix: str = "workload") -> dict[str, Group]:
+        """The groups of the queues whose names begin so."""
         found = {}
         for key, record in self.keys("q").items():
             value = json.loads(record["value"])
             queue = key.removeprefix(_VHOST)
-            if value.get("group") and queue.startswith("workload"):
+            if value.get("group") and queue.startswith(prefix):
                 found[queue] = decode_group(base64.b64decode(value["group"]))
         return found
 
     def master(self, queue: str) -> str:
         """The short name of the node that the group of a queue records as its master."""
         return self._short(self.groups()[queue].master_node)
+
+    def nodes_of(self, queue: str) -> tuple[str, set[str], set[str]]:
+        """Where a mirrored queue has its master ("": it is down), its mirrors, and those in sync.
+
+        KeyError if it is not mirrored.
+        """
+        group = self.groups(queue)[queue]
+        return (
+            "" if group.is_down else self._short(group.master_node),
+            {self._short(member.id.node) for member in group.mirrors},
+            {self._short(member.id.node) for member in group.synced_mirrors},
+        )
+
+    def await_forgotten_lease(self, name: str) -> None:
+        """Return when the lease of a node that does not run has ended."""
+        key = self[name].node.replace("@", "%40")
+        eventually(lambda: key not in self.keys("nodes"), f"the lease of {name} ends", 0.2)
+
+    def spread(self) -> None:
+        """Give every node a queue to lead."""
+        printed = self[NAMES[0]].ctl("rebalance", "all", "--queue-pattern", PATTERN)
+        assert printed.code == 0, printed
+
+    def key_count(self) -> int:
+        """How many keys etcd has of the cluster."""
+        return len(self.etcd("get", "--prefix", f"/warren/{CLUSTER}/", "--keys-only").split())
 
     def await_in_sync(self) -> None:
         """Return when every queue has a living member and a copy in sync on each node."""

@@ -1,13 +1,14 @@
 """Faults of a cluster with mirrored queues; each ends before the next one begins."""
 
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable
 from statistics import median
 
 from tests.cluster.mirrored.mirrored_cluster import WINDOW_MS, MirroredCluster
+from tests.cluster.mirrored.network_faults import NetworkFaults
+from tests.cluster.mirrored.step_faults import MASTER_STEPS, MIRROR_STEPS, StepFaults
 from tests.cluster.nodes.real_cluster import await_writable
 from tests.support.cluster.relays import RelayNetwork
 from tests.support.cluster.workload_process import RecordedRun
@@ -18,11 +19,6 @@ CONFIRMS = 60
 WORK_CONFIRMS = 20
 # How long a node stands still (s): too short to be noticed, noticed, longer than leases of etcd.
 FREEZES_S = (0.3, 5.0, 12.0)
-# Fail points that a master passes for each ring message, and a mirror.
-MASTER_POINTS = ("mirrors.broadcast", "mirrors.heard", "mirrors.confirmed")
-MIRROR_POINTS = ("mirrors.received", "mirrors.applied", "mirrors.durable", "mirrors.reported")
-# The hit at which a node dies is random, up to this one.
-HITS = 200
 
 
 class MirroredFaults:
@@ -31,25 +27,34 @@ class MirroredFaults:
     def __init__(self, cluster: MirroredCluster, run: RecordedRun, seed: int = 1) -> None:
         self._cluster = cluster
         self._run = run
-        self._random = random.Random(seed)
+        self.random = random.Random(seed)
+        self.networks = NetworkFaults(cluster, run, self.random)
+        self.steps = StepFaults(cluster, run, self.random)
+        networks = self.networks
         self.kinds: dict[str, Callable[[str, str], None]] = {
             "kill": self.kill,
             "kill two": self.kill_two,
             "kill in a row": self.kill_in_a_row,
             "kill all": self.kill_all,
-            "mirror dies": lambda name, _other: self.mirror_dies(
-                name, self._random.choice(MIRROR_POINTS)
+            "master dies": lambda name, _other: self.steps.master_dies(
+                name, self.random.choice(MASTER_STEPS)
+            ),
+            "mirror dies": lambda name, _other: self.steps.mirror_dies(
+                name, self.random.choice(MIRROR_STEPS)
             ),
             "stop": self.stop,
-            "freeze": lambda name, _other: self.freeze(name, self._random.choice(FREEZES_S)),
-            "isolate": lambda name, _other: self.isolate(name),
-            "cut": self.cut,
-            "cut one way": self.cut_one_way,
-            "cut from etcd": lambda name, _other: self.cut_from_etcd(name),
+            "freeze": lambda name, _other: networks.freeze(name, self.random.choice(FREEZES_S)),
+            "isolate": lambda name, _other: networks.isolate(name),
+            "cut": networks.cut,
+            "cut one way": networks.cut_one_way,
+            "cut from nodes": lambda name, _other: networks.cut_from_nodes(name),
+            "cut off": lambda name, _other: networks.cut_off(name),
+            "cut from etcd": lambda name, _other: networks.cut_from_etcd(name),
+            "flap": lambda name, other: networks.flap(name, other, 15),
         }
         if isinstance(cluster.network, RelayNetwork):
             # Nodes are linked past the relays.
-            for kind in ("isolate", "cut", "cut one way"):
+            for kind in ("isolate", "cut", "cut one way", "cut from nodes", "cut off", "flap"):
                 del self.kinds[kind]
 
     def rounds(self, count: int, say: Callable[[str], None]) -> None:
@@ -58,14 +63,14 @@ class MirroredFaults:
         done: Counter[str] = Counter()
         for number in range(1, count + 1):
             if not left:
-                left = self._random.sample(sorted(self.kinds), len(self.kinds))
+                left = self.random.sample(sorted(self.kinds), len(self.kinds))
             kind = left.pop()
-            name, other = self._random.sample(self._cluster.names, 2)
+            name, other = self.random.sample(self._cluster.names, 2)
             self._run.await_confirms(CONFIRMS)
             say(f"{number}/{count} {kind}: {name}, {other}")
             self.kinds[kind](name, other)
             # Sometimes the next fault finds copies that are not in sync again.
-            self.settle(waits_for_sync=self._random.random() < 0.7)
+            self.settle(waits_for_sync=self.random.random() < 0.7)
             done[kind] += 1
         self.settle()
         say(", ".join(f"{count} x {kind}" for kind, count in done.items()))
@@ -102,7 +107,7 @@ class MirroredFaults:
         """Kill a node, and another one while the first one's queues get new masters."""
         with self._run.fault("kill in a row", f"{name}, {other}"):
             self._cluster[name].kill()
-            time.sleep(self._random.uniform(0.05, 1.0))
+            time.sleep(self.random.uniform(0.05, 1.0))
             self._cluster[other].kill()
             self._run.await_confirms(WORK_CONFIRMS)
             self._restart(name, other)
@@ -110,40 +115,11 @@ class MirroredFaults:
     def kill_all(self, name: str = "", other: str = "") -> None:
         """Kill all nodes at about the same time; nobody has the deliveries of the last moments."""
         nodes = list(self._cluster.nodes.values())
-        self._random.shuffle(nodes)
+        self.random.shuffle(nodes)
         with self._run.fault("kill all", "all", is_lone_crash=True):
             for node in nodes:
                 node.kill()
             self._restart(*(node.name for node in nodes))
-
-    def master_dies(self, name: str, point: str) -> None:
-        """Kill all nodes, so that the first one to return leads, and let it die at a fail point."""
-        others = [other for other in self._cluster.names if other != name]
-        with self._run.fault(f"kill all, master at {point}", name, is_lone_crash=True):
-            for each in self._cluster.names:
-                self._cluster[each].kill()
-            self._arm(name, point)
-            self._cluster[name].start()
-            self._restart(*others)
-            self._await_death(name)
-
-    def mirror_dies(self, name: str, point: str) -> None:
-        """Kill a node, so that it returns as a mirror of all queues, and dies at a fail point."""
-        with self._run.fault(f"kill, mirror at {point}", name):
-            self._cluster[name].kill()
-            self._arm(name, point)
-            self._cluster[name].launch()
-            self._await_death(name)
-
-    def _arm(self, name: str, point: str) -> None:
-        self._cluster[name].arm(f"{point}=kill@{self._random.randrange(1, HITS)}")
-
-    def _await_death(self, name: str) -> None:
-        node = self._cluster[name]
-        assert node.await_end() == -signal.SIGKILL, node.log()
-        node.arm("")
-        self._run.await_confirms(WORK_CONFIRMS)
-        node.start()
 
     def _restart(self, *names: str) -> None:
         for name in names:
@@ -157,47 +133,6 @@ class MirroredFaults:
             assert self._cluster[name].stop() == 0
             self._run.await_confirms(WORK_CONFIRMS)
             self._cluster[name].start()
-
-    def freeze(self, name: str, seconds: float) -> None:
-        """Let a node stand still."""
-        with self._run.fault(f"freeze {seconds} s", name):
-            self._cluster[name].freeze()
-            time.sleep(seconds)
-            self._cluster[name].thaw()
-            self._run.await_confirms(WORK_CONFIRMS)
-
-    def isolate(self, name: str) -> None:
-        """Part a node from everybody until the others have gone on without it."""
-        with self._run.fault("isolate", name):
-            self._cluster.network.isolate(name)
-            time.sleep(self._random.uniform(1, 10))
-            self._run.await_confirms(WORK_CONFIRMS)
-            self._cluster.network.heal()
-
-    def cut(self, name: str, other: str) -> None:
-        """Part two nodes, which both reach the third one, clients and etcd."""
-        with self._run.fault("cut", f"{name}, {other}"):
-            self._cluster.network.cut(name, other)
-            time.sleep(self._random.uniform(1, 10))
-            self._run.await_confirms(WORK_CONFIRMS)
-            self._cluster.network.heal()
-
-    def cut_one_way(self, name: str, other: str) -> None:
-        """Let nothing of one node arrive at another."""
-        with self._run.fault("cut one way", f"{name}, {other}"):
-            self._cluster.network.cut_one_way(name, other)
-            time.sleep(self._random.uniform(1, 10))
-            self._run.await_confirms(WORK_CONFIRMS)
-            self._cluster.network.heal()
-
-    def cut_from_etcd(self, name: str) -> None:
-        """Part a node from etcd for longer than its lease."""
-        with self._run.fault("cut from etcd", name):
-            for member in self._cluster.members:
-                self._cluster.network.cut(name, member.name)
-            time.sleep(self._random.uniform(1, 15))
-            self._run.await_confirms(WORK_CONFIRMS)
-            self._cluster.network.heal()
 
 
 def judged(run: RecordedRun) -> Verdict:

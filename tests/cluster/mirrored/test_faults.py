@@ -63,7 +63,7 @@ def test_a_node_is_parted_from_the_others(
 ) -> None:
     if isinstance(cluster.network, RelayNetwork):
         does_not_apply("nodes are linked past the relays")
-    suffer(lambda faults: faults.isolate("n3"))
+    suffer(lambda faults: faults.networks.isolate("n3"))
 
 
 def test_the_whole_cluster_dies(suffer: Callable[..., None]) -> None:

@@ -29,6 +29,9 @@ _WRONG_HARDWARE = "02:00:00:00:00:ff"
 # States of a port of a bridge.
 _DISABLED = "0"
 _FORWARDING = "3"
+# What a slow port keeps before it loses packets.
+_QUEUE_BYTES = 256 * 1024
+_BURST_BYTES = 16 * 1024
 
 _numbers = count()
 
@@ -68,6 +71,7 @@ class NamespaceNetwork(Network):
         # Cuts in force: (sender, receiver).
         self._cuts: set[tuple[str, str]] = set()
         self._isolated: set[str] = set()
+        self._slow: set[str] = set()
         try:
             _run("ip", "netns", "add", self._hub)
             self._ip(self._hub, "link", "add", _BRIDGE, "type", "bridge")
@@ -111,11 +115,28 @@ class NamespaceNetwork(Network):
         self._isolated.add(party)
         self._set_port(party, _DISABLED)
 
+    def slow(self, party: str, bytes_per_s: int) -> None:
+        """Let everything that others send to a party arrive at this rate, until `heal`.
+
+        Raises OSError where `tc` or its token buckets are missing.
+        """
+        self._slow.add(party)
+        _run(
+            "tc", "-n", self._hub, "qdisc", "replace", "dev", f"port{self._parties[party]}",
+            "root", "tbf", "rate", f"{8 * bytes_per_s}bit",
+            "burst", str(_BURST_BYTES), "limit", str(_QUEUE_BYTES),
+        )  # fmt: skip
+
     def heal(self) -> None:
+        for party in self._slow:
+            _run(
+                "tc", "-n", self._hub, "qdisc", "del", "dev", f"port{self._parties[party]}", "root"
+            )
         for party in self._isolated:
             self._set_port(party, _FORWARDING)
         for sender, receiver in self._cuts:
             self._ip(self._space(sender), "neigh", "del", self._host(receiver), "dev", "eth0")
+        self._slow.clear()
         self._isolated.clear()
         self._cuts.clear()
 

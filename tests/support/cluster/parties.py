@@ -76,9 +76,13 @@ class Party:
 
     def await_ready(self) -> None:
         """Wait until the log says so. AssertionError if the process ends instead."""
-        ready = self._ready.decode()
-        eventually(lambda: ready in self.log() or self.has_ended(), f"{self.name}: {ready}")
-        assert ready in self.log(), f"{self.name} has ended:\n{self.log()[-4000:]}"
+        what = f"{self.name}: {self._ready.decode()}"
+        eventually(lambda: self.is_ready() or self.has_ended(), what)
+        assert self.is_ready(), f"{self.name} has ended:\n{self.log()[-4000:]}"
+
+    def is_ready(self) -> bool:
+        """Whether the log says so."""
+        return self._ready.decode() in self.log()
 
     def has_ended(self) -> bool:
         """Whether the process has ended by itself, or was never started."""

@@ -144,7 +144,7 @@ class MasterSide(FeedOwner):
             source.automate(policy.is_automatic)
 
     def _fence(self) -> None:
-        """Confirm only with the lease, if another node may take over without one that is in sync."""
+        """Confirm only with the lease, if a mirror that is not in sync may take over."""
         may_be_replaced = self._policy.promotes_unsynced_on_failure
         self.in_sync.has_lease = self._host.has_lease if may_be_replaced else None
 

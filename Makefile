@@ -73,7 +73,7 @@ demo-cluster: setup ## a mirrored queue on three nodes loses its master three ti
 test: lint test-most test-later ## everything that a change must pass
 
 # Tests of code that is never compiled run once, and so do those that start whole clusters.
-ONCE := bench cli cluster/control cluster/metadata cluster/mirrored cluster/nodes cluster/rig demo examples packaging peers pipeline spark testing tidy
+ONCE := bench cli cluster/control cluster/groups cluster/metadata cluster/mirrored cluster/nodes cluster/rig cluster/ring demo examples packaging peers pipeline spark testing tidy
 LATER := spark
 
 # Prints its log when it is over, as what runs beside it prints, too.

@@ -10,6 +10,7 @@ from warrenmq.broker.channel.commit import commit
 from warrenmq.broker.channel.confirms import PublishConfirms
 from warrenmq.broker.channel.consume import cancel, consume
 from warrenmq.broker.channel.get import get
+from warrenmq.broker.channel.queue_deletion import queue_delete
 from warrenmq.broker.channel.topology import (
     exchange_bind,
     exchange_declare,
@@ -17,7 +18,6 @@ from warrenmq.broker.channel.topology import (
     exchange_unbind,
     queue_bind,
     queue_declare,
-    queue_delete,
     queue_purge,
     queue_unbind,
 )

@@ -1,13 +1,12 @@
 """The handlers of exchange.* and queue.*: RabbitMQ's checks, order and texts (protocol 5.3, 5.4).
 
-`definition_replies.py` sends the answers to methods that change definitions.
+`queue_deletion.py` has queue.delete. `definition_replies.py` sends the answers to methods that
+change definitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-
-from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import Channel
 from warrenmq.broker.channel.definition_replies import (
@@ -21,21 +20,17 @@ from warrenmq.broker.channel.direct_reply import REPLY_TO, reply_node
 from warrenmq.broker.channel.remote_calls import (
     Attempt,
     declare_remote,
-    delete_remote,
     probe_remote,
     purge_remote,
 )
 from warrenmq.broker.definitions.limits import is_reached
 from warrenmq.broker.definitions.metadata import (
     Change,
-    DeleteQueue,
     PutBinding,
     PutExchange,
     PutQueue,
 )
 from warrenmq.broker.definitions.rights import EXCHANGE, QUEUE
-from warrenmq.broker.definitions.shared import SharedDefinitions
-from warrenmq.broker.vhost.queue_checks import check_delete, needs_decision
 from warrenmq.queues.arguments import (
     CLASSIC,
     EQUIVALENT_KEYS,
@@ -86,8 +81,6 @@ from warrenmq.wire.methods import (
     QueueBindOk,
     QueueDeclare,
     QueueDeclareOk,
-    QueueDelete,
-    QueueDeleteOk,
     QueuePurge,
     QueuePurgeOk,
     QueueUnbind,
@@ -357,61 +350,6 @@ def _purge_here(channel: Channel, queue: Queue, nowait: bool) -> None:
             channel.resume(now_ms)
 
     purge.when_done = on_done
-
-
-def queue_delete(channel: Channel, method: QueueDelete) -> None:
-    """Handle queue.delete; a missing queue counts as deleted, with 0 messages."""
-    _delete(channel, method, Attempt(lambda attempt: _delete(channel, method, attempt)))
-
-
-def _delete(channel: Channel, method: QueueDelete, attempt: Attempt) -> None:
-    vhost = channel.vhost
-    name = named_queue(channel, method.queue)
-    channel.connection.client.rights.expect_configure(QUEUE, name)
-    queue = vhost.taker(name)
-    count: i64 = 0
-    changes: list[Change] = []
-    if queue is not None:
-        check_owner(channel, queue)
-    if isinstance(queue, RemoteQueue):
-        if delete_remote(channel, queue, method.if_empty, method.if_unused, method.nowait, attempt):
-            return
-        # Its node is down. As in RabbitMQ, the queue may be deleted, but it may not be empty.
-        if method.if_empty:
-            raise ChannelException(PRECONDITION_FAILED, f"{vhost.queue_text(name)} not empty")
-        changes = vhost.delete_abandoned(queue, channel.connection.now_ms)
-    elif isinstance(queue, Queue):
-        check_delete(vhost, queue, method.if_empty, method.if_unused)
-        count = queue.ready_count
-        shared = vhost.node.shared
-        if shared is not None and needs_decision(queue, method.if_empty, method.if_unused):
-            _propose_deletion(channel, shared, method, queue, attempt)
-            return
-        channel.cancels.is_deferred = True
-        user = channel.connection.client.user_name
-        changes = vhost.remove_queue(queue, channel.connection.now_ms, user)
-        channel.cancels.is_deferred = False
-    reply_when_gone(channel, changes, None if method.nowait else QueueDeleteOk(count))
-
-
-def _propose_deletion(
-    channel: Channel,
-    shared: SharedDefinitions,
-    method: QueueDelete,
-    queue: Queue,
-    attempt: Attempt,
-) -> None:
-    """Delete a mirrored queue that may only go as it is here, if the cluster agrees."""
-    vhost = channel.vhost
-    count = queue.ready_count
-
-    def look_again() -> None:
-        if queue.is_deleted:
-            reply_at_once(channel, None if method.nowait else QueueDeleteOk(count))
-        else:
-            _delete(channel, method, attempt)
-
-    propose(channel, shared, [DeleteQueue(vhost.name, queue.id, queue.name)], look_again)
 
 
 # -- shared ----------------------------------------------------------------------------------------

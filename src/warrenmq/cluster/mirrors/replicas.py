@@ -24,7 +24,7 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.follower import Follower
 from warrenmq.cluster.groups.group import Copy, Group
 from warrenmq.cluster.groups.group_change import group_of
-from warrenmq.cluster.groups.group_proposer import GroupProposer
+from warrenmq.cluster.groups.group_proposer import UNANSWERED, GroupProposer
 from warrenmq.cluster.groups.group_watch import GroupWatch
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.mirror_placement import AddMirror, DropCopy, MoveMaster
@@ -119,6 +119,9 @@ class Replicas(GroupWatch):
                 del self.places[key]
                 self._forget(place)
                 place.end(put)
+                # A policy may want mirrors again since the end of the group was proposed.
+                self._wanted.look_at(vhost.name, put.name)
+                self.wake()
             return
         if place is None:
             place = self.places[key] = MirrorPlace(self, vhost, put)
@@ -274,11 +277,18 @@ class Replicas(GroupWatch):
         """Propose the first group of a queue of this node, which has the only copy."""
         vhost = self._broker.vhosts.get(put.vhost)
         queue = None if vhost is None else vhost.queues.get(put.name)
-        if queue is not None:
-            first_seq = int(next_start(queue, 0))
-            self.proposer.propose_first(
-                put.vhost, put.name, put.birth, lambda: create(self.me, (), first_seq), _ignore
-            )
+        if queue is None:
+            return
+        first_seq = int(next_start(queue, 0))
+
+        def done(outcome: int) -> None:
+            if outcome == UNANSWERED:
+                self._wanted.look_at(put.vhost, put.name)
+                self.wake()
+
+        self.proposer.propose_first(
+            put.vhost, put.name, put.birth, lambda: create(self.me, (), first_seq), done
+        )
 
     def _propose_step(self, place: MirrorPlace, step: WantedStep) -> None:
         group = place.replica.group

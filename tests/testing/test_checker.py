@@ -137,6 +137,13 @@ VIOLATIONS: dict[str, tuple[Rule, list[AnyEvent], str]] = {
          delivery(5, "c", 2, "m"), *settled(6, "c", 2)],
         "rule 5, flag, queue q: came again without the redelivered flag, to c",
     ),
+    "again without the flag, elsewhere and at once, without a fault": (
+        Rule.FLAG,
+        [*published("m"), session(2, "b"), SessionEnd(2 * MS, "b", LOST), session(2, "c"),
+         session(2, "d"), delivery(3, "c", 1, "m", True), delivery(4, "d", 1, "m"),
+         *settled(6, "c", 1), *settled(6, "d", 1)],
+        "rule 5, flag, queue q: came again without the redelivered flag, to d",
+    ),
     "flag on a fresh message": (
         Rule.FLAG,
         [*published("m"), session(2, "c"), delivery(3, "c", 1, "m", True), *settled(6, "c", 1)],
@@ -227,6 +234,11 @@ def test_a_violation_is_found(name: str) -> None:
 
 
 EXCUSED: dict[str, list[AnyEvent]] = {
+    "a delivery that was taken back is overtaken by the next one": [
+        *published("m"), session(2, "c"), session(2, "d"), fault(3), FaultEnd(8 * MS, "kill 1"),
+        delivery(4, "c", 1, "m", True), delivery(5, "d", 1, "m"),
+        *settled(6, "c", 1), *settled(6, "d", 1),
+    ],
     "an unanswered publish may appear or not": [
         publish(1, "m", 1), publish(1, "n", 2), session(2, "c"),
         delivery(3, "c", 1, "m"), *settled(4, "c", 1),

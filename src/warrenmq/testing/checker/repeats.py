@@ -23,6 +23,8 @@ UNDONE_ACKS = "acks undone by a fault"
 LOST_FLAGS = "flags lost in a crash"
 CRASH_FLAGS = "flags set by a crash"
 HIDDEN_DELIVERIES = "deliveries that no client saw"
+# What one connection sends may arrive so much later than what another one sends after it.
+OVERTAKING_US = 20_000
 
 
 def judge_repeats(facts: Facts, window_us: int, counts: Counter[str]) -> list[Violation]:
@@ -77,7 +79,8 @@ def _judge_duplicates(
     """Violations where a message came unmarked although it had been handed out before.
 
     An unmarked delivery is the first of its message. It may arrive after marked ones, if its client
-    reads the rest of a connection that the broker has closed already.
+    reads the rest of a connection that the broker has closed already; or if a fault let the broker
+    take it back at once, and both were on their way to different connections.
     """
     found = []
     unmarked = [delivery for delivery in deliveries if not delivery.event.redelivered]
@@ -89,9 +92,22 @@ def _judge_duplicates(
     first = deliveries[0]
     if first.event.redelivered and unmarked:
         late = unmarked[0]
-        if not late.session.is_lost and not _has_crash_between(facts, first, late):
+        if (
+            not late.session.is_lost
+            and not _has_crash_between(facts, first, late)
+            and not _was_overtaken(facts, first, late)
+        ):
             found.append(_came_again(queue, first, late))
     return found
+
+
+def _was_overtaken(facts: Facts, first: DeliveryFacts, late: DeliveryFacts) -> bool:
+    """Whether two deliveries may have been sent in the other order, after a fault."""
+    return (
+        first.session is not late.session
+        and late.at_us - first.at_us <= OVERTAKING_US
+        and any(fault.at_us <= first.at_us for fault in facts.faults)
+    )
 
 
 def _has_crash_between(facts: Facts, before: DeliveryFacts, delivery: DeliveryFacts) -> bool:

@@ -235,6 +235,7 @@ def vhost_deleted(cluster: MirroredCluster) -> None:
             ("set_policy", "-p", "mirrored", "all", ".*", '{"ha-mode":"all"}'),
         ):
             assert node.ctl(*command).code == 0, command
+        eventually(partial(_all_have_vhost, cluster), "all nodes have the vhost")
         with (
             cluster.client(MASTER, b"mirrored") as client,
             cluster.client(THIRD, b"mirrored") as far,
@@ -250,6 +251,14 @@ def vhost_deleted(cluster: MirroredCluster) -> None:
             lambda: not any(key.startswith("mirrored") for key in cluster.keys("q")),
             "no queue is left", 0.1,
         )  # fmt: skip
+
+
+def _all_have_vhost(cluster: MirroredCluster) -> bool:
+    return all(
+        ["mirrored"] in node.ctl("-s", "list_vhosts").rows()
+        and node.ctl("-s", "list_policies", "-p", "mirrored").rows()
+        for node in cluster.nodes.values()
+    )
 
 
 def _is_closed(client: ChannelPeer) -> bool:

@@ -6,6 +6,7 @@ every change of it; the store refuses a change that was made from an older recor
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Final
 
@@ -135,6 +136,8 @@ def encode_group(group: Group) -> bytes:
     return msgspec.json.encode(group)
 
 
+# A change of a group is decoded several times, by who follows it and by who proposes the next.
+@functools.lru_cache(maxsize=1024)
 def decode_group(value: bytes) -> Group:
     """The group in a JSON text. Raises MetadataDamaged if it is none."""
     try:

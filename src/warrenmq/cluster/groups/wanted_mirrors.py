@@ -88,7 +88,7 @@ class WantedMirrors:
         """Whether there are queues to look at."""
         return bool(self._pending)
 
-    def advance(self, limit: int = 256) -> list[tuple[PutQueue, WantedStep]]:
+    def advance(self, limit: int = 64) -> list[tuple[PutQueue, WantedStep]]:
         """Look at up to `limit` queues; returns those that need a step, with their definitions."""
         found: list[tuple[PutQueue, WantedStep]] = []
         for place in list(islice(self._pending, limit)):

@@ -30,7 +30,14 @@ from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.mirror_placement import AddMirror, DropCopy, MoveMaster
 from warrenmq.cluster.groups.mirror_policy import UNMIRRORED, MirrorPolicy
 from warrenmq.cluster.groups.queue_policy import policy_of
-from warrenmq.cluster.groups.transitions import Mastership, Transition, create, drop, join
+from warrenmq.cluster.groups.transitions import (
+    UNSYNCED,
+    Mastership,
+    Transition,
+    create,
+    drop,
+    join,
+)
 from warrenmq.cluster.groups.wanted_mirrors import BeginGroup, WantedMirrors, WantedStep
 from warrenmq.cluster.mirrors.in_sync import InSync
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
@@ -38,6 +45,7 @@ from warrenmq.cluster.mirrors.peers import MirrorPeers
 from warrenmq.cluster.mirrors.records import HandOverRecord, MalformedMirrorRecord, birth_of
 from warrenmq.cluster.mirrors.replica import MASTER, Replica
 from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
+from warrenmq.cluster.mirrors.visits import Visits
 from warrenmq.cluster.ring.frames import MalformedRingFrame
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.message_taker import MessageTaker
@@ -51,10 +59,10 @@ logger = logging.getLogger("warren.mirrors")
 
 # Interval at which a replica with open business is checked (ms).
 _CHECK_MS: Final = 250
-# Replicas that one tick checks although nothing has happened to them.
-_CHECKS_A_TICK: Final = 100
 # A step of a queue's placement that led to nothing is taken again after this time (ms).
 _STEP_MS: Final = 2_000
+# The placement of each queue is looked at again after this time (ms), whatever has happened.
+_LOOK_MS: Final = 60_000
 _KEY_BYTES: Final = 8
 # Bytes of records for queues of which this node has not heard yet.
 EARLY_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -94,8 +102,7 @@ class Replicas(GroupWatch):
         # Masters that wait for mirrors, or synchronise some.
         self._open: dict[MirrorPlace, None] = {}
         self._checked_ms = 0
-        # Where the round over all places goes on.
-        self._round: list[MirrorPlace] = []
+        self._visits: Visits[MirrorPlace] = Visits(self.places.values)
         # Records for queues that this node does not know yet, by birth, with their senders.
         self._early: dict[int, list[tuple[bytes, bytes]]] = {}
         self._early_bytes = 0
@@ -139,15 +146,17 @@ class Replicas(GroupWatch):
         self._take_early(key)
 
     def on_policies(self, vhost: Vhost) -> None:
-        for place in self.places.values():
-            if place.vhost is vhost:
-                place.obey_policy()
+        found = [place for place in self.places.values() if place.vhost is vhost]
+        for place in found:
+            place.has_new_policy = True
+        self._visits.hurry(found)
         self._wanted.look_again(vhost.name)
         self.wake()
 
     def _forget(self, place: MirrorPlace) -> None:
         self._due.pop(place, None)
         self._open.pop(place, None)
+        self._visits.forget(place)
 
     # -- other nodes -------------------------------------------------------------------------------
 
@@ -199,11 +208,16 @@ class Replicas(GroupWatch):
 
     def on_gone(self, node: bytes) -> None:
         """The process of `node` does not run, or is silent: queues with a member there change."""
-        for place in list(self.places.values()):
+        led: list[MirrorPlace] = []
+        mirrored: list[MirrorPlace] = []
+        for place in self.places.values():
             group = place.replica.group
             if group is not None and group.member_of(node) is not None:
-                place.replica.check()
-                self.touch(place)
+                (led if group.master_node == node else mirrored).append(place)
+        # Queues without a master come first.
+        self._visits.hurry(led)
+        self._visits.hurry(mirrored)
+        self.wake()
 
     def set_running(self, names: set[bytes]) -> None:
         """Take over which nodes have a record in the cluster."""
@@ -223,6 +237,10 @@ class Replicas(GroupWatch):
 
     def end_turn(self) -> None:
         """Send what the turn has brought, and propose what has to change."""
+        for place in self._visits.take_urgent():
+            self._visit(place)
+        if self._visits.has_urgent:
+            self.wake()
         due, self._due = self._due, {}
         for place in due:
             place.replica.end_turn()
@@ -250,15 +268,18 @@ class Replicas(GroupWatch):
             self.touch(place)
         if is_check:
             self._checked_ms = now_ms
-        if not self._round:
-            self._round = list(self.places.values())
-        for place in self._round[:_CHECKS_A_TICK]:
+        for place in self._visits.take_of_round():
             if self.places.get(place.key) is place:
-                place.replica.check()
-                self.touch(place)
-                if place.has_master_here and now_ms - place.stepped_ms >= _STEP_MS:
+                self._visit(place)
+                if place.has_master_here and place.wants_look(now_ms):
+                    place.looked_ms = now_ms
                     self._wanted.look_at(place.vhost.name, place.name)
-        del self._round[:_CHECKS_A_TICK]
+
+    def _visit(self, place: MirrorPlace) -> None:
+        if place.has_new_policy:
+            place.obey_policy()
+        place.replica.check()
+        self.touch(place)
 
     # -- where copies should be --------------------------------------------------------------------
 
@@ -366,6 +387,10 @@ class MirrorPlace:
         # The last step of placement: when it was proposed, from which version of the group.
         self.stepped_ms = -_STEP_MS
         self.stepped_version = 0
+        # When the round has let the placement be looked at.
+        self.looked_ms = replicas.now_ms()
+        # A policy of the vhost has changed since `obey_policy`.
+        self.has_new_policy = False
         self._replicas = replicas
         self.replica = Replica(self.key, replicas.me, _ReplicaHost(replicas, self))
         self.obey_policy()
@@ -385,13 +410,19 @@ class MirrorPlace:
         """Whether this node's copy serves clients."""
         return self.replica.role == MASTER
 
-    def log(self, text: str) -> None:
+    def log(self, text: str, level: int = logging.INFO) -> None:
         """Log what happens to the queue, in words that operators of RabbitMQ look for."""
-        logger.info("Mirrored %s: %s", self.vhost.queue_text(self.name), text)
+        logger.log(level, "Mirrored %s: %s", self.vhost.queue_text(self.name), text)
 
     def obey_policy(self) -> None:
         """Let the replica obey the policies that apply now."""
+        self.has_new_policy = False
         self.replica.set_policy(self._policy())
+
+    def wants_look(self, now_ms: int) -> bool:
+        """Whether to look again where copies should be: the last step may have led to nothing."""
+        has_stopped = self.stepped_version == self.version and now_ms - self.stepped_ms >= _STEP_MS
+        return has_stopped or now_ms - self.looked_ms >= _LOOK_MS
 
     def _policy(self) -> MirrorPolicy:
         try:
@@ -504,7 +535,14 @@ class MirrorPlace:
             # A new queue begins with its master: nobody is promoted.
             if group.epoch > 1:
                 here = name_text(self._replicas.me.node)
-                self.log(f"Promoting mirror on node '{here}' to leader")
+                if group.reason == UNSYNCED:
+                    self.log(
+                        f"Promoting unsynchronised mirror on node '{here}' to leader; messages "
+                        "that it lacks are lost",
+                        logging.WARNING,
+                    )
+                else:
+                    self.log(f"Promoting mirror on node '{here}' to leader")
             self._replace(taker, queue)
 
     def step_down(self, copy: MirrorCopy) -> None:

@@ -133,7 +133,6 @@ class WorldNode(ReplicaHost):
 
     def propose(
         self,
-        birth: int,
         transition: Transition,
         done: Callable[[int], None],
         fence: Fence | None = None,
@@ -144,27 +143,27 @@ class WorldNode(ReplicaHost):
     def has_lease(self) -> bool:
         return not self.is_cut_off
 
-    def open_copy(self, birth: int) -> MirrorCopy:
+    def open_copy(self) -> MirrorCopy:
         if NAME not in self.node.vhost.queues:
             self.node.declare(NAME)
         self.queue.is_hidden = True
         return MirrorCopy(self.queue, self.node.vhost.journal)
 
-    def renew_copy(self, birth: int, copy: MirrorCopy) -> MirrorCopy:
+    def renew_copy(self, copy: MirrorCopy) -> MirrorCopy:
         self.world.renewed.append(self.name)
         self.node.delete(NAME)
-        return self.open_copy(birth)
+        return self.open_copy()
 
-    def drop_copy(self, birth: int) -> None:
+    def drop_copy(self) -> None:
         if NAME in self.node.vhost.queues:
             self.node.delete(NAME)
 
-    def take_over(self, birth: int, copy: MirrorCopy, source: InSync) -> None:
+    def take_over(self, copy: MirrorCopy, source: InSync) -> None:
         copy.queue.is_hidden = False
         copy.queue.confirm_source = source
         self.world.masters.append((self.name, source.epoch))
 
-    def step_down(self, birth: int, copy: MirrorCopy) -> None:
+    def step_down(self, copy: MirrorCopy) -> None:
         out = self.out
         self.out = []
         copy.queue.requeue(out, self.now_ms())

@@ -18,11 +18,11 @@ from warrenmq.cluster.mirrors.records import (
     NewerRecord,
     RingRecord,
     SyncRecord,
-    birth_of,
     decode_message,
     decode_record,
     encode_message,
     encode_record,
+    key_of,
 )
 
 NUMBERS = st.integers(0, (1 << 63) - 1)
@@ -36,9 +36,9 @@ RECORDS: st.SearchStrategy[MirrorRecord] = st.one_of(
 
 
 @given(NUMBERS, RECORDS)
-def test_a_record_arrives_as_it_was_sent(birth: int, record: MirrorRecord) -> None:
-    payload = encode_record(birth, record)
-    assert birth_of(payload) == birth
+def test_a_record_arrives_as_it_was_sent(key: int, record: MirrorRecord) -> None:
+    payload = encode_record(key, record)
+    assert key_of(payload) == key
     assert decode_record(payload) == record
 
 
@@ -48,7 +48,7 @@ def test_no_bytes_do_more_than_be_refused(payload: bytes) -> None:
         record = decode_record(payload)
     except MalformedMirrorRecord:
         return
-    assert encode_record(birth_of(payload), record) == payload
+    assert encode_record(key_of(payload), record) == payload
 
 
 @pytest.mark.parametrize("kind", [DURABLE, FAILED, NEWER])

@@ -111,7 +111,7 @@ def test_a_queue_that_was_not_mirrored_goes_on_at_another_node() -> None:
     world.history = [world.group]
     world.run(3)
     assert a.is_master and len(a.has()) == 3
-    b.propose(BIRTH, lambda group: join(group, b.me), lambda _outcome: None)
+    b.propose(lambda group: join(group, b.me), lambda _outcome: None)
     world.run(3)
     world.heal()
     assert len(a.has()) == 3

@@ -1,7 +1,7 @@
 """What the replicas of one mirrored queue send each other: one record in a frame of kind MIRRORS.
 
-A payload begins with the birth of the queue (i64), which tells the lives of one name apart, and the
-kind of the record (u8). Integers are big-endian.
+A payload begins with the key of the queue (i64, `replicas.place_key`) and the kind of the record
+(u8). Integers are big-endian.
 
     RING      the bytes of a ring frame (`cluster/ring/frames.py`)
     DURABLE   epoch i64, number i64   the sender's copy has the ring messages of the master up to
@@ -80,10 +80,10 @@ class SyncRecord(NamedTuple):
 MirrorRecord = RingRecord | DurableRecord | FailedRecord | NewerRecord | HandOverRecord | SyncRecord
 
 
-def encode_record(birth: int, record: MirrorRecord) -> bytes:
-    """The payload of a record of the queue with this birth."""
+def encode_record(key: int, record: MirrorRecord) -> bytes:
+    """The payload of a record of the queue with this key."""
     out = BytesWriter()
-    write_i64_be(out, birth)
+    write_i64_be(out, key)
     match record:
         case RingRecord(frame):
             out.append(RING)
@@ -108,8 +108,8 @@ def encode_record(birth: int, record: MirrorRecord) -> bytes:
     return out.getvalue()
 
 
-def birth_of(payload: bytes) -> int:
-    """The birth of the queue that a payload is about. Raises MalformedMirrorRecord."""
+def key_of(payload: bytes) -> int:
+    """The key of the queue that a payload is about. Raises MalformedMirrorRecord."""
     if len(payload) < _HEAD_BYTES:
         raise MalformedMirrorRecord("a record between replicas is too short")
     return int(read_i64_be(payload, 0))
@@ -117,7 +117,7 @@ def birth_of(payload: bytes) -> int:
 
 def decode_record(payload: bytes) -> MirrorRecord:
     """The record in a payload. Raises MalformedMirrorRecord."""
-    birth_of(payload)
+    key_of(payload)
     kind = payload[_HEAD_BYTES - 1]
     if kind == RING:
         return RingRecord(payload[_HEAD_BYTES:])

@@ -50,10 +50,10 @@ PROPOSE_MS: Final = 10_000
 
 
 class Replica:
-    """The replica of the queue with this `birth` on the node of `me`."""
+    """The replica of the queue with this `key` on the node of `me`."""
 
-    def __init__(self, birth: int, me: Copy, host: ReplicaHost) -> None:
-        self.birth: int = birth
+    def __init__(self, key: int, me: Copy, host: ReplicaHost) -> None:
+        self.key: int = key
         self.me: Copy = me
         # None before the first group.
         self.group: Group | None = None
@@ -102,7 +102,7 @@ class Replica:
         if member is None:
             if self.me.node not in group.recoverable:
                 self.copy = None
-                self._host.drop_copy(self.birth)
+                self._host.drop_copy()
         elif is_master:
             self._lead(group)
         else:
@@ -169,18 +169,18 @@ class Replica:
         self._wants_new_copy = False
         fail_point("mirrors.crowned")
         self.master = MasterSide(copy, newest, member, self.policy, self._host, self._sides)
-        self._host.take_over(self.birth, copy, self.master.in_sync)
+        self._host.take_over(copy, self.master.in_sync)
         self._host.wake()
 
     def _step_down(self, master: MasterSide) -> None:
         master.step_down()
         self.master = None
-        self._host.step_down(self.birth, master.copy)
+        self._host.step_down(master.copy)
         master.copy.reopen()
 
     def _open_copy(self) -> MirrorCopy:
         if self.copy is None:
-            self.copy = self._host.open_copy(self.birth)
+            self.copy = self._host.open_copy()
         return self.copy
 
     # -- turns -------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ class Replica:
             if done is not None:
                 done(outcome)
 
-        self._host.propose(self.birth, transition, answered, fence)
+        self._host.propose(transition, answered, fence)
 
     # -- other nodes -------------------------------------------------------------------------------
 
@@ -277,7 +277,7 @@ class Replica:
 
     def send(self, node: bytes, record: MirrorRecord) -> None:
         """Send a record to a node."""
-        self._host.send(node, encode_record(self.birth, record))
+        self._host.send(node, encode_record(self.key, record))
 
     # -- the ring ----------------------------------------------------------------------------------
 
@@ -330,7 +330,7 @@ class Replica:
             return
         self._wants_new_copy = False
         self._end_mirror(mirror)
-        self.copy = self._host.renew_copy(self.birth, mirror.copy)
+        self.copy = self._host.renew_copy(mirror.copy)
         self._begin_mirror(self.copy, group.epoch, False)
 
 

@@ -15,7 +15,7 @@ Fence = Callable[[Group], Collection[bytes]]
 
 
 class ReplicaHost(ABC):
-    """The node, as its replicas see it. A queue is named by its birth."""
+    """The node, as the replica of one queue sees it."""
 
     # -- other nodes -------------------------------------------------------------------------------
 
@@ -47,7 +47,6 @@ class ReplicaHost(ABC):
     @abstractmethod
     def propose(
         self,
-        birth: int,
         transition: Transition,
         done: Callable[[int], None],
         fence: Fence | None = None,
@@ -61,23 +60,23 @@ class ReplicaHost(ABC):
     # -- the queue ---------------------------------------------------------------------------------
 
     @abstractmethod
-    def open_copy(self, birth: int) -> MirrorCopy:
+    def open_copy(self) -> MirrorCopy:
         """This node's copy of the queue, hidden; a new one if it has none (`needs_new_copy`)."""
 
     @abstractmethod
-    def renew_copy(self, birth: int, copy: MirrorCopy) -> MirrorCopy:
+    def renew_copy(self, copy: MirrorCopy) -> MirrorCopy:
         """Delete the hidden `copy` with all its messages; the empty one that takes its place."""
 
     @abstractmethod
-    def drop_copy(self, birth: int) -> None:
+    def drop_copy(self) -> None:
         """Delete this node's copy, opened or not: the group has given it up."""
 
     @abstractmethod
-    def take_over(self, birth: int, copy: MirrorCopy, source: InSync) -> None:
+    def take_over(self, copy: MirrorCopy, source: InSync) -> None:
         """Let the copy serve clients from now on; its publishes wait for `source`."""
 
     @abstractmethod
-    def step_down(self, birth: int, copy: MirrorCopy) -> None:
+    def step_down(self, copy: MirrorCopy) -> None:
         """Hide the copy, which has served: all of its messages are ready on return, none unacked.
 
         Its source refuses everything already.

@@ -42,7 +42,7 @@ from warrenmq.cluster.groups.wanted_mirrors import BeginGroup, WantedMirrors, Wa
 from warrenmq.cluster.mirrors.in_sync import InSync
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.peers import MirrorPeers
-from warrenmq.cluster.mirrors.records import HandOverRecord, MalformedMirrorRecord, birth_of
+from warrenmq.cluster.mirrors.records import HandOverRecord, MalformedMirrorRecord, key_of
 from warrenmq.cluster.mirrors.replica import MASTER, Replica
 from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
 from warrenmq.cluster.mirrors.visits import Visits
@@ -103,7 +103,7 @@ class Replicas(GroupWatch):
         self._open: dict[MirrorPlace, None] = {}
         self._checked_ms = 0
         self._visits: Visits[MirrorPlace] = Visits(self.places.values)
-        # Records for queues that this node does not know yet, by birth, with their senders.
+        # Records for queues that this node does not know yet, by key, with their senders.
         self._early: dict[int, list[tuple[bytes, bytes]]] = {}
         self._early_bytes = 0
 
@@ -163,10 +163,10 @@ class Replicas(GroupWatch):
     def on_record(self, node: bytes, payload: bytes) -> str:
         """Take a record of `node`; returns "" or why it is none: the link must go down then."""
         try:
-            birth = birth_of(payload)
+            key = key_of(payload)
         except MalformedMirrorRecord as error:
             return str(error)
-        place = self.places.get(birth)
+        place = self.places.get(key)
         if place is not None:
             return self._deliver(place, node, payload)
         self._early_bytes += len(payload)
@@ -174,7 +174,7 @@ class Replicas(GroupWatch):
             self._early = {}
             self._early_bytes = 0
             return "this node has not followed the decisions on the queues of many records"
-        self._early.setdefault(birth, []).append((node, payload))
+        self._early.setdefault(key, []).append((node, payload))
         return ""
 
     def _deliver(self, place: MirrorPlace, node: bytes, payload: bytes) -> str:
@@ -185,8 +185,8 @@ class Replicas(GroupWatch):
         self.touch(place)
         return ""
 
-    def _take_early(self, birth: int) -> list[tuple[bytes, bytes]]:
-        early = self._early.pop(birth, [])
+    def _take_early(self, key: int) -> list[tuple[bytes, bytes]]:
+        early = self._early.pop(key, [])
         self._early_bytes -= sum(len(payload) for _node, payload in early)
         return early
 
@@ -199,8 +199,7 @@ class Replicas(GroupWatch):
     def on_link_down(self, node: bytes) -> None:
         """The link to `node` is lost."""
         self._early = {
-            birth: [each for each in early if each[0] != node]
-            for birth, early in self._early.items()
+            key: [each for each in early if each[0] != node] for key, early in self._early.items()
         }
         self._early_bytes = sum(
             len(payload) for early in self._early.values() for _node, payload in early
@@ -578,7 +577,6 @@ class _ReplicaHost(ReplicaHost):
 
     def propose(
         self,
-        birth: int,
         transition: Transition,
         done: Callable[[int], None],
         fence: Fence | None = None,
@@ -591,17 +589,17 @@ class _ReplicaHost(ReplicaHost):
     def has_lease(self) -> bool:
         return self._replicas.proposer.has_lease()
 
-    def open_copy(self, birth: int) -> MirrorCopy:
+    def open_copy(self) -> MirrorCopy:
         return self._place.open_copy()
 
-    def renew_copy(self, birth: int, copy: MirrorCopy) -> MirrorCopy:
+    def renew_copy(self, copy: MirrorCopy) -> MirrorCopy:
         return self._place.renew_copy(copy)
 
-    def drop_copy(self, birth: int) -> None:
+    def drop_copy(self) -> None:
         self._place.drop_copy()
 
-    def take_over(self, birth: int, copy: MirrorCopy, source: InSync) -> None:
+    def take_over(self, copy: MirrorCopy, source: InSync) -> None:
         self._place.take_over(copy, source)
 
-    def step_down(self, birth: int, copy: MirrorCopy) -> None:
+    def step_down(self, copy: MirrorCopy) -> None:
         self._place.step_down(copy)

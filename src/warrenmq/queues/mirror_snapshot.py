@@ -14,10 +14,10 @@ from collections.abc import Callable
 from mypy_extensions import i64
 
 from warrenmq.queues.contents import QueueContents
+from warrenmq.queues.entry_ring import EntryRing
 from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.loader import Load
 from warrenmq.queues.turn import SLICE_MESSAGES
-from warrenmq.queues.variable_queue import VariableQueue
 from warrenmq.store.epochs import Epochs
 from warrenmq.store.message import Position
 from warrenmq.store.runs import Runs, add_run, merge_runs, subtract
@@ -144,43 +144,48 @@ def _in_memory(contents: QueueContents) -> Runs:
     """Seq ids of the messages whose positions are in memory."""
     runs: Runs = []
     ready = contents.ready
-    place: i64 = 0
-    while place < ready.entry_count:
-        end = _end_of_run(ready, place)
-        first = ready.at(place).seq
-        add_run(runs, first, first + end - place - 1)
-        place = end
+    for ring in (ready.q4, ready.q3, ready.q2, ready.q1):
+        _add_ring(runs, ring)
     if contents.unacked.count > 0:
         for entry in contents.find_unacked(0, contents.ledger.next_seq):
             add_run(runs, entry.seq, entry.seq)
     return runs
 
 
-def _end_of_run(ready: VariableQueue, place: i64) -> i64:
-    """The place behind the run of seq ids that begins at `place`.
+def _add_ring(runs: Runs, ring: EntryRing) -> None:
+    """Append the seq ids of a ring to `runs`, which end before them."""
+    count = ring.count
+    place: i64 = 0
+    while place < count:
+        first = ring.at(place).seq
+        end = _end_of_run(ring, place, first - place)
+        last = first + end - place - 1
+        if len(runs) > 0 and runs[-1][1] == first - 1:
+            runs[-1] = (runs[-1][0], last)
+        else:
+            runs.append((first, last))
+        place = end
+
+
+def _end_of_run(ring: EntryRing, place: i64, offset: i64) -> i64:
+    """The place behind the run of seq ids that begins at `place`, `offset` above their places.
 
     It is searched for, as a queue of a million messages has few runs.
     """
-    offset = ready.at(place).seq - place
-    step: i64 = 1
     # A place of the run, and `end` below one that is not.
     inside = place
-    while inside + step < ready.entry_count and _offset_at(ready, inside + step) == offset:
+    step: i64 = 1
+    while inside + step < ring.count and ring.at(inside + step).seq - inside - step == offset:
         inside += step
         step *= 2
-    end = min(inside + step, ready.entry_count)
+    end = min(inside + step, ring.count)
     while end - inside > 1:
         middle = (inside + end) >> 1
-        if _offset_at(ready, middle) == offset:
+        if ring.at(middle).seq - middle == offset:
             inside = middle
         else:
             end = middle
     return end
-
-
-def _offset_at(ready: VariableQueue, place: i64) -> i64:
-    """By how much a seq id is above its place; it rises at each gap."""
-    return ready.at(place).seq - place
 
 
 def _without_settled(contents: QueueContents, runs: Runs) -> Runs:

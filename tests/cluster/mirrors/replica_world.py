@@ -51,7 +51,10 @@ class Seen:
     published: int = 0
     confirmed: set[int] = field(default_factory=set)
     refused: set[int] = field(default_factory=set)
-    acked: set[int] = field(default_factory=set)
+    # Numbers of acked messages, with the epochs of the masters that have taken the acks.
+    acked: dict[int, int] = field(default_factory=dict)
+    # Numbers of delivered messages, with the epochs of the masters that delivered them first.
+    delivered: dict[int, int] = field(default_factory=dict)
     # (number, redelivered) of each delivery.
     deliveries: list[tuple[int, bool]] = field(default_factory=list)
 
@@ -234,6 +237,7 @@ class WorldNode(ReplicaHost):
             self.out.append(entry)
             numbers.append(int(entry.message.body))
             self.world.seen.deliveries.append((numbers[-1], entry.redelivered))
+            self.world.seen.delivered.setdefault(numbers[-1], int(self.queue.epoch))
         return numbers
 
     def _get(self) -> Entry | None:
@@ -248,7 +252,7 @@ class WorldNode(ReplicaHost):
     def ack(self, count: int = 1) -> None:
         """Ack the oldest unacked messages."""
         for entry in self.out[:count]:
-            self.world.seen.acked.add(int(entry.message.body))
+            self.world.seen.acked[int(entry.message.body)] = int(self.queue.epoch)
             self.out.remove(entry)
             self.queue.leave(entry, ACKED, self.now_ms())
 
@@ -474,7 +478,7 @@ class World:
         """Assert, when all is at rest, that nothing is lost, and that all copies are equal."""
         rows = self.master.has()
         numbers = [number for _, number, _ in rows]
-        lost = self.seen.confirmed - self.seen.acked - set(numbers)
+        lost = self.seen.confirmed - self.seen.acked.keys() - set(numbers)
         assert not lost, f"confirmed and lost: {sorted(lost)}"
         assert numbers == sorted(set(numbers)), f"out of order: {numbers}"
         assert len([row[0] for row in rows]) == len({row[0] for row in rows})

@@ -7,12 +7,15 @@ from hypothesis import strategies as st
 from warrenmq.cluster.mirrors.records import (
     DURABLE,
     FAILED,
+    NEWBORN,
     NEWER,
     RING,
     SYNC_FIRST,
     SYNC_LAST,
+    UNKNOWN,
     DurableRecord,
     FailedRecord,
+    Heard,
     MalformedMirrorRecord,
     MirrorRecord,
     NewerRecord,
@@ -73,7 +76,11 @@ def test_unknown_kinds_are_refused(kind: int) -> None:
 
 
 def test_a_ring_message_has_its_number() -> None:
-    assert decode_message(encode_message(3, b"operations")) == (3, b"operations")
-    for broken in (b"", b"\x00" * 7, encode_message(0, b"x"), b"\xff" * 8):
+    assert decode_message(encode_message(3, b"operations")) == (3, NEWBORN, b"operations")
+    heard = Heard(4, 5)
+    assert decode_message(encode_message(1, b"operations", heard)) == (1, heard, b"operations")
+    never = decode_message(encode_message(1, b"", UNKNOWN))[1]
+    assert never > Heard(1 << 40, 1 << 40), "no mirror can have heard as much"
+    for broken in (b"", b"\x00" * 7, encode_message(0, b"x"), b"\xff" * 8, b"\x00" * 7 + b"\x01"):
         with pytest.raises(MalformedMirrorRecord):
             decode_message(broken)

@@ -396,3 +396,28 @@ def test_a_mirror_drops_what_the_new_master_never_got() -> None:
     assert b.has() == c.has()
     world.heal()
     world.check_rest()
+
+
+def test_a_mirror_that_has_heard_less_than_the_new_master_is_synchronised() -> None:
+    """The last messages of a master that dies may have reached some mirrors only."""
+    world = World()
+    world.run(3)
+    a, b, c = world["a"], world["b"], world["c"]
+    a.publish(2)
+    world.run(3)
+    taken = a.take(1)
+    a.ack(1)
+    a.publish(1)
+    a.end_turn()
+    while world.deliver(b"a", b"b"):
+        pass
+    world.cut(b"b", b"c")
+    a.kill()
+    assert taken == [1]
+    assert [number for _, number, _ in b.has()] == [2, 3]
+    assert [number for _, number, _ in c.has()] == [1, 2]
+    world.run(5)
+    world.link(b"b", b"c")
+    world.run(20, 100)
+    assert b.is_master and world.group.is_synced(b"c", "c-disk")
+    assert c.has() == b.has()

@@ -68,7 +68,7 @@ class InSync(ConfirmSource):
         # Sealed parties, oldest first.
         self._waiting: deque[MirrorParty] = deque()
         # Everything up to this ring message may have been confirmed.
-        self._confirmed_upto: int = 0
+        self.confirmed_upto: int = 0
         # Bytes of operations that were not sent, or have not gone round the ring.
         self.buffered_bytes: int = 0
         # This node is no master any more: nothing is confirmed.
@@ -181,7 +181,7 @@ class InSync(ConfirmSource):
 
     def admit(self, node: bytes) -> bool:
         """Let a mirror count before it is recorded; False: something is confirmed that it lacks."""
-        if self.is_lost or self._marks.get(node, 0) < self._confirmed_upto:
+        if self.is_lost or self._marks.get(node, 0) < self.confirmed_upto:
             return False
         if node not in self._recorded:
             self._admitted.add(node)
@@ -253,7 +253,7 @@ class InSync(ConfirmSource):
         ):
             party = waiting.popleft()
             if not party.is_failed:
-                self._confirmed_upto = party.number
+                self.confirmed_upto = party.number
                 ready.append(party.confirms)
         if ready:
             finish_together(ready, not self.refuses())

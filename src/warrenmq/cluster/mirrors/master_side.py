@@ -33,6 +33,7 @@ from warrenmq.cluster.mirrors.records import (
     DurableRecord,
     FailedRecord,
     HandOverRecord,
+    Heard,
     MalformedMirrorRecord,
     MirrorRecord,
     NewerRecord,
@@ -76,7 +77,10 @@ class MasterOwner(ABC):
 
 
 class MasterSide(FeedOwner):
-    """The master with `copy`, which is its node's `member` of `group`."""
+    """The master with `copy`, which is its node's `member` of `group`.
+
+    `heard`: how far the copy had followed the masters of earlier epochs.
+    """
 
     def __init__(
         self,
@@ -84,6 +88,7 @@ class MasterSide(FeedOwner):
         group: Group,
         member: Member,
         policy: MirrorPolicy,
+        heard: Heard,
         host: ReplicaHost,
         owner: MasterOwner,
     ) -> None:
@@ -101,6 +106,7 @@ class MasterSide(FeedOwner):
         self._policy: MirrorPolicy = policy
         self._host: ReplicaHost = host
         self._owner: MasterOwner = owner
+        self._heard: Heard = heard
         self._changed_ms: int = host.now_ms()
         # When each mirror that was late may be recorded as in sync again.
         self._readmit_ms: dict[bytes, int] = {}
@@ -184,6 +190,15 @@ class MasterSide(FeedOwner):
             self._hand_over_hanging()
 
     @property
+    def heard(self) -> Heard:
+        """How far the copy has followed its masters, itself the last one.
+
+        What has gathered, and was not sent, counts as a message more.
+        """
+        number = int(self.feed.taken_count) + (1 if self.feed.gathered_bytes > 0 else 0)
+        return Heard(self.epoch, number)
+
+    @property
     def is_syncing(self) -> bool:
         """Whether a mirror is being synchronised, or waits for that."""
         return any(source.is_busy for source in self.sources.values())
@@ -205,7 +220,7 @@ class MasterSide(FeedOwner):
                 self.ring_bytes += len(operations)
                 self.sent.forget(self.in_sync.durable_upto(number))
                 self.sent.note(Sent(number, int(self.feed.published_count), self.ring_bytes))
-                self._owner.broadcast(encode_message(number, operations))
+                self._owner.broadcast(encode_message(number, operations, self._heard))
                 fail_point("mirrors.broadcast")
         elif self.feed.gathered_bytes > 0 and not self.in_sync.is_lost:
             # The publishes wait for the ring together with their operations.

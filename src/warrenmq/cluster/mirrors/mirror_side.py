@@ -1,12 +1,15 @@
 """A mirror of one master in one epoch: applies the master's ring messages, reports what is durable.
 
 A mirror is *complete* when its copy has everything of the master up to the last ring message that
-arrived. It is so from the start if the group records its copy as in sync and it gets the messages
-of the epoch from the first one on. Otherwise it is synchronised (`sync_target.py`). Only a complete
-mirror reports marks: a confirm may rest on each of them (I1).
+arrived. It is so from the start if the group records its copy as in sync, it gets the messages of
+the epoch from the first one on, and it has heard as much of earlier masters as this one: the last
+messages of a master that dies may have reached some mirrors only. Otherwise it is synchronised
+(`sync_target.py`). Only a complete mirror reports marks: a confirm may rest on each of them (I1).
 
-A complete copy may lack messages that a deposed master has settled without the new one hearing of
-it: consumers have acked them, so nobody misses them if this copy leads next.
+A mirror that has heard more than the new master is complete, too. What was published to it alone,
+the master lets it drop (`RingFeed.begin`). Its copy may lack messages that the last master has
+settled without the new one hearing of it: consumers have acked them, so nobody misses them if this
+copy leads next.
 """
 
 from __future__ import annotations
@@ -16,8 +19,10 @@ from typing import Final
 
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.records import (
+    UNKNOWN,
     DurableRecord,
     FailedRecord,
+    Heard,
     MalformedMirrorRecord,
     MirrorRecord,
     NewerRecord,
@@ -25,7 +30,7 @@ from warrenmq.cluster.mirrors.records import (
     decode_message,
 )
 from warrenmq.cluster.mirrors.sync_records import decode
-from warrenmq.cluster.mirrors.sync_target import SyncOwner, SyncTarget
+from warrenmq.cluster.mirrors.sync_target import IN_SYNC, SyncOwner, SyncTarget
 from warrenmq.queues.durable_marks import DurableMarks, MarkOwner
 from warrenmq.queues.link_records import MalformedRecordError
 from warrenmq.queues.mirror_applier import StaleEpochError, UnknownEpochError
@@ -59,7 +64,8 @@ class MirrorOwner(ABC):
 class MirrorSide(MarkOwner):
     """The mirror with `copy` in `epoch`; `is_in_sync`: the group records its copy as in sync.
 
-    `attempt`: the last one of an earlier mirror of this node to be synchronised.
+    `heard`: how far the copy has followed the masters of earlier epochs. `attempt`: the last one of
+    an earlier mirror of this node to be synchronised.
     """
 
     def __init__(
@@ -67,12 +73,15 @@ class MirrorSide(MarkOwner):
         copy: MirrorCopy,
         epoch: int,
         is_in_sync: bool,
+        heard: Heard,
         owner: MirrorOwner,
         now_ms: int,
         attempt: int = 0,
     ) -> None:
         self.copy: MirrorCopy = copy
         self.epoch: int = epoch
+        # How far the copy has followed its masters by now; UNKNOWN during a synchronisation.
+        self.heard: Heard = heard
         self._first_attempt: int = attempt
         # The last ring message that arrived; 0: none.
         self.received_upto: int = 0
@@ -119,7 +128,7 @@ class MirrorSide(MarkOwner):
             self._early.append((message, now_ms))
             return
         fail_point("mirrors.received")
-        number, operations = decode_message(message)
+        number, heard, operations = decode_message(message)
         if int.from_bytes(operations[:_EPOCH_BYTES]) < self.epoch:
             # It comes from a deposed master, which may not know it yet.
             self._owner.report(NewerRecord(self.epoch))
@@ -130,12 +139,15 @@ class MirrorSide(MarkOwner):
             return
         self.received_upto = number
         is_undecided = before == 0 and self.target is None
-        is_complete = is_undecided and number == 1 and self._is_in_sync
+        is_complete = is_undecided and number == 1 and self._is_in_sync and self.heard >= heard
         if is_complete:
             # A synchronisation with the last master may have been under way: nothing was confirmed
             # without this copy, whatever it lacks.
             self.copy.end_sync(now_ms)
             self.marks.resume()
+        elif is_undecided:
+            # Before the message: that may begin an epoch, behind which nothing older has a place.
+            self._sync(now_ms)
         try:
             is_for_disk = self.copy.applier.apply(operations, now_ms)
         except StaleEpochError:
@@ -147,8 +159,8 @@ class MirrorSide(MarkOwner):
             raise MalformedMirrorRecord(str(error)) from None
         fail_point("mirrors.applied")
         self.marks.note(number, bool(is_for_disk))
-        if is_undecided and not is_complete:
-            self._sync(now_ms)
+        if is_complete or self.heard == Heard(self.epoch, before):
+            self.heard = Heard(self.epoch, number)
 
     # -- synchronisation ---------------------------------------------------------------------------
 
@@ -156,6 +168,7 @@ class MirrorSide(MarkOwner):
         """Take a record of the master. Raises MalformedMirrorRecord."""
         if self.target is not None and not self._is_ended:
             self.target.take(decode(record), now_ms)
+            self._note_heard()
 
     def link_is_new(self, now_ms: int) -> None:
         """Repeat to the master what was lost with the last link."""
@@ -170,6 +183,7 @@ class MirrorSide(MarkOwner):
             return
         if self.target is not None:
             self.target.advance(now_ms)
+            self._note_heard()
         elif self._is_joined and self.received_upto == 0 and now_ms - self._since_ms >= QUIET_MS:
             self._sync(now_ms)
 
@@ -212,6 +226,13 @@ class MirrorSide(MarkOwner):
             self.target.begin(self.epoch, now_ms)
         except StaleEpochError:
             self._owner.report(NewerRecord(self.copy.epoch))
+        self._note_heard()
+
+    def _note_heard(self) -> None:
+        """A copy that is being synchronised has a part of what its master has."""
+        if self.target is not None:
+            is_level = self.target.state == IN_SYNC
+            self.heard = Heard(self.epoch, self.received_upto) if is_level else UNKNOWN
 
 
 class _SyncPort(SyncOwner):

@@ -12,7 +12,8 @@ A payload begins with the key of the queue (i64, `replicas.place_key`) and the k
     32 to 63  bytes                   records of a synchronisation (`sync_records.py`)
 
 A ring message of a master is its number (i64, from 1, counted for each master of an epoch) and the
-operations of a turn.
+operations of a turn. Between the two, the first one has what its master has heard of the epochs
+before (`Heard`: epoch i64, number i64).
 """
 
 from __future__ import annotations
@@ -32,6 +33,24 @@ SYNC_LAST: Final = 63
 
 _HEAD_BYTES: Final = 9
 _NUMBER_BYTES: Final = 8
+
+
+class Heard(NamedTuple):
+    """How far a copy has followed its masters: up to ring message `number` of `epoch`.
+
+    It has all that they did till then. Of two copies, the one that has heard more has all that the
+    other one has.
+    """
+
+    epoch: int
+    number: int
+
+
+# Of a copy of a new queue, and of one of which nobody can tell.
+NEWBORN: Final = Heard(0, 0)
+UNKNOWN: Final = Heard(-1, 0)
+# What such a copy says as the master: no mirror can have heard so much.
+_NEVER_HEARD: Final = Heard((1 << 63) - 1, 0)
 
 
 class MalformedMirrorRecord(Exception):
@@ -146,19 +165,33 @@ def _integers(payload: bytes, count: int) -> list[int]:
     return found
 
 
-def encode_message(number: int, operations: bytes) -> bytes:
-    """The ring message `number` of a master."""
+def encode_message(number: int, operations: bytes, heard: Heard = NEWBORN) -> bytes:
+    """The ring message `number` of a master, which has `heard` so much of earlier ones."""
     out = BytesWriter()
     write_i64_be(out, number)
+    if number == 1:
+        told = _NEVER_HEARD if heard == UNKNOWN else heard
+        write_i64_be(out, told.epoch)
+        write_i64_be(out, told.number)
     out.write(operations)
     return out.getvalue()
 
 
-def decode_message(message: bytes) -> tuple[int, bytes]:
-    """The number and the operations of a ring message. Raises MalformedMirrorRecord."""
-    if len(message) < _NUMBER_BYTES:
-        raise MalformedMirrorRecord("a ring message has no number")
-    number = int(read_i64_be(message, 0))
+def decode_message(message: bytes) -> tuple[int, Heard, bytes]:
+    """The number of a ring message, what its master had heard, and the operations.
+
+    Only the first message tells the second. Raises MalformedMirrorRecord.
+    """
+    number = _number_at(message, 0)
     if number < 1:
         raise MalformedMirrorRecord(f"a ring message has the number {number}")
-    return number, message[_NUMBER_BYTES:]
+    if number > 1:
+        return number, NEWBORN, message[_NUMBER_BYTES:]
+    heard = Heard(_number_at(message, _NUMBER_BYTES), _number_at(message, 2 * _NUMBER_BYTES))
+    return number, heard, message[3 * _NUMBER_BYTES :]
+
+
+def _number_at(message: bytes, at: int) -> int:
+    if len(message) < at + _NUMBER_BYTES:
+        raise MalformedMirrorRecord("a ring message lacks a number")
+    return int(read_i64_be(message, at))

@@ -27,6 +27,9 @@ from warrenmq.cluster.mirrors.master_side import MasterOwner, MasterSide
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.mirror_side import MirrorOwner, MirrorSide
 from warrenmq.cluster.mirrors.records import (
+    NEWBORN,
+    UNKNOWN,
+    Heard,
     MirrorRecord,
     NewerRecord,
     RingRecord,
@@ -47,6 +50,8 @@ MASTER: Final = 2
 
 # A change that was proposed and not answered is proposed again after this time.
 PROPOSE_MS: Final = 10_000
+
+_FIRST_EPOCH: Final = 1
 
 
 class Replica:
@@ -72,6 +77,8 @@ class Replica:
         self._wants_new_copy: bool = False
         # The last attempt of a mirror of this node to be synchronised.
         self._sync_attempt: int = 0
+        # How far the copy had followed its masters when it last changed its role in this run.
+        self._heard: Heard = NEWBORN
 
     @property
     def role(self) -> int:
@@ -102,6 +109,7 @@ class Replica:
         if member is None:
             if self.me.node not in group.recoverable:
                 self.copy = None
+                self._heard = UNKNOWN
                 self._host.drop_copy()
         elif is_master:
             self._lead(group)
@@ -142,13 +150,16 @@ class Replica:
 
     def _begin_mirror(self, copy: MirrorCopy, epoch: int, is_in_sync: bool) -> None:
         now_ms = self._host.now_ms()
-        mirror = MirrorSide(copy, epoch, is_in_sync, self._sides, now_ms, self._sync_attempt)
+        mirror = MirrorSide(
+            copy, epoch, is_in_sync, self._heard, self._sides, now_ms, self._sync_attempt
+        )
         self.mirror = mirror
         if self.ring is not None and self.ring.is_joined:
             mirror.joined(now_ms)
 
     def _end_mirror(self, mirror: MirrorSide) -> None:
         mirror.end()
+        self._heard = mirror.heard
         self._sync_attempt = mirror.attempt
         self.mirror = None
 
@@ -168,15 +179,25 @@ class Replica:
         copy.end_sync(self._host.now_ms())
         self._wants_new_copy = False
         fail_point("mirrors.crowned")
-        self.master = MasterSide(copy, newest, member, self.policy, self._host, self._sides)
+        heard = self._heard
+        if heard == NEWBORN and newest.epoch > _FIRST_EPOCH:
+            # The copy is of an earlier run, which may have heard more.
+            heard = UNKNOWN
+        self.master = MasterSide(copy, newest, member, self.policy, heard, self._host, self._sides)
         self._host.take_over(copy, self.master.in_sync)
         self._host.wake()
 
     def _step_down(self, master: MasterSide) -> None:
+        self._heard = master.heard
         master.step_down()
         self.master = None
         self._host.step_down(master.copy)
-        master.copy.reopen()
+        if master.copy.queue.is_deleted:
+            # A client has deleted it, which the cluster has not decided yet.
+            self.copy = None
+            self._heard = UNKNOWN
+        else:
+            master.copy.reopen()
 
     def _open_copy(self) -> MirrorCopy:
         if self.copy is None:
@@ -315,6 +336,7 @@ class Replica:
         if mirror is None or member is None or group is None:
             return
         self._end_mirror(mirror)
+        self._heard = UNKNOWN
         mirror.copy.reopen()
         self._begin_mirror(mirror.copy, group.epoch, False)
 
@@ -331,6 +353,7 @@ class Replica:
         self._wants_new_copy = False
         self._end_mirror(mirror)
         self.copy = self._host.renew_copy(mirror.copy)
+        self._heard = UNKNOWN
         self._begin_mirror(self.copy, group.epoch, False)
 
 

@@ -505,6 +505,7 @@ class MirrorPlace:
         taker = self.vhost.taker(self.name)
         if isinstance(taker, RemoteQueue):
             taker.keep_consumers(False)
+            taker.epoch = 0
         self._replicas.follower.drop_copy(self.vhost, put)
 
     # -- the copy ----------------------------------------------------------------------------------
@@ -548,6 +549,9 @@ class MirrorPlace:
         """See ReplicaHost."""
         group = self.replica.group
         assert group is not None
+        if copy.queue.is_deleted:
+            # What stood for it is gone, too.
+            return
         self.log("This node is not the leader any more")
         self._replace(copy.queue, self._remote_queue(group))
         self.vhost.set_confirm_source(copy.queue, None)

@@ -2,7 +2,7 @@
 
 A failing seed is shrunk and printed as a list of operations, with the disk's part in between;
 `--seed N` replays it. `--leaving` runs histories of messages that leave queues by rule, `--cluster`
-runs histories of several nodes.
+runs histories of several nodes, `--mirrors` such in which policies mirror the queues.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from warrenmq.build import build_name
-from warrenmq.testing.cluster.histories import make_cluster_history
+from warrenmq.testing.cluster.histories import make_cluster_history, make_mirror_history
 from warrenmq.testing.cluster.simulation import (
     ClusterSimulation,
     cluster_story,
+    mirror_story,
     run_cluster_seeds,
+    run_mirror_seeds,
 )
 from warrenmq.testing.leaving.histories import make_leaving_history
 from warrenmq.testing.leaving.simulation import (
@@ -127,6 +129,9 @@ def main(
         bool, typer.Option(help="Histories of dead letters, limits, expiry and delays.")
     ] = False,
     cluster: Annotated[bool, typer.Option(help="Histories of several nodes.")] = False,
+    mirrors: Annotated[
+        bool, typer.Option(help="Histories of several nodes with mirrored queues.")
+    ] = False,
     shrink: Annotated[bool, typer.Option(help="With --seed: shrink it when it fails.")] = True,
 ) -> None:
     """Run histories of a simulated node with crashes and disk failures; find broken promises."""
@@ -137,6 +142,8 @@ def main(
             run, tell_story = run_leaving_seeds, leaving_story
         elif cluster:
             run, tell_story = run_cluster_seeds, cluster_story
+        elif mirrors:
+            run, tell_story = run_mirror_seeds, mirror_story
         is_whole = _run_many(first, seeds, processes, run, tell_story)
     elif leaving:
         is_whole = LeavingSimulation(make_leaving_history(seed)).run() is None
@@ -144,6 +151,9 @@ def main(
     elif cluster:
         is_whole = ClusterSimulation(make_cluster_history(seed)).run() is None
         _print(cluster_story(seed, shrink))
+    elif mirrors:
+        is_whole = ClusterSimulation(make_mirror_history(seed)).run() is None
+        _print(mirror_story(seed, shrink))
     else:
         is_whole = _tell_one(seed, shrink)
     raise typer.Exit(0 if is_whole else 1)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
+from warrenmq.cluster.mirrors.in_sync import InSync
 from warrenmq.testing.checker.events import CANCELLED
 from warrenmq.testing.cluster.member import Member
-from warrenmq.testing.cluster.recording import Recording
+from warrenmq.testing.cluster.recording import Recording, life_name
 from warrenmq.testing.models.messages import Violation
 from warrenmq.testing.simulated.client import (
     SimulatedClient,
@@ -73,11 +74,6 @@ def life_of(member: Member, name: bytes) -> str:
     """The queue `name` as `member` knows it, in its present life; "" if there is none."""
     queue = member.vhost.taker(name)
     return "" if queue is None else life_name(name, int(queue.definition.birth))
-
-
-def life_name(name: bytes, birth: int) -> str:
-    """The name of one life of a queue in a history."""
-    return f"{name.decode()}#{birth}"
 
 
 class ClusterClient:
@@ -231,6 +227,17 @@ class TxPublisher(ClusterClient):
             self.call(TxRollback(), TxRollbackOk)
 
 
+class _Link(NamedTuple):
+    """The way to the messages of a queue: another one has other deliveries on it.
+
+    `via` is the session with the queue's node, or what makes this node the master of a mirrored
+    queue; None if the queue simply lives here. `epoch` is 0 for a queue that is not mirrored.
+    """
+
+    via: object
+    epoch: int
+
+
 class _Session:
     """A consumer, or a basic.get, as the history knows it."""
 
@@ -241,7 +248,7 @@ class _Session:
         self.no_ack = no_ack
         self.unacked_count = 0
         # Sessions with the queue's node that carried acks no call has covered yet.
-        self.links: list[object] = []
+        self.links: list[_Link] = []
         # An ack may have gone nowhere, so a call that succeeds says nothing.
         self.is_doubtful = False
 
@@ -252,7 +259,7 @@ class Consumer(ClusterClient):
     def __init__(self, member: Member, recording: Recording, name: str) -> None:
         super().__init__(member, recording, name)
         # Unacked messages by tag: the session that delivered each, and its link.
-        self.unacked: dict[int, tuple[_Session, object]] = {}
+        self.unacked: dict[int, tuple[_Session, _Link]] = {}
         self.queue = b""
         self._tag = b""
         self._sessions: dict[bytes, _Session] = {}
@@ -262,16 +269,20 @@ class Consumer(ClusterClient):
         self._count += 1
         life = life_of(self.member, queue)
         session = _Session(f"{self.name}.{self._count}", life, prefetch, no_ack)
-        is_far = queue in self.member.vhost.remote_queues
-        self.recording.started(session.name, life, self.member.name, prefetch, is_far)
+        self.recording.started(session.name, life, self.member.name, prefetch)
         if no_ack:
             self.recording.leaky.add(life)
         return session
 
-    def _link(self, session: _Session) -> object:
-        """The session with the queue's node; None if the queue lives here."""
-        queue = self.member.vhost.remote_queues.get(session.queue.partition("#")[0].encode())
-        return None if queue is None else queue.home.session
+    def _link(self, session: _Session) -> _Link:
+        name = session.queue.partition("#")[0].encode()
+        vhost = self.member.vhost
+        queue = vhost.remote_queues.get(name)
+        if queue is not None:
+            return _Link(queue.home.session, queue.epoch)
+        own = vhost.queues.get(name)
+        source = None if own is None else own.confirm_source
+        return _Link(source, source.epoch if isinstance(source, InSync) else 0)
 
     # -- methods -----------------------------------------------------------------------------------
 
@@ -288,7 +299,6 @@ class Consumer(ClusterClient):
 
     def cancel(self) -> None:
         """Cancel the consumer; its messages stay with the client."""
-        self.recording.leaves(self._tag.decode())
         self.call(BasicCancel(self._tag, False), BasicCancelOk, self._on_cancelled)
 
     def _on_cancelled(self, _method: Method) -> None:
@@ -306,14 +316,14 @@ class Consumer(ClusterClient):
         if session is None or session.is_doubtful:
             return
         link = self._link(session)
-        is_sure = all(each is link for each in session.links)
+        is_sure = all(each == link for each in session.links)
         session.links.clear()
         session.is_doubtful = not is_sure
         if is_sure:
             self.recording.called(session.name)
 
         def on_answer(_method: Method) -> None:
-            if is_sure and self._link(session) is link:
+            if is_sure and self._link(session) == link:
                 self.recording.answered(session.name)
             else:
                 session.is_doubtful = True
@@ -327,8 +337,12 @@ class Consumer(ClusterClient):
         for each in tags:
             session, link = self.unacked.pop(each)
             session.unacked_count -= 1
-            if self._link(session) is not link:
+            now = self._link(session)
+            if now != link and now.epoch == link.epoch == 0:
                 # The queue's node has taken the message back: the client settles nothing.
+                continue
+            if now != link and not (is_ack or not flag):
+                # The message is ready again already.
                 continue
             if is_ack or not flag:
                 session.links.append(link)

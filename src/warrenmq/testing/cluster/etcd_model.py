@@ -8,6 +8,7 @@ once and in order, some time later. A transaction whose answer is lost may have 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from warrenmq.broker.definitions.metadata import (
     Change,
@@ -23,6 +24,8 @@ from warrenmq.broker.definitions.metadata import (
     PutVhost,
 )
 from warrenmq.cluster.decision_store import CommitResult, DecisionStore
+from warrenmq.cluster.groups.group import Group
+from warrenmq.cluster.groups.group_change import group_of
 from warrenmq.cluster.metadata.conditions import (
     Absent,
     Alive,
@@ -39,8 +42,20 @@ from warrenmq.cluster.metadata.keys import (
     prefix_of,
 )
 from warrenmq.cluster.metadata.values import value_of
+from warrenmq.cluster.records import RunningNode
 
 CLUSTER = "model"
+
+
+class Run(NamedTuple):
+    """A running node: the birth of its record, and the record."""
+
+    birth: int
+    record: RunningNode
+
+
+# The record of a node of which nobody asks more than that it runs.
+_ANYBODY: Final = RunningNode("", 1, "", 0, "")
 
 
 class ModelKey:
@@ -60,22 +75,22 @@ class EtcdModel:
         self.revision = 0
         # The changes of each revision, in order, as a watch tells them.
         self.history: list[tuple[int, list[Change]]] = []
-        # Running nodes by name, with the births of their records.
-        self.running: dict[bytes, int] = {}
+        # Running nodes by name.
+        self.running: dict[bytes, Run] = {}
         # The running nodes as of each revision that has changed them.
-        self.running_at: dict[int, dict[bytes, int]] = {}
+        self.running_at: dict[int, dict[bytes, Run]] = {}
         # Keys that are deleted with the lease of a node: its exclusive queues.
         self._leased: dict[bytes, bytes] = {}
 
-    def put_node(self, name: bytes) -> int:
+    def put_node(self, name: bytes, record: RunningNode = _ANYBODY) -> int:
         """Let a node run under a new lease; returns the birth of its record."""
-        self.running[name] = self.revision + 1
+        self.running[name] = Run(self.revision + 1, record)
         self._note_running([])
         return self.revision
 
     def drop_node(self, name: bytes) -> None:
         """End the lease of a node, if it has one."""
-        if not self.running.pop(name, 0):
+        if self.running.pop(name, None) is None:
             return
         told: list[Change] = []
         for key in [key for key, node in self._leased.items() if node == name]:
@@ -141,6 +156,16 @@ class EtcdModel:
         ]
         return found
 
+    def group(self, vhost: bytes, name: bytes) -> Group | None:
+        """The group of a queue, None if it is not mirrored or does not exist."""
+        key = key_of(CLUSTER, PutQueue(vhost, 0, name, True, False, b""))
+        kept = self.keys.get(key)
+        if kept is None:
+            return None
+        put = change_of(key, kept.value, kept.birth, kept.revision)
+        assert isinstance(put, PutQueue)
+        return group_of(put)
+
     def _holds(self, condition: Condition) -> bool:
         if isinstance(condition, Absent):
             return key_of(CLUSTER, condition.change) not in self.keys
@@ -153,7 +178,8 @@ class EtcdModel:
             found = self.keys.get(key_of(CLUSTER, condition.change))
             return found is not None and found.revision == condition.mod_revision
         if isinstance(condition, NodeIs):
-            return self.running.get(condition.node, 0) == condition.birth
+            run = self.running.get(condition.node)
+            return (0 if run is None else run.birth) == condition.birth
         return True
 
     def _change(self, change: Change, revision: int, told: list[Change]) -> None:

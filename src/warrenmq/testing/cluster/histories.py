@@ -6,8 +6,9 @@ history stays valid when steps are left out, which is how a failing history is s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -30,6 +31,8 @@ EXCHANGE_TYPES: Final = (b"direct", b"fanout", b"topic")
 FIXED_EXCHANGE: Final = 0
 CONSUMERS: Final = 4
 KEYS: Final = (b"k", b"l")
+POLICIES: Final = ("ha", "hb")
+_PATTERNS: Final = ("", "^q[0-5]", "^q[0246]", "^q[1357]")
 
 # Ways in which a path is cut: both sides learn it; neither side; one direction only.
 RESET: Final = "reset"
@@ -49,12 +52,15 @@ class ClusterHistory:
     disk_pace: float
     limits: Limits
     steps: tuple[Step, ...]
+    # Policies that are set before the first queue is declared: name, and value as JSON.
+    policies: tuple[tuple[str, str], ...] = ()
 
 
 class _Maker:
     """Draws the values of steps."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.rng = Random(seed)
         self.nodes = self.rng.choice((3, 3, 4, 5))
         # A part of all histories has no faults of a kind, so that others get room.
@@ -86,6 +92,19 @@ class _Maker:
 
     def consumer(self) -> int:
         return self.rng.randrange(CONSUMERS)
+
+    def policy(self) -> tuple[str, str]:
+        """The name and the value of a policy that mirrors queues."""
+        copies = self.rng.choice((0, 0, 2, 2, 3))
+        mode = {"ha-mode": "exactly", "ha-params": copies} if copies else {"ha-mode": "all"}
+        sync = "automatic" if self.rng.random() < 0.85 else "manual"
+        value = {
+            "pattern": self.rng.choice(_PATTERNS),
+            "apply-to": "queues",
+            "priority": self.rng.randrange(2),
+            "definition": {**mode, "ha-sync-mode": sync},
+        }
+        return self.rng.choice(POLICIES), json.dumps(value)
 
     def publish(self) -> tuple[int | str, ...]:
         exchange = self.rng.choice((-1, -1, -1, -1, 0, 0, 1, 1, 2))
@@ -145,24 +164,54 @@ _FAULTS: Final[dict[str, tuple[int, _Draw]]] = {
     "compact": (1, lambda m: (m.node(),)),
     "stall": (2, lambda m: (m.node(), m.flag(0.4))),
 }  # fmt: skip
+# What else is done where queues are mirrored, or more often. Mirrors are given up after 3 to 8 s.
+_MIRROR_WORK: Final[dict[str, tuple[int, _Draw]]] = {
+    "publish": (32, _Maker.publish),
+    "ack": (20, lambda m: (m.consumer(), m.rng.randrange(8), m.flag(0.5))),
+    "long_wait": (5, lambda m: (m.rng.choice((200, 600, 1500, 4000, 9000)),)),
+    "synchronise": (2, lambda m: (m.queue(),)),
+    "cancel_sync": (1, lambda m: (m.queue(),)),
+    "rebalance": (1, lambda m: (m.node(),)),
+    "policy": (1, lambda m: m.policy()),
+}
+_MIRROR_FAULTS: Final[dict[str, tuple[int, _Draw]]] = {
+    "strike": (
+        8, lambda m: (m.node(), m.queue(), m.rng.randrange(5), m.rng.choice((KILL, POWER, ORDERED))),
+    ),
+    "freeze": (5, lambda m: (m.node(), m.flag(0.5))),
+    "blackout": (1, lambda m: (m.rng.choice((KILL, POWER, ORDERED)),)),
+}  # fmt: skip
 # Share of steps that are faults, in a history with faults.
 _FAULT_SHARE: Final = 0.17
 
 
 def make_cluster_history(seed: int) -> ClusterHistory:
     """The history of a seed."""
+    return _made(_Maker(seed), _WORK, _FAULTS)
+
+
+def make_mirror_history(seed: int) -> ClusterHistory:
+    """The history of a seed in which policies mirror most queues."""
     maker = _Maker(seed)
+    policies = (maker.policy(), maker.policy())
+    history = _made(maker, _WORK | _MIRROR_WORK, _FAULTS | _MIRROR_FAULTS)
+    return replace(history, policies=policies)
+
+
+def _made(
+    maker: _Maker, work: dict[str, tuple[int, _Draw]], faults: dict[str, tuple[int, _Draw]]
+) -> ClusterHistory:
     rng = maker.rng
     count = rng.randint(40, 140)
     steps = []
     for _ in range(count):
         is_fault = not maker.calm and rng.random() < _FAULT_SHARE
-        kinds = _FAULTS if is_fault else _WORK
+        kinds = faults if is_fault else work
         weights = [weight for weight, _draw in kinds.values()]
         kind = rng.choices(list(kinds), weights)[0]
         steps.append(Step(kind, kinds[kind][1](maker), rng.getrandbits(32)))
     limits = Limits(page_batch=rng.choice((1, 4)), journal_file_bytes=rng.choice((4096, 16384)))
     locator = rng.choice((CLIENT_LOCAL, MIN_MASTERS, RANDOM))
     return ClusterHistory(
-        seed, maker.nodes, locator, rng.choice((0.2, 0.5, 0.9)), limits, tuple(steps)
+        maker.seed, maker.nodes, locator, rng.choice((0.2, 0.5, 0.9)), limits, tuple(steps)
     )

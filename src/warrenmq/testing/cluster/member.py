@@ -7,6 +7,7 @@ the cluster decides when the node hears of decisions and of other nodes.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -16,8 +17,10 @@ from warrenmq.broker.definitions.metadata import (
     Change,
     Definitions,
     DeleteExchange,
+    DeleteParameter,
     DeleteQueue,
     PutExchange,
+    PutParameter,
     PutPermission,
     PutQueue,
     PutVhost,
@@ -27,15 +30,21 @@ from warrenmq.cluster.decision_store import ClusterClock
 from warrenmq.cluster.decisions import ClusterDefinitions
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.follower import Follower
+from warrenmq.cluster.groups.group import Copy
+from warrenmq.cluster.groups.group_change import group_of
+from warrenmq.cluster.groups.known_nodes import KnownNodes
+from warrenmq.cluster.groups.succession import is_only_complete_copy
 from warrenmq.cluster.links.handshake import Identity
 from warrenmq.cluster.links.links import Links
 from warrenmq.cluster.metadata.conditions import Alive, NodeIs
+from warrenmq.cluster.mirroring import Mirroring, Prober
 from warrenmq.cluster.node_calls import NodeCalls
 from warrenmq.cluster.node_links import FollowedPeers, NodeLinks
 from warrenmq.cluster.own_definitions import own_definitions
 from warrenmq.cluster.placement import Placement
 from warrenmq.cluster.queue_ends import QueueEnds
-from warrenmq.testing.cluster.etcd_model import EtcdModel, ModelledStore
+from warrenmq.cluster.records import RunningNode
+from warrenmq.testing.cluster.etcd_model import EtcdModel, ModelledStore, Run
 from warrenmq.testing.cluster.network import Network
 from warrenmq.testing.models.commit_token import CommitToken
 from warrenmq.testing.simulated.file_system import PLENTY
@@ -74,6 +83,25 @@ class MemberClock(ClusterClock):
         self._member.clock.call_later(delay_ms / 1000, callback)
 
 
+class MemberWatch(ABC):
+    """Sees the turns of simulated nodes."""
+
+    @abstractmethod
+    def turn_ends(self, member: Member) -> None:
+        """The turn has ended, and clients have not got the output of it."""
+
+
+class MemberProber(Prober):
+    """Probes of a simulated node, which the network answers when the driver lets it."""
+
+    def __init__(self) -> None:
+        # Who is to be told that the host of a node refuses connections, by the node's name.
+        self.asked: dict[str, Callable[[], None]] = {}
+
+    def probe(self, name: str, record: RunningNode, refused: Callable[[], None]) -> None:
+        self.asked[name] = refused
+
+
 class Member(SimulatedNode):
     """The node `name` in its `incarnation`, on `disk`."""
 
@@ -88,6 +116,7 @@ class Member(SimulatedNode):
         network: Network,
         locator: str,
         rng: Random,
+        watch: MemberWatch,
     ) -> None:
         super().__init__(disk, limits, _Unwatched(), now_ms, NodeParts())
         self.name = name
@@ -95,11 +124,14 @@ class Member(SimulatedNode):
         self.has_news = False
         # The disk does nothing for now.
         self.is_stalled = False
+        # The process has stopped, and goes on later; its sockets stay open.
+        self.is_frozen = False
         self.incarnation = incarnation
         self._model = model
         self._network = network
         self._locator = locator
         self._rng = rng
+        self._turns = watch
         self._shared = Definitions()
         self._revision = 0
         self._renew_at_ms = 0
@@ -133,7 +165,9 @@ class Member(SimulatedNode):
         """As `Membership.forget_transient`."""
         name = self.name.encode()
         gone: list[PutQueue | PutExchange] = [
-            queue for queue in shared.queues if queue.node == name and not queue.durable
+            queue
+            for queue in shared.queues
+            if queue.node == name and not queue.durable and not _is_elsewhere(queue)
         ]
         if not self._model.running:
             gone.extend(each for each in shared.exchanges if not each.durable)
@@ -155,28 +189,44 @@ class Member(SimulatedNode):
         """See `ClusterNode.attach` and `ClusterNode.begin`."""
         name = self.name.encode()
         copy = DefinitionsCopy()
+        nodes = KnownNodes()
+        clock = MemberClock(self)
         self.ends = QueueEnds(self.name, self.broker, self._time)
         self.follower = Follower(
-            name, self.broker, copy, self.ends, _apply_nothing, _apply_nothing, self._time
-        )
-        self.follower.load(self._shared, self._revision)
-        placement = Placement(
-            name, self.broker, copy, self.ends.reachable, self._locator, self._rng.choice
+            name, self.broker, copy, self.ends, self._apply, _apply_nothing, self._time
         )
         self.etcd = ModelledStore(self._model, self._follow)
         self.etcd.told_revision = self._revision
-        peers = FollowedPeers()
-        self.broker.shared = ClusterDefinitions(
-            self.etcd, self.follower, placement, peers, MemberClock(self)
+        self.prober = MemberProber()
+        self.mirroring = Mirroring(
+            self.own_copy,
+            self.prober,
+            self.broker,
+            self.follower,
+            self.etcd,
+            clock,
+            nodes,
+            self.wake,
         )
+        self.follower.load(self._shared, self._revision)
+        placement = Placement(
+            name, self.broker, copy, self.ends.reachable, self._locator, self._rng.choice, nodes
+        )
+        peers = FollowedPeers()
+        self.broker.shared = ClusterDefinitions(self.etcd, self.follower, placement, peers, clock)
         self._calls = NodeCalls(self.wake)
         self._handler = NodeLinks(
-            self.ends, peers, self._calls, None, self.follower.followed, self._time
+            self.ends, peers, self._calls, self.mirroring, self.follower.followed, self._time
         )
         identity = Identity("model", "model", self.name, self.name, self.incarnation, "1", 1)
         self.links = Links(identity, _SECRET, self._handler, self._rng.randbytes)
         self._announce()
         self._set_running(self._model.running)
+
+    @property
+    def own_copy(self) -> Copy:
+        """What this run of the node would have as a copy of a queue."""
+        return Copy(self.name.encode(), self.name, str(self.incarnation))
 
     def _time(self) -> int:
         return self.now_ms
@@ -189,12 +239,25 @@ class Member(SimulatedNode):
             self._set_running(running)
         self.follower.follow(revision, changes)
 
-    def _set_running(self, running: dict[bytes, int]) -> None:
+    def _set_running(self, running: dict[bytes, Run]) -> None:
         """As `ClusterNode._set_running`."""
         names = {name.decode() for name in running} | {self.name}
         self.links.set_peers({name: (name, 1) for name in sorted(names)}, self.now_ms)
+        self.mirroring.set_running({name.decode(): run.record for name, run in running.items()})
         if self.name == min(names):
             self.ends.remove_transient(names)
+
+    def _apply(self, changes: list[Change], done: Callable[[str], None]) -> None:
+        """Put policies in force; users and vhosts do not change."""
+        known = self.broker.parameters
+        for change in changes:
+            if isinstance(change, PutParameter):
+                known[change.vhost, change.component, change.name] = change.value
+                self.vhost.put_parameter(change.component, change.name, change.value)
+            elif isinstance(change, DeleteParameter):
+                known.pop((change.vhost, change.component, change.name), None)
+                self.vhost.delete_parameter(change.component, change.name)
+        done("")
 
     def renew(self) -> None:
         """Renew the lease if that is due; announce the node again if the lease has ended."""
@@ -205,12 +268,14 @@ class Member(SimulatedNode):
 
     def _announce(self) -> None:
         name = self.name.encode()
-        self.etcd.lease = NodeIs(name, self._model.put_node(name))
+        record = RunningNode(self.name, self.incarnation, self.name, 1, "1")
+        self.etcd.lease = NodeIs(name, self._model.put_node(name, record))
 
     def is_announced(self) -> bool:
         """Whether the others know that the node runs, and it has its lease."""
         lease = self.etcd.lease
-        return lease is not None and self._model.running.get(lease.node) == lease.birth
+        run = None if lease is None else self._model.running.get(lease.node)
+        return lease is not None and run is not None and run.birth == lease.birth
 
     def lose_lease(self) -> None:
         """The lease ends, because the node has not renewed it, or by hand."""
@@ -244,9 +309,11 @@ class Member(SimulatedNode):
 
     def send(self) -> None:
         """Send to other nodes what has gathered in the turn, as `ClusterNode.end_turn`."""
+        self.mirroring.end_turn()
         self._handler.end_turn()
         self._calls.end_turn()
         self._network.write_out(self, self.links.take_dirty(), self.now_ms)
+        self._turns.turn_ends(self)
 
     def dial(self, members: dict[str, Member]) -> None:
         """Dial the nodes to which there should be links."""
@@ -269,9 +336,24 @@ class Member(SimulatedNode):
         """Run the timers of the node and of its links, then a turn."""
         self.links.tick(self.now_ms)
         self._calls.tick(self.now_ms)
+        self.mirroring.tick()
         self.tick()
+
+    def refuse(self, is_refused: Callable[[str], bool]) -> None:
+        """Answer the probes of this node; `is_refused` tells of the host of each node."""
+        asked, self.prober.asked = self.prober.asked, {}
+        for name, refused in asked.items():
+            if is_refused(name):
+                refused()
+                self.has_news = True
 
 
 def _apply_nothing(changes: list[Change], done: Callable[[str], None]) -> None:
-    """Users and vhosts do not change."""
+    """The rows of vhosts do not change."""
     done("")
+
+
+def _is_elsewhere(queue: PutQueue) -> bool:
+    """As in `Membership.forget_transient`."""
+    group = group_of(queue)
+    return group is not None and not is_only_complete_copy(group, queue.node)

@@ -23,6 +23,8 @@ class LinkedNode(Protocol):
     """A node, as the network knows it."""
 
     name: str
+    # It receives nothing, and its connections stay.
+    is_frozen: bool
 
     def link_moved(self) -> None:
         """A link of the node has received something, or has room again."""
@@ -122,7 +124,7 @@ class Network:
     ) -> str:
         """Connect two nodes; returns why there is no connection, or ""."""
         path = self.path(dialer.name, acceptor.name)
-        if any(path.is_cut):
+        if any(path.is_cut) or acceptor.is_frozen:
             return "it has not answered"
         connection = Connection(path, (dialer, acceptor))
         self.connections.append(connection)
@@ -186,7 +188,7 @@ class Network:
 
     def _deliver(self, connection: Connection, side: int, now_ms: int) -> bool:
         stream, receiver = connection.streams[side], connection.nodes[1 - side]
-        if not stream.pieces and not stream.is_closed:
+        if receiver.is_frozen or (not stream.pieces and not stream.is_closed):
             return False
         link = connection.links[1 - side]
         if link is None or connection.path.cuts(connection.nodes[side].name):
@@ -210,12 +212,14 @@ class Network:
         return True
 
     def break_off(self, one: str, other: str, now_ms: int) -> None:
-        """Reset the connections of two nodes: both sides learn it at once."""
+        """Reset the connections of two nodes: both sides learn it at once, or when they go on."""
         for connection in list(self.connections):
             if {node.name for node in connection.nodes} == {one, other}:
                 for side in (0, 1):
-                    self._reset(connection, side)
-                self.connections.remove(connection)
+                    if not connection.nodes[side].is_frozen:
+                        self._reset(connection, side)
+                if connection.is_over():
+                    self.connections.remove(connection)
 
     def _reset(self, connection: Connection, side: int) -> None:
         link = connection.links[side]

@@ -15,9 +15,13 @@ from warrenmq.testing.checker.events import (
     Ack,
     AnyEvent,
     Confirm,
+    CopyMessage,
+    CopyReport,
     Delivery,
+    EpochConfirm,
     FaultEnd,
     FaultStart,
+    MasterReport,
     Nack,
     Publish,
     PublishingEnd,
@@ -32,12 +36,23 @@ from warrenmq.testing.checker.events import (
 from warrenmq.testing.checker.facts import Facts
 from warrenmq.testing.checker.verdict import judge
 from warrenmq.testing.checker.violation import Rule
+from warrenmq.testing.cluster.moves import Move, Moves
 from warrenmq.testing.models.messages import Violation, body_of
 
 # How long around the start of a fault acks may be undone, and flags be set: longer than the silence
 # after which a link is down, and than a commit takes.
 WINDOW_MS: Final = 6000
 _NUMBER_BYTES: Final = 4
+
+
+def life_name(name: bytes, birth: int) -> str:
+    """The name of one life of a queue in a history."""
+    return f"{name.decode()}#{birth}"
+
+
+def message_name(body: bytes) -> str:
+    """The name of the message with this body, which `Recording.next_body` has made."""
+    return f"m{int.from_bytes(body[:_NUMBER_BYTES], 'big')}"
 
 
 class Recording:
@@ -51,21 +66,25 @@ class Recording:
         # Queues of which messages may leave without a trace: purged, consumed without acks, or
         # perhaps deleted.
         self.leaky: set[str] = set()
-        # Sessions with a queue of another node, each with the queue.
-        self._far: dict[str, str] = {}
-        # Queues to which messages may have returned that were on their way to a client that has
-        # left. Nobody has seen them, so they are not marked as redelivered, and others may have
-        # overtaken them.
-        self._overtaken: set[str] = set()
         self._events: list[AnyEvent] = []
         self._at_us = 0
         self._numbers = 0
         self._faults = 0
-        # Transient messages, with the queues of each.
-        self._transient: dict[str, tuple[str, ...]] = {}
+        self._round = 0
+        self._transient: set[str] = set()
         # Queues whose node has crashed, each with the moment of the last crash.
         self._crashed_us: dict[str, int] = {}
+        # Transient queues of which no copy is left, each with the moment at which it began anew.
+        self._emptied_us: dict[str, int] = {}
+        # When each message was published, and where to.
         self._published_us: dict[str, int] = {}
+        self._queues: dict[str, tuple[str, ...]] = {}
+        self._moves = Moves()
+
+    @property
+    def at_us(self) -> int:
+        """A moment behind all events so far, and before all to come."""
+        return self._now_us()
 
     def _now_us(self) -> int:
         self._at_us = max(self._at_us + 1, self.now_ms * 1000)
@@ -101,8 +120,9 @@ class Recording:
         """A message is about to be sent to `queues`."""
         at_us = self._now_us()
         self._published_us[message] = at_us
+        self._queues[message] = queues
         if not is_persistent:
-            self._transient[message] = queues
+            self._transient.add(message)
         self._add(Publish(at_us, message, session, session, sequence, queues, zlib.crc32(body)))
 
     def confirmed(self, message: str) -> None:
@@ -119,27 +139,18 @@ class Recording:
 
     # -- consumers ---------------------------------------------------------------------------------
 
-    def started(self, session: str, queue: str, node: str, prefetch: int, is_far: bool) -> None:
-        """A consumer is about to subscribe, or to get a message; `is_far`: from another node."""
-        if is_far:
-            self._far[session] = queue
+    def started(self, session: str, queue: str, node: str, prefetch: int) -> None:
+        """A consumer is about to subscribe, or to get a message."""
         self._add(SessionStart(self._now_us(), session, queue, node, prefetch))
-
-    def leaves(self, session: str) -> None:
-        """A consumer takes no more messages."""
-        if session in self._far:
-            self._overtaken.add(self._far[session])
 
     def ended(self, session: str, reason: str = LOST) -> None:
         """A session is over."""
-        self.leaves(session)
         self._add(SessionEnd(self._now_us(), session, reason))
 
     def delivered(self, session: str, tag: int, redelivered: bool, body: bytes) -> None:
         """A consumer has got a message."""
-        number = int.from_bytes(body[:_NUMBER_BYTES], "big")
-        at_us = self._now_us()
-        self._add(Delivery(at_us, session, tag, f"m{number}", redelivered, zlib.crc32(body)))
+        at_us, crc = self._now_us(), zlib.crc32(body)
+        self._add(Delivery(at_us, session, tag, message_name(body), redelivered, crc))
 
     def acked(self, session: str, tag: int) -> None:
         """A consumer is about to ack or to drop a message."""
@@ -157,7 +168,7 @@ class Recording:
         """The node of the queue has answered."""
         self._add(SyncReply(self._now_us(), session))
 
-    # -- faults, the end ---------------------------------------------------------------------------
+    # -- faults --------------------------------------------------------------------------------
 
     def fault(self, kind: str, node: str) -> str:
         """A fault of the network begins; returns its name."""
@@ -178,13 +189,46 @@ class Recording:
         )
         return name
 
+    # -- mirrored queues ---------------------------------------------------------------------------
+
+    def leads(self, queue: str, epoch: int, node: str) -> None:
+        """A node has become the master of a queue; consumers may have to move to it."""
+        self.fault("move", node)
+        self._add(MasterReport(self._now_us(), queue, epoch, node))
+
+    def confirmed_in(self, queue: str, epoch: int, node: str) -> None:
+        """A master confirms something."""
+        self._add(EpochConfirm(self._now_us(), queue, epoch, node))
+
+    def moved(self, queue: str, lost_from_us: int) -> None:
+        """A queue has another master than before; see `Move`."""
+        self._moves.add(queue, Move(self._now_us(), lost_from_us))
+
+    def forgotten(self, queue: str, is_transient: bool) -> None:
+        """A queue goes on with what a disk has kept, which is nothing of a transient queue."""
+        at_us = self._now_us()
+        self._crashed_us[queue] = at_us
+        if is_transient:
+            self._emptied_us[queue] = at_us
+        name = self._fault("restored", queue, (queue,))
+        self.fault_over(name)
+
+    def copies_are_next(self) -> None:
+        """The copies that are reported from now on are compared with each other."""
+        self._round += 1
+
+    def copied(self, queue: str, node: str, messages: tuple[CopyMessage, ...]) -> None:
+        """A copy in sync has these messages, while nothing changes."""
+        self._add(CopyReport(self._now_us(), self._round, queue, node, True, messages))
+
+    # -- the end -----------------------------------------------------------------------------------
+
     def fault_over(self, name: str) -> None:
         """A fault is over."""
         self._add(FaultEnd(self._now_us(), name))
 
     def publishing_over(self) -> None:
         """No publisher publishes any more, and nothing is on its way."""
-        self._far.clear()
         self._add(PublishingEnd(self._now_us()))
 
     def drained(self, queue: str) -> None:
@@ -200,33 +244,57 @@ class Recording:
         verdict = judge(events, WINDOW_MS)
         self.counts.update(verdict.counts)
         for broken in verdict.violations:
-            if broken.rule == Rule.ORDER and broken.queue in self._overtaken:
-                self.counts["orders changed by unseen messages"] += 1
-            else:
+            if broken.rule == Rule.FLAG and len(broken.moments_us) == 2:
+                # A message that came twice without its flag.
+                one_us, other_us = broken.moments_us
+                if self._moves.may_lack_flag(broken.queue, one_us, other_us):
+                    self.counts["flags that a new master did not know"] += 1
+                    continue
+            if broken.rule not in (Rule.AGAIN, Rule.COPIES):
                 raise Violation(broken.rule.name.lower(), broken.line(0))
-        _judge_repeats(Facts(events))
+        facts = Facts(events)
+        self._judge_repeats(facts)
+        self._judge_copies(facts)
+
+    def _judge_copies(self, facts: Facts) -> None:
+        """Rule 9: the first copy of each queue and round is its master's."""
+        masters: dict[tuple[str, int], CopyReport] = {}
+        for copy in facts.copies:
+            master = masters.setdefault((copy.queue, copy.round), copy)
+            fault = self._moves.fault_of_copy(facts, master, copy)
+            if fault:
+                raise Violation("copies", f"{copy.queue}: {fault}")
+            if master.messages != copy.messages:
+                self.counts["copies that know more than their master"] += 1
+
+    def _judge_repeats(self, facts: Facts) -> None:
+        """Rule 6 without a window of time.
+
+        Faults of the network excuse nothing. The crash of the only copy excuses what its disk may
+        not have had, and a change of the master what the new one has not heard of.
+        """
+        for message in facts.messages.values():
+            for queue, deliveries in message.deliveries.items():
+                settled = min(deliveries, key=lambda each: each.settled_us)
+                until_us = settled.settled_us + WINDOW_MS * 1000
+                if facts.lone_crash_between(queue, settled.at_us, until_us):
+                    continue
+                for delivery in deliveries:
+                    if delivery is settled or delivery.at_us <= settled.settled_us:
+                        continue
+                    if self._moves.may_repeat(queue, settled.settled_us, delivery.at_us):
+                        self.counts["acks undone by a new master"] += 1
+                        continue
+                    name = message.publish.message
+                    raise Violation("again", f"{name} was acked, and came again from {queue}")
 
     def _is_void(self, event: AnyEvent) -> bool:
-        """Whether an event is the confirm of a transient message that a crash may have taken."""
-        if not isinstance(event, Confirm) or event.message not in self._transient:
+        """Whether an event is the confirm of a message that a crash may have taken.
+
+        It was transient, or in a transient queue.
+        """
+        if not isinstance(event, Confirm):
             return False
         published_us = self._published_us[event.message]
-        return any(
-            self._crashed_us.get(queue, 0) >= published_us
-            for queue in self._transient[event.message]
-        )
-
-
-def _judge_repeats(facts: Facts) -> None:
-    """Rule 6 for queues whose node has not crashed: faults of the network excuse nothing."""
-    for message in facts.messages.values():
-        for queue, deliveries in message.deliveries.items():
-            settled = min(deliveries, key=lambda each: each.settled_us)
-            until_us = settled.settled_us + WINDOW_MS * 1000
-            if facts.lone_crash_between(queue, settled.at_us, until_us):
-                continue
-            for delivery in deliveries:
-                if delivery is not settled and delivery.at_us > settled.settled_us:
-                    raise Violation(
-                        "again", f"{message.publish.message} was acked, and came again from {queue}"
-                    )
+        gone_us = self._crashed_us if event.message in self._transient else self._emptied_us
+        return any(gone_us.get(queue, 0) >= published_us for queue in self._queues[event.message])

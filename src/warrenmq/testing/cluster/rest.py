@@ -6,6 +6,7 @@ from typing import Final
 
 from warrenmq.testing.cluster.clients import Consumer
 from warrenmq.testing.cluster.member import Member
+from warrenmq.testing.cluster.mirror_rest import mirror_unrest
 from warrenmq.testing.cluster.world import World
 from warrenmq.testing.models.messages import Violation
 
@@ -47,13 +48,16 @@ def _unrest(world: World) -> str:
         missing = client.waits_for()
         if missing:
             return missing
-    return ""
+    return mirror_unrest(world)
 
 
 def check_transient(world: World) -> None:
-    """Violation if the cluster has transient queues of nodes that do not run."""
+    """Violation if the cluster has transient queues of nodes that do not run.
+
+    A mirrored queue waits for a promotion, or for its node.
+    """
     for queue in world.model.load().queues:
-        if not queue.durable and queue.node.decode() not in world.members:
+        if not queue.durable and not queue.group and queue.node.decode() not in world.members:
             name, home = queue.name.decode(), queue.node.decode()
             raise Violation("transient", f"{name} of {home}, which is dead, is still there")
 

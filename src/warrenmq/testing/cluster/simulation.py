@@ -17,7 +17,6 @@ from warrenmq.testing.cluster.clients import (
     Consumer,
     Publisher,
     TxPublisher,
-    life_name,
     life_of,
 )
 from warrenmq.testing.cluster.histories import (
@@ -33,7 +32,11 @@ from warrenmq.testing.cluster.histories import (
     RESET,
     ClusterHistory,
     make_cluster_history,
+    make_mirror_history,
 )
+from warrenmq.testing.cluster.member import Member
+from warrenmq.testing.cluster.mirror_rest import report_copies
+from warrenmq.testing.cluster.recording import life_name
 from warrenmq.testing.cluster.rest import check_rest, check_transient, drain, rest
 from warrenmq.testing.cluster.world import World
 from warrenmq.testing.leaving.histories import Step
@@ -41,6 +44,7 @@ from warrenmq.testing.many_histories import Outcome, error_violation, run_each, 
 from warrenmq.testing.models.messages import Violation
 from warrenmq.testing.simulated.crash_watch import CrashWatch
 from warrenmq.testing.simulated.file_system import Crash
+from warrenmq.testing.simulated.node import VHOST
 from warrenmq.wire.methods import (
     ExchangeDeclare,
     ExchangeDeclareOk,
@@ -134,9 +138,11 @@ class ClusterSimulation:
         if client is None or client.is_lost:
             if member is None:
                 return None
+            if member.is_frozen:
+                return None
             client = self._new_client(kind, index)
             known[name] = client
-        return None if client.is_busy else client
+        return None if client.is_busy or client.member.is_frozen else client
 
     def _new_client(self, kind: type[_Client], index: int) -> _Client:
         world = self.world
@@ -148,12 +154,17 @@ class ClusterSimulation:
         world.pump()
         return client
 
+    def _listens(self, index: int) -> bool:
+        """Whether a node takes new connections."""
+        member = self.world.members.get(self.world.names[index])
+        return member is not None and not member.is_frozen
+
     def _consumer(self, number: int) -> Consumer | None:
         client = self._consumers.get(number)
         if client is not None and not client.is_lost:
-            return None if client.is_busy else client
+            return None if client.is_busy or client.member.is_frozen else client
         index = self.world.rng.randrange(self.history.nodes)
-        if self.world.names[index] not in self.world.members:
+        if not self._listens(index):
             return None
         client = self._consumers[number] = self._new_client(Consumer, index)
         return client
@@ -213,7 +224,9 @@ class ClusterSimulation:
 
     def _settle(self, step: Step, is_ack: bool) -> None:
         client = self._consumers.get(step.number(0))
-        if client is not None and not client.is_lost and client.unacked:
+        if client is None or client.is_lost or client.member.is_frozen:
+            return
+        if client.unacked:
             client.settle(step.number(1), is_ack, bool(step.number(2)))
 
     def _sync(self, step: Step) -> None:
@@ -225,7 +238,7 @@ class ClusterSimulation:
         client = self._consumers.pop(step.number(0), None)
         if client is not None and not client.is_lost:
             client.on_lost()
-        if self.world.names[step.number(1)] in self.world.members:
+        if self._listens(step.number(1)):
             self._consumers[step.number(0)] = self._new_client(Consumer, step.number(1))
 
     def _drop(self, step: Step) -> None:
@@ -319,6 +332,20 @@ class ClusterSimulation:
         name = self.world.names[step.number(0)]
         if name in self.world.members:
             self.world.crash(name, step.text(1), bool(step.number(2)))
+
+    def _freeze(self, step: Step) -> None:
+        name = self.world.names[step.number(0)]
+        member = self.world.members.get(name)
+        if member is not None and member.is_frozen != bool(step.number(1)):
+            member.is_frozen = not member.is_frozen
+            if member.is_frozen:
+                self._begin_fault((name, name), "freeze")
+            else:
+                self._end_fault((name, name))
+
+    def _blackout(self, step: Step) -> None:
+        for name in list(self.world.members):
+            self.world.crash(name, step.text(0), False)
 
     def _strike(self, step: Step) -> None:
         """Publish to a queue, whose node crashes soon."""
@@ -432,10 +459,41 @@ class ClusterSimulation:
         if member is not None:
             member.is_stalled = bool(step.number(1))
 
+    # -- mirrors -----------------------------------------------------------------------------------
+
+    def _policy(self, step: Step) -> None:
+        self.world.put_policy(step.text(0), step.text(1))
+
+    def _masters(self, queue: int) -> list[Member]:
+        """The running nodes that serve a queue, as far as they know."""
+        name = queue_name(queue)
+        members = self.world.members.values()
+        return [each for each in members if name in each.vhost.queues and not each.is_frozen]
+
+    def _synchronise(self, step: Step) -> None:
+        for member in self._masters(step.number(0)):
+            if member.broker.mirrors is not None:
+                member.broker.mirrors.synchronise(VHOST, queue_name(step.number(0)))
+                member.has_news = True
+
+    def _cancel_sync(self, step: Step) -> None:
+        for member in self._masters(step.number(0)):
+            if member.broker.mirrors is not None:
+                member.broker.mirrors.cancel_sync(VHOST, queue_name(step.number(0)))
+                member.has_news = True
+
+    def _rebalance(self, step: Step) -> None:
+        member = self.world.members.get(self.world.names[step.number(0)])
+        if member is not None and not member.is_frozen and member.broker.mirrors is not None:
+            member.broker.mirrors.rebalance(lambda _vhost, _queue: True, lambda _failure: None)
+            member.has_news = True
+
     # -- begin and end -----------------------------------------------------------------------------
 
     def _set_up(self) -> None:
         world = self.world
+        for name, value in self.history.policies:
+            world.put_policy(name, value)
         for name in world.names:
             world.start(name)
         world.advance(200, _COARSE_MS)
@@ -467,6 +525,7 @@ class ClusterSimulation:
         for member in world.members.values():
             member.disk.files.crash_after = -1
             member.is_stalled = False
+            member.is_frozen = False
         if len(world.members) < len(world.names):
             world.advance(DEAD_MS, _IDLE_MS)
             if world.members:
@@ -480,11 +539,15 @@ class ClusterSimulation:
             client.on_lost()
         rest(world)
         check_rest(world)
+        world.recording.copies_are_next()
+        report_copies(world)
         for number, queue in enumerate(world.model.load().queues):
             name = world.names[(self.history.seed + number) % len(world.names)]
             drain(world, world.members[name], queue.name, life_name(queue.name, queue.birth))
         rest(world)
         check_rest(world)
+        world.recording.copies_are_next()
+        report_copies(world)
         world.recording.judge()
 
 
@@ -493,9 +556,22 @@ def run_cluster_seeds(seeds: range) -> Outcome:
     return run_each(seeds, lambda seed: ClusterSimulation(make_cluster_history(seed)))
 
 
+def run_mirror_seeds(seeds: range) -> Outcome:
+    """Run the histories of `seeds` in which queues are mirrored."""
+    return run_each(seeds, lambda seed: ClusterSimulation(make_mirror_history(seed)))
+
+
 def cluster_story(seed: int, is_shrunken: bool = True) -> list[str]:
     """The story of a history, line by line; if it fails, of the shortest found that does."""
-    history = make_cluster_history(seed)
+    return _story(make_cluster_history(seed), is_shrunken)
+
+
+def mirror_story(seed: int, is_shrunken: bool = True) -> list[str]:
+    """The story of a history in which queues are mirrored."""
+    return _story(make_mirror_history(seed), is_shrunken)
+
+
+def _story(history: ClusterHistory, is_shrunken: bool) -> list[str]:
     violation = ClusterSimulation(history).run()
     if violation is not None and is_shrunken:
         kind = violation.kind
@@ -505,6 +581,9 @@ def cluster_story(seed: int, is_shrunken: bool = True) -> list[str]:
             return found is not None and found.kind == kind
 
         history = replace(history, steps=shortened(history.steps, fails, RUNS_MAX))
-    story = [f"seed {seed}, {history.nodes} nodes, {history.locator}, {history.limits}"]
+    story = [
+        f"seed {history.seed}, {history.nodes} nodes, {history.locator}, {history.limits}",
+        *(f"policy {name} {value}" for name, value in history.policies),
+    ]
     violation = ClusterSimulation(history, story).run()
-    return [*story, f"=> {violation}" if violation is not None else f"seed {seed} holds"]
+    return [*story, f"=> {violation}" if violation is not None else f"seed {history.seed} holds"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
-from warrenmq.broker.definitions.metadata import PutVhost
-from warrenmq.testing.cluster.clients import ClusterClient, life_name
+from warrenmq.broker.definitions.metadata import PutParameter, PutVhost
+from warrenmq.testing.cluster.clients import ClusterClient
 from warrenmq.testing.cluster.etcd_model import EtcdModel
 from warrenmq.testing.cluster.member import Member
+from warrenmq.testing.cluster.mirror_watch import MirrorWatch
 from warrenmq.testing.cluster.network import Network
-from warrenmq.testing.cluster.recording import Recording
+from warrenmq.testing.cluster.recording import Recording, life_name
 from warrenmq.testing.models.messages import Violation
 from warrenmq.testing.simulated.file_system import KILL, Crash, SimulatedFileSystem
 from warrenmq.testing.simulated.metadata import SimulatedMetadata
@@ -35,6 +36,7 @@ class World:
         self.network = Network(self.names, rng)
         self.recording = Recording()
         self.recording.now_ms = self.now_ms
+        self.mirrors = MirrorWatch(self.recording, self.model)
         # Running nodes by name.
         self.members: dict[str, Member] = {}
         self.clients: list[ClusterClient] = []
@@ -50,11 +52,17 @@ class World:
         self._limits = limits
         self._disks: dict[str, SimulatedDisk] = {}
         self._incarnations: dict[str, int] = {}
+        # Nodes whose machines are off: they do not even refuse connections.
+        self._silent: set[str] = set()
         # Faults of crashed nodes that are not over.
         self._faults: dict[str, str] = {}
         # When the lease of a node that is gone ends.
         self._lease_ends_ms: dict[str, int] = {}
         self._beat_at_ms = self.now_ms
+
+    def put_policy(self, name: str, value: str) -> None:
+        """Set a policy, whose value is JSON, as if through any node."""
+        self.model.commit([], [PutParameter(VHOST, "policy", name, value)])
 
     # -- nodes -------------------------------------------------------------------------------------
 
@@ -78,8 +86,11 @@ class World:
             self.network,
             self._locator,
             self.rng,
+            self.mirrors,
         )
         self.recording.tell(f"        {name} starts")
+        self._silent.discard(name)
+        self.mirrors.starts(name)
         member.start()
         self._lease_ends_ms.pop(name, None)
         self.members[name] = member
@@ -94,8 +105,10 @@ class World:
         queues = tuple(
             life_name(queue.name, int(queue.definition.birth))
             for queue in member.vhost.queues.values()
+            if not self.model.group(VHOST, queue.name)
         )
         self._faults[name] = self.recording.crashed(name, queues)
+        self.mirrors.crashed(name)
         for client in self.clients:
             if client.member is member and not client.is_lost:
                 client.on_lost()
@@ -105,6 +118,7 @@ class World:
             member.etcd.carry_out()
         member.etcd.drop_requests()
         if is_silent:
+            self._silent.add(name)
             self.network.vanish(member)
         else:
             self.network.crash(member)
@@ -141,6 +155,10 @@ class World:
         member = self.members[name]
         etcd, rng = member.etcd, self.rng
         etcd.is_reachable = name not in self.cut_from_etcd
+        if member.is_frozen:
+            if self.now_ms >= member.lease_ends_ms:
+                member.lose_lease()
+            return
         if is_beat:
             member.renew()
             if not etcd.is_reachable and self.now_ms >= member.lease_ends_ms:
@@ -152,6 +170,7 @@ class World:
         while rng.random() < 0.9 and etcd.tell():
             member.has_news = True
         member.dial(self.members)
+        member.refuse(lambda other: self._refuses(name, other))
         try:
             if not member.is_stalled:
                 self._run_disk(member)
@@ -160,6 +179,11 @@ class World:
                 member.has_news = False
         except Crash:
             self.crash(name, self.crash_rule, False)
+
+    def _refuses(self, name: str, other: str) -> bool:
+        """Whether `name` finds that nothing listens on the host of `other`, which is up."""
+        path = self.network.path(name, other)
+        return not (other in self.members or other in self._silent or any(path.is_cut))
 
     def _run_disk(self, member: Member) -> None:
         for lane in LANES:
@@ -173,11 +197,11 @@ class World:
         for _ in range(_ROUNDS_MAX):
             is_busy = self.network.deliver(self.now_ms)
             for client in list(self.clients):
-                if client.is_lost:
+                if client.is_lost and not client.member.is_frozen:
                     self.clients.remove(client)
                     client.drop()
             for member in self.members.values():
-                if member.has_news:
+                if member.has_news and not member.is_frozen:
                     member.has_news = False
                     member.turn()
                     is_busy = True

@@ -1,0 +1,156 @@
+"""Watches the mirrored queues of a simulated cluster, and records what the checker has to know.
+
+Who is master in which epoch, and when a master confirms, goes into the history as it is. A change
+of the master may undo what the last one has done: its deliveries and acks need not wait for the
+mirrors (5.4). How much, is known exactly here. A master sends its operations in numbered messages,
+at the end of each turn and before its clients get any output of that turn, and a mirror knows how
+many of them have arrived. So what happened before the first message that the new master has not got
+is not undone; what happened later may be.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from warrenmq.broker.definitions.metadata import PutQueue
+from warrenmq.cluster.groups.group import Group
+from warrenmq.cluster.groups.group_change import group_of
+from warrenmq.cluster.mirrors.mirror_side import MirrorSide
+from warrenmq.cluster.mirrors.replicas import MirrorPlace
+from warrenmq.cluster.mirrors.sync_target import IN_SYNC
+from warrenmq.testing.checker.facts import NEVER
+from warrenmq.testing.cluster.etcd_model import EtcdModel
+from warrenmq.testing.cluster.member import Member, MemberWatch
+from warrenmq.testing.cluster.recording import WINDOW_MS, Recording, life_name
+
+_MS_US: Final = 1000
+
+
+class _Epoch:
+    """A master: when it has sent each of its messages, and up to which one it has confirmed."""
+
+    def __init__(self) -> None:
+        self.sent_us: list[int] = []
+        self.confirmed_upto = 0
+
+    def first_unheard_us(self, received: int) -> int:
+        """When the first message was sent that a mirror with `received` messages has not got."""
+        return self.sent_us[received] if received < len(self.sent_us) else NEVER
+
+
+class _Copy:
+    """What a node has had of a queue: complete up to the message `received` of `epoch`."""
+
+    def __init__(self) -> None:
+        self.epoch = 1
+        self.received = 0
+
+
+class MirrorWatch(MemberWatch):
+    """Watches all nodes of the cluster of `model`."""
+
+    def __init__(self, recording: Recording, model: EtcdModel) -> None:
+        self._recording = recording
+        self._model = model
+        # By queue and epoch.
+        self._epochs: dict[tuple[str, int], _Epoch] = {}
+        # By queue and node.
+        self._copies: dict[tuple[str, str], _Copy] = {}
+        # When each node has crashed last.
+        self._crashed_us: dict[str, int] = {}
+        # Mirrored queues whose node has crashed, by node.
+        self._crashed: dict[str, set[str]] = {}
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def crashed(self, name: str) -> None:
+        """A node has crashed."""
+        self._crashed_us[name] = self._recording.at_us
+        self._crashed[name] = {life_name(put.name, put.birth) for put in self._model.load().queues}
+
+    def starts(self, name: str) -> None:
+        """A node starts. Queues that are mirrored no more have no copy but the one that it has."""
+        known = self._crashed.pop(name, set())
+        for put in self._model.load().queues:
+            life = life_name(put.name, put.birth)
+            if put.node == name.encode() and not put.group and life in known:
+                self._recording.forgotten(life, not put.durable)
+
+    def turn_ends(self, member: Member) -> None:
+        """See MemberWatch."""
+        for place in member.mirroring.replicas.places.values():
+            life = life_name(place.name, place.birth)
+            replica = place.replica
+            if replica.master is not None:
+                self._look_at_master(member.name, life, place)
+            elif replica.mirror is not None and _is_complete(replica.mirror):
+                copy = self._copy(life, member.name)
+                copy.epoch, copy.received = replica.mirror.epoch, replica.mirror.received_upto
+
+    def _copy(self, life: str, node: str) -> _Copy:
+        return self._copies.setdefault((life, node), _Copy())
+
+    def _look_at_master(self, node: str, life: str, place: MirrorPlace) -> None:
+        master = place.replica.master
+        assert master is not None
+        epoch = self._epochs.get((life, master.epoch))
+        if epoch is None:
+            self._on_promoted(node, life, place, master.epoch)
+            epoch = self._epochs[life, master.epoch] = _Epoch()
+        while len(epoch.sent_us) < master.feed.taken_count:
+            epoch.sent_us.append(self._recording.at_us)
+        copy = self._copy(life, node)
+        copy.epoch, copy.received = master.epoch, int(master.feed.taken_count)
+        if master.in_sync.confirmed_upto > epoch.confirmed_upto:
+            epoch.confirmed_upto = master.in_sync.confirmed_upto
+            self._recording.confirmed_in(life, master.epoch, node)
+
+    # -- masters -----------------------------------------------------------------------------------
+
+    def _on_promoted(self, node: str, life: str, place: MirrorPlace, epoch: int) -> None:
+        self._recording.leads(life, epoch, node)
+        before = self._group_before(place, epoch)
+        if before is None:
+            return
+        own = place.replica.me
+        lost_from_us = self._lost_from_us(life, node, epoch)
+        if own not in before.sync:
+            # It has what its disk has kept of an earlier run (I6).
+            crashed_us = self._crashed_us.get(node, 0)
+            lost_from_us = min(lost_from_us, crashed_us - WINDOW_MS * _MS_US)
+            self._recording.forgotten(life, not place.put.durable)
+            if not before.is_synced(own.node, own.replica_id):
+                self._recording.leaky.add(life)
+        self._recording.moved(life, lost_from_us)
+
+    def _group_before(self, place: MirrorPlace, epoch: int) -> Group | None:
+        """The last group of an earlier epoch, None for the first one."""
+        for _revision, changes in reversed(self._model.history):
+            for change in changes:
+                if (
+                    isinstance(change, PutQueue)
+                    and (change.name, change.birth) == (place.name, place.birth)
+                    and change.group
+                ):
+                    group = group_of(change)
+                    if group is not None and group.epoch < epoch:
+                        return group
+        return None
+
+    def _lost_from_us(self, life: str, node: str, epoch: int) -> int:
+        """Since when the new master of `epoch` has missed what its predecessors did."""
+        copy = self._copy(life, node)
+        lost_from_us = NEVER
+        for number in range(copy.epoch, epoch):
+            received = copy.received if number == copy.epoch else 0
+            known = self._epochs.get((life, number))
+            if known is not None:
+                lost_from_us = min(lost_from_us, known.first_unheard_us(received))
+        return lost_from_us
+
+
+def _is_complete(mirror: MirrorSide) -> bool:
+    """Whether the copy has everything of its master up to the last message that arrived."""
+    if mirror.target is not None:
+        return mirror.target.state == IN_SYNC
+    return mirror.received_upto > 0

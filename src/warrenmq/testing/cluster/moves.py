@@ -1,0 +1,90 @@
+"""What a change of a queue's master may undo, and what it may not.
+
+Deliveries and acks wait for no mirror (5.4). What an earlier master did before the first message
+that the new one has not got of it, the new one knows (`mirror_watch.py`); what came later may have
+happened in vain. Nothing else is excused, and confirms never are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from warrenmq.testing.checker.events import CopyMessage, CopyReport
+from warrenmq.testing.checker.facts import DeliveryFacts, Facts
+
+
+class Move(NamedTuple):
+    """A change of a queue's master at `at_us`.
+
+    What an earlier master did from `lost_from_us` on, the new one may not know.
+    """
+
+    at_us: int
+    lost_from_us: int
+
+
+class Moves:
+    """The changes of masters, by queue."""
+
+    def __init__(self) -> None:
+        self._moves: dict[str, list[Move]] = {}
+
+    def add(self, queue: str, move: Move) -> None:
+        """Note a change."""
+        self._moves.setdefault(queue, []).append(move)
+
+    def may_repeat(self, queue: str, settled_us: int, again_us: int) -> bool:
+        """Whether a message that was settled by `settled_us` may come again at `again_us`."""
+        return any(
+            settled_us >= move.lost_from_us and again_us >= move.at_us
+            for move in self._moves.get(queue, ())
+        )
+
+    def may_lack_flag(self, queue: str, one_us: int, other_us: int) -> bool:
+        """Whether two deliveries of a message may both be unmarked.
+
+        They came from two masters, one of which has not heard of the other's delivery.
+        """
+        return self.may_repeat(queue, one_us, other_us) or self.may_repeat(queue, other_us, one_us)
+
+    def fault_of_copy(self, facts: Facts, master: CopyReport, copy: CopyReport) -> str:
+        """How a copy in sync differs from its master's in a way that it must not; "" if in none.
+
+        A mirror may have heard of acks and deliveries of an earlier master that the new one does
+        not know of. Such a message it has no more, or has it marked. It has no message that the
+        master has not, and no other mark is missing.
+        """
+        own = {message.seq: message for message in copy.messages}
+        for expected in master.messages:
+            found = own.pop(expected.seq, None)
+            if found == expected:
+                continue
+            deliveries = _deliveries(facts, copy.queue, expected)
+            if found is None:
+                if not any(self._is_ack_unheard(copy.queue, each) for each in deliveries):
+                    return f"{copy.node} lacks {expected}"
+            elif found != CopyMessage(expected.seq, expected.message, expected.crc, True) or not (
+                self._is_delivery_unheard(copy.queue, deliveries)
+            ):
+                return f"{copy.node} has {found}, and {master.node} has {expected}"
+        return f"{copy.node} alone has {next(iter(own.values()))}" if own else ""
+
+    def _is_ack_unheard(self, queue: str, delivery: DeliveryFacts) -> bool:
+        return delivery.is_acked and any(
+            delivery.settled_us >= move.lost_from_us for move in self._losses(queue)
+        )
+
+    def _is_delivery_unheard(self, queue: str, deliveries: list[DeliveryFacts]) -> bool:
+        # A delivery that no client saw may have been at any time.
+        return any(
+            not deliveries or any(each.at_us >= move.lost_from_us for each in deliveries)
+            for move in self._losses(queue)
+        )
+
+    def _losses(self, queue: str) -> list[Move]:
+        return [move for move in self._moves.get(queue, ()) if move.lost_from_us < move.at_us]
+
+
+def _deliveries(facts: Facts, queue: str, message: CopyMessage) -> list[DeliveryFacts]:
+    known = facts.messages.get(message.message)
+    return [] if known is None else known.deliveries.get(queue, [])

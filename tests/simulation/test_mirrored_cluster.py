@@ -1,0 +1,100 @@
+"""Histories of clusters of simulated nodes in which policies mirror most queues.
+
+`python -m warrenmq.testing.simulate --mirrors` runs more of them.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.simulation.holding import hold
+from tests.support.explored import explored_seeds
+from warrenmq.cluster.placement import CLIENT_LOCAL, MIN_MASTERS
+from warrenmq.testing.cluster.histories import ClusterHistory
+from warrenmq.testing.cluster.simulation import ClusterSimulation, mirror_story, run_mirror_seeds
+from warrenmq.testing.leaving.histories import Step
+from warrenmq.testing.simulated.node import Limits
+
+FIXED_SEEDS = 3
+EXPLORED_SEEDS = 2
+
+
+def policy(pattern: str, copies: int) -> str:
+    """A policy that mirrors queues automatically."""
+    return json.dumps(
+        {
+            "pattern": pattern,
+            "apply-to": "queues",
+            "priority": 0,
+            "definition": {
+                "ha-mode": "exactly",
+                "ha-params": copies,
+                "ha-sync-mode": "automatic",
+            },
+        }
+    )
+
+
+def test_the_fixed_seeds_hold() -> None:
+    hold(range(2, 2 + FIXED_SEEDS), run_mirror_seeds, mirror_story)
+
+
+def test_the_seeds_of_this_commit_hold() -> None:
+    seeds = explored_seeds(EXPLORED_SEEDS)
+    print(f"seeds {seeds.start} to {seeds.stop - 1}")
+    hold(seeds, run_mirror_seeds, mirror_story)
+
+
+def test_a_history_has_masters_that_confirm_and_copies_that_are_compared() -> None:
+    story = mirror_story(1, is_shrunken=False)
+    for event in ("MasterReport", "EpochConfirm", "CopyReport"):
+        assert any(event in line for line in story)
+
+
+def step(kind: str, *values: int | str) -> Step:
+    return Step(kind, values, 1)
+
+
+# Histories that have failed, shortened: nodes, locator, policy and steps.
+FAILED: dict[str, tuple[int, str, str, list[Step]]] = {
+    "a mirror that had heard less than the new master counted as complete": (
+        4,
+        CLIENT_LOCAL,
+        policy("", 3),
+        [step("cut", 1, 3, "one way"), step("strike", 3, 0, 1, "kill")],
+    ),
+    "a queue was deleted by a master that was deposed before the cluster heard of it": (
+        3,
+        MIN_MASTERS,
+        policy("", 2),
+        [
+            step("declare", 2, 3),
+            step("cut", 1, 2, "reset"),
+            step("etcd_cut", 2),
+            step("delete", 2, 3),
+            step("long_wait", 4000),
+        ],
+    ),
+    "a transient queue that was mirrored once outlived its node": (
+        4,
+        CLIENT_LOCAL,
+        policy("", 2),
+        [
+            step("declare", 3, 6),
+            step("policy", "ha", policy("^q[0-5]", 2)),
+            step("wait", 50),
+            step("crash", 3, "power", 0),
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAILED)
+def test_a_history_that_has_failed_holds(name: str) -> None:
+    nodes, locator, value, steps = FAILED[name]
+    history = ClusterHistory(
+        1, nodes, locator, 0.9, Limits(), tuple(steps), policies=(("ha", value),)
+    )
+    assert ClusterSimulation(history).run() is None

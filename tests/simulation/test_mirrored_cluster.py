@@ -21,8 +21,8 @@ FIXED_SEEDS = 3
 EXPLORED_SEEDS = 2
 
 
-def policy(pattern: str, copies: int) -> str:
-    """A policy that mirrors queues automatically."""
+def policy(pattern: str, copies: int, sync_mode: str = "automatic") -> str:
+    """A policy that mirrors queues."""
     return json.dumps(
         {
             "pattern": pattern,
@@ -31,7 +31,7 @@ def policy(pattern: str, copies: int) -> str:
             "definition": {
                 "ha-mode": "exactly",
                 "ha-params": copies,
-                "ha-sync-mode": "automatic",
+                "ha-sync-mode": sync_mode,
             },
         }
     )
@@ -64,6 +64,26 @@ FAILED: dict[str, tuple[int, str, str, list[Step]]] = {
         CLIENT_LOCAL,
         policy("", 3),
         [step("cut", 1, 3, "one way"), step("strike", 3, 0, 1, "kill")],
+    ),
+    "a mirror that counts was not synchronised, as the policy was manual": (
+        4,
+        CLIENT_LOCAL,
+        policy("", 3, "manual"),
+        [step("cut", 1, 3, "one way"), step("strike", 3, 0, 1, "kill")],
+    ),
+    "a queue that was mirrored anew began below the epoch of its copy": (
+        3,
+        CLIENT_LOCAL,
+        policy("", 2),
+        [
+            step("strike", 0, 1, 3, "kill"),
+            step("long_wait", 9000),
+            step("restart", 1),
+            step("policy", "ha", policy("^q[02]", 2)),
+            step("long_wait", 9000),
+            step("policy", "ha", policy("", 2)),
+            step("long_wait", 600),
+        ],
     ),
     "a queue was deleted by a master that was deposed before the cluster heard of it": (
         3,

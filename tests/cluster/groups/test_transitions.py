@@ -57,6 +57,13 @@ def test_a_declaration_makes_all_copies_in_sync() -> None:
     assert group.prev == (EpochStart(1, 7),)
 
 
+def test_a_queue_that_was_mirrored_before_begins_above_its_last_epoch() -> None:
+    group = made(create(copy(b"a"), first_seq=9, epoch=5))
+    assert (group.epoch, group.version, group.prev) == (5, 5, (EpochStart(5, 9),))
+    joined = made(join(group, copy(b"b")))
+    assert joined.version == 6 and ring(joined) == b"AB"
+
+
 def test_a_newcomer_stands_right_of_the_chosen_member() -> None:
     group = new_group(b"a", b"b", b"c")
     joined = made(join(group, copy(b"d"), member(group, b"a").id))

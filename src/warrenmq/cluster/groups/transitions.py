@@ -61,23 +61,24 @@ def chained(group: Group | None, *transitions: Transition) -> Group | None:
 # -- members ---------------------------------------------------------------------------------------
 
 
-def create(master: Copy, mirrors: Sequence[Copy] = (), first_seq: int = 0) -> Group:
+def create(master: Copy, mirrors: Sequence[Copy] = (), first_seq: int = 0, epoch: int = 1) -> Group:
     """The group of a new queue; its `mirrors`, on other nodes, are in sync: the queue is empty.
 
-    The members have joined one after the other: the version is their number.
+    The members have joined one after the other: the version is their number, or `epoch` if that is
+    higher. A queue that was mirrored before begins above the last epoch that its copy has seen.
     """
     copies = (master, *mirrors)
     members = tuple(_member(number, copy) for number, copy in enumerate(copies, 1))
     first = members[0].id
     return Group(
-        version=len(members),
-        epoch=1,
+        version=max(len(members), epoch),
+        epoch=epoch,
         members=members,
         master=first,
         slaves=slaves_of(members, first),
         sync=copies,
         recoverable=tuple(copy.node for copy in copies),
-        prev=(EpochStart(1, first_seq),),
+        prev=(EpochStart(epoch, first_seq),),
         reason=DECLARED,
     )
 

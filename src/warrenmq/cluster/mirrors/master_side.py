@@ -186,6 +186,10 @@ class MasterSide(FeedOwner):
             self._drop_first(self.in_sync.late(now_ms, self._changed_ms), now_ms)
         for member in group.mirrors:
             self._consider(member.id.node)
+            source = self.sources.get(member.id.node)
+            if source is not None and source.is_waiting and member.copy in group.sync:
+                # It counts, and reports nothing before it is complete: no policy lets it wait.
+                source.start()
         if self.in_sync.is_hanging_here(now_ms):
             self._hand_over_hanging()
 

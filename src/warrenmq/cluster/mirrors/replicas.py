@@ -299,7 +299,7 @@ class Replicas(GroupWatch):
         queue = None if vhost is None else vhost.queues.get(put.name)
         if queue is None:
             return
-        first_seq = int(next_start(queue, 0))
+        first_seq, epoch = int(next_start(queue, 0)), int(queue.epoch) + 1
 
         def done(outcome: int) -> None:
             if outcome == UNANSWERED:
@@ -307,7 +307,7 @@ class Replicas(GroupWatch):
                 self.wake()
 
         self.proposer.propose_first(
-            put.vhost, put.name, put.birth, lambda: create(self.me, (), first_seq), done
+            put.vhost, put.name, put.birth, lambda: create(self.me, (), first_seq, epoch), done
         )
 
     def _propose_step(self, place: MirrorPlace, step: WantedStep) -> None:

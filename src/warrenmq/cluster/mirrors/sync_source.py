@@ -150,6 +150,11 @@ class SyncSource:
         return self.state not in (IDLE, IN_SYNC)
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether it is known what the mirror lacks, and nothing is sent until `start`."""
+        return self.state == WAITING
+
+    @property
     def is_syncing(self) -> bool:
         """Whether messages are on their way to the mirror."""
         return self.state in (SENDING, ENDING)

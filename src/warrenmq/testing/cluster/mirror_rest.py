@@ -68,11 +68,13 @@ def _unrest_of_copy(
 ) -> str:
     if place is None or place.replica.group != group or place.replica.me != member.copy:
         return "has not followed its group"
-    if member.copy not in group.sync:
-        return "is not in sync" if must_be_in_sync else ""
     master = None if home is None else home.replica.master
     if master is None:
         return "has no master"
+    if member.copy not in group.sync:
+        source = master.sources.get(member.id.node)
+        is_cancelled = source is not None and source.is_waiting and not source.is_automatic
+        return "is not in sync" if must_be_in_sync and not is_cancelled else ""
     mirror = place.replica.mirror
     if place is not home and (
         mirror is None or mirror.marks.durable_upto != master.feed.taken_count

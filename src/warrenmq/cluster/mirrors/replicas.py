@@ -142,7 +142,7 @@ class Replicas(GroupWatch):
         place = self.places.pop(key, None)
         if place is not None:
             self._forget(place)
-            place.replica.close()
+            place.let_go()
         self._take_early(key)
 
     def on_policies(self, vhost: Vhost) -> None:
@@ -492,6 +492,15 @@ class MirrorPlace:
 
     def _replace(self, old: MessageTaker, new: MessageTaker) -> None:
         self.vhost.replace_taker(old, new, self._replicas.now_ms())
+
+    def let_go(self) -> None:
+        """Let go of the queue, which the cluster has deleted, alone or with its vhost."""
+        copy = self.replica.copy
+        is_master = self.has_master_here
+        self.replica.close()
+        if is_master and copy is not None:
+            # Nobody decides on its end any more.
+            self.vhost.set_confirm_source(copy.queue, None)
 
     def end(self, put: PutQueue) -> None:
         """Go on without a group: the queue of `put` is mirrored no more."""

@@ -273,6 +273,21 @@ def test_few_transactions_are_under_way_at_once(cluster: Proposers) -> None:
     assert cluster.outcomes == [DECIDED] * len(names)
 
 
+def test_a_proposer_has_room_while_less_than_a_transaction_waits(cluster: Proposers) -> None:
+    names = [b"q%d" % number for number in range(5 * QUEUES_MAX)]
+    cluster.declare(*names)
+    rooms: list[bool] = []
+    for name in names:
+        rooms.append(cluster.proposers[0].has_room)
+        cluster.propose(0, joined, name)
+    assert rooms == [True] * QUEUES_MAX + [False] * 4 * QUEUES_MAX
+    # Four transactions are under way now, and another one waits.
+    cluster.end_turns()
+    assert not cluster.proposers[0].has_room
+    cluster.settle()
+    assert [each.has_room for each in cluster.proposers] == [True] * 3
+
+
 def test_a_fence_refuses_a_change_while_a_node_runs(cluster: Proposers) -> None:
     cluster.model.put_node(TWO)
     cluster.settle()

@@ -163,6 +163,11 @@ class GroupProposer:
         """Whether a proposal of the queue is under way."""
         return (vhost, name, birth) in self._chains
 
+    @property
+    def has_room(self) -> bool:
+        """Whether more proposals would be sent soon: fewer wait than a transaction takes."""
+        return len(self._due) < QUEUES_MAX
+
     def _add(self, proposal: _Proposal) -> None:
         chain = self._chains.get(proposal.key)
         if chain is not None:

@@ -63,6 +63,8 @@ _CHECK_MS: Final = 250
 _STEP_MS: Final = 2_000
 # The placement of each queue is looked at again after this time (ms), whatever has happened.
 _LOOK_MS: Final = 60_000
+# A queue is in use for this time (ms) after a record of another node.
+_USED_MS: Final = 5_000
 _KEY_BYTES: Final = 8
 # Bytes of records for queues of which this node has not heard yet.
 EARLY_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -179,6 +181,7 @@ class Replicas(GroupWatch):
 
     def _deliver(self, place: MirrorPlace, node: bytes, payload: bytes) -> str:
         try:
+            place.heard_ms = self.now_ms()
             place.replica.on_record(node, payload)
         except (MalformedMirrorRecord, MalformedRingFrame) as error:
             return str(error)
@@ -207,13 +210,19 @@ class Replicas(GroupWatch):
 
     def on_gone(self, node: bytes) -> None:
         """The process of `node` does not run, or is silent: queues with a member there change."""
+        now_ms = self.now_ms()
+        used: list[MirrorPlace] = []
         led: list[MirrorPlace] = []
         mirrored: list[MirrorPlace] = []
         for place in self.places.values():
             group = place.replica.group
             if group is not None and group.member_of(node) is not None:
-                (led if group.master_node == node else mirrored).append(place)
-        # Queues without a master come first.
+                if now_ms - place.heard_ms < _USED_MS:
+                    used.append(place)
+                else:
+                    (led if group.master_node == node else mirrored).append(place)
+        # Queues in use come first, then those without a master.
+        self._visits.hurry(used)
         self._visits.hurry(led)
         self._visits.hurry(mirrored)
         self.wake()
@@ -236,10 +245,12 @@ class Replicas(GroupWatch):
 
     def end_turn(self) -> None:
         """Send what the turn has brought, and propose what has to change."""
-        for place in self._visits.take_urgent():
-            self._visit(place)
-        if self._visits.has_urgent:
-            self.wake()
+        if self.proposer.has_room:
+            # What the first queues need next must not wait behind the proposals of all others.
+            for place in self._visits.take_urgent():
+                self._visit(place)
+            if self._visits.has_urgent:
+                self.wake()
         due, self._due = self._due, {}
         for place in due:
             place.replica.end_turn()
@@ -386,6 +397,8 @@ class MirrorPlace:
         # The last step of placement: when it was proposed, from which version of the group.
         self.stepped_ms = -_STEP_MS
         self.stepped_version = 0
+        # When the last record of another node came.
+        self.heard_ms = 0
         # When the round has let the placement be looked at.
         self.looked_ms = replicas.now_ms()
         # A policy of the vhost has changed since `obey_policy`.

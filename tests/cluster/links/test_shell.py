@@ -141,6 +141,20 @@ async def test_a_stranger_is_disconnected() -> None:
         writer.close()
 
 
+@on_loop
+async def test_a_probe_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """Nodes ask whether a silent one still listens: they connect and say nothing."""
+    node = SocketNode(identity(B))
+    async with running(node):
+        _, writer = await asyncio.open_connection(*node.address)
+        writer.close()
+        _, writer = await asyncio.open_connection(*node.address)
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        await eventually_in_loop(lambda: len(caplog.messages) > 0, "a stranger is logged")
+        assert "broke the protocol of the links" in caplog.messages[0]
+        writer.close()
+
+
 # -- processes -------------------------------------------------------------------------------------
 
 

@@ -83,6 +83,9 @@ def promotion(promotes: str, mirrors: str, loss: str, cluster: MirroredCluster) 
             # No confirm waited for a mirror that is not in sync.
             assert found <= LATER if mirrors == UNSYNCED else found == kept, found
             kept = found
+            if mirrors == UNSYNCED:
+                logs = cluster[OTHER].log() + cluster[THIRD].log()
+                assert "Promoting unsynchronised mirror on node" in logs
             fill(cluster, 1, name=OTHER)
             kept += 1
             if loss == PARTITION:

@@ -29,6 +29,8 @@ PAUSE_MIN_MS: Final = 500
 PAUSE_MAX_MS: Final = 5000
 # A link that was up for this time is dialled again without a pause when it is lost.
 STABLE_MS: Final = 5000
+# Why a connection ended that came and went without a word: a node asked whether this one listens.
+PROBED: Final = "a probe"
 # Accepted links that may be in their handshake at the same time.
 HANDSHAKES_MAX: Final = 64
 # Subjects whose last fault is remembered. Forgetting them does no harm: a line is repeated.
@@ -218,7 +220,7 @@ class Links(LinkOwner):
             self._handler.on_down(link, reason)
         elif link.is_dialled:
             self._log_fault(name, f"no link to node {name} at {link.address}: {reason}")
-        else:
+        elif reason != PROBED:
             host = host_of(link.address)
             self._log_fault(name or host, f"no link from {host}: {reason}")
 

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 
 from warrenmq.cluster.links.frames import CHUNK_BYTES
 from warrenmq.cluster.links.link import Link
-from warrenmq.cluster.links.links import Address, Links, shown
+from warrenmq.cluster.links.links import PROBED, Address, Links, shown
 from warrenmq.cluster.links.tls import LinkTls, tls_fault
 
 logger = logging.getLogger("warren.cluster")
@@ -274,7 +274,9 @@ class LinkProtocol(asyncio.BufferedProtocol):
         reason = "the other side has closed the connection"
         if isinstance(error, OSError):
             reason = tls_fault(error)
-        if not self._has_received:
+        if not self._has_received and not self._link.is_dialled and not self._shell.is_encrypted:
+            reason = PROBED
+        elif not self._has_received:
             reason += _REFUSES_CERTIFICATE if self._shell.is_encrypted else _DEMANDS_TLS
         self._link.lost(reason)
         self._link.shell = None

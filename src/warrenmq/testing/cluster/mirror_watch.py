@@ -21,21 +21,18 @@ from warrenmq.cluster.mirrors.sync_target import IN_SYNC
 from warrenmq.testing.checker.facts import NEVER
 from warrenmq.testing.cluster.etcd_model import EtcdModel
 from warrenmq.testing.cluster.member import Member, MemberWatch
+from warrenmq.testing.cluster.moves import SentMessages
 from warrenmq.testing.cluster.recording import WINDOW_MS, Recording, life_name
 
 _MS_US: Final = 1000
 
 
-class _Epoch:
-    """A master: when it has sent each of its messages, and up to which one it has confirmed."""
+class _Epoch(SentMessages):
+    """A master: what it has sent, and up to which message it has confirmed."""
 
     def __init__(self) -> None:
-        self.sent_us: list[int] = []
+        super().__init__()
         self.confirmed_upto = 0
-
-    def first_unheard_us(self, received: int) -> int:
-        """When the first message was sent that a mirror with `received` messages has not got."""
-        return self.sent_us[received] if received < len(self.sent_us) else NEVER
 
 
 class _Copy:
@@ -113,15 +110,14 @@ class MirrorWatch(MemberWatch):
         if before is None:
             return
         own = place.replica.me
-        lost_from_us = self._lost_from_us(life, node, epoch)
+        forgotten_us = NEVER
         if own not in before.sync:
             # It has what its disk has kept of an earlier run (I6).
-            crashed_us = self._crashed_us.get(node, 0)
-            lost_from_us = min(lost_from_us, crashed_us - WINDOW_MS * _MS_US)
+            forgotten_us = self._crashed_us.get(node, 0) - WINDOW_MS * _MS_US
             self._recording.forgotten(life, not place.put.durable)
             if not before.is_synced(own.node, own.replica_id):
                 self._recording.leaky.add(life)
-        self._recording.moved(life, lost_from_us)
+        self._recording.moved(life, self._heard(life, node, epoch), forgotten_us)
 
     def _group_before(self, place: MirrorPlace, epoch: int) -> Group | None:
         """The last group of an earlier epoch, None for the first one."""
@@ -137,16 +133,14 @@ class MirrorWatch(MemberWatch):
                         return group
         return None
 
-    def _lost_from_us(self, life: str, node: str, epoch: int) -> int:
-        """Since when the new master of `epoch` has missed what its predecessors did."""
+    def _heard(self, life: str, node: str, epoch: int) -> tuple[tuple[SentMessages, int], ...]:
+        """What the new master of `epoch` has got of its predecessors; see `Move`."""
         copy = self._copy(life, node)
-        lost_from_us = NEVER
-        for number in range(copy.epoch, epoch):
-            received = copy.received if number == copy.epoch else 0
-            known = self._epochs.get((life, number))
-            if known is not None:
-                lost_from_us = min(lost_from_us, known.first_unheard_us(received))
-        return lost_from_us
+        return tuple(
+            (self._epochs[life, number], copy.received if number == copy.epoch else 0)
+            for number in range(copy.epoch, epoch)
+            if (life, number) in self._epochs
+        )
 
 
 def _is_complete(mirror: MirrorSide) -> bool:

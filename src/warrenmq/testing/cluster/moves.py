@@ -10,17 +10,36 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from warrenmq.testing.checker.events import CopyMessage, CopyReport
-from warrenmq.testing.checker.facts import DeliveryFacts, Facts
+from warrenmq.testing.checker.facts import NEVER, DeliveryFacts, Facts
+
+
+class SentMessages:
+    """When a master has sent each of its messages to its mirrors; one that is deposed sends on."""
+
+    def __init__(self) -> None:
+        self.sent_us: list[int] = []
+
+    def first_unheard_us(self, received: int) -> int:
+        """When the first message was sent that a mirror with `received` messages has not got."""
+        return self.sent_us[received] if received < len(self.sent_us) else NEVER
 
 
 class Move(NamedTuple):
     """A change of a queue's master at `at_us`.
 
-    What an earlier master did from `lost_from_us` on, the new one may not know.
+    `heard`: how many messages of each earlier master the new one has got. `forgotten_us`: from when
+    on it may have forgotten what it had.
     """
 
     at_us: int
-    lost_from_us: int
+    heard: tuple[tuple[SentMessages, int], ...]
+    forgotten_us: int
+
+    @property
+    def lost_from_us(self) -> int:
+        """From when on the new master may not know what an earlier one did; asked at the end."""
+        unheard = (sent.first_unheard_us(received) for sent, received in self.heard)
+        return min(self.forgotten_us, min(unheard, default=NEVER))
 
 
 class Moves:
@@ -82,7 +101,7 @@ class Moves:
         )
 
     def _losses(self, queue: str) -> list[Move]:
-        return [move for move in self._moves.get(queue, ()) if move.lost_from_us < move.at_us]
+        return [move for move in self._moves.get(queue, ()) if move.lost_from_us != NEVER]
 
 
 def _deliveries(facts: Facts, queue: str, message: CopyMessage) -> list[DeliveryFacts]:

@@ -36,7 +36,7 @@ from warrenmq.testing.checker.events import (
 from warrenmq.testing.checker.facts import Facts
 from warrenmq.testing.checker.verdict import judge
 from warrenmq.testing.checker.violation import Rule
-from warrenmq.testing.cluster.moves import Move, Moves
+from warrenmq.testing.cluster.moves import Move, Moves, SentMessages
 from warrenmq.testing.models.messages import Violation, body_of
 
 # How long around the start of a fault acks may be undone, and flags be set: longer than the silence
@@ -200,9 +200,11 @@ class Recording:
         """A master confirms something."""
         self._add(EpochConfirm(self._now_us(), queue, epoch, node))
 
-    def moved(self, queue: str, lost_from_us: int) -> None:
+    def moved(
+        self, queue: str, heard: tuple[tuple[SentMessages, int], ...], forgotten_us: int
+    ) -> None:
         """A queue has another master than before; see `Move`."""
-        self._moves.add(queue, Move(self._now_us(), lost_from_us))
+        self._moves.add(queue, Move(self._now_us(), heard, forgotten_us))
 
     def forgotten(self, queue: str, is_transient: bool) -> None:
         """A queue goes on with what a disk has kept, which is nothing of a transient queue."""

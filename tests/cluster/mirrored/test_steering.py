@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pika
@@ -204,3 +205,26 @@ def test_a_forgotten_node_takes_no_mirrored_queue_with_it(trio: list[ClusterNode
         assert drained(channel, "kept1") == list(range(20))
         declare(channel, "part1", 3)
         assert drained(channel, "part1") == [0, 1, 2]
+
+
+def test_a_vhost_goes_with_its_mirrored_queues_and_may_come_again(trio: list[ClusterNode]) -> None:
+    node = trio[0]
+    parameters = pika.URLParameters(node.uri)
+    parameters.virtual_host = "mirrored"
+    for _ in range(2):
+        do(node, "add_vhost", "mirrored")
+        do(node, "set_permissions", "-p", "mirrored", "guest", ".*", ".*", ".*")
+        do(node, "set_policy", "-p", "mirrored", "all", ".*", ALL)
+        for each in trio:
+            # A node that is not done with the deletion follows nothing.
+            eventually(partial(_has_policy, each), "the vhost is there")
+        channel = pika.BlockingConnection(parameters).channel()
+        channel.confirm_delivery()
+        channel.queue_declare("q", durable=True)
+        channel.basic_publish("", "q", b"m", PERSISTENT)
+        do(node, "delete_vhost", "mirrored")
+
+
+def _has_policy(node: ClusterNode) -> bool:
+    printed = node.ctl("-s", "list_policies", "-p", "mirrored")
+    return printed.code == 0 and printed.out.count("\n") == 1

@@ -48,8 +48,9 @@ class Member(msgspec.Struct, frozen=True):
 class RunningNode(msgspec.Struct, frozen=True):
     """A running node: where other nodes dial it, and its listeners for clients.
 
-    `incarnation`: the number of the run. `restored`: see DirectoryIdentity. `listeners`: (protocol, interface, port). `is_draining`:
-    the node is in maintenance mode until the run ends, and takes no new queues.
+    `incarnation`: the number of the run. `restored`: see DirectoryIdentity. `listeners`: (protocol,
+    interface, port). `is_draining`: the node is in maintenance mode until the run ends, and takes
+    no new queues.
     """
 
     replica_id: str

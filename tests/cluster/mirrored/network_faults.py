@@ -90,17 +90,20 @@ class NetworkFaults:
             self._run.await_confirms(WORK_CONFIRMS)
 
     def flap(self, name: str, other: str, seconds: float) -> None:
-        """Let the links of a node, or of two nodes with each other, come and go."""
+        """Let the links of a node, or of two nodes with each other, come and go.
+
+        Each time is a fault of its own: each may hide deliveries from clients.
+        """
         pairs = [(name, other)] if other else [(name, each) for each in self._others(name)]
-        with self._run.fault("flap", f"{name}, {other or 'others'}"):
-            end = time.monotonic() + seconds
-            while time.monotonic() < end:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with self._run.fault("flap", f"{name}, {other or 'others'}"):
                 for one, two in pairs:
                     self._cluster.network.cut(one, two)
                 time.sleep(self._random.uniform(*FLAP_S))
                 self._cluster.network.heal()
                 time.sleep(self._random.uniform(*FLAP_S))
-            self._run.await_confirms(WORK_CONFIRMS)
+        self._run.await_confirms(WORK_CONFIRMS)
 
     def slow(self, name: str, seconds: float) -> None:
         """Let everything arrive slowly at a node: it leaves the copies in sync (F4, F22)."""

@@ -32,11 +32,13 @@ class PolicyFaults:
 
     def wander(self) -> None:
         """Want copies on all nodes, on some, on others than the master's, on unknown ones."""
-        with self._run.fault("policies", "all"):
-            for _ in range(CHANGES):
+        for _ in range(CHANGES):
+            # Each may move masters, and hide deliveries from clients.
+            with self._run.fault("policy", "all"):
                 self._set(self._definition())
                 # Sometimes there is time to go all the way.
                 self._run.await_confirms(self._random.choice((SOME_CONFIRMS, 10, 60)))
+        with self._run.fault("policy", "all"):
             self._set(POLICY)
             self._run.await_confirms(WORK_CONFIRMS)
 

@@ -6,13 +6,14 @@ a queue of the node that dies, and one to a queue that stays; a third one times 
 own with etcd.
 """
 
+import contextlib
 import statistics
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from bench.brokers import Broker
+from bench.brokers import Broker, BrokerError
 from bench.clusters import WarrenCluster
 from bench.confirmed_flow import ConfirmedFlow
 from bench.measure import MeasureError, await_quiet
@@ -28,6 +29,7 @@ PIPELINE = 100
 # What a node logs when it promotes its mirror of a queue.
 PROMOTED = "Promoting mirror on node"
 PROMOTED_TIMEOUT_S = 120.0
+SERVED_TIMEOUT_S = 60.0
 IDLE_S = 10.0
 # Confirmed messages a second of each flow.
 RATE = 200.0
@@ -130,9 +132,19 @@ def _measure_death(scenario: Scenario, cluster: WarrenCluster, count: int) -> No
     scenario.add(
         home, "node killed: etcd, p99", sorted(latencies)[int(len(latencies) * 0.99)], "ms"
     )
-    rows = cluster.table(home, "list_queues", "name", "state")
-    if sum(row[1] == "running" for row in rows) != count:
-        raise MeasureError("some queues are not served after the death of a node")
+    _await_served(cluster, count)
+
+
+def _await_served(cluster: WarrenCluster, count: int) -> None:
+    """Return when all queues are served; a node that is busy may be missing in a listing."""
+    deadline = time.monotonic() + SERVED_TIMEOUT_S
+    while time.monotonic() < deadline:
+        with contextlib.suppress(BrokerError):
+            rows = cluster.table(cluster.nodes[0], "list_queues", "name", "state")
+            if sum(row[1] == "running" for row in rows) == count:
+                return
+        time.sleep(0.5)
+    raise MeasureError("some queues are not served after the death of a node")
 
 
 class _Log:

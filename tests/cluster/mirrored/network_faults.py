@@ -15,6 +15,8 @@ WORK_CONFIRMS = 20
 # Bounds of one phase of a flapping link (s).
 FLAP_S = (1.0, 3.0)
 SLOW_BYTES_PER_S = 10_000
+# A lease ends about 10 s after the last renewal that succeeded, which was up to 3.3 s ago.
+BEFORE_LEASE_END_S = 6.0
 
 
 class NetworkFaults:
@@ -37,32 +39,36 @@ class NetworkFaults:
         """Part a node from everybody, etcd and clients included."""
         with self._run.fault("isolate", name):
             self._cluster.network.isolate(name)
-            self._wait(1, 10)
+            self._wait_between(1, 10)
 
     def cut(self, name: str, other: str) -> None:
         """Part two nodes, which both reach the third one."""
         with self._run.fault("cut", f"{name}, {other}"):
             self._cluster.network.cut(name, other)
-            self._wait(1, 10)
+            self._wait_between(1, 10)
 
     def cut_one_way(self, name: str, other: str) -> None:
         """Let nothing of one node arrive at another."""
         with self._run.fault("cut one way", f"{name}, {other}"):
             self._cluster.network.cut_one_way(name, other)
-            self._wait(1, 10)
+            self._wait_between(1, 10)
 
     def cut_from_etcd(self, name: str) -> None:
-        """Part a node from etcd, up to longer than its lease."""
+        """Part a node from etcd, up to longer than its lease, at whose end others take over."""
+        seconds = self._random.uniform(1, 15)
         with self._run.fault("cut from etcd", name):
             self._cut_from_etcd(name)
-            self._wait(1, 15)
+            self._wait(min(seconds, BEFORE_LEASE_END_S), heals=seconds < BEFORE_LEASE_END_S)
+        if seconds >= BEFORE_LEASE_END_S:
+            with self._run.fault("lease ends", name):
+                self._wait(seconds - BEFORE_LEASE_END_S)
 
     def cut_from_nodes(self, name: str) -> None:
         """Part a node from the other nodes; all reach etcd."""
         with self._run.fault("cut from nodes", name):
             for other in self._others(name):
                 self._cluster.network.cut(name, other)
-            self._wait(1, 15)
+            self._wait_between(1, 15)
 
     def cut_off(self, name: str) -> None:
         """Part a node from the other nodes and from etcd: a minority that clients still reach."""
@@ -70,7 +76,7 @@ class NetworkFaults:
             self._cut_from_etcd(name)
             for other in self._others(name):
                 self._cluster.network.cut(name, other)
-            self._wait(1, 15)
+            self._wait_between(1, 15)
 
     def cut_majority_off(self, name: str) -> None:
         """Part a node from the others, which do not reach etcd: the minority can go on alone."""
@@ -78,7 +84,7 @@ class NetworkFaults:
             for other in self._others(name):
                 self._cluster.network.cut(name, other)
                 self._cut_from_etcd(other)
-            self._wait(1, 15)
+            self._wait_between(1, 15)
 
     def two_links(self, name: str) -> None:
         """Lose both links of a node at once, for less time than a node is given (F11)."""
@@ -117,11 +123,15 @@ class NetworkFaults:
 
     # -- internal ----------------------------------------------------------------------------------
 
-    def _wait(self, least_s: float, most_s: float) -> None:
+    def _wait(self, seconds: float, heals: bool = True) -> None:
         """Let the fault last, and queues go on meanwhile; heal the network."""
-        time.sleep(self._random.uniform(least_s, most_s))
+        time.sleep(seconds)
         self._run.await_confirms(WORK_CONFIRMS)
-        self._cluster.network.heal()
+        if heals:
+            self._cluster.network.heal()
+
+    def _wait_between(self, least_s: float, most_s: float) -> None:
+        self._wait(self._random.uniform(least_s, most_s))
 
     def _others(self, name: str) -> list[str]:
         return [other for other in self._cluster.names if other != name]

@@ -1,6 +1,6 @@
 """What the replicas of one mirrored queue send each other: one record in a frame of kind MIRRORS.
 
-A payload begins with the key of the queue (i64, `replicas.place_key`) and the kind of the record
+A payload begins with the key of the queue (i64, `place_key.py`) and the kind of the record
 (u8). Integers are big-endian.
 
     RING      the bytes of a ring frame (`cluster/ring/frames.py`)

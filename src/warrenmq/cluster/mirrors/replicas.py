@@ -13,7 +13,6 @@ Only replicas that something has happened to are visited at the end of a turn.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable
 from typing import Final
@@ -41,10 +40,11 @@ from warrenmq.cluster.groups.transitions import (
 from warrenmq.cluster.groups.wanted_mirrors import BeginGroup, WantedMirrors, WantedStep
 from warrenmq.cluster.mirrors.in_sync import InSync
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
+from warrenmq.cluster.mirrors.node_host import NodeHost
 from warrenmq.cluster.mirrors.peers import MirrorPeers
+from warrenmq.cluster.mirrors.place_key import place_key
 from warrenmq.cluster.mirrors.records import HandOverRecord, MalformedMirrorRecord, key_of
 from warrenmq.cluster.mirrors.replica import MASTER, Replica
-from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
 from warrenmq.cluster.mirrors.visits import Visits
 from warrenmq.cluster.ring.frames import MalformedRingFrame
 from warrenmq.queues.definition import QueueDefinition
@@ -65,7 +65,6 @@ _STEP_MS: Final = 2_000
 _LOOK_MS: Final = 60_000
 # A queue is in use for this time (ms) after a record of another node.
 _USED_MS: Final = 5_000
-_KEY_BYTES: Final = 8
 # Bytes of records for queues of which this node has not heard yet.
 EARLY_BYTES_MAX: Final = 16 * 1024 * 1024
 
@@ -364,23 +363,6 @@ class Replicas(GroupWatch):
             place.replica.send(group.master_node, HandOverRecord(group.epoch, node))
 
 
-def place_key(put: PutQueue) -> int:
-    """The number by which replicas name a queue to each other, in one of its lives.
-
-    Queues that were made in one transaction have the same birth.
-    """
-    name = b"".join(
-        (
-            len(put.vhost).to_bytes(),
-            put.vhost,
-            len(put.name).to_bytes(),
-            put.name,
-            b"%d" % put.birth,
-        )
-    )
-    return int.from_bytes(hashlib.blake2b(name, digest_size=_KEY_BYTES).digest()) >> 1
-
-
 def _ignore(_outcome: int) -> None:
     """The group tells what became of a proposal."""
 
@@ -558,11 +540,8 @@ class MirrorPlace:
             if group.epoch > 1:
                 here = name_text(self._replicas.me.node)
                 if group.reason == UNSYNCED:
-                    self.log(
-                        f"Promoting unsynchronised mirror on node '{here}' to leader; messages "
-                        "that it lacks are lost",
-                        logging.WARNING,
-                    )
+                    text = f"Promoting unsynchronised mirror on node '{here}' to leader"
+                    self.log(f"{text}; messages that it lacks are lost", logging.WARNING)
                 else:
                     self.log(f"Promoting mirror on node '{here}' to leader")
             self._replace(taker, queue)
@@ -579,10 +558,11 @@ class MirrorPlace:
         self.vhost.set_confirm_source(copy.queue, None)
 
 
-class _ReplicaHost(ReplicaHost):
+class _ReplicaHost(NodeHost):
     """The node, for the replica at `place`."""
 
     def __init__(self, replicas: Replicas, place: MirrorPlace) -> None:
+        super().__init__(replicas.me.node, replicas.peers, replicas.proposer, place.put)
         self._replicas = replicas
         self._place = place
 
@@ -591,29 +571,6 @@ class _ReplicaHost(ReplicaHost):
 
     def wake(self) -> None:
         self._replicas.touch(self._place)
-
-    def send(self, node: bytes, payload: bytes) -> None:
-        self._replicas.peers.send(node, payload)
-
-    def silence_ms(self, node: bytes) -> int:
-        return 0 if node == self._replicas.me.node else self._replicas.peers.silence_ms(node)
-
-    def is_dead(self, node: bytes) -> bool:
-        return node != self._replicas.me.node and self._replicas.peers.is_dead(node)
-
-    def propose(
-        self,
-        transition: Transition,
-        done: Callable[[int], None],
-        fence: Fence | None = None,
-    ) -> None:
-        place = self._place
-        self._replicas.proposer.propose(
-            place.vhost.name, place.name, place.birth, transition, done, fence
-        )
-
-    def has_lease(self) -> bool:
-        return self._replicas.proposer.has_lease()
 
     def open_copy(self) -> MirrorCopy:
         return self._place.open_copy()

@@ -124,11 +124,14 @@ class NetworkFaults:
     # -- internal ----------------------------------------------------------------------------------
 
     def _wait(self, seconds: float, heals: bool = True) -> None:
-        """Let the fault last, and queues go on meanwhile; heal the network."""
+        """Let the fault last, and heal the network; return when publishers get confirms.
+
+        Meanwhile all of them may be at a node that has to refuse everything.
+        """
         time.sleep(seconds)
-        self._run.await_confirms(WORK_CONFIRMS)
         if heals:
             self._cluster.network.heal()
+        self._run.await_confirms(WORK_CONFIRMS)
 
     def _wait_between(self, least_s: float, most_s: float) -> None:
         self._wait(self._random.uniform(least_s, most_s))

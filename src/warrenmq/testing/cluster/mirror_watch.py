@@ -23,6 +23,7 @@ from warrenmq.testing.cluster.etcd_model import EtcdModel
 from warrenmq.testing.cluster.member import Member, MemberWatch
 from warrenmq.testing.cluster.moves import SentMessages
 from warrenmq.testing.cluster.recording import WINDOW_MS, Recording, life_name
+from warrenmq.testing.models.messages import Violation
 
 _MS_US: Final = 1000
 
@@ -116,7 +117,8 @@ class MirrorWatch(MemberWatch):
             forgotten_us = self._crashed_us.get(node, 0) - WINDOW_MS * _MS_US
             self._recording.forgotten(life, not place.put.durable)
             if not before.is_synced(own.node, own.replica_id):
-                self._recording.leaky.add(life)
+                # No policy of these histories allows it.
+                raise Violation("unsynced", f"{node} leads {life}, and its copy was not in sync")
         self._recording.moved(life, self._heard(life, node, epoch), forgotten_us)
 
     def _group_before(self, place: MirrorPlace, epoch: int) -> Group | None:

@@ -181,9 +181,10 @@ class QueueMachine(RuleBasedStateMachine):
             model.delivered.remove(int(entry.seq))
             self.host.out.remove(entry)
         model.ready.sort()
+        # What comes behind a later message is marked.
+        last = max(model.delivered, default=0)
+        model.delivered.update(int(entry.seq) for entry in entries if entry.seq < last)
         self.queues[number].put_back(entries, self.host.now_ms)
-        # A later message was handed out, or is gone.
-        model.delivered.update(int(entry.seq) for entry in entries if entry.redelivered)
         self.expire(number)
 
     def some_out(self, number: int, data: st.DataObject) -> list[Entry]:

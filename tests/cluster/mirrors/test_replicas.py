@@ -75,6 +75,7 @@ def test_a_deposed_master_confirms_nothing() -> None:
     world.link_all(b"a")
     world.run(3)
     assert world.seen.refused == {4, 5, 6, 7}, "the others have told it of their epoch"
+    assert not a.is_master, "it delivers nothing, either, before it hears of the decision"
     world.heal()
     assert [number for _, number, _ in b.has()] == [1, 2, 3, 8, 9]
     assert a.has() == b.has() == world["c"].has()

@@ -36,7 +36,6 @@ from warrenmq.cluster.mirrors.records import (
     Heard,
     MalformedMirrorRecord,
     MirrorRecord,
-    NewerRecord,
     SyncRecord,
     encode_message,
 )
@@ -248,11 +247,7 @@ class MasterSide(FeedOwner):
     def take(self, node: bytes, record: MirrorRecord, now_ms: int) -> None:
         """Take a record of a mirror. Raises MalformedMirrorRecord."""
         member = self._group.member_of(node)
-        if isinstance(record, NewerRecord):
-            if record.epoch > self.epoch:
-                # The decision comes; until then nothing may be confirmed.
-                self.in_sync.fail()
-        elif isinstance(record, HandOverRecord):
+        if isinstance(record, HandOverRecord):
             if record.epoch == self.epoch:
                 self.hand_over(record.node)
         elif member is None or node == self._node:

@@ -73,6 +73,8 @@ class Replica:
         self._sides: _Sides = _Sides(self)
         # Changes that were proposed and not answered, with the time until which they count.
         self._proposed: dict[object, int] = {}
+        # Epochs up to this one have ended, whatever this node has heard of the group.
+        self._ended_upto: int = 0
         # The copy is to be replaced by an empty one when the group does not count on it.
         self._wants_new_copy: bool = False
         # The last attempt of a mirror of this node to be synchronised.
@@ -111,10 +113,10 @@ class Replica:
                 self.copy = None
                 self._heard = UNKNOWN
                 self._host.drop_copy()
-        elif is_master:
-            self._lead(group)
-        else:
+        elif not is_master:
             self._follow_master(group, member)
+        elif group.epoch > self._ended_upto:
+            self._lead(group)
         self.check()
 
     def set_policy(self, policy: MirrorPolicy) -> None:
@@ -274,7 +276,12 @@ class Replica:
                 self.ring.take_frame(node, record.frame)
                 self._host.wake()
         elif self.master is not None:
-            self.master.take(node, record, now_ms)
+            if isinstance(record, NewerRecord) and record.epoch > self.master.epoch:
+                # The decision comes. What is delivered until then would come again unmarked.
+                self._ended_upto = record.epoch - 1
+                self._step_down(self.master)
+            else:
+                self.master.take(node, record, now_ms)
         elif isinstance(record, SyncRecord) and record.kind == OFFER:
             # The sender has heard of this node's promotion first. It offers anew in a moment.
             offer = decode(record)

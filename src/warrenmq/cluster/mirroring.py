@@ -96,6 +96,22 @@ class Mirroring(MirrorLinks):
         self._nodes.set_running(running)
         self.replicas.set_running({name.encode() for name in running})
 
+    def leave(self, done: Callable[[], None]) -> None:
+        """Call `done` when the groups know that this node stops in good order: `Replica.leave`."""
+        left = 1
+
+        def answered(_outcome: int) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                done()
+
+        for place in self.replicas.places.values():
+            if place.replica.leave(answered):
+                left += 1
+        answered(0)
+        self._wake()
+
     # -- links -------------------------------------------------------------------------------------
 
     def link_up(self, link: Link) -> None:

@@ -64,6 +64,8 @@ _PAUSE_S: Final = 0.5
 _RESUME_S: Final = 15.0
 # How long it has to put in force what it has missed, and to announce itself (s).
 _FOLLOW_S: Final = 30.0
+# How long a node that stops waits until its groups know it (s).
+_LEAVE_S: Final = 2.0
 DATA_FORMAT: Final = 1
 
 
@@ -506,6 +508,7 @@ class ClusterNode:
         self._is_stopping = True
         if self._renewing is not None:
             self._renewing.cancel()
+        await self._leave_groups()
         if self._shell is not None:
             await self._shell.stop(f"node {self.settings.node} stops")
             self._shell = None
@@ -517,6 +520,18 @@ class ClusterNode:
             except MetadataError as error:
                 logger.warning("the node's lease ends by itself: %s", error)
         self.running = {}
+
+    async def _leave_groups(self) -> None:
+        """Tell groups that have to know it that this node stops, if etcd answers in time."""
+        if self._mirroring is None or self._shell is None:
+            return
+        told = self._loop.create_future()
+        self._mirroring.leave(lambda: None if told.done() else told.set_result(None))
+        try:
+            async with asyncio.timeout(_LEAVE_S):
+                await told
+        except TimeoutError:
+            logger.warning("etcd does not answer: mirrored queues count this stop as a failure")
 
     async def resume(self) -> None:
         """Come back after `suspend`; a node that has left the cluster joins it again.

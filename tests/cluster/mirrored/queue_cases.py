@@ -58,9 +58,14 @@ def count(cluster: MirroredCluster, name: str, queue: bytes = QUEUE) -> int:
 
 
 def promotion(promotes: str, mirrors: str, loss: str, cluster: MirroredCluster) -> None:
-    """Lose the master of a queue whose mirrors are synced, unsynced, or not there."""
+    """Lose the master of a queue whose mirrors are synced, unsynced, or not there.
+
+    The key that is for other losses says the opposite.
+    """
+    other = "when-synced" if promotes == "always" else "always"
+    on_shutdown, on_failure = (promotes, other) if loss == STOP else (other, promotes)
     definition = (
-        f'"ha-promote-on-failure":"{promotes}","ha-promote-on-shutdown":"{promotes}",'
+        f'"ha-promote-on-failure":"{on_failure}","ha-promote-on-shutdown":"{on_shutdown}",'
         f'"ha-sync-mode":"{"automatic" if mirrors == SYNCED else "manual"}"'
     )
     mode = '"ha-mode":"exactly","ha-params":1' if mirrors == NONE else '"ha-mode":"all"'

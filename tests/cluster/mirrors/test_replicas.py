@@ -1,8 +1,10 @@
 """Three replicas of one queue: confirms, promotion, deposed masters, slow mirrors, returns."""
 
+import pytest
+
 from tests.cluster.mirrors.replica_world import World
 from warrenmq.cluster.groups.mirror_policy import ALL, MirrorPolicy
-from warrenmq.cluster.groups.transitions import UNSYNCED
+from warrenmq.cluster.groups.transitions import STOPPED, UNSYNCED
 from warrenmq.cluster.mirrors.sync_target import TAKING
 
 
@@ -75,7 +77,7 @@ def test_a_deposed_master_confirms_nothing() -> None:
     world.link_all(b"a")
     world.run(3)
     assert world.seen.refused == {4, 5, 6, 7}, "the others have told it of their epoch"
-    assert not a.is_master, "it delivers nothing, either, before it hears of the decision"
+    assert a.replica.master is None, "it delivers nothing, either, before it hears of the decision"
     world.heal()
     assert [number for _, number, _ in b.has()] == [1, 2, 3, 8, 9]
     assert a.has() == b.has() == world["c"].has()
@@ -226,6 +228,38 @@ def test_a_copy_that_lacks_messages_leads_only_by_policy_and_alone() -> None:
     assert world["c"].has() == []
     world.heal()
     assert world["a"].has() == []
+
+
+@pytest.mark.parametrize("is_for_stops", [False, True])
+def test_another_policy_decides_who_follows_a_master_that_stops(is_for_stops: bool) -> None:
+    policy = MirrorPolicy(
+        mode=ALL,
+        is_automatic=True,
+        promotes_unsynced_on_failure=not is_for_stops,
+        promotes_unsynced_on_shutdown=is_for_stops,
+    )
+    world = World(policy=policy)
+    world.run(3)
+    a = world["a"]
+    for name in "bc":
+        world[name].kill()
+    a.publish(3)
+    world.run(10)
+    assert world.seen.confirmed == {1, 2, 3}
+    # A mirror is back, and a stops before it has synchronised that one.
+    a.commit()
+    world["b"].restart()
+    world.cut_all(b"a")
+    world.run(3)
+    assert a.replica.leave(lambda _outcome: None)
+    world.run(2)
+    assert world.group.is_down and world.group.reason == STOPPED
+    a.kill()
+    world.run(20, 100)
+    assert world["b"].is_master == is_for_stops
+    a.restart()
+    world.heal()
+    assert len(world.master.has()) == (0 if is_for_stops else 3)
 
 
 def test_a_master_that_may_be_replaced_unsafely_confirms_with_its_lease_only() -> None:

@@ -33,6 +33,7 @@ UNSYNCED: Final = "unsynced"
 TRANSFERRED: Final = "transferred"
 # Why the group is down.
 DIED: Final = "died"
+STOPPED: Final = "stopped"
 RESTARTED: Final = "restarted"
 FORGOTTEN: Final = "forgotten"
 
@@ -121,15 +122,15 @@ def rejoin(group: Group, copy: Copy, right_of: MemberId | None = None) -> Group 
     return join(buried, copy, right_of)
 
 
-def died(group: Group, member: MemberId) -> Group | None:
+def died(group: Group, member: MemberId, reason: str = DIED) -> Group | None:
     """Record the death of a living member; its copy stays in sync, as it may come back (M53).
 
-    The death of the master takes the group down.
+    The death of the master takes the group down, for `reason`.
     """
     found = group.member(member)
     if found is None or not found.is_alive:
         return None
-    reason = DIED if member == group.master else group.reason
+    reason = reason if member == group.master else group.reason
     return _changed(group, members=_buried(group, member.node), reason=reason)
 
 

@@ -21,7 +21,7 @@ from typing import Final
 
 from warrenmq.cluster.groups.group import Copy, Group, Member
 from warrenmq.cluster.groups.mirror_policy import UNMIRRORED, MirrorPolicy
-from warrenmq.cluster.groups.transitions import Transition, erase, rejoin
+from warrenmq.cluster.groups.transitions import STOPPED, Transition, died, erase, rejoin
 from warrenmq.cluster.mirrors.candidacy import candidacy
 from warrenmq.cluster.mirrors.master_side import MasterOwner, MasterSide
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
@@ -75,6 +75,8 @@ class Replica:
         self._proposed: dict[object, int] = {}
         # Epochs up to this one have ended, whatever this node has heard of the group.
         self._ended_upto: int = 0
+        # The node stops in good order.
+        self._is_leaving: bool = False
         # The copy is to be replaced by an empty one when the group does not count on it.
         self._wants_new_copy: bool = False
         # The last attempt of a mirror of this node to be synchronised.
@@ -132,6 +134,22 @@ class Replica:
         if self.mirror is not None:
             self.mirror.end()
         self.master = self.mirror = self.ring = self.member = None
+
+    def leave(self, done: Callable[[int], None]) -> bool:
+        """Propose nothing more, as the node stops in good order.
+
+        A master without a mirror in sync lets its group know, so that `ha-promote-on-shutdown`
+        decides who leads then. Returns whether it does; `done` is called when that is decided.
+        """
+        self._is_leaving = True
+        group, member = self.group, self.member
+        if self.master is None or group is None or member is None:
+            return False
+        if not group.mirrors or group.synced_mirrors:
+            return False
+        stopped = partial(died, member=member.id, reason=STOPPED)
+        self.propose("stopped", stopped, done)
+        return True
 
     def _follow_ring(self, group: Group, member: Member | None) -> None:
         if member is None:
@@ -221,7 +239,7 @@ class Replica:
     def check(self) -> None:
         """Propose what has to change: several times a second, and when a node is known dead."""
         group = self.group
-        if group is None:
+        if group is None or self._is_leaving:
             return
         if self.master is not None:
             self.master.check()
@@ -235,7 +253,9 @@ class Replica:
                 self.member,
                 self.copy,
                 self._host,
-                self.policy.promotes_unsynced_on_failure,
+                self.policy.promotes_unsynced_on_shutdown
+                if group.is_down and group.reason == STOPPED
+                else self.policy.promotes_unsynced_on_failure,
             )
             if chance is not None:
                 fail_point("mirrors.chosen")

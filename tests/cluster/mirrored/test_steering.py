@@ -182,31 +182,6 @@ def test_masters_leave_a_drained_node_and_spread_again(trio: list[ClusterNode]) 
     do(node, "clear_policy", "move")
 
 
-def test_a_forgotten_node_takes_no_mirrored_queue_with_it(trio: list[ClusterNode]) -> None:
-    """Forced, a queue whose only complete copy was there goes on with the best one left."""
-    node, gone = trio[0], trio[2]
-    do(node, "set_policy", "kept", "^kept", ALL)
-    with channels([gone]) as [there]:
-        declare(there, "kept1", 20)
-        declare(there, "part1", 20)
-    eventually(is_level(node, "kept1", N1, N2), "the mirrors are in sync", 0.1)
-    do(node, "set_policy", "part", "^part", MANUAL)
-    eventually(lambda: lags(node, "part1") == [20, 20], "two mirrors have made their offers")
-    assert gone.stop() == 0
-    eventually(lambda: masters(node, "kept")["kept1"] in (N1, N2), "a mirror is promoted")
-    refused = node.ctl("forget_cluster_node", N3)
-    assert refused.code == 69 and "has 1 durable queues" in refused.err, refused
-    assert "'part1' in vhost '/'" in refused.err
-    do(node, "forget_cluster_node", N3, "--force")
-    eventually(lambda: masters(node, "part")["part1"] in (N1, N2), "the queue goes on")
-    for queue in ("kept1", "part1"):
-        assert N3 not in status(node, queue)["recoverable_slaves"]
-    with channels([node]) as [channel]:
-        assert drained(channel, "kept1") == list(range(20))
-        declare(channel, "part1", 3)
-        assert drained(channel, "part1") == [0, 1, 2]
-
-
 def test_a_vhost_goes_with_its_mirrored_queues_and_may_come_again(trio: list[ClusterNode]) -> None:
     node = trio[0]
     parameters = pika.URLParameters(node.uri)
@@ -228,3 +203,34 @@ def test_a_vhost_goes_with_its_mirrored_queues_and_may_come_again(trio: list[Clu
 def _has_policy(node: ClusterNode) -> bool:
     printed = node.ctl("-s", "list_policies", "-p", "mirrored")
     return printed.code == 0 and printed.out.count("\n") == 1
+
+
+def test_a_forgotten_node_takes_no_mirrored_queue_with_it(trio: list[ClusterNode]) -> None:
+    """The last test of this file: a node is gone for good.
+
+    Forced, a queue whose only complete copy was there goes on with the best one left.
+    """
+    node, gone = trio[0], trio[2]
+    do(node, "set_policy", "kept", "^kept", ALL)
+    with channels([gone]) as [there]:
+        declare(there, "kept1", 20)
+        declare(there, "part1", 20)
+    eventually(is_level(node, "kept1", N1, N2), "the mirrors are in sync", 0.1)
+    do(node, "set_policy", "part", "^part", MANUAL)
+    eventually(lambda: lags(node, "part1") == [20, 20], "two mirrors have made their offers")
+    assert gone.stop() == 0
+    eventually(lambda: masters(node, "kept")["kept1"] in (N1, N2), "a mirror is promoted")
+    eventually(
+        lambda: "stop_app" not in node.ctl("forget_cluster_node", N3).err, "its record is gone"
+    )
+    refused = node.ctl("forget_cluster_node", N3)
+    assert refused.code == 69 and "'part1' in vhost '/'" in refused.err, refused
+    assert "kept1" not in refused.err
+    do(node, "forget_cluster_node", N3, "--force")
+    eventually(lambda: masters(node, "part")["part1"] in (N1, N2), "the queue goes on")
+    for queue in ("kept1", "part1"):
+        assert N3 not in status(node, queue)["recoverable_slaves"]
+    with channels([node]) as [channel]:
+        assert drained(channel, "kept1") == list(range(20))
+        declare(channel, "part1", 3)
+        assert drained(channel, "part1") == [0, 1, 2]

@@ -144,6 +144,15 @@ VIOLATIONS: dict[str, tuple[Rule, list[AnyEvent], str]] = {
          *settled(6, "c", 1), *settled(6, "d", 1)],
         "rule 5, flag, queue q: came again without the redelivered flag, to d",
     ),
+    "again without the flag, long after a cut network was whole": (
+        Rule.FLAG,
+        [*published("m"), session(2, "b"), session(2, "c"), session(2, "d"),
+         FaultStart(3 * MS, "isolate 1", "isolate", "n", keeps_packets=True),
+         SessionEnd(3 * MS, "b", LOST), delivery(100, "c", 1, "m", True),
+         FaultEnd(103 * MS, "isolate 1"), delivery(204, "d", 1, "m"),
+         *settled(205, "c", 1), *settled(206, "d", 1)],
+        "rule 5, flag, queue q: came again without the redelivered flag, to d",
+    ),
     "flag on a fresh message": (
         Rule.FLAG,
         [*published("m"), session(2, "c"), delivery(3, "c", 1, "m", True), *settled(6, "c", 1)],
@@ -234,6 +243,12 @@ def test_a_violation_is_found(name: str) -> None:
 
 
 EXCUSED: dict[str, list[AnyEvent]] = {
+    "a delivery that a cut network has kept comes behind the next one": [
+        *published("m"), session(2, "c"), session(2, "d"),
+        FaultStart(3 * MS, "isolate 1", "isolate", "n", keeps_packets=True),
+        delivery(500, "c", 1, "m", True), FaultEnd(503 * MS, "isolate 1"),
+        delivery(900, "d", 1, "m"), *settled(901, "c", 1), *settled(902, "d", 1),
+    ],
     "a delivery that was taken back is overtaken by the next one": [
         *published("m"), session(2, "c"), session(2, "d"), fault(3), FaultEnd(8 * MS, "kill 1"),
         delivery(4, "c", 1, "m", True), delivery(5, "d", 1, "m"),

@@ -37,7 +37,7 @@ class NetworkFaults:
 
     def isolate(self, name: str) -> None:
         """Part a node from everybody, etcd and clients included."""
-        with self._run.fault("isolate", name):
+        with self._run.fault("isolate", name, keeps_packets=True):
             self._cluster.network.isolate(name)
             self._wait_between(1, 10)
 

@@ -122,7 +122,7 @@ class Faults:
     # -- networks ----------------------------------------------------------------------------------
 
     def _isolate(self, run: RecordedRun, name: str, other: str) -> None:
-        with run.fault("isolate", name):
+        with run.fault("isolate", name, keeps_packets=True):
             before = self._lost_links(other, name)
             self._cluster.network.isolate(name)
             eventually(lambda: self._lost_links(other, name) > before, "it is given up")

@@ -99,13 +99,16 @@ class RecordedRun:
         gap_limit_ms: int | None = None,
         is_lone_crash: bool = False,
         queues: tuple[str, ...] = (),
+        keeps_packets: bool = False,
     ) -> Iterator[None]:
         """Record a fault that lasts as long as the block; see `FaultStart`."""
         self._fault_count += 1
         self._losses_before = self._count(_LOSS)
         name = f"{kind} {self._fault_count}"
         self._faults.record(
-            FaultStart(now_us(), name, kind, node, gap_limit_ms, is_lone_crash, queues)
+            FaultStart(
+                now_us(), name, kind, node, gap_limit_ms, is_lone_crash, queues, keeps_packets
+            )
         )
         yield
         self._faults.record(FaultEnd(now_us(), name))

@@ -134,6 +134,7 @@ class FaultStart(Event, frozen=True, tag="fault start", gc=False):
     gap_limit_ms: longest time without a confirm that the fault may cause (None: any). A *lone
     crash* ends a node that has the only copy of `queues` (empty: of all queues): it may forget
     which of their messages were handed out, and mark messages as redelivered that nobody had.
+    `keeps_packets`: what a broker has sent to its clients may arrive only after the fault.
     """
 
     fault: str
@@ -142,6 +143,7 @@ class FaultStart(Event, frozen=True, tag="fault start", gc=False):
     gap_limit_ms: int | None = None
     is_lone_crash: bool = False
     queues: tuple[str, ...] = ()
+    keeps_packets: bool = False
 
 
 class FaultEnd(Event, frozen=True, tag="fault end", gc=False):

@@ -16,7 +16,13 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 
-from warrenmq.testing.checker.facts import DeliveryFacts, Facts, SessionFacts, is_lone_crash_of
+from warrenmq.testing.checker.facts import (
+    NEVER,
+    DeliveryFacts,
+    Facts,
+    SessionFacts,
+    is_lone_crash_of,
+)
 from warrenmq.testing.checker.violation import Rule, Violation
 
 UNDONE_ACKS = "acks undone by a fault"
@@ -103,11 +109,18 @@ def _judge_duplicates(
 
 def _was_overtaken(facts: Facts, first: DeliveryFacts, late: DeliveryFacts) -> bool:
     """Whether two deliveries may have been sent in the other order, after a fault."""
-    return (
-        first.session is not late.session
-        and late.at_us - first.at_us <= OVERTAKING_US
-        and any(fault.at_us <= first.at_us for fault in facts.faults)
-    )
+    if first.session is late.session:
+        return False
+    for fault in facts.faults:
+        if fault.at_us > first.at_us:
+            continue
+        if late.at_us - first.at_us <= OVERTAKING_US:
+            return True
+        end_us = facts.fault_ends.get(fault.fault, NEVER)
+        # TCP tries again after pauses that double, so the last one may be as long as the fault.
+        if fault.keeps_packets and first.at_us <= end_us and late.at_us <= 2 * end_us - fault.at_us:
+            return True
+    return False
 
 
 def _has_crash_between(facts: Facts, before: DeliveryFacts, delivery: DeliveryFacts) -> bool:

@@ -11,7 +11,7 @@ TREE := build/tree
 # Number of processes that run one half of the tests in parallel (tests/support/side_by_side.py); 0: one, without workers.
 SIDE_BY_SIDE ?= 0
 # No half takes this long; one that hangs must end while its log can still be read.
-PYTEST ?= timeout --foreground --signal=INT --kill-after=60 4200 $(BIN)/python -m pytest -n $(SIDE_BY_SIDE)
+PYTEST ?= timeout --foreground --signal=INT --kill-after=60 4700 $(BIN)/python -m pytest -n $(SIDE_BY_SIDE)
 PYTEST_ARGS ?=
 
 # Lint, the demo and both halves of the tests run in parallel; each starts when its part of the set-up is done.

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from bench.brokers import Broker
 from bench.measure import MeasureError
+from bench.paced import STOP_TIMEOUT_S, interrupt
 from warrenmq.perf.client import CHANNEL, FRAME_MAX, RECEIVE_BYTES, Client
 from warrenmq.perf.options import parse_uri
 from warrenmq.perf.publisher import PublishFrames
@@ -29,7 +30,6 @@ INTERVAL_S = 0.1
 GAP_S = 0.002
 # Messages that wait for a confirm, at most.
 WINDOW = 300
-STOP_TIMEOUT_S = 30.0
 
 
 class Gap(NamedTuple):
@@ -97,13 +97,7 @@ class ConfirmedFlow:
 
     def stop(self) -> None:
         """End the process."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-            try:
-                self._process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        interrupt(self._process)
         self._reader.join(STOP_TIMEOUT_S)
 
 

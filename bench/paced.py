@@ -86,14 +86,19 @@ class PacedFlow:
 
     def stop(self) -> None:
         """End the process; `behind_ms_max` then holds the longest delay behind its pace."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
-            try:
-                self._process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+        interrupt(self._process)
         self._reader.join(STOP_TIMEOUT_S)
+
+
+def interrupt(process: subprocess.Popen[str]) -> None:
+    """End a process by SIGINT, or by SIGKILL if it goes on; one that has ended stays as it is."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        try:
+            process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _on_interval(interval: Interval) -> None:

@@ -72,7 +72,7 @@ class Node:
 
     @property
     def uri(self) -> str:
-        """Where clients find the node."""
+        """The AMQP address (URI) of the node."""
         address = self._network.reach(CLIENTS, self.name, AMQP)
         return f"amqp://guest:guest@{address}/%2F"
 

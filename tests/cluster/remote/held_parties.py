@@ -1,4 +1,4 @@
-"""What publishes to a mirrored queue wait for, as a test decides it."""
+"""A source of confirms for a mirrored queue that confirms or refuses when the test says so."""
 
 from warrenmq.queues.confirm_source import ConfirmSource
 from warrenmq.store.confirm_run import ConfirmParty

@@ -102,7 +102,8 @@ def test_a_stuck_client_gives_others_what_it_has_no_room_for(
     cluster.advance(1000)
     found = [other.message() for _ in range(10)]
     assert sorted(each.body for each in found) == numbers(10)
-    # What the stuck client had no room for comes marked if a later message has overtaken it.
+    # A message that the stuck client gave back is marked redelivered if a later one was delivered
+    # before it.
     unmarked = [each.body for each in found if not each.deliver.redelivered]
     assert unmarked and unmarked == sorted(unmarked)
     connection.is_writable = True

@@ -94,7 +94,7 @@ class Moves:
         )
 
     def _is_delivery_unheard(self, queue: str, deliveries: list[DeliveryFacts]) -> bool:
-        # A delivery that no client saw may have been at any time.
+        # Nobody knows when a message was delivered that no client has received.
         return any(
             not deliveries or any(each.at_us >= move.lost_from_us for each in deliveries)
             for move in self._losses(queue)

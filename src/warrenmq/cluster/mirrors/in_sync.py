@@ -192,6 +192,13 @@ class InSync(ConfirmSource):
         self._admitted.discard(node)
         self.finish_ready()
 
+    def count_no_mirrors(self) -> None:
+        """Let nothing count but the master's own copy: the queue is mirrored no more."""
+        self.has_lease = None
+        self.min_sync = 1
+        self._admitted.clear()
+        self.set_members(())
+
     def blocks(self, node: bytes) -> bool:
         """Whether a confirm waits for a mirror."""
         return node in self.members and self._waiting_since_ms(node) >= 0

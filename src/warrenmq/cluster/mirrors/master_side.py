@@ -125,8 +125,10 @@ class MasterSide(FeedOwner):
         for member in before.mirrors:
             node = member.id.node
             if group.member_of(node) != member:
-                # What it reported was about a copy in another ring, or in an earlier run.
+                # What it reported was about a copy in another ring, or in an earlier run. Nobody
+                # can record that copy as in sync any more.
                 self.in_sync.forget(node)
+                self.in_sync.release(node)
                 source = self.sources.pop(node, None)
                 if source is not None:
                     source.stop()
@@ -156,13 +158,20 @@ class MasterSide(FeedOwner):
     def step_down(self) -> None:
         """Refuse everything that waits, and send nothing more: this is no master now."""
         self.in_sync.fail()
-        self.feed.end()
-        for source in self.sources.values():
-            source.stop()
+        self._stop()
 
     def delete(self) -> None:
         """Confirm everything that waits: the cluster has deleted the queue."""
         self.in_sync.end()
+        self._stop()
+
+    def go_on_alone(self, now_ms: int) -> None:
+        """Confirm what waits as soon as this node's disk has it: there is no other copy now."""
+        self.in_sync.count_no_mirrors()
+        self._seal(now_ms)
+        self._stop()
+
+    def _stop(self) -> None:
         self.feed.end()
         for source in self.sources.values():
             source.stop()
@@ -229,10 +238,14 @@ class MasterSide(FeedOwner):
             # The publishes wait for the ring together with their operations.
             self._count_buffered()
             return
+        self._seal(now_ms)
+        self._count_buffered()
+
+    def _seal(self, now_ms: int) -> None:
+        """Let the publishes of this turn wait for their copies."""
         party = self.in_sync.seal(int(self.feed.taken_count), now_ms)
         if party is not None:
             self.copy.when_durable(partial(_on_durable, self.in_sync, party))
-        self._count_buffered()
 
     def _count_buffered(self) -> None:
         in_sync = self.in_sync
@@ -264,9 +277,8 @@ class MasterSide(FeedOwner):
             if record.epoch == self.epoch:
                 self.in_sync.forget(node)
                 self._readmit_ms[node] = now_ms + READMIT_MS
-                copy = self._recorded(node)
-                if copy is not None:
-                    self._drop(copy)
+                # Also if it is not recorded as in sync yet: that may be under way.
+                self._drop(member.copy)
         elif isinstance(record, SyncRecord):
             step = decode(record)
             if isinstance(step, Levels) and step.epoch < self.epoch:
@@ -343,11 +355,15 @@ class MasterSide(FeedOwner):
             return
         copy = member.copy
 
+        def record(group: Group) -> Group | None:
+            # Not if it has died and joined again meanwhile, with the same copy.
+            return in_sync(group, self._by, copy) if group.member_of(node) == member else None
+
         def done(outcome: int) -> None:
             if outcome == REFUSED and copy not in self._group.sync:
                 self.in_sync.release(node)
 
-        self._owner.propose(("in sync", copy), lambda group: in_sync(group, self._by, copy), done)
+        self._owner.propose(("in sync", copy), record, done)
 
     def _drop_first(self, late: set[bytes], now_ms: int) -> None:
         """Drop the first late mirror of the ring: those behind it may be late because of it."""

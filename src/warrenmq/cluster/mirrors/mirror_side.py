@@ -156,6 +156,8 @@ class MirrorSide(MarkOwner):
         except UnknownEpochError:
             is_for_disk = False
         except MalformedRecordError as error:
+            # The rest of the message is lost to this copy.
+            self._owner.reopen()
             raise MalformedMirrorRecord(str(error)) from None
         fail_point("mirrors.applied")
         self.marks.note(number, bool(is_for_disk))

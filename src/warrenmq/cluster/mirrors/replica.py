@@ -128,9 +128,27 @@ class Replica:
             self.master.set_policy(policy)
 
     def close(self) -> None:
-        """Let go of the queue, which the cluster has deleted, or mirrors no more."""
+        """Let go of the queue, which the cluster has deleted: all that waits is confirmed."""
         if self.master is not None:
             self.master.delete()
+        self._let_go()
+
+    def end_group(self) -> None:
+        """Let go of the queue, which is mirrored no more.
+
+        If its only copy is here, what waits is confirmed when it is on the disk of this node.
+        """
+        if self.master is not None:
+            self.master.go_on_alone(self._host.now_ms())
+        self._let_go()
+
+    def end_run(self) -> None:
+        """Let go of the queue, as this run of the node has ended: all that waits is refused."""
+        if self.master is not None:
+            self.master.step_down()
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self.mirror is not None:
             self.mirror.end()
         self.master = self.mirror = self.ring = self.member = None

@@ -435,7 +435,7 @@ class MirrorPlace:
         if group is None:
             return
         is_master = self.has_master_here
-        replica.close()
+        replica.end_run()
         if is_master and replica.copy is not None:
             self.step_down(replica.copy)
         self.replica = Replica(self.key, self._replicas.me, _ReplicaHost(self._replicas, self))
@@ -501,7 +501,7 @@ class MirrorPlace:
         """Go on without a group: the queue of `put` is mirrored no more."""
         copy = self.replica.copy
         is_master = self.has_master_here
-        self.replica.close()
+        self.replica.end_group()
         if is_master:
             assert copy is not None
             self.vhost.set_confirm_source(copy.queue, None)

@@ -38,6 +38,7 @@ from warrenmq.cluster.groups.transitions import (
     join,
 )
 from warrenmq.cluster.groups.wanted_mirrors import BeginGroup, WantedMirrors, WantedStep
+from warrenmq.cluster.mirrors.early_records import EarlyRecords
 from warrenmq.cluster.mirrors.in_sync import InSync
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.node_host import NodeHost
@@ -65,8 +66,6 @@ _STEP_MS: Final = 2_000
 _LOOK_MS: Final = 60_000
 # A queue is in use for this time (ms) after a record of another node.
 _USED_MS: Final = 5_000
-# Bytes of records for queues of which this node has not heard yet.
-EARLY_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class Replicas(GroupWatch):
@@ -104,9 +103,8 @@ class Replicas(GroupWatch):
         self._open: dict[MirrorPlace, None] = {}
         self._checked_ms = 0
         self._visits: Visits[MirrorPlace] = Visits(self.places.values)
-        # Records for queues that this node does not know yet, by key, with their senders.
-        self._early: dict[int, list[tuple[bytes, bytes]]] = {}
-        self._early_bytes = 0
+        # Records for queues that this node does not know.
+        self._early = EarlyRecords()
 
     def begin_run(self, me: Copy) -> None:
         """Go on as `me`, another run of this node: all copies count as restarted (I6)."""
@@ -135,7 +133,7 @@ class Replicas(GroupWatch):
             place = self.places[key] = MirrorPlace(self, vhost, put)
         place.follow(put, group)
         self._wanted.look_at(vhost.name, put.name)
-        for node, payload in self._take_early(key):
+        for node, payload in self._early.take(key):
             self._deliver(place, node, payload)
 
     def on_removed(self, vhost: Vhost, put: PutQueue) -> None:
@@ -144,7 +142,7 @@ class Replicas(GroupWatch):
         if place is not None:
             self._forget(place)
             place.let_go()
-        self._take_early(key)
+        self._early.take(key)
 
     def on_policies(self, vhost: Vhost) -> None:
         found = [place for place in self.places.values() if place.vhost is vhost]
@@ -170,12 +168,8 @@ class Replicas(GroupWatch):
         place = self.places.get(key)
         if place is not None:
             return self._deliver(place, node, payload)
-        self._early_bytes += len(payload)
-        if self._early_bytes > EARLY_BYTES_MAX:
-            self._early = {}
-            self._early_bytes = 0
+        if not self._early.keep(key, node, payload, self.now_ms()):
             return "this node has not followed the decisions on the queues of many records"
-        self._early.setdefault(key, []).append((node, payload))
         return ""
 
     def _deliver(self, place: MirrorPlace, node: bytes, payload: bytes) -> str:
@@ -187,11 +181,6 @@ class Replicas(GroupWatch):
         self.touch(place)
         return ""
 
-    def _take_early(self, key: int) -> list[tuple[bytes, bytes]]:
-        early = self._early.pop(key, [])
-        self._early_bytes -= sum(len(payload) for _node, payload in early)
-        return early
-
     def on_link_up(self, node: bytes) -> None:
         """There is a new link to `node`."""
         for place in list(self.places.values()):
@@ -200,12 +189,7 @@ class Replicas(GroupWatch):
 
     def on_link_down(self, node: bytes) -> None:
         """The link to `node` is lost."""
-        self._early = {
-            key: [each for each in early if each[0] != node] for key, early in self._early.items()
-        }
-        self._early_bytes = sum(
-            len(payload) for early in self._early.values() for _node, payload in early
-        )
+        self._early.drop_of(node)
 
     def on_gone(self, node: bytes) -> None:
         """The process of `node` does not run, or is silent: queues with a member there change."""
@@ -277,6 +261,7 @@ class Replicas(GroupWatch):
             self.touch(place)
         if is_check:
             self._checked_ms = now_ms
+            self._early.expire(now_ms)
         for place in self._visits.take_of_round():
             if self.places.get(place.key) is place:
                 self._visit(place)

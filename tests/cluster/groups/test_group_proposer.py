@@ -13,11 +13,13 @@ from warrenmq.cluster.groups.group_change import group_change, group_of, with_gr
 from warrenmq.cluster.groups.group_proposer import (
     BYTES_MAX,
     DECIDED,
+    LATER_PAUSES,
     QUEUES_MAX,
     REFUSED,
     UNANSWERED,
     GroupProposer,
 )
+from warrenmq.cluster.groups.proposal_queue import LATER, URGENT, USUAL
 from warrenmq.cluster.groups.transitions import Mastership, died, drop, join, out_of_sync
 from warrenmq.cluster.metadata.conditions import LastWritten
 
@@ -67,9 +69,9 @@ class Proposers(Cluster):
         assert group is not None
         return group
 
-    def propose(self, node: int, change: Change, name: bytes = b"q") -> None:
+    def propose(self, node: int, change: Change, name: bytes = b"q", rank: int = USUAL) -> None:
         birth = self.put(name).birth
-        self.proposers[node].propose(b"/", name, birth, change, self.outcomes.append)
+        self.proposers[node].propose(b"/", name, birth, change, self.outcomes.append, rank=rank)
 
     def end_turns(self) -> None:
         for proposer in self.proposers:
@@ -268,9 +270,81 @@ def test_few_transactions_are_under_way_at_once(cluster: Proposers) -> None:
     for name in names:
         cluster.propose(0, joined, name)
     cluster.end_turns()
-    assert cluster.nodes[0].store.request_count == 4
+    assert cluster.nodes[0].store.request_count == 2
     cluster.settle()
     assert cluster.outcomes == [DECIDED] * len(names)
+
+
+def test_urgent_proposals_do_not_wait_for_others(cluster: Proposers) -> None:
+    names = [b"q%d" % number for number in range(9)]
+    cluster.declare(*names, arguments=bytes(BYTES_MAX))
+    for name in names[:6]:
+        cluster.propose(0, joined, name)
+    cluster.end_turns()
+    for name in names[6:]:
+        cluster.propose(0, joined, name, URGENT)
+    cluster.end_turns()
+    store = cluster.nodes[0].store
+    assert store.request_count == 4
+    for _ in range(4):
+        store.answer()
+    while store.tell():
+        pass
+    found = [name for name in names if cluster.group(name).member_of(THREE) is not None]
+    assert found == [b"q0", b"q1", b"q6", b"q7"]
+    cluster.end_turns()
+    assert store.request_count == 2, "the last urgent one and another"
+    cluster.settle()
+    assert cluster.outcomes == [DECIDED] * len(names)
+
+
+def test_what_may_come_later_waits_for_all_others_and_pauses(cluster: Proposers) -> None:
+    names = [b"q%d" % number for number in range(3 * QUEUES_MAX)]
+    cluster.declare(*names)
+    for name in names[:-1]:
+        cluster.propose(0, joined, name, LATER)
+    cluster.propose(0, joined, names[-1])
+    proposer, store = cluster.proposers[0], cluster.nodes[0].store
+    assert proposer.has_room, "they keep no others waiting"
+    cluster.end_turns()
+    assert store.request_count == 1
+    store.answer()
+    assert cluster.group(names[-1]).member_of(THREE) is not None
+    cluster.end_turns()
+    cluster.end_turns()
+    assert store.request_count == 1, "one transaction at a time"
+    took_ms = 10
+    cluster.clock.advance(took_ms)
+    store.answer()
+    cluster.clock.advance(LATER_PAUSES * took_ms - 1)
+    cluster.end_turns()
+    assert store.request_count == 0
+    wakes = cluster.wakes
+    cluster.clock.advance(1)
+    assert cluster.wakes > wakes
+    cluster.end_turns()
+    assert store.request_count == 1
+    cluster.settle()
+    assert cluster.outcomes == [DECIDED] * len(names)
+
+
+def test_what_may_come_later_is_hurried_when_somebody_waits_for_it(cluster: Proposers) -> None:
+    cluster.declare(b"r")
+    proposer, store = cluster.proposers[0], cluster.nodes[0].store
+    cluster.propose(0, joined, b"q", LATER)
+    cluster.end_turns()
+    cluster.clock.advance(10)
+    store.answer()
+    cluster.propose(0, joined, b"r", LATER)
+    cluster.end_turns()
+    assert store.request_count == 0
+    wakes = cluster.wakes
+    proposer.hurry(b"/", b"r", cluster.put(b"r").birth)
+    assert cluster.wakes == wakes + 1
+    cluster.end_turns()
+    assert store.request_count == 1
+    cluster.settle()
+    assert cluster.outcomes == [DECIDED, DECIDED]
 
 
 def test_a_proposer_has_room_while_less_than_a_transaction_waits(cluster: Proposers) -> None:
@@ -281,7 +355,7 @@ def test_a_proposer_has_room_while_less_than_a_transaction_waits(cluster: Propos
         rooms.append(cluster.proposers[0].has_room)
         cluster.propose(0, joined, name)
     assert rooms == [True] * QUEUES_MAX + [False] * 4 * QUEUES_MAX
-    # Four transactions are under way now, and another one waits.
+    # Two transactions are under way now, and three wait.
     cluster.end_turns()
     assert not cluster.proposers[0].has_room
     cluster.settle()

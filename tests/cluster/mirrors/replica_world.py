@@ -139,6 +139,7 @@ class WorldNode(ReplicaHost):
         transition: Transition,
         done: Callable[[int], None],
         fence: Fence | None = None,
+        is_later: bool = False,
     ) -> None:
         deadline_ms = self.now_ms() + DECIDE_MS
         self.world.proposals.append(Proposal(self, transition, done, fence, deadline_ms))

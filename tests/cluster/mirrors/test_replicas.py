@@ -5,6 +5,7 @@ import pytest
 from tests.cluster.mirrors.replica_world import World
 from warrenmq.cluster.groups.mirror_policy import ALL, MirrorPolicy
 from warrenmq.cluster.groups.transitions import STOPPED, UNSYNCED
+from warrenmq.cluster.mirrors.in_sync import SILENT_MS
 from warrenmq.cluster.mirrors.sync_target import TAKING
 
 
@@ -114,6 +115,38 @@ def test_a_dead_mirror_holds_confirms_until_its_death_is_recorded() -> None:
     assert world.seen.confirmed == {1, 2}
     assert [copy.node for copy in world.group.sync] == [b"a", b"b"]
     assert a.is_master and world.group.epoch == 1
+
+
+def test_a_mirror_that_is_back_before_its_death_is_recorded_stays() -> None:
+    world = World()
+    world.run(3)
+    world.cut_all(b"c")
+    world.clock.advance(SILENT_MS)
+    world["a"].replica.check()
+    assert world.proposals
+    world.link_all(b"c")
+    while world.decide():
+        pass
+    assert len(world.group.living) == 3
+    world.heal()
+    world.check_rest()
+
+
+def test_a_death_is_recorded_together_with_what_confirms_need() -> None:
+    """A publish may come while the record of the death waits for those of other queues."""
+    world = World()
+    world.run(3)
+    a = world["a"]
+    world["c"].kill()
+    a.replica.check()
+    a.publish(1)
+    a.end_turn()
+    assert len(world.proposals) == 1
+    world.decide()
+    assert [copy.node for copy in world.group.sync] == [b"a", b"b"]
+    assert world.group.member_of(b"c") is None
+    world.run(3)
+    assert world.seen.confirmed == {1}
 
 
 def test_a_slow_mirror_is_dropped_by_the_record_only() -> None:

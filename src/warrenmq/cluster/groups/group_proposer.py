@@ -5,16 +5,19 @@ When another change was decided first, the proposer waits until this node has fo
 makes its own change anew. So a proposal says what is to change, as a function of any group. A queue
 has one proposal at a time; others for the same queue wait behind it.
 
-After the death of a node thousands of groups change at once. What is proposed in one turn goes in
-transactions of up to `QUEUES_MAX` queues. If one of them cannot be changed, none of its transaction
-is; then they are tried again in smaller ones.
+After the death of a node thousands of groups change at once. Proposals go in transactions of up to
+`QUEUES_MAX` queues, in the order of their ranks (`proposal_queue.py`). If one of a transaction
+cannot be changed, none is; then they are tried again in smaller ones.
+
+Etcd serves others, too: its transactions wait for each other, so few of them are under way at one
+time. What may come later is sent only while nothing else waits, one transaction after the other
+with pauses that are longer than these took. So a store that slows down gets less to do.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Final
 
 from warrenmq.broker.definitions.metadata import Change, DeleteQueue, MetadataDamaged, PutQueue
@@ -29,6 +32,17 @@ from warrenmq.cluster.decision_store import (
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.groups.group import Group
 from warrenmq.cluster.groups.group_change import group_of, with_group, without_group
+from warrenmq.cluster.groups.proposal_queue import (
+    LATER,
+    RANKS,
+    URGENT,
+    USUAL,
+    Done,
+    Fence,
+    Proposal,
+    ProposalQueue,
+    QueueKey,
+)
 from warrenmq.cluster.metadata.conditions import Condition, LastWritten, NodeIs
 from warrenmq.cluster.metadata.values import value_of
 from warrenmq.vocabulary.names import name_text
@@ -43,35 +57,12 @@ REFUSED: Final = 2
 UNANSWERED: Final = 3
 
 # Queues of one transaction, and bytes of their definitions (etcd refuses more than 1.5 MiB).
-QUEUES_MAX: Final = 60
+QUEUES_MAX: Final = 30
 BYTES_MAX: Final = 1 << 20
-# Transactions under way at one time, so that declarations need not wait behind all others.
-_TRANSACTIONS_MAX: Final = 4
-
-# A queue, in one life: vhost, name, birth.
-QueueKey = tuple[bytes, bytes, int]
-Done = Callable[[int], None]
-# What a proposal makes of the definition of its queue; None: it is refused.
-_Edit = Callable[[PutQueue], PutQueue | DeleteQueue | None]
-# Nodes that must not run for a change that was made from this group.
-Fence = Callable[[Group], Collection[bytes]]
-
-
-class _Proposal:
-    """A change of one queue. `fence`: see `GroupProposer.propose`."""
-
-    def __init__(self, key: QueueKey, edit: _Edit, done: Done, fence: Fence | None) -> None:
-        self.key = key
-        self.edit = edit
-        self.done = done
-        self.fence = fence
-        # When the proposal fails unless it is decided (ms); 0 before the first attempt.
-        self.deadline_ms = 0
-        # Queues that its next transaction may have.
-        self.queues_max = 1 if fence is not None else QUEUES_MAX
-        # The definition that the last attempt has read, and the change that it has proposed.
-        self.read: PutQueue | None = None
-        self.change: PutQueue | DeleteQueue | None = None
+# A transaction of a rank is begun while fewer than these are under way.
+_UNDER_WAY: Final = {URGENT: 4, USUAL: 2, LATER: 1}
+# How many times as long as it took a transaction of the rank LATER is followed by a pause.
+LATER_PAUSES: Final = 3
 
 
 class GroupProposer:
@@ -94,11 +85,10 @@ class GroupProposer:
         self._clock = clock
         self._when_followed = when_followed
         self._wake = wake
-        # The proposals of each queue; the first one is under way.
-        self._chains: dict[QueueKey, deque[_Proposal]] = {}
-        # Proposals whose attempt is due, in order.
-        self._due: deque[_Proposal] = deque()
-        self._transactions_count = 0
+        self._proposals = ProposalQueue()
+        self._under_way_count = 0
+        # When the next transaction of the rank LATER may be begun.
+        self._later_from_ms = 0
 
     # -- proposals ---------------------------------------------------------------------------------
 
@@ -110,13 +100,14 @@ class GroupProposer:
         transition: Callable[[Group], Group | None],
         done: Done,
         fence: Fence | None = None,
+        rank: int = USUAL,
     ) -> None:
         """Propose to change the group of a mirrored queue; then call `done` with the outcome.
 
         `transition` is called with the newest group, once for each attempt. `fence` names nodes
         that must not run; if one does, or the group has changed, the proposal is refused. After an
         answer that was lost a decided change may be reported as REFUSED, if others came after it:
-        so who needs to know looks at the group.
+        so who needs to know looks at the group. `rank`: see `proposal_queue.py`.
         """
 
         def edit(put: PutQueue) -> PutQueue | None:
@@ -124,7 +115,8 @@ class GroupProposer:
             changed = None if group is None else transition(group)
             return None if changed is None else with_group(put, changed)
 
-        self._add(_Proposal((vhost, name, birth), edit, done, fence))
+        queues_max = QUEUES_MAX if fence is None else 1
+        self._add(Proposal((vhost, name, birth), edit, done, queues_max, fence, rank))
 
     def propose_first(
         self, vhost: bytes, name: bytes, birth: int, make: Callable[[], Group | None], done: Done
@@ -135,7 +127,7 @@ class GroupProposer:
             group = None if put.group else make()
             return None if group is None else with_group(put, group)
 
-        self._add(_Proposal((vhost, name, birth), edit, done, None))
+        self._add(Proposal((vhost, name, birth), edit, done, QUEUES_MAX))
 
     def propose_end(self, vhost: bytes, name: bytes, birth: int, done: Done) -> None:
         """Propose that a queue has no group any more; refused while it has copies elsewhere."""
@@ -146,7 +138,7 @@ class GroupProposer:
                 return None
             return without_group(put)
 
-        self._add(_Proposal((vhost, name, birth), edit, done, None))
+        self._add(Proposal((vhost, name, birth), edit, done, QUEUES_MAX))
 
     def propose_removal(
         self, vhost: bytes, name: bytes, birth: int, may: Callable[[Group], bool], done: Done
@@ -157,25 +149,25 @@ class GroupProposer:
             group = group_of(put)
             return DeleteQueue(vhost, 0, name) if group is not None and may(group) else None
 
-        self._add(_Proposal((vhost, name, birth), edit, done, None))
+        self._add(Proposal((vhost, name, birth), edit, done, QUEUES_MAX))
+
+    def hurry(self, vhost: bytes, name: bytes, birth: int) -> None:
+        """Let the proposals of a queue be URGENT: somebody waits for them by now."""
+        if self._proposals.hurry((vhost, name, birth)):
+            self._wake()
 
     def is_busy(self, vhost: bytes, name: bytes, birth: int) -> bool:
         """Whether a proposal of the queue is under way."""
-        return (vhost, name, birth) in self._chains
+        return self._proposals.is_busy((vhost, name, birth))
 
     @property
     def has_room(self) -> bool:
         """Whether more proposals would be sent soon: fewer wait than a transaction takes."""
-        return len(self._due) < QUEUES_MAX
+        return self._proposals.count(URGENT) + self._proposals.count(USUAL) < QUEUES_MAX
 
-    def _add(self, proposal: _Proposal) -> None:
-        chain = self._chains.get(proposal.key)
-        if chain is not None:
-            chain.append(proposal)
-            return
-        self._chains[proposal.key] = deque([proposal])
-        self._due.append(proposal)
-        self._wake()
+    def _add(self, proposal: Proposal) -> None:
+        if self._proposals.add(proposal):
+            self._wake()
 
     # -- transactions ------------------------------------------------------------------------------
 
@@ -185,38 +177,43 @@ class GroupProposer:
 
     def end_turn(self) -> None:
         """Commit what is due, as far as transactions are free."""
-        while self._due and self._transactions_count < _TRANSACTIONS_MAX:
-            batch = self._next_batch()
-            if batch:
-                self._commit(batch)
+        for rank in RANKS:
+            while self._may_commit(rank):
+                batch = self._next_batch(rank)
+                if batch:
+                    self._commit(batch, rank)
 
-    def _next_batch(self) -> list[_Proposal]:
+    def _may_commit(self, rank: int) -> bool:
+        if not self._proposals.count(rank) or self._under_way_count >= _UNDER_WAY[rank]:
+            return False
+        return rank != LATER or self._clock.now_ms() >= self._later_from_ms
+
+    def _next_batch(self, rank: int) -> list[Proposal]:
         """Take the next proposals that fit in one transaction; those that are refused end here."""
-        batch: list[_Proposal] = []
+        batch: list[Proposal] = []
         queues_max = QUEUES_MAX
         size = 0
-        while self._due:
-            proposal = self._due[0]
+        while (proposal := self._proposals.first(rank)) is not None:
             queues_max = min(queues_max, proposal.queues_max)
             if len(batch) >= queues_max:
                 break
             if self._is_made(proposal):
-                self._due.popleft()
+                self._proposals.take(proposal)
                 self._end(proposal, DECIDED)
                 continue
             change = self._edited(proposal)
             if change is None:
-                self._due.popleft()
+                self._proposals.take(proposal)
                 self._end(proposal, REFUSED)
                 continue
             size += len(value_of(change)) if isinstance(change, PutQueue) else 0
             if batch and size > BYTES_MAX:
                 break
-            self._due.popleft()
+            self._proposals.take(proposal)
             batch.append(proposal)
         return batch
 
-    def _edited(self, proposal: _Proposal) -> PutQueue | DeleteQueue | None:
+    def _edited(self, proposal: Proposal) -> PutQueue | DeleteQueue | None:
         """The change that the proposal makes of the queue as it is now, None if it is refused."""
         proposal.change = None
         proposal.read = put = self._definition(proposal.key)
@@ -227,7 +224,7 @@ class GroupProposer:
                 logger.error("queue '%s' cannot change: %s", name_text(put.name), error)
         return proposal.change
 
-    def _is_made(self, proposal: _Proposal) -> bool:
+    def _is_made(self, proposal: Proposal) -> bool:
         """Whether the queue has, by now, the change of an attempt that had no success."""
         change, now = proposal.change, self._definition(proposal.key)
         if isinstance(change, DeleteQueue) or change is None or now is None:
@@ -240,7 +237,7 @@ class GroupProposer:
         found = self._copy.queues.get((vhost, name))
         return found if found is not None and found.birth == birth else None
 
-    def _commit(self, batch: list[_Proposal]) -> None:
+    def _commit(self, batch: list[Proposal], rank: int) -> None:
         conditions: list[Condition] = []
         changes: list[Change] = []
         now_ms = self._clock.now_ms()
@@ -250,11 +247,23 @@ class GroupProposer:
             conditions.append(LastWritten(proposal.read, proposal.read.revision))
             conditions.extend(_absent(proposal))
             changes.append(proposal.change)
-        self._transactions_count += 1
-        self._store.commit(conditions, changes, lambda result: self._on_result(batch, result))
 
-    def _on_result(self, batch: list[_Proposal], result: CommitResult) -> None:
-        self._transactions_count -= 1
+        def on_result(result: CommitResult) -> None:
+            self._under_way_count -= 1
+            if rank == LATER:
+                self._pause_later(self._clock.now_ms() - now_ms)
+            self._on_result(batch, result)
+
+        self._under_way_count += 1
+        self._store.commit(conditions, changes, on_result)
+
+    def _pause_later(self, took_ms: int) -> None:
+        """Let a transaction of the rank LATER that `took_ms` be followed by a pause."""
+        pause_ms = LATER_PAUSES * max(took_ms, 0)
+        self._later_from_ms = self._clock.now_ms() + pause_ms
+        self._clock.call_later(pause_ms, self._wake)
+
+    def _on_result(self, batch: list[Proposal], result: CommitResult) -> None:
         if result.revision:
             self._when_followed(result.revision, lambda: self._end_all(batch))
         elif result.failure:
@@ -268,31 +277,26 @@ class GroupProposer:
             self._clock.call_later(LOOK_AGAIN_MS, lambda: self._try_again(batch))
         self._wake()
 
-    def _try_again(self, batch: list[_Proposal]) -> None:
+    def _try_again(self, batch: list[Proposal]) -> None:
         now_ms = self._clock.now_ms()
         for proposal in batch:
             if now_ms > proposal.deadline_ms:
                 self._end(proposal, DECIDED if self._is_made(proposal) else UNANSWERED)
             else:
-                self._due.append(proposal)
+                self._proposals.again(proposal)
         self._wake()
 
-    def _end_all(self, batch: list[_Proposal]) -> None:
+    def _end_all(self, batch: list[Proposal]) -> None:
         for proposal in batch:
             self._end(proposal, DECIDED)
 
-    def _end(self, proposal: _Proposal, outcome: int) -> None:
-        chain = self._chains[proposal.key]
-        chain.popleft()
-        if chain:
-            self._due.append(chain[0])
+    def _end(self, proposal: Proposal, outcome: int) -> None:
+        if self._proposals.end(proposal):
             self._wake()
-        else:
-            del self._chains[proposal.key]
         proposal.done(outcome)
 
 
-def _absent(proposal: _Proposal) -> list[Condition]:
+def _absent(proposal: Proposal) -> list[Condition]:
     """The conditions that the fenced nodes of a proposal do not run."""
     group = None if proposal.read is None else group_of(proposal.read)
     if proposal.fence is None or group is None:

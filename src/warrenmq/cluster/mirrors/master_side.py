@@ -70,9 +70,16 @@ class MasterOwner(ABC):
 
     @abstractmethod
     def propose(
-        self, subject: object, transition: Transition, done: Callable[[int], None] | None = None
+        self,
+        subject: object,
+        transition: Transition,
+        done: Callable[[int], None] | None = None,
+        is_later: bool = False,
     ) -> None:
-        """Propose a change of the group, unless one about the same `subject` is under way."""
+        """Propose a change of the group, unless one about the same `subject` is under way.
+
+        `is_later`: nobody waits for it; see `ReplicaHost.propose`.
+        """
 
 
 class MasterSide(FeedOwner):
@@ -379,12 +386,21 @@ class MasterSide(FeedOwner):
 
     def _bury(self, member: Member) -> None:
         """Propose to record the death of a mirror, and to confirm without it if need be."""
-        transitions: list[Transition] = [lambda group: died(group, member.id)]
         copy = self._recorded(member.id.node)
-        if copy is not None and self.in_sync.blocks(copy.node):
-            dropped = copy
-            transitions.append(lambda group: out_of_sync(group, self._by, dropped))
-        self._owner.propose(("died", member.id), lambda group: chained(group, *transitions))
+
+        def is_waited_for() -> bool:
+            return copy is not None and self.in_sync.blocks(copy.node)
+
+        def bury(group: Group) -> Group | None:
+            if not self._is_gone(member.id.node):
+                # It was silent, and is back.
+                return None
+            buried = died(group, member.id)
+            if copy is None or not is_waited_for():
+                return buried
+            return chained(buried, lambda dead: out_of_sync(dead, self._by, copy))
+
+        self._owner.propose(("died", member.id), bury, is_later=not is_waited_for())
 
     def _is_gone(self, node: bytes) -> bool:
         return self._host.is_dead(node) or self._host.silence_ms(node) >= SILENT_MS

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.cluster.groups.group_proposer import GroupProposer
+from warrenmq.cluster.groups.proposal_queue import LATER, USUAL
 from warrenmq.cluster.groups.transitions import Transition
 from warrenmq.cluster.mirrors.peers import MirrorPeers
 from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
@@ -39,10 +40,16 @@ class NodeHost(ReplicaHost):
         transition: Transition,
         done: Callable[[int], None],
         fence: Fence | None = None,
+        is_later: bool = False,
     ) -> None:
         """See ReplicaHost."""
         put = self._put
-        self._proposer.propose(put.vhost, put.name, put.birth, transition, done, fence)
+        rank = self._rank(is_later)
+        self._proposer.propose(put.vhost, put.name, put.birth, transition, done, fence, rank)
+
+    def _rank(self, is_later: bool) -> int:
+        """The rank of a proposal of the queue; see `proposal_queue.py`."""
+        return LATER if is_later else USUAL
 
     def has_lease(self) -> bool:
         """See ReplicaHost."""

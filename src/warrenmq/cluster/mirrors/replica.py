@@ -50,6 +50,8 @@ MASTER: Final = 2
 
 # A change that was proposed and not answered is proposed again after this time.
 PROPOSE_MS: Final = 10_000
+# So is one that may come later; it waits for those of thousands of queues.
+LATER_MS: Final = 120_000
 
 _FIRST_EPOCH: Final = 1
 
@@ -285,12 +287,17 @@ class Replica:
         transition: Transition,
         done: Callable[[int], None] | None = None,
         fence: Fence | None = None,
+        is_later: bool = False,
     ) -> None:
-        """Propose a change of the group, unless one about the same `subject` is under way."""
+        """Propose a change of the group, unless one about the same `subject` is under way.
+
+        `is_later`: see `ReplicaHost.propose`.
+        """
         now_ms = self._host.now_ms()
         if self._proposed.get(subject, 0) > now_ms:
             return
-        self._proposed[subject] = until_ms = now_ms + PROPOSE_MS
+        until_ms = now_ms + (LATER_MS if is_later else PROPOSE_MS)
+        self._proposed[subject] = until_ms
 
         def answered(outcome: int) -> None:
             if self._proposed.get(subject) == until_ms:
@@ -298,7 +305,7 @@ class Replica:
             if done is not None:
                 done(outcome)
 
-        self._host.propose(transition, answered, fence)
+        self._host.propose(transition, answered, fence, is_later)
 
     # -- other nodes -------------------------------------------------------------------------------
 
@@ -365,7 +372,7 @@ class Replica:
 
     def erase(self, member: MemberId) -> None:
         """Let the group erase a dead member."""
-        self.propose(("erase", member), lambda group: erase(group, member))
+        self.propose(("erase", member), lambda group: erase(group, member), is_later=True)
 
     # -- the mirror --------------------------------------------------------------------------------
 
@@ -429,10 +436,14 @@ class _Sides(MasterOwner, MirrorOwner):
         ring.broadcast(message)
 
     def propose(
-        self, subject: object, transition: Transition, done: Callable[[int], None] | None = None
+        self,
+        subject: object,
+        transition: Transition,
+        done: Callable[[int], None] | None = None,
+        is_later: bool = False,
     ) -> None:
         """See MasterOwner."""
-        self._replica.propose(subject, transition, done)
+        self._replica.propose(subject, transition, done, is_later=is_later)
 
     def report(self, record: MirrorRecord) -> None:
         """See MirrorOwner."""

@@ -50,8 +50,12 @@ class ReplicaHost(ABC):
         transition: Transition,
         done: Callable[[int], None],
         fence: Fence | None = None,
+        is_later: bool = False,
     ) -> None:
-        """Propose a change of the queue's group; see `GroupProposer.propose`."""
+        """Propose a change of the queue's group; see `GroupProposer.propose`.
+
+        `is_later`: the change only tidies the group, so it may come after those of other queues.
+        """
 
     @abstractmethod
     def has_lease(self) -> bool:

@@ -28,6 +28,7 @@ from warrenmq.cluster.groups.group_watch import GroupWatch
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.mirror_placement import AddMirror, DropCopy, MoveMaster
 from warrenmq.cluster.groups.mirror_policy import UNMIRRORED, MirrorPolicy
+from warrenmq.cluster.groups.proposal_queue import URGENT
 from warrenmq.cluster.groups.queue_policy import policy_of
 from warrenmq.cluster.groups.transitions import (
     UNSYNCED,
@@ -258,6 +259,8 @@ class Replicas(GroupWatch):
         for place in list(self._open):
             if is_check:
                 place.replica.check()
+                if place.is_waited_for(now_ms):
+                    self.proposer.hurry(place.vhost.name, place.name, place.birth)
             self.touch(place)
         if is_check:
             self._checked_ms = now_ms
@@ -388,6 +391,13 @@ class MirrorPlace:
     def has_master_here(self) -> bool:
         """Whether this node's copy serves clients."""
         return self.replica.role == MASTER
+
+    def is_waited_for(self, now_ms: int) -> bool:
+        """Whether clients are known to wait for the group to change, or likely to."""
+        master = self.replica.master
+        if master is not None:
+            return master.in_sync.is_waiting
+        return self.replica.mirror is not None and now_ms - self.heard_ms < _USED_MS
 
     def log(self, text: str, level: int = logging.INFO) -> None:
         """Log what happens to the queue, in words that operators of RabbitMQ look for."""
@@ -553,6 +563,11 @@ class _ReplicaHost(NodeHost):
 
     def now_ms(self) -> int:
         return self._replicas.now_ms()
+
+    def _rank(self, is_later: bool) -> int:
+        if self._place.is_waited_for(self._replicas.now_ms()) and not is_later:
+            return URGENT
+        return super()._rank(is_later)
 
     def wake(self) -> None:
         self._replicas.touch(self._place)

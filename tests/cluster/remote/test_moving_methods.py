@@ -207,3 +207,28 @@ def test_a_confirm_waits_for_the_source_of_the_queue(
     source.parties[0].finish(ok)
     nodes.pump()
     assert isinstance(channel.event(), BasicAck if ok else BasicNack)
+
+
+@pytest.mark.parametrize("properties", [b"\x00\x00", b"\x10\x00\x02"], ids=["transient", "durable"])
+def test_a_publish_to_a_master_that_steps_down_before_it_is_awaited_is_refused(
+    nodes: ThreeNodes, properties: bytes
+) -> None:
+    """Only the publish is in the first frame; the old master's disk says nothing of the copies."""
+    mirrored(nodes)
+    source = HeldParties()
+    nodes.back.vhost.set_confirm_source(nodes.queue(BACK), source)
+    channel = channel_at(nodes, FRONT)
+    channel.confirm_select()
+    nodes.delay_ms = 1000
+    channel.publish(b"q", bytes(100_000), properties)
+    frames = nodes.pairs[FRONT, BACK].frames
+    assert len(frames) == 2
+    nodes.users[BACK, FRONT].take_frame(frames.popleft()[2], nodes.front.now_ms)
+    assert nodes.queue(BACK).ready_count == 1
+    # As in a step down: what waits is refused, and the queue has another source by then, or none.
+    source.refusing = True
+    nodes.follow(BACK, THIRD)
+    nodes.back.vhost.set_confirm_source(nodes.queue(BACK), None)
+    nodes.advance(1000)
+    nodes.advance(1000)
+    assert isinstance(channel.event(), BasicNack)

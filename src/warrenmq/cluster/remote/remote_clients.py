@@ -124,6 +124,7 @@ class RemoteClients(TurnEnd):
         if queue is None or (source is not None and source.refuses()):
             used.has_failed = True
             return
+        used.source = source
         is_taken = queue.publish(
             message,
             expiration_ms,
@@ -141,6 +142,10 @@ class RemoteClients(TurnEnd):
         vhost = used.vhost
         queue = self._queues.find(used)
         source = None if queue is None else queue.confirm_source
+        before = used.source
+        if before is not None and before.refuses():
+            # This node was the master when it took the publishes; other copies may lack them.
+            used.has_failed = True
         if used.has_failed or vhost is None:
             self._outcomes.report(party, party, FAILED)
         elif used.has_refused:
@@ -154,6 +159,7 @@ class RemoteClients(TurnEnd):
         used.has_failed = False
         used.has_refused = False
         used.is_for_disk = False
+        used.source = None
 
     def _settle(self, reader: RecordReader, now_ms: i64) -> None:
         used = self._queue(reader)

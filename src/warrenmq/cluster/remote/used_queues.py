@@ -7,6 +7,7 @@ from mypy_extensions import i64
 from warrenmq.broker.connection.connection import ConnectionHost
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.remote.link_events import LinkUnacked
+from warrenmq.queues.confirm_source import ConfirmSource
 from warrenmq.queues.queue import Queue
 
 
@@ -25,6 +26,8 @@ class UsedQueue:
         # A publish since the last AWAIT was refused, or found no queue.
         self.has_refused: bool = False
         self.has_failed: bool = False
+        # What the last publish since the last AWAIT waits for, if the queue has copies.
+        self.source: ConfirmSource | None = None
         # Something since the last AWAIT waits for the journal.
         self.is_for_disk: bool = False
         # Bytes of publishes for which the other node does not know yet that there is room again.

@@ -24,6 +24,7 @@ from tests.cluster.links.pairs import (
 )
 from warrenmq.cluster.links.frames import CHALLENGE, HELLO, PROOF, REFUSE, WELCOME
 from warrenmq.cluster.links.handshake import MAGIC, Handshake, HandshakeError, Hello, Identity
+from warrenmq.cluster.links.links import STRANGER_MS
 
 A, B = identity("a@one"), identity("b@two")
 
@@ -80,8 +81,8 @@ def test_the_accepting_node_refuses(
     node, other = TestNode(dialler, secret), TestNode(B)
     change(other)
     with caplog.at_level(logging.INFO, "warren.cluster"):
-        for _ in range(3):
-            one, two = connect(node, other)
+        for now_ms in (0, 1000, STRANGER_MS):
+            one, two = connect(node, other, now_ms)
             assert one.is_down and two.is_down
     assert caplog.messages == [
         f"no link from 10.0.0.1: {text}",
@@ -108,8 +109,8 @@ def test_the_dialling_node_refuses(
     node, other = TestNode(A), TestNode(acceptor)
     change(node)
     with caplog.at_level(logging.INFO, "warren.cluster"):
-        for _ in range(3):
-            one, two = connect(node, other)
+        for now_ms in (0, 1000, STRANGER_MS):
+            one, two = connect(node, other, now_ms)
             assert one.is_down and two.is_down
     assert caplog.messages == [
         f"no link to node b@two at {TO}: {text}",

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cluster.links.pairs import ADDRESSES, FROM, TO, TestNode, connect, connected, identity
 from warrenmq.cluster.links.frames import CONTROL
-from warrenmq.cluster.links.links import HANDSHAKES_MAX, PAUSE_MIN_MS, STABLE_MS
+from warrenmq.cluster.links.links import HANDSHAKES_MAX, PAUSE_MIN_MS, STABLE_MS, STRANGER_MS
 
 
 def test_the_node_whose_name_sorts_lower_dials() -> None:
@@ -77,6 +77,32 @@ def test_the_log_tells_of_links_that_come_and_go(caplog: pytest.LogCaptureFixtur
     up = f"link to node b@two at {TO} is up (warren 0.1.0, version 1 of the links)"
     down = f"link to node b@two at {TO} is down: reset"
     assert [line for line in caplog.messages if "b@two" in line] == [refused, up, down] * 2
+
+
+def test_a_node_that_has_just_started_may_be_unknown_for_a_moment(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It dials as soon as it has announced itself, and others hear of it a moment later."""
+    node, other = TestNode(identity("a@one")), TestNode(identity("b@two"))
+    other.links.set_peers({}, 0)
+    unknown = "node b@two does not know node a@one"
+    for now_ms in (0, STRANGER_MS - 1):
+        assert connect(node, other, now_ms)[0].is_down
+    assert caplog.messages == []
+    other.links.set_peers(ADDRESSES, STRANGER_MS)
+    end, _ = connect(node, other, STRANGER_MS)
+    assert end.is_up
+    # It is forgotten while it goes on, and counts as new again.
+    other.links.set_peers({}, 10_000)
+    end.lost("reset")
+    caplog.clear()
+    for now_ms in (10_000, 10_000 + STRANGER_MS - 1, 10_000 + STRANGER_MS):
+        assert caplog.messages == []
+        connect(node, other, now_ms)
+    assert caplog.messages == [
+        f"no link from 10.0.0.1: {unknown}",
+        f"no link to node b@two at {TO}: ended by the other side: {unknown}",
+    ]
 
 
 def test_a_link_is_found_by_name_while_it_is_up() -> None:

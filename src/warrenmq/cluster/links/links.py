@@ -9,7 +9,8 @@ only when it has no link, so the older one is dead on the other side and half-op
 an older incarnation of the other node is refused.
 
 Why there is no link to a node is logged once, not at each attempt: again when the reason changes,
-or when the link was up in between.
+or when the link was up in between. A node that starts may dial before the others have heard of it;
+that one node does not know the other is logged when it is still so STRANGER_MS later.
 
 Does no I/O. The shell asks what to dial, reports what came of it, and moves the bytes.
 """
@@ -29,6 +30,8 @@ PAUSE_MIN_MS: Final = 500
 PAUSE_MAX_MS: Final = 5000
 # A link that was up for this time is dialled again without a pause when it is lost.
 STABLE_MS: Final = 5000
+# For this time nodes may refuse each other because the news of one has not reached the other.
+STRANGER_MS: Final = 3000
 # Why a connection ended that came and went without a word: a node asked whether this one listens.
 PROBED: Final = "a probe"
 # Accepted links that may be in their handshake at the same time.
@@ -91,6 +94,8 @@ class Links(LinkOwner):
         self._dirty: list[Link] = []
         # Why there is no link, as it was last logged, by node or address.
         self._faults: dict[str, str] = {}
+        # Since when links have failed because one node did not know the other, by node.
+        self._strangers: dict[str, int] = {}
         self._now_ms = 0
 
     # -- for the node ------------------------------------------------------------------------------
@@ -194,6 +199,7 @@ class Links(LinkOwner):
         peer.link = link
         peer.up_since_ms = self._now_ms
         self._faults.pop(name, None)
+        self._strangers.pop(name, None)
         logger.info(
             "link to node %s at %s is up (warren %s, version %d of the links)",
             name,
@@ -218,6 +224,8 @@ class Links(LinkOwner):
                 peer.link = None
             logger.warning("link to node %s at %s is down: %s", name, link.address, reason)
             self._handler.on_down(link, reason)
+        elif self._may_pass(name, reason):
+            return
         elif link.is_dialled:
             self._log_fault(name, f"no link to node {name} at {link.address}: {reason}")
         elif reason != PROBED:
@@ -239,7 +247,7 @@ class Links(LinkOwner):
         name = identity.node_name
         peer = self._peers.get(name)
         if peer is None:
-            return f"node {self._own.node_name} does not know node {name}"
+            return _unknown(self._own.node_name, name)
         known = None if peer.link is None else peer.link.peer
         if known is not None and identity.incarnation < known.incarnation:
             return f"a later start of node {name} has a link to node {self._own.node_name}"
@@ -254,9 +262,23 @@ class Links(LinkOwner):
             peer.dial_at_ms = self._now_ms + peer.pause_ms
             peer.pause_ms = min(2 * peer.pause_ms, PAUSE_MAX_MS)
 
+    def _may_pass(self, name: str, reason: str) -> bool:
+        """Whether a handshake with the node `name` failed only because one started just now."""
+        own = self._own.node_name
+        # The other side's reason comes after some words of this side.
+        if not reason.endswith((_unknown(own, name), _unknown(name, own))):
+            return False
+        if len(self._strangers) >= _FAULTS_MAX:
+            self._strangers = {}
+        return self._now_ms - self._strangers.setdefault(name, self._now_ms) < STRANGER_MS
+
     def _log_fault(self, subject: str, line: str) -> None:
         if self._faults.get(subject) != line:
             if len(self._faults) >= _FAULTS_MAX:
                 self._faults = {}
             self._faults[subject] = line
             logger.warning("%s", line)
+
+
+def _unknown(node: str, other: str) -> str:
+    return f"node {node} does not know node {other}"

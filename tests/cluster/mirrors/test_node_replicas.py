@@ -1,0 +1,185 @@
+"""All replicas of a node whose cluster loses another one: which queues change first."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.cluster.groups.copies import copy, new_group
+from tests.cluster.model_cluster import NAMES, Cluster
+from warrenmq.broker.definitions.metadata import PutQueue
+from warrenmq.cluster.groups.group import Group
+from warrenmq.cluster.groups.group_change import group_of, with_group
+from warrenmq.cluster.groups.group_proposer import QUEUES_MAX
+from warrenmq.cluster.groups.known_nodes import KnownNodes
+from warrenmq.cluster.mirroring import Mirroring, Prober
+from warrenmq.cluster.mirrors.place_key import place_key
+from warrenmq.cluster.mirrors.records import NewerRecord, encode_record
+from warrenmq.cluster.mirrors.visits import URGENT_A_TURN
+from warrenmq.cluster.records import RunningNode
+
+ONE, TWO, THREE = NAMES
+
+
+class NoProbes(Prober):
+    """A prober that never hears anything."""
+
+    def probe(self, name: str, record: RunningNode, refused: Callable[[], None]) -> None:
+        pass
+
+
+class Survivor(Cluster):
+    """Three nodes; the second one has replicas, and no links."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.node = self.nodes[1]
+        self.store = self.node.store
+        self.mirroring = Mirroring(
+            copy(TWO),
+            NoProbes(),
+            self.node.memory.broker,
+            self.node.follower,
+            self.store,
+            self.clock,
+            KnownNodes(),
+            lambda: None,
+        )
+        policy = {
+            "pattern": ".*",
+            "apply-to": "queues",
+            "priority": 0,
+            "definition": {"ha-mode": "all"},
+        }
+        self.node.vhost.put_parameter("policy", "ha", json.dumps(policy))
+        self.mirroring.set_running(
+            {
+                name.decode(): RunningNode(copy(name).replica_id, 1, "127.0.0.1", 1, "1")
+                for name in NAMES
+            }
+        )
+
+    def declare(self, names: list[bytes], *nodes: bytes) -> None:
+        """Declare queues with copies on `nodes`, the master's first."""
+        for name in names:
+            put = PutQueue(b"/", 0, name, True, False, b"")
+            self.model.commit([], [with_group(put, new_group(*nodes))])
+        self.settle()
+
+    def groups(self) -> dict[bytes, Group]:
+        """The groups in the store."""
+        found = {put.name: group_of(put) for put in self.model.load().queues}
+        return {name: group for name, group in found.items() if group is not None}
+
+    def changed(self) -> set[bytes]:
+        """The queues whose groups are not as they were declared."""
+        return {name for name, group in self.groups().items() if group.version > len(NAMES)}
+
+    def use(self, name: bytes) -> None:
+        """Let a record of another node come for a queue."""
+        put = self.node.copy.queues[b"/", name]
+        record = encode_record(place_key(put), NewerRecord(0))
+        assert self.mirroring.take_record("n3", record) == ""
+
+    def lose(self, name: bytes) -> None:
+        """The host of a node refuses connections."""
+        self.mirroring.peers.refused(name)
+        self.mirroring.replicas.on_gone(name)
+
+    def busy_count(self) -> int:
+        """How many queues have a proposal of the node."""
+        proposer = self.mirroring.replicas.proposer
+        queues = self.node.copy.queues.values()
+        return sum(proposer.is_busy(put.vhost, put.name, put.birth) for put in queues)
+
+    def rest(self) -> None:
+        """Let all proposals come to their end."""
+        for _ in range(100):
+            self.mirroring.end_turn()
+            if not self.busy_count():
+                return
+            self.settle()
+            self.clock.advance(100)
+        raise AssertionError("the proposals do not come to an end")
+
+
+@pytest.fixture
+def survivor() -> Survivor:
+    return Survivor()
+
+
+def test_queues_in_use_change_first_then_those_without_a_master(survivor: Survivor) -> None:
+    survivor.declare([b"mirrored", b"used mirror"], TWO, ONE, THREE)
+    survivor.declare([b"led", b"used"], ONE, TWO, THREE)
+    survivor.declare([b"of others"], THREE, TWO, ONE)
+    survivor.clock.advance(10_000)
+    survivor.use(b"used")
+    survivor.lose(ONE)
+    survivor.mirroring.end_turn()
+    assert survivor.store.request_count == 2, "what only tidies the group waits"
+    survivor.store.answer()
+    assert survivor.changed() == {b"used"}
+    survivor.store.answer()
+    assert survivor.changed() == {b"used", b"led"}
+    survivor.settle()
+    survivor.mirroring.end_turn()
+    survivor.store.answer()
+    assert survivor.changed() == {b"used", b"led", b"mirrored", b"used mirror"}
+    survivor.rest()
+    groups = survivor.groups()
+    assert groups[b"of others"].member_of(ONE) is not None, "that is its master's business"
+    for name in survivor.changed():
+        assert groups[name].master_node == TWO and groups[name].member_of(ONE) is None
+        assert groups[name].is_synced(ONE, copy(ONE).replica_id), "it may be needed again"
+
+
+def test_few_queues_are_looked_at_while_the_store_is_busy(survivor: Survivor) -> None:
+    """What a queue needs next does not wait behind the proposals of all others."""
+    names = [b"q%d" % number for number in range(3 * URGENT_A_TURN)]
+    survivor.declare(names, ONE, TWO, THREE)
+    survivor.lose(ONE)
+    survivor.mirroring.end_turn()
+    assert survivor.busy_count() == URGENT_A_TURN <= 2 * QUEUES_MAX
+    for _ in range(3):
+        # All transactions are under way, and more than another one takes waits.
+        survivor.mirroring.end_turn()
+        assert survivor.busy_count() == 2 * URGENT_A_TURN
+    survivor.rest()
+    assert survivor.changed() == set(names)
+
+
+def test_deaths_of_mirrors_keep_no_promotion_waiting(survivor: Survivor) -> None:
+    """A second node may die while the deaths of thousands of mirrors are not recorded yet."""
+    survivor.declare([b"m%d" % number for number in range(3 * QUEUES_MAX)], TWO, ONE, THREE)
+    survivor.declare([b"led"], THREE, TWO, ONE)
+    survivor.lose(ONE)
+    for _ in range(2):
+        survivor.mirroring.end_turn()
+    assert survivor.busy_count() == 3 * QUEUES_MAX and survivor.store.request_count == 1
+    survivor.lose(THREE)
+    survivor.mirroring.end_turn()
+    survivor.store.answer(1)
+    assert survivor.groups()[b"led"].master_node == TWO
+    survivor.rest()
+
+
+def test_a_queue_whose_publishes_wait_for_a_dead_mirror_is_hurried(survivor: Survivor) -> None:
+    names = [b"q%02d" % number for number in range(2 * QUEUES_MAX)]
+    survivor.declare(names, TWO, ONE)
+    survivor.lose(ONE)
+    for _ in range(2):
+        survivor.mirroring.end_turn()
+    queue = survivor.node.vhost.queues[names[-1]]
+    party = queue.confirm_party()
+    assert party is not None
+    survivor.mirroring.replicas.touch(survivor.mirroring.replicas.places[
+        place_key(survivor.node.copy.queues[b"/", names[-1]])])  # fmt: skip
+    survivor.mirroring.end_turn()
+    survivor.clock.advance(1000)
+    survivor.mirroring.tick()
+    survivor.mirroring.end_turn()
+    assert survivor.store.request_count == 2
+    survivor.store.answer(1)
+    assert survivor.changed() == {names[-1]}
+    assert [each.node for each in survivor.groups()[names[-1]].sync] == [TWO]
+    survivor.rest()

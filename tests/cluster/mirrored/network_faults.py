@@ -29,7 +29,7 @@ class NetworkFaults:
 
     def freeze(self, name: str, seconds: float) -> None:
         """Let a node stand still: as a master it may neither confirm nor deliver when it wakes."""
-        with self._run.fault(f"freeze {seconds} s", name):
+        with self._run.fault(f"freeze {seconds} s", name, keeps_packets=True):
             self._cluster[name].freeze()
             time.sleep(seconds)
             self._cluster[name].thaw()
@@ -43,13 +43,13 @@ class NetworkFaults:
 
     def cut(self, name: str, other: str) -> None:
         """Part two nodes, which both reach the third one."""
-        with self._run.fault("cut", f"{name}, {other}"):
+        with self._run.fault("cut", f"{name}, {other}", keeps_packets=True):
             self._cluster.network.cut(name, other)
             self._wait_between(1, 10)
 
     def cut_one_way(self, name: str, other: str) -> None:
         """Let nothing of one node arrive at another."""
-        with self._run.fault("cut one way", f"{name}, {other}"):
+        with self._run.fault("cut one way", f"{name}, {other}", keeps_packets=True):
             self._cluster.network.cut_one_way(name, other)
             self._wait_between(1, 10)
 
@@ -65,14 +65,14 @@ class NetworkFaults:
 
     def cut_from_nodes(self, name: str) -> None:
         """Part a node from the other nodes; all reach etcd."""
-        with self._run.fault("cut from nodes", name):
+        with self._run.fault("cut from nodes", name, keeps_packets=True):
             for other in self._others(name):
                 self._cluster.network.cut(name, other)
             self._wait_between(1, 15)
 
     def cut_off(self, name: str) -> None:
         """Part a node from the other nodes and from etcd: a minority that clients still reach."""
-        with self._run.fault("cut off", name):
+        with self._run.fault("cut off", name, keeps_packets=True):
             self._cut_from_etcd(name)
             for other in self._others(name):
                 self._cluster.network.cut(name, other)
@@ -80,7 +80,7 @@ class NetworkFaults:
 
     def cut_majority_off(self, name: str) -> None:
         """Part a node from the others, which do not reach etcd: the minority can go on alone."""
-        with self._run.fault("cut majority off", name):
+        with self._run.fault("cut majority off", name, keeps_packets=True):
             for other in self._others(name):
                 self._cluster.network.cut(name, other)
                 self._cut_from_etcd(other)
@@ -88,7 +88,7 @@ class NetworkFaults:
 
     def two_links(self, name: str) -> None:
         """Lose both links of a node at once, for less time than a node is given (F11)."""
-        with self._run.fault("two links", name):
+        with self._run.fault("two links", name, keeps_packets=True):
             for other in self._others(name):
                 self._cluster.network.cut(name, other)
             time.sleep(self._random.uniform(0.5, 4.8))
@@ -103,7 +103,7 @@ class NetworkFaults:
         pairs = [(name, other)] if other else [(name, each) for each in self._others(name)]
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            with self._run.fault("flap", f"{name}, {other or 'others'}"):
+            with self._run.fault("flap", f"{name}, {other or 'others'}", keeps_packets=True):
                 for one, two in pairs:
                     self._cluster.network.cut(one, two)
                 time.sleep(self._random.uniform(*FLAP_S))
@@ -115,7 +115,7 @@ class NetworkFaults:
         """Let everything arrive slowly at a node: it leaves the copies in sync (F4, F22)."""
         network = self._cluster.network
         assert isinstance(network, NamespaceNetwork)
-        with self._run.fault("slow link", name):
+        with self._run.fault("slow link", name, keeps_packets=True):
             network.slow(name, SLOW_BYTES_PER_S)
             time.sleep(seconds)
             network.heal()

@@ -106,7 +106,7 @@ class Faults:
 
     def _freeze(self, run: RecordedRun, name: str, other: str) -> None:
         """Until the others have given it up."""
-        with run.fault("freeze", name):
+        with run.fault("freeze", name, keeps_packets=True):
             before = self._lost_links(other, name)
             self._cluster[name].freeze()
             eventually(lambda: self._lost_links(other, name) > before, "it is given up")
@@ -131,7 +131,7 @@ class Faults:
 
     def _cut(self, run: RecordedRun, name: str, other: str) -> None:
         """Both are reached by clients, by the third node and by etcd."""
-        with run.fault("cut", f"{name}, {other}"):
+        with run.fault("cut", f"{name}, {other}", keeps_packets=True):
             self._cluster.network.cut(name, other)
             run.await_confirms(self._random.choice(LASTING_CONFIRMS))
             self._cluster.network.heal()

@@ -5,13 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cluster.groups.copies import copy, new_group
+from tests.cluster.groups.copies import copy, made, member, new_group
 from tests.cluster.model_cluster import NAMES, Cluster
 from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.cluster.groups.group import Group
-from warrenmq.cluster.groups.group_change import group_of, with_group
+from warrenmq.cluster.groups.group_change import group_change, group_of, with_group
 from warrenmq.cluster.groups.group_proposer import QUEUES_MAX
 from warrenmq.cluster.groups.known_nodes import KnownNodes
+from warrenmq.cluster.groups.transitions import died
 from warrenmq.cluster.mirroring import Mirroring, Prober
 from warrenmq.cluster.mirrors.place_key import place_key
 from warrenmq.cluster.mirrors.records import NewerRecord, encode_record
@@ -183,3 +184,21 @@ def test_a_queue_whose_publishes_wait_for_a_dead_mirror_is_hurried(survivor: Sur
     assert survivor.changed() == {names[-1]}
     assert [each.node for each in survivor.groups()[names[-1]].sync] == [TWO]
     survivor.rest()
+
+
+def test_a_node_asks_to_be_taken_in_when_it_has_a_link_to_the_master(survivor: Survivor) -> None:
+    """The round over thousands of queues would come to them late."""
+    survivor.declare([b"q", b"r"], ONE, TWO, THREE)
+    replicas = survivor.mirroring.replicas
+    for put in survivor.model.load().queues:
+        group = made(group_of(put))
+        survivor.model.commit(*group_change(put, made(died(group, member(group, TWO).id))))
+    survivor.settle()
+    survivor.mirroring.end_turn()
+    assert survivor.busy_count() == 0, "it was given up soon, so it waits"
+    replicas.on_link_up(THREE)
+    survivor.mirroring.end_turn()
+    assert survivor.busy_count() == 0
+    replicas.on_link_up(ONE)
+    survivor.rest()
+    assert all(group.member_of(TWO) is not None for group in survivor.groups().values())

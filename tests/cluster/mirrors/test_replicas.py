@@ -223,6 +223,24 @@ def test_with_a_broken_link_the_living_master_wins() -> None:
     assert world["b"].has() == a.has()
 
 
+def test_a_node_whose_links_hang_is_not_taken_in_over_and_over() -> None:
+    """It hears of decisions, and the master does not hear of it."""
+    world = World()
+    world.run(3)
+    world.cut_all(b"c")
+    world["a"].publish(1)
+    world.run(600, 100)
+    assert world.group.master_node == b"a" and world.group.version < 30
+    assert world.seen.confirmed == {1}
+    version = world.group.version
+    world.link_all(b"c")
+    world.run(3)
+    assert world.group.member_of(b"c") is not None, "it need not wait with a new link"
+    assert world.group.version > version
+    world.heal()
+    world.check_rest()
+
+
 def test_after_a_restart_of_all_the_copies_in_sync_lead() -> None:
     world = World()
     world.run(3)

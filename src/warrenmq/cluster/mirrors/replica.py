@@ -26,6 +26,7 @@ from warrenmq.cluster.mirrors.candidacy import candidacy
 from warrenmq.cluster.mirrors.master_side import MasterOwner, MasterSide
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.mirror_side import MirrorOwner, MirrorSide
+from warrenmq.cluster.mirrors.readmission import Readmission
 from warrenmq.cluster.mirrors.records import (
     NEWBORN,
     UNKNOWN,
@@ -77,6 +78,7 @@ class Replica:
         self._proposed: dict[object, int] = {}
         # Epochs up to this one have ended, whatever this node has heard of the group.
         self._ended_upto: int = 0
+        self._readmission: Readmission = Readmission()
         # The node stops in good order.
         self._is_leaving: bool = False
         # The copy is to be replaced by an empty one when the group does not count on it.
@@ -174,8 +176,11 @@ class Replica:
     def _follow_ring(self, group: Group, member: Member | None) -> None:
         if member is None:
             self.ring = None
+            if self.member is not None:
+                self._readmission.buried(self._host.now_ms())
         elif self.ring is None or self.ring.me != member.id:
             self.ring = RingMember(member.id, _RingPort(self))
+            self._readmission.joined(self._host.now_ms())
         self.member = member
         if self.ring is not None:
             self.ring.on_view(group.version, [(each.id, each.is_alive) for each in group.members])
@@ -266,7 +271,8 @@ class Replica:
         elif self.member is None:
             if self.me.node in group.recoverable:
                 self._open_copy().when_ready(lambda: None)
-                self.propose("rejoin", lambda newest: rejoin(newest, self.me))
+                if self._readmission.may_ask(self._host.now_ms()):
+                    self.propose("rejoin", lambda newest: rejoin(newest, self.me))
         elif self.copy is not None and group.master != self.member.id:
             chance = candidacy(
                 group,
@@ -342,8 +348,10 @@ class Replica:
         group = self.group
         if group is None:
             return
-        if self.mirror is not None and node == group.master_node:
-            self.mirror.link_is_new(self._host.now_ms())
+        if node == group.master_node:
+            self._readmission.link_is_new()
+            if self.mirror is not None:
+                self.mirror.link_is_new(self._host.now_ms())
         if node in group.recoverable and group.member_of(node) is None:
             # The node may not have heard that it is master no more.
             self.send(node, NewerRecord(group.epoch))

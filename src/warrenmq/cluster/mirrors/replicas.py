@@ -187,6 +187,7 @@ class Replicas(GroupWatch):
         for place in list(self.places.values()):
             place.replica.on_link_up(node)
             self.touch(place)
+        self._visits.hurry(place for place in self.places.values() if place.is_left_out_by(node))
 
     def on_link_down(self, node: bytes) -> None:
         """The link to `node` is lost."""
@@ -391,6 +392,13 @@ class MirrorPlace:
     def has_master_here(self) -> bool:
         """Whether this node's copy serves clients."""
         return self.replica.role == MASTER
+
+    def is_left_out_by(self, node: bytes) -> bool:
+        """Whether the group, whose master is on `node`, has this node's copy and no member here."""
+        replica, group = self.replica, self.replica.group
+        if group is None or replica.member is not None or group.master_node != node:
+            return False
+        return replica.me.node in group.recoverable
 
     def is_waited_for(self, now_ms: int) -> bool:
         """Whether clients are known to wait for the group to change, or likely to."""

@@ -7,10 +7,11 @@ import pytest
 from tests.queues.test_queue_on_store import bodies, fill, forget_gets, held_out, take
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from tests.support.stores.model_store import ModelHost
+from warrenmq.queues.contents import QueueContents
 from warrenmq.queues.durable_marks import DurableMarks, MarkOwner
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.mirror_applier import MirrorApplier
-from warrenmq.queues.mirror_snapshot import LiveScan, describe_copy, live_runs
+from warrenmq.queues.mirror_snapshot import LevelCopy, LiveScan, LiveSearch, describe_copy
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.ring_feed import FeedOwner, RingFeed, next_start
 from warrenmq.store.message import Message
@@ -72,8 +73,18 @@ def fill_copy(node: MemoryNode, copy: MirrorApplier, seqs: range) -> None:
 
 
 def held_by(copy: MirrorApplier) -> Runs:
-    (level,) = describe_copy(copy.queue)
+    described: list[list[LevelCopy]] = []
+    describe_copy(copy.queue, described.append)
+    ((level,),) = described
     return level.runs
+
+
+def live_runs(contents: QueueContents) -> Runs | None:
+    """Seq ids of all messages, if memory knows them."""
+    search = LiveSearch(contents, contents.ledger.next_seq)
+    for _ in search.pieces():
+        pass
+    return search.runs if search.is_exact else None
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.support.stores.model_store import ModelHost
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.mirror_applier import MirrorApplier
 from warrenmq.queues.mirror_backing import MirrorBacking
-from warrenmq.queues.mirror_snapshot import describe_copy
+from warrenmq.queues.mirror_snapshot import LevelCopy, describe_copy
 from warrenmq.queues.operation_feed import OperationFeed
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.ring_feed import FeedOwner, RingFeed, next_start
@@ -26,6 +26,14 @@ from warrenmq.store.runs import Runs, add_run, contains
 from warrenmq.testing.models.mirror import MirrorModel
 
 NOW_MS = 1_000
+
+
+def described(copy: "Mirror") -> list[LevelCopy]:
+    """What a mirror would offer."""
+    found: list[list[LevelCopy]] = []
+    describe_copy(copy.queue, found.append)
+    (levels,) = found
+    return levels
 
 
 class Both(OperationFeed):
@@ -199,7 +207,7 @@ class PayloadMachine(QueueMachine):
         master.flush()
         master.ring = []
         copy.applier.begin_sync(master.epoch, NOW_MS)
-        (offer,) = describe_copy(copy.queue)
+        (offer,) = described(copy)
         live = master.model.messages
         for seq in live:
             assert seq >= offer.next_seq or contains(offer.runs, seq), "a copy has no holes"
@@ -315,7 +323,7 @@ class PayloadMachine(QueueMachine):
         runs: Runs = []
         for seq in sorted(live):
             add_run(runs, seq, seq)
-        (offer,) = describe_copy(copy.queue)
+        (offer,) = described(copy)
         assert offer.runs == runs
 
     def teardown(self) -> None:

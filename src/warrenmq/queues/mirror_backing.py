@@ -19,7 +19,7 @@ cannot get them: its copy must begin anew, under new ledgers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from mypy_extensions import i64
@@ -29,9 +29,11 @@ from warrenmq.queues.entry_ring import EntryRing
 from warrenmq.queues.memory_account import ENTRY_BYTES, MESSAGE_BYTES
 from warrenmq.queues.mirror_snapshot import LiveScan, count_of
 from warrenmq.queues.paged_queue import PagedQueue
+from warrenmq.queues.sliced_runs import subtracted
+from warrenmq.queues.sliced_work import SlicedWork
 from warrenmq.store.epochs import Epochs
 from warrenmq.store.message import PENDING, Message
-from warrenmq.store.runs import Runs, add_run, contains, index_of_run, overlapping, subtract
+from warrenmq.store.runs import Runs, add_run, contains, index_of_run, subtract
 
 # The most memory that the held messages of one level take (bytes).
 HELD_BYTES: Final = 64 << 20
@@ -127,12 +129,13 @@ class MirrorBacking:
         backing.memory.touch()
         ledger = backing.ledger
         dropped = backing.loader.dropped
+        parts: Runs = []
         for first, last in runs:
             # One part after the other: delta ends at a message that is not dropped yet.
-            for new_first, new_last in subtract(first, last, dropped):
-                add_run(dropped, new_first, new_last)
-                self._drop_from_memory(new_first, new_last, now_ms)
-                self._drop_from_delta(new_first, new_last)
+            for part in subtract(first, last, dropped):
+                add_run(dropped, part[0], part[1])
+                self._drop_from_delta(part[0], part[1])
+                parts.append(part)
             self._close_gap_at(first)
             ledger.delivered.forget_spared(first, last)
             if self.is_syncing:
@@ -141,6 +144,7 @@ class MirrorBacking:
                 self._drop_held(first, last)
             elif last >= ledger.next_seq:
                 ledger.next_seq = last + 1
+        self._drop_from_memory(parts, now_ms)
 
     def begin_epoch(self, epoch: i64, next_seq: i64, now_ms: i64) -> bool:
         """Begin `epoch`, in which the master's next message is `next_seq`.
@@ -341,23 +345,32 @@ class MirrorBacking:
 
     def _take_live(self, runs: Runs) -> None:
         """Take `runs` for the messages that the copy has."""
+        SlicedWork(self.backing.host, self._take_pieces(runs)).start()
+
+    def _take_pieces(self, runs: Runs) -> Iterator[int]:
         backing = self.backing
         ledger = backing.ledger
         # What the copy has heard of messages that it has not got may be older than what it missed.
         ledger.delivered_upto = ledger.delivered.forget_from(ledger.next_seq, ledger.delivered_upto)
-        backing.loader.dropped = subtract(1, ledger.next_seq - 1, runs)
+        dropped: Runs = []
+        if ledger.next_seq > 1:
+            yield from subtracted([(1, ledger.next_seq - 1)], [runs], dropped)
+        backing.loader.dropped = dropped
         delta = backing.ready.delta
         if delta.count > 0:
-            on_disk: Runs = []
-            for first, last in overlapping(runs, delta.start, delta.end - 1):
-                on_disk.append((max(first, delta.start), min(last, delta.end - 1)))
+            on_disk = runs[index_of_run(runs, delta.start) : index_of_run(runs, delta.end - 1) + 1]
             start: i64 = 0
             end: i64 = 0
+            count = count_of(on_disk)
+            if len(on_disk) > 0 and on_disk[-1][0] >= delta.end:
+                count -= on_disk[-1][1] - on_disk[-1][0] + 1
+                on_disk.pop()
             if len(on_disk) > 0:
-                start = on_disk[0][0]
-                end = on_disk[-1][1] + 1
+                start = max(on_disk[0][0], delta.start)
+                end = min(on_disk[-1][1] + 1, delta.end)
+                count -= start - on_disk[0][0] + on_disk[-1][1] + 1 - end
             backing.memory.touch()
-            backing.ready.shrink_delta(max(0, delta.count - count_of(on_disk)), start, end)
+            backing.ready.shrink_delta(max(0, delta.count - count), start, end)
         done = self._on_reopened
         self._on_reopened = None
         if done is not None:
@@ -372,20 +385,49 @@ class MirrorBacking:
             first, last = dropped[place]
             ledger.delivered_upto = ledger.delivered.close_gap(first, last, ledger.delivered_upto)
 
-    def _drop_from_memory(self, first: i64, last: i64, now_ms: i64) -> None:
+    def _drop_from_memory(self, runs: Runs, now_ms: i64) -> None:
+        """Drop the entries of `runs`.
+
+        To take entries out of the middle moves all on one side of them. So runs with few entries
+        between them are taken out together, with these, which return.
+        """
+        ready = self.backing.ready
+        # Runs that are taken out together, and the place behind their last entry.
+        group: Runs = []
+        group_end: i64 = 0
+        for first, last in runs:
+            place = ready.index_of_seq(first)
+            end = ready.index_of_seq(last + 1)
+            if place == end:
+                continue
+            if len(group) > 0 and place - group_end > min(group_end, ready.entry_count - end):
+                self._take_out(group, now_ms)
+                group = []
+                end = ready.index_of_seq(last + 1)
+            group.append((first, last))
+            group_end = end
+        if len(group) > 0:
+            self._take_out(group, now_ms)
+
+    def _take_out(self, runs: Runs, now_ms: i64) -> None:
         backing = self.backing
         ready = backing.ready
-        place = ready.index_of_seq(first)
-        count: i64 = 0
-        while place + count < ready.entry_count and ready.at(place + count).seq <= last:
-            count += 1
-        if count == 0:
-            return
-        backing.counters.settled += count
-        for entry in ready.take_range(place, count):
+        place = ready.index_of_seq(runs[0][0])
+        taken = ready.take_range(place, ready.index_of_seq(runs[-1][1] + 1) - place)
+        kept: list[Entry] = []
+        number: i64 = 0
+        for entry in taken:
+            while runs[number][1] < entry.seq:
+                number += 1
+            if entry.seq < runs[number][0]:
+                kept.append(entry)
+                continue
+            backing.counters.settled += 1
             # A load of this content may be under way: ALPHA tells it that the entry has left.
             entry.form = ALPHA
             backing.settle_record(entry, now_ms)
+        if len(kept) > 0:
+            ready.requeue(kept)
 
     def _drop_from_delta(self, first: i64, last: i64) -> None:
         backing = self.backing

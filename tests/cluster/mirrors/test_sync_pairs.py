@@ -1,11 +1,14 @@
 """A mirror that is synchronised equals its master, however much it had before."""
 
+from collections import deque
+
 import pytest
 from librt.strings import BytesWriter
 
 from tests.cluster.mirrors.synced_pair import Pair
 from warrenmq.cluster.mirrors import sync_source, sync_target
 from warrenmq.cluster.mirrors.sync_records import CANCEL, CHUNK, DEPOSED, OFFER, Note, decode
+from warrenmq.cluster.mirrors.sync_source import SCANNING
 from warrenmq.queues.mirror_backing import HELD_BYTES
 from warrenmq.queues.mirror_records import write_publish, write_published
 from warrenmq.queues.settings import QueueSettings, QueueTraits
@@ -129,6 +132,39 @@ def test_a_mirror_that_returns_gets_the_difference_only(
     sent = pair.source.sent_bytes - before
     assert sent * 200 <= before * 40 * 1.1
     assert len(pair.assert_equal()) == 215
+
+
+def test_a_copy_with_very_many_gaps_is_compared_and_mended_in_slices() -> None:
+    pair = Pair()
+    pair.publish(2000)
+    pair.join()
+    pair.synchronise()
+    taken = pair.take(2000)
+    pair.ack(taken[::2])
+    pair.turn()
+    pair.turn()
+    pair.leave()
+    pair.ack(taken[1:1600:4])
+    pair.publish(50)
+    pair.join()
+    # The mirror looks through its copy, then the master through its queue, the mirror drops.
+    assert pair.to_master == deque()
+    while not pair.to_master:
+        pair.end_turn()
+    pair.deliver_to_master()
+    assert pair.source.state == SCANNING
+    while pair.source.state == SCANNING:
+        pair.end_turn()
+    pair.end_turn()
+    before = pair.copy.ready_count
+    while pair.deliver_to_mirror() is not None:
+        pass
+    assert before > pair.copy.ready_count > 600
+    pair.ack(taken[3::8])
+    pair.synchronise()
+    pair.requeue(pair.out[:])
+    assert pair.source.sent_count == 50
+    assert len(pair.assert_equal()) == 400
 
 
 def test_messages_that_only_a_deposed_master_has_are_dropped() -> None:

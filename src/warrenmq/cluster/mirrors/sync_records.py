@@ -75,7 +75,7 @@ REFUSED: Final = 3
 GONE: Final = 4
 
 # The most runs in one piece of an OFFER or ANSWER; each takes 16 bytes.
-PIECE_RUNS: Final = 65536
+PIECE_RUNS: Final = 16384
 
 
 @dataclass(frozen=True, slots=True)

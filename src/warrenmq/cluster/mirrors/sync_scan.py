@@ -9,13 +9,16 @@ can take what is missing from its next seq id on. If it lacks anything below, it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+from warrenmq.cluster.mirrors.records import MalformedMirrorRecord
 from warrenmq.cluster.mirrors.sync_records import LevelRuns
 from warrenmq.queues.mirror_snapshot import LiveScan, count_of
 from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
-from warrenmq.store.runs import Runs, merge_runs, overlapping, subtract
+from warrenmq.queues.sliced_runs import subtracted
+from warrenmq.queues.sliced_work import SlicedWork
+from warrenmq.store.runs import Runs
 
 
 class LevelDifference:
@@ -37,18 +40,25 @@ class LevelDifference:
         self.end: int = end
 
 
-def compare(mine: Runs, theirs: Runs, next_seq: int) -> tuple[Runs, Runs]:
-    """The seq ids that only the mirror has, and those that only the master has below `next_seq`.
+class Comparison:
+    """What the copies of a level differ by.
 
-    `mine` are those of the master, `theirs` those of the mirror, which are all below `next_seq`.
+    `mine` are the seq ids of the master, `theirs` those of the mirror, all below `next_seq`.
     """
-    only_theirs: Runs = []
-    for first, last in theirs:
-        only_theirs.extend(subtract(first, last, mine))
-    only_mine: Runs = []
-    for first, last in overlapping(mine, 0, next_seq - 1):
-        only_mine.extend(subtract(first, min(last, next_seq - 1), theirs))
-    return only_theirs, only_mine
+
+    def __init__(self, mine: Runs, theirs: Runs, next_seq: int) -> None:
+        # What only the mirror has, and what only the master has below `next_seq`.
+        self.only_theirs: Runs = []
+        self.only_mine: Runs = []
+        self._mine: Runs = mine
+        self._theirs: Runs = theirs
+        self._next_seq: int = next_seq
+
+    def pieces(self) -> Iterator[int]:
+        """Compare; see `sliced_work.py`."""
+        yield from subtracted(self._theirs, [self._mine], self.only_theirs)
+        above = [(self._next_seq, max(self._next_seq, self._mine[-1][1]))] if self._mine else []
+        yield from subtracted(self._mine, [self._theirs, above], self.only_mine)
 
 
 class OfferScan:
@@ -96,17 +106,22 @@ class OfferScan:
         offered = self._offered.pop(level, None)
         if offered is None:
             offered = LevelRuns(level, 1, 0, [])
-        if not backing.has_live(0, offered.next_seq):
-            self._add(backing, offered, [])
-            return
 
         def on_scanned(runs: Runs) -> None:
-            self._add(backing, offered, runs)
+            comparison = Comparison(runs, offered.runs, offered.next_seq)
+            SlicedWork(backing.host, self._add(backing, offered, comparison)).start()
 
-        LiveScan(backing, on_scanned).start()
+        if not backing.has_live(0, offered.next_seq):
+            on_scanned([])
+            return
 
-    def _add(self, backing: PagedQueue, offered: LevelRuns, mine: Runs) -> None:
-        settled, lacking = compare(mine, offered.runs, offered.next_seq)
+        LiveScan(backing, on_scanned, offered.next_seq).start()
+
+    def _add(
+        self, backing: PagedQueue, offered: LevelRuns, comparison: Comparison
+    ) -> Iterator[int]:
+        yield from comparison.pieces()
+        settled = comparison.only_theirs
         common = int(count_of(offered.runs) - count_of(settled))
         end = int(backing.ledger.next_seq)
         if offered.known_from > 0:
@@ -115,7 +130,7 @@ class OfferScan:
             LevelDifference(
                 offered.level,
                 settled,
-                len(lacking) > 0,
+                len(comparison.only_mine) > 0,
                 common,
                 offered.next_seq,
                 max(end, offered.next_seq),
@@ -136,15 +151,19 @@ class OfferScan:
 
 
 def join_pieces(pieces: list[LevelRuns]) -> list[LevelRuns]:
-    """The levels of an OFFER or ANSWER that came in pieces, each level once."""
+    """The levels of an OFFER or ANSWER that came in pieces, each level once.
+
+    Raises MalformedMirrorRecord if the runs of a level do not ascend over its pieces.
+    """
     levels: dict[int, LevelRuns] = {}
     for piece in pieces:
         known = levels.get(piece.level)
         if known is None:
             levels[piece.level] = piece
+        elif piece.next_seq != known.next_seq or (
+            known.runs and piece.runs and piece.runs[0][0] <= known.runs[-1][1] + 1
+        ):
+            raise MalformedMirrorRecord("the pieces of a level do not follow each other")
         else:
             known.runs.extend(piece.runs)
-    return [
-        LevelRuns(level.level, level.next_seq, level.known_from, merge_runs(level.runs))
-        for level in levels.values()
-    ]
+    return list(levels.values())

@@ -13,6 +13,7 @@ The mirror hears from its master every few seconds. When it does not, it offers 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from warrenmq.cluster.mirrors.records import MalformedMirrorRecord, SyncRecord
@@ -39,12 +40,16 @@ from warrenmq.cluster.mirrors.sync_scan import join_pieces
 from warrenmq.queues.durable_marks import DurableMarks
 from warrenmq.queues.link_records import MalformedRecordError
 from warrenmq.queues.mirror_applier import MirrorApplier
-from warrenmq.queues.mirror_snapshot import describe_copy
+from warrenmq.queues.mirror_snapshot import LevelCopy, describe_copy
+from warrenmq.queues.sliced_work import SLICE_STEPS, SlicedWork
 
 # The mirror offers anew when it has not heard from its master for this time (ms).
 SILENT_MS: Final = 10_000
 # So does it this long (ms) after the master has ended an attempt.
 RETRY_MS: Final = 1_000
+
+# Runs of messages that the master has no more, which are dropped in one turn.
+SETTLED_RUNS: Final = 128
 
 IDLE: Final = 0
 OFFERED: Final = 1
@@ -90,6 +95,8 @@ class SyncTarget:
         self._chunk_number: int = 0
         # Pieces of an answer that is not complete.
         self._pieces: list[LevelRuns] = []
+        # Messages that the master has no more are being dropped.
+        self._is_settling: bool = False
         # (priority, next seq id) of each level of the master: the end of this pass.
         self._upto: list[tuple[int, int]] = []
         # The ring message up to which the mirror has to be durable; -1: the master has not said.
@@ -122,10 +129,20 @@ class SyncTarget:
         self.attempt = max(self.attempt + 1, now_ms)
         self._chunk_number = 0
         self._ring_number = -1
+        self._is_settling = False
         self._pieces = []
         self._heard_ms = now_ms
         self._retry_ms = -1
         self.state = OFFERED
+        attempt = self.attempt
+
+        def on_described(copies: list[LevelCopy]) -> None:
+            if self.attempt == attempt and self.state == OFFERED:
+                self._send_offer(copies)
+
+        describe_copy(self._applier.queue, on_described)
+
+    def _send_offer(self, copies: list[LevelCopy]) -> None:
         queue = self._applier.queue
         known = {
             int(queue.level_of(level.backing.ledger)): int(level.held_from)
@@ -133,7 +150,7 @@ class SyncTarget:
         }
         levels = [
             LevelRuns(int(copy.level), int(copy.next_seq), known.get(int(copy.level), 0), copy.runs)
-            for copy in describe_copy(queue)
+            for copy in copies
         ]
         for record in encode_levels(OFFER, self.attempt, int(self._applier.epoch), levels):
             self._owner.send(record)
@@ -175,10 +192,26 @@ class SyncTarget:
             return
         levels = join_pieces(self._pieces)
         self._pieces = []
-        for level in levels:
-            self._applier.settle(level.level, level.runs, now_ms)
         self._upto = [(level.level, level.next_seq) for level in levels]
         self.state = TAKING
+        self._is_settling = True
+        host = self._applier.queue.backing.host
+        SlicedWork(host, self._settle(self.attempt, levels, now_ms)).start()
+
+    def _settle(self, attempt: int, levels: list[LevelRuns], now_ms: int) -> Iterator[int]:
+        """Drop what the master has no more, beside the chunks, which bring what comes later."""
+        for level in levels:
+            for place in range(0, len(level.runs), SETTLED_RUNS):
+                if attempt != self.attempt or self.state != TAKING:
+                    return
+                runs = level.runs[place : place + SETTLED_RUNS]
+                self._applier.settle(level.level, runs, now_ms)
+                yield SLICE_STEPS * len(runs) // SETTLED_RUNS + 1
+        if attempt != self.attempt or self.state != TAKING:
+            return
+        self._is_settling = False
+        if self._ring_number >= 0:
+            self._end_pass(self._heard_ms)
 
     def _take_chunk(self, chunk: Chunk, now_ms: int) -> None:
         if self.state != TAKING or chunk.number != self._chunk_number + 1:
@@ -216,7 +249,8 @@ class SyncTarget:
             if self.state != TAKING:
                 raise MalformedMirrorRecord("a synchronisation is done that has not begun")
             self._ring_number = note.first
-            self._end_pass(now_ms)
+            if not self._is_settling:
+                self._end_pass(now_ms)
 
     def _end_pass(self, now_ms: int) -> None:
         if not self._applier.end_sync(self._upto, now_ms):

@@ -286,6 +286,22 @@ def test_a_synchronisation_is_waited_for(mirrors: MirrorsOfTest, warrenctl: Warr
     assert warrenctl("-q", "sync_queue", "ha1") == (69, "", "Error:\nno mirror can be reached\n")
 
 
+def test_a_synchronisation_that_ends_before_is_an_error(
+    mirrors: MirrorsOfTest, warrenctl: Warrenctl
+) -> None:
+    """A script must not stop the master next. Nobody waits for a mirror that is out of reach."""
+    lost = copy("n3@host", is_synced=False, is_online=False)
+    syncing = facts(copy("n2@host", is_synced=False, sync=(1, 3)), lost)
+    mirrors.next = [syncing, syncing, facts(copy("n2@host", is_synced=False), lost)]
+    assert warrenctl("-q", "sync_queue", "ha1") == (
+        69,
+        "",
+        "Error:\nended early; not synchronised: n2@host\n",
+    )
+    mirrors.next = [syncing, syncing, facts(copy("n2@host"), lost)]
+    assert warrenctl("-q", "sync_queue", "ha1") == (0, "", "")
+
+
 def test_a_synchronisation_is_cancelled(mirrors: MirrorsOfTest, warrenctl: Warrenctl) -> None:
     banner = "Stopping synchronising queue 'ha1' in vhost '/' ...\n"
     assert warrenctl("cancel_sync_queue", "ha1") == (0, f"{banner}not_syncing\n", "")
@@ -293,6 +309,13 @@ def test_a_synchronisation_is_cancelled(mirrors: MirrorsOfTest, warrenctl: Warre
     assert warrenctl("cancel_sync_queue", "ha1") == (0, banner, "")
     assert warrenctl("-q", "sync_queue", "plain") == (69, "", "Error:\nnot_mirrored\n")
     assert mirrors.asked == [("cancel", b"ha1")] * 2
+
+
+def test_a_name_that_is_no_text_is_refused(warrenctl: Warrenctl) -> None:
+    """The shell passes any bytes on."""
+    code, out, errors = warrenctl("mirror_status", "\udcff")
+    assert (code, out) == (64, "")
+    assert errors.startswith("Error (argument validation): arguments must be UTF-8.\n")
 
 
 def test_masters_are_rebalanced(mirrors: MirrorsOfTest, warrenctl: Warrenctl) -> None:

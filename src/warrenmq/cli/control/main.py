@@ -85,7 +85,8 @@ def _own_options(name: str) -> Sequence[Option]:
 
 def _failed(text: str, code: int) -> int:
     sys.stdout.flush()
-    print(text, file=sys.stderr)
+    # The command line in it may have bytes that are no text.
+    print(text.encode(errors="backslashreplace").decode(), file=sys.stderr)
     return code
 
 
@@ -119,6 +120,8 @@ def _run(command: Command, line: CommandLine, link: Link) -> None:
 
 
 def _check(command: Command, line: CommandLine, formatter: str) -> None:
+    if not _are_texts([*line.arguments, *map(str, line.options.values())]):
+        raise UsageError("arguments must be UTF-8.")
     invalid = list(line.invalid)
     if "no-table-headers" in line.options and not (command.is_table and formatter == "table"):
         invalid.append(("--no-table-headers", ""))
@@ -132,6 +135,15 @@ def _check(command: Command, line: CommandLine, formatter: str) -> None:
         raise UsageError("not enough arguments.")
     if most is not None and len(line.arguments) > most:
         raise UsageError("too many arguments.")
+
+
+def _are_texts(words: Sequence[str]) -> bool:
+    """Whether all `words` can be encoded: bytes that are no text stand for themselves in them."""
+    try:
+        "".join(words).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_state(command: Command, run: Run) -> None:

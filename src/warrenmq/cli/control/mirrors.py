@@ -57,10 +57,16 @@ def _status(run: Run) -> MirrorStatus:
 
 
 def _sync(run: Run) -> Output:
-    """Synchronise, and return when that is done or was cancelled."""
+    """Synchronise, and return when that is done; fail if it ends before, as by `cancel_sync_queue`.
+
+    A mirror that cannot be reached is not waited for.
+    """
     _ask(run, SyncQueue(vhost=run.vhost, queue=run[0].encode()), Done)
-    while _status(run).sync_messages is not None:
+    while (status := _status(run)).sync_messages is not None:
         time.sleep(_PAUSE_S)
+    left = [each.node for each in status.mirrors if each.is_online and not each.is_synchronised]
+    if left:
+        raise CommandError(f"Error:\nended early; not synchronised: {', '.join(left)}")
     return None
 
 

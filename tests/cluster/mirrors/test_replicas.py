@@ -149,6 +149,21 @@ def test_a_death_is_recorded_together_with_what_confirms_need() -> None:
     assert world.seen.confirmed == {1}
 
 
+def test_the_first_publish_leaves_out_copies_without_a_member() -> None:
+    """It need not wait for the next check."""
+    world = World()
+    world.run(3)
+    world["a"].kill()
+    world.run(6)
+    b = world["b"]
+    assert b.is_master and world.group.is_synced(b"a", world["a"].me.replica_id)
+    assert not world.proposals
+    b.publish(1)
+    b.end_turn()
+    world.decide()
+    assert [copy.node for copy in world.group.sync] == [b"c", b"b"]
+
+
 def test_a_slow_mirror_is_dropped_by_the_record_only() -> None:
     """Its disk hangs, while its process answers (F4, F22)."""
     world = World()

@@ -117,6 +117,8 @@ class MasterSide(FeedOwner):
         # When each mirror that was late may be recorded as in sync again.
         self._readmit_ms: dict[bytes, int] = {}
         self.in_sync: InSync = InSync(group.epoch, self._counted(), policy.min_sync)
+        # Some copy in sync has no living member, so nothing is confirmed until it is left out.
+        self._lacks_member: bool = self._find_lack()
         self._fence()
         self.feed: RingFeed = RingFeed(copy.queue, self)
         self.feed.begin(group.epoch, group.prev[-1].first_seq)
@@ -140,6 +142,7 @@ class MasterSide(FeedOwner):
                 if source is not None:
                     source.stop()
         self.in_sync.set_members(self._counted())
+        self._lacks_member = self._find_lack()
         for node in self._counted():
             if node in self.sources:
                 self.sources[node].recorded()
@@ -253,6 +256,8 @@ class MasterSide(FeedOwner):
         party = self.in_sync.seal(int(self.feed.taken_count), now_ms)
         if party is not None:
             self.copy.when_durable(partial(_on_durable, self.in_sync, party))
+            if self._lacks_member:
+                self.check()
 
     def _count_buffered(self) -> None:
         in_sync = self.in_sync
@@ -414,6 +419,9 @@ class MasterSide(FeedOwner):
     def _recorded(self, node: bytes) -> Copy | None:
         """The copy of a node that the group records as in sync."""
         return next((copy for copy in self._group.sync if copy.node == node), None)
+
+    def _find_lack(self) -> bool:
+        return any(self._group.member_of(node) is None for node in self._counted())
 
     def _counted(self) -> list[bytes]:
         return [copy.node for copy in self._group.sync if copy.node != self._node]

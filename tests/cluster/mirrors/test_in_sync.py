@@ -1,6 +1,6 @@
 """A confirm waits for the journal and every copy in sync; only records shrink that set (I1, I2)."""
 
-from warrenmq.cluster.mirrors.in_sync import BEHIND_MS, SILENT_MS, InSync, MirrorParty
+from warrenmq.cluster.mirrors.in_sync import BEHIND_MS, HELD_MS, SILENT_MS, InSync, MirrorParty
 from warrenmq.store.confirm_run import ConfirmRun, ConfirmWaiter
 
 
@@ -195,6 +195,26 @@ def test_below_the_least_number_of_copies_publishes_are_refused() -> None:
     publishes.turn(3)
     in_sync.mark(b"b", 3, 0)
     assert publishes.outcomes[3]
+
+
+def test_what_waits_for_too_long_is_refused_until_the_copies_have_it() -> None:
+    in_sync = InSync(1, [b"b"])
+    publishes = Publishes(in_sync)
+    publishes.turn(1, 0)
+    publishes.turn(2, 1000)
+    in_sync.refuse_overdue(HELD_MS - 1)
+    assert publishes.outcomes == {}
+    in_sync.refuse_overdue(HELD_MS)
+    assert publishes.outcomes == {1: False} and in_sync.refuses()
+    publishes.turn(3, HELD_MS)
+    assert publishes.outcomes == {1: False, 3: False}
+    # The mirror is still to be left out, and counts until that is recorded.
+    assert in_sync.blocks(b"b") and in_sync.late(HELD_MS) == {b"b"}
+    in_sync.mark(b"b", 1, HELD_MS)
+    assert not in_sync.refuses()
+    publishes.turn(4, HELD_MS)
+    in_sync.set_members([])
+    assert publishes.outcomes == {1: False, 2: True, 3: False, 4: True}
 
 
 def test_a_new_copy_of_a_mirror_begins_without_a_mark() -> None:

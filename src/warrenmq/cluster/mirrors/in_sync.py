@@ -5,6 +5,10 @@ A confirm waits for the master's journal and for every mirror in the recorded se
 record the change cannot confirm without the mirror. A mirror counts before it is recorded, from
 `admit` on, so that nothing is confirmed without it while the decision is on its way (I3).
 
+A copy that cannot be left out, because the cluster decides nothing, keeps confirms waiting for
+HELD_MS. After that time publishes are refused, also later ones, until the copies have those that
+were refused: these are in the queue all the same.
+
 The publishes of a turn share a party. At the end of the turn they become ring messages, and the
 party waits until each mirror that counts has reported the last of these as durable.
 """
@@ -27,6 +31,8 @@ SILENT_MS: Final = 3000
 BEHIND_MS: Final = 8000
 # The master's own journal hangs when it has kept a confirm waiting for this time.
 HANGING_MS: Final = 5000
+# Publishes that have waited for their confirm for this time are refused.
+HELD_MS: Final = 30_000
 
 
 class MirrorParty:
@@ -41,6 +47,8 @@ class MirrorParty:
         self.is_durable_here: bool = False
         # It was finished before its mirrors were, because the master's journal has failed.
         self.is_failed: bool = False
+        # Its publishes were refused, as it took too long; the copies may still lack them.
+        self.is_overdue: bool = False
 
 
 class InSync(ConfirmSource):
@@ -102,8 +110,10 @@ class InSync(ConfirmSource):
         return bool(self._waiting)
 
     def refuses(self) -> bool:
-        """Whether publishes are refused: mastership is lost, or too few copies are in sync."""
-        return self.is_lost or 1 + len(self._recorded) < self.min_sync
+        """Whether publishes are refused: mastership is lost, or too few copies take them."""
+        waiting = self._waiting
+        is_overdue = bool(waiting) and waiting[0].is_overdue
+        return self.is_lost or is_overdue or 1 + len(self._recorded) < self.min_sync
 
     def seal(self, number: int, now_ms: int) -> MirrorParty | None:
         """End a turn, whose last ring message was `number`; the party that waits for it, if any.
@@ -134,6 +144,17 @@ class InSync(ConfirmSource):
         else:
             party.is_failed = True
             party.confirms.finish(False)
+
+    def refuse_overdue(self, now_ms: int) -> None:
+        """Refuse the publishes that have waited for too long; their parties go on waiting."""
+        overdue: list[ConfirmParty] = []
+        for party in self._waiting:
+            if now_ms - party.sealed_ms < HELD_MS:
+                break
+            if not party.is_overdue:
+                party.is_overdue = True
+                overdue.append(party.confirms)
+        finish_together(overdue, False)
 
     def is_hanging_here(self, now_ms: int) -> bool:
         """Whether the master's journal has kept a confirm waiting for too long."""

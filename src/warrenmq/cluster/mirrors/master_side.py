@@ -192,6 +192,7 @@ class MasterSide(FeedOwner):
             return
         self.in_sync.finish_ready()
         now_ms = self._host.now_ms()
+        self.in_sync.refuse_overdue(now_ms)
         group = self._group
         gone = [each for each in group.mirrors if self._is_gone(each.id.node)]
         for member in gone:
@@ -289,8 +290,9 @@ class MasterSide(FeedOwner):
             if record.epoch == self.epoch:
                 self.in_sync.forget(node)
                 self._readmit_ms[node] = now_ms + READMIT_MS
-                # Also if it is not recorded as in sync yet: that may be under way.
-                self._drop(member.copy)
+                # The record may name the copy as of an earlier run of its node. A copy that it does
+                # not name may be about to be recorded.
+                self._drop(self._recorded(node) or member.copy)
         elif isinstance(record, SyncRecord):
             step = decode(record)
             if isinstance(step, Levels) and step.epoch < self.epoch:

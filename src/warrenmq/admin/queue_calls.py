@@ -16,7 +16,7 @@ from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.definitions.metadata import DeleteQueue as DeleteQueueChange
 from warrenmq.broker.definitions.removal_changes import removal_changes
 from warrenmq.broker.definitions.rights import QUEUE
-from warrenmq.broker.vhost.queue_checks import needs_decision
+from warrenmq.broker.vhost.queue_checks import needs_decision, purge_failure
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.queue import Queue
 from warrenmq.vocabulary.error_codes import (
@@ -66,11 +66,19 @@ class QueueCalls:
             raise Refusal(ACCESS_REFUSED, refusal)
         if self._is_passed_on(vhost, request):
             return
-        purge = self._queue(vhost, request.queue).purge(self._clock.now_ms())
+        queue = self._queue(vhost, request.queue)
+        purge = queue.purge(self._clock.now_ms())
+
+        def done(_now_ms: int) -> None:
+            if purge.has_failed:
+                self._reply(ErrorReply(UNREACHABLE, purge_failure(vhost, queue)))
+            else:
+                self._reply(Counted(purge.count))
+
         if purge.is_done:
-            self._reply(Counted(purge.count))
+            done(0)
         else:
-            purge.when_done = lambda _now_ms: self._reply(Counted(purge.count))
+            purge.when_done = done
 
     def _delete_queue(self, request: DeleteQueue) -> None:
         vhost = self._permits.expect_vhost(request.vhost)

@@ -19,7 +19,8 @@ from warrenmq.queues.entry import Entry
 from warrenmq.queues.entry_ring import EntryRing
 from warrenmq.queues.leave_reason import PURGED
 from warrenmq.queues.loader import Load
-from warrenmq.queues.turn import SLICE_MESSAGES
+from warrenmq.queues.turn import DONE, SLICE_MESSAGES, TurnShare, TurnShares
+from warrenmq.store.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
 from warrenmq.store.message import INDEXED, Position
 from warrenmq.store.runs import Runs, add_run
 
@@ -126,31 +127,63 @@ class Purge:
             done(now_ms)
 
 
-class QueuePurge:
-    """The purges of all levels of one queue, as one: `count` messages."""
+class QueuePurge(ConfirmWaiter):
+    """The purges of all levels of one queue, as one: `count` messages.
 
-    def __init__(self, purges: list[Purge]) -> None:
+    `copies`: the party of a queue with copies on other nodes. The purge is done when they have
+    dropped the messages, too: a copy that takes over would bring them back.
+    """
+
+    def __init__(self, purges: list[Purge], copies: ConfirmParty | None = None) -> None:
         self.count: i64 = 0
         # Called once with the time, when all messages are settled.
         self.when_done: Callable[[int], None] | None = None
+        # Copies may have the messages still: one has taken over, or too few are in sync, or one has
+        # not answered for long.
+        self.has_failed: bool = False
         self._left: i64 = 0
+        self._turns: TurnShares = purges[0].contents.host
         for purge in purges:
             self.count += purge.count
             if not purge.is_done:
                 self._left += 1
-                purge.when_done = self._on_done
+                purge.when_done = self.on_part_done
+        if copies is not None and self.count > 0:
+            self._left += 1
+            copies.runs.append(ConfirmRun(self, 1, 1))
 
     @property
     def is_done(self) -> bool:
         """Whether all messages are settled."""
         return self._left == 0
 
-    def _on_done(self, now_ms: int) -> None:
+    def on_decided(self, run: ConfirmRun) -> None:
+        self.has_failed = not run.ok
+        _CopiesDecided(self, self._turns).ask_for_turn()
+
+    def on_part_done(self, now_ms: int) -> None:
+        """Note that the messages of a level, or those of the copies, are settled."""
         self._left -= 1
         done = self.when_done
         if self._left == 0 and done is not None:
             self.when_done = None
             done(now_ms)
+
+
+class _CopiesDecided(TurnShare):
+    """Tells `purge` about its copies in a turn, which knows the time."""
+
+    def __init__(self, purge: QueuePurge, turns: TurnShares) -> None:
+        super().__init__(turns)
+        self._purge: QueuePurge = purge
+
+    def run_slice(self, now_ms: i64) -> i64:
+        self.is_listed = False
+        self._purge.on_part_done(now_ms)
+        return DONE
+
+    def is_wanted(self) -> bool:
+        return False
 
 
 class Purges:

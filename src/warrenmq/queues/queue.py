@@ -420,7 +420,8 @@ class Queue(LeveledQueue):
     def purge(self, now_ms: i64) -> QueuePurge:
         """Drop every ready message.
 
-        The messages are gone when this returns, and are settled a slice at a time.
+        The messages are gone when this returns, and are settled a slice at a time. Copies on other
+        nodes drop them a little later, which the purge waits for.
         """
         if len(self.demand.waiters) > 0:
             self.backing.on_arrival()
@@ -430,7 +431,8 @@ class Queue(LeveledQueue):
             self.return_counts = {
                 entry.seq: counts[entry.seq] for entry in unacked if entry.seq in counts
             }
-        return QueuePurge([backing.purge(now_ms) for backing in self.backings()])
+        purges = [backing.purge(now_ms) for backing in self.backings()]
+        return QueuePurge(purges, self.confirm_party())
 
     # -- limits ------------------------------------------------------------------------------------
 

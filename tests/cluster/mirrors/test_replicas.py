@@ -5,7 +5,7 @@ import pytest
 from tests.cluster.mirrors.replica_world import World
 from warrenmq.cluster.groups.mirror_policy import ALL, MirrorPolicy
 from warrenmq.cluster.groups.transitions import STOPPED, UNSYNCED
-from warrenmq.cluster.mirrors.in_sync import SILENT_MS
+from warrenmq.cluster.mirrors.in_sync import HELD_MS, SILENT_MS
 from warrenmq.cluster.mirrors.sync_target import TAKING
 
 
@@ -102,6 +102,30 @@ def test_a_master_that_cannot_record_it_confirms_nothing_alone() -> None:
     assert [copy.node for copy in world.group.sync] == [b"a"]
 
 
+def test_without_the_store_publishes_are_refused_in_the_end() -> None:
+    """The mirror that is gone cannot be left out; section 5.8 of the design."""
+    world = World()
+    world.run(3)
+    a = world["a"]
+    a.is_cut_off = True
+    world["c"].kill()
+    a.publish(3)
+    world.run(HELD_MS // 1000, 1000)
+    assert world.seen.confirmed == world.seen.refused == set()
+    world.run(2, 1000)
+    assert world.seen.refused == {1, 2, 3}
+    a.publish(1)
+    world.run(2)
+    assert world.seen.refused == {1, 2, 3, 4}
+    a.is_cut_off = False
+    world.run(5)
+    assert [copy.node for copy in world.group.sync] == [b"a", b"b"]
+    a.publish(1)
+    world.run(3)
+    assert world.seen.confirmed == {5}
+    assert world["b"].has() == a.has() and len(a.has()) == 5
+
+
 def test_a_dead_mirror_holds_confirms_until_its_death_is_recorded() -> None:
     world = World()
     world.run(3)
@@ -185,6 +209,41 @@ def test_a_slow_mirror_is_dropped_by_the_record_only() -> None:
     world.run(60, 100)
     assert len(world.group.sync) == 3, "it has caught up, and counts again"
     assert c.has() == a.has()
+
+
+def test_a_purge_is_done_when_all_copies_have_dropped_the_messages() -> None:
+    world = World()
+    world.run(3)
+    a, b = world["a"], world["b"]
+    a.publish(5)
+    world.run(3)
+    purge = a.queue.purge(a.now_ms())
+    failed: list[bool] = []
+    purge.when_done = lambda _now_ms: failed.append(purge.has_failed)
+    a.end_turn()
+    a.commit()
+    assert purge.count == 5 and failed == []
+    world.run(3)
+    assert failed == [False]
+    assert b.has() == world["c"].has() == []
+
+
+def test_a_purge_that_a_new_master_has_not_heard_of_fails() -> None:
+    world = World()
+    world.run(3)
+    a, b = world["a"], world["b"]
+    a.publish(5)
+    world.run(3)
+    world.cut_all(b"a")
+    a.is_cut_off = True
+    purge = a.queue.purge(a.now_ms())
+    failed: list[bool] = []
+    purge.when_done = lambda _now_ms: failed.append(purge.has_failed)
+    world.run(50, 100)
+    assert b.is_master and failed == []
+    world.heal()
+    assert failed == [True] and a.queue.is_hidden
+    assert len(b.has()) == 5
 
 
 def test_a_master_whose_disk_hangs_hands_over() -> None:

@@ -209,6 +209,46 @@ def test_a_confirm_waits_for_the_source_of_the_queue(
     assert isinstance(channel.event(), BasicAck if ok else BasicNack)
 
 
+@pytest.mark.parametrize("node", [FRONT, BACK])
+@pytest.mark.parametrize("ok", [False, True])
+def test_a_purge_waits_for_the_copies(nodes: ThreeNodes, node: bytes, ok: bool) -> None:
+    mirrored(nodes, b"1", b"2")
+    source = HeldParties()
+    nodes.back.vhost.set_confirm_source(nodes.queue(BACK), source)
+    channel = channel_at(nodes, node)
+    channel.send(QueuePurge(b"q"))
+    nodes.advance(100)
+    assert list(channel.replies) == [] and nodes.queue(BACK).ready_count == 0
+    source.decide(ok)
+    nodes.advance(100)
+    if ok:
+        answer = channel.reply()
+        assert isinstance(answer, QueuePurgeOk) and answer.message_count == 2
+    else:
+        text = "copies of queue 'q' in vhost '/' may still have purged messages"
+        channel.closed_with(506, text, QueuePurge(b"q"))
+
+
+@pytest.mark.parametrize("node", [FRONT, BACK])
+def test_a_purge_of_a_deposed_master_is_made_at_the_next_one(
+    nodes: ThreeNodes, node: bytes
+) -> None:
+    mirrored(nodes, b"1")
+    source = HeldParties()
+    nodes.back.vhost.set_confirm_source(nodes.queue(BACK), source)
+    channel = channel_at(nodes, node)
+    channel.send(QueuePurge(b"q"))
+    nodes.advance(100)
+    nodes.promote(THIRD)
+    channel_at(nodes, THIRD).publish_each(b"q", b"2", b"3")
+    nodes.follow(FRONT, THIRD)
+    source.decide(False)
+    nodes.follow(BACK, THIRD)
+    nodes.advance(1000)
+    assert isinstance(channel.reply(), QueuePurgeOk)
+    assert left(nodes) == []
+
+
 @pytest.mark.parametrize("properties", [b"\x00\x00", b"\x10\x00\x02"], ids=["transient", "durable"])
 def test_a_publish_to_a_master_that_steps_down_before_it_is_awaited_is_refused(
     nodes: ThreeNodes, properties: bytes

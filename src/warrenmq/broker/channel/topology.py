@@ -20,6 +20,7 @@ from warrenmq.broker.channel.direct_reply import REPLY_TO, reply_node
 from warrenmq.broker.channel.remote_calls import (
     Attempt,
     declare_remote,
+    handle_again,
     probe_remote,
     purge_remote,
 )
@@ -31,6 +32,7 @@ from warrenmq.broker.definitions.metadata import (
     PutQueue,
 )
 from warrenmq.broker.definitions.rights import EXCHANGE, QUEUE
+from warrenmq.broker.vhost.queue_checks import purge_refusal
 from warrenmq.queues.arguments import (
     CLASSIC,
     EQUIVALENT_KEYS,
@@ -330,10 +332,10 @@ def _purge(channel: Channel, method: QueuePurge, attempt: Attempt) -> None:
     if isinstance(queue, RemoteQueue):
         purge_remote(channel, queue, method.nowait, attempt)
     elif isinstance(queue, Queue):
-        _purge_here(channel, queue, method.nowait)
+        _purge_here(channel, queue, method.nowait, attempt)
 
 
-def _purge_here(channel: Channel, queue: Queue, nowait: bool) -> None:
+def _purge_here(channel: Channel, queue: Queue, nowait: bool, attempt: Attempt) -> None:
     purge = queue.purge(channel.connection.now_ms)
     if nowait:
         return
@@ -343,8 +345,16 @@ def _purge_here(channel: Channel, queue: Queue, nowait: bool) -> None:
     # The purged messages left the queue already; the reply waits until the purge has settled them.
     channel.suspend()
 
+    def look_again() -> None:
+        if not queue.is_hidden:
+            raise purge_refusal(channel.vhost, queue)
+        # Another copy leads, which may have the messages still.
+        attempt.handle(attempt)
+
     def on_done(now_ms: int) -> None:
-        if not channel.is_closed:
+        if purge.has_failed and not channel.is_closed:
+            handle_again(channel, look_again, now_ms)
+        elif not channel.is_closed:
             channel.connection.out.method(channel.number, QueuePurgeOk(purge.count))
             channel.connection.touch()
             channel.resume(now_ms)

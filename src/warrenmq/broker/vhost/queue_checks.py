@@ -8,6 +8,7 @@ from warrenmq.wire.errors import (
     ACCESS_REFUSED,
     NOT_IMPLEMENTED,
     PRECONDITION_FAILED,
+    RESOURCE_ERROR,
     ChannelException,
     ConnectionException,
 )
@@ -43,3 +44,13 @@ def check_delete(vhost: VhostQueues, queue: Queue, if_empty: bool, if_unused: bo
         raise ChannelException(PRECONDITION_FAILED, f"{text} not empty")
     if if_unused and len(queue.consumers) > 0:
         raise ChannelException(PRECONDITION_FAILED, f"{text} in use")
+
+
+def purge_failure(vhost: VhostQueues, queue: Queue) -> str:
+    """Says that a purge has emptied the queue, and may be undone if another copy takes over."""
+    return f"copies of {vhost.queue_text(queue.name)} may still have purged messages"
+
+
+def purge_refusal(vhost: VhostQueues, queue: Queue) -> ChannelException:
+    """The refusal of queue.purge for that reason."""
+    return ChannelException(RESOURCE_ERROR, purge_failure(vhost, queue))

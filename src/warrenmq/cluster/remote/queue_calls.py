@@ -11,7 +11,12 @@ from mypy_extensions import i64
 
 from warrenmq.broker.connection.connection import ConnectionHost
 from warrenmq.broker.definitions.metadata import DeleteQueue
-from warrenmq.broker.vhost.queue_checks import check_consume, check_delete, needs_decision
+from warrenmq.broker.vhost.queue_checks import (
+    check_consume,
+    check_delete,
+    needs_decision,
+    purge_refusal,
+)
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.remote.link_consumer import LinkConsumer, LinkConsumers
 from warrenmq.cluster.remote.link_events import LinkEvents, LinkUnacked
@@ -124,16 +129,25 @@ class _PendingGet:
 
 
 class _PendingPurge:
-    """A purge whose messages are being settled."""
+    """A purge whose messages are being settled, or are with copies of the queue still."""
 
-    def __init__(self, call: i64, purge: QueuePurge, answers: CallAnswers) -> None:
+    def __init__(
+        self, call: i64, vhost: Vhost, queue: Queue, purge: QueuePurge, answers: CallAnswers
+    ) -> None:
         self._call: i64 = call
-        self._count: i64 = purge.count
+        self._vhost: Vhost = vhost
+        self._queue: Queue = queue
+        self._purge: QueuePurge = purge
         self._answers: CallAnswers = answers
 
     def on_done(self, _now_ms: int) -> None:
         """Answer."""
-        self._answers.done(self._call, self._count)
+        if not self._purge.has_failed:
+            self._answers.done(self._call, self._purge.count)
+        elif self._queue.is_hidden:
+            self._answers.moved(self._call)
+        else:
+            self._answers.refused(self._call, purge_refusal(self._vhost, self._queue))
 
 
 class _PendingDelete:
@@ -284,7 +298,8 @@ class QueueCalls:
             if purge.is_done:
                 self._answers.done(call, purge.count)
             else:
-                purge.when_done = _PendingPurge(call, purge, self._answers).on_done
+                pending = _PendingPurge(call, vhost, queue, purge, self._answers)
+                purge.when_done = pending.on_done
         elif kind == CALL_DELETE:
             is_if_empty = (argument & IF_EMPTY) != 0
             is_if_unused = (argument & IF_UNUSED) != 0

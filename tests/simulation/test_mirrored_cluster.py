@@ -1,16 +1,17 @@
-"""Histories of clusters of simulated nodes in which policies mirror most queues.
+"""Histories of clusters with mirrored queues, and the bugs that they must find.
 
 `python -m warrenmq.testing.simulate --mirrors` runs more of them.
 """
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from tests.simulation.holding import hold
+from tests.simulation.planted_mirror_bugs import PLANTED, policy, step
 from tests.support.explored import explored_seeds
+from tests.support.skips import has_no_meaning
+from warrenmq.build import build_name
 from warrenmq.cluster.placement import CLIENT_LOCAL, MIN_MASTERS
 from warrenmq.testing.cluster.histories import ClusterHistory
 from warrenmq.testing.cluster.simulation import ClusterSimulation, mirror_story, run_mirror_seeds
@@ -19,22 +20,6 @@ from warrenmq.testing.simulated.node import Limits
 
 FIXED_SEEDS = 3
 EXPLORED_SEEDS = 2
-
-
-def policy(pattern: str, copies: int, sync_mode: str = "automatic") -> str:
-    """A policy that mirrors queues."""
-    return json.dumps(
-        {
-            "pattern": pattern,
-            "apply-to": "queues",
-            "priority": 0,
-            "definition": {
-                "ha-mode": "exactly",
-                "ha-params": copies,
-                "ha-sync-mode": sync_mode,
-            },
-        }
-    )
 
 
 def test_the_fixed_seeds_hold() -> None:
@@ -51,10 +36,6 @@ def test_a_history_has_masters_that_confirm_and_copies_that_are_compared() -> No
     story = mirror_story(1, is_shrunken=False)
     for event in ("MasterReport", "EpochConfirm", "CopyReport"):
         assert any(event in line for line in story)
-
-
-def step(kind: str, *values: int | str) -> Step:
-    return Step(kind, values, 1)
 
 
 # Histories that have failed, shortened: nodes, locator, policy and steps.
@@ -118,3 +99,15 @@ def test_a_history_that_has_failed_holds(name: str) -> None:
         1, nodes, locator, 0.9, Limits(), tuple(steps), policies=(("ha", value),)
     )
     assert ClusterSimulation(history).run() is None
+
+
+@has_no_meaning(build_name() == "compiled", "replaces methods of the engine")
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = PLANTED[name]
+    with monkeypatch.context() as patch:
+        planted.plant(patch)
+        violation = ClusterSimulation(planted.history).run()
+    assert violation is not None
+    assert violation.kind == planted.kind, violation
+    assert ClusterSimulation(planted.history).run() is None

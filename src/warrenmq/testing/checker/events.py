@@ -36,7 +36,8 @@ class Header(Event, frozen=True, tag="history", gc=False):
 class Publish(Event, frozen=True, tag="publish", gc=False):
     """A message is about to be sent to `queues`; its body has the CRC-32 `crc`.
 
-    `sequence` grows within the session of a publisher.
+    `sequence` grows within the session of a publisher. `levels`: the message's level in each of its
+    queues, where levels are served in turn and keep an order each; empty: 0 everywhere.
     """
 
     message: str
@@ -45,6 +46,13 @@ class Publish(Event, frozen=True, tag="publish", gc=False):
     sequence: int
     queues: tuple[str, ...]
     crc: int
+    levels: tuple[int, ...] = ()
+
+    def level_in(self, queue: str) -> int:
+        """The message's level in a queue."""
+        if not self.levels or queue not in self.queues:
+            return 0
+        return self.levels[self.queues.index(queue)]
 
 
 class Confirm(Event, frozen=True, tag="confirm", gc=False):
@@ -134,7 +142,8 @@ class FaultStart(Event, frozen=True, tag="fault start", gc=False):
     gap_limit_ms: longest time without a confirm that the fault may cause (None: any). A *lone
     crash* ends a node that has the only copy of `queues` (empty: of all queues): it may forget
     which of their messages were handed out, and mark messages as redelivered that nobody had.
-    `keeps_packets`: what a broker has sent to its clients may arrive only after the fault.
+    `keeps_packets`: what a broker has sent to its clients, perhaps through another node, may arrive
+    only after the fault.
     """
 
     fault: str

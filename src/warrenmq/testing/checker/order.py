@@ -3,7 +3,8 @@
 Each session of a publisher and each session of a consumer is a chain of messages. The chains of one
 queue agree if together they form no circle: then there is an order of which every chain is a part.
 Only messages that were not redelivered at their first arrival count, because a requeued message
-may return to a place that its consumer has passed.
+may return to a place that its consumer has passed. Each level of a priority queue has an order of
+its own.
 """
 
 from __future__ import annotations
@@ -40,21 +41,22 @@ def _first_deliveries(facts: Facts, queue: str) -> dict[str, DeliveryFacts]:
 def _chains(facts: Facts, queue: str, first: dict[str, DeliveryFacts]) -> dict[str, list[str]]:
     """The next messages of each message, in the chains of its publisher and its consumer."""
     successors: dict[str, list[str]] = {message: [] for message in first}
-    publishers: dict[str, list[tuple[int, str]]] = {}
+    publishers: dict[tuple[str, int], list[tuple[int, str]]] = {}
+    levels = {message: facts.messages[message].publish.level_in(queue) for message in first}
     for message in first:
         publish = facts.messages[message].publish
-        publishers.setdefault(publish.session, []).append((publish.sequence, message))
+        chain_of = publishers.setdefault((publish.session, levels[message]), [])
+        chain_of.append((publish.sequence, message))
     for chain in publishers.values():
         _link((message for _, message in sorted(chain)), successors)
     for session in facts.sessions_of.get(queue, []):
-        _link(
-            (
-                delivery.event.message
-                for delivery in session.deliveries
-                if first.get(delivery.event.message) is delivery
-            ),
-            successors,
-        )
+        arrived: dict[int, list[str]] = {}
+        for delivery in session.deliveries:
+            message = delivery.event.message
+            if first.get(message) is delivery:
+                arrived.setdefault(levels[message], []).append(message)
+        for messages in arrived.values():
+            _link(messages, successors)
     return successors
 
 

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from warrenmq.cluster.mirrors.in_sync import InSync
 from warrenmq.testing.checker.events import CANCELLED
 from warrenmq.testing.cluster.member import Member
+from warrenmq.testing.cluster.promises import name_of
 from warrenmq.testing.cluster.recording import Recording, life_name
 from warrenmq.testing.models.messages import Violation
 from warrenmq.testing.simulated.client import (
@@ -61,8 +62,6 @@ from warrenmq.wire.properties import Properties
 
 CHANNEL: Final = 1
 _HANDSHAKE: Final = handshake("connection.blocked", "consumer_cancel_notify", "basic.nack")
-_PERSISTENT: Final = Properties(delivery_mode=2).encode()
-_TRANSIENT: Final = Properties(delivery_mode=1).encode()
 # What a node without a decision, or without its link, may say: the queue is gone, or down, or used
 # exclusively; nothing was decided in time.
 _REFUSALS: Final = frozenset(
@@ -134,7 +133,9 @@ class ClusterClient:
         if isinstance(method, ChannelClose | ConnectionClose):
             text = method.reply_text.decode()
             self.recording.tell(f"            {self.name}: {method.reply_code} {text}")
-            if method.reply_code not in _REFUSALS or isinstance(method, ConnectionClose):
+            # A failed disk closes the connection of a transaction, and nothing else closes one.
+            is_whole = isinstance(method, ConnectionClose)
+            if method.reply_code not in ((RESOURCE_ERROR,) if is_whole else _REFUSALS):
                 raise Violation("closed", f"{method.reply_code} {text}")
             self.on_lost()
         elif self._calls and isinstance(method, self._calls[0][0]):
@@ -142,9 +143,9 @@ class ClusterClient:
             if then is not None:
                 then(method)
         else:
-            self.take(method, body)
+            self.take(method, properties, body)
 
-    def take(self, method: Method, body: bytes) -> None:
+    def take(self, method: Method, properties: bytes, body: bytes) -> None:
         """Take a method that answers no call."""
         raise Violation("answer", f"{self.name} did not ask for {type(method).__name__}")
 
@@ -166,7 +167,14 @@ class Publisher(ClusterClient):
         return super().waits_for()
 
     def publish(
-        self, exchange: bytes, key: bytes, size: int, is_persistent: bool, is_mandatory: bool
+        self,
+        exchange: bytes,
+        key: bytes,
+        size: int,
+        is_persistent: bool,
+        is_mandatory: bool,
+        expiration_ms: int = 0,
+        priority: int = 0,
     ) -> None:
         """Publish one message."""
         message, body = self.recording.next_body(size)
@@ -174,10 +182,24 @@ class Publisher(ClusterClient):
         self._unanswered[self._tags] = message
         self._returned[body] = message
         queues = route(self.member, exchange, key)
-        self.recording.published(message, body, self.name, self._tags, queues, is_persistent)
-        self._send_bytes(publish_frames(exchange, key, body, is_persistent, is_mandatory))
+        self.recording.published(
+            message,
+            body,
+            self.name,
+            self._tags,
+            queues,
+            is_persistent,
+            expiration_ms,
+            priority,
+        )
+        properties = Properties(
+            delivery_mode=2 if is_persistent else 1,
+            expiration=str(expiration_ms).encode() if expiration_ms else None,
+            priority=priority or None,
+        )
+        self._send_bytes(publish_frames(exchange, key, body, properties, is_mandatory))
 
-    def take(self, method: Method, body: bytes) -> None:
+    def take(self, method: Method, properties: bytes, body: bytes) -> None:
         if isinstance(method, BasicReturn):
             self.recording.returned(self._returned[body], method.reply_code)
         elif isinstance(method, BasicAck | BasicNack):
@@ -192,7 +214,7 @@ class Publisher(ClusterClient):
                 else:
                     self.recording.nacked(message)
         else:
-            super().take(method, body)
+            super().take(method, properties, body)
 
 
 class TxPublisher(ClusterClient):
@@ -210,7 +232,7 @@ class TxPublisher(ClusterClient):
         frames = b""
         for _ in range(count):
             message, body = self.recording.next_body(size)
-            frames += publish_frames(b"", key, body, True, False)
+            frames += publish_frames(b"", key, body, Properties(delivery_mode=2), False)
             if is_committed:
                 self._count += 1
                 messages.append(message)
@@ -275,7 +297,7 @@ class Consumer(ClusterClient):
         return session
 
     def _link(self, session: _Session) -> _Link:
-        name = session.queue.partition("#")[0].encode()
+        name = name_of(session.queue).encode()
         vhost = self.member.vhost
         queue = vhost.remote_queues.get(name)
         if queue is not None:
@@ -346,7 +368,10 @@ class Consumer(ClusterClient):
                 continue
             if is_ack or not flag:
                 session.links.append(link)
-                self.recording.acked(session.name, each)
+                if is_ack:
+                    self.recording.acked(session.name, each)
+                else:
+                    self.recording.rejected(session.name, each)
             else:
                 self.recording.requeued(session.name, each)
         self._send(BasicAck(tag, flag) if is_ack else BasicNack(tag, False, flag))
@@ -368,22 +393,25 @@ class Consumer(ClusterClient):
             return
         if isinstance(method, BasicGetOk) and not self.is_lost:
             session = self._sessions.pop(b"")
-            self._note(session, method.delivery_tag, method.redelivered, body)
+            self._note(session, method.delivery_tag, method.redelivered, properties, body)
         super()._receive(_channel, method, properties, body)
 
-    def take(self, method: Method, body: bytes) -> None:
+    def take(self, method: Method, properties: bytes, body: bytes) -> None:
         if isinstance(method, BasicDeliver):
             session = self._sessions[method.consumer_tag]
-            self._note(session, method.delivery_tag, method.redelivered, body)
+            self._note(session, method.delivery_tag, method.redelivered, properties, body)
         elif isinstance(method, BasicCancel):
             session = self._sessions.pop(method.consumer_tag)
             self.recording.ended(session.name, CANCELLED)
             self.queue = b""
         else:
-            super().take(method, body)
+            super().take(method, properties, body)
 
-    def _note(self, session: _Session, tag: int, redelivered: bool, body: bytes) -> None:
-        self.recording.delivered(session.name, tag, redelivered, body)
+    def _note(
+        self, session: _Session, tag: int, redelivered: bool, properties: bytes, body: bytes
+    ) -> None:
+        is_local = name_of(session.queue).encode() in self.member.vhost.queues
+        self.recording.delivered(session.name, tag, redelivered, properties, body, is_local)
         if session.no_ack:
             self.recording.acked(session.name, tag)
             return
@@ -406,9 +434,8 @@ def route(member: Member, exchange: bytes, key: bytes) -> tuple[str, ...]:
 
 
 def publish_frames(
-    exchange: bytes, key: bytes, body: bytes, is_persistent: bool, is_mandatory: bool
+    exchange: bytes, key: bytes, body: bytes, properties: Properties, is_mandatory: bool
 ) -> bytes:
     """The frames of one publish."""
-    properties = _PERSISTENT if is_persistent else _TRANSIENT
     method = method_frame(CHANNEL, BasicPublish(exchange, key, is_mandatory, False))
-    return method + content_frames(CHANNEL, properties, body)
+    return method + content_frames(CHANNEL, properties.encode(), body)

@@ -10,10 +10,11 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from warrenmq.cluster.placement import CLIENT_LOCAL, MIN_MASTERS, RANDOM
-from warrenmq.testing.leaving.histories import Step
+from warrenmq.testing.cluster.features import draw_outage, draw_rules
+from warrenmq.testing.leaving.histories import QueueRules, Step
 from warrenmq.testing.simulated.file_system import KILL, ORDERED, POWER
 from warrenmq.testing.simulated.node import Limits
 
@@ -54,6 +55,10 @@ class ClusterHistory:
     steps: tuple[Step, ...]
     # Policies that are set before the first queue is declared: name, and value as JSON.
     policies: tuple[tuple[str, str], ...] = ()
+    # The rules of the durable queues, by number; () for none.
+    rules: tuple[QueueRules, ...] = ()
+    # How a mirrored queue is disturbed in the end (`outage.py`); "": not at all.
+    outage: str = ""
 
 
 class _Maker:
@@ -65,6 +70,8 @@ class _Maker:
         self.nodes = self.rng.choice((3, 3, 4, 5))
         # A part of all histories has no faults of a kind, so that others get room.
         self.calm = self.rng.random() < 0.15
+        # Policies let copies lead that are not in sync.
+        self.has_unsafe = Random(f"unsafe {seed}").random() < 0.3
 
     def node(self) -> int:
         return self.rng.randrange(self.nodes)
@@ -97,13 +104,16 @@ class _Maker:
         """The name and the value of a policy that mirrors queues."""
         copies = self.rng.choice((0, 0, 2, 2, 3))
         mode = {"ha-mode": "exactly", "ha-params": copies} if copies else {"ha-mode": "all"}
-        sync = "automatic" if self.rng.random() < 0.85 else "manual"
-        value = {
+        # A manual policy leaves more copies that lack messages.
+        sync = "automatic" if self.rng.random() < (0.6 if self.has_unsafe else 0.85) else "manual"
+        value: dict[str, Any] = {
             "pattern": self.rng.choice(_PATTERNS),
             "apply-to": "queues",
             "priority": self.rng.randrange(2),
             "definition": {**mode, "ha-sync-mode": sync},
         }
+        if self.has_unsafe:
+            value["definition"]["ha-promote-on-failure"] = "always"
         return self.rng.choice(POLICIES), json.dumps(value)
 
     def publish(self) -> tuple[int | str, ...]:
@@ -180,6 +190,11 @@ _MIRROR_FAULTS: Final[dict[str, tuple[int, _Draw]]] = {
     ),
     "freeze": (5, lambda m: (m.node(), m.flag(0.5))),
     "blackout": (1, lambda m: (m.rng.choice((KILL, POWER, ORDERED)),)),
+    "abandon": (2, lambda m: (m.queue(), m.rng.choice((KILL, POWER)))),
+    "disk_full": (3, lambda m: (m.node(), m.rng.choice((0, 500, 5000)))),
+    "disk_alarm": (3, lambda m: (m.node(), m.flag(0.5))),
+    "disk_slow": (3, lambda m: (m.node(), m.rng.choice((1, 5, 20)))),
+    "disk_well": (7, lambda m: (m.node(),)),
 }  # fmt: skip
 # Share of steps that are faults, in a history with faults.
 _FAULT_SHARE: Final = 0.17
@@ -195,7 +210,7 @@ def make_mirror_history(seed: int) -> ClusterHistory:
     maker = _Maker(seed)
     policies = (maker.policy(), maker.policy())
     history = _made(maker, _WORK | _MIRROR_WORK, _FAULTS | _MIRROR_FAULTS)
-    return replace(history, policies=policies)
+    return replace(history, policies=policies, rules=draw_rules(seed), outage=draw_outage(seed))
 
 
 def _made(

@@ -15,8 +15,9 @@ from warrenmq.cluster.mirrors.place_key import place_key
 from warrenmq.cluster.mirrors.replicas import MirrorPlace
 from warrenmq.cluster.mirrors.sync_reader import FoundMessage, SyncReader
 from warrenmq.testing.checker.events import CopyMessage
+from warrenmq.testing.cluster.letters import message_name
 from warrenmq.testing.cluster.member import Member as Node
-from warrenmq.testing.cluster.recording import life_name, message_name
+from warrenmq.testing.cluster.recording import life_name
 from warrenmq.testing.cluster.world import World
 from warrenmq.testing.models.messages import Violation
 
@@ -25,6 +26,10 @@ _BATCH: Final = 64
 _STEP_MS: Final = 5
 # Steps in which a copy must be read.
 _STEPS_MAX: Final = 2000
+# Messages whose time ends within this (ms) may leave while the copies are read.
+_SOON_MS: Final = 60_000
+# The seq ids of a level are its own.
+_LEVEL_SHIFT: Final = 56
 
 
 def mirror_unrest(world: World) -> str:
@@ -90,25 +95,47 @@ def place_of(node: Node, put: PutQueue) -> MirrorPlace | None:
 
 
 def report_copies(world: World) -> None:
-    """Record what all copies in sync have; nothing may change meanwhile."""
+    """Record what all copies in sync have, but for messages whose time ends soon.
+
+    Nothing may change meanwhile. Violation if copies differ in the time of a message.
+    """
+    soon_ms = world.now_ms + _SOON_MS
     for put in world.model.load().queues:
         group = group_of(put)
         if group is not None:
             life = life_name(put.name, put.birth)
+            times: dict[int, int] = {}
             for member in sorted(group.living, key=lambda each: each.id != group.master):
                 if member.copy in group.sync:
                     name = member.id.node.decode()
                     place = place_of(world.members[name], put)
                     assert place is not None
-                    world.recording.copied(life, name, _read(world, place))
+                    found = _read(world, place)
+                    for seq, one in found.items():
+                        if times.setdefault(seq, int(one.expiry_ms)) != one.expiry_ms:
+                            text = f"{one.expiry_ms} on {name}, and {times[seq]} on the master"
+                            raise Violation("timers", f"message {seq} of {life} ends at {text}")
+                    messages = tuple(
+                        _reported(seq, one)
+                        for seq, one in found.items()
+                        if not 0 < one.expiry_ms < soon_ms
+                    )
+                    world.recording.copied(life, name, messages)
 
 
-def _read(world: World, place: MirrorPlace) -> tuple[CopyMessage, ...]:
-    """All messages of a copy, in order."""
+def _reported(seq: int, one: FoundMessage) -> CopyMessage:
+    message = one.message
+    name = message_name(message.properties, message.body)
+    return CopyMessage(seq, name, zlib.crc32(message.body), one.is_redelivered)
+
+
+def _read(world: World, place: MirrorPlace) -> dict[int, FoundMessage]:
+    """All messages of a copy, in order, by level and seq id."""
     copy = place.replica.copy
     assert copy is not None
-    found: list[FoundMessage] = []
+    all_found: dict[int, FoundMessage] = {}
     for backing in copy.queue.backings():
+        found: list[FoundMessage] = []
         reader = SyncReader(backing, 1, backing.ledger.next_seq, _BATCH)
         for _ in range(_STEPS_MAX):
             if not reader.is_loading:
@@ -118,12 +145,6 @@ def _read(world: World, place: MirrorPlace) -> tuple[CopyMessage, ...]:
             world.advance(_STEP_MS, _STEP_MS)
         else:
             raise Violation("stuck", f"{place.name.decode()} cannot be read")
-    return tuple(
-        CopyMessage(
-            int(one.seq),
-            message_name(one.message.body),
-            zlib.crc32(one.message.body),
-            one.is_redelivered,
-        )
-        for one in found
-    )
+        level = int(copy.queue.level_of(backing.ledger)) << _LEVEL_SHIFT
+        all_found.update({level + int(one.seq): one for one in found})
+    return all_found

@@ -50,6 +50,8 @@ class MirrorWatch(MemberWatch):
     def __init__(self, recording: Recording, model: EtcdModel) -> None:
         self._recording = recording
         self._model = model
+        # A policy lets copies lead that are not in sync.
+        self.has_unsafe_policy = False
         # By queue and epoch.
         self._epochs: dict[tuple[str, int], _Epoch] = {}
         # By queue and node.
@@ -117,9 +119,31 @@ class MirrorWatch(MemberWatch):
             forgotten_us = self._crashed_us.get(node, 0) - WINDOW_MS * _MS_US
             self._recording.forgotten(life, not place.put.durable)
             if not before.is_synced(own.node, own.replica_id):
-                # No policy of these histories allows it.
-                raise Violation("unsynced", f"{node} leads {life}, and its copy was not in sync")
+                self._check_unsafe(node, life, before, epoch)
+                self._recording.promoted_unsafely(life)
+                forgotten_us = 0
         self._recording.moved(life, self._heard(life, node, epoch), forgotten_us)
+
+    def _check_unsafe(self, node: str, life: str, before: Group, epoch: int) -> None:
+        """Violation unless a policy allows the promotion, and no complete copy's node ran."""
+        if not self.has_unsafe_policy:
+            raise Violation("unsynced", f"{node} leads {life}, and its copy was not in sync")
+        revision = self._revision_of(life, epoch)
+        running = self._model.running_at[max(at for at in self._model.running_at if at < revision)]
+        for copy in before.sync:
+            if copy.node in running and copy.node != node.encode():
+                text = f"{node} leads {life}, and {copy.node.decode()} ran, which was in sync"
+                raise Violation("unsynced", text)
+
+    def _revision_of(self, life: str, epoch: int) -> int:
+        """When the cluster decided that an epoch begins."""
+        for revision, changes in self._model.history:
+            for change in changes:
+                if isinstance(change, PutQueue) and life == life_name(change.name, change.birth):
+                    group = group_of(change)
+                    if group is not None and group.epoch == epoch:
+                        return revision
+        raise AssertionError(f"nobody has decided on epoch {epoch} of {life}")
 
     def _group_before(self, place: MirrorPlace, epoch: int) -> Group | None:
         """The last group of an earlier epoch, None for the first one."""

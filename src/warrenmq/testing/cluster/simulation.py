@@ -19,6 +19,7 @@ from warrenmq.testing.cluster.clients import (
     TxPublisher,
     life_of,
 )
+from warrenmq.testing.cluster.features import TTLS_MS
 from warrenmq.testing.cluster.histories import (
     AUTO_DELETE_QUEUE,
     DURABLE_QUEUES,
@@ -36,15 +37,17 @@ from warrenmq.testing.cluster.histories import (
 )
 from warrenmq.testing.cluster.member import Member
 from warrenmq.testing.cluster.mirror_rest import report_copies
+from warrenmq.testing.cluster.outage import run_outage
 from warrenmq.testing.cluster.recording import life_name
 from warrenmq.testing.cluster.rest import check_rest, check_transient, drain, rest
 from warrenmq.testing.cluster.world import World
-from warrenmq.testing.leaving.histories import Step
+from warrenmq.testing.leaving.histories import DROP_HEAD, Step
 from warrenmq.testing.many_histories import Outcome, error_violation, run_each, shortened
 from warrenmq.testing.models.messages import Violation
 from warrenmq.testing.simulated.crash_watch import CrashWatch
 from warrenmq.testing.simulated.file_system import Crash
 from warrenmq.testing.simulated.node import VHOST
+from warrenmq.wire.field_table import encode_table, fields_from_python
 from warrenmq.wire.methods import (
     ExchangeDeclare,
     ExchangeDeclareOk,
@@ -88,7 +91,7 @@ class ClusterSimulation:
     def __init__(self, history: ClusterHistory, story: list[str] | None = None) -> None:
         self.history = history
         rng = Random(history.seed)
-        self.world = World(history.nodes, history.locator, history.limits, rng)
+        self.world = World(history.nodes, history.locator, history.limits, rng, history.rules)
         self.world.recording.story = story
         self._watch = CrashWatch()
         # Clients that publish and declare, by node; consumers by number.
@@ -188,11 +191,22 @@ class ClusterSimulation:
                 step.number(4),
                 bool(step.number(5)),
                 bool(step.number(6)),
+                *self._draw_properties(),
             )
+
+    def _draw_properties(self) -> tuple[int, int]:
+        """The expiration (ms) and the priority of a message, where queues have rules."""
+        if not self.history.rules:
+            return 0, 0
+        rng = self.world.rng
+        return rng.choice((0, 0, 0, 0, *TTLS_MS)), rng.randrange(5)
 
     def _tx(self, step: Step) -> None:
         client = self._client(self._transactors, TxPublisher, step.number(0))
-        if client is not None:
+        rules = self.world.recording.promises.of(queue_name(step.number(1)).decode())
+        # A transaction does not say that a queue has refused a message.
+        takes_all = not rules.has_limit() or rules.overflow == DROP_HEAD
+        if client is not None and takes_all:
             client.transact(
                 queue_name(step.number(1)),
                 step.number(2),
@@ -259,12 +273,15 @@ class ClusterSimulation:
 
     def _declare_queue(self, client: ClusterClient, index: int) -> None:
         durable = index < FIXED_QUEUES or index in DURABLE_QUEUES
+        rules = self.world.recording.promises.of(queue_name(index).decode())
         declare = QueueDeclare(
             queue_name(index),
             False,
             durable,
             index == EXCLUSIVE_QUEUE,
             index == AUTO_DELETE_QUEUE,
+            False,
+            encode_table(fields_from_python(rules.arguments())),
         )
         client.call(declare, QueueDeclareOk)
 
@@ -391,6 +408,9 @@ class ClusterSimulation:
         self._start(self.world.names[step.number(0)])
 
     def _start(self, name: str) -> None:
+        if name not in self.world.members:
+            # Whoever starts a node has made room for it.
+            self.world.fill_disk(name, -1)
         try:
             self.world.start(name)
         except Crash:
@@ -458,11 +478,41 @@ class ClusterSimulation:
         member = self.world.members.get(self.world.names[step.number(0)])
         if member is not None:
             member.is_stalled = bool(step.number(1))
+        self.world.note_disks()
+
+    def _disk_full(self, step: Step) -> None:
+        name = self.world.names[step.number(0)]
+        if name in self.world.members:
+            self.world.fill_disk(name, step.number(1))
+            self.world.recording.fault("disk full", name)
+
+    def _disk_alarm(self, step: Step) -> None:
+        self.world.alarm_disk(self.world.names[step.number(0)], bool(step.number(1)))
+
+    def _disk_slow(self, step: Step) -> None:
+        self.world.slow_disks[self.world.names[step.number(0)]] = step.number(1) / 100
+        self.world.note_disks()
+
+    def _disk_well(self, step: Step) -> None:
+        name = self.world.names[step.number(0)]
+        self.world.slow_disks.pop(name, None)
+        self.world.fill_disk(name, -1)
+        self.world.alarm_disk(name, False)
 
     # -- mirrors -----------------------------------------------------------------------------------
 
     def _policy(self, step: Step) -> None:
         self.world.put_policy(step.text(0), step.text(1))
+
+    def _abandon(self, step: Step) -> None:
+        """Crash all nodes with copies in sync of a queue, and let their leases end."""
+        name = queue_name(step.number(0))
+        group = self.world.model.group(VHOST, name)
+        nodes = {copy.node.decode() for copy in group.sync} if group is not None else set()
+        for node in nodes & set(self.world.members):
+            self.world.crash(node, step.text(1), False)
+        if nodes:
+            self.world.advance(DEAD_MS, _IDLE_MS)
 
     def _masters(self, queue: int) -> list[Member]:
         """The running nodes that serve a queue, as far as they know."""
@@ -526,6 +576,10 @@ class ClusterSimulation:
             member.disk.files.crash_after = -1
             member.is_stalled = False
             member.is_frozen = False
+        world.slow_disks.clear()
+        for name in world.names:
+            world.fill_disk(name, -1)
+            world.alarm_disk(name, False)
         if len(world.members) < len(world.names):
             world.advance(DEAD_MS, _IDLE_MS)
             if world.members:
@@ -534,6 +588,8 @@ class ClusterSimulation:
         for name in world.names:
             self._start(name)
         rest(world)
+        if self.history.outage:
+            run_outage(world, self.history.outage)
         world.recording.publishing_over()
         for client in list(world.clients):
             client.on_lost()
@@ -541,8 +597,12 @@ class ClusterSimulation:
         check_rest(world)
         world.recording.copies_are_next()
         report_copies(world)
-        for number, queue in enumerate(world.model.load().queues):
+        # Dead letters go to queues of lower numbers, which so are drained after those they come from.
+        queues = sorted(world.model.load().queues, key=lambda queue: queue.name, reverse=True)
+        for number, queue in enumerate(queues):
             name = world.names[(self.history.seed + number) % len(world.names)]
+            if self.history.rules:
+                rest(world)
             drain(world, world.members[name], queue.name, life_name(queue.name, queue.birth))
         rest(world)
         check_rest(world)
@@ -584,6 +644,7 @@ def _story(history: ClusterHistory, is_shrunken: bool) -> list[str]:
     story = [
         f"seed {history.seed}, {history.nodes} nodes, {history.locator}, {history.limits}",
         *(f"policy {name} {value}" for name, value in history.policies),
+        *(f"q{number}: {rules.arguments()}" for number, rules in enumerate(history.rules)),
     ]
     violation = ClusterSimulation(history, story).run()
     return [*story, f"=> {violation}" if violation is not None else f"seed {history.seed} holds"]

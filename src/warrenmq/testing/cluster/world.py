@@ -12,29 +12,38 @@ from warrenmq.testing.cluster.member import Member
 from warrenmq.testing.cluster.mirror_watch import MirrorWatch
 from warrenmq.testing.cluster.network import Network
 from warrenmq.testing.cluster.recording import Recording, life_name
+from warrenmq.testing.leaving.histories import QueueRules
 from warrenmq.testing.models.messages import Violation
-from warrenmq.testing.simulated.file_system import KILL, Crash, SimulatedFileSystem
+from warrenmq.testing.simulated.file_system import KILL, PLENTY, Crash, SimulatedFileSystem
 from warrenmq.testing.simulated.metadata import SimulatedMetadata
 from warrenmq.testing.simulated.node import LANES, VHOST, Limits, SimulatedDisk
 
 START_MS: Final = 1_700_000_000_000
 # Interval of the nodes' ticks (ms); a link must be ticked every 500 ms.
 BEAT_MS: Final = 100
+_ALWAYS: Final = "always"
 # Rounds in which nodes and network may go on without the time passing.
 _ROUNDS_MAX: Final = 2000
 
 
 class World:
-    """The cluster of `nodes` nodes."""
+    """The cluster of `nodes` nodes; `rules`: those of its queues, by number."""
 
-    def __init__(self, nodes: int, locator: str, limits: Limits, rng: Random) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        locator: str,
+        limits: Limits,
+        rng: Random,
+        rules: tuple[QueueRules, ...] = (),
+    ) -> None:
         self.names = [f"n{index + 1}" for index in range(nodes)]
         self.rng = rng
         self.now_ms = START_MS
         self.model = EtcdModel()
         self.model.commit([], [PutVhost(VHOST, 0)])
         self.network = Network(self.names, rng)
-        self.recording = Recording()
+        self.recording = Recording(rules)
         self.recording.now_ms = self.now_ms
         self.mirrors = MirrorWatch(self.recording, self.model)
         # Running nodes by name.
@@ -45,6 +54,8 @@ class World:
         self.crash_rule = KILL
         # The chance of a lane of a disk that has work to run a job in a step.
         self.disk_pace = 1.0
+        # Nodes with slow disks: the chance of each, as above.
+        self.slow_disks: dict[str, float] = {}
         # Nodes that do not reach etcd, and those whose answers are often lost.
         self.cut_from_etcd: set[str] = set()
         self.loses_answers: set[str] = set()
@@ -62,6 +73,7 @@ class World:
 
     def put_policy(self, name: str, value: str) -> None:
         """Set a policy, whose value is JSON, as if through any node."""
+        self.mirrors.has_unsafe_policy |= _ALWAYS in value
         self.model.commit([], [PutParameter(VHOST, "policy", name, value)])
 
     # -- nodes -------------------------------------------------------------------------------------
@@ -125,6 +137,27 @@ class World:
         self._lease_ends_ms[name] = member.lease_ends_ms
         member.disk.crash(self.rng, rule)
 
+    def fill_disk(self, name: str, spare_bytes: int) -> None:
+        """Let the disk of a node have room for `spare_bytes` more; below 0: for everything."""
+        disk = self._disks.get(name)
+        if disk is not None:
+            is_full = spare_bytes >= 0
+            disk.files.capacity = disk.files.used_bytes() + spare_bytes + 1 if is_full else 0
+        self.note_disks()
+
+    def alarm_disk(self, name: str, is_on: bool) -> None:
+        """Let a node find that the free space of its disk is below its limit, or is not."""
+        member = self.members.get(name)
+        if member is not None:
+            member.broker.disk_free(0 if is_on else PLENTY, self.now_ms)
+            member.has_news = True
+
+    def note_disks(self) -> None:
+        """Record whether any disk is full, slow or hangs."""
+        is_full = any(disk.files.capacity for disk in self._disks.values())
+        is_hanging = any(member.is_stalled for member in self.members.values())
+        self.recording.disk_faults(is_full or is_hanging or bool(self.slow_disks))
+
     # -- time --------------------------------------------------------------------------------------
 
     def advance(self, ms: int, step_ms: int) -> None:
@@ -186,10 +219,11 @@ class World:
         return not (other in self.members or other in self._silent or any(path.is_cut))
 
     def _run_disk(self, member: Member) -> None:
+        pace = min(self.disk_pace, self.slow_disks.get(member.name, 1.0))
         for lane in LANES:
-            if member.lanes[lane].has_work() and self.rng.random() < self.disk_pace:
+            if member.lanes[lane].has_work() and self.rng.random() < pace:
                 member.run(lane)
-                if self.rng.random() < self.disk_pace:
+                if self.rng.random() < pace:
                     member.finish(lane)
 
     def pump(self) -> None:

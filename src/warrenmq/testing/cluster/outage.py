@@ -1,0 +1,171 @@
+"""Disturbs one mirrored queue of a cluster that is at rest, and judges for how long it is away.
+
+A publisher at a node that is not disturbed publishes at a steady pace. The longest time between two
+confirms must be within the limit of the fault (C10; rule 10 of the checker).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from warrenmq.broker.definitions.metadata import PutQueue
+from warrenmq.cluster.groups.group import Group
+from warrenmq.cluster.groups.group_change import group_of
+from warrenmq.testing.cluster.clients import Publisher
+from warrenmq.testing.cluster.features import (
+    CUT,
+    FREEZE_MASTER,
+    FREEZE_MIRROR,
+    HANG_MASTER,
+    HANG_MIRROR,
+    ISOLATE_MASTER,
+    ISOLATE_MIRROR,
+    KILL_MASTER,
+    KILL_MIRROR,
+    ONE_WAY_CUT,
+    SILENCE_MASTER,
+)
+from warrenmq.testing.cluster.rest import rest
+from warrenmq.testing.cluster.world import World
+from warrenmq.testing.leaving.histories import DROP_HEAD
+from warrenmq.testing.simulated.file_system import KILL, POWER
+
+_STEP_MS: Final = 10
+# Time between two publishes, and the size of each message.
+_PACE_MS: Final = 20
+_SIZE: Final = 20
+# How long the publisher works before the fault, and after the limit of the fault.
+_BEFORE_MS: Final = 200
+_AFTER_MS: Final = 500
+
+
+class _Place(NamedTuple):
+    """The queue that is disturbed: its name, its master's node, and that of a mirror."""
+
+    queue: bytes
+    master: str
+    mirror: str
+
+
+class _Fault(NamedTuple):
+    """A fault: the longest gap in confirms that it may cause (ms), its begin and its end."""
+
+    limit_ms: int
+    begin: Callable[[World, _Place], None]
+    end: Callable[[World, _Place], None]
+
+
+def run_outage(world: World, kind: str) -> None:
+    """Disturb a queue and heal it; Violation if the disturbance was too long."""
+    place = _place(world)
+    if place is None:
+        return
+    fault = _FAULTS[kind]
+    recording = world.recording
+    recording.tell(f"outage: {kind}, {place}")
+    home = place.master if kind in _SPARE_MASTERS else place.mirror
+    others = [name for name in world.names if name not in (place.master, place.mirror)]
+    client = Publisher(world.members[world.rng.choice([home, *others])], recording, "pulse")
+    world.clients.append(client)
+    world.pump()
+    first = recording.event_count
+    _publish(world, client, place.queue, _BEFORE_MS)
+    name = recording.outage(kind, place.master, fault.limit_ms)
+    fault.begin(world, place)
+    _publish(world, client, place.queue, fault.limit_ms + _AFTER_MS)
+    recording.judge_gap(first)
+    recording.fault_over(name)
+    fault.end(world, place)
+    rest(world)
+
+
+def _place(world: World) -> _Place | None:
+    """A queue with a mirror in sync that takes every message, if there is one."""
+    found = []
+    for put in world.model.load().queues:
+        group = group_of(put)
+        rules = world.recording.promises.of(put.name.decode())
+        is_open = not rules.has_limit() or rules.overflow == DROP_HEAD
+        if group is not None and is_open and put.durable and group.synced_mirrors:
+            found.append((put, group))
+    if not found:
+        return None
+    return _place_of(world, *world.rng.choice(found))
+
+
+def _place_of(world: World, put: PutQueue, group: Group) -> _Place:
+    mirror = world.rng.choice(group.synced_mirrors)
+    return _Place(put.name, group.master_node.decode(), mirror.id.node.decode())
+
+
+def _publish(world: World, client: Publisher, queue: bytes, ms: int) -> None:
+    """Publish at a steady pace for a time."""
+    for _ in range(ms // _PACE_MS):
+        client.publish(b"", queue, _SIZE, True, False)
+        world.pump()
+        world.advance(_PACE_MS, _STEP_MS)
+
+
+def _freeze(world: World, name: str, is_frozen: bool) -> None:
+    world.members[name].is_frozen = is_frozen
+    world.members[name].has_news = True
+
+
+def _hang(world: World, name: str, is_hanging: bool) -> None:
+    world.members[name].is_stalled = is_hanging
+    world.note_disks()
+
+
+def _isolate(world: World, name: str) -> None:
+    world.cut_from_etcd.add(name)
+    for other in world.names:
+        if other != name:
+            world.network.path(*sorted((name, other))).is_cut = [True, True]
+
+
+def _heal(world: World, _place: _Place) -> None:
+    world.cut_from_etcd.clear()
+    for path in world.network.paths.values():
+        path.heal()
+
+
+def _cut(world: World, place: _Place, is_one_way: bool) -> None:
+    one, other = sorted((place.master, place.mirror))
+    # From the master to the mirror, if it is one way.
+    is_first = one == place.master
+    is_cut = [is_first, not is_first] if is_one_way else [True, True]
+    world.network.path(one, other).is_cut = is_cut
+
+
+# Faults through which a publisher at the master's node can work.
+_SPARE_MASTERS: Final = frozenset(
+    (KILL_MIRROR, FREEZE_MIRROR, ISOLATE_MIRROR, HANG_MIRROR, CUT, ONE_WAY_CUT)
+)
+_FAULTS: Final = {
+    KILL_MASTER: _Fault(
+        500, lambda w, p: w.crash(p.master, KILL, False), lambda w, p: w.start(p.master)
+    ),
+    KILL_MIRROR: _Fault(
+        500, lambda w, p: w.crash(p.mirror, KILL, False), lambda w, p: w.start(p.mirror)
+    ),
+    FREEZE_MASTER: _Fault(
+        4000, lambda w, p: _freeze(w, p.master, True), lambda w, p: _freeze(w, p.master, False)
+    ),
+    FREEZE_MIRROR: _Fault(
+        4000, lambda w, p: _freeze(w, p.mirror, True), lambda w, p: _freeze(w, p.mirror, False)
+    ),
+    ISOLATE_MASTER: _Fault(5000, lambda w, p: _isolate(w, p.master), _heal),
+    ISOLATE_MIRROR: _Fault(5000, lambda w, p: _isolate(w, p.mirror), _heal),
+    CUT: _Fault(5000, lambda w, p: _cut(w, p, False), _heal),
+    ONE_WAY_CUT: _Fault(5000, lambda w, p: _cut(w, p, True), _heal),
+    HANG_MASTER: _Fault(
+        10_000, lambda w, p: _hang(w, p.master, True), lambda w, p: _hang(w, p.master, False)
+    ),
+    HANG_MIRROR: _Fault(
+        10_000, lambda w, p: _hang(w, p.mirror, True), lambda w, p: _hang(w, p.mirror, False)
+    ),
+    SILENCE_MASTER: _Fault(
+        5000, lambda w, p: w.crash(p.master, POWER, True), lambda w, p: w.start(p.master)
+    ),
+}

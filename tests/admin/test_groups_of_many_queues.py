@@ -404,6 +404,29 @@ def test_a_queue_that_goes_with_messages_is_a_loss_until_somebody_accepts_it(
     assert ranges(reply) == {b"a": (0, 2), b"b": (0, 0)}
 
 
+@pytest.mark.parametrize("is_acked", [False, True])
+@pytest.mark.parametrize("pattern", ["", "[ab]"])
+def test_a_queue_whose_master_moves_is_a_loss_even_if_all_was_read(
+    node: MemoryNode, client: MemoryClient, pattern: str, is_acked: bool
+) -> None:
+    """The new master may not know of the last acks: a reader that went on would read twice."""
+    names = () if pattern else (b"a", b"b")
+    fill(node, b"a", 3)
+    group = opened(client, *names, pattern=pattern)
+    offset = ends(client.must(Reserve("g", group.epoch, positions(group), MANY, MANY)))
+    if is_acked:
+        client.must(Ack("g", group.epoch, offset))
+    queue = node.vhost.queues[b"a"]
+    remote = node.vhost.new_remote_queue(queue.definition, b"other@host", 2)
+    node.vhost.replace_taker(queue, remote, node.clock.now_ms())
+    assert queue.ready_count == (0 if is_acked else 3)
+    assert client.refused(Reserve("g", group.epoch, offset, MANY, MANY)) == DATA_LOSS
+    assert client.refused(OpenGroup("g", list(names), pattern)) == DATA_LOSS
+    assert queue.ready_count == (0 if is_acked else 3)
+    group = opened(client, b"b", may_rebind=True)
+    assert set(positions(group)) == {2}
+
+
 def test_a_waiting_reserve_learns_that_one_of_its_queues_goes(
     node: MemoryNode, client: MemoryClient
 ) -> None:

@@ -205,9 +205,9 @@ n1@host <NODE.2.2.0>
 
 Mirrors
 
-n3@host <n3@host.3.40.7> synchronised, lag: 0 messages, 0 bytes
-n2@host <n2@host.3.40.7> unsynchronised syncing 10 of 30 messages, lag: 2 messages, 20 bytes
-n4@host <n4@host.3.40.7> unsynchronised offline, lag: unknown messages, unknown bytes
+n3@host <n3@host.3.40.7> synchronised, lag: none
+n2@host <n2@host.3.40.7> unsynchronised syncing 10 of 30 messages, lag: 2 messages (20 bytes)
+n4@host <n4@host.3.40.7> unsynchronised offline, lag: unknown
 
 Ring
 

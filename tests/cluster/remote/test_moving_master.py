@@ -392,6 +392,21 @@ def test_an_old_delivery_does_not_settle_what_was_delivered_again(
     assert left(nodes) == [b"1"]
 
 
+def test_an_old_delivery_does_not_settle_what_is_on_disk_only(nodes: ThreeNodes) -> None:
+    """Nothing in memory tells whether the message is still there, so it is delivered again."""
+    channel = mirrored(nodes, b"1", b"2")
+    old = channel.get(b"q")
+    nodes.fail_over()
+    queue = nodes.queue(THIRD)
+    queue.backing.memory.set_mode(True)
+    queue.backing.ask_for_turn()
+    nodes.advance(1000)
+    assert queue.backing.ready.entry_count == 0
+    channel.ack(old.got.delivery_tag)
+    channel.quiet()
+    assert left(nodes) == [b"1", b"2"]
+
+
 def test_an_ack_that_a_transaction_holds_while_the_queue_moves(nodes: ThreeNodes) -> None:
     mirrored(nodes, b"1", b"2")
     channel = channel_at(nodes, BACK)

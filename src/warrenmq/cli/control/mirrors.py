@@ -116,8 +116,16 @@ def _mirror_line(mirror: MirrorCopy) -> str:
         words.append("offline")
     if mirror.sync_total is not None:
         words.append(f"syncing {mirror.sync_messages} of {mirror.sync_total} messages")
-    lag = f"{_shown(mirror.lag_messages)} messages, {_shown(mirror.lag_bytes)} bytes"
-    return f"{' '.join(words)}, lag: {lag}"
+    return f"{' '.join(words)}, lag: {_lag(mirror)}"
+
+
+def _lag(mirror: MirrorCopy) -> str:
+    if mirror.lag_messages is None:
+        return "unknown"
+    if mirror.lag_messages > 0:
+        return f"{mirror.lag_messages} messages ({_shown(mirror.lag_bytes)} bytes)"
+    # Acks, deliveries and so on are changes, too, but no messages.
+    return f"no messages, {mirror.lag_bytes} bytes of other changes" if mirror.lag_bytes else "none"
 
 
 def _shown(number: int | None) -> str:

@@ -10,9 +10,10 @@ from warrenmq.broker.mirrors import MirrorControl, MirrorFacts
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.mirrors.mirror_facts import facts_of_replica
+from warrenmq.cluster.mirrors.mirror_place import MirrorPlace
 from warrenmq.cluster.mirrors.place_key import place_key
 from warrenmq.cluster.mirrors.rebalancing import plan_moves
-from warrenmq.cluster.mirrors.replicas import MirrorPlace, Replicas
+from warrenmq.cluster.mirrors.replicas import Replicas
 from warrenmq.vocabulary.names import name_text
 
 # Masters that one rebalancing moves at a time.

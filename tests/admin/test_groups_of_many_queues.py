@@ -421,7 +421,8 @@ def test_a_queue_whose_master_moves_is_a_loss_even_if_all_was_read(
     node.vhost.replace_taker(queue, remote, node.clock.now_ms())
     assert queue.ready_count == (0 if is_acked else 3)
     assert client.refused(Reserve("g", group.epoch, offset, MANY, MANY)) == DATA_LOSS
-    assert client.refused(OpenGroup("g", list(names), pattern)) == DATA_LOSS
+    refusal = NOT_FOUND if names else DATA_LOSS
+    assert client.refused(OpenGroup("g", list(names), pattern)) == refusal
     assert queue.ready_count == (0 if is_acked else 3)
     group = opened(client, b"b", may_rebind=True)
     assert set(positions(group)) == {2}

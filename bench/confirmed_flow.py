@@ -2,8 +2,8 @@
 
 `python -m bench.confirmed_flow OPTIONS` publishes persistent messages at a rate, without a
 consumer. It prints the gaps between confirms as they end, and ten times a second how many messages
-were confirmed and refused; `ConfirmedFlow` collects that. A refused message is no confirm: the
-flow goes on with the next one.
+were confirmed and refused, with the times that confirms took; `ConfirmedFlow` collects that. A
+refused message is no confirm: the flow goes on with the next one.
 """
 
 import json
@@ -13,12 +13,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from typing import NamedTuple
 
 from bench.brokers import Broker
 from bench.measure import MeasureError
 from bench.paced import STOP_TIMEOUT_S, interrupt
 from warrenmq.perf.client import CHANNEL, FRAME_MAX, RECEIVE_BYTES, Client
+from warrenmq.perf.histogram import Histogram, decode_histogram
 from warrenmq.perf.options import parse_uri
 from warrenmq.perf.publisher import PublishFrames
 from warrenmq.perf.topology import basic_properties
@@ -59,6 +61,8 @@ class ConfirmedFlow:
         self._gaps: list[Gap] = []
         # When the last confirm came, as far as that was printed.
         self._confirmed_s = 0.0
+        # (CLOCK_MONOTONIC at its end, times from publish to confirm) of each interval.
+        self._intervals: list[tuple[float, Histogram]] = []
         self.confirmed_count = 0
         self.refused_count = 0
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -71,7 +75,8 @@ class ConfirmedFlow:
             if len(found) == 2:
                 self._gaps.append(Gap(*found))
             else:
-                self._confirmed_s, self.confirmed_count, self.refused_count = found
+                self._confirmed_s, self.confirmed_count, self.refused_count = found[:3]
+                self._intervals.append((found[3], decode_histogram(found[4])))
 
     def await_confirmed(self, after_s: float, timeout_s: float = 120.0) -> None:
         """Return when something was confirmed after a moment; MeasureError when nothing is."""
@@ -94,6 +99,18 @@ class ConfirmedFlow:
             ),
             default=GAP_S,
         )
+
+    def confirm_times(self, start_s: float, end_s: float) -> Histogram:
+        """The times from publish to confirm (ns) of what was confirmed between two moments.
+
+        The moments are exact to a tenth of a second; `end_s` must be past.
+        """
+        time.sleep(max(0.0, end_s + 3 * INTERVAL_S - time.monotonic()))
+        total = Histogram()
+        for at_s, histogram in list(self._intervals):
+            if start_s < at_s <= end_s + INTERVAL_S:
+                total.merge(histogram)
+        return total
 
     def stop(self) -> None:
         """End the process."""
@@ -119,6 +136,9 @@ class _Publisher:
         self._singles: set[int] = set()
         self._refused = 0
         self._confirmed_s = 0.0
+        # The last tag of each send that has messages without a reply, with its time (ns).
+        self._sends: deque[tuple[int, int]] = deque()
+        self._times: Histogram = Histogram()
 
     def run(self) -> None:
         sock = self._client.sock
@@ -131,16 +151,20 @@ class _Publisher:
             room = WINDOW - (self._published - self._upto - len(self._singles))
             count = min(due, room)
             if count > 0:
-                sock.sendall(self._frames.stamped(time.monotonic_ns()) * count)
+                sent_ns = time.monotonic_ns()
+                sock.sendall(self._frames.stamped(sent_ns) * count)
                 self._published += count
+                self._sends.append((self._published, sent_ns))
             left_out += due - max(0, count)
             if select.select([sock], [], [], 1 / self._rate)[0]:
                 self._receive(sock.recv(RECEIVE_BYTES))
             if now - printed >= INTERVAL_S:
                 printed = now
                 settled = self._upto + len(self._singles)
-                print(json.dumps([self._confirmed_s, settled - self._refused, self._refused]))
+                counts = [self._confirmed_s, settled - self._refused, self._refused]
+                print(json.dumps([*counts, now, self._times.encode()]))
                 sys.stdout.flush()
+                self._times = Histogram()
 
     def _receive(self, chunk: bytes) -> None:
         if not chunk:
@@ -164,6 +188,7 @@ class _Publisher:
     def _settle(self, tag: int, is_multiple: bool) -> int:
         """Count a reply; returns how many messages it is for."""
         before = self._upto + len(self._singles)
+        upto = self._upto
         if is_multiple:
             self._upto = max(self._upto, tag)
             self._singles = {single for single in self._singles if single > self._upto}
@@ -172,7 +197,22 @@ class _Publisher:
         while self._upto + 1 in self._singles:
             self._upto += 1
             self._singles.remove(self._upto)
+        self._record(upto)
         return self._upto + len(self._singles) - before
+
+    def _record(self, upto: int) -> None:
+        """Record how long the messages above the tag `upto` took that are settled in order now.
+
+        One that is settled before an older one counts with that one.
+        """
+        now_ns = time.monotonic_ns()
+        while self._sends and upto < self._upto:
+            last, sent_ns = self._sends[0]
+            end = min(last, self._upto)
+            self._times.record(now_ns - sent_ns, end - upto)
+            upto = end
+            if last <= self._upto:
+                self._sends.popleft()
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
 flow    `persistent-1k` through a queue that is mirrored to all nodes. The brokers alternate.
 kill    SIGKILL of the master's node under 1,000 confirmed messages a second, sent through another
         node: the longest time between two confirms.
-sync    a second copy for a queue of `--sync-messages` messages of 1 KiB, under the same flow.
+sync    a second copy for a queue of `--sync-messages` messages of 1 KiB, under the same flow;
+        beside it, a paced flow through another queue of the node.
 rejoin  a node that was down while 100 of `--sync-messages` messages changed: the bytes that its
         copy gets. Of warren only.
 queues  `--queues` mirrored queues, declared through all nodes; then SIGKILL of one node, which has
@@ -22,8 +23,10 @@ from bench.clusters import BenchCluster, RabbitmqCluster, WarrenCluster
 from bench.confirmed_flow import ConfirmedFlow
 from bench.measure import MeasureError
 from bench.mirrored_queues import measure_queues
+from bench.paced import PacedFlow
 from bench.scenario import ANSWER_TIMEOUT_S, Scenario, run_scenario
 from warrenmq.perf.client import Client
+from warrenmq.perf.histogram import Histogram
 from warrenmq.perf.options import parse_uri
 from warrenmq.wire.methods import QueueDeclare, QueueDeclareOk, QueueDelete, QueuePurge
 
@@ -169,22 +172,35 @@ def _measure_sync(scenario: Scenario, cluster: BenchCluster) -> None:
     gaps: list[float] = []
     quiet: list[float] = []
     times: list[float] = []
+    # Times to the confirm, and latencies of another queue on the node: before and during a sync.
+    confirms: tuple[list[float], list[float]] = ([], [])
+    others: tuple[list[float], list[float]] = ([], [])
     for _ in range(scenario.options.rounds):
         scenario.fill(home, QUEUE, count)
         flow = ConfirmedFlow(home, QUEUE, RATE)
+        other = PacedFlow(home, scenario.generator_cores(home), RATE, True)
         try:
+            other.await_flowing()
             flow.await_confirmed(time.monotonic() + 0.5)
-            started = time.monotonic()
-            quiet.append(flow.longest_gap_s(started, started + BEFORE_S) * 1000)
+            before = time.monotonic()
+            quiet.append(flow.longest_gap_s(before, before + BEFORE_S) * 1000)
             started = time.monotonic()
             _set_policy(cluster, TWO)
             _await_copies(cluster, home, 2)
             ended = time.monotonic()
             times.append(ended - started)
             gaps.append(flow.longest_gap_s(started, ended) * 1000)
+            for place, (first, last) in enumerate(((before, started), (started, ended))):
+                confirms[place].append(_p99_ms(flow.confirm_times(first, last)))
+                others[place].append(_p99_ms(other.window(first, last)))
         finally:
             flow.stop()
-        scenario.say(f"{home.name}: {times[-1]:.2f} s, longest gap {gaps[-1]:.1f} ms")
+            other.stop()
+        scenario.say(
+            f"{home.name}: {times[-1]:.2f} s, longest gap {gaps[-1]:.1f} ms, p99 of confirms "
+            f"{confirms[0][-1]:.1f} and {confirms[1][-1]:.1f} ms, of the other queue "
+            f"{others[0][-1]:.1f} and {others[1][-1]:.1f} ms"
+        )
         cluster.control(home, "clear_policy", "ha")
         _request(home, QueueDelete(queue=QUEUE.encode()))
     what = f"sync of {count} messages"
@@ -193,6 +209,13 @@ def _measure_sync(scenario: Scenario, cluster: BenchCluster) -> None:
     scenario.add(home, f"{what}: longest gap, highest", max(gaps), "ms")
     scenario.add(home, f"{what}: time, median", statistics.median(times), "s")
     scenario.add(home, f"{what}: rate", count / statistics.median(times), "msg/s")
+    for name, (before_ms, during_ms) in (("confirms", confirms), ("another queue", others)):
+        scenario.add(home, f"p99 of {name} before, median", statistics.median(before_ms), "ms")
+        scenario.add(home, f"p99 of {name} in a sync, median", statistics.median(during_ms), "ms")
+
+
+def _p99_ms(histogram: Histogram) -> float:
+    return histogram.percentile(99) / 1_000_000
 
 
 # -- rejoin ----------------------------------------------------------------------------------------
@@ -229,7 +252,7 @@ def _measure_rejoin(scenario: Scenario, cluster: WarrenCluster) -> None:
 
 
 def _set_policy(cluster: BenchCluster, definition: str) -> None:
-    words = ("set_policy", "--apply-to", "queues", "ha", "^bench", definition)
+    words = ("set_policy", "--apply-to", "queues", "ha", f"^{QUEUE}", definition)
     cluster.control(cluster.nodes[0], *words)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.remote.held_parties import HeldParties
 from tests.cluster.remote.three_nodes import THIRD, ThreeNodes, channel_at, left, mirrored
 from tests.cluster.remote.two_nodes import BACK, FRONT, Decisions
-from tests.support.brokers.amqp_peer import Message
+from tests.support.brokers.amqp_peer import BODY, Message, frame, header_frame, method_frame
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.wire.methods import (
     BasicAck,
@@ -18,6 +18,7 @@ from warrenmq.wire.methods import (
     BasicGet,
     BasicGetEmpty,
     BasicNack,
+    BasicPublish,
     QueueDeclare,
     QueueDeclareOk,
     QueueDelete,
@@ -272,3 +273,26 @@ def test_a_publish_to_a_master_that_steps_down_before_it_is_awaited_is_refused(
     nodes.advance(1000)
     nodes.advance(1000)
     assert isinstance(channel.event(), BasicNack)
+
+
+def test_a_publish_whose_body_comes_after_the_step_down_goes_to_the_new_master(
+    nodes: ThreeNodes,
+) -> None:
+    """The old master has journaled nothing that its copies must have."""
+    mirrored(nodes)
+    nodes.back.vhost.set_confirm_source(nodes.queue(BACK), HeldParties())
+    channel = channel_at(nodes, BACK)
+    channel.confirm_select()
+    persistent = b"\x10\x00\x02"
+    channel.publish(b"q", b"before", persistent)
+    channel.peer.send(
+        method_frame(channel.number, BasicPublish(b"", b"q")),
+        header_frame(channel.number, 5, persistent),
+    )
+    old = nodes.queue(BACK)
+    nodes.follow(BACK, THIRD)
+    nodes.back.vhost.set_confirm_source(old, None)
+    channel.peer.send(frame(BODY, channel.number, b"after"))
+    nodes.advance(1000)
+    assert old.ready_count == 1, "the body that came before"
+    assert isinstance(channel.event(), BasicNack), "the new master is not there"

@@ -251,6 +251,7 @@ class Channel(ChannelSide):
     def _on_publish(self, body: bytes) -> None:
         properties = self._content.properties
         route = self._route
+        route.renew()
         connection = self.connection
         now_ms = connection.now_ms
         raw = properties.raw

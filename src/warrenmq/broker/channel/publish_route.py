@@ -69,6 +69,14 @@ class PublishRoute:
         """True while this is the route of the publish method `raw`."""
         return raw == self._raw and self._version == self._vhost.router.version
 
+    def renew(self) -> None:
+        """Find the route anew if exchanges or queues have changed since the publish method came.
+
+        The message may come much later than the method. Raises as `resolve`.
+        """
+        if self._version != self._vhost.router.version:
+            self.resolve(self._raw)
+
     def resolve(self, raw: bytes) -> None:
         """Find the route of the publish method `raw`.
 

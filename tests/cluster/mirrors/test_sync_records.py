@@ -30,6 +30,7 @@ from warrenmq.cluster.mirrors.sync_records import (
     encode_levels,
     encode_note,
 )
+from warrenmq.cluster.mirrors.sync_scan import Pieces
 from warrenmq.store.message import Message
 
 LEVEL = LevelRuns(3, 1000, 7, [(1, 5), (9, 9), (600, 999)])
@@ -164,3 +165,22 @@ def test_a_chunk_knows_its_size() -> None:
     writer.add(1, Message(b"\x00\x00", b"\x00\x00", bytes(100), True, 0), 0, 0)
     assert 100 < writer.size_bytes < 150
     assert writer.encode(1, 1, 0).kind == CHUNK
+
+
+@pytest.mark.parametrize("second", [(5, 8), (9, 9), (10, 12)])
+def test_pieces_of_a_level_that_do_not_follow_each_other_are_refused(
+    second: tuple[int, int],
+) -> None:
+    pieces = Pieces()
+    first = Levels(OFFER, 1, 1, False, False, [LevelRuns(0, 90, 0, [(1, 3), (7, 9)])])
+    assert pieces.take(first) is None
+    with pytest.raises(MalformedMirrorRecord):
+        pieces.take(Levels(OFFER, 1, 1, True, False, [LevelRuns(0, 90, 0, [second])]))
+
+
+def test_pieces_are_joined_level_by_level() -> None:
+    pieces = Pieces()
+    first = [LevelRuns(1, 90, 0, [(1, 3)]), LevelRuns(0, 90, 0, [(7, 9)])]
+    assert pieces.take(Levels(OFFER, 1, 1, False, False, first)) is None
+    last = pieces.take(Levels(OFFER, 1, 1, True, False, [LevelRuns(0, 90, 0, [(11, 12)])]))
+    assert last == [LevelRuns(1, 90, 0, [(1, 3)]), LevelRuns(0, 90, 0, [(7, 9), (11, 12)])]

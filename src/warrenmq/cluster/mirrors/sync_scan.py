@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from warrenmq.cluster.mirrors.records import MalformedMirrorRecord
-from warrenmq.cluster.mirrors.sync_records import LevelRuns
+from warrenmq.cluster.mirrors.sync_records import LevelRuns, Levels
 from warrenmq.queues.mirror_snapshot import LiveScan, count_of
 from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
@@ -150,20 +150,33 @@ class OfferScan:
         self._done(self._found)
 
 
-def join_pieces(pieces: list[LevelRuns]) -> list[LevelRuns]:
-    """The levels of an OFFER or ANSWER that came in pieces, each level once.
+class Pieces:
+    """Joins the pieces in which an OFFER or ANSWER comes."""
 
-    Raises MalformedMirrorRecord if the runs of a level do not ascend over its pieces.
-    """
-    levels: dict[int, LevelRuns] = {}
-    for piece in pieces:
-        known = levels.get(piece.level)
-        if known is None:
-            levels[piece.level] = piece
-        elif piece.next_seq != known.next_seq or (
-            known.runs and piece.runs and piece.runs[0][0] <= known.runs[-1][1] + 1
-        ):
-            raise MalformedMirrorRecord("the pieces of a level do not follow each other")
-        else:
-            known.runs.extend(piece.runs)
-    return list(levels.values())
+    def __init__(self) -> None:
+        self._levels: dict[int, LevelRuns] = {}
+
+    def forget(self) -> None:
+        """Forget the pieces of an offer or answer that is not complete."""
+        self._levels = {}
+
+    def take(self, piece: Levels) -> list[LevelRuns] | None:
+        """Take the next piece; with the last one, the levels of all, each once.
+
+        Raises MalformedMirrorRecord if the runs of a level do not ascend over its pieces.
+        """
+        levels = self._levels
+        for level in piece.levels:
+            known = levels.get(level.level)
+            if known is None:
+                levels[level.level] = level
+            elif level.next_seq != known.next_seq or (
+                known.runs and level.runs and level.runs[0][0] <= known.runs[-1][1] + 1
+            ):
+                raise MalformedMirrorRecord("the pieces of a level do not follow each other")
+            else:
+                known.runs.extend(level.runs)
+        if not piece.is_last:
+            return None
+        self.forget()
+        return list(levels.values())

@@ -45,7 +45,7 @@ from warrenmq.cluster.mirrors.sync_records import (
     encode_levels,
     encode_note,
 )
-from warrenmq.cluster.mirrors.sync_scan import LevelDifference, OfferScan, join_pieces
+from warrenmq.cluster.mirrors.sync_scan import LevelDifference, OfferScan, Pieces
 from warrenmq.queues.queue import Queue
 
 # A chunk has so many bytes of messages, or one larger message.
@@ -123,8 +123,7 @@ class SyncSource:
         self._link: SyncLink = link
         self._pace: SyncPace = SyncPace(rate_bytes)
         self._attempt: int = 0
-        # Pieces of an offer that is not complete.
-        self._pieces: list[LevelRuns] = []
+        self._pieces: Pieces = Pieces()
         # Somebody has asked for the synchronisation, and the mirror is not recorded as in sync.
         self._is_wanted: bool = False
         # Levels to read, the lowest first, each with its priority.
@@ -214,7 +213,7 @@ class SyncSource:
         self._readers = []
         self._found.clear()
         self._found_bytes = 0
-        self._pieces = []
+        self._pieces.forget()
         self._attempt = 0
         self.state = IDLE
 
@@ -242,14 +241,12 @@ class SyncSource:
         if offer.attempt > self._attempt:
             self.stop()
             self._attempt = offer.attempt
-        self._pieces.extend(offer.levels)
-        if not offer.is_last:
+        levels = self._pieces.take(offer)
+        if levels is None:
             return
         if offer.epoch > self.queue.epoch:
             self._end_attempt(DEPOSED)
             return
-        levels = join_pieces(self._pieces)
-        self._pieces = []
         self.state = SCANNING
         self._reported_ms = self._now_ms
         attempt = self._attempt

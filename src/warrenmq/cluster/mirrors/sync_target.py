@@ -36,7 +36,7 @@ from warrenmq.cluster.mirrors.sync_records import (
     encode_levels,
     encode_note,
 )
-from warrenmq.cluster.mirrors.sync_scan import join_pieces
+from warrenmq.cluster.mirrors.sync_scan import Pieces
 from warrenmq.queues.durable_marks import DurableMarks
 from warrenmq.queues.link_records import MalformedRecordError
 from warrenmq.queues.mirror_applier import MirrorApplier
@@ -93,8 +93,7 @@ class SyncTarget:
         # The epoch of the master, and the number of the last chunk.
         self._epoch: int = 0
         self._chunk_number: int = 0
-        # Pieces of an answer that is not complete.
-        self._pieces: list[LevelRuns] = []
+        self._pieces: Pieces = Pieces()
         # Messages that the master has no more are being dropped.
         self._is_settling: bool = False
         # (priority, next seq id) of each level of the master: the end of this pass.
@@ -130,7 +129,7 @@ class SyncTarget:
         self._chunk_number = 0
         self._ring_number = -1
         self._is_settling = False
-        self._pieces = []
+        self._pieces.forget()
         self._heard_ms = now_ms
         self._retry_ms = -1
         self.state = OFFERED
@@ -187,11 +186,9 @@ class SyncTarget:
             self.stop()
             self._owner.begin_anew()
             return
-        self._pieces.extend(answer.levels)
-        if not answer.is_last:
+        levels = self._pieces.take(answer)
+        if levels is None:
             return
-        levels = join_pieces(self._pieces)
-        self._pieces = []
         self._upto = [(level.level, level.next_seq) for level in levels]
         self.state = TAKING
         self._is_settling = True

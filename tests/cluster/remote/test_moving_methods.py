@@ -9,7 +9,8 @@ import pytest
 from tests.cluster.remote.held_parties import HeldParties
 from tests.cluster.remote.three_nodes import THIRD, ThreeNodes, channel_at, left, mirrored
 from tests.cluster.remote.two_nodes import BACK, FRONT, Decisions
-from tests.support.brokers.amqp_peer import BODY, Message, frame, header_frame, method_frame
+from tests.support.brokers.amqp_frames import BODY, PERSISTENT, frame, header_frame, method_frame
+from tests.support.brokers.amqp_peer import Message
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.wire.methods import (
     BasicAck,
@@ -283,11 +284,10 @@ def test_a_publish_whose_body_comes_after_the_step_down_goes_to_the_new_master(
     nodes.back.vhost.set_confirm_source(nodes.queue(BACK), HeldParties())
     channel = channel_at(nodes, BACK)
     channel.confirm_select()
-    persistent = b"\x10\x00\x02"
-    channel.publish(b"q", b"before", persistent)
+    channel.publish(b"q", b"before", PERSISTENT)
     channel.peer.send(
         method_frame(channel.number, BasicPublish(b"", b"q")),
-        header_frame(channel.number, 5, persistent),
+        header_frame(channel.number, 5, PERSISTENT),
     )
     old = nodes.queue(BACK)
     nodes.follow(BACK, THIRD)

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from warrenmq.broker.channel.channel import Channel
+from warrenmq.broker.channel.suspended_method import go_on
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.vhost.new_definitions import New, store_new
@@ -97,15 +98,12 @@ def _reply_when_removed(
     channel.suspend()
 
     def on_decided(failure: str, now_ms: int) -> None:
-        if not channel.is_closed:
-            channel.connection.now_ms = now_ms
-            channel.is_suspended = False
+        def finish() -> None:
             if failure:
-                channel.connection.refuse(channel.number, _undecided(failure))
-            else:
-                reply_at_once(channel, reply)
-        channel.resume(now_ms)
-        channel.connection.touch()
+                raise _undecided(failure)
+            reply_at_once(channel, reply)
+
+        go_on(channel, finish, now_ms)
 
     channel.vhost.remove_shared(shared, changes, on_decided)
 
@@ -123,21 +121,12 @@ def propose(
     channel.suspend()
 
     def on_decided(failure: str, now_ms: int) -> None:
-        connection = channel.connection
-        if not channel.is_closed:
-            connection.now_ms = now_ms
-            channel.is_suspended = False
-            try:
-                if failure:
-                    raise _undecided(failure)
-                look_again()
-            except ChannelException as refusal:
-                connection.refuse(channel.number, refusal)
-            except ConnectionException as fault:
-                connection.refuse(channel.number, fault)
-        if not channel.is_suspended:
-            channel.resume(now_ms)
-        connection.touch()
+        def finish() -> None:
+            if failure:
+                raise _undecided(failure)
+            look_again()
+
+        go_on(channel, finish, now_ms)
 
     shared.propose(changes, on_decided)
 

@@ -14,6 +14,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import Channel
+from warrenmq.broker.channel.suspended_method import go_on
 from warrenmq.broker.vhost.remote_nodes import MasterWait
 from warrenmq.queues.link_records import CALL_COUNTS, CALL_PROBE, CALL_PURGE, MOVED, write_name
 from warrenmq.queues.remote_node import RemoteNode
@@ -26,23 +27,6 @@ from warrenmq.wire.methods import QueueDeclareOk, QueueDeleteOk, QueuePurgeOk
 MASTER_WAIT_MS: Final = 5000
 
 
-def handle_again(channel: Channel, handle: Callable[[], None], now_ms: i64) -> None:
-    """Handle the method that `channel`, which is open, was suspended for; then go on."""
-    connection = channel.connection
-    connection.now_ms = now_ms
-    channel.is_suspended = False
-    # Each `except` needs its own name: in compiled code a variable has one type.
-    try:
-        handle()
-    except ChannelException as refusal:
-        connection.refuse(channel.number, refusal)
-    except ConnectionException as fault:
-        connection.refuse(channel.number, fault)
-    if not channel.is_suspended:
-        channel.resume(now_ms)
-    connection.touch()
-
-
 class _MethodWait(MasterWait):
     """A method of `channel` that waits for the master of `queue`; see `Attempt`."""
 
@@ -53,15 +37,12 @@ class _MethodWait(MasterWait):
 
     def on_tick(self, now_ms: i64) -> bool:
         channel = self._channel
-        if channel.is_closed:
-            channel.resume(now_ms)
-            return True
         taker = channel.vhost.taker(self._queue.name)
         is_down = isinstance(taker, RemoteQueue) and taker.home.session is None
-        if is_down and now_ms < self._attempt.until_ms:
+        if is_down and now_ms < self._attempt.until_ms and not channel.is_closed:
             return False
         attempt = self._attempt
-        handle_again(channel, lambda: attempt.handle(attempt), now_ms)
+        go_on(channel, lambda: attempt.handle(attempt), now_ms)
         return True
 
 
@@ -192,10 +173,7 @@ class QueueCall(ChannelCall):
     def try_again(self, now_ms: i64) -> None:
         """Handle the method again when there is a master."""
         channel = self.channel
-        if channel.is_closed:
-            self._end(now_ms)
-            return
-        handle_again(channel, lambda: self.attempt.wait(channel, self.target), now_ms)
+        go_on(channel, lambda: self.attempt.wait(channel, self.target), now_ms)
 
 
 class _Probe(ChannelCall):

@@ -20,10 +20,10 @@ from warrenmq.broker.channel.direct_reply import REPLY_TO, reply_node
 from warrenmq.broker.channel.remote_calls import (
     Attempt,
     declare_remote,
-    handle_again,
     probe_remote,
     purge_remote,
 )
+from warrenmq.broker.channel.suspended_method import go_on
 from warrenmq.broker.definitions.limits import is_reached
 from warrenmq.broker.definitions.metadata import (
     Change,
@@ -345,19 +345,17 @@ def _purge_here(channel: Channel, queue: Queue, nowait: bool, attempt: Attempt) 
     # The purged messages left the queue already; the reply waits until the purge has settled them.
     channel.suspend()
 
-    def look_again() -> None:
-        if not queue.is_hidden:
+    def finish() -> None:
+        if not purge.has_failed:
+            channel.connection.out.method(channel.number, QueuePurgeOk(purge.count))
+        elif not queue.is_hidden:
             raise purge_refusal(channel.vhost, queue)
-        # Another copy leads, which may have the messages still.
-        attempt.handle(attempt)
+        else:
+            # Another copy leads, which may have the messages still.
+            attempt.handle(attempt)
 
     def on_done(now_ms: int) -> None:
-        if purge.has_failed and not channel.is_closed:
-            handle_again(channel, look_again, now_ms)
-        elif not channel.is_closed:
-            channel.connection.out.method(channel.number, QueuePurgeOk(purge.count))
-            channel.connection.touch()
-            channel.resume(now_ms)
+        go_on(channel, finish, now_ms)
 
     purge.when_done = on_done
 

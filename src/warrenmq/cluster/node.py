@@ -26,7 +26,6 @@ import msgspec
 import warrenmq
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change, Definitions, MetadataError
-from warrenmq.broker.policies.mirroring import IN_FORCE
 from warrenmq.cluster.control import ClusterControl
 from warrenmq.cluster.decision_store import ClusterClock
 from warrenmq.cluster.decisions import ClusterDefinitions
@@ -206,17 +205,16 @@ class ClusterNode:
             store,
             self._now_ms,
         )
-        if IN_FORCE:
-            self._mirroring = Mirroring(
-                self._own_copy(),
-                SocketProber(self._loop),
-                self._broker,
-                follower,
-                self.decisions,
-                self._clock,
-                self._nodes,
-                self._wake,
-            )
+        self._mirroring = Mirroring(
+            self._own_copy(),
+            SocketProber(self._loop),
+            self._broker,
+            follower,
+            self.decisions,
+            self._clock,
+            self._nodes,
+            self._wake,
+        )
         follower.load(self._start.shared, self._start.revision)
         self._follower = follower
         placement = Placement(
@@ -225,7 +223,7 @@ class ClusterNode:
             self.copy,
             self._placeable,
             self.settings.locator,
-            mirrors=self._nodes if IN_FORCE else None,
+            mirrors=self._nodes,
         )
         self._shared = ClusterDefinitions(
             self.decisions, follower, placement, self.peers, self._clock

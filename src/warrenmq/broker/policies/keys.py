@@ -12,7 +12,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from warrenmq.broker.policies.mirroring import IN_FORCE, NAMES, check_mirroring
+from warrenmq.broker.policies.mirroring import NAMES, check_mirroring
 from warrenmq.broker.policies.values import as_int, is_integer
 from warrenmq.vocabulary.erlang_text import error_text, settings_text, term_text
 
@@ -168,7 +168,7 @@ _KEYS: Final = (
     PolicyKey("max-age", QUEUES, _AGE, "max age"),
     PolicyKey("stream-max-segment-size-bytes", QUEUES, _NUMBER, "segment size"),
     PolicyKey("queue-master-locator"),
-    *[PolicyKey(name, is_waiting=not IN_FORCE) for name in NAMES],
+    *[PolicyKey(name, is_waiting=False) for name in NAMES],
     PolicyKey("federation-upstream-set", ALL),
     PolicyKey("federation-upstream", ALL),
     PolicyKey("federation-upstream-pattern", ALL),

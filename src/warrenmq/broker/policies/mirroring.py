@@ -11,9 +11,6 @@ from typing import Final
 from warrenmq.broker.policies.values import as_int, is_integer
 from warrenmq.vocabulary.erlang_text import term_text
 
-# Whether queues act on these keys. Otherwise they are checked, stored and shown as waiting.
-IN_FORCE: Final = True
-
 MODE: Final = "ha-mode"
 PARAMS: Final = "ha-params"
 SYNC_MODE: Final = "ha-sync-mode"
@@ -98,6 +95,4 @@ def normal_definition(definition: dict[str, object]) -> dict[str, object]:
 
 def mirroring_of(definition: dict[str, object]) -> dict[str, object]:
     """The settings of these keys that are in force for a queue; empty for one without mirrors."""
-    if not IN_FORCE:
-        return {}
     return {name: definition[name] for name in NAMES if name in definition}

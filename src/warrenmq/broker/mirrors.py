@@ -51,7 +51,7 @@ class MirrorFacts(NamedTuple):
     the master. `ring`: the nodes in the order of the ring, the master's included. `recoverable`:
     the nodes that have a copy, running or not. `min_sync`: how many synchronised copies, the
     master's included, the queue needs to accept publishes. `promotes_unsynced`: whether a mirror
-    that is not synchronised takes over when no other can.
+    that is not synchronised takes over when no other can, be it after a failure or a stop.
     """
 
     master: str

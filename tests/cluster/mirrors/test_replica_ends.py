@@ -112,3 +112,20 @@ def test_mirrors_that_cannot_read_a_ring_message_are_synchronised() -> None:
     world.run(20)
     assert world.seen.confirmed == {1, 2, 3}
     assert world["b"].has() == world["c"].has() == a.has()
+
+
+def test_a_mirror_whose_disk_failed_says_so_again_on_a_new_link() -> None:
+    """Otherwise it would count as in sync until a publish had waited for it."""
+    world = World()
+    world.run(3)
+    a, c = world["a"], world["c"]
+    a.publish(2)
+    world.run(3)
+    world.cut(b"a", b"c")
+    c.replica.begin_anew()
+    assert c.me in world.group.sync and world.renewed == []
+    world.link(b"a", b"c")
+    world.run(5)
+    assert world.renewed == [b"c"]
+    world.heal()
+    assert c.has() == a.has()

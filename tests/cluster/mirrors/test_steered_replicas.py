@@ -158,3 +158,17 @@ def test_masters_are_spread(queues: list[tuple[str, set[str]]]) -> None:
     places = [*{**masters, **plan_moves(masters, everywhere, nodes)}.values()]
     counts = [places.count(node) for node in nodes]
     assert max(counts) - min(counts) <= 1
+
+
+@pytest.mark.parametrize(("on_failure", "on_shutdown"), [(True, False), (False, True)])
+def test_what_a_stop_loses_depends_on_both_settings(on_failure: bool, on_shutdown: bool) -> None:
+    policy = MirrorPolicy(
+        mode=ALL,
+        promotes_unsynced_on_failure=on_failure,
+        promotes_unsynced_on_shutdown=on_shutdown,
+    )
+    world = World(policy=policy)
+    world.run(3)
+    replica = world["a"].replica
+    assert replica.group is not None
+    assert facts_of_replica(replica, BIRTH, replica.group, lambda node: True).promotes_unsynced

@@ -33,7 +33,10 @@ def facts_of_replica(
         epoch=group.epoch,
         version=group.version,
         min_sync=replica.policy.min_sync,
-        promotes_unsynced=replica.policy.promotes_unsynced_on_failure,
+        promotes_unsynced=(
+            replica.policy.promotes_unsynced_on_failure
+            or replica.policy.promotes_unsynced_on_shutdown
+        ),
     )
 
 

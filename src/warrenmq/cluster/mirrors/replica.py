@@ -352,6 +352,8 @@ class Replica:
             self._readmission.link_is_new()
             if self.mirror is not None:
                 self.mirror.link_is_new(self._host.now_ms())
+            if self._wants_new_copy:
+                self.begin_anew()
         if node in group.recoverable and group.member_of(node) is None:
             # The node may not have heard that it is master no more.
             self.send(node, NewerRecord(group.epoch))

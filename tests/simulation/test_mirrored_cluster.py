@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.holding import hold
-from tests.simulation.planted_mirror_bugs import PLANTED, policy, step
+from tests.simulation.planted_mirror_bugs import PLANTED, policy, publish, step
 from tests.support.explored import explored_seeds
 from tests.support.skips import has_no_meaning
 from warrenmq.build import build_name
@@ -76,6 +76,36 @@ FAILED: dict[str, tuple[int, str, str, list[Step]]] = {
             step("etcd_cut", 2),
             step("delete", 2, 3),
             step("long_wait", 4000),
+        ],
+    ),
+    "a node missed that a queue had moved before its group ended": (
+        4,
+        CLIENT_LOCAL,
+        policy("", 4),
+        [
+            step("freeze", 3, 1),
+            step("crash", 0, "kill", 0),
+            step("long_wait", 4000),
+            step("restart", 0),
+            step("long_wait", 4000),
+            step("policy", "ha", policy("^none", 2)),
+            step("long_wait", 4000),
+            step("compact", 3),
+            step("freeze", 3, 0),
+        ],
+    ),
+    "a master missed that another one had led before its group ended": (
+        3,
+        CLIENT_LOCAL,
+        policy("", 3),
+        [
+            publish(0, 0),
+            step("freeze", 0, 1),
+            step("long_wait", 9000),
+            step("policy", "ha", policy("^none", 2)),
+            step("long_wait", 4000),
+            step("compact", 0),
+            step("freeze", 0, 0),
         ],
     ),
     "a transient queue that was mirrored once outlived its node": (

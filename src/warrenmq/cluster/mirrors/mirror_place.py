@@ -231,18 +231,27 @@ class MirrorPlace:
             self.vhost.set_confirm_source(copy.queue, None)
 
     def end(self, put: PutQueue) -> None:
-        """Go on without a group: the queue of `put` is mirrored no more."""
+        """Go on without a group: the queue of `put` is mirrored no more.
+
+        Its node may be another one than this node has heard of: it may have missed decisions.
+        """
         copy = self.replica.copy
-        is_master = self.has_master_here
-        self.replica.end_group()
-        if is_master:
+        was_master = self.has_master_here
+        if was_master and put.node == self._owner.me.node:
+            self.replica.end_group()
             assert copy is not None
             self.vhost.set_confirm_source(copy.queue, None)
             return
+        self.replica.end_run()
         taker = self.vhost.taker(self.name)
-        if isinstance(taker, RemoteQueue):
+        if isinstance(taker, RemoteQueue) and taker.home.name == put.node:
             taker.keep_consumers(False)
             taker.epoch = 0
+        elif taker is not None:
+            self._replace(taker, self.vhost.new_remote_queue(taker.definition, put.node))
+        if was_master:
+            assert copy is not None
+            self.vhost.set_confirm_source(copy.queue, None)
         self._owner.follower.drop_copy(self.vhost, put)
 
     # -- the copy ----------------------------------------------------------------------------------

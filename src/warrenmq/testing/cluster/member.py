@@ -124,6 +124,8 @@ class Member(SimulatedNode):
         self.has_news = False
         # The disk does nothing for now.
         self.is_stalled = False
+        # Publishes wait for the end of an alarm.
+        self.is_alarmed = False
         # The process has stopped, and goes on later; its sockets stay open.
         self.is_frozen = False
         self.incarnation = incarnation

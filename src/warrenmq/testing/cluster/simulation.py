@@ -185,6 +185,9 @@ class ClusterSimulation:
         for _ in range(step.number(3)):
             if client is None or client.is_busy or client.is_lost:
                 return
+            if client.member.is_alarmed and (exchange >= 0 or key >= FIXED_QUEUES):
+                # Nobody knows where it goes when the alarm is over.
+                return
             client.publish(
                 exchange_name(exchange),
                 queue_name(key) if exchange < 0 else KEYS[key],
@@ -206,7 +209,10 @@ class ClusterSimulation:
         rules = self.world.recording.promises.of(queue_name(step.number(1)).decode())
         # A transaction does not say that a queue has refused a message.
         takes_all = not rules.has_limit() or rules.overflow == DROP_HEAD
-        if client is not None and takes_all:
+        is_certain = step.number(1) < FIXED_QUEUES or (
+            client is not None and not client.member.is_alarmed
+        )
+        if client is not None and takes_all and is_certain:
             client.transact(
                 queue_name(step.number(1)),
                 step.number(2),
@@ -368,7 +374,7 @@ class ClusterSimulation:
         """Publish to a queue, whose node crashes soon."""
         client = self._client(self._publishers, Publisher, step.number(0))
         name = queue_name(step.number(1))
-        if client is not None:
+        if client is not None and not client.member.is_alarmed:
             for size in (20, 5000, 300):
                 client.publish(b"", name, size, True, False)
             self.world.advance(step.number(2) * _FINE_MS, _FINE_MS)
@@ -386,7 +392,7 @@ class ClusterSimulation:
             return
         self._declare_queue(admin, queue)
         self.world.advance(100, _FINE_MS)
-        if not publisher.is_lost and not publisher.is_busy:
+        if not publisher.is_lost and not publisher.is_busy and not publisher.member.is_alarmed:
             publisher.publish(b"", name, 20, True, False)
         self.world.advance(100, _FINE_MS)
         member = self.world.members.get(node)

@@ -149,6 +149,7 @@ class World:
         """Let a node find that the free space of its disk is below its limit, or is not."""
         member = self.members.get(name)
         if member is not None:
+            member.is_alarmed = is_on
             member.broker.disk_free(0 if is_on else PLENTY, self.now_ms)
             member.has_news = True
 

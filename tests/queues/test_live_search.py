@@ -1,6 +1,7 @@
 """A queue with its messages in very many runs is looked through in short slices, while it works."""
 
 import random
+from collections.abc import Iterator
 
 import pytest
 
@@ -62,7 +63,7 @@ def test_no_slice_is_long_however_many_gaps_there_are(node: MemoryNode, is_paged
 def test_work_goes_on_where_it_was(node: MemoryNode) -> None:
     done: list[int] = []
 
-    def pieces():  # type: ignore[no-untyped-def]
+    def pieces() -> Iterator[int]:
         for number in range(5):
             done.append(number)
             yield SLICE_STEPS // 2

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from warrenmq.broker.channel.channel import Channel
-from warrenmq.broker.channel.suspended_method import go_on
+from warrenmq.broker.channel.suspended_method import resume_method
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.vhost.new_definitions import New, store_new
@@ -103,7 +103,7 @@ def _reply_when_removed(
                 raise _undecided(failure)
             reply_at_once(channel, reply)
 
-        go_on(channel, finish, now_ms)
+        resume_method(channel, finish, now_ms)
 
     channel.vhost.remove_shared(shared, changes, on_decided)
 
@@ -126,7 +126,7 @@ def propose(
                 raise _undecided(failure)
             look_again()
 
-        go_on(channel, finish, now_ms)
+        resume_method(channel, finish, now_ms)
 
     shared.propose(changes, on_decided)
 

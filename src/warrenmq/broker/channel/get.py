@@ -6,7 +6,7 @@ from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import Channel
 from warrenmq.broker.channel.remote_calls import Attempt, QueueCall
-from warrenmq.broker.channel.suspended_method import go_on
+from warrenmq.broker.channel.suspended_method import resume_method
 from warrenmq.broker.channel.topology import usable_queue
 from warrenmq.broker.dead_letters.death_headers import with_delivery_count
 from warrenmq.queues.entry import Entry
@@ -60,7 +60,7 @@ def _get_later(channel: Channel, queue: Queue, method: BasicGet) -> None:
         if channel.is_closed:
             return
         if queue.is_hidden:
-            go_on(channel, lambda: get(channel, method), now_ms)
+            resume_method(channel, lambda: get(channel, method), now_ms)
             return
         entry = queue.get(method.no_ack, now_ms)
         if entry is None and queue.head_state(now_ms) == LOADING:

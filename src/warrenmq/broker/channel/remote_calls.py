@@ -14,7 +14,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import Channel
-from warrenmq.broker.channel.suspended_method import go_on
+from warrenmq.broker.channel.suspended_method import resume_method
 from warrenmq.broker.vhost.remote_nodes import MasterWait
 from warrenmq.queues.link_records import CALL_COUNTS, CALL_PROBE, CALL_PURGE, MOVED, write_name
 from warrenmq.queues.remote_node import RemoteNode
@@ -42,7 +42,7 @@ class _MethodWait(MasterWait):
         if is_down and now_ms < self._attempt.until_ms and not channel.is_closed:
             return False
         attempt = self._attempt
-        go_on(channel, lambda: attempt.handle(attempt), now_ms)
+        resume_method(channel, lambda: attempt.handle(attempt), now_ms)
         return True
 
 
@@ -173,7 +173,7 @@ class QueueCall(ChannelCall):
     def try_again(self, now_ms: i64) -> None:
         """Handle the method again when there is a master."""
         channel = self.channel
-        go_on(channel, lambda: self.attempt.wait(channel, self.target), now_ms)
+        resume_method(channel, lambda: self.attempt.wait(channel, self.target), now_ms)
 
 
 class _Probe(ChannelCall):

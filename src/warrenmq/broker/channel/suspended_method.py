@@ -1,4 +1,4 @@
-"""Goes on with a method for which a channel was suspended, once what it waits for has come."""
+"""Resumes a method for which a channel was suspended, once what it waits for has come."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from warrenmq.broker.channel.channel import Channel
 from warrenmq.wire.errors import ChannelException, ConnectionException
 
 
-def go_on(channel: Channel, handle: Callable[[], None], now_ms: i64) -> None:
+def resume_method(channel: Channel, handle: Callable[[], None], now_ms: i64) -> None:
     """Let `handle` finish the method, refuse it or suspend the channel anew; then resume.
 
     `handle` may raise ChannelException and ConnectionException. It is not called if the channel was

@@ -23,7 +23,7 @@ from warrenmq.broker.channel.remote_calls import (
     probe_remote,
     purge_remote,
 )
-from warrenmq.broker.channel.suspended_method import go_on
+from warrenmq.broker.channel.suspended_method import resume_method
 from warrenmq.broker.definitions.limits import is_reached
 from warrenmq.broker.definitions.metadata import (
     Change,
@@ -355,7 +355,7 @@ def _purge_here(channel: Channel, queue: Queue, nowait: bool, attempt: Attempt) 
             attempt.handle(attempt)
 
     def on_done(now_ms: int) -> None:
-        go_on(channel, finish, now_ms)
+        resume_method(channel, finish, now_ms)
 
     purge.when_done = on_done
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.holding import hold
-from tests.simulation.planted_mirror_bugs import PLANTED, policy, publish, step
+from tests.simulation.planted_mirror_bugs import PLANTED, history, policy, publish, step
 from tests.support.explored import explored_seeds
 from tests.support.skips import has_no_meaning
 from warrenmq.build import build_name
 from warrenmq.cluster.placement import CLIENT_LOCAL, MIN_MASTERS
 from warrenmq.testing.cluster.histories import ClusterHistory
 from warrenmq.testing.cluster.simulation import ClusterSimulation, mirror_story, run_mirror_seeds
-from warrenmq.testing.leaving.histories import Step
+from warrenmq.testing.leaving.histories import QueueRules, Step
 from warrenmq.testing.simulated.node import Limits
 
 FIXED_SEEDS = 3
@@ -122,13 +122,29 @@ FAILED: dict[str, tuple[int, str, str, list[Step]]] = {
 }
 
 
+def test_a_synchronisation_sends_what_a_full_disk_has_refused() -> None:
+    """The index of the master took it for settled, while the queue went on with it."""
+    steps = [
+        publish(0, 0, 1),
+        step("wait", 50),
+        step("disk_full", 0, 0),
+        step("publish", 0, -1, 0, 4, 3000, 1, 0),
+        step("long_wait", 600),
+        step("disk_well", 0),
+        step("crash", 1, "kill", 0),
+        step("restart", 1),
+    ]
+    rules = (QueueRules(is_lazy=True),)
+    assert ClusterSimulation(history(3, policy("", 2), steps, rules)).run() is None
+
+
 @pytest.mark.parametrize("name", FAILED)
 def test_a_history_that_has_failed_holds(name: str) -> None:
     nodes, locator, value, steps = FAILED[name]
-    history = ClusterHistory(
+    failed = ClusterHistory(
         1, nodes, locator, 0.9, Limits(), tuple(steps), policies=(("ha", value),)
     )
-    assert ClusterSimulation(history).run() is None
+    assert ClusterSimulation(failed).run() is None
 
 
 @has_no_meaning(build_name() == "compiled", "replaces methods of the engine")

@@ -242,6 +242,7 @@ class QueueStore:
             # position, so a start takes it for settled. (The message may not be in memory, and so
             # cannot say whether it is persistent.)
             add_run(index.settled, position.seq, position.seq)
+            add_run(index.retracted, position.seq, position.seq)
 
     def _start_append(self, index: QueueIndex, segment: Segment, writer: RecordWriter) -> None:
         number = index.file_number(segment.number)

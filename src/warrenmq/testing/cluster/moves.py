@@ -66,15 +66,12 @@ class Moves:
         """
         return self.may_repeat(queue, one_us, other_us) or self.may_repeat(queue, other_us, one_us)
 
-    def fault_of_copy(
-        self, facts: Facts, master: CopyReport, copy: CopyReport, had_full_disks: bool = False
-    ) -> str:
+    def fault_of_copy(self, facts: Facts, master: CopyReport, copy: CopyReport) -> str:
         """How a copy in sync differs from its master's in a way that it must not; "" if in none.
 
         A mirror may have heard of acks and deliveries of an earlier master that the new one does
         not know of. Such a message it has no more, or has it marked. It has no message that the
-        master has not, and no other mark is missing. A master whose disk was full may go on with
-        a message that it has nacked, and take it for settled when it synchronises a mirror.
+        master has not, and no other mark is missing.
         """
         own = {message.seq: message for message in copy.messages}
         for expected in master.messages:
@@ -83,9 +80,6 @@ class Moves:
                 continue
             deliveries = _deliveries(facts, copy.queue, expected)
             if found is None:
-                known = facts.messages.get(expected.message)
-                if had_full_disks and known is not None and known.nacks:
-                    continue
                 if not any(self._is_ack_unheard(copy.queue, each) for each in deliveries):
                     return f"{copy.node} lacks {expected}"
             elif found != CopyMessage(expected.seq, expected.message, expected.crc, True) or not (

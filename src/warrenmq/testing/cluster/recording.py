@@ -52,8 +52,6 @@ WINDOW_MS: Final = 6000
 _JUDGED_HERE: Final = (Rule.AGAIN, Rule.COPIES, Rule.GAP)
 # The kind of fault that a change of a queue's master is.
 MOVE: Final = "move"
-# The kind of fault that a full disk is.
-DISK_FULL: Final = "disk full"
 
 
 def life_name(name: bytes, birth: int) -> str:
@@ -397,8 +395,7 @@ class Recording:
         masters: dict[tuple[str, int], CopyReport] = {}
         for copy in facts.copies:
             master = masters.setdefault((copy.queue, copy.round), copy)
-            had_full_disks = any(fault.kind == DISK_FULL for fault in facts.faults)
-            fault = self._moves.fault_of_copy(facts, master, copy, had_full_disks)
+            fault = self._moves.fault_of_copy(facts, master, copy)
             if fault:
                 raise Violation("copies", f"{copy.queue}: {fault}")
             if master.messages != copy.messages:

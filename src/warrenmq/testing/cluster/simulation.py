@@ -38,7 +38,7 @@ from warrenmq.testing.cluster.histories import (
 from warrenmq.testing.cluster.member import Member
 from warrenmq.testing.cluster.mirror_rest import report_copies
 from warrenmq.testing.cluster.outage import run_outage
-from warrenmq.testing.cluster.recording import DISK_FULL, life_name
+from warrenmq.testing.cluster.recording import life_name
 from warrenmq.testing.cluster.rest import check_rest, check_transient, drain, rest
 from warrenmq.testing.cluster.world import World
 from warrenmq.testing.leaving.histories import DROP_HEAD, Step
@@ -490,7 +490,7 @@ class ClusterSimulation:
         name = self.world.names[step.number(0)]
         if name in self.world.members:
             self.world.fill_disk(name, step.number(1))
-            self.world.recording.fault(DISK_FULL, name)
+            self.world.recording.fault("disk full", name)
 
     def _disk_alarm(self, step: Step) -> None:
         self.world.alarm_disk(self.world.names[step.number(0)], bool(step.number(1)))

@@ -35,8 +35,8 @@ from warrenmq.testing.cluster.histories import (
     make_cluster_history,
     make_mirror_history,
 )
-from warrenmq.testing.cluster.member import Member
 from warrenmq.testing.cluster.mirror_rest import report_copies
+from warrenmq.testing.cluster.node_steps import DEAD_MS, IDLE_MS, NodeSteps, queue_name
 from warrenmq.testing.cluster.outage import run_outage
 from warrenmq.testing.cluster.recording import life_name
 from warrenmq.testing.cluster.rest import check_rest, check_transient, drain, rest
@@ -46,7 +46,6 @@ from warrenmq.testing.many_histories import Outcome, error_violation, run_each, 
 from warrenmq.testing.models.messages import Violation
 from warrenmq.testing.simulated.crash_watch import CrashWatch
 from warrenmq.testing.simulated.file_system import Crash
-from warrenmq.testing.simulated.node import VHOST
 from warrenmq.wire.field_table import encode_table, fields_from_python
 from warrenmq.wire.methods import (
     ExchangeDeclare,
@@ -65,19 +64,11 @@ from warrenmq.wire.methods import (
     QueueUnbindOk,
 )
 
-# Longer than a lease, and the links' notice of it (ms).
-DEAD_MS: Final = 15_000
 RUNS_MAX: Final = 400
-# Steps of time (ms): while clients work, while a history waits, and while nobody does anything.
+# Steps of time (ms): while clients work, and while a history waits.
 _FINE_MS: Final = 5
 _COARSE_MS: Final = 50
-_IDLE_MS: Final = 250
 _Client = TypeVar("_Client", bound=ClusterClient)
-
-
-def queue_name(index: int) -> bytes:
-    """The name of the queue `index`."""
-    return b"q%d" % index
 
 
 def exchange_name(index: int) -> bytes:
@@ -85,7 +76,7 @@ def exchange_name(index: int) -> bytes:
     return b"" if index < 0 else b"x%d" % index
 
 
-class ClusterSimulation:
+class ClusterSimulation(NodeSteps):
     """Runs one history; `run` returns the violation that ends it, or None."""
 
     def __init__(self, history: ClusterHistory, story: list[str] | None = None) -> None:
@@ -349,7 +340,7 @@ class ClusterSimulation:
         self.world.advance(step.number(0), _FINE_MS)
 
     def _long_wait(self, step: Step) -> None:
-        self.world.advance(step.number(0), _COARSE_MS if step.number(0) < _IDLE_MS else _IDLE_MS)
+        self.world.advance(step.number(0), _COARSE_MS if step.number(0) < IDLE_MS else IDLE_MS)
 
     def _crash(self, step: Step) -> None:
         name = self.world.names[step.number(0)]
@@ -480,70 +471,6 @@ class ClusterSimulation:
         if member is not None and name not in self.world.cut_from_etcd:
             member.catch_up()
 
-    def _stall(self, step: Step) -> None:
-        member = self.world.members.get(self.world.names[step.number(0)])
-        if member is not None:
-            member.is_stalled = bool(step.number(1))
-        self.world.note_disks()
-
-    def _disk_full(self, step: Step) -> None:
-        name = self.world.names[step.number(0)]
-        if name in self.world.members:
-            self.world.fill_disk(name, step.number(1))
-            self.world.recording.fault("disk full", name)
-
-    def _disk_alarm(self, step: Step) -> None:
-        self.world.alarm_disk(self.world.names[step.number(0)], bool(step.number(1)))
-
-    def _disk_slow(self, step: Step) -> None:
-        self.world.slow_disks[self.world.names[step.number(0)]] = step.number(1) / 100
-        self.world.note_disks()
-
-    def _disk_well(self, step: Step) -> None:
-        name = self.world.names[step.number(0)]
-        self.world.slow_disks.pop(name, None)
-        self.world.fill_disk(name, -1)
-        self.world.alarm_disk(name, False)
-
-    # -- mirrors -----------------------------------------------------------------------------------
-
-    def _policy(self, step: Step) -> None:
-        self.world.put_policy(step.text(0), step.text(1))
-
-    def _abandon(self, step: Step) -> None:
-        """Crash all nodes with copies in sync of a queue, and let their leases end."""
-        name = queue_name(step.number(0))
-        group = self.world.model.group(VHOST, name)
-        nodes = {copy.node.decode() for copy in group.sync} if group is not None else set()
-        for node in nodes & set(self.world.members):
-            self.world.crash(node, step.text(1), False)
-        if nodes:
-            self.world.advance(DEAD_MS, _IDLE_MS)
-
-    def _masters(self, queue: int) -> list[Member]:
-        """The running nodes that serve a queue, as far as they know."""
-        name = queue_name(queue)
-        members = self.world.members.values()
-        return [each for each in members if name in each.vhost.queues and not each.is_frozen]
-
-    def _synchronise(self, step: Step) -> None:
-        for member in self._masters(step.number(0)):
-            if member.broker.mirrors is not None:
-                member.broker.mirrors.synchronise(VHOST, queue_name(step.number(0)))
-                member.has_news = True
-
-    def _cancel_sync(self, step: Step) -> None:
-        for member in self._masters(step.number(0)):
-            if member.broker.mirrors is not None:
-                member.broker.mirrors.cancel_sync(VHOST, queue_name(step.number(0)))
-                member.has_news = True
-
-    def _rebalance(self, step: Step) -> None:
-        member = self.world.members.get(self.world.names[step.number(0)])
-        if member is not None and not member.is_frozen and member.broker.mirrors is not None:
-            member.broker.mirrors.rebalance(lambda _vhost, _queue: True, lambda _failure: None)
-            member.has_news = True
-
     # -- begin and end -----------------------------------------------------------------------------
 
     def _set_up(self) -> None:
@@ -587,7 +514,7 @@ class ClusterSimulation:
             world.fill_disk(name, -1)
             world.alarm_disk(name, False)
         if len(world.members) < len(world.names):
-            world.advance(DEAD_MS, _IDLE_MS)
+            world.advance(DEAD_MS, IDLE_MS)
             if world.members:
                 rest(world)
                 check_transient(world)
@@ -603,7 +530,7 @@ class ClusterSimulation:
         check_rest(world)
         world.recording.copies_are_next()
         report_copies(world)
-        # Dead letters go to queues of lower numbers, which so are drained after those they come from.
+        # Dead letters go to queues of lower numbers, which are drained after those they come from.
         queues = sorted(world.model.load().queues, key=lambda queue: queue.name, reverse=True)
         for number, queue in enumerate(queues):
             name = world.names[(self.history.seed + number) % len(world.names)]

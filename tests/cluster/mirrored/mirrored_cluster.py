@@ -78,7 +78,15 @@ class MirroredCluster(RealCluster):
 
     def key_count(self) -> int:
         """How many keys etcd has of the cluster."""
-        return len(self.etcd("get", "--prefix", f"/warren/{CLUSTER}/", "--keys-only").split())
+        return self._count_keys("")
+
+    def running_count(self) -> int:
+        """How many nodes are announced, each under a lease."""
+        return self._count_keys("members/")
+
+    def _count_keys(self, prefix: str) -> int:
+        found = self.etcd("get", "--prefix", f"/warren/{CLUSTER}/{prefix}", "--keys-only")
+        return len(found.split())
 
     def await_in_sync(self) -> None:
         """Return when every queue has a living member and a copy in sync on each node."""

@@ -14,6 +14,7 @@ import psutil
 from tests.cluster.mirrored.mirrored_cluster import MirroredCluster
 from tests.cluster.mirrored.mirrored_faults import CONFIRMS, MirroredFaults, gap_lines, judged
 from tests.cluster.nodes.long_scenarios import say
+from tests.support.awaiting import eventually
 from warrenmq.testing.checker.verdict import Verdict
 
 FAULTS = 2
@@ -73,6 +74,8 @@ def run_soak(cluster: MirroredCluster, directory: Path, minutes: float, seed: in
             run.await_confirms(CONFIRMS)
             verdicts.append(judged(run))
         lives.look()
+        # A node whose lease has ended announces itself again a little later.
+        eventually(lambda: cluster.running_count() == len(cluster.names), "all are announced")
         found = cluster.key_count()
         keys = keys or found
         assert found == keys, f"{found} keys in etcd, {keys} after the first history"

@@ -92,7 +92,7 @@ def test_a_mirror_that_loses_its_copy_while_it_is_recorded_is_taken_out_again() 
 
 
 def test_mirrors_that_cannot_read_a_ring_message_are_synchronised() -> None:
-    """What the message has besides is not lost to them."""
+    """Otherwise they would lack the rest of that message, and still count as in sync."""
     world = World()
     world.run(3)
     a = world["a"]

@@ -55,7 +55,7 @@ class Comparison:
         self._next_seq: int = next_seq
 
     def pieces(self) -> Iterator[int]:
-        """Compare; see `sliced_work.py`."""
+        """Compare the lists, yielding the steps of each piece (`sliced_work.py`)."""
         yield from subtracted(self._theirs, [self._mine], self.only_theirs)
         above = [(self._next_seq, max(self._next_seq, self._mine[-1][1]))] if self._mine else []
         yield from subtracted(self._mine, [self._theirs, above], self.only_mine)

@@ -94,7 +94,7 @@ class SyncTarget:
         self._epoch: int = 0
         self._chunk_number: int = 0
         self._pieces: Pieces = Pieces()
-        # Messages that the master has no more are being dropped.
+        # The mirror is dropping messages that the master does not have any more.
         self._is_settling: bool = False
         # (priority, next seq id) of each level of the master: the end of this pass.
         self._upto: list[tuple[int, int]] = []

@@ -38,7 +38,7 @@ def message_name(properties: bytes, body: bytes) -> str:
 
 
 def letter_name(message: str, queue: str) -> str:
-    """The name of a message after it has died in `queue`."""
+    """The name under which the dead letter of a message from `queue` is recorded."""
     return f"{message}{_SEPARATOR}{queue}"
 
 

@@ -95,7 +95,7 @@ def place_of(node: Node, put: PutQueue) -> MirrorPlace | None:
 
 
 def report_copies(world: World) -> None:
-    """Record what all copies in sync have, but for messages whose time ends soon.
+    """Record the messages of all copies in sync, without those that expire soon.
 
     Nothing may change meanwhile. Violation if copies differ in the time of a message.
     """

@@ -9,7 +9,7 @@ from warrenmq.testing.cluster.world import World
 from warrenmq.testing.leaving.histories import Step
 from warrenmq.testing.simulated.node import VHOST
 
-# Longer than a lease, and the links' notice of it (ms).
+# After this time (ms) the lease of a dead node has ended, and all other nodes know it.
 DEAD_MS: Final = 15_000
 # The step of time while nobody does anything (ms).
 IDLE_MS: Final = 250

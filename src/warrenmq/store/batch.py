@@ -8,7 +8,7 @@ from warrenmq.store.change_sets import ChangeSet
 from warrenmq.store.confirm_run import ConfirmParty
 from warrenmq.store.content_records import Release
 from warrenmq.store.content_store import ContentWrite
-from warrenmq.store.message import Position, QueueLedger
+from warrenmq.store.message import JournalFile, Position, QueueLedger
 from warrenmq.store.moves import Move
 from warrenmq.store.runs import Runs
 
@@ -39,8 +39,12 @@ class Batch(ConfirmParty):
         # Encoded records for the flusher to write.
         self.parts: list[bytes] = []
         self.part_bytes: i64 = 0
-        # Number of the journal file to which `parts` are appended.
+        # The journal file to which `parts` are appended; None: there are no parts.
+        self.file: JournalFile | None = None
+        # Number of that file.
         self.file_number: i64 = 0
+        # Bytes of that file, with `parts`.
+        self.file_end: i64 = 0
         # The flusher must make that file; `parts` begin with its header.
         self.starts_file: bool = False
         # Numbers of journal files that the flusher deletes after writing.

@@ -12,10 +12,13 @@ CHECKPOINT_QUEUE    queue id u32 · next seq u64 · delivered-up-to u64 · index
                     flags u8 (1 = deleted, its contents are being released) ·
                     run count u32, per run: first u64, last u64 ·
                     segment count u32, per segment: number u32, bytes u64, entries u32,
-                    live persistent entries u32, flags u8 (1 = references) ·
+                    live persistent entries u32, flags u8 (1 = references, 2 = places), bytes u64 of
+                    records in journal files that entries refer to ·
                     run count u32, per run of delivered seqs above delivered-up-to: first u64,
-                    last u64 · epoch count u32, per epoch: epoch u64, first seq u64.
-                    In format 1 the record ends behind the segments
+                    last u64 · epoch count u32, per epoch: epoch u64, first seq u64 ·
+                    stretch count u32, per stretch: first seq u64, length u32, journal file u64.
+                    In format 1 the record ends behind the segments, in format 2 behind the epochs;
+                    both lack the last field of a segment
 CHECKPOINT_CONTENT  see `content_file.py`
 CHECKPOINT_END      count of the records before it u32
 
@@ -39,6 +42,7 @@ from warrenmq.store.record import (
     RecordWriter,
     body_is_valid,
     crc_seed,
+    file_format_version,
     file_header_is_valid,
     file_header_number,
     read_runs,
@@ -48,6 +52,7 @@ from warrenmq.store.record import (
     write_runs,
 )
 from warrenmq.store.runs import Runs
+from warrenmq.store.stretches import Stretches
 
 CHECKPOINT_HEAD: Final = 8
 CHECKPOINT_QUEUE: Final = 9
@@ -60,9 +65,14 @@ PREVIOUS_NAME: Final = "checkpoint.previous"
 _HEAD_BYTES: Final = 68
 _DAMAGE_BYTES: Final = 24
 _QUEUE_FIXED_BYTES: Final = 33
-_SEGMENT_BYTES: Final = 21
+_SEGMENT_BYTES: Final = 29
+# Bytes of a segment in formats 1 and 2.
+_OLD_SEGMENT_BYTES: Final = 21
+_STRETCH_BYTES: Final = 20
+_NO_STRETCHES: Final = b"\0\0\0\0"
 _FLAG_DELETED: Final = 1
 _FLAG_REFERENCES: Final = 1
+_FLAG_PLACES: Final = 2
 
 
 class CheckpointHead:
@@ -107,6 +117,8 @@ class CheckpointQueue:
         # Seq ids above `delivered_upto` that were handed out.
         self.delivered: Runs = []
         self.epochs: Epochs = []
+        # (first seq id, last seq id, journal file) of each stretch of the index.
+        self.stretches: list[tuple[int, int, int]] = []
 
 
 class Checkpoint:
@@ -132,6 +144,10 @@ def encode_queue(ledger: QueueLedger, is_deleted: bool) -> bytes:
     write_runs(row, delivered)
     # A row of the table of epochs has the form of a run.
     write_runs(row, ledger.epochs)
+    if index is None:
+        row.write(_NO_STRETCHES)
+    else:
+        _write_stretches(row, index.stretches)
     return row.getvalue()
 
 
@@ -147,7 +163,17 @@ def _write_index(row: BytesWriter, index: QueueIndex | None) -> None:
         write_i64_be(row, segment.size_bytes)
         write_i32_be(row, i32(segment.entries))
         write_i32_be(row, i32(segment.live_persistent))
-        row.append(_FLAG_REFERENCES if segment.has_references else 0)
+        flags: i64 = _FLAG_REFERENCES if segment.has_references else 0
+        row.append(flags | _FLAG_PLACES if segment.has_places else flags)
+        write_i64_be(row, segment.referred_bytes)
+
+
+def _write_stretches(row: BytesWriter, stretches: Stretches) -> None:
+    write_i32_be(row, i32(len(stretches.all)))
+    for stretch in stretches.all:
+        write_i64_be(row, stretch.first)
+        write_i32_be(row, i32(stretch.last - stretch.first + 1))
+        write_i64_be(row, stretch.log.number)
 
 
 class CheckpointEncoder:
@@ -215,6 +241,7 @@ def decode_checkpoint(data: bytes, store_id: bytes) -> Checkpoint | None:
     if not file_header_is_valid(data, CHECKPOINT_MAGIC, store_id):
         return None
     seed = crc_seed(store_id, file_header_number(data))
+    version = file_format_version(data)
     found: Checkpoint | None = None
     count: i64 = 0
     at: i64 = FILE_HEADER_BYTES
@@ -232,7 +259,7 @@ def decode_checkpoint(data: bytes, store_id: bytes) -> Checkpoint | None:
         elif found is None:
             return None
         elif kind == CHECKPOINT_QUEUE:
-            queue = _decode_queue(body)
+            queue = _decode_queue(body, version)
             if queue is None:
                 return None
             found.queues.append(queue)
@@ -269,7 +296,7 @@ def _decode_head(body: bytes) -> CheckpointHead | None:
     return head
 
 
-def _decode_queue(body: bytes) -> CheckpointQueue | None:
+def _decode_queue(body: bytes, version: i64) -> CheckpointQueue | None:
     if len(body) < _QUEUE_FIXED_BYTES:
         return None
     queue = CheckpointQueue(
@@ -287,9 +314,10 @@ def _decode_queue(body: bytes) -> CheckpointQueue | None:
     at += run_count * RUN_BYTES
     segment_count = read_u32(body, at)
     at += 4
-    end: i64 = at + segment_count * _SEGMENT_BYTES
+    segment_bytes: i64 = _SEGMENT_BYTES if version > 2 else _OLD_SEGMENT_BYTES
+    end: i64 = at + segment_count * segment_bytes
     # In format 1 the record ends here.
-    if len(body) != end and not _decode_tail(body, end, queue):
+    if len(body) != end and not _decode_tail(body, end, version, queue):
         return None
     for _ in range(segment_count):
         segment = Segment(read_u32(body, at))
@@ -298,13 +326,16 @@ def _decode_queue(body: bytes) -> CheckpointQueue | None:
         segment.entries = read_u32(body, at + 12)
         segment.live_persistent = read_u32(body, at + 16)
         segment.has_references = (body[at + 20] & _FLAG_REFERENCES) != 0
+        if version > 2:
+            segment.has_places = (body[at + 20] & _FLAG_PLACES) != 0
+            segment.referred_bytes = read_u64(body, at + 21)
         queue.segments.append(segment)
-        at += _SEGMENT_BYTES
+        at += segment_bytes
     return queue
 
 
-def _decode_tail(body: bytes, at: i64, queue: CheckpointQueue) -> bool:
-    """Read the fields that format 2 has added, which begin at `at`; False when malformed."""
+def _decode_tail(body: bytes, at: i64, version: i64, queue: CheckpointQueue) -> bool:
+    """Read the fields that later formats have added, which begin at `at`; False when malformed."""
     tables: list[Runs] = []
     for _ in range(2):
         if len(body) < at + 4:
@@ -316,4 +347,18 @@ def _decode_tail(body: bytes, at: i64, queue: CheckpointQueue) -> bool:
         tables.append(read_runs(body, at, count))
         at += count * RUN_BYTES
     queue.delivered, queue.epochs = tables
-    return len(body) == at
+    return _decode_stretches(body, at, queue) if version > 2 else len(body) == at
+
+
+def _decode_stretches(body: bytes, at: i64, queue: CheckpointQueue) -> bool:
+    if len(body) < at + 4:
+        return False
+    count = read_u32(body, at)
+    at += 4
+    if len(body) != at + count * _STRETCH_BYTES:
+        return False
+    for _ in range(count):
+        first = read_u64(body, at)
+        queue.stretches.append((first, first + read_u32(body, at + 8) - 1, read_u64(body, at + 12)))
+        at += _STRETCH_BYTES
+    return True

@@ -10,6 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq.store.content_log import ContentLog, ContentLogs
 from warrenmq.store.queue_index import QueueIndex
 
 # Dead space below `StoreSettings.dead_bytes` waits this long before a checkpoint is taken for it.
@@ -19,7 +20,7 @@ _PATIENCE_MS: Final = 2000
 class CheckpointNeeds:
     """The reasons of one vhost. Sizes in bytes; content stores count their own dead files."""
 
-    def __init__(self, dead_bytes: i64) -> None:
+    def __init__(self, dead_bytes: i64, logs: ContentLogs) -> None:
         # A checkpoint was asked for, whether it is due or not.
         self.is_wanted: bool = False
         # A segment with few live entries waits to be rewritten.
@@ -28,6 +29,7 @@ class CheckpointNeeds:
         self.dead_bytes: i64 = 0
         # Paths of the segments that died since the last checkpoint.
         self._dead_paths: list[str] = []
+        self._logs: ContentLogs = logs
         # Files that the next checkpoint deletes, and their bytes.
         self._deletable_paths: list[str] = []
         self._deletable_bytes: i64 = 0
@@ -49,6 +51,22 @@ class CheckpointNeeds:
             self.dead_bytes += index.dead_bytes
             index.dead_paths = []
             index.dead_bytes = 0
+        stretches = index.stretches
+        if len(stretches.dead_logs) > 0:
+            for log in stretches.dead_logs:
+                if log.is_retained:
+                    self.take_dead_log(log)
+            stretches.dead_logs = []
+
+    def take_dead_log(self, log: ContentLog) -> None:
+        """Take over a log that has left the journal, if no index needs it."""
+        if log.stretches > 0 or log.number not in self._logs.retained:
+            return
+        self._logs.forget(log)
+        # A checkpoint may be about to move the file.
+        self._dead_paths.append(log.journal_path)
+        self._dead_paths.append(log.moved_path)
+        self.dead_bytes += log.size_bytes
 
     def delete_later(self, path: str) -> None:
         """Have the next checkpoint delete a file that nothing needs."""

@@ -14,9 +14,10 @@ from mypy_extensions import i64
 
 from warrenmq.store.backup_pins import BackupPins
 from warrenmq.store.checkpoint import CheckpointEncoder, CheckpointHead, encode_queue
-from warrenmq.store.jobs import WriteCheckpoint
+from warrenmq.store.content_log import ContentLog
+from warrenmq.store.jobs import LeavingFile, WriteCheckpoint
 from warrenmq.store.journal import Journal
-from warrenmq.store.message import QueueLedger
+from warrenmq.store.message import JournalFile, QueueLedger
 from warrenmq.store.queue_index import Segment
 from warrenmq.store.queue_store import QueueStore
 from warrenmq.store.segment_files import SegmentFiles
@@ -89,6 +90,8 @@ class Checkpoints:
         # `_current` waits for its batch to become durable and is not in the write lane yet.
         self._is_deferred: bool = False
         self._retry_at_ms: i64 = 0
+        # Files that have left the journal's tables, but not yet its directory; oldest first.
+        self._leaving: list[LeavingFile] = []
 
     def want(self) -> None:
         """Ask for a checkpoint soon, whether one is due or not."""
@@ -164,16 +167,42 @@ class Checkpoints:
         contents_bytes = contents.dead_bytes
         paths, size = needs.take_deletable(contents.take_dead_paths(), contents_bytes)
         job.delete_paths = paths + transient.take_dead_paths()
-        # Journal files are deleted one generation later than they could be.
-        for number in journal.forget_files(self.first_journal_file):
-            job.delete_paths.append(f"journal/{number}.wal")
+        self._name_logs(head.generation)
+        # Journal files leave one generation later than they could.
+        for file in journal.forget_files(self.first_journal_file):
+            self._leaving.append(self._leave(file))
         job.delete_bytes = size + transient_bytes + journal_bytes - journal.total_bytes()
         job.delete_paths = self._backup.delete_paths(job.delete_paths)
+        if not self._backup.is_on:
+            job.leaving = self._leaving
+            self._leaving = []
         self._backup.on_taken(head.first_journal_file)
         self._current = job
         self._is_deferred = job.batch_number > journal.last_finished()
         if not self._is_deferred:
             files.jobs.lane.push(job)
+
+    def move_later(self, log: ContentLog) -> None:
+        """Have the next checkpoint move a file that the last run has left in the journal."""
+        self._leaving.append(LeavingFile(log.number, log.journal_path, log.moved_path, True))
+
+    def _name_logs(self, generation: i64) -> None:
+        """Note which files of contents the checkpoint names."""
+        for file in self._journal.files:
+            if file.log.stretches > 0:
+                file.log.named_in = generation
+        for log in self._files.logs.retained.values():
+            if log.stretches > 0:
+                log.named_in = generation
+
+    def _leave(self, file: JournalFile) -> LeavingFile:
+        """Let a file leave the journal: it stays while a checkpoint on disk names its contents."""
+        log = file.log
+        is_needed = log.stretches > 0 or log.named_in >= self.generation > 0
+        if is_needed:
+            self._files.logs.retain(log, file.size_bytes)
+            self._files.needs.take_dead_log(log)
+        return LeavingFile(log.number, log.journal_path, log.moved_path, is_needed)
 
     def on_batch_done(self, number: i64, ok: bool) -> None:
         """Push or abandon the checkpoint that waits for batch `number`, which is done."""
@@ -204,6 +233,9 @@ class Checkpoints:
             return
         for _log, segment in job.dirty:
             segment.is_new = False
+        self._leaving = job.unmoved + self._leaving
+        for log in files.logs.retained.values():
+            log.is_moved = log.is_moved or log.number < self._first_leaving()
         self._current = None
         self.count += 1
         self.generation = job.head.generation
@@ -237,8 +269,15 @@ class Checkpoints:
             queue.row_version = version
         return queue.row
 
+    def _first_leaving(self) -> i64:
+        """Number of the oldest file in the journal's directory."""
+        if len(self._leaving) > 0:
+            return self._leaving[0].number
+        return self._journal.files[0].number if len(self._journal.files) > 0 else 1 << 62
+
     def _abandon(self, job: _Checkpoint) -> None:
         self._current = None
+        self._leaving = job.leaving + self._leaving
         self._backup.on_checkpoint(None)
         needs = self._files.needs
         needs.give_back(job.delete_paths, job.delete_bytes)

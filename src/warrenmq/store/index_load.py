@@ -17,6 +17,7 @@ from warrenmq.store.content_records import decode_content
 from warrenmq.store.index_records import IndexScan, find_messages
 from warrenmq.store.jobs import FindContents, LoadDone, ReadRanges
 from warrenmq.store.loads import WaitingLoad
+from warrenmq.store.log_places import file_of, message_at, offset_of, read_bytes_of
 from warrenmq.store.message import ABSENT, Message, Position, QueueLedger
 from warrenmq.store.queue_index import Segment
 from warrenmq.store.record import (
@@ -290,7 +291,16 @@ class ContentLoad(WaitingLoad):
             if position.has_content or _is_given_up(position):
                 continue
             content = position.content_ref
-            if content is None:
+            if content is None and position.place < -1:
+                place = position.place
+                ranges.append(
+                    (
+                        self.files.logs.path_of(file_of(place)),
+                        offset_of(place),
+                        read_bytes_of(place, position.content_bytes),
+                    )
+                )
+            elif content is None:
                 segment = self._segment_of(position)
                 if segment is None:
                     self._lost.append(position)
@@ -442,6 +452,13 @@ class ContentLoad(WaitingLoad):
 
     def _take(self, position: Position, data: bytes) -> bool:
         content = position.content_ref
+        if content is None and position.place < -1:
+            log_seed = crc_seed(self.files.store_id, file_of(position.place))
+            queue_id = self.ledger.queue_id
+            referred = message_at(data, 0, log_seed, queue_id, position.seq)
+            if referred is not None:
+                self._fill(position, referred)
+            return referred is not None
         if content is None:
             return self._scan(position, data)
         seed = crc_seed(self.files.store_id, content.file)
@@ -481,6 +498,8 @@ class ContentLoad(WaitingLoad):
         content = position.content_ref
         if content is not None:
             return self.files.contents.is_written(content)
+        if position.place < -1:
+            return True
         segment = self._segment_of(position)
         if segment is None:
             return True
@@ -495,7 +514,7 @@ class ContentLoad(WaitingLoad):
 
     def _segment_of(self, position: Position) -> Segment | None:
         index = self.ledger.index
-        if index is None or position.place < 0:
+        if index is None or position.place == -1:
             return None
         return index.find(position.seq // index.segment_entries)
 
@@ -507,7 +526,7 @@ class ContentLoad(WaitingLoad):
 
 def _is_given_up(position: Position) -> bool:
     """True when the position was settled during the load, so that its content is gone."""
-    return position.content_ref is None and position.place < 0
+    return position.content_ref is None and position.place == -1
 
 
 def _content_in(record: bytes, content_id: i64) -> Message | None:

@@ -1,11 +1,13 @@
-"""The records of an index segment: one position each, with its content or a reference to it.
+"""The records of an index segment: positions, with their contents or references to them.
 
-A PUBLISH holds the content; a PUBLISH_REF refers to a content store.
+A PUBLISH holds one position and its content; a PUBLISH_REF refers to a content store; a PLACES has
+several positions whose contents are in one journal file.
 """
 
 from mypy_extensions import i64
 
 from warrenmq.store.content_records import content_bytes_of, decode_publish_ref
+from warrenmq.store.log_places import PLACES, PlaceEntry, entry_count, place_of
 from warrenmq.store.message import ABSENT, INDEXED, Message, Position, QueueLedger
 from warrenmq.store.publish_body import decode_message
 from warrenmq.store.record import (
@@ -29,6 +31,8 @@ def first_seq(records: bytes) -> i64:
     """Seq id of the first record in `records`, which holds whole records of a segment."""
     if records[2] == PUBLISH:
         return read_u64(records, RECORD_HEADER_BYTES + 8)
+    if records[2] == PLACES:
+        return read_u64(records, RECORD_HEADER_BYTES + 12)
     return read_u64(records, RECORD_HEADER_BYTES + i64(read_u32(records, 4)) - 17)
 
 
@@ -75,6 +79,8 @@ class IndexScan:
         self.wanted_bytes: i64 = 0
         # (offset, bytes) of stretches that are no valid records.
         self.damaged: list[tuple[int, bytes]] = []
+        self._max_messages: i64 = 0
+        self._max_bytes: i64 = 0
         self._settled: Runs = ledger.index.settled if ledger.index is not None else []
         # Seq ids settled since the last seal; the segment's counts learn of them at the next one.
         self._unsealed: Runs = ledger.indexed.gathered()
@@ -97,10 +103,10 @@ class IndexScan:
         at: i64 = 0
         size: i64 = len(data)
         self.wanted_bytes = 0
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
         while at < size and not self.is_over:
-            if len(self.found) > 0 and (
-                len(self.found) >= max_messages or self.found_bytes >= max_bytes
-            ):
+            if self._is_full():
                 break
             length = record_length(data, at, self.seed)
             if length >= 0 and at + length > size and not is_last:
@@ -119,6 +125,11 @@ class IndexScan:
             at = following
         self.offset += at
 
+    def _is_full(self) -> bool:
+        return len(self.found) > 0 and (
+            len(self.found) >= self._max_messages or self.found_bytes >= self._max_bytes
+        )
+
     def _add_damage(self, at: i64, stretch: bytes) -> None:
         if len(self.damaged) > 0:
             offset, before = self.damaged[-1]
@@ -128,10 +139,12 @@ class IndexScan:
         self.damaged.append((self.offset + at, stretch))
 
     def _take(self, data: bytes, start: i64, length: i64) -> bool:
-        """Take one record; False when the scan is over before it."""
+        """Take one record; False when the scan is over or full before its end."""
         kind: i64 = i64(data[start + 2])
         body = start + RECORD_HEADER_BYTES
         end = start + length
+        if kind == PLACES:
+            return self._take_places(data, start, body, end)
         place: i64 = 0
         if kind == PUBLISH and read_u32(data, body) == 1:
             place = body + 4
@@ -152,7 +165,7 @@ class IndexScan:
             # Transient positions from before the start are gone.
             is_gone = seq < self.ledger.transient_floor or contains(self._settled_transient, seq)
         else:
-            is_gone = contains(self._settled, seq) or contains(self._unsealed, seq)
+            is_gone = self._is_settled(seq)
         if is_gone:
             self.next_seq = seq + 1
             return True
@@ -168,6 +181,46 @@ class IndexScan:
         self.found.append(position)
         self.found_bytes += position.content_bytes
         return True
+
+    def _take_places(self, data: bytes, start: i64, body: i64, end: i64) -> bool:
+        count = entry_count(data, body, end)
+        if count < 0:
+            self.damaged.append((self.offset + start, data[start:end]))
+            return True
+        if read_u32(data, body) != self.ledger.queue_id:
+            return True
+        number: i64 = 0
+        while number < count:
+            if self._is_full():
+                return False
+            entry = PlaceEntry(data, body, number)
+            number += 1
+            if entry.seq >= self.end_seq:
+                self.is_over = True
+                return False
+            if entry.seq < self.next_seq:
+                continue
+            self.next_seq = entry.seq + 1
+            if not self._is_settled(entry.seq):
+                self._add_referred(entry)
+        return True
+
+    def _is_settled(self, seq: i64) -> bool:
+        return contains(self._settled, seq) or contains(self._unsealed, seq)
+
+    def _add_referred(self, entry: PlaceEntry) -> None:
+        position = self.ledger.make_position(ABSENT, entry.seq, entry.expiry_ms)
+        position.has_content = False
+        position.persistent = True
+        position.redelivered = (entry.flags & FLAG_REDELIVERED) != 0
+        position.body_bytes = entry.body_bytes
+        position.content_bytes = entry.content_bytes
+        position.journal_state = INDEXED
+        position.place = place_of(
+            entry.file_number, entry.offset, entry.stored_bytes, entry.content_bytes
+        )
+        self.found.append(position)
+        self.found_bytes += entry.content_bytes
 
     def _position(
         self, data: bytes, kind: i64, body: i64, end: i64, seq: i64, expiry_ms: i64
@@ -259,13 +312,7 @@ class LiveRanges:
             if length < 0 or not body_is_valid(data, at, length):
                 at = behind_damage(data, at, length, self._seed, True)
                 continue
-            kind: i64 = i64(data[at + 2])
-            place: i64 = at + length - 21 if kind == PUBLISH_REF else at + RECORD_HEADER_BYTES + 4
-            is_transient = (i64(data[place + 20]) & FLAG_TRANSIENT) != 0
-            if contains(
-                self._settled_transient if is_transient else self._settled,
-                read_u64(data, place + 4),
-            ):
+            if self._is_settled(at, length):
                 self._keep_upto(at)
                 self._kept_from = at + length
             at += length
@@ -275,6 +322,23 @@ class LiveRanges:
         self._keep_upto(size)
         self._kept_from = size
         return False
+
+    def _is_settled(self, at: i64, length: i64) -> bool:
+        """Whether all positions of the record at `at` are settled."""
+        data = self._data
+        kind: i64 = i64(data[at + 2])
+        if kind == PLACES:
+            body = at + RECORD_HEADER_BYTES
+            count = entry_count(data, body, at + length)
+            for number in range(count):
+                if not contains(self._settled, PlaceEntry(data, body, number).seq):
+                    return False
+            return count > 0
+        place: i64 = at + length - 21 if kind == PUBLISH_REF else at + RECORD_HEADER_BYTES + 4
+        is_transient = (i64(data[place + 20]) & FLAG_TRANSIENT) != 0
+        return contains(
+            self._settled_transient if is_transient else self._settled, read_u64(data, place + 4)
+        )
 
     def _keep_upto(self, end: i64) -> None:
         if end > self._kept_from:

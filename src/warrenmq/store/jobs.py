@@ -61,14 +61,25 @@ class AppendFile(StoreJob):
         self.found_bytes: i64 = 0
 
 
+class LeavingFile:
+    """A file that leaves the journal: to `target` if `is_needed` for its contents, else for good."""
+
+    def __init__(self, number: i64, path: str, target: str, is_needed: bool) -> None:
+        self.number: i64 = number
+        self.path: str = path
+        self.target: str = target
+        self.is_needed: bool = is_needed
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class WriteCheckpoint(StoreJob):
     """Put a checkpoint in place after syncing what it counts, then delete the files nothing needs.
 
     In this order: sync `sync_paths` (paths that are gone are skipped and listed in `gone`) and the
     directories of `new_paths`; rename the old checkpoint to `checkpoint.previous`; put `content` in
-    place as `checkpoint`; delete `delete_paths`. A failed deletion does not fail the job:
-    `undeleted` gets its path.
+    place as `checkpoint`; take `leaving` out of the journal, oldest first; delete `delete_paths`. A
+    failed move or deletion does not fail the job: `unmoved` gets the rest of `leaving`, `undeleted`
+    the path.
     """
 
     def __init__(
@@ -80,6 +91,8 @@ class WriteCheckpoint(StoreJob):
         self.new_paths: list[str] = new_paths
         self.delete_paths: list[str] = delete_paths
         self.undeleted: list[str] = []
+        self.leaving: list[LeavingFile] = []
+        self.unmoved: list[LeavingFile] = []
         # Paths of `sync_paths` whose sync failed: bytes written since the sync before may be lost
         # (W27).
         self.unsynced: list[str] = []

@@ -179,7 +179,23 @@ class Journal:
     def on_indexed(self, position: Position) -> None:
         """Release the position's journal record: the position has moved to its queue's index."""
         if position.journal_state == WRITTEN:
+            message = position.message
+            file = message.file
+            if file is not None and message.journal_refs == 1:
+                file.moved_bytes += message.stored_bytes
             self._release_record(position)
+
+    def may_refer(self, file: JournalFile) -> bool:
+        """Whether indexes should refer to contents in `file`: most of its bytes stay for long.
+
+        A file that is still written to is judged by its predecessor at first.
+        """
+        last = self.files[-1]
+        if file is last and file.size_bytes * 2 < self.file_size_limit:
+            if len(self.files) < 2:
+                return False
+            file = self.files[-2]
+        return (file.live_bytes + file.moved_bytes) * 2 >= file.size_bytes
 
     def begin_epoch(self, queue_id: i64, epoch: i64, first_seq: i64) -> None:
         """Write in the next batch, at once, that a durable queue has begun `epoch`."""
@@ -256,9 +272,11 @@ class Journal:
             writer.clean_stop()
             self._clean_stop = False
         if current is not None:
+            batch.file = current
             batch.file_number = current.number
             batch.part_bytes = writer.size_bytes
             current.size_bytes += batch.part_bytes
+            batch.file_end = current.size_bytes
         batch.parts = writer.take()
         batch.content_writes = self.contents.take_writes()
         batch.content_upto = self.contents.next_id
@@ -295,6 +313,9 @@ class Journal:
         self.contents.on_written(batch.content_writes, ok)
         if ok:
             self._undeleted.extend(batch.undeleted)
+            file = batch.file
+            if file is not None:
+                file.synced_bytes = batch.file_end
         else:
             self._on_failed(batch)
         # Definitions come first: a caller that waits for both needs the result of both.
@@ -401,12 +422,12 @@ class Journal:
             return self._next_file_number, 0
         return self.files[-1].number, self.files[-1].size_bytes
 
-    def forget_files(self, first_needed: i64) -> list[i64]:
-        """Forget the files below `first_needed`, never the newest; returns numbers to delete."""
-        numbers: list[i64] = []
+    def forget_files(self, first_needed: i64) -> list[JournalFile]:
+        """Forget the files below `first_needed`, never the newest; returns them, oldest first."""
+        forgotten: list[JournalFile] = []
         while len(self.files) > 1 and self.files[0].number < first_needed:
-            numbers.append(self.files.pop(0).number)
-        return numbers
+            forgotten.append(self.files.pop(0))
+        return forgotten
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -468,7 +489,11 @@ class Journal:
             if len(indexed) > 0 and index is not None:
                 index.settle(indexed, ledger.indexed_upto)
                 index.drop_dead_segments(ledger.indexed_upto)
-                if len(index.dead_paths) > 0 or index.has_stragglers:
+                if (
+                    len(index.dead_paths) > 0
+                    or index.has_stragglers
+                    or len(index.stretches.dead_logs) > 0
+                ):
                     self._dead_indexes.append(index)
                 runs = merge_runs(runs + indexed)
             if len(ledger.releases) > 0:
@@ -513,6 +538,7 @@ class Journal:
                 index += 1
             last: i64 = len(kept)
             if last > first:
+                message.offset = current.size_bytes + self.writer.size_bytes
                 stored_bytes = self.messages.write(message, kept, first, last)
                 message.file = current
                 message.stored_bytes = stored_bytes

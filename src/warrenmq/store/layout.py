@@ -2,6 +2,8 @@
 
 from typing import Final
 
+# The journal's files.
+JOURNAL_NAME: Final = "journal"
 # The persistent content store; it outlives a restart.
 PERSISTENT_NAME: Final = "msg_store_persistent"
 # The transient content store and the indexes of queues that are not durable; a start wipes it.

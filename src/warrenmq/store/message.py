@@ -12,6 +12,7 @@ from typing import Final
 
 from mypy_extensions import i32, i64, mypyc_attr
 
+from warrenmq.store.content_log import ContentLog
 from warrenmq.store.delivered import DeliveredRuns
 from warrenmq.store.epochs import Epochs
 from warrenmq.store.queue_index import QueueIndex
@@ -37,9 +38,15 @@ class JournalFile:
         self.number: i64 = number
         self.size_bytes: i64 = 0
         self.live_bytes: i64 = 0
+        # Bytes that are durable.
+        self.synced_bytes: i64 = 0
+        # Bytes of the records whose positions have all moved to indexes.
+        self.moved_bytes: i64 = 0
         # Pins: MOVE records in this file whose originals are not settled yet. The file is not
         # deleted before the count is 0.
         self.pins: i64 = 0
+        # What indexes need of the file.
+        self.log: ContentLog = ContentLog(number)
         # Ledgers of the queues that have positions in this file.
         self.ledgers: list[QueueLedger] = []
         # The `next_seq` of each of `ledgers` when the file was closed; empty until then.
@@ -87,6 +94,8 @@ class Message:
         self.timestamp_ms: i64 = timestamp_ms
         # Journal file with the message's record; None: no journal file has one.
         self.file: JournalFile | None = None
+        # Offset of that record in the file.
+        self.offset: i64 = 0
         # Size of that record in bytes.
         self.stored_bytes: i64 = 0
         # Positions that still need that record.
@@ -278,7 +287,8 @@ class Position:
         self.crc: i32 = 0
         # Set when the content is in a content store and may not be in memory.
         self.content_ref: ContentRef | None = None
-        # Offset of the position's record in its index segment; -1: not in a segment.
+        # Where the content of an indexed position is: the offset of the position's record in its
+        # index segment; below -1, a place in a journal file (`log_places.py`); -1: neither.
         self.place: i64 = -1
 
 

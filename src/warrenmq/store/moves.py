@@ -113,6 +113,7 @@ class Moves:
             if len(live) == 0:
                 self._write_bare(moves, message, live, file, writer)
                 continue
+            offset = file.size_bytes + writer.size_bytes
             if len(indexed) == 0:
                 stored_bytes = message_writer.write(message, live, 0, len(live))
             else:
@@ -127,6 +128,7 @@ class Moves:
                     file.ledgers.append(position.ledger)
             if len(live) > len(indexed):
                 message.file = file
+                message.offset = offset
                 message.stored_bytes = stored_bytes
                 message.journal_refs = len(live) - len(indexed)
                 file.live_bytes += stored_bytes

@@ -12,6 +12,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.store.runs import Runs, add_run, check_runs, contains, covers, subtract
+from warrenmq.store.stretches import Stretches
 
 SEGMENT_ENTRIES: Final = 16384
 # A segment is rewritten when at most a quarter of its entries is live and it has at least this many
@@ -27,7 +28,9 @@ class Segment:
         self.number: i64 = number
         # Bytes appended, written or not.
         self.size_bytes: i64 = 0
-        # Bytes of them that are written: only these may be read.
+        # Bytes of records in journal files that entries refer to, settled or not.
+        self.referred_bytes: i64 = 0
+        # Bytes of the segment that are written: only these may be read.
         self.written_bytes: i64 = 0
         # Records in the segment, settled or not.
         self.entries: i64 = 0
@@ -37,6 +40,8 @@ class Segment:
         self.live_transient: i64 = 0
         # The segment holds, or has held, positions whose content is in a content store.
         self.has_references: bool = False
+        # The segment has entries whose contents are in journal files.
+        self.has_places: bool = False
         # The segment was appended to since the last checkpoint.
         self.is_dirty: bool = False
         # The file was made since the last checkpoint.
@@ -92,6 +97,8 @@ class QueueIndex:
         # Settled seq ids of transient positions, since the last start. May include seq ids that
         # were never in the index.
         self.settled_transient: Runs = []
+        # The journal files that hold contents of the index.
+        self.stretches: Stretches = Stretches()
         # Counts up with every change that a checkpoint must see.
         self.version: i64 = 0
         # Segment in which the next load resumes; -1: none.
@@ -133,6 +140,7 @@ class QueueIndex:
         assert before < 0 or before * self.segment_entries < indexed_upto
         assert self.dead_bytes >= 0
         assert self.previous_upto <= self.checkpointed_upto <= indexed_upto
+        self.stretches.check(self.settled)
 
     def path_of(self, segment: Segment) -> str:
         """Path of a segment, relative to the vhost's directory."""
@@ -180,6 +188,7 @@ class QueueIndex:
             add_run(self.settled, first, last)
             for new_first, new_last in new_runs:
                 self._count_settled(new_first, new_last, indexed_upto)
+                self.stretches.settle(new_first, new_last)
 
     def settle_transient(self, seq: i64, indexed_upto: i64) -> None:
         """Settle a transient position: a start ignores it, but a load before may find it.

@@ -16,12 +16,14 @@ from warrenmq.store.index_load import POSITIONS_BYTES, ContentLoad, IndexLoad
 from warrenmq.store.index_repair import is_counted_as_lost
 from warrenmq.store.jobs import LoadDone
 from warrenmq.store.journal import Journal
+from warrenmq.store.log_places import PlacesWriter, may_refer_to
 from warrenmq.store.message import (
     INDEXED,
     NOT_JOURNALED,
     PENDING,
     WRITTEN,
     ContentRef,
+    JournalFile,
     Position,
     QueueLedger,
 )
@@ -57,6 +59,7 @@ class QueueStore:
         self.siblings: dict[int, QueueStore] = siblings
         self.ledger: QueueLedger = ledger
         self.is_durable: bool = is_durable
+        self.places: PlacesWriter = files.places
         # The queue is deleted; the references it holds are being released.
         self.is_deleted: bool = False
         # The queue's row in the last checkpoint.
@@ -112,13 +115,20 @@ class QueueStore:
     def may_index(self, position: Position) -> bool:
         """True when the position may move to the index.
 
-        A position that is not sealed may not, nor one whose content is not written yet: the content
-        may still turn out not to be there.
+        A position that is not sealed may not, nor one whose content the index is to refer to and
+        that is not written yet: the content may still turn out not to be there.
         """
         if position.journal_state != WRITTEN:
             return position.journal_state != PENDING
-        content = position.message.content_ref
-        return content is None or self.files.contents.is_written(content)
+        message = position.message
+        content = message.content_ref
+        if content is not None:
+            return self.files.contents.is_written(content)
+        file = message.file
+        return file is None or (
+            message.offset + message.stored_bytes <= file.synced_bytes
+            or not self.journal.may_refer(file)
+        )
 
     def survives_crash(self, position: Position) -> bool:
         """True when a sealed or indexed position survives a crash; else a checkpoint is requested.
@@ -168,7 +178,11 @@ class QueueStore:
         self._start_append(index, segment, writer)
         segment_end: i64 = (segment.number + 1) * index.segment_entries
         expected = ledger.indexed_upto
+        # Positions before this place of the list are in a run that refers to one journal file.
+        referred_upto: i64 = 0
+        place: i64 = -1
         for position in positions:
+            place += 1
             assert position.seq >= expected
             if position.seq > expected:
                 # Seq ids between two live positions are settled, also for a start that finds their
@@ -180,7 +194,13 @@ class QueueStore:
                 segment = index.segment_for_append(position.seq)
                 self._start_append(index, segment, writer)
                 segment_end = (segment.number + 1) * index.segment_entries
-            self._append(position, segment, writer)
+            if place >= referred_upto:
+                referred_upto = self._referred_upto(positions, place, index)
+            if place < referred_upto:
+                self._refer(position, segment, index, writer)
+            else:
+                self.places.flush(ledger.queue_id, writer)
+                self._append(position, segment, index, writer)
         self._finish_append(index, segment, writer)
         ledger.indexed_upto = positions[-1].seq + 1
         index.version += 1
@@ -200,7 +220,49 @@ class QueueStore:
         """Put the large content of a position that is not journaled into the transient store."""
         self._to_transient(position)
 
-    def _append(self, position: Position, segment: Segment, writer: RecordWriter) -> None:
+    def _referred_upto(self, positions: list[Position], place: i64, index: QueueIndex) -> i64:
+        """End of the run of `positions` from `place` on that refers to one journal file.
+
+        `place` itself: the position there gets a copy of its content, or refers to a content store.
+        """
+        file = _file_of(positions[place])
+        if file is None or not self.journal.may_refer(file):
+            return place
+        end = place
+        size: i64 = 0
+        while end < len(positions) and _file_of(positions[end]) is file:
+            message = positions[end].message
+            if message.offset + message.stored_bytes > file.synced_bytes:
+                break
+            size += message.stored_bytes
+            end += 1
+        last = index.stretches.last_log()
+        if last is not None and file.number - 1 <= last.number:
+            return end
+        settings = self.files.settings
+        if end - place < settings.refer_entries or size < settings.refer_bytes:
+            return place
+        return end
+
+    def _refer(
+        self, position: Position, segment: Segment, index: QueueIndex, writer: RecordWriter
+    ) -> None:
+        """Append an entry for a position whose content is in a journal file."""
+        message = position.message
+        file = message.file
+        assert file is not None
+        self.places.add(position, message, writer)
+        index.stretches.add(position.seq, file.log)
+        self.journal.on_indexed(position)
+        position.journal_state = INDEXED
+        segment.has_places = True
+        segment.referred_bytes += message.stored_bytes
+        segment.entries += 1
+        segment.live_persistent += 1
+
+    def _append(
+        self, position: Position, segment: Segment, index: QueueIndex, writer: RecordWriter
+    ) -> None:
         message = position.message
         position.place = segment.size_bytes + writer.size_bytes
         if position.content_ref is None and position.journal_state != NOT_JOURNALED:
@@ -230,14 +292,14 @@ class QueueStore:
         segment.entries += 1
         if self._is_lasting(position):
             segment.live_persistent += 1
+            if position.content_ref is None:
+                index.stretches.end()
+            else:
+                index.stretches.pass_over(position.seq)
             return
+        index.stretches.end()
         segment.live_transient += 1
-        index = self.ledger.index
-        if (
-            self.is_durable
-            and position.seq <= self.ledger.failed.retracted_upto
-            and index is not None
-        ):
+        if self.is_durable and position.seq <= self.ledger.failed.retracted_upto:
             # The position's batch may have failed. The journal then has an ack that retracts the
             # position, so a start takes it for settled. (The message may not be in memory, and so
             # cannot say whether it is persistent.)
@@ -252,6 +314,7 @@ class QueueStore:
             writer.continue_file(number)
 
     def _finish_append(self, index: QueueIndex, segment: Segment, writer: RecordWriter) -> None:
+        self.places.flush(self.ledger.queue_id, writer)
         size = writer.size_bytes
         self.files.append(
             self.ledger, segment, index.path_of(segment), writer.take(), segment.size_bytes == 0
@@ -387,7 +450,18 @@ class QueueStore:
                 index.dead_paths.append(index.path_of(segment))
                 index.dead_bytes += segment.size_bytes
             index.segments = []
+            index.stretches.clear()
             self.files.needs.take_dead_segments(index)
+
+
+def _file_of(position: Position) -> JournalFile | None:
+    """The journal file to which an entry for `position` can refer; None: to none."""
+    if position.journal_state != WRITTEN or not position.persistent:
+        return None
+    message = position.message
+    if message.content_ref is not None or not may_refer_to(message):
+        return None
+    return message.file
 
 
 class _ReferenceRelease(LoadDone):

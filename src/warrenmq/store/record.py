@@ -31,6 +31,7 @@ MOVE         queue id u32 · seq u64 (the place of the original) · the body of 
              publish it again
 MOVE_REF     queue id u32 · seq u64 · the body of a PUBLISH_REF; says the same as a MOVE
 PUBLISH_REF, CONTENT, RELEASE   see `content_records.py`
+PLACES       see `log_places.py`
 
 A record names the queues and sequences it belongs to, so any file can be read without the others.
 """
@@ -64,8 +65,9 @@ CONTENT_MAGIC: Final = b"WARRENRD"
 INDEX_MAGIC: Final = b"WARRENIX"
 CHECKPOINT_MAGIC: Final = b"WARRENCP"
 # The version of new files. Readers know all versions from 1 on: format 2 has added EPOCH, and more
-# fields to QUEUE_STATE and CHECKPOINT_QUEUE.
-FORMAT_VERSION: Final = 2
+# fields to QUEUE_STATE and CHECKPOINT_QUEUE; format 3 has added PLACES and what CHECKPOINT_QUEUE
+# says about it.
+FORMAT_VERSION: Final = 3
 FILE_HEADER_BYTES: Final = 40
 STORE_ID_BYTES: Final = 16
 

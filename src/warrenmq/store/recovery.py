@@ -28,6 +28,7 @@ from collections.abc import Callable
 from mypy_extensions import i64
 
 from warrenmq.store.checkpoint import Checkpoint, CheckpointQueue
+from warrenmq.store.content_log import ContentLog
 from warrenmq.store.content_records import content_bytes_of, decode_publish_ref, decode_release
 from warrenmq.store.epochs import add_epoch
 from warrenmq.store.message import WRITTEN, ContentRef, JournalFile, Message, Position, QueueLedger
@@ -140,6 +141,8 @@ class JournalReplay:
         # disk, and the next batch has them again.
         self._serials: set[int] = set()
         self._segment_entries: i64 = segment_entries
+        # Files that hold contents of indexes, by number.
+        self.logs: dict[int, ContentLog] = {}
         if checkpoint is not None:
             head = checkpoint.head
             self._known_contents = head.next_content_id
@@ -160,6 +163,9 @@ class JournalReplay:
         known_damage = len(self.damage)
         seed = crc_seed(self.store_id, number)
         file = JournalFile(number)
+        log = self.logs.get(number)
+        if log is not None:
+            file.log = log
         self.files.append(file)
         position: i64 = FILE_HEADER_BYTES
         # Zeros at the end are space that was allocated ahead and never written.
@@ -194,6 +200,8 @@ class JournalReplay:
         if bad_from >= 0:
             self.torn.append(Damage(number, bad_from, size, "unfinished write"))
             file.size_bytes = bad_from
+        # The last file is synced before any batch.
+        file.synced_bytes = file.size_bytes
         if len(self.damage) > known_damage:
             # The power may have failed during the write of the mark: the queue states before it,
             # with `delivered_upto`, may be damaged.
@@ -323,6 +331,12 @@ class JournalReplay:
             index = QueueIndex(row.queue_id, f"queues/{row.queue_id}", self._segment_entries)
             index.settled = row.settled
             index.segments = row.segments
+            for first, last, number in row.stretches:
+                log = self.logs.get(number)
+                if log is None:
+                    log = ContentLog(number)
+                    self.logs[number] = log
+                index.stretches.restore(log, first, last, row.settled)
             ledger.index = index
 
     def _apply(self, file: JournalFile, data: bytes, start: i64, length: i64) -> bool:
@@ -361,6 +375,7 @@ class JournalReplay:
         if message is None:
             return False
         message.file = file
+        message.offset = end - length
         message.stored_bytes = length
         at = start + 4
         for _ in range(read_u32(data, start)):

@@ -9,11 +9,13 @@ from __future__ import annotations
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.store.checkpoint_needs import CheckpointNeeds
+from warrenmq.store.content_log import ContentLogs
 from warrenmq.store.index_repair import DamagedSegments
 from warrenmq.store.job_queue import JobQueue
 from warrenmq.store.jobs import AppendFile
 from warrenmq.store.layout import QUEUES_NAME, TRANSIENT_NAME
 from warrenmq.store.loads import Loads, WaitingLoad
+from warrenmq.store.log_places import PlacesWriter
 from warrenmq.store.losses import Losses
 from warrenmq.store.message import QueueLedger
 from warrenmq.store.queue_index import QueueIndex, Segment
@@ -67,9 +69,11 @@ class SegmentFiles:
         self.contents: StoredContents = contents
         self.losses: Losses = Losses()
         self.loads: Loads = Loads()
-        self.needs: CheckpointNeeds = CheckpointNeeds(settings.dead_bytes)
+        self.logs: ContentLogs = ContentLogs()
+        self.needs: CheckpointNeeds = CheckpointNeeds(settings.dead_bytes, self.logs)
         self.damaged: DamagedSegments = DamagedSegments(store_id, jobs, self.needs, self.losses)
         self.writer: RecordWriter = RecordWriter(store_id)
+        self.places: PlacesWriter = PlacesWriter()
         self.gone_segments: GoneSegments | None = None
         # Failed appends whose file is gone; replaced when the lane is at rest.
         self._gone: list[Append] = []

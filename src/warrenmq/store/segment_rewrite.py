@@ -174,6 +174,8 @@ class SegmentRewriter:
             segment.written_bytes = job.new_size
             segment.rewrites += 1
             if not job.is_whole:
+                if segment.entries > 0:
+                    segment.referred_bytes = segment.referred_bytes * job.live // segment.entries
                 segment.entries = job.live
                 self.rewrite_count += 1
             index.forget_cursor()

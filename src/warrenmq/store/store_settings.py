@@ -17,6 +17,10 @@ BEHIND_BYTES: Final = 67108864
 DEAD_BYTES: Final = 33554432
 # The store may take twice its live bytes plus this on disk before it is in debt (G8).
 GARBAGE_ALLOWANCE_BYTES: Final = 1073741824
+# A stretch takes some memory as long as it lives, and a sparse file work: fewer messages of a queue
+# in one journal file are copied to the queue's index.
+REFER_ENTRIES: Final = 16
+REFER_BYTES: Final = 16384
 
 
 class StoreSettings:
@@ -35,6 +39,8 @@ class StoreSettings:
         group_bytes: i64 = GROUP_BYTES,
         behind_bytes: i64 = BEHIND_BYTES,
         dead_bytes: i64 = DEAD_BYTES,
+        refer_entries: i64 = REFER_ENTRIES,
+        refer_bytes: i64 = REFER_BYTES,
     ) -> None:
         self.journal_file_size_limit: i64 = journal_file_size_limit
         self.content_file_size_limit: i64 = content_file_size_limit
@@ -50,3 +56,7 @@ class StoreSettings:
         self.group_bytes: i64 = group_bytes
         self.behind_bytes: i64 = behind_bytes
         self.dead_bytes: i64 = dead_bytes
+        # A queue's index begins to refer to a journal file for at least so many messages in a row.
+        self.refer_entries: i64 = refer_entries
+        # And for at least so many bytes of records.
+        self.refer_bytes: i64 = refer_bytes

@@ -116,6 +116,11 @@ class VhostStore:
         journal = self.journal
         journal.adopt(replay.files, replay.next_file_number)
         journal.release_serial = replay.release_serial
+        in_journal = {file.number for file in replay.files}
+        for log in replay.logs.values():
+            if log.number not in in_journal:
+                self.files.logs.retain(log, log.size_bytes)
+                self.files.needs.take_dead_log(log)
         self.checkpoints.journal_damage = replay.losses()
         if checkpoint is not None:
             self.checkpoints.generation = checkpoint.head.generation

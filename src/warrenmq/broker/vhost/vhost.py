@@ -127,7 +127,8 @@ class Vhost(VhostQueues):
             live_bytes: i64 = 0
             for segment in index.segments:
                 if segment.entries > 0:
-                    live_bytes += segment.size_bytes * segment.live // segment.entries
+                    stored = segment.size_bytes + segment.referred_bytes
+                    live_bytes += stored * segment.live // segment.entries
             may_expire = queue.settings.message_ttl_ms != NO_LIMIT
             backing.restore_delta(first, upto, count, live_bytes, may_expire)
         backing.restore(queue, recovered.in_order(), is_clean)

@@ -17,7 +17,7 @@ from typing import Final
 from warrenmq.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warrenmq.store.content_records import decode_content
 from warrenmq.store.file_system import FileHandle, FileSystem
-from warrenmq.store.layout import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
+from warrenmq.store.layout import JOURNAL_NAME, PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
 from warrenmq.store.message import Message, Position
 from warrenmq.store.record import (
     CHECKPOINT_MAGIC,
@@ -33,7 +33,7 @@ from warrenmq.store.record import (
 )
 from warrenmq.store.recovery import RecoveredQueue
 
-JOURNAL_DIRECTORY: Final = "journal"
+JOURNAL_DIRECTORY: Final = JOURNAL_NAME
 LOST_AND_FOUND: Final = "lost+found"
 STORE_ID_NAME: Final = "store_id"
 

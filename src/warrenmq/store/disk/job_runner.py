@@ -13,7 +13,7 @@ import contextlib
 import errno
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -36,6 +36,7 @@ from warrenmq.store.jobs import (
     StoreJob,
     WriteCheckpoint,
 )
+from warrenmq.store.layout import JOURNAL_NAME, PERSISTENT_NAME
 from warrenmq.store.record import FILE_HEADER_BYTES, body_is_valid, crc_seed, record_length
 
 logger = logging.getLogger("warren.disk")
@@ -50,6 +51,10 @@ URGENT_BYTES_PER_S: Final = 1073741824
 _COMPACT_PIECE_BYTES: Final = 1048576
 # Records of a segment that one step of a rewrite scans; a step takes less than a millisecond.
 _REWRITE_RECORDS: Final = 1024
+# Ranges with at most this gap (bytes) between them are read together.
+_GAP_BYTES: Final = 16384
+# The most bytes that are read together.
+_JOINED_BYTES_MAX: Final = 4194304
 # Errors that mean a range cannot be read; after any other error a retry may succeed.
 _UNREADABLE: Final = (errno.ENOENT, errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA)
 
@@ -128,19 +133,32 @@ class JobRunner:
     # -- reading -----------------------------------------------------------------------------------
 
     def _read_ranges(self, job: ReadRanges) -> None:
-        results: list[bytes | None] = []
+        results: list[bytes | None] = [None] * len(job.ranges)
         job.is_missing = False
-        for path, offset, size in job.ranges:
+        for path, start, end, members in joined_ranges(job.ranges):
             try:
-                results.append(self._files.read(path, offset, size))
+                data = self._read(path, start, end - start)
             except OSError as error:
                 if error.errno not in _UNREADABLE:
                     raise
                 if self._lines.allows(path):
                     logger.error("%s cannot be read: %s", path, error)
-                results.append(None)
                 job.is_missing = job.is_missing or error.errno == errno.ENOENT
+                continue
+            for member in members:
+                _, offset, size = job.ranges[member]
+                results[member] = data[offset - start : offset - start + size]
         job.results = results
+
+    def _read(self, path: str, offset: int, size: int) -> bytes:
+        try:
+            return self._files.read(path, offset, size)
+        except FileNotFoundError:
+            directory, _, name = path.partition("/")
+            if directory != JOURNAL_NAME:
+                raise
+            # The file has left the journal since the job was made.
+            return self._files.read(f"{PERSISTENT_NAME}/{name}", offset, size)
 
     def _source(self, path: str) -> Source:
         return (
@@ -168,6 +186,7 @@ class JobRunner:
             # Let other threads run.
             time.sleep(0)
         self._put_checkpoint(job.content)
+        self._move_logs(job)
         self._delete(job)
 
     def _sync_files(self, job: WriteCheckpoint) -> bool:
@@ -229,6 +248,33 @@ class JobRunner:
             remove_if_there(files, new_path)
             raise
         files.sync_directory("")
+
+    def _move_logs(self, job: WriteCheckpoint) -> None:
+        """Take files out of the journal, oldest first; the first that stays keeps all later ones.
+
+        The journal remains without gaps then, whenever the node ends.
+        """
+        job.unmoved = []
+        done = 0
+        try:
+            for log in job.leaving:
+                with contextlib.suppress(FileNotFoundError):
+                    if log.is_needed:
+                        self._files.rename(log.path, log.target)
+                    else:
+                        self._files.unlink(log.path)
+                done += 1
+        except OSError as error:
+            logger.warning("%s cannot leave the journal yet: %s", job.leaving[done].path, error)
+            job.unmoved = job.leaving[done:]
+        if done == 0:
+            return
+        try:
+            self._files.sync_directory(PERSISTENT_NAME)
+            self._files.sync_directory(JOURNAL_NAME)
+        except OSError as error:
+            logger.warning("files that have left the journal may come back: %s", error)
+            self._unsynced_directories.update((PERSISTENT_NAME, JOURNAL_NAME))
 
     def _delete(self, job: WriteCheckpoint) -> None:
         deleted: dict[str, list[str]] = {}
@@ -355,6 +401,30 @@ class JobRunner:
             raise
         job.copied = copied
         job.damaged = damaged
+
+
+def joined_ranges(
+    ranges: list[tuple[str, int, int]],
+) -> Iterator[tuple[str, int, int, list[int]]]:
+    """The reads that fetch `ranges`, (path, offset, size): (path, start, end, indexes of ranges).
+
+    Ranges of one file with small gaps between them are read together.
+    """
+    order = sorted(range(len(ranges)), key=ranges.__getitem__)
+    members: list[int] = []
+    path, start, end = "", 0, 0
+    for index in order:
+        next_path, offset, size = ranges[index]
+        is_near = next_path == path and offset - end <= _GAP_BYTES
+        if members and (not is_near or max(end, offset + size) - start > _JOINED_BYTES_MAX):
+            yield path, start, end, members
+            members = []
+        if not members:
+            path, start, end = next_path, offset, offset
+        members.append(index)
+        end = max(end, offset + size)
+    if members:
+        yield path, start, end, members
 
 
 class _Pace:

@@ -20,6 +20,7 @@ from warrenmq.store.disk.store_reader import StoreReport, read_store
 from warrenmq.store.file_system import FileSystem
 from warrenmq.store.index_records import IndexScan
 from warrenmq.store.layout import QUEUES_NAME
+from warrenmq.store.log_places import file_of, message_at, offset_of, read_bytes_of
 from warrenmq.store.message import ContentRef, Message, Position, QueueLedger
 from warrenmq.store.queue_index import SEGMENT_ENTRIES, QueueIndex, Segment
 from warrenmq.store.record import (
@@ -188,7 +189,8 @@ class VhostSnapshot:
     def timestamp_ms(self, queue: RecoveredQueue, position: Position) -> int:
         """The time at which the message was published, in ms since 1970; 0 if unreadable."""
         if position.has_content or position.place < 0:
-            timestamp: int = position.message.timestamp_ms
+            message = self.message(position)
+            timestamp: int = message.timestamp_ms if message is not None else 0
             return timestamp
         index = queue.ledger.index
         assert index is not None
@@ -222,9 +224,21 @@ class VhostSnapshot:
         if position.has_content:
             return position.message
         content = position.content_ref
-        if content is None:
+        if content is not None:
+            return self.content(content)
+        return self._referred(position) if position.place < -1 else None
+
+    def _referred(self, position: Position) -> Message | None:
+        """A message whose content is in a journal file."""
+        number = file_of(position.place)
+        size = read_bytes_of(position.place, position.content_bytes)
+        try:
+            path = self.store.files.logs.path_of(number)
+            data = self.files.read(path, offset_of(position.place), size)
+        except OSError:
             return None
-        return self.content(content)
+        seed = crc_seed(self.store_id, number)
+        return message_at(data, 0, seed, position.ledger.queue_id, position.seq)
 
     def content(self, content: ContentRef) -> Message | None:
         """A large message, from its known place, else from the file that has its id."""

@@ -43,6 +43,7 @@ from warrenmq.store.vhost_store import VhostStore
 # A file with a damaged header is searched this far (bytes) for a record.
 _SEARCH_BYTES: Final = 4194304
 _CONTENT_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.rdq")
+_LOG_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,17})\.wal")
 _SEGMENT_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.idx(\.new)?")
 _QUEUE_NAME: Final = re.compile(r"[1-9][0-9]{0,9}")
 
@@ -193,7 +194,13 @@ def _read_journal(
         # The next file number is above that of every file, even one that is moved away or deleted.
         replay.next_file_number = max(replay.next_file_number, number + 1)
         if checkpoint is not None and number < checkpoint.head.first_journal_file:
-            store.files.needs.delete_later(path)
+            log = replay.logs.get(number)
+            if log is None:
+                store.files.needs.delete_later(path)
+            else:
+                # The node ended before it had moved the file.
+                log.size_bytes = files.size(path)
+                store.checkpoints.move_later(log)
             continue
         data = read_whole(files, path)
         report.bytes_read += len(data)
@@ -226,6 +233,16 @@ def _read_journal(
     report.damage = replay.damage
     report.torn = replay.torn
     return replay
+
+
+def _add_log(files: FileSystem, store: VhostStore, replay: JournalReplay, path: str) -> None:
+    """Take over a file that has left the journal, or have it deleted if no index needs it."""
+    log = replay.logs.get(int(path.rpartition("/")[2].removesuffix(".wal")))
+    if log is None:
+        store.files.needs.delete_later(path)
+        return
+    log.is_moved = True
+    log.size_bytes = files.size(path)
 
 
 def _is_begun(data: bytes, magic: bytes, number: int, store_id: bytes) -> bool:
@@ -293,11 +310,18 @@ def _read_contents(
         match = _CONTENT_NAME.fullmatch(name)
         if match and files.is_file(f"{PERSISTENT_NAME}/{name}"):
             numbers.append(int(match.group(1)))
+        elif _LOG_NAME.fullmatch(name):
+            _add_log(files, store, replay, f"{PERSISTENT_NAME}/{name}")
         elif name.endswith(".rdq.new"):
             # The copy of a compaction that was never finished.
             store.files.needs.delete_later(f"{PERSISTENT_NAME}/{name}")
         else:
             report.quarantined.append(quarantine(files, f"{PERSISTENT_NAME}/{name}"))
+    for log in replay.logs.values():
+        if log.number < replay.first_file and log.size_bytes == 0:
+            report.missing.append(
+                f"{log.moved_path} with the contents of {log.live_entries} messages"
+            )
     for number in sorted(numbers):
         path = store.contents.persistent.path_of(number)
         if files.size(path) == 0:

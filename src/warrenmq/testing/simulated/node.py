@@ -86,6 +86,8 @@ class Limits:
     behind_bytes: int = BEHIND_BYTES
     # Dead bytes that make a checkpoint due.
     dead_bytes: int = DEAD_BYTES
+    refer_entries: int = 2
+    refer_bytes: int = 1
     # Bytes waiting for the journal at which publishers are stopped.
     stop_bytes: int = STOP_BYTES
     # Bytes waiting for the store's files at which publishers are stopped.
@@ -303,6 +305,8 @@ class SimulatedNode:
             limits.group_bytes,
             limits.behind_bytes,
             limits.dead_bytes,
+            limits.refer_entries,
+            limits.refer_bytes,
         )
         self.vhost, self._report = open_vhost(
             self.broker,

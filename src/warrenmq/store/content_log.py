@@ -1,0 +1,81 @@
+"""A journal file as a file of contents: what the queues' indexes need of it."""
+
+from mypy_extensions import i64
+
+from warrenmq.store.layout import JOURNAL_NAME, PERSISTENT_NAME
+
+
+class ContentLog:
+    """The file `<number>.wal`, in the journal or behind it. Sizes in bytes.
+
+    A file that leaves the journal while an index needs it moves to the content store's directory.
+    """
+
+    def __init__(self, number: i64) -> None:
+        self.number: i64 = number
+        # Set when the file leaves the journal.
+        self.size_bytes: i64 = 0
+        # Stretches of queues' indexes that need contents in the file (`stretches.py`).
+        self.stretches: i64 = 0
+        # Positions that ever were in these stretches.
+        self.entries: i64 = 0
+        # Positions of these stretches that are not settled.
+        self.live_entries: i64 = 0
+        # Generation of the last checkpoint that names the file in a stretch; 0: none does.
+        self.named_in: i64 = 0
+        # The file has left the journal.
+        self.is_retained: bool = False
+        # The file has been moved.
+        self.is_moved: bool = False
+
+    @property
+    def journal_path(self) -> str:
+        """Where the file is before it is moved."""
+        return f"{JOURNAL_NAME}/{self.number}.wal"
+
+    @property
+    def moved_path(self) -> str:
+        """Where the file is after it was moved."""
+        return f"{PERSISTENT_NAME}/{self.number}.wal"
+
+    @property
+    def path(self) -> str:
+        """Where the file is, as far as it is known."""
+        return self.moved_path if self.is_moved else self.journal_path
+
+
+class ContentLogs:
+    """The logs that have left the journal of one vhost, by number."""
+
+    def __init__(self) -> None:
+        self.retained: dict[int, ContentLog] = {}
+
+    def retain(self, log: ContentLog, size_bytes: i64) -> None:
+        """Keep a file that leaves the journal with `size_bytes`."""
+        log.is_retained = True
+        log.size_bytes = size_bytes
+        self.retained[log.number] = log
+
+    def forget(self, log: ContentLog) -> None:
+        """Forget a log that nothing needs."""
+        self.retained.pop(log.number, None)
+
+    def path_of(self, number: i64) -> str:
+        """The path of file `number`, in the journal or behind it."""
+        log = self.retained.get(number)
+        return log.path if log is not None else f"{JOURNAL_NAME}/{number}.wal"
+
+    def total_bytes(self) -> i64:
+        """Bytes of all these files."""
+        total: i64 = 0
+        for log in self.retained.values():
+            total += log.size_bytes
+        return total
+
+    def live_bytes(self) -> i64:
+        """The share of these bytes that unsettled positions have, as if records were of one size."""
+        live: i64 = 0
+        for log in self.retained.values():
+            if log.entries > 0:
+                live += log.size_bytes * log.live_entries // log.entries
+        return live

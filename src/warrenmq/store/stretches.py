@@ -1,0 +1,150 @@
+"""Stretches: which journal files the index of a queue needs, and up to when.
+
+A stretch is a run [first, last] of indexed seq ids, each of which was settled when the stretch came
+to it, or is persistent with its content in the stretch's journal file or in the content store. The
+file is needed until every position of the stretch is settled. Memory holds one stretch for each
+file and queue, however many messages it has.
+"""
+
+from __future__ import annotations
+
+from mypy_extensions import i64, mypyc_attr
+
+from warrenmq.store.content_log import ContentLog
+from warrenmq.store.runs import Runs, overlapping
+
+
+@mypyc_attr(acyclic=True)
+class Stretch:
+    """A run of indexed seq ids with contents in `log`."""
+
+    def __init__(self, log: ContentLog, first: i64) -> None:
+        self.log: ContentLog = log
+        self.first: i64 = first
+        self.last: i64 = first - 1
+        # Positions that are not settled.
+        self.live: i64 = 0
+
+
+class Stretches:
+    """The stretches of one queue, ascending."""
+
+    def __init__(self) -> None:
+        self.all: list[Stretch] = []
+        # Logs that no stretch of any queue needs any more; `CheckpointNeeds` takes them.
+        self.dead_logs: list[ContentLog] = []
+        # The last of `all` may grow.
+        self._is_open: bool = False
+
+    def last_log(self) -> ContentLog | None:
+        """The file of the stretch that may grow; None: none may."""
+        return self.all[-1].log if self._is_open else None
+
+    def add(self, seq: i64, log: ContentLog) -> None:
+        """Add a position whose content is in `log`; seq ids only ascend."""
+        if self.last_log() is not log:
+            self.all.append(Stretch(log, seq))
+            log.stretches += 1
+            self._is_open = True
+        self._grow(seq)
+
+    def pass_over(self, seq: i64) -> None:
+        """Let the open stretch reach over a persistent position with its content elsewhere."""
+        if self._is_open:
+            self._grow(seq)
+
+    def end(self) -> None:
+        """End the open stretch: the next position may be settled without the index being told."""
+        self._is_open = False
+
+    def settle(self, first: i64, last: i64) -> None:
+        """Count the positions of [first, last], which are settled now and were not before."""
+        stretches = self.all
+        place = self._place_of(first)
+        dead: i64 = 0
+        while place < len(stretches) and stretches[place].first <= last:
+            stretch = stretches[place]
+            count: i64 = min(last, stretch.last) - max(first, stretch.first) + 1
+            stretch.live -= count
+            stretch.log.live_entries -= count
+            if stretch.live <= 0:
+                dead += 1
+            place += 1
+        if dead > 0:
+            self._drop_dead()
+
+    def recount(self, settled: Runs) -> None:
+        """Count all positions anew, after `settled` was changed by other means."""
+        for stretch in self.all:
+            live = _unsettled(stretch, settled)
+            stretch.log.live_entries += live - stretch.live
+            stretch.live = live
+        self._drop_dead()
+
+    def clear(self) -> None:
+        """Drop all stretches: nothing of the queue is needed any more."""
+        for stretch in self.all:
+            stretch.log.live_entries -= stretch.live
+            stretch.live = 0
+        self._drop_dead()
+
+    def restore(self, log: ContentLog, first: i64, last: i64, settled: Runs) -> None:
+        """Add a stretch of a checkpoint, behind those before it."""
+        stretch = Stretch(log, first)
+        stretch.last = last
+        stretch.live = _unsettled(stretch, settled)
+        if stretch.live <= 0:
+            return
+        log.stretches += 1
+        log.entries += stretch.live
+        log.live_entries += stretch.live
+        self.all.append(stretch)
+
+    def check(self, settled: Runs) -> None:
+        """Assert that the stretches ascend and that their counts are right."""
+        before: i64 = -1
+        for stretch in self.all:
+            assert before < stretch.first <= stretch.last
+            assert 0 < stretch.live == _unsettled(stretch, settled)
+            assert stretch.log.stretches > 0
+            before = stretch.last
+
+    def _grow(self, seq: i64) -> None:
+        stretch = self.all[-1]
+        stretch.last = seq
+        stretch.live += 1
+        stretch.log.entries += 1
+        stretch.log.live_entries += 1
+
+    def _drop_dead(self) -> None:
+        kept: list[Stretch] = []
+        for stretch in self.all:
+            if stretch.live > 0:
+                kept.append(stretch)
+                continue
+            log = stretch.log
+            log.stretches -= 1
+            if log.stretches == 0:
+                self.dead_logs.append(log)
+        if len(kept) == 0 or kept[-1] is not self.all[-1]:
+            self._is_open = False
+        self.all = kept
+
+    def _place_of(self, seq: i64) -> i64:
+        """Index of the first stretch that ends at or behind `seq`."""
+        low: i64 = 0
+        high: i64 = len(self.all)
+        while low < high:
+            middle = (low + high) >> 1
+            if self.all[middle].last < seq:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def _unsettled(stretch: Stretch, settled: Runs) -> i64:
+    live: i64 = stretch.last - stretch.first + 1
+    for first, last in overlapping(settled, stretch.first, stretch.last):
+        live -= min(last, stretch.last) - max(first, stretch.first) + 1
+    return live

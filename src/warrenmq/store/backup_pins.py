@@ -18,6 +18,7 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.store.checkpoint_needs import CheckpointNeeds
+from warrenmq.store.content_log import ContentLogs
 from warrenmq.store.content_store import ContentStore
 from warrenmq.store.journal import Journal
 from warrenmq.store.queue_store import QueueStore
@@ -53,12 +54,14 @@ class BackupPins:
         contents: ContentStore,
         queues: dict[int, QueueStore],
         needs: CheckpointNeeds,
+        logs: ContentLogs,
     ) -> None:
         self._journal: Journal = journal
         self._contents: ContentStore = contents
         # The durable queues.
         self._queues: dict[int, QueueStore] = queues
         self._needs: CheckpointNeeds = needs
+        self._logs: ContentLogs = logs
         # A backup is under way.
         self.is_on: bool = False
         # The content of the backup's checkpoint file; empty until it is on disk.
@@ -120,6 +123,13 @@ class BackupPins:
                 self._segments.append(
                     BackupFile(index.path_of(segment), segment.size_bytes, is_sealed)
                 )
+        for file in self._journal.files:
+            # The checkpoint names contents in files that a start would not replay any more.
+            if file.number < first_journal_file and file.log.stretches > 0:
+                self._segments.append(BackupFile(file.log.path, file.size_bytes, True))
+        for log in self._logs.retained.values():
+            if log.stretches > 0:
+                self._segments.append(BackupFile(log.path, WHOLE, True))
         self._add_growing()
 
     def on_checkpoint(self, content: bytes | None) -> None:

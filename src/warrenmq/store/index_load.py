@@ -92,6 +92,8 @@ class IndexLoad(WaitingLoad):
         self._scan: IndexScan | None = None
         # `Segment.rewrites` of the copy of the segment that the scan's offset is for.
         self._rewrites: i64 = 0
+        # Segment whose damage was reported, and that was repaired as far as possible; -1: none.
+        self._repaired_segment: i64 = -1
         # Number of failed reads of the same piece in a row.
         self._failures: i64 = 0
         self._read_bytes: i64 = max(max_bytes, READ_BYTES_MIN)
@@ -125,7 +127,10 @@ class IndexLoad(WaitingLoad):
         segment = self._segment
         scan = self._scan
         index = self.ledger.index
-        assert segment is not None and scan is not None and index is not None
+        if scan is None:
+            self.start()
+            return
+        assert segment is not None and index is not None
         if segment.rewrites != self._rewrites:
             # Records have other offsets in the new copy: begin again with the next position.
             self.next_seq = scan.next_seq
@@ -135,7 +140,9 @@ class IndexLoad(WaitingLoad):
             self._leave_segment()
             return
         available = segment.written_bytes - scan.offset
-        if segment.is_rewriting or available <= 0 or available < scan.wanted_bytes:
+        is_counted = segment.is_damaged and segment.has_places
+        if segment.is_rewriting or is_counted or available <= 0 or available < scan.wanted_bytes:
+            # Entries of a damaged segment may be found again.
             self.files.wait_for_append(self)
             return
         size: i64 = min(max(self._read_bytes, scan.wanted_bytes), available)
@@ -179,7 +186,19 @@ class IndexLoad(WaitingLoad):
             self.files.damaged.recount()
         at_end = len(result) < wanted or scan.offset + len(result) >= segment.size_bytes
         scan.feed(result, at_end, self.max_messages, self.max_bytes)
-        self._report_damage(segment, scan)
+        if self._repaired_segment == segment.number:
+            # Damage that is left was reported before.
+            self.damaged_count += len(scan.damaged)
+            scan.damaged = []
+        elif len(scan.damaged) > 0:
+            self._report_damage(segment, scan)
+            if segment.has_places:
+                # Begin again with the same positions when the segment is repaired.
+                self.damaged_count = 0
+                self._repaired_segment = segment.number
+                self._scan = None
+                self.files.wait_for_append(self)
+                return
         if len(scan.found) > 0 or scan.is_over:
             self._finish_scan()
         elif at_end:

@@ -7,7 +7,7 @@ several positions whose contents are in one journal file.
 from mypy_extensions import i64
 
 from warrenmq.store.content_records import content_bytes_of, decode_publish_ref
-from warrenmq.store.log_places import PLACES, PlaceEntry, entry_count, place_of
+from warrenmq.store.log_places import PLACES, PlaceEntry, entry_count, place_of, read_entry
 from warrenmq.store.message import ABSENT, INDEXED, Message, Position, QueueLedger
 from warrenmq.store.publish_body import decode_message
 from warrenmq.store.record import (
@@ -193,7 +193,7 @@ class IndexScan:
         while number < count:
             if self._is_full():
                 return False
-            entry = PlaceEntry(data, body, number)
+            entry = read_entry(data, body, number)
             number += 1
             if entry.seq >= self.end_seq:
                 self.is_over = True
@@ -331,7 +331,7 @@ class LiveRanges:
             body = at + RECORD_HEADER_BYTES
             count = entry_count(data, body, at + length)
             for number in range(count):
-                if not contains(self._settled, PlaceEntry(data, body, number).seq):
+                if not contains(self._settled, read_entry(data, body, number).seq):
                     return False
             return count > 0
         place: i64 = at + length - 21 if kind == PUBLISH_REF else at + RECORD_HEADER_BYTES + 4

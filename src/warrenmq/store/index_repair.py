@@ -7,17 +7,23 @@ live entries, so that it is still deleted when the rest is settled.
 
 from __future__ import annotations
 
-from mypy_extensions import i64
+from typing import Final
+
+from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.store.checkpoint_needs import CheckpointNeeds
 from warrenmq.store.index_records import IndexScan, end_below
 from warrenmq.store.job_queue import JobQueue
 from warrenmq.store.jobs import KeepDamage, ReadRanges
+from warrenmq.store.loads import Loads
 from warrenmq.store.losses import Losses
 from warrenmq.store.message import INDEXED, Position, QueueLedger
-from warrenmq.store.queue_index import Segment
+from warrenmq.store.queue_index import QueueIndex, Segment
 from warrenmq.store.record import FILE_HEADER_BYTES, crc_seed
-from warrenmq.store.runs import add_run, contains
+from warrenmq.store.runs import Runs, add_run, contains, remove_run, subtract
+
+# Damage that comes back after so many repairs of one segment is not repaired any more.
+REPAIRS_MAX: Final = 3
 
 
 class _Recount(ReadRanges):
@@ -38,16 +44,32 @@ class _Keep(KeepDamage):
         """Nothing follows: a copy of the damage is all that can be saved."""
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class SegmentRepairer:
+    """Finds lost entries of segments again."""
+
+    def repair(self, ledger: QueueLedger, segment: Segment) -> None:
+        """Write the file of a damaged segment again, with the entries that can be found."""
+        raise RuntimeError("abstract")
+
+
 class DamagedSegments:
     """The segments of one vhost whose live entries are to be counted anew."""
 
     def __init__(
-        self, store_id: bytes, jobs: JobQueue, needs: CheckpointNeeds, losses: Losses
+        self,
+        store_id: bytes,
+        jobs: JobQueue,
+        needs: CheckpointNeeds,
+        losses: Losses,
+        loads: Loads,
     ) -> None:
         self._store_id: bytes = store_id
         self._jobs: JobQueue = jobs
         self._needs: CheckpointNeeds = needs
         self._losses: Losses = losses
+        self._loads: Loads = loads
+        self.repairer: SegmentRepairer | None = None
         self._waiting: list[tuple[QueueLedger, Segment]] = []
 
     def add(self, ledger: QueueLedger, segment: Segment) -> None:
@@ -98,10 +120,11 @@ class DamagedSegments:
             # `SegmentFiles.resume_loads` retries it.
             self._waiting.append((ledger, segment))
             return
-        segment.is_damaged = False
         cause = "their segments cannot be read" if segment.is_lost else "their records are damaged"
-        segment.is_lost = False
         if index is None or data is None:
+            segment.is_damaged = False
+            segment.is_lost = False
+            self._loads.resume_waiting()
             return
         start: i64 = segment.number * index.segment_entries
         end = min(start + index.segment_entries, ledger.indexed_upto)
@@ -118,6 +141,18 @@ class DamagedSegments:
         # live here.
         scan.count_unsealed()
         scan.feed(data[FILE_HEADER_BYTES:], True, index.segment_entries, 1 << 62)
+        repairer = self.repairer
+        if (
+            repairer is not None
+            and segment.repairs < REPAIRS_MAX
+            and _are_entries_missing(index, start, end, scan.found)
+        ):
+            segment.repairs += 1
+            self._waiting.append((ledger, segment))
+            repairer.repair(ledger, segment)
+            return
+        segment.is_damaged = False
+        segment.is_lost = False
         transient: i64 = 0
         for position in scan.found:
             if not position.persistent or (
@@ -131,9 +166,24 @@ class DamagedSegments:
         if live > segment.live:
             last = start + index.segment_entries - 1
             self._losses.add_messages(ledger.queue_id, live - segment.live, start, last, cause)
+        index.stretches.recount(index.settled)
         index.version += 1
         index.drop_dead_segments(ledger.indexed_upto)
         self._needs.take_dead_segments(index)
+        self._loads.resume_waiting()
+
+
+def _are_entries_missing(index: QueueIndex, first: i64, end: i64, found: list[Position]) -> bool:
+    """Whether positions of [first, end) that the stretches count are not in `found`."""
+    missing: Runs = []
+    for stretch in index.stretches.all:
+        if stretch.first < end and stretch.last >= first:
+            missing.extend(
+                subtract(max(first, stretch.first), min(end - 1, stretch.last), index.settled)
+            )
+    for position in found:
+        remove_run(missing, position.seq, position.seq)
+    return len(missing) > 0
 
 
 def _settle_missing(ledger: QueueLedger, first: i64, end: i64, found: list[Position]) -> None:

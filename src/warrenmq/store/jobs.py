@@ -131,6 +131,42 @@ class RewriteSegment(StoreJob):
         self.new_size: i64 = 0
 
 
+class SearchedLog:
+    """A journal file in which the entries of the seq ids [first, last] are to be found again."""
+
+    def __init__(self, path: str, number: i64, first: i64, last: i64) -> None:
+        self.path: str = path
+        self.number: i64 = number
+        self.first: i64 = first
+        self.last: i64 = last
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
+class RepairSegment(StoreJob):
+    """Replace segment `path` by a synced copy with the entries that its damage has taken.
+
+    The entries of `queue_id` are found again in the journal files `logs`, except those of `settled`
+    seq ids. Damaged bytes are left out, and so are bytes behind `size`. `new_size` gets the new
+    file's size in bytes.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        size: i64,
+        queue_id: i64,
+        settled: list[tuple[i64, i64]],
+        logs: list[SearchedLog],
+    ) -> None:
+        super().__init__(WRITE)
+        self.path: str = path
+        self.size: i64 = size
+        self.queue_id: i64 = queue_id
+        self.settled: list[tuple[i64, i64]] = settled
+        self.logs: list[SearchedLog] = logs
+        self.new_size: i64 = 0
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class ReadRanges(StoreJob):
     """Read (path, offset, size in bytes) ranges into `results`.

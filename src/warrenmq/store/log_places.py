@@ -13,12 +13,14 @@ In memory a place is one negative integer (`Position.place`), so that a position
 disk only costs no further object.
 """
 
+from __future__ import annotations
+
 from typing import Final
 
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
-from warrenmq.store.message import JournalFile, Message, Position
+from warrenmq.store.message import Message, Position
 from warrenmq.store.publish_body import decode_message
 from warrenmq.store.record import (
     FLAG_REDELIVERED,
@@ -46,6 +48,8 @@ _OFFSET_END: Final = 1 << 28
 _EXTRA_END: Final = 1 << 7
 _FILE_END: Final = 1 << 27
 _EXTRA_UNIT: Final = 16
+# The flags of an entry as the first byte of a 32-bit integer; three zero bytes follow.
+_FLAG_UNIT: Final = 1 << 24
 
 
 def may_refer_to(message: Message) -> bool:
@@ -80,11 +84,25 @@ def read_bytes_of(place: i64, content_bytes: i64) -> i64:
     return content_bytes + RECORD_HEADER_BYTES + ONE_POSITION_BYTES + units * _EXTRA_UNIT
 
 
+class PlaceEntry:
+    """One entry of a PLACES record."""
+
+    def __init__(self, seq: i64, file_number: i64) -> None:
+        self.seq: i64 = seq
+        self.file_number: i64 = file_number
+        self.offset: i64 = 0
+        self.stored_bytes: i64 = 0
+        self.content_bytes: i64 = 0
+        self.body_bytes: i64 = 0
+        self.expiry_ms: i64 = 0
+        self.flags: i64 = 0
+
+
 class PlacesWriter:
     """Gathers the entries of one PLACES record and writes it to a segment's `writer`."""
 
     def __init__(self) -> None:
-        self._file: JournalFile | None = None
+        self._file_number: i64 = 0
         self._first_seq: i64 = 0
         self._count: i64 = 0
         self._entries: BytesWriter = BytesWriter()
@@ -93,29 +111,10 @@ class PlacesWriter:
         """Add an entry for `position`, whose message has a record in a journal file."""
         file = message.file
         assert file is not None
-        if self._count == ENTRIES_MAX or (self._count > 0 and self._file is not file):
-            self.flush(position.ledger.queue_id, writer)
-        if self._count == 0:
-            self._file = file
-            self._first_seq = position.seq
-        self._count += 1
-        self._add(position, message.offset, message.stored_bytes)
-        position.place = place_of(
-            file.number, message.offset, message.stored_bytes, position.content_bytes
-        )
-
-    def flush(self, queue_id: i64, writer: RecordWriter) -> None:
-        """Write the gathered entries as one record, if there are any."""
-        file = self._file
-        if self._count == 0 or file is None:
-            return
-        entries = self._entries.getvalue()
-        self._entries.truncate(0)
-        writer.raw_record(PLACES, _head(queue_id, file.number, self._first_seq) + entries, b"")
-        self._count = 0
-        self._file = None
-
-    def _add(self, position: Position, offset: i64, stored_bytes: i64) -> None:
+        queue_id = position.ledger.queue_id
+        offset = message.offset
+        stored_bytes = message.stored_bytes
+        self.begin(queue_id, file.number, position.seq, writer)
         out = self._entries
         write_i32_be(out, i32(position.seq - self._first_seq))
         write_i32_be(out, i32(offset))
@@ -123,8 +122,40 @@ class PlacesWriter:
         write_i32_be(out, i32(position.content_bytes))
         write_i32_be(out, i32(position.body_bytes))
         write_i64_be(out, position.expiry_ms)
-        # Flags and three zero bytes.
-        write_i32_be(out, (1 << 24) * FLAG_REDELIVERED if position.redelivered else 0)
+        write_i32_be(out, _FLAG_UNIT * FLAG_REDELIVERED if position.redelivered else 0)
+        position.place = place_of(file.number, offset, stored_bytes, position.content_bytes)
+
+    def add_found(self, queue_id: i64, entry: PlaceEntry, writer: RecordWriter) -> None:
+        """Add an entry that was found in its file."""
+        self.begin(queue_id, entry.file_number, entry.seq, writer)
+        out = self._entries
+        write_i32_be(out, i32(entry.seq - self._first_seq))
+        write_i32_be(out, i32(entry.offset))
+        write_i32_be(out, i32(entry.stored_bytes))
+        write_i32_be(out, i32(entry.content_bytes))
+        write_i32_be(out, i32(entry.body_bytes))
+        write_i64_be(out, entry.expiry_ms)
+        write_i32_be(out, i32(entry.flags * _FLAG_UNIT))
+
+    def begin(self, queue_id: i64, file_number: i64, seq: i64, writer: RecordWriter) -> None:
+        """Begin an entry of `seq`: in a new record, if it cannot be in the same one."""
+        if self._count == ENTRIES_MAX or (self._count > 0 and self._file_number != file_number):
+            self.flush(queue_id, writer)
+        if self._count == 0:
+            self._file_number = file_number
+            self._first_seq = seq
+        self._count += 1
+
+    def flush(self, queue_id: i64, writer: RecordWriter) -> None:
+        """Write the gathered entries as one record, if there are any."""
+        if self._count == 0:
+            return
+        entries = self._entries.getvalue()
+        self._entries.truncate(0)
+        writer.raw_record(
+            PLACES, _head(queue_id, self._file_number, self._first_seq) + entries, b""
+        )
+        self._count = 0
 
 
 def _head(queue_id: i64, file_number: i64, first_seq: i64) -> bytes:
@@ -135,19 +166,17 @@ def _head(queue_id: i64, file_number: i64, first_seq: i64) -> bytes:
     return head.getvalue()
 
 
-class PlaceEntry:
-    """One entry of a PLACES record."""
-
-    def __init__(self, data: bytes, body: i64, number: i64) -> None:
-        at = body + PLACES_HEAD_BYTES + number * ENTRY_BYTES
-        self.seq: i64 = read_u64(data, body + 12) + read_u32(data, at)
-        self.file_number: i64 = read_u64(data, body + 4)
-        self.offset: i64 = read_u32(data, at + 4)
-        self.stored_bytes: i64 = read_u32(data, at + 8)
-        self.content_bytes: i64 = read_u32(data, at + 12)
-        self.body_bytes: i64 = read_u32(data, at + 16)
-        self.expiry_ms: i64 = read_u64(data, at + 20)
-        self.flags: i64 = i64(data[at + 28])
+def read_entry(data: bytes, body: i64, number: i64) -> PlaceEntry:
+    """Entry `number` of the PLACES body that begins at `body` (`entry_count`)."""
+    at = body + PLACES_HEAD_BYTES + number * ENTRY_BYTES
+    entry = PlaceEntry(read_u64(data, body + 12) + read_u32(data, at), read_u64(data, body + 4))
+    entry.offset = read_u32(data, at + 4)
+    entry.stored_bytes = read_u32(data, at + 8)
+    entry.content_bytes = read_u32(data, at + 12)
+    entry.body_bytes = read_u32(data, at + 16)
+    entry.expiry_ms = read_u64(data, at + 20)
+    entry.flags = i64(data[at + 28])
+    return entry
 
 
 def entry_count(data: bytes, body: i64, end: i64) -> i64:

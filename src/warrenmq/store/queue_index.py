@@ -58,6 +58,8 @@ class Segment:
         self.is_damaged: bool = False
         # `is_damaged` is set because the file was abandoned or is gone.
         self.is_lost: bool = False
+        # How often entries that were lost with damaged bytes were searched for in journal files.
+        self.repairs: i64 = 0
         # Bytes of a file that was cut off that are still there and count; -1: not known.
         self.left_bytes: i64 = -1
 

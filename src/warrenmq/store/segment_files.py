@@ -71,7 +71,9 @@ class SegmentFiles:
         self.loads: Loads = Loads()
         self.logs: ContentLogs = ContentLogs()
         self.needs: CheckpointNeeds = CheckpointNeeds(settings.dead_bytes, self.logs)
-        self.damaged: DamagedSegments = DamagedSegments(store_id, jobs, self.needs, self.losses)
+        self.damaged: DamagedSegments = DamagedSegments(
+            store_id, jobs, self.needs, self.losses, self.loads
+        )
         self.writer: RecordWriter = RecordWriter(store_id)
         self.places: PlacesWriter = PlacesWriter()
         self.gone_segments: GoneSegments | None = None

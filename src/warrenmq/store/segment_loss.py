@@ -14,12 +14,14 @@ from mypy_extensions import i64
 
 from warrenmq.store.content_records import write_publish_ref
 from warrenmq.store.index_records import end_below, first_seq
-from warrenmq.store.jobs import AppendFile, PutAside, ReadRanges
+from warrenmq.store.index_repair import REPAIRS_MAX, SegmentRepairer
+from warrenmq.store.jobs import AppendFile, PutAside, ReadRanges, RepairSegment, SearchedLog
 from warrenmq.store.loads import WaitingLoad
 from warrenmq.store.message import INDEXED, Position, QueueLedger
 from warrenmq.store.queue_access import QueueAccess
 from warrenmq.store.queue_index import QueueIndex, Segment
 from warrenmq.store.record import FILE_HEADER_BYTES, INDEX_MAGIC, RecordWriter, crc_seed
+from warrenmq.store.runs import Runs, overlapping
 from warrenmq.store.segment_files import Append, GoneSegments, SegmentFiles
 
 
@@ -62,12 +64,91 @@ class _FindEnd(ReadRanges):
             self.segment.left_bytes = end_below(data, seed, self.upto)
 
 
+class _Repair(RepairSegment):
+    def __init__(
+        self,
+        loss: SegmentLoss,
+        ledger: QueueLedger,
+        segment: Segment,
+        path: str,
+        settled: Runs,
+        logs: list[SearchedLog],
+    ) -> None:
+        super().__init__(path, segment.size_bytes, ledger.queue_id, settled, logs)
+        self.loss: SegmentLoss = loss
+        self.ledger: QueueLedger = ledger
+        self.segment: Segment = segment
+
+    def finished(self) -> None:
+        self.loss.on_repaired(self)
+
+
+class _Repairer(SegmentRepairer):
+    def __init__(self, loss: SegmentLoss) -> None:
+        self.loss: SegmentLoss = loss
+
+    def repair(self, ledger: QueueLedger, segment: Segment) -> None:
+        self.loss.repair(ledger, segment)
+
+
 class SegmentLoss(GoneSegments):
     """Replaces lost segments of one vhost. Without `queue_access` no position is in memory."""
 
     def __init__(self, files: SegmentFiles) -> None:
         self.queue_access: QueueAccess | None = None
         self._files: SegmentFiles = files
+        files.damaged.repairer = _Repairer(self)
+
+    def repair(self, ledger: QueueLedger, segment: Segment) -> None:
+        """Write a segment again with entries that are found in the journal files of its contents.
+
+        Loads of the segment wait until its entries are counted anew.
+        """
+        index = ledger.index
+        assert index is not None
+        first: i64 = segment.number * index.segment_entries
+        last = first + index.segment_entries - 1
+        logs: list[SearchedLog] = []
+        for stretch in index.stretches.all:
+            if stretch.first <= last and stretch.last >= first:
+                logs.append(
+                    SearchedLog(
+                        stretch.log.path,
+                        stretch.log.number,
+                        max(first, stretch.first),
+                        min(last, stretch.last),
+                    )
+                )
+        segment.is_rewriting = True
+        settled = overlapping(index.settled, first, last)
+        self._files.jobs.lane.push(
+            _Repair(self, ledger, segment, index.path_of(segment), settled, logs)
+        )
+
+    def on_repaired(self, job: _Repair) -> None:
+        """Account for a segment that was written again, or could not be."""
+        files = self._files
+        files.jobs.lane.on_other()
+        segment = job.segment
+        segment.is_rewriting = False
+        if job.error is not None:
+            segment.repairs = REPAIRS_MAX
+        else:
+            appends = files.jobs.lane.appends_of(job.path)
+            if len(appends) > 0:
+                _move_appends(segment, appends, job.new_size)
+            segment.size_bytes = job.new_size
+            for append in appends:
+                segment.size_bytes += append.size_bytes
+            segment.written_bytes = job.new_size
+            segment.rewrites += 1
+            segment.is_dirty = True
+            index = job.ledger.index
+            if index is not None:
+                index.has_dirty = True
+                index.forget_cursor()
+                index.version += 1
+        files.resume_loads()
 
     def replace_segment(
         self, ledger: QueueLedger, segment: Segment, load: WaitingLoad | None

@@ -81,6 +81,33 @@ class Stretches:
             stretch.live = live
         self._drop_dead()
 
+    def cut(self, first: i64, last: i64, logs: list[ContentLog], settled: Runs) -> None:
+        """Take [first, last] out of the stretches of `logs`: its contents are elsewhere now."""
+        kept: list[Stretch] = []
+        for stretch in self.all:
+            if stretch.log not in logs or stretch.last < first or stretch.first > last:
+                kept.append(stretch)
+                continue
+            log = stretch.log
+            log.stretches -= 1
+            log.live_entries -= stretch.live
+            for part_first, part_last in (
+                (stretch.first, min(stretch.last, first - 1)),
+                (max(stretch.first, last + 1), stretch.last),
+            ):
+                part = Stretch(log, part_first)
+                part.last = part_last
+                part.live = _unsettled(part, settled)
+                if part.live > 0:
+                    log.stretches += 1
+                    log.live_entries += part.live
+                    kept.append(part)
+            if log.stretches == 0:
+                self.dead_logs.append(log)
+        if len(kept) == 0 or kept[-1] is not self.all[-1]:
+            self._is_open = False
+        self.all = kept
+
     def clear(self) -> None:
         """Drop all stretches: nothing of the queue is needed any more."""
         for stretch in self.all:

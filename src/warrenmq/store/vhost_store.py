@@ -63,7 +63,7 @@ class VhostStore:
         self.transient_queues: dict[int, QueueStore] = {}
         self.debt: Debt = Debt()
         self.backup: BackupPins = BackupPins(
-            self.journal, self.contents.persistent, self.queues, self.files.needs
+            self.journal, self.contents.persistent, self.queues, self.files.needs, self.files.logs
         )
         self.rewriter: SegmentRewriter = SegmentRewriter(
             self.files, self.journal, self.queues, self.transient_queues, self.backup, self.debt

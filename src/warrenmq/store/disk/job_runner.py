@@ -23,6 +23,7 @@ from warrenmq.store.disk.append_files import AppendFiles, FileGoneError
 from warrenmq.store.disk.files import begin_new, keep_damage, put_aside, remove_if_there, write_new
 from warrenmq.store.disk.line_limit import LineLimit
 from warrenmq.store.disk.space_reserve import SpaceReserve
+from warrenmq.store.entry_search import SegmentRepair
 from warrenmq.store.file_system import FileSystem
 from warrenmq.store.index_records import LiveRanges
 from warrenmq.store.jobs import (
@@ -32,6 +33,7 @@ from warrenmq.store.jobs import (
     KeepDamage,
     PutAside,
     ReadRanges,
+    RepairSegment,
     RewriteSegment,
     StoreJob,
     WriteCheckpoint,
@@ -53,6 +55,8 @@ _COMPACT_PIECE_BYTES: Final = 1048576
 _REWRITE_RECORDS: Final = 1024
 # Ranges with at most this gap (bytes) between them are read together.
 _GAP_BYTES: Final = 16384
+# More bytes than a journal file has.
+_WHOLE_BYTES: Final = 1 << 30
 # The most bytes that are read together.
 _JOINED_BYTES_MAX: Final = 4194304
 # Errors that mean a range cannot be read; after any other error a retry may succeed.
@@ -109,6 +113,8 @@ class JobRunner:
             self._write_checkpoint(job)
         elif isinstance(job, RewriteSegment):
             self._rewrite_segment(job)
+        elif isinstance(job, RepairSegment):
+            self._repair_segment(job)
         elif isinstance(job, FindContents):
             read, size, seed = self._source(job.path)
             job.found = find_contents(read, size, seed, job.wanted)
@@ -357,6 +363,23 @@ class JobRunner:
             # checkpoint counts the new one.
             logger.warning("a rename in %s is not durable yet: %s", directory, error)
             self._unsynced_directories.add(directory)
+
+    def _repair_segment(self, job: RepairSegment) -> None:
+        files = self._files
+        path = job.path
+        number = _file_number(path)
+        repair = SegmentRepair(files.read(path, 0, job.size), self._store_id, number, job.settled)
+        for log in job.logs:
+            with contextlib.suppress(FileNotFoundError):
+                data = self._read(log.path, 0, _WHOLE_BYTES)
+                repair.search(data, log.number, job.queue_id, log.first, log.last)
+        parts = repair.content(job.queue_id)
+        new_path = write_new(files, path, parts)
+        self._appends.close(path)
+        files.rename(new_path, path)
+        job.new_size = sum(map(len, parts))
+        self._doubtful.discard(path)
+        files.sync_directory(_directory_of(path))
 
     def _put_aside(self, path: str) -> None:
         self._appends.close(path)

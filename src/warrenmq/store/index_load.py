@@ -37,6 +37,10 @@ RECORD_OVERHEAD_BYTES: Final = 64
 READ_BYTES_MIN: Final = 65536
 # Size of a read (bytes) of a segment whose positions are to be settled.
 POSITIONS_BYTES: Final = 196608
+# Records in a journal file with at most this gap (bytes) between them are read together.
+LOG_GAP_BYTES: Final = 16384
+# The most bytes of a journal file that are read together.
+LOG_READ_BYTES: Final = 4194304
 # Retries of a failed read. The pauses double up to a second, which makes five seconds and a half in
 # all; other loads run meanwhile. A load does not wait for a file that is gone.
 READ_TRIES: Final = 8
@@ -284,6 +288,13 @@ class ContentLoad(WaitingLoad):
         self.done: LoadDone = done
         # Positions that the read or search under way is for.
         self._asked: list[Position] = []
+        # For each of them the range that has its record, and the record's place in that range.
+        self._range_numbers: list[int] = []
+        self._starts: list[int] = []
+        # The last range, of a journal file, which may grow: its number, offset and size in bytes.
+        self._log_number: i64 = -1
+        self._log_offset: i64 = 0
+        self._log_bytes: i64 = 0
         # Positions whose place was out of date, to be searched for.
         self._misplaced: list[Position] = []
         # Positions whose content was not found.
@@ -306,32 +317,31 @@ class ContentLoad(WaitingLoad):
                 return
         ranges: list[tuple[str, i64, i64]] = []
         self._asked = []
+        self._range_numbers = []
+        self._starts = []
+        self._log_number = -1
         for position in self.positions:
             if position.has_content or _is_given_up(position):
                 continue
             content = position.content_ref
             if content is None and position.place < -1:
-                place = position.place
-                ranges.append(
-                    (
-                        self.files.logs.path_of(file_of(place)),
-                        offset_of(place),
-                        read_bytes_of(place, position.content_bytes),
-                    )
-                )
-            elif content is None:
+                self._ask_log(position, ranges)
+                continue
+            if content is None:
                 segment = self._segment_of(position)
                 if segment is None:
                     self._lost.append(position)
                     continue
                 size: i64 = position.content_bytes + RECORD_OVERHEAD_BYTES
                 size = min(size, segment.written_bytes - position.place)
+                self._end_log(ranges)
                 if size <= 0:
                     # The segment was rewritten and is shorter than before.
                     self._misplaced.append(position)
                     continue
                 ranges.append((self._path_of(segment), position.place, size))
             else:
+                self._end_log(ranges)
                 contents = self.files.contents.store_of(content)
                 if not contents.is_current_location(content):
                     self._misplaced.append(position)
@@ -339,11 +349,45 @@ class ContentLoad(WaitingLoad):
                 ranges.append(
                     (contents.path_of(content.file), content.offset, content.stored_bytes)
                 )
-            self._asked.append(position)
+            self._ask(position, len(ranges) - 1, 0)
+        self._end_log(ranges)
         if len(ranges) > 0:
             self.files.jobs.submit(_Read(self, ranges))
         else:
             self._search()
+
+    def _ask(self, position: Position, range_number: i64, start: i64) -> None:
+        self._asked.append(position)
+        self._range_numbers.append(range_number)
+        self._starts.append(start)
+
+    def _ask_log(self, position: Position, ranges: list[tuple[str, i64, i64]]) -> None:
+        """Ask for a record in a journal file, together with the one before it if that is near."""
+        place = position.place
+        number = file_of(place)
+        offset = offset_of(place)
+        end: i64 = offset + read_bytes_of(place, position.content_bytes)
+        start = offset - self._log_offset
+        if (
+            number != self._log_number
+            or start < 0
+            or start > self._log_bytes + LOG_GAP_BYTES
+            or end - self._log_offset > LOG_READ_BYTES
+        ):
+            self._end_log(ranges)
+            self._log_number = number
+            self._log_offset = offset
+            self._log_bytes = 0
+            start = 0
+        self._log_bytes = max(self._log_bytes, end - self._log_offset)
+        # The range is added when it is complete.
+        self._ask(position, len(ranges), start)
+
+    def _end_log(self, ranges: list[tuple[str, i64, i64]]) -> None:
+        if self._log_number >= 0:
+            path = self.files.logs.path_of(self._log_number)
+            ranges.append((path, self._log_offset, self._log_bytes))
+            self._log_number = -1
 
     def on_read(self, job: ReadRanges) -> None:
         """Take the contents from the records that were read."""
@@ -358,12 +402,29 @@ class ContentLoad(WaitingLoad):
             self.files.retry_load(self, self._failures)
             self._failures += 1
             return
-        for place in range(len(self._asked)):
-            position = self._asked[place]
-            data = job.results[place] if place < len(job.results) else None
+        store_id = self.files.store_id
+        queue_id = self.ledger.queue_id
+        log_number: i64 = -1
+        seed: int = 0
+        for index in range(len(self._asked)):
+            position = self._asked[index]
+            range_number = self._range_numbers[index]
+            data = job.results[range_number] if range_number < len(job.results) else None
             if _is_given_up(position):
                 continue
-            if data is None or not self._take(position, data):
+            if data is None:
+                self._misplaced.append(position)
+            elif position.content_ref is None and position.place < -1:
+                number = file_of(position.place)
+                if number != log_number:
+                    log_number = number
+                    seed = crc_seed(store_id, number)
+                message = message_at(data, self._starts[index], seed, queue_id, position.seq)
+                if message is None:
+                    self._misplaced.append(position)
+                else:
+                    self._fill(position, message)
+            elif not self._take(position, data):
                 self._misplaced.append(position)
         self._search()
 
@@ -471,13 +532,6 @@ class ContentLoad(WaitingLoad):
 
     def _take(self, position: Position, data: bytes) -> bool:
         content = position.content_ref
-        if content is None and position.place < -1:
-            log_seed = crc_seed(self.files.store_id, file_of(position.place))
-            queue_id = self.ledger.queue_id
-            referred = message_at(data, 0, log_seed, queue_id, position.seq)
-            if referred is not None:
-                self._fill(position, referred)
-            return referred is not None
         if content is None:
             return self._scan(position, data)
         seed = crc_seed(self.files.store_id, content.file)

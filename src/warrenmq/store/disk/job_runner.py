@@ -13,7 +13,7 @@ import contextlib
 import errno
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -53,12 +53,8 @@ URGENT_BYTES_PER_S: Final = 1073741824
 _COMPACT_PIECE_BYTES: Final = 1048576
 # Records of a segment that one step of a rewrite scans; a step takes less than a millisecond.
 _REWRITE_RECORDS: Final = 1024
-# Ranges with at most this gap (bytes) between them are read together.
-_GAP_BYTES: Final = 16384
 # More bytes than a journal file has.
 _WHOLE_BYTES: Final = 1 << 30
-# The most bytes that are read together.
-_JOINED_BYTES_MAX: Final = 4194304
 # Errors that mean a range cannot be read; after any other error a retry may succeed.
 _UNREADABLE: Final = (errno.ENOENT, errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA)
 
@@ -139,21 +135,18 @@ class JobRunner:
     # -- reading -----------------------------------------------------------------------------------
 
     def _read_ranges(self, job: ReadRanges) -> None:
-        results: list[bytes | None] = [None] * len(job.ranges)
+        results: list[bytes | None] = []
         job.is_missing = False
-        for path, start, end, members in joined_ranges(job.ranges):
+        for path, offset, size in job.ranges:
             try:
-                data = self._read(path, start, end - start)
+                results.append(self._read(path, offset, size))
             except OSError as error:
                 if error.errno not in _UNREADABLE:
                     raise
                 if self._lines.allows(path):
                     logger.error("%s cannot be read: %s", path, error)
+                results.append(None)
                 job.is_missing = job.is_missing or error.errno == errno.ENOENT
-                continue
-            for member in members:
-                _, offset, size = job.ranges[member]
-                results[member] = data[offset - start : offset - start + size]
         job.results = results
 
     def _read(self, path: str, offset: int, size: int) -> bytes:
@@ -424,30 +417,6 @@ class JobRunner:
             raise
         job.copied = copied
         job.damaged = damaged
-
-
-def joined_ranges(
-    ranges: list[tuple[str, int, int]],
-) -> Iterator[tuple[str, int, int, list[int]]]:
-    """The reads that fetch `ranges`, (path, offset, size): (path, start, end, indexes of ranges).
-
-    Ranges of one file with small gaps between them are read together.
-    """
-    order = sorted(range(len(ranges)), key=ranges.__getitem__)
-    members: list[int] = []
-    path, start, end = "", 0, 0
-    for index in order:
-        next_path, offset, size = ranges[index]
-        is_near = next_path == path and offset - end <= _GAP_BYTES
-        if members and (not is_near or max(end, offset + size) - start > _JOINED_BYTES_MAX):
-            yield path, start, end, members
-            members = []
-        if not members:
-            path, start, end = next_path, offset, offset
-        members.append(index)
-        end = max(end, offset + size)
-    if members:
-        yield path, start, end, members
 
 
 class _Pace:

@@ -1,8 +1,15 @@
 """A journal file as a file of contents: what the queues' indexes need of it."""
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from warrenmq.store.layout import JOURNAL_NAME, PERSISTENT_NAME
+
+# Fewer files than these are not worth emptying one (S34).
+EMPTY_FILES_MIN: Final = 3
+# Files that are emptied at the same time: a rewrite has them all in memory.
+EMPTIED_MAX: Final = 2
 
 
 class ContentLog:
@@ -27,6 +34,15 @@ class ContentLog:
         self.is_retained: bool = False
         # The file has been moved.
         self.is_moved: bool = False
+        # Few of its contents are needed: segments are rewritten so that none of them is.
+        self.is_emptied: bool = False
+
+    @property
+    def garbage_bytes(self) -> i64:
+        """Estimated bytes of settled entries, as if all records were of one size."""
+        if self.entries == 0:
+            return self.size_bytes
+        return self.size_bytes * (self.entries - self.live_entries) // self.entries
 
     @property
     def journal_path(self) -> str:
@@ -49,6 +65,8 @@ class ContentLogs:
 
     def __init__(self) -> None:
         self.retained: dict[int, ContentLog] = {}
+        # Some of them are to be emptied.
+        self.has_emptied: bool = False
 
     def retain(self, log: ContentLog, size_bytes: i64) -> None:
         """Keep a file that leaves the journal with `size_bytes`."""
@@ -59,6 +77,35 @@ class ContentLogs:
     def forget(self, log: ContentLog) -> None:
         """Forget a log that nothing needs."""
         self.retained.pop(log.number, None)
+
+    def choose_emptied(self, is_in_debt: bool) -> bool:
+        """Choose the files to empty if too much of all these files is garbage.
+
+        Returns whether there is any to empty. The same rule as that of content files (S34): more
+        garbage than valid bytes, in at least three files.
+        """
+        total: i64 = 0
+        garbage: i64 = 0
+        count: i64 = 0
+        emptied: i64 = 0
+        worst: ContentLog | None = None
+        for log in self.retained.values():
+            if log.stretches == 0 or log.entries == 0:
+                continue
+            count += 1
+            total += log.size_bytes
+            garbage += log.garbage_bytes
+            if log.is_emptied:
+                emptied += 1
+            elif worst is None or log.garbage_bytes > worst.garbage_bytes:
+                worst = log
+        is_due = is_in_debt or (count >= EMPTY_FILES_MIN and 2 * garbage > total)
+        if is_due and worst is not None and emptied < EMPTIED_MAX:
+            if 2 * worst.garbage_bytes > worst.size_bytes:
+                worst.is_emptied = True
+                emptied += 1
+        self.has_emptied = emptied > 0
+        return self.has_emptied
 
     def path_of(self, number: i64) -> str:
         """The path of file `number`, in the journal or behind it."""
@@ -76,6 +123,5 @@ class ContentLogs:
         """The share of these bytes that unsettled positions have, as if records were of one size."""
         live: i64 = 0
         for log in self.retained.values():
-            if log.entries > 0:
-                live += log.size_bytes * log.live_entries // log.entries
+            live += log.size_bytes - log.garbage_bytes
         return live

@@ -113,7 +113,8 @@ class RewriteSegment(StoreJob):
     gets the new file's size in bytes. Records keep their bytes: the file number, and so every CRC,
     stays the same. A damaged stretch is copied as it is, since nobody can know what it held. A file
     shorter than `size` was rewritten before a crash if its records are whole; otherwise the job
-    fails.
+    fails. Contents in the journal files `emptied`, (number, path), are copied into the segment;
+    `referred_bytes` gets the bytes of the records that entries refer to after that.
     """
 
     def __init__(
@@ -128,7 +129,9 @@ class RewriteSegment(StoreJob):
         self.size: i64 = size
         self.settled: list[tuple[i64, i64]] = settled
         self.settled_transient: list[tuple[i64, i64]] = settled_transient
+        self.emptied: list[tuple[i64, str]] = []
         self.new_size: i64 = 0
+        self.referred_bytes: i64 = 0
 
 
 class SearchedLog:

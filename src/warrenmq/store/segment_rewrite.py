@@ -19,6 +19,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.store.backup_pins import BackupPins
+from warrenmq.store.content_log import ContentLog
 from warrenmq.store.debt import Debt
 from warrenmq.store.jobs import RewriteSegment
 from warrenmq.store.journal import Journal
@@ -52,6 +53,8 @@ class _Rewrite(RewriteSegment):
         self.segment: Segment = segment
         # Entries that the new file keeps.
         self.live: i64 = segment.live
+        # The files whose contents are copied into the segment.
+        self.logs: list[ContentLog] = []
         # Copy every record, settled ones too (`rewrite_whole`).
         self.is_whole: bool = False
         # The batch that must be durable first: its acks settle the entries that are left out.
@@ -97,9 +100,10 @@ class SegmentRewriter:
         Returns whether any queue has a straggler: a segment to rewrite at once or when it may be.
         """
         is_in_debt = self._debt.payable_bytes > 0
+        is_emptying = self._files.logs.choose_emptied(is_in_debt)
         found: list[tuple[i64, i64, QueueLedger, Segment]] = []
         refused: list[Segment] = []
-        is_more = False
+        is_more = is_emptying
         self._tail_left = _TAIL_POSITIONS
         for queues in (self._queues, self._transient_queues):
             for queue in queues.values():
@@ -113,9 +117,10 @@ class SegmentRewriter:
                 is_more = is_more or index.has_stragglers
                 upto = index.previous_upto if queue.is_durable else queue.ledger.indexed_upto
                 for segment in index.segments:
-                    if index.is_worth_rewriting(segment, is_in_debt) and index.may_rewrite(
-                        segment, upto
-                    ):
+                    is_worth = index.is_worth_rewriting(segment, is_in_debt) or (
+                        is_emptying and len(_emptied(index, segment)) > 0
+                    )
+                    if is_worth and index.may_rewrite(segment, upto):
                         if segment.was_refused:
                             refused.append(segment)
                         else:
@@ -173,9 +178,12 @@ class SegmentRewriter:
                 segment.size_bytes += append.size_bytes
             segment.written_bytes = job.new_size
             segment.rewrites += 1
+            segment.referred_bytes = job.referred_bytes
+            if len(job.logs) > 0:
+                first: i64 = segment.number * index.segment_entries
+                last = first + index.segment_entries - 1
+                index.stretches.cut(first, last, job.logs, index.settled)
             if not job.is_whole:
-                if segment.entries > 0:
-                    segment.referred_bytes = segment.referred_bytes * job.live // segment.entries
                 segment.entries = job.live
                 self.rewrite_count += 1
             index.forget_cursor()
@@ -188,19 +196,22 @@ class SegmentRewriter:
         """Move the queue on to a new segment if little or nothing is alive in its last one.
 
         An empty queue leaves its last segment when nothing in it is alive; while the store is in
-        debt, any queue leaves it when less than half is alive. The next message of the queue is
+        debt, any queue leaves it when less than half is alive. It also leaves a segment whose
+        contents are in a file that is to be emptied. The next message of the queue is
         then the first of the next segment. The old segment can be deleted or rewritten as soon as
         it holds the messages of its range that were in the journal only.
         """
         queue_access = self.queue_access
-        if queue_access is None or not index.has_wasteful_tail(
-            self._files.settings.dead_tail_bytes
+        is_emptying = self._files.logs.has_emptied and _is_tail_emptied(index)
+        if queue_access is None or not (
+            is_emptying or index.has_wasteful_tail(self._files.settings.dead_tail_bytes)
         ):
             return
         tail = index.segments[-1]
         ledger = queue.ledger
         is_empty = queue_access.is_empty(ledger.queue_id)
-        if self._debt.payable_bytes == 0 and (tail.live > 0 or not is_empty):
+        is_urgent = is_emptying or self._debt.payable_bytes > 0
+        if not is_urgent and (tail.live > 0 or not is_empty):
             return
         is_all_indexed = ledger.indexed_upto == ledger.next_seq
         end = (tail.number + 1) * index.segment_entries
@@ -229,5 +240,23 @@ class SegmentRewriter:
             transient.insert(0, (first, ledger.transient_floor - 1))
         settled = overlapping(index.settled, first, last)
         job = _Rewrite(self, ledger, segment, index.path_of(segment), settled, transient)
+        job.logs = _emptied(index, segment)
+        for log in job.logs:
+            job.emptied.append((log.number, log.path))
         job.batch_number = self._journal.last_sealed()
         return job
+
+
+def _emptied(index: QueueIndex, segment: Segment) -> list[ContentLog]:
+    """The files to be emptied that hold contents of a segment."""
+    if not segment.has_places:
+        return []
+    first: i64 = segment.number * index.segment_entries
+    return index.stretches.emptied(first, first + index.segment_entries - 1)
+
+
+def _is_tail_emptied(index: QueueIndex) -> bool:
+    """Whether contents of the last segment are in files that are to be emptied."""
+    if len(index.segments) == 0 or index.segments[-1].is_rewriting:
+        return False
+    return len(_emptied(index, index.segments[-1])) > 0

@@ -81,6 +81,17 @@ class Stretches:
             stretch.live = live
         self._drop_dead()
 
+    def emptied(self, first: i64, last: i64) -> list[ContentLog]:
+        """The logs to be emptied that hold contents of [first, last]."""
+        found: list[ContentLog] = []
+        place = self._place_of(first)
+        while place < len(self.all) and self.all[place].first <= last:
+            log = self.all[place].log
+            if log.is_emptied and log not in found:
+                found.append(log)
+            place += 1
+        return found
+
     def cut(self, first: i64, last: i64, logs: list[ContentLog], settled: Runs) -> None:
         """Take [first, last] out of the stretches of `logs`: its contents are elsewhere now."""
         kept: list[Stretch] = []

@@ -25,7 +25,6 @@ from warrenmq.store.disk.line_limit import LineLimit
 from warrenmq.store.disk.space_reserve import SpaceReserve
 from warrenmq.store.entry_search import SegmentRepair
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.index_records import LiveRanges
 from warrenmq.store.jobs import (
     AppendFile,
     CompactContents,
@@ -40,6 +39,7 @@ from warrenmq.store.jobs import (
 )
 from warrenmq.store.layout import JOURNAL_NAME, PERSISTENT_NAME
 from warrenmq.store.record import FILE_HEADER_BYTES, body_is_valid, crc_seed, record_length
+from warrenmq.store.segment_copy import SegmentCopy
 
 logger = logging.getLogger("warren.disk")
 
@@ -53,8 +53,6 @@ URGENT_BYTES_PER_S: Final = 1073741824
 _COMPACT_PIECE_BYTES: Final = 1048576
 # Records of a segment that one step of a rewrite scans; a step takes less than a millisecond.
 _REWRITE_RECORDS: Final = 1024
-# More bytes than a journal file has.
-_WHOLE_BYTES: Final = 1 << 30
 # Errors that mean a range cannot be read; after any other error a retry may succeed.
 _UNREADABLE: Final = (errno.ENOENT, errno.EIO, errno.EUCLEAN, errno.EBADMSG, errno.ENODATA)
 
@@ -158,6 +156,12 @@ class JobRunner:
                 raise
             # The file has left the journal since the job was made.
             return self._files.read(f"{PERSISTENT_NAME}/{name}", offset, size)
+
+    def _read_whole(self, path: str) -> bytes:
+        """All bytes of a journal file, which may have left the journal since the job was made."""
+        if not self._files.exists(path):
+            path = f"{PERSISTENT_NAME}/{path.rpartition('/')[2]}"
+        return self._files.read(path, 0, self._files.size(path))
 
     def _source(self, path: str) -> Source:
         return (
@@ -331,12 +335,15 @@ class JobRunner:
             raise OSError(errno.EIO, f"{len(data)} bytes are left of {job.size}", path)
         if path in self._doubtful and not _is_whole(data, seed):
             raise OSError(errno.EIO, "what could not be synced cannot be read any more", path)
-        live = LiveRanges(data, seed, job.settled, job.settled_transient)
-        while live.step(_REWRITE_RECORDS):
+        logs = {int(number): self._read_whole(log) for number, log in job.emptied}
+        copy = SegmentCopy(
+            data, self._store_id, _file_number(path), job.settled, job.settled_transient, logs
+        )
+        while copy.step(_REWRITE_RECORDS):
             # Compiled code does not release the interpreter by itself: let other threads run here.
             time.sleep(0)
-        parts = [data[offset : offset + length] for offset, length in live.ranges]
-        new_path = write_new(files, path, parts)
+        job.referred_bytes = copy.referred_bytes
+        new_path = write_new(files, path, copy.parts)
         self._appends.close(path)
         directory = _directory_of(path)
         try:
@@ -347,7 +354,7 @@ class JobRunner:
                 raise
             # The rename was done in spite of the error. The engine must learn of the new file, or
             # it would read at the offsets of the old one.
-        job.new_size = sum(map(len, parts))
+        job.new_size = sum(map(len, copy.parts))
         self._doubtful.discard(path)
         try:
             files.sync_directory(directory)
@@ -364,7 +371,7 @@ class JobRunner:
         repair = SegmentRepair(files.read(path, 0, job.size), self._store_id, number, job.settled)
         for log in job.logs:
             with contextlib.suppress(FileNotFoundError):
-                data = self._read(log.path, 0, _WHOLE_BYTES)
+                data = self._read_whole(log.path)
                 repair.search(data, log.number, job.queue_id, log.first, log.last)
         parts = repair.content(job.queue_id)
         new_path = write_new(files, path, parts)

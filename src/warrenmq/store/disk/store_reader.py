@@ -110,6 +110,7 @@ def read_store(
         report.quarantined.extend(rebuilt.quarantined)
     replay = _read_journal(files, store_id, settings, checkpoint, store, report)
     _read_contents(files, store, checkpoint, rebuilt, replay, report)
+    _measure_rewritten(files, replay)
     store.restore(checkpoint, replay)
     return store, replay, report
 
@@ -233,6 +234,22 @@ def _read_journal(
     report.damage = replay.damage
     report.torn = replay.torn
     return replay
+
+
+def _measure_rewritten(files: FileSystem, replay: JournalReplay) -> None:
+    """Take the sizes of complete segments that a rewrite has made longer since the checkpoint."""
+    for queue in replay.queues.values():
+        index = queue.ledger.index
+        if index is None:
+            continue
+        for segment in index.segments:
+            is_complete = (segment.number + 1) * index.segment_entries <= queue.ledger.indexed_upto
+            if not segment.has_places or not is_complete:
+                continue
+            path = index.path_of(segment)
+            if files.is_file(path):
+                size = max(int(segment.size_bytes), files.size(path))
+                segment.size_bytes = segment.written_bytes = size
 
 
 def _add_log(files: FileSystem, store: VhostStore, replay: JournalReplay, path: str) -> None:

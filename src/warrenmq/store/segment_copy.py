@@ -1,0 +1,138 @@
+"""Copies a segment for a rewrite: without settled positions, and without the use of some files.
+
+Records keep their bytes, as the file number and so every CRC stays the same. Only a position whose
+content is in a journal file that is to be emptied gets a new record, with the content. A stretch
+that is no record is copied as it is, since nobody can know what it held.
+"""
+
+from mypy_extensions import i64
+
+from warrenmq.store.index_records import behind_damage
+from warrenmq.store.log_places import (
+    PLACES,
+    PlaceEntry,
+    PlacesWriter,
+    entry_count,
+    message_at,
+    read_entry,
+)
+from warrenmq.store.message import Position, QueueLedger
+from warrenmq.store.record import (
+    FILE_HEADER_BYTES,
+    FLAG_REDELIVERED,
+    FLAG_TRANSIENT,
+    PUBLISH_REF,
+    RECORD_HEADER_BYTES,
+    RecordWriter,
+    body_is_valid,
+    crc_seed,
+    read_u32,
+    read_u64,
+    record_length,
+)
+from warrenmq.store.runs import Runs, contains
+
+
+class SegmentCopy:
+    """The copy of segment `data`, whose header has file number `number`.
+
+    Left out are records of the seq ids in `settled`; of transient positions, those in
+    `settled_transient`. `logs` has the bytes of each journal file that is to be emptied, by number.
+    """
+
+    def __init__(
+        self,
+        data: bytes,
+        store_id: bytes,
+        number: i64,
+        settled: Runs,
+        settled_transient: Runs,
+        logs: dict[int, bytes],
+    ) -> None:
+        self.parts: list[bytes] = []
+        # Bytes of records in journal files that entries of the copy refer to.
+        self.referred_bytes: i64 = 0
+        self._data: bytes = data
+        self._store_id: bytes = store_id
+        self._seed: int = crc_seed(store_id, number)
+        self._settled: Runs = settled
+        self._settled_transient: Runs = settled_transient
+        self._logs: dict[int, bytes] = logs
+        self._writer: RecordWriter = RecordWriter(store_id)
+        self._writer.continue_file(number)
+        self._places: PlacesWriter = PlacesWriter()
+        self._at: i64 = FILE_HEADER_BYTES
+        self._kept_from: i64 = 0
+
+    def step(self, records: i64) -> bool:
+        """Copy up to `records` more records; False when the end is reached."""
+        data = self._data
+        at = self._at
+        size: i64 = len(data)
+        while at < size and records > 0:
+            records -= 1
+            length = record_length(data, at, self._seed)
+            if length < 0 or not body_is_valid(data, at, length):
+                at = behind_damage(data, at, length, self._seed, True)
+                continue
+            if i64(data[at + 2]) == PLACES:
+                self._copy_places(at, length)
+            elif self._is_settled(at, length):
+                self._leave_out(at, at + length)
+            at += length
+        self._at = at
+        if at < size:
+            return True
+        self._leave_out(size, size)
+        return False
+
+    def _leave_out(self, start: i64, end: i64) -> None:
+        """Copy what is before `start`, and go on at `end`."""
+        if start > self._kept_from:
+            self.parts.append(self._data[self._kept_from : start])
+        self._kept_from = end
+
+    def _is_settled(self, at: i64, length: i64) -> bool:
+        data = self._data
+        kind: i64 = i64(data[at + 2])
+        place: i64 = at + length - 21 if kind == PUBLISH_REF else at + RECORD_HEADER_BYTES + 4
+        is_transient = (i64(data[place + 20]) & FLAG_TRANSIENT) != 0
+        return contains(
+            self._settled_transient if is_transient else self._settled, read_u64(data, place + 4)
+        )
+
+    def _copy_places(self, at: i64, length: i64) -> None:
+        data = self._data
+        body = at + RECORD_HEADER_BYTES
+        count = entry_count(data, body, at + length)
+        kept: list[PlaceEntry] = []
+        for number in range(count):
+            entry = read_entry(data, body, number)
+            if not contains(self._settled, entry.seq):
+                kept.append(entry)
+        log = self._logs.get(kept[0].file_number) if len(kept) > 0 else None
+        if log is None and len(kept) == count:
+            for entry in kept:
+                self.referred_bytes += entry.stored_bytes
+            return
+        self._leave_out(at, at + length)
+        queue_id = read_u32(data, body)
+        for entry in kept:
+            if log is None or not self._embed(entry, log, queue_id):
+                self.referred_bytes += entry.stored_bytes
+                self._places.add_found(queue_id, entry, self._writer)
+        self._places.flush(queue_id, self._writer)
+        self.parts.extend(self._writer.take())
+
+    def _embed(self, entry: PlaceEntry, log: bytes, queue_id: i64) -> bool:
+        """Write the record of an entry with its content; False when the content is damaged."""
+        seed = crc_seed(self._store_id, entry.file_number)
+        message = message_at(log, entry.offset, seed, queue_id, entry.seq)
+        if message is None:
+            return False
+        self._places.flush(queue_id, self._writer)
+        position = Position(message, QueueLedger(queue_id), entry.seq, entry.expiry_ms)
+        position.persistent = True
+        position.redelivered = (entry.flags & FLAG_REDELIVERED) != 0
+        self._writer.add_publish(message, [position], 0, 1)
+        return True

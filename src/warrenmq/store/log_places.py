@@ -55,10 +55,17 @@ _FLAG_UNIT: Final = 1 << 24
 def may_refer_to(message: Message) -> bool:
     """Whether the place of the message's record, which is in a journal file, fits an entry."""
     file = message.file
-    if file is None or file.number >= _FILE_END or message.offset >= _OFFSET_END:
-        return False
-    extra = message.stored_bytes - message.content_bytes - RECORD_HEADER_BYTES - ONE_POSITION_BYTES
-    return extra <= (_EXTRA_END - 1) * _EXTRA_UNIT
+    return file is not None and may_encode(
+        file.number, message.offset, message.stored_bytes, message.content_bytes
+    )
+
+
+def may_encode(file_number: i64, offset: i64, stored_bytes: i64, content_bytes: i64) -> bool:
+    """Whether `place_of` has a place for such a record."""
+    extra: i64 = stored_bytes - content_bytes - RECORD_HEADER_BYTES - ONE_POSITION_BYTES
+    return (
+        file_number < _FILE_END and offset < _OFFSET_END and extra <= (_EXTRA_END - 1) * _EXTRA_UNIT
+    )
 
 
 def place_of(file_number: i64, offset: i64, stored_bytes: i64, content_bytes: i64) -> i64:
@@ -202,12 +209,13 @@ def message_at(data: bytes, start: i64, seed: int, queue_id: i64, seq: i64) -> M
         body += MOVE_HEAD_BYTES
     elif kind != PUBLISH:
         return None
-    if not _has_position(data, body, end, queue_id, seq):
+    if not has_position(data, body, end, queue_id, seq):
         return None
     return decode_message(data, body, end)
 
 
-def _has_position(data: bytes, body: i64, end: i64, queue_id: i64, seq: i64) -> bool:
+def has_position(data: bytes, body: i64, end: i64, queue_id: i64, seq: i64) -> bool:
+    """Whether the publish whose positions begin at `body` is that of `seq` in the queue."""
     if end - body < 4:
         return False
     count = read_u32(data, body)

@@ -402,6 +402,12 @@ class PageStep:
         """Index as many positions as there are steps for; False when an unsealed one blocks."""
         contents = self.contents
         ledger = contents.ledger
+        first = contents.ready.unindexed(ledger.indexed_upto, upto, 1)
+        if len(first) > 0 and not contents.store.may_index(first[0]):
+            # A turn often finds the queue as the last one has left it: it need not look further.
+            self.is_blocked = True
+            self.steps_left -= WRITE_STEPS
+            return False
         most = self.steps_left // WRITE_STEPS
         found = contents.ready.unindexed(ledger.indexed_upto, upto, most)
         end = found[-1].seq + 1 if len(found) >= most else upto

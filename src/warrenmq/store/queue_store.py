@@ -178,11 +178,12 @@ class QueueStore:
         self._start_append(index, segment, writer)
         segment_end: i64 = (segment.number + 1) * index.segment_entries
         expected = ledger.indexed_upto
-        # Positions before this place of the list are in a run that refers to one journal file.
-        referred_upto: i64 = 0
-        place: i64 = -1
-        for position in positions:
-            place += 1
+        # The end of the run of positions that are treated alike.
+        run_end: i64 = 0
+        is_referred = False
+        place: i64 = 0
+        while place < len(positions):
+            position = positions[place]
             assert position.seq >= expected
             if position.seq > expected:
                 # Seq ids between two live positions are settled, also for a start that finds their
@@ -194,13 +195,14 @@ class QueueStore:
                 segment = index.segment_for_append(position.seq)
                 self._start_append(index, segment, writer)
                 segment_end = (segment.number + 1) * index.segment_entries
-            if place >= referred_upto:
-                referred_upto = self._referred_upto(positions, place, index)
-            if place < referred_upto:
+            if place >= run_end:
+                run_end, is_referred = self._next_run(positions, place, index)
+            if is_referred:
                 self._refer(position, segment, index, writer)
             else:
                 self.places.flush(ledger.queue_id, writer)
                 self._append(position, segment, index, writer)
+            place += 1
         self._finish_append(index, segment, writer)
         ledger.indexed_upto = positions[-1].seq + 1
         index.version += 1
@@ -220,14 +222,17 @@ class QueueStore:
         """Put the large content of a position that is not journaled into the transient store."""
         self._to_transient(position)
 
-    def _referred_upto(self, positions: list[Position], place: i64, index: QueueIndex) -> i64:
-        """End of the run of `positions` from `place` on that refers to one journal file.
+    def _next_run(
+        self, positions: list[Position], place: i64, index: QueueIndex
+    ) -> tuple[i64, bool]:
+        """The end of a run of `positions` that begins at `place`, and what is written for it.
 
-        `place` itself: the position there gets a copy of its content, or refers to a content store.
+        True: entries that refer to contents in one journal file. False: copies of the contents, or
+        references to a content store.
         """
         file = _file_of(positions[place])
         if file is None or not self.journal.may_refer(file):
-            return place
+            return place + 1, False
         end = place
         size: i64 = 0
         while end < len(positions) and _file_of(positions[end]) is file:
@@ -236,13 +241,13 @@ class QueueStore:
                 break
             size += message.stored_bytes
             end += 1
+        if end == place:
+            return place + 1, False
         last = index.stretches.last_log()
         if last is not None and file.number - 1 <= last.number:
-            return end
+            return end, True
         settings = self.files.settings
-        if end - place < settings.refer_entries or size < settings.refer_bytes:
-            return place
-        return end
+        return end, end - place >= settings.refer_entries and size >= settings.refer_bytes
 
     def _refer(
         self, position: Position, segment: Segment, index: QueueIndex, writer: RecordWriter

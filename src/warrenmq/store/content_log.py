@@ -6,8 +6,6 @@ from mypy_extensions import i64
 
 from warrenmq.store.layout import JOURNAL_NAME, PERSISTENT_NAME
 
-# Fewer files than these are not worth emptying one (S34).
-EMPTY_FILES_MIN: Final = 3
 # Files that are emptied at the same time: a rewrite has them all in memory.
 EMPTIED_MAX: Final = 2
 
@@ -78,11 +76,11 @@ class ContentLogs:
         """Forget a log that nothing needs."""
         self.retained.pop(log.number, None)
 
-    def choose_emptied(self, is_in_debt: bool) -> bool:
+    def choose_emptied(self, files_min: i64, garbage_percent: i64, is_in_debt: bool) -> bool:
         """Choose the files to empty if too much of all these files is garbage.
 
-        Returns whether there is any to empty. The same rule as that of content files (S34): more
-        garbage than valid bytes, in at least three files.
+        Returns whether there is any to empty. Too much: more than `garbage_percent` of the bytes,
+        in at least `files_min` files (S34); while the store is in debt, in any file.
         """
         total: i64 = 0
         garbage: i64 = 0
@@ -99,9 +97,9 @@ class ContentLogs:
                 emptied += 1
             elif worst is None or log.garbage_bytes > worst.garbage_bytes:
                 worst = log
-        is_due = is_in_debt or (count >= EMPTY_FILES_MIN and 2 * garbage > total)
+        is_due = is_in_debt or (count >= files_min and 100 * garbage > garbage_percent * total)
         if is_due and worst is not None and emptied < EMPTIED_MAX:
-            if 2 * worst.garbage_bytes > worst.size_bytes:
+            if 100 * worst.garbage_bytes > garbage_percent * worst.size_bytes:
                 worst.is_emptied = True
                 emptied += 1
         self.has_emptied = emptied > 0

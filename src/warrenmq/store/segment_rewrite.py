@@ -100,7 +100,10 @@ class SegmentRewriter:
         Returns whether any queue has a straggler: a segment to rewrite at once or when it may be.
         """
         is_in_debt = self._debt.payable_bytes > 0
-        is_emptying = self._files.logs.choose_emptied(is_in_debt)
+        settings = self._files.settings
+        is_emptying = self._files.logs.choose_emptied(
+            settings.empty_files_min, settings.empty_garbage_percent, is_in_debt
+        )
         found: list[tuple[i64, i64, QueueLedger, Segment]] = []
         refused: list[Segment] = []
         is_more = is_emptying

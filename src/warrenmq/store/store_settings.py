@@ -21,6 +21,9 @@ GARBAGE_ALLOWANCE_BYTES: Final = 1073741824
 # in one journal file are copied to the queue's index.
 REFER_ENTRIES: Final = 16
 REFER_BYTES: Final = 16384
+# The rule of content files (S34).
+EMPTY_FILES_MIN: Final = 3
+EMPTY_GARBAGE_PERCENT: Final = 50
 
 
 class StoreSettings:
@@ -41,6 +44,8 @@ class StoreSettings:
         dead_bytes: i64 = DEAD_BYTES,
         refer_entries: i64 = REFER_ENTRIES,
         refer_bytes: i64 = REFER_BYTES,
+        empty_files_min: i64 = EMPTY_FILES_MIN,
+        empty_garbage_percent: i64 = EMPTY_GARBAGE_PERCENT,
     ) -> None:
         self.journal_file_size_limit: i64 = journal_file_size_limit
         self.content_file_size_limit: i64 = content_file_size_limit
@@ -60,3 +65,7 @@ class StoreSettings:
         self.refer_entries: i64 = refer_entries
         # And for at least so many bytes of records.
         self.refer_bytes: i64 = refer_bytes
+        # Files that have left the journal are emptied when there are at least so many.
+        self.empty_files_min: i64 = empty_files_min
+        # And when more of their bytes than this is garbage.
+        self.empty_garbage_percent: i64 = empty_garbage_percent

@@ -88,6 +88,8 @@ class Limits:
     dead_bytes: int = DEAD_BYTES
     refer_entries: int = 2
     refer_bytes: int = 1
+    empty_files_min: int = 1
+    empty_garbage_percent: int = 10
     # Bytes waiting for the journal at which publishers are stopped.
     stop_bytes: int = STOP_BYTES
     # Bytes waiting for the store's files at which publishers are stopped.
@@ -307,6 +309,8 @@ class SimulatedNode:
             limits.dead_bytes,
             limits.refer_entries,
             limits.refer_bytes,
+            limits.empty_files_min,
+            limits.empty_garbage_percent,
         )
         self.vhost, self._report = open_vhost(
             self.broker,

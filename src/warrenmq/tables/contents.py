@@ -1,7 +1,8 @@
-"""Reads the large contents of many positions: each range of a content file once, in file order.
+"""Reads contents that are not in the record of their position: in content files, and in logs.
 
-A position says where its content was when the position was written; compaction may have moved the
-content since. A content that is not there is searched by id in the file that should have it.
+Each range of a file is read once, in file order. A position says where its content was when the
+position was written. Compaction may have moved a large content since: it is searched by id in the
+file that should have it then. A content in a log stays where it is.
 """
 
 from dataclasses import dataclass
@@ -10,17 +11,21 @@ from typing import Final
 
 import numpy as np
 
+from warrenmq.store.layout import JOURNAL_NAME
+from warrenmq.store.log_places import PLACES
 from warrenmq.store.record import crc_seed
 from warrenmq.tables.file_scan import RECORD_TYPE, Array, FileChangedError, OpenFile, scan_file
 from warrenmq.tables.scan import RecordScan
 
 # Contents that lie at most this many bytes apart are read in one go, with the bytes between them.
 GAP_BYTES: Final = 16384
+# The same for contents in logs, which are small: one more call costs less than a larger gap.
+LOG_GAP_BYTES: Final = 4096
 
 
 @dataclass(frozen=True)
 class ContentTable:
-    """The content files of a vhost, in the order of their content ids. Picklable."""
+    """The content files of a vhost, in the order of their content ids, and its logs. Picklable."""
 
     # Directory of the vhost's persistent content files.
     directory: Path
@@ -30,6 +35,8 @@ class ContentTable:
     numbers: tuple[int, ...]
     # First content id of each file, ascending.
     first_ids: tuple[int, ...]
+    # Numbers of the files in the journal's directory; other logs are in `directory`.
+    journal: tuple[int, ...] = ()
 
     def file_of(self, content_id: int) -> int:
         """The number of the file that should have a content; -1 when no file should."""
@@ -40,10 +47,17 @@ class ContentTable:
         """The path of a content file."""
         return self.directory / f"{number}.rdq"
 
+    def log_path_of(self, number: int) -> Path:
+        """The path of a log."""
+        directory = self.directory
+        if number in self.journal:
+            directory = directory.parent / JOURNAL_NAME
+        return directory / f"{number}.wal"
+
 
 @dataclass
 class Contents:
-    """The result of a fetch: content records, and the bytes of their parts."""
+    """The result of a fetch: records with contents, and the bytes of their parts."""
 
     # Bytes that the offsets of parts in `records` point into.
     data: bytes
@@ -63,7 +77,54 @@ class ContentReader:
         self._listed: dict[int, tuple[Array, Array, Array]] = {}
 
     def fetch(self, references: Array) -> Contents:
-        """The contents that rows of PUBLISH_REF records name; -1 for a lost or damaged one."""
+        """The contents that rows of PUBLISH_REF and PLACES name; -1 for a lost or damaged one."""
+        is_in_log = references["kind"] == PLACES
+        rows = np.full(len(references), -1)
+        parts: list[bytes] = []
+        records: list[Array] = []
+        if not is_in_log.all():
+            rows[~is_in_log] = self._fetch_stored(references[~is_in_log], parts, records)
+        if is_in_log.any():
+            rows[is_in_log] = self._fetch_in_logs(references[is_in_log], parts, records)
+        found = np.concatenate(records) if records else np.empty(0, RECORD_TYPE)
+        return Contents(b"".join(parts), found, rows)
+
+    def _fetch_in_logs(self, places: Array, parts: list[bytes], records: list[Array]) -> Array:
+        """Add the records in logs to `parts` and `records`; the row of each of `places`, or -1."""
+        rows = np.full(len(places), -1)
+        count = sum(map(len, records))
+        size = sum(map(len, parts))
+        order = np.lexsort((places["content_offset"], places["content_file"]))
+        numbers = places["content_file"][order]
+        for of_file in np.split(order, np.flatnonzero(np.diff(numbers)) + 1):
+            number = int(places["content_file"][of_file[0]])
+            offsets = places["content_offset"][of_file]
+            wanted = np.column_stack(
+                [
+                    offsets,
+                    *(places[name][of_file] for name in ("content_bytes", "queue_id", "first")),
+                ]
+            )
+            try:
+                with OpenFile(self._table.log_path_of(number)) as file:
+                    data, starts = file.read_ranges(wanted[:, 0], wanted[:, 1], LOG_GAP_BYTES)
+            except FileChangedError:
+                continue
+            wanted[:, 0] = starts
+            scan = RecordScan(crc_seed(self._table.store_id, number), self._verify)
+            is_there = np.frombuffer(scan.check_log(data, wanted.astype("<i8").tobytes()), np.uint8)
+            found = np.frombuffer(scan.take()[0], RECORD_TYPE).copy()
+            for name in ("exchange", "routing_key", "properties", "body"):
+                found[name] += size
+            rows[of_file[is_there == 1]] = np.arange(count, count + len(found))
+            count += len(found)
+            size += len(data)
+            records.append(found)
+            parts.append(data)
+        return rows
+
+    def _fetch_stored(self, references: Array, parts: list[bytes], records: list[Array]) -> Array:
+        """Add large contents to `parts` and `records`; the row of each of `references`, or -1."""
         ids, first, inverse = np.unique(
             references["content_id"], return_index=True, return_inverse=True
         )
@@ -75,8 +136,6 @@ class ContentReader:
             + [ids]
         )
         rows = np.full(len(ids), -1)
-        parts: list[bytes] = []
-        records: list[Array] = []
         self._read(wanted, np.arange(len(ids)), rows, parts, records)
         lost = np.flatnonzero(rows < 0)
         moved = []
@@ -87,8 +146,7 @@ class ContentReader:
                 moved.append(index)
         if moved:
             self._read(wanted, np.array(moved), rows, parts, records)
-        found = np.concatenate(records) if records else np.empty(0, RECORD_TYPE)
-        return Contents(b"".join(parts), found, rows[inverse])
+        return rows[inverse]
 
     def _read(
         self, wanted: Array, indexes: Array, rows: Array, parts: list[bytes], records: list[Array]

@@ -2,7 +2,8 @@
 
 Columns are made of whole arrays: names, properties and bodies are slices of the bytes that were
 read (slices.py), so a message costs no Python object and no step in Python. In one batch some
-contents may be embedded in their records and others in content files; the batch combines both.
+contents may be embedded in their records and others in content files or logs; the batch combines
+them.
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from warrenmq.store.log_places import PLACES
 from warrenmq.store.record import FLAG_REDELIVERED, PUBLISH_REF
 from warrenmq.tables.columns import (
     FROM_PROPERTIES,
@@ -23,7 +25,7 @@ from warrenmq.tables.columns import (
 from warrenmq.tables.contents import ContentReader
 from warrenmq.tables.file_scan import Array, Piece
 from warrenmq.tables.parts import VERIFY_CRC, FilePart, Partition, QueuePart
-from warrenmq.tables.rows import is_in_runs, queue_places
+from warrenmq.tables.rows import is_in_runs, is_in_time, queue_places
 from warrenmq.tables.scan import checksums
 from warrenmq.tables.slices import slices
 
@@ -39,6 +41,8 @@ _PARTS: Final = {
 # Columns with the exact bytes of a name that is not UTF-8, by the name they belong to.
 _RAW: Final = {"exchange_raw": "exchange", "routing_key_raw": "routing_key"}
 _PROPERTIES: Final = {"properties_raw", *FROM_PROPERTIES}
+# Columns that a record with a reference to a large content has, but an entry for a log has not.
+_FROM_LOG: Final = {"enqueued_at", "persistent"}
 _FROM_CONTENT: Final = {"exchange", "routing_key", "body", "checksum", *_RAW, *_PROPERTIES}
 
 
@@ -50,11 +54,11 @@ class _Rows:
     positions: Array
     # Record of each position.
     records: Array
-    # Record that has the content of each position: the same one, or a record of a content file.
+    # Record that has the content of each position: the same one, or one of a content file or log.
     messages: Array
     # Bytes that the parts of messages point into, where `is_stored` is false.
     data: Any
-    # Which contents are in content files; false for all rows when no contents were read.
+    # Which contents were read from content files and logs.
     is_stored: Array
     # Bytes that the parts of messages point into, where `is_stored` is true.
     stored_data: Any
@@ -72,13 +76,19 @@ class MessageBatches:
         # A position counts only if its content can be read. With checksums on, contents are
         # therefore read even when no column needs them.
         self._reads_contents = self._verifies or bool(self._names & _FROM_CONTENT)
+        options = partition.options
+        self._has_times = options.enqueued_from_ms is not None or options.enqueued_to_ms is not None
+        self._reads_logs = self._reads_contents or self._has_times or bool(self._names & _FROM_LOG)
 
     def of(self, part: FilePart, piece: Piece, wanted: Array) -> Iterator[Any]:
-        """Record batches of the messages at the positions `wanted` of a piece."""
+        """Record batches of the messages at the positions `wanted` of a piece.
+
+        Of entries for logs, only those in the time range of the options are taken.
+        """
         positions = piece.positions if wanted.all() else piece.positions[wanted]
         records = piece.records_at(positions["record"])
-        is_stored = records["kind"] == PUBLISH_REF
-        for start, end in _cuts(self._weights(records, is_stored)):
+        is_stored = self._is_read(records)
+        for start, end in cuts(self._weights(records, is_stored)):
             rows = self._rows(
                 part, piece, positions[start:end], records[start:end], is_stored[start:end]
             )
@@ -89,7 +99,7 @@ class MessageBatches:
     def whole(self, part: FilePart, piece: Piece) -> Any:
         """All messages of a small piece, as one batch."""
         records = piece.records_at(piece.positions["record"])
-        rows = self._rows(part, piece, piece.positions, records, records["kind"] == PUBLISH_REF)
+        rows = self._rows(part, piece, piece.positions, records, self._is_read(records))
         return pa.RecordBatch.from_arrays(self._arrays(rows), schema=self._schema)
 
     def _weights(self, records: Array, is_stored: Array) -> Array:
@@ -100,15 +110,22 @@ class MessageBatches:
             embedded += records["body_bytes"]
         if self._names & _PROPERTIES:
             embedded += 2 * (records["body"] - records["properties"])
-        weights += np.where(is_stored, 0, embedded)
-        if self._reads_contents:
-            weights += np.where(is_stored, records["content_bytes"], 0)
+        weights += np.where(is_stored, records["content_bytes"], embedded)
         return weights
+
+    def _is_read(self, records: Array) -> Array:
+        """Whether the content of each record is read from another file."""
+        is_read = np.zeros(len(records), bool)
+        if self._reads_contents:
+            is_read |= records["kind"] == PUBLISH_REF
+        if self._reads_logs:
+            is_read |= records["kind"] == PLACES
+        return is_read
 
     def _rows(
         self, part: FilePart, piece: Piece, positions: Array, records: Array, is_stored: Array
     ) -> _Rows:
-        if not self._reads_contents or not is_stored.any():
+        if not is_stored.any():
             return _Rows(
                 part, positions, records, records, piece.data, np.zeros(len(records), bool), b""
             )
@@ -119,6 +136,12 @@ class MessageBatches:
         messages[stored[is_there]] = contents.records[contents.rows[is_there]]
         kept = np.ones(len(records), bool)
         kept[stored[~is_there]] = False
+        is_in_log = records["kind"] == PLACES
+        if is_in_log.any():
+            records = records.copy()
+            for name in ("timestamp", "persistent"):
+                records[name][is_in_log] = messages[name][is_in_log]
+            kept &= ~is_in_log | is_in_time(self._partition.options, records["timestamp"])
         return _Rows(
             part,
             positions[kept],
@@ -173,20 +196,17 @@ class MessageBatches:
 
     def _storage_column(self, name: str, rows: _Rows) -> Any:
         messages, records = rows.messages, rows.records
-        is_stored = records["kind"] == PUBLISH_REF
+        is_large = records["kind"] == PUBLISH_REF
+        is_stored = is_large | (records["kind"] == PLACES)
         match name:
             case "file":
-                # 0 stands for the file of the position, n + 1 for the content file n.
-                numbers = np.where(is_stored, records["content_file"] + 1, 0)
+                # 0 stands for the file of the position, n + 1 for the content file n, and -(n + 1)
+                # for the log n.
+                numbers = np.where(
+                    is_stored, (records["content_file"] + 1) * np.where(is_large, 1, -1), 0
+                )
                 distinct, places = np.unique(numbers, return_inverse=True)
-                names = [
-                    self._partition.contents.path_of(number - 1)
-                    .relative_to(self._partition.vhost_path)
-                    .as_posix()
-                    if number
-                    else rows.part.path
-                    for number in distinct.tolist()
-                ]
+                names = [self._name(number, rows.part) for number in distinct.tolist()]
                 return pa.array(names, pa.string()).take(pa.array(places))
             case "offset":
                 return _numbers(np.where(is_stored, records["content_offset"], messages["offset"]))
@@ -201,12 +221,19 @@ class MessageBatches:
             case "queue_id":
                 return _numbers(rows.positions["queue_id"])
             case "content_id":
-                return _numbers(records["content_id"], ~is_stored)
+                return _numbers(records["content_id"], ~is_large)
             case "references":
-                return _numbers(records["references"].astype(np.int32), ~is_stored)
+                return _numbers(records["references"].astype(np.int32), ~is_large)
             case "checksum":
                 return _numbers(_checksums(rows))
         raise ValueError(f"no column '{name}' in the table of messages")
+
+    def _name(self, number: int, part: FilePart) -> str:
+        if number == 0:
+            return part.path
+        table = self._partition.contents
+        path = table.path_of(number - 1) if number > 0 else table.log_path_of(-number - 1)
+        return path.relative_to(self._partition.vhost_path).as_posix()
 
 
 def _numbers(values: Array, nulls: Array | None = None) -> Any:
@@ -228,7 +255,7 @@ def _redelivered(queues: tuple[QueuePart, ...], positions: Array) -> Array:
 
 def _checksums(rows: _Rows) -> Array:
     found = np.empty(len(rows.messages), np.int64)
-    # Embedded contents lie in `data`, contents of content files in `stored_data`.
+    # Embedded contents lie in `data`, contents that were read elsewhere in `stored_data`.
     for data, mask in ((rows.data, ~rows.is_stored), (rows.stored_data, rows.is_stored)):
         messages = rows.messages[mask]
         # The address begins one byte earlier, with the length of the exchange's name.
@@ -261,7 +288,7 @@ def _bounds(messages: Array, name: str) -> tuple[Array, Array]:
     return starts, messages[following] - length_bytes
 
 
-def _cuts(weights: Array) -> Iterator[tuple[int, int]]:
+def cuts(weights: Array) -> Iterator[tuple[int, int]]:
     """Start and end of each batch: up to BATCH_ROWS rows and BATCH_BYTES, or one larger message."""
     ends = np.cumsum(weights)
     start = 0

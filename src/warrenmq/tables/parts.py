@@ -12,6 +12,8 @@ from warrenmq.tables.file_scan import Array
 INDEX: Final = "index"
 JOURNAL_FILE: Final = "journal"
 CONTENT_FILE: Final = "content"
+# A journal file that has left the journal, and stays as a file of contents.
+LOG: Final = "log"
 OTHER: Final = "other"
 
 VERIFY_CRC: Final = "crc"
@@ -55,6 +57,9 @@ class QueuePart:
     seqs: Array
     # Inclusive runs of delivered seq ids above `delivered_upto`, in two columns.
     delivered: Array = field(default_factory=no_runs)
+    # For a journal file or a log: inclusive runs of seq ids whose contents in it the index may
+    # need, in two columns; only for the table `files`.
+    referred: Array = field(default_factory=no_runs)
 
 
 @dataclass(frozen=True)

@@ -32,16 +32,19 @@ from warrenmq.store.disk.snapshot import NoStore, VhostSnapshot
 from warrenmq.store.layout import PERSISTENT_NAME
 from warrenmq.store.queue_index import Segment
 from warrenmq.store.recovery import RecoveredQueue
+from warrenmq.store.runs import Runs, subtract
 from warrenmq.tables.contents import ContentTable
 from warrenmq.tables.metadata import metadata_rows
 from warrenmq.tables.parts import (
     CONTENT_FILE,
     INDEX,
     JOURNAL_FILE,
+    LOG,
     FilePart,
     Partition,
     QueuePart,
     ReadOptions,
+    no_runs,
 )
 from warrenmq.tables.schemas import COLUMNS, DAMAGE, FILES, JOURNAL, MESSAGES, METADATA, POSITIONS
 from warrenmq.vocabulary.names import name_text
@@ -168,6 +171,7 @@ class _VhostPlan:
             snapshot.store_id,
             tuple(int(file.number) for file in files),
             tuple(int(file.first_id) for file in files),
+            tuple(int(number) for number in journal_numbers(snapshot.files)[0]),
         )
         definition = vhost.definition
         self._names = {
@@ -215,6 +219,8 @@ class _VhostPlan:
             # The table `damage` needs no journal parts: the replay has read the journal already,
             # and its report says more than the bytes (`_found_damage`).
             yield from self._journal_parts()
+        if self._table == FILES:
+            yield from self._log_parts()
         if self._table in (FILES, DAMAGE):
             for file in self._snapshot.content_files:
                 part = self._content_part(file)
@@ -240,6 +246,8 @@ class _VhostPlan:
                 if part is None:
                     continue
                 weight = part.size + (stored_per_segment if segment.has_references else 0)
+                if self._table != FILES:
+                    weight += int(segment.referred_bytes)
                 # Each part reads the whole segment, but only the contents of its own seq ids.
                 count = max(1, -(-weight // PARTITION_BYTES_MAX)) if weight > part.size else 1
                 width = part.seq_to - part.seq_from
@@ -275,7 +283,7 @@ class _VhostPlan:
         number = int(index.file_number(segment.number))
         return FilePart(INDEX, path, number, size, (self._queue_part(queue, settled),), first, end)
 
-    def _queue_part(self, queue: RecoveredQueue, seqs: Any) -> QueuePart:
+    def _queue_part(self, queue: RecoveredQueue, seqs: Any, referred: Any = None) -> QueuePart:
         log = queue.ledger
         return QueuePart(
             int(log.queue_id),
@@ -284,6 +292,7 @@ class _VhostPlan:
             int(log.indexed_upto),
             seqs,
             np.array(log.delivered.above, np.int64).reshape(-1, 2),
+            no_runs() if referred is None else referred,
         )
 
     def _is_wanted(self, queue: RecoveredQueue) -> bool:
@@ -298,9 +307,12 @@ class _VhostPlan:
     def _journal_parts(self) -> Iterator[tuple[FilePart, int]]:
         alive: dict[int, list[QueuePart]] = {}
         stored: dict[int, int] = {}
+        replayed = [int(file.number) for file in self._snapshot.replay.files]
+        numbers = [int(number) for number in journal_numbers(self._snapshot.files)[0]]
         for queue in self._snapshot.queues():
             if not self._is_wanted(queue):
                 continue
+            referred = self._referred(queue)
             by_file: dict[int, list[int]] = {}
             for seq, position in queue.positions.items():
                 file = position.message.file
@@ -310,12 +322,14 @@ class _VhostPlan:
                     stored[int(file.number)] = stored.get(int(file.number), 0) + int(
                         position.content_ref.stored_bytes
                     )
-            for file_number in [int(file.number) for file in self._snapshot.replay.files]:
-                seqs = np.sort(np.array(by_file.get(file_number, []), np.int64))
+            for number in numbers:
+                if number not in replayed and number not in referred:
+                    continue
+                seqs = np.sort(np.array(by_file.get(number, []), np.int64))
                 if len(seqs) or self._is_exhaustive:
-                    alive.setdefault(file_number, []).append(self._queue_part(queue, seqs))
-        numbers, _ = journal_numbers(self._snapshot.files)
-        replayed = {int(file.number) for file in self._snapshot.replay.files}
+                    alive.setdefault(number, []).append(
+                        self._queue_part(queue, seqs, referred.get(number))
+                    )
         for number in numbers:
             # Journal files before the first one of the checkpoint only wait to be deleted.
             if number not in replayed and self._table not in (FILES, JOURNAL):
@@ -327,6 +341,30 @@ class _VhostPlan:
             size = self._snapshot.files.size(path)
             weight = size + (stored.get(number, 0) if self._table == MESSAGES else 0)
             yield FilePart(JOURNAL_FILE, path, number, size, queues), weight
+
+    def _referred(self, queue: RecoveredQueue) -> dict[int, Any]:
+        """By log, the seq ids of a queue whose contents it may have; only for the table `files`."""
+        index = queue.ledger.index
+        if index is None or self._table != FILES:
+            return {}
+        runs: dict[int, Runs] = {}
+        for stretch in index.stretches.all:
+            known = runs.setdefault(int(stretch.log.number), [])
+            known.extend(subtract(stretch.first, stretch.last, index.settled))
+        return {number: np.array(some, np.int64).reshape(-1, 2) for number, some in runs.items()}
+
+    def _log_parts(self) -> Iterator[tuple[FilePart, int]]:
+        """The logs that have left the journal's directory."""
+        queues: dict[int, list[QueuePart]] = {}
+        for queue in self._snapshot.queues():
+            for number, runs in self._referred(queue).items():
+                nothing = np.empty(0, np.int64)
+                queues.setdefault(number, []).append(self._queue_part(queue, nothing, runs))
+        for number in sorted(queues):
+            path = f"{PERSISTENT_NAME}/{number}.wal"
+            if self._snapshot.files.is_file(path):
+                size = int(self._snapshot.files.size(path))
+                yield FilePart(LOG, path, number, size, tuple(queues[number])), size
 
     # -- contents, and what is no file of records --------------------------------------------------
 

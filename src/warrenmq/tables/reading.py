@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from warrenmq.offline.data_directory import ToolError, locked
+from warrenmq.store.log_places import PLACES
 from warrenmq.store.record import (
     ACK,
     CLEAN_STOP,
@@ -25,8 +26,9 @@ from warrenmq.store.record import (
     file_header_number,
 )
 from warrenmq.tables.columns import timestamps
+from warrenmq.tables.contents import ContentReader
 from warrenmq.tables.file_scan import Array, FileChangedError, OpenFile, Piece, scan_file
-from warrenmq.tables.message_batches import MessageBatches
+from warrenmq.tables.message_batches import MessageBatches, cuts
 from warrenmq.tables.parts import (
     CONTENT_FILE,
     INDEX,
@@ -40,6 +42,8 @@ from warrenmq.tables.rows import (
     STATE_NAMES,
     JournalStates,
     SegmentStates,
+    is_in_seqs,
+    is_in_time,
     is_wanted,
     queue_places,
 )
@@ -98,10 +102,12 @@ def _read(partition: Partition, schema: Any) -> Iterator[Any]:
             )
             yield from _batches_of(rows, schema)
         return
+    times = _LogTimes(partition, "enqueued_at" in schema.names)
     for part in partition.parts:
         states = _states(part)
         for piece in _pieces(partition, part):
             if partition.table == POSITIONS:
+                piece = times.complete(piece)
                 columns = _position_columns(partition, part, piece, states.of(piece))
             else:
                 assert partition.table == JOURNAL
@@ -149,15 +155,41 @@ def _messages(partition: Partition, part: FilePart, batches: MessageBatches) -> 
         positions = piece.positions
         seqs = positions["seq"]
         wanted = states.of(piece) == ALIVE
-        wanted &= is_wanted(
-            partition.options, seqs, piece.records["timestamp"][positions["record"]]
-        )
+        wanted &= is_in_seqs(partition.options, seqs)
+        records = piece.records_at(positions["record"])
+        # Only the log knows the time of an entry: the batches look at it.
+        wanted &= (records["kind"] == PLACES) | is_in_time(partition.options, records["timestamp"])
         wanted &= (seqs >= part.seq_from) & (seqs < part.seq_to)
         if wanted.any():
             yield from batches.of(part, piece, wanted)
 
 
 # -- positions and the journal ---------------------------------------------------------------------
+
+
+class _LogTimes:
+    """Reads from logs when the messages were published that a segment's entries refer to."""
+
+    def __init__(self, partition: Partition, is_shown: bool) -> None:
+        options = partition.options
+        self._is_needed = (
+            is_shown or options.enqueued_from_ms is not None or options.enqueued_to_ms is not None
+        )
+        self._contents = ContentReader(partition.contents, False)
+
+    def complete(self, piece: Piece) -> Piece:
+        """The piece with the times of its entries; 0 where the log has no such record."""
+        entries = np.flatnonzero((piece.records["kind"] == PLACES) & (piece.records["ok"] == 1))
+        if not self._is_needed or not len(entries):
+            return piece
+        records = piece.records.copy()
+        for start, end in cuts(records["content_bytes"][entries]):
+            some = entries[start:end]
+            contents = self._contents.fetch(records[some])
+            is_there = contents.rows >= 0
+            found = contents.records[contents.rows[is_there]]
+            records["timestamp"][some[is_there]] = found["timestamp"]
+        return Piece(piece.data, records, piece.positions)
 
 
 def _position_columns(
@@ -171,7 +203,9 @@ def _position_columns(
     )
     positions = piece.positions[wanted]
     records = piece.records[positions["record"]]
-    is_stored = records["kind"] == PUBLISH_REF
+    is_large = records["kind"] == PUBLISH_REF
+    is_in_log = records["kind"] == PLACES
+    is_stored = is_large | is_in_log
     names = pa.array([queue.name for queue in part.queues], pa.string())
     in_queues = pa.array(queue_places(part.queues, positions["queue_id"]))
     return {
@@ -185,23 +219,29 @@ def _position_columns(
         "offset": _numbers(records["offset"]),
         "record_bytes": _numbers(records["length"]),
         "persistent": pa.array(records["persistent"] != 0),
-        "enqueued_at": timestamps(records["timestamp"]),
+        "enqueued_at": timestamps(records["timestamp"], is_in_log & (records["timestamp"] == 0)),
         "expires_at": timestamps(positions["expiry"], positions["expiry"] == 0),
         "size": pa.array(records["body_bytes"].astype(np.int32)),
         "stored": pa.array(is_stored),
-        "content_id": _numbers(records["content_id"], ~is_stored),
-        "content_file": _content_files(partition, records, is_stored),
+        "content_id": _numbers(records["content_id"], ~is_large),
+        "content_file": _content_files(partition, records, is_in_log, is_stored),
         "content_offset": _numbers(records["content_offset"], ~is_stored),
         "content_bytes": _numbers(records["content_bytes"], ~is_stored),
-        "references": pa.array(records["references"].astype(np.int32), mask=~is_stored),
+        "references": pa.array(records["references"].astype(np.int32), mask=~is_large),
     }
 
 
-def _content_files(partition: Partition, records: Array, is_stored: Array) -> Any:
-    numbers, places = np.unique(records["content_file"], return_inverse=True)
-    directory = partition.contents.directory.relative_to(partition.vhost_path).as_posix()
-    names = pa.array([f"{directory}/{number}.rdq" for number in numbers.tolist()], pa.string())
-    return names.take(pa.array(places, mask=~is_stored))
+def _content_files(partition: Partition, records: Array, is_in_log: Array, is_stored: Array) -> Any:
+    # Numbers of logs are negative here: -(n + 1) stands for the log n.
+    files = np.where(is_in_log, -records["content_file"] - 1, records["content_file"])
+    numbers, places = np.unique(files, return_inverse=True)
+    table = partition.contents
+    paths = [
+        table.path_of(number) if number >= 0 else table.log_path_of(-number - 1)
+        for number in numbers.tolist()
+    ]
+    names = [path.relative_to(partition.vhost_path).as_posix() for path in paths]
+    return pa.array(names, pa.string()).take(pa.array(places, mask=~is_stored))
 
 
 def _journal_columns(partition: Partition, part: FilePart, piece: Piece) -> dict[str, Any]:
@@ -267,6 +307,8 @@ def _file_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
 def _damage_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
     """A row for each damaged stretch of a segment or a content file, and for each lost content.
 
+    Of logs only those contents are read that a live position needs.
+
     An unfinished write at the end of a content file is no damage, unless a content is lost.
     """
     rows: list[dict[str, Any]] = []
@@ -284,6 +326,7 @@ def _damage_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
 
     scan = _scan_of(partition, part)
     seen = [np.empty(0, np.int64)]
+    states = SegmentStates(part) if part.kind == INDEX else None
     with OpenFile(partition.vhost_path / part.path) as file:
         header = file.read(0, FILE_HEADER_BYTES)
     if (
@@ -296,11 +339,13 @@ def _damage_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
         seen.append(records["content_id"][records["ok"] == 1])
         if part.kind == INDEX:
             is_strange = (records["ok"] == 1) & (
-                ((records["kind"] != PUBLISH) & (records["kind"] != PUBLISH_REF))
+                ~np.isin(records["kind"], (PUBLISH, PUBLISH_REF, PLACES))
                 | (records["positions"] != 1)
             )
             for record in records[is_strange]:
                 add(int(record["offset"]), int(record["length"]), MALFORMED)
+        if states is not None:
+            rows += _lost_in_logs(partition, piece, states.of(piece))
     lost = np.empty(0, np.int64)
     if part.kind == CONTENT_FILE:
         lost = np.setdiff1d(part.live_ids, np.concatenate(seen))
@@ -310,4 +355,30 @@ def _damage_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
             add(start, end - start, reason)
     for content_id in lost.tolist():
         add(None, None, f"content {content_id} is missing")
+    return rows
+
+
+def _lost_in_logs(partition: Partition, piece: Piece, states: Array) -> list[dict[str, Any]]:
+    """A row for each content in a log that a live position needs and that is no record.
+
+    A log that is missing as a whole has a row of its own (planning.py).
+    """
+    rows: list[dict[str, Any]] = []
+    alive = piece.positions["record"][states == ALIVE]
+    entries = piece.records_at(alive[piece.records["kind"][alive] == PLACES])
+    reader = ContentReader(partition.contents, True)
+    for start, end in cuts(entries["content_bytes"]):
+        some = entries[start:end]
+        for lost in some[reader.fetch(some).rows < 0]:
+            path = partition.contents.log_path_of(int(lost["content_file"]))
+            if path.is_file():
+                rows.append(
+                    {
+                        "vhost": partition.vhost,
+                        "file": path.relative_to(partition.vhost_path).as_posix(),
+                        "offset": int(lost["content_offset"]),
+                        "length": int(lost["content_bytes"]),
+                        "reason": f"the content of message {int(lost['first'])} of queue {int(lost['queue_id'])} is missing",
+                    }
+                )
     return rows

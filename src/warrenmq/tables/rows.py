@@ -4,6 +4,7 @@ from typing import Final
 
 import numpy as np
 
+from warrenmq.store.log_places import PLACES
 from warrenmq.store.record import FLAG_TRANSIENT, PUBLISH, PUBLISH_REF
 from warrenmq.tables.file_scan import Array, Piece
 from warrenmq.tables.parts import FilePart, QueuePart, ReadOptions
@@ -31,7 +32,7 @@ class SegmentStates:
         records = piece.records_at(positions["record"])
         seqs = positions["seq"]
         is_ours = (positions["queue_id"] == self._queue.id) & (records["positions"] == 1)
-        is_ours &= (records["kind"] == PUBLISH) | (records["kind"] == PUBLISH_REF)
+        is_ours &= np.isin(records["kind"], (PUBLISH, PUBLISH_REF, PLACES))
         highest = np.maximum.accumulate(
             np.concatenate([[self._last_seq], np.where(is_ours, seqs, -1)])
         )
@@ -46,7 +47,10 @@ class SegmentStates:
 
 
 class JournalStates:
-    """The states of the positions of one journal file, piece by piece."""
+    """The states of the positions of one journal file, piece by piece.
+
+    Positions that the index refers to are alive here, if the parts of the queues name them.
+    """
 
     def __init__(self, part: FilePart) -> None:
         self._queues = {queue.id: queue for queue in part.queues}
@@ -63,6 +67,10 @@ class JournalStates:
                 states[mine] = NOT_COUNTED
                 continue
             states[mine[seqs[mine] < queue.indexed_upto]] = MOVED
+            if len(queue.referred):
+                kinds = piece.records["kind"][piece.positions["record"][mine]]
+                is_referred = is_in_runs(queue.referred, seqs[mine]) & (kinds == PUBLISH)
+                states[mine[is_referred]] = ALIVE
             if len(queue.seqs) == 0:
                 continue
             place = np.minimum(np.searchsorted(queue.seqs, seqs[mine]), len(queue.seqs) - 1)
@@ -88,11 +96,22 @@ def is_in_runs(runs: Array, seqs: Array) -> Array:
 
 def is_wanted(options: ReadOptions, seqs: Array, timestamps: Array) -> Array:
     """Whether the ranges of the options include each position."""
+    return is_in_seqs(options, seqs) & is_in_time(options, timestamps)
+
+
+def is_in_seqs(options: ReadOptions, seqs: Array) -> Array:
+    """Whether the range of seq ids of the options includes each position."""
     wanted = np.ones(len(seqs), bool)
     if options.seq_from is not None:
         wanted &= seqs >= options.seq_from
     if options.seq_to is not None:
         wanted &= seqs < options.seq_to
+    return wanted
+
+
+def is_in_time(options: ReadOptions, timestamps: Array) -> Array:
+    """Whether the time range of the options includes each position."""
+    wanted = np.ones(len(timestamps), bool)
     if options.enqueued_from_ms is not None:
         wanted &= timestamps >= options.enqueued_from_ms
     if options.enqueued_to_ms is not None:

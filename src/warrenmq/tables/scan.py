@@ -19,6 +19,14 @@ from warrenmq.store.content_records import (
     references_of,
 )
 from warrenmq.store.index_records import behind_damage
+from warrenmq.store.log_places import (
+    ENTRY_BYTES,
+    PLACES,
+    PLACES_HEAD_BYTES,
+    entry_count,
+    has_position,
+    read_entry,
+)
 from warrenmq.store.publish_body import message_bounds
 from warrenmq.store.record import (
     ACK,
@@ -54,6 +62,9 @@ from warrenmq.store.record import (
 # - `first`, `last`: the seq ids that the record names; for a publish the one of its first position.
 # - `exchange`, `routing_key`, `properties`, `body`: where the part begins in the bytes that were
 #   given; a part ends where the length of the next one begins.
+# - `content_file`, `content_offset`, `content_bytes`: where the content is, if it is elsewhere.
+# Each entry of a PLACES record has a row, as if it were a record: its `content_file` is a log, the
+# first one has the record's head too, and its timestamp is 0 because only the log says it.
 RECORD_FIELDS: Final = (
     "offset",
     "length",
@@ -166,6 +177,42 @@ class RecordScan:
             found.append(1 if is_there else 0)
         return found.getvalue()
 
+    def check_log(self, data: bytes, places: bytes) -> bytes:
+        """Read the publishes at `places` in `data`, of a log; one byte for each: 1 for a valid one.
+
+        `places` has rows of (offset in `data`, size, queue id, seq), 8 bytes each. A valid publish
+        of that position becomes the next row of records.
+        """
+        found = BytesWriter()
+        at: i64 = 0
+        while at < len(places):
+            start = read_i64_le(places, at)
+            length = read_i64_le(places, at + 8)
+            queue_id = read_i64_le(places, at + 16)
+            seq = read_i64_le(places, at + 24)
+            at += 32
+            is_there = (
+                start >= 0
+                and start + length <= len(data)
+                and record_length(data, start, self.seed) == length
+                and (not self.verify or body_is_valid(data, start, length))
+                and self._add_referred(data, start, length, queue_id, seq)
+            )
+            found.append(1 if is_there else 0)
+        return found.getvalue()
+
+    def _add_referred(self, data: bytes, start: i64, length: i64, queue_id: i64, seq: i64) -> bool:
+        kind: i64 = i64(data[start + 2])
+        body = start + RECORD_HEADER_BYTES
+        end = start + length
+        if kind == MOVE:
+            body += MOVE_HEAD_BYTES
+        elif kind != PUBLISH:
+            return False
+        return has_position(data, body, end, queue_id, seq) and self._add_publish(
+            data, start, length, PUBLISH, body, end
+        )
+
     def _add_damage(self, start: i64, end: i64) -> None:
         if len(self.damage) > 0:
             first, before, reason = self.damage[-1]
@@ -193,6 +240,8 @@ class RecordScan:
             return self._add_content(data, at, length, base + at, 0)
         if kind == PUBLISH_REF:
             return self._add_reference(data, base + at, length, body, end)
+        if kind == PLACES:
+            return self._add_places(data, base + at, body, end)
         if kind == ACK:
             return self._add_ack(data, base + at, length, body, end)
         if kind == RELEASE:
@@ -306,6 +355,39 @@ class RecordScan:
         write_i64_le(out, content.references)
         write_i64_le(out, 1 if content.transient else 0)
         return True
+
+    def _add_places(self, data: bytes, offset: i64, body: i64, end: i64) -> bool:
+        count = entry_count(data, body, end)
+        queue_id = read_u32(data, body) if count > 0 else 0
+        number: i64 = 0
+        length = RECORD_HEADER_BYTES + PLACES_HEAD_BYTES + ENTRY_BYTES
+        while number < count:
+            entry = read_entry(data, body, number)
+            positions = self._positions
+            write_i64_le(positions, self._count)
+            write_i64_le(positions, queue_id)
+            write_i64_le(positions, entry.seq)
+            write_i64_le(positions, entry.expiry_ms)
+            write_i64_le(positions, entry.flags)
+            self._add_row(offset, length, PLACES, 1)
+            out = self._records
+            write_i64_le(out, 1)
+            write_i64_le(out, queue_id)
+            write_i64_le(out, entry.seq)
+            write_i64_le(out, entry.seq)
+            write_i64_le(out, 0)
+            write_i64_le(out, FLAG_PERSISTENT)
+            self._fill(4)
+            write_i64_le(out, entry.body_bytes)
+            write_i64_le(out, 0)
+            write_i64_le(out, entry.file_number)
+            write_i64_le(out, entry.offset)
+            write_i64_le(out, entry.stored_bytes)
+            self._fill(2)
+            offset += length
+            length = ENTRY_BYTES
+            number += 1
+        return count > 0
 
     def _add_positions(self, data: bytes, start: i64, count: i64) -> None:
         out = self._positions

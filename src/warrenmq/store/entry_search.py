@@ -4,6 +4,8 @@ A PLACES record has up to 64 entries, so a damaged one would cost as many messag
 a record of its own in a journal file, which says everything that the entry said.
 """
 
+from typing import Final
+
 from mypy_extensions import i64
 
 from warrenmq.store.index_records import behind_damage, first_seq
@@ -27,6 +29,9 @@ from warrenmq.store.record import (
 )
 from warrenmq.store.runs import Runs, add_run, contains
 
+_NO_SEQ: Final = 1 << 62
+_NO_FILE: Final = 1 << 62
+
 
 class SegmentRepair:
     """The whole records of segment `data`, and entries that were found again.
@@ -41,26 +46,54 @@ class SegmentRepair:
         self._records: list[tuple[int, bytes]] = []
         # Seq ids that are settled or in a whole record.
         self._known: Runs = list(settled)
+        # Where bytes are no records: (first, last) of the seq ids that may have been there, and the
+        # first and last journal file that their contents may be in.
+        self.gaps: list[tuple[int, int, int, int]] = []
         self._found: dict[int, PlaceEntry] = {}
         self._read(data)
 
     def _read(self, data: bytes) -> None:
         seed = crc_seed(self._store_id, self._number)
         at: i64 = FILE_HEADER_BYTES
+        last: i64 = -1
+        file: i64 = 0
+        is_gap = False
+        # The gap is not all zeros, as space that was never written is.
+        has_bytes = False
         while at < len(data):
             length = record_length(data, at, seed)
             if length < 0 or not body_is_valid(data, at, length):
-                at = behind_damage(data, at, length, seed, True)
+                following = behind_damage(data, at, length, seed, True)
+                has_bytes = has_bytes or len(data[at:following].strip(b"\0")) > 0
+                at = following
+                is_gap = True
                 continue
             record = data[at : at + length]
             at += length
             first = first_seq(record)
             self._records.append((first, record))
             add_run(self._known, first, first)
+            file_before = file
+            if record[2] == PLACES:
+                file = read_u64(record, RECORD_HEADER_BYTES + 4)
+            if is_gap and first > last + 1:
+                upto = file if record[2] == PLACES else i64(_NO_FILE)
+                self.gaps.append((last + 1, first - 1, file_before, upto))
+            is_gap = False
+            has_bytes = False
+            last = first
             if record[2] == PLACES:
                 for place in range(entry_count(record, RECORD_HEADER_BYTES, length)):
                     seq = read_entry(record, RECORD_HEADER_BYTES, place).seq
                     add_run(self._known, seq, seq)
+                    last = seq
+        if is_gap and has_bytes:
+            self.gaps.append((last + 1, _NO_SEQ, file, _NO_FILE))
+
+    @property
+    def has_found(self) -> bool:
+        """Whether any entry was found again."""
+        return len(self._found) > 0
 
     def search(self, log: bytes, log_number: i64, queue_id: i64, first: i64, last: i64) -> None:
         """Look for entries of [first, last] in a journal file's bytes `log`."""

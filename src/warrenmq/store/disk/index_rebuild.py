@@ -12,6 +12,10 @@ does not outlive a restart. Such bytes are older than a start that had cut them 
 their seq ids were given out again, and the power failure took the records that were written in
 their place.
 
+Entries of a segment that refer to journal files say which of these files are needed. Where a
+segment is damaged, its entries are searched for in the files that have left the journal: a PLACES
+record has many, and each has a record there.
+
 Only a scan of all content files says where contents are. A compacted copy and the files that it was
 made from may both exist. The file with the higher number was made later, and the contents that it
 left out were garbage by then; so in the range of ids of a file, no file with a lower number counts.
@@ -20,7 +24,7 @@ left out were garbage by then; so in the range of ids of a file, no file with a 
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from warrenmq.store.checkpoint import Checkpoint, CheckpointHead, CheckpointQueue
 from warrenmq.store.content_scan import scan_contents
@@ -30,22 +34,39 @@ from warrenmq.store.disk.files import (
     journal_numbers,
     journal_path,
     keep_damage,
+    put_whole,
     quarantine,
     read_whole,
     remove_if_there,
 )
+from warrenmq.store.disk.log_reader import LogReader
+from warrenmq.store.entry_search import SegmentRepair
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.index_records import IndexScan
+from warrenmq.store.index_records import IndexScan, behind_damage, first_seq
 from warrenmq.store.layout import PERSISTENT_NAME, QUEUES_NAME
-from warrenmq.store.message import ContentRef, Position, QueueLedger
+from warrenmq.store.log_places import (
+    PLACES,
+    PlacesWriter,
+    entry_count,
+    file_of,
+    offset_of,
+    read_bytes_of,
+    read_entry,
+)
+from warrenmq.store.message import ContentRef, Message, Position, QueueLedger
 from warrenmq.store.queue_index import Segment
 from warrenmq.store.record import (
     FILE_HEADER_BYTES,
     FILE_MAGIC,
     INDEX_MAGIC,
+    RECORD_HEADER_BYTES,
+    RecordWriter,
+    body_is_valid,
     crc_seed,
     file_header_is_valid,
     file_header_number,
+    read_u32,
+    record_length,
 )
 from warrenmq.store.recovery import JournalReplay
 from warrenmq.store.runs import add_run, contains
@@ -111,6 +132,16 @@ class RebuiltIndex:
         return found
 
 
+class _Journaled(NamedTuple):
+    """A live message in the journal."""
+
+    seq: int
+    # Journal file and offset of its record.
+    place: tuple[int, int]
+    # See `_identity`.
+    identity: tuple[int, ...]
+
+
 def rebuild_index(files: FileSystem, store_id: bytes, segment_entries: int) -> RebuiltIndex:
     """Read all segments and content files of the store; returns the rebuilt checkpoint."""
     rebuilt = RebuiltIndex(Checkpoint(CheckpointHead(0, 0, 0, 0, 0, 0, 0)))
@@ -168,8 +199,8 @@ def find_places(files: FileSystem, store_id: bytes) -> dict[int, tuple[int, int,
 
 def _journaled(
     files: FileSystem, store_id: bytes, segment_entries: int
-) -> dict[int, list[tuple[int, tuple[int, ...]]]]:
-    """By queue id, (seq id, message identity) of the journal's live messages, in order."""
+) -> dict[int, list[_Journaled]]:
+    """The journal's live messages by queue id, in order."""
     replay = JournalReplay(store_id, None, segment_entries)
     if files.exists(JOURNAL_DIRECTORY):
         for number in journal_numbers(files)[0]:
@@ -182,9 +213,17 @@ def _journaled(
             # In a file of another store no record is valid, whatever its header says.
             replay.feed_file(number, data)
     return {
-        queue_id: [(position.seq, _identity(position)) for position in queue.in_order()]
+        queue_id: [
+            _Journaled(position.seq, _place_of(position), _identity(position))
+            for position in queue.in_order()
+        ]
         for queue_id, queue in replay.queues.items()
     }
+
+
+def _place_of(position: Position) -> tuple[int, int]:
+    message = position.message
+    return (message.file.number if message.file is not None else -1), message.offset
 
 
 def _identity(position: Position) -> tuple[int, ...]:
@@ -192,7 +231,10 @@ def _identity(position: Position) -> tuple[int, ...]:
     content = position.content_ref
     if content is not None:
         return content.id, content.transient
-    message = position.message
+    return _message_identity(position.message)
+
+
+def _message_identity(message: Message) -> tuple[int, ...]:
     return message.timestamp_ms, hash((message.address, message.properties, message.body))
 
 
@@ -213,15 +255,17 @@ class _QueueRebuild:
         self._path = f"{QUEUES_NAME}/{queue_id}"
         self._rebuilt = rebuilt
         self._row = CheckpointQueue(queue_id, 1, 0, 1, False)
-        # (seq id, message identity) of live messages in the journal that the scan has not met yet;
-        # the next one is last.
-        self._journaled: list[tuple[int, tuple[int, ...]]] = []
+        self._logs = LogReader(files, store_id)
+        # The last stretch of the row may grow.
+        self._is_stretch_open = False
+        # Live messages in the journal that the scan has not met yet; the next one is last.
+        self._journaled: list[_Journaled] = []
         # The seq id behind the last record.
         self._next_seq = 0
         # The seq id at which the index is cut before the end of its segments; -1: it is not cut.
         self._cut_seq = -1
 
-    def run(self, journaled: list[tuple[int, tuple[int, ...]]]) -> CheckpointQueue:
+    def run(self, journaled: list[_Journaled]) -> CheckpointQueue:
         """The queue as a checkpoint has it; `journaled` are its live messages in the journal."""
         row = self._row
         self._journaled = journaled[::-1]
@@ -257,9 +301,10 @@ class _QueueRebuild:
     def _read(self, number: int) -> None:
         files = self._files
         path = f"{self._path}/{number}.idx"
-        size = files.size(path)
         file_number = self._row.queue_id << 32 | number
         first = number * self._segment_entries
+        self._mend(path, number)
+        size = files.size(path)
         # A ledger without an index: no position counts as settled.
         scan = IndexScan(
             QueueLedger(self._row.queue_id),
@@ -286,7 +331,7 @@ class _QueueRebuild:
         if not is_ours:
             # The records belong to the file by their checksums; its header is not needed.
             damaged.insert(0, (0, header))
-        end = scan.offset if self._cut_seq < 0 else segment.size_bytes
+        end = scan.offset if self._cut_seq < 0 else self._cut(path, size, scan.seed)
         damaged = [(offset, stretch) for offset, stretch in damaged if offset + len(stretch) <= end]
         segment.size_bytes = max(_without_tail(end, damaged), FILE_HEADER_BYTES)
         segment.written_bytes = segment.size_bytes
@@ -307,7 +352,6 @@ class _QueueRebuild:
         for position in found:
             seq: int = position.seq
             if self._is_end_before(position):
-                segment.size_bytes = position.place
                 return
             self._settle_before(seq)
             self._next_seq = seq + 1
@@ -316,11 +360,74 @@ class _QueueRebuild:
             if not position.persistent or (content is not None and content.transient):
                 # A transient message from before the last start.
                 add_run(row.settled, seq, seq)
+                self._is_stretch_open = False
                 continue
             segment.live_persistent += 1
             if content is not None:
                 segment.has_references = True
                 self._rebuilt.references.append((row, seq, content))
+                if self._is_stretch_open:
+                    self._grow_stretch(seq, row.stretches[-1][2])
+            elif position.place < -1:
+                segment.has_places = True
+                segment.referred_bytes += read_bytes_of(position.place, position.content_bytes)
+                self._grow_stretch(seq, file_of(position.place))
+            else:
+                self._is_stretch_open = False
+
+    def _grow_stretch(self, seq: int, file_number: int) -> None:
+        """Have the last stretch reach up to `seq`, or begin one there."""
+        stretches = self._row.stretches
+        if self._is_stretch_open and stretches[-1][2] == file_number:
+            stretches[-1] = (stretches[-1][0], seq, file_number)
+            return
+        stretches.append((seq, seq, file_number))
+        self._is_stretch_open = True
+
+    def _mend(self, path: str, number: int) -> None:
+        """Write a damaged segment again with the entries that are found in journal files."""
+        retained = self._logs.retained()
+        if not retained:
+            return
+        queue_id = self._row.queue_id
+        file_number = queue_id << 32 | number
+        data = read_whole(self._files, path)
+        damaged = _damage_in(data, crc_seed(self._store_id, file_number))
+        if not damaged:
+            return
+        first = number * self._segment_entries
+        end = first + self._segment_entries - 1
+        repair = SegmentRepair(data, self._store_id, file_number, [])
+        for gap_first, gap_last, first_file, last_file in repair.gaps:
+            for file in retained:
+                if first_file <= file <= last_file:
+                    log = read_whole(self._files, f"{PERSISTENT_NAME}/{file}.wal")
+                    repair.search(log, file, queue_id, max(first, gap_first), min(end, gap_last))
+        if repair.has_found:
+            self._keep_damage(path, damaged)
+            put_whole(self._files, path, b"".join(repair.content(queue_id)))
+
+    def _cut(self, path: str, size: int, seed: int) -> int:
+        """Where the records below the cut end; a record with entries on both sides is shortened."""
+        data = self._files.read(path, 0, size)
+        start, end = _last_record_below(data, seed, self._cut_seq)
+        count = 0
+        if end > start and data[start + 2] == PLACES:
+            count = entry_count(data, start + RECORD_HEADER_BYTES, end)
+        entries = [read_entry(data, start + RECORD_HEADER_BYTES, at) for at in range(count)]
+        kept = [entry for entry in entries if entry.seq < self._cut_seq]
+        if len(kept) == count:
+            return end
+        queue_id = read_u32(data, start + RECORD_HEADER_BYTES)
+        writer = RecordWriter(self._store_id)
+        writer.continue_file(self._row.queue_id << 32 | int(path.rpartition("/")[2][:-4]))
+        places = PlacesWriter()
+        for entry in kept:
+            places.add_found(queue_id, entry, writer)
+        places.flush(queue_id, writer)
+        short = data[:start] + b"".join(writer.take())
+        put_whole(self._files, path, short)
+        return len(short)
 
     def _is_end_before(self, position: Position) -> bool:
         """Whether the index must be cut before `position`.
@@ -331,12 +438,22 @@ class _QueueRebuild:
         journaled = self._journaled
         if not journaled or journaled[-1][0] > position.seq:
             return False
-        seq, identity = journaled[-1]
-        if seq == position.seq and position.persistent and identity == _identity(position):
+        known = journaled[-1]
+        if known.seq == position.seq and position.persistent and self._is_same(position, known):
             journaled.pop()
             return False
-        self._cut_seq = seq
+        self._cut_seq = known.seq
         return True
+
+    def _is_same(self, position: Position, known: _Journaled) -> bool:
+        """Whether a position of the index has the message that the journal has."""
+        place = position.place
+        if position.content_ref is not None or place >= -1:
+            return known.identity == _identity(position)
+        if known.place == (file_of(place), offset_of(place)):
+            return True
+        message = self._logs.message(position)
+        return message is not None and known.identity == _message_identity(message)
 
     def _settle_before(self, seq: int) -> None:
         # Seq ids that are not in the index count as settled; an ack in the journal does not count
@@ -350,6 +467,37 @@ class _QueueRebuild:
             keep_damage(self._files, f"{name}.{offset}-{offset + len(data)}.damaged", data)
             if data.strip(b"\0"):
                 self._rebuilt.damaged_count += 1
+
+
+def _damage_in(data: bytes, seed: int) -> list[tuple[int, bytes]]:
+    """(offset, bytes) of the stretches of a segment that are no records."""
+    damaged: list[tuple[int, bytes]] = []
+    at: int = FILE_HEADER_BYTES
+    while at < len(data):
+        length = record_length(data, at, seed)
+        if length >= 0 and body_is_valid(data, at, length):
+            at += length
+            continue
+        following = behind_damage(data, at, length, seed, True)
+        damaged.append((at, data[at:following]))
+        at = following
+    return damaged
+
+
+def _last_record_below(data: bytes, seed: int, seq: int) -> tuple[int, int]:
+    """(start, end) of a segment's last whole record before the first one of `seq` or more."""
+    at: int = FILE_HEADER_BYTES
+    last = (at, at)
+    while at < len(data):
+        length = record_length(data, at, seed)
+        if length < 0 or not body_is_valid(data, at, length):
+            at = behind_damage(data, at, length, seed, True)
+            continue
+        if first_seq(data[at : at + length]) >= seq:
+            break
+        last = (at, at + length)
+        at += length
+    return last
 
 
 def _without_tail(end: int, damaged: list[tuple[int, bytes]]) -> int:

@@ -11,7 +11,7 @@ from warrenmq.store.file_system import FileHandle, FileSystem
 
 
 class _NoHandle:
-    """The handle of a file that does not exist on disk; it ignores all writes."""
+    """The handle of a file that is not to be changed; it ignores all writes."""
 
     def write(self, offset: int, parts: list[bytes]) -> None:
         """Ignore the bytes."""
@@ -36,8 +36,25 @@ class _NoHandle:
         """Nothing is open."""
 
 
+class _MadeHandle(_NoHandle):
+    """The handle of a file that was created, which is in memory only."""
+
+    def __init__(self, content: bytearray) -> None:
+        self._content = content
+
+    def write(self, offset: int, parts: list[bytes]) -> None:
+        """See FileHandle."""
+        for part in parts:
+            self._content[offset : offset + len(part)] = part
+            offset += len(part)
+
+
 class ReadOnlyFiles:
-    """The file system `files`, without the names that the caller has removed or moved away."""
+    """The file system `files`, without the names that the caller has removed or moved away.
+
+    Files that the caller creates are in memory. A start writes few: copies of damaged bytes, and
+    segments of which it has found lost entries again.
+    """
 
     def __init__(self, files: FileSystem) -> None:
         self._files = files
@@ -45,13 +62,16 @@ class ReadOnlyFiles:
         self._hidden: set[str] = set()
         # Names that were created.
         self._made: set[str] = set()
+        # The bytes of created files.
+        self._contents: dict[str, bytearray] = {}
 
     def create(self, path: str) -> FileHandle:
         """See FileSystem."""
         if self.exists(path):
             raise FileExistsError(errno.EEXIST, "it is there", path)
         self._made.add(path)
-        return _NoHandle()
+        content = self._contents[path] = bytearray()
+        return _MadeHandle(content)
 
     def open(self, path: str) -> FileHandle:
         """See FileSystem."""
@@ -61,11 +81,17 @@ class ReadOnlyFiles:
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         """See FileSystem."""
+        content = self._contents.get(path)
+        if content is not None:
+            return bytes(content[offset : offset + size])
         self._must_be_there(path)
         return self._files.read(path, offset, size)
 
     def size(self, path: str) -> int:
         """See FileSystem."""
+        content = self._contents.get(path)
+        if content is not None:
+            return len(content)
         self._must_be_there(path)
         return self._files.size(path)
 
@@ -75,7 +101,7 @@ class ReadOnlyFiles:
 
     def is_file(self, path: str) -> bool:
         """See FileSystem."""
-        return not self._is_hidden(path) and self._files.is_file(path)
+        return path in self._contents or (not self._is_hidden(path) and self._files.is_file(path))
 
     def list_names(self, path: str) -> list[str]:
         """See FileSystem; a directory that exists only by `make_directories` is empty."""
@@ -89,8 +115,11 @@ class ReadOnlyFiles:
 
     def rename(self, path: str, target: str) -> None:
         """See FileSystem."""
+        content = self._contents.pop(path, None)
         self._take(path)
         self._made.add(target)
+        if content is not None:
+            self._contents[target] = content
 
     def link(self, path: str, target: str) -> None:
         """See FileSystem."""
@@ -118,6 +147,7 @@ class ReadOnlyFiles:
         return self._files.free_bytes(path)
 
     def _take(self, path: str) -> None:
+        self._contents.pop(path, None)
         if path in self._made:
             self._made.discard(path)
         else:

@@ -15,12 +15,12 @@ from warrenmq.store.content_records import decode_content, decode_publish_ref
 from warrenmq.store.content_scan import ContentScan
 from warrenmq.store.disk.files import known_store_id, set_aside_strange
 from warrenmq.store.disk.index_rebuild import PIECE_BYTES, scan_segment
+from warrenmq.store.disk.log_reader import LogReader
 from warrenmq.store.disk.read_only_files import ReadOnlyFiles
 from warrenmq.store.disk.store_reader import StoreReport, read_store
 from warrenmq.store.file_system import FileSystem
 from warrenmq.store.index_records import IndexScan
-from warrenmq.store.layout import QUEUES_NAME
-from warrenmq.store.log_places import file_of, message_at, offset_of, read_bytes_of
+from warrenmq.store.layout import PERSISTENT_NAME, QUEUES_NAME
 from warrenmq.store.message import ContentRef, Message, Position, QueueLedger
 from warrenmq.store.queue_index import SEGMENT_ENTRIES, QueueIndex, Segment
 from warrenmq.store.record import (
@@ -118,6 +118,8 @@ class VhostSnapshot:
         self.files = ReadOnlyFiles(files)
         strange = set_aside_strange(self.files)
         self.store_id = find_store_id(self.files)
+        # Journal files with contents of indexes.
+        self.logs = LogReader(self.files, self.store_id)
         self.store: VhostStore
         self.replay: JournalReplay
         self.report: StoreReport
@@ -129,6 +131,9 @@ class VhostSnapshot:
             self.replay.settle_moved()
         # Content files that a crash left behind; the next start removes them.
         self.dead_paths = self.store.contents.persistent.take_dead_paths()
+        for number in self.logs.retained():
+            if number not in self.replay.logs:
+                self.dead_paths.append(f"{PERSISTENT_NAME}/{number}.wal")
 
     # -- queues ------------------------------------------------------------------------------------
 
@@ -226,19 +231,7 @@ class VhostSnapshot:
         content = position.content_ref
         if content is not None:
             return self.content(content)
-        return self._referred(position) if position.place < -1 else None
-
-    def _referred(self, position: Position) -> Message | None:
-        """A message whose content is in a journal file."""
-        number = file_of(position.place)
-        size = read_bytes_of(position.place, position.content_bytes)
-        try:
-            path = self.store.files.logs.path_of(number)
-            data = self.files.read(path, offset_of(position.place), size)
-        except OSError:
-            return None
-        seed = crc_seed(self.store_id, number)
-        return message_at(data, 0, seed, position.ledger.queue_id, position.seq)
+        return self.logs.message(position) if position.place < -1 else None
 
     def content(self, content: ContentRef) -> Message | None:
         """A large message, from its known place, else from the file that has its id."""

@@ -22,6 +22,7 @@ from warrenmq.store.disk.files import (
     read_whole,
 )
 from warrenmq.store.disk.index_rebuild import RebuiltIndex, rebuild_index
+from warrenmq.store.disk.log_reader import LOG_NAME
 from warrenmq.store.file_system import FileSystem
 from warrenmq.store.layout import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
 from warrenmq.store.queue_store import QueueStore
@@ -43,7 +44,6 @@ from warrenmq.store.vhost_store import VhostStore
 # A file with a damaged header is searched this far (bytes) for a record.
 _SEARCH_BYTES: Final = 4194304
 _CONTENT_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.rdq")
-_LOG_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,17})\.wal")
 _SEGMENT_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.idx(\.new)?")
 _QUEUE_NAME: Final = re.compile(r"[1-9][0-9]{0,9}")
 
@@ -252,11 +252,23 @@ def _measure_rewritten(files: FileSystem, replay: JournalReplay) -> None:
                 segment.size_bytes = segment.written_bytes = size
 
 
-def _add_log(files: FileSystem, store: VhostStore, replay: JournalReplay, path: str) -> None:
+def _add_log(
+    files: FileSystem, store: VhostStore, replay: JournalReplay, path: str, report: StoreReport
+) -> None:
     """Take over a file that has left the journal, or have it deleted if no index needs it."""
-    log = replay.logs.get(int(path.rpartition("/")[2].removesuffix(".wal")))
+    number = int(path.rpartition("/")[2].removesuffix(".wal"))
+    # The journal must not reach the number again: its file would take this one's place.
+    replay.next_file_number = max(replay.next_file_number, number + 1)
+    log = replay.logs.get(number)
     if log is None:
-        store.files.needs.delete_later(path)
+        header = files.read(path, 0, FILE_HEADER_BYTES)
+        if (
+            file_header_is_valid(header, FILE_MAGIC, store.store_id)
+            and file_header_number(header) == number
+        ):
+            store.files.needs.delete_later(path)
+        else:
+            report.quarantined.append(quarantine(files, path))
         return
     log.is_moved = True
     log.size_bytes = files.size(path)
@@ -327,15 +339,17 @@ def _read_contents(
         match = _CONTENT_NAME.fullmatch(name)
         if match and files.is_file(f"{PERSISTENT_NAME}/{name}"):
             numbers.append(int(match.group(1)))
-        elif _LOG_NAME.fullmatch(name):
-            _add_log(files, store, replay, f"{PERSISTENT_NAME}/{name}")
+        elif LOG_NAME.fullmatch(name) and files.is_file(f"{PERSISTENT_NAME}/{name}"):
+            _add_log(files, store, replay, f"{PERSISTENT_NAME}/{name}", report)
         elif name.endswith(".rdq.new"):
             # The copy of a compaction that was never finished.
             store.files.needs.delete_later(f"{PERSISTENT_NAME}/{name}")
         else:
             report.quarantined.append(quarantine(files, f"{PERSISTENT_NAME}/{name}"))
+    in_journal = {file.number for file in replay.files}
     for log in replay.logs.values():
-        if log.number < replay.first_file and log.size_bytes == 0:
+        is_retained = log.number < replay.first_file or rebuilt is not None
+        if is_retained and log.number not in in_journal and log.size_bytes == 0:
             report.missing.append(
                 f"{log.moved_path} with the contents of {log.live_entries} messages"
             )

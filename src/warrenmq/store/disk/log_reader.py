@@ -1,0 +1,277 @@
+"""Reads contents in journal files without a node, wherever these files are.
+
+A file that has left the journal is in the content store's directory (`content_log.py`). Each record
+in it names its queues and seq ids, so messages are found without any index.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+from warrenmq.store.disk.files import is_directory, journal_path, read_whole
+from warrenmq.store.file_system import FileSystem
+from warrenmq.store.index_load import LOG_GAP_BYTES, LOG_READ_BYTES
+from warrenmq.store.index_records import behind_damage
+from warrenmq.store.layout import PERSISTENT_NAME
+from warrenmq.store.log_places import (
+    file_of,
+    may_encode,
+    message_at,
+    offset_of,
+    place_of,
+    read_bytes_of,
+)
+from warrenmq.store.message import ABSENT, INDEXED, Message, Position, QueueLedger
+from warrenmq.store.publish_body import decode_message, message_bounds
+from warrenmq.store.record import (
+    ACK,
+    FILE_HEADER_BYTES,
+    FLAG_REDELIVERED,
+    MOVE,
+    MOVE_HEAD_BYTES,
+    POSITION_BYTES,
+    PUBLISH,
+    RECORD_HEADER_BYTES,
+    RUN_BYTES,
+    body_is_valid,
+    crc_seed,
+    read_runs,
+    read_u32,
+    read_u64,
+    record_length,
+)
+from warrenmq.store.runs import Runs, add_run
+
+LOG_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,17})\.wal")
+# Contents are read for so many positions, or so many bytes, at a time.
+_BATCH_POSITIONS: Final = 1024
+_BATCH_BYTES: Final = 4194304
+
+# Says of (queue id, seq id) whether a message is looked for.
+IsWanted = Callable[[int, int], bool]
+
+
+class LogRecord(NamedTuple):
+    """A record of a journal file; or, with `is_valid` False, a stretch that is no record."""
+
+    start: int
+    end: int
+    is_valid: bool
+    # (queue id, seq id) of each position of a record with a message's content.
+    positions: list[tuple[int, int]]
+
+
+class LogReader:
+    """The journal files in `files`, a vhost's directory."""
+
+    def __init__(self, files: FileSystem, store_id: bytes) -> None:
+        self._files = files
+        self._store_id = store_id
+
+    def path_of(self, number: int) -> str | None:
+        """Path of a file, behind the journal or in it; None when there is none."""
+        for path in (f"{PERSISTENT_NAME}/{number}.wal", journal_path(number)):
+            if self._files.is_file(path):
+                return path
+        return None
+
+    def retained(self) -> list[int]:
+        """Numbers of the files that have left the journal, ascending."""
+        if not is_directory(self._files, PERSISTENT_NAME):
+            return []
+        return sorted(
+            int(match.group(1))
+            for match in map(LOG_NAME.fullmatch, self._files.list_names(PERSISTENT_NAME))
+            if match and self._files.is_file(f"{PERSISTENT_NAME}/{match.group()}")
+        )
+
+    # -- contents of known places ------------------------------------------------------------------
+
+    def fill(self, positions: list[Position]) -> None:
+        """Give each position whose content is in a journal file its message.
+
+        One whose content cannot be read stays without it.
+        """
+        gathered: list[Position] = []
+        number = start = end = -1
+        for position in positions:
+            if not is_referred(position):
+                continue
+            place = position.place
+            first = offset_of(place)
+            last = first + read_bytes_of(place, position.content_bytes)
+            if gathered and (
+                file_of(place) != number
+                or not start <= first <= end + LOG_GAP_BYTES
+                or last - start > LOG_READ_BYTES
+            ):
+                self._read(gathered, number, start, end)
+                gathered = []
+            if not gathered:
+                number, start, end = file_of(place), first, last
+            gathered.append(position)
+            end = max(end, last)
+        if gathered:
+            self._read(gathered, number, start, end)
+
+    def filled(self, positions: Iterable[Position]) -> Iterator[Position]:
+        """The same positions in the same order, each after `fill`."""
+        waiting: list[Position] = []
+        size = 0
+        for position in positions:
+            if not waiting and not is_referred(position):
+                yield position
+                continue
+            waiting.append(position)
+            size += position.content_bytes
+            if len(waiting) >= _BATCH_POSITIONS or size >= _BATCH_BYTES:
+                self.fill(waiting)
+                yield from waiting
+                waiting = []
+                size = 0
+        self.fill(waiting)
+        yield from waiting
+
+    def message(self, position: Position) -> Message | None:
+        """The message of a position whose content is in a journal file; None if unreadable."""
+        number = file_of(position.place)
+        offset = offset_of(position.place)
+        path = self.path_of(number)
+        if path is None:
+            return None
+        try:
+            data = self._files.read(
+                path, offset, read_bytes_of(position.place, position.content_bytes)
+            )
+        except OSError:
+            return None
+        return self._message_in(data, 0, number, position)
+
+    def _read(self, positions: list[Position], number: int, start: int, end: int) -> None:
+        path = self.path_of(number)
+        if path is None:
+            return
+        try:
+            data = self._files.read(path, start, end - start)
+        except OSError:
+            return
+        for position in positions:
+            at = offset_of(position.place) - start
+            message = self._message_in(data, at, number, position)
+            if message is not None:
+                position.message = message
+                position.has_content = True
+
+    def _message_in(self, data: bytes, at: int, number: int, position: Position) -> Message | None:
+        seed = crc_seed(self._store_id, number)
+        return message_at(data, at, seed, position.ledger.queue_id, position.seq)
+
+    # -- all records -------------------------------------------------------------------------------
+
+    def records(self, path: str, number: int) -> Iterator[LogRecord]:
+        """All records of file `number`, which is at `path`, and the stretches between them."""
+        data = read_whole(self._files, path)
+        for start, end, is_valid in _stretches(data, crc_seed(self._store_id, number)):
+            named: list[tuple[int, int]] = []
+            body = _publish_in(data, start) if is_valid else -1
+            if body >= 0:
+                for at in _positions_in(data, body, end):
+                    named.append((read_u32(data, at), read_u64(data, at + 4)))
+            yield LogRecord(start, end, is_valid, named)
+
+    def search(self, numbers: Iterable[int], is_wanted: IsWanted) -> Iterator[Position]:
+        """Positions of these files that are wanted; `fill` reads their contents."""
+        for number in numbers:
+            path = self.path_of(number)
+            if path is None:
+                continue
+            data = read_whole(self._files, path)
+            for start, end, is_valid in _stretches(data, crc_seed(self._store_id, number)):
+                body = _publish_in(data, start) if is_valid else -1
+                if body < 0:
+                    continue
+                for at in _positions_in(data, body, end):
+                    if is_wanted(read_u32(data, at), read_u64(data, at + 4)):
+                        position = _position_at(data, at, number, start, body, end)
+                        if position is not None:
+                            yield position
+
+    def acks(self, number: int) -> Iterator[tuple[int, Runs]]:
+        """The acks in a file: queue id and seq ids of each."""
+        path = self.path_of(number)
+        if path is None:
+            return
+        data = read_whole(self._files, path)
+        for start, end, is_valid in _stretches(data, crc_seed(self._store_id, number)):
+            body = start + RECORD_HEADER_BYTES
+            if not is_valid or data[start + 2] != ACK or end - body < 8:
+                continue
+            count = read_u32(data, body + 4)
+            if end - body == 8 + count * RUN_BYTES:
+                yield read_u32(data, body), read_runs(data, body + 8, count)
+
+
+def is_referred(position: Position) -> bool:
+    """Whether the content of a position must be read from a journal file."""
+    return not position.has_content and position.content_ref is None and position.place < -1
+
+
+def _stretches(data: bytes, seed: int) -> Iterator[tuple[int, int, bool]]:
+    """(start, end, is a record) of the stretches of a journal file, in order."""
+    at: int = FILE_HEADER_BYTES
+    # Zeros at the end are space that was allocated ahead.
+    size = len(data.rstrip(b"\0"))
+    while at < size:
+        length = record_length(data, at, seed)
+        is_valid = length >= 0 and body_is_valid(data, at, length)
+        end: int = at + length if is_valid else behind_damage(data, at, length, seed, True)
+        yield at, end, is_valid
+        at = end
+
+
+def _publish_in(data: bytes, start: int) -> int:
+    """Where the PUBLISH body of the valid record at `start` begins; -1: it has none."""
+    kind = data[start + 2]
+    if kind == PUBLISH:
+        return start + RECORD_HEADER_BYTES
+    return start + RECORD_HEADER_BYTES + MOVE_HEAD_BYTES if kind == MOVE else -1
+
+
+def _positions_in(data: bytes, body: int, end: int) -> range:
+    """Offsets of the positions in the PUBLISH body data[body:end]; none if it is malformed."""
+    if message_bounds(data, body, end)[0] < 0:
+        return range(0)
+    first = body + 4
+    return range(first, first + read_u32(data, body) * POSITION_BYTES, POSITION_BYTES)
+
+
+def _position_at(
+    data: bytes, at: int, number: int, start: int, body: int, end: int
+) -> Position | None:
+    """The position at `at` of the record data[start:end], without its content if it has a place."""
+    timestamp_at, _, _, body_start = message_bounds(data, body, end)
+    # Beside the content: timestamp and flags, and the lengths of properties and body.
+    content_bytes = end - timestamp_at - 17
+    has_place = may_encode(number, start, end - start, content_bytes)
+    message = ABSENT if has_place else decode_message(data, body, end)
+    if message is None:
+        return None
+    ledger = QueueLedger(read_u32(data, at))
+    position = Position(message, ledger, read_u64(data, at + 4), read_u64(data, at + 12))
+    position.persistent = True
+    position.redelivered = (data[at + 20] & FLAG_REDELIVERED) != 0
+    position.body_bytes = end - body_start
+    position.content_bytes = content_bytes
+    position.journal_state = INDEXED
+    position.has_content = not has_place
+    if has_place:
+        position.place = place_of(number, start, end - start, content_bytes)
+    return position
+
+
+def runs_of(seqs: Iterable[int]) -> Runs:
+    """Seq ids, ascending, as runs."""
+    runs: Runs = []
+    for seq in seqs:
+        add_run(runs, seq, seq)
+    return runs

@@ -155,6 +155,8 @@ class Channel(ChannelSide):
         self.tracer: ChannelTracer | None = None
         self._content: ContentAssembly = ContentAssembly()
         self._route: PublishRoute = PublishRoute(vhost, connection.client)
+        # The queue whose messages were acked one by one since consumers were served; None: none.
+        self._acked_queue: QueueEnd | None = None
         vhost.host.channels[self] = None
         connection.client.account.channel_count += 1
         self.set_tracing(vhost.definition.is_tracing)
@@ -210,6 +212,7 @@ class Channel(ChannelSide):
         elif method_id == BASIC_ACK and end - start == 13:
             self.ack(read_i64_be(data, start + 4), (data[start + 12] & 1) != 0)
         else:
+            self.serve_acked()
             self.connection.channel_method(self.number, decode_method(data, start, end))
 
     def _may_end_transaction(self) -> bool:
@@ -429,9 +432,23 @@ class Channel(ChannelSide):
                 raise self._unknown_tag(tag)
             queue = entry.queue
             self._settle(entry, queue, ACKED, self.connection.now_ms)
-            self._serve(queue)
+            if self.room.prefetch != 0:
+                # Queues that share the channel's room take turns: each ack is one turn.
+                self._serve(queue)
+            elif self._acked_queue is not queue:
+                self.serve_acked()
+                self._acked_queue = queue
+                self.connection.serve_later(self)
             return
         self.settle_entries(self._take_entries(tag, multiple), False, ACKED)
+
+    def serve_acked(self) -> None:
+        """Deliver what the room of single acks allows, once for all acks that came together."""
+        queue = self._acked_queue
+        if queue is not None:
+            self._acked_queue = None
+            if not self.is_closed:
+                self._serve(queue)
 
     def reject(self, tag: i64, multiple: bool, requeue: bool) -> None:
         """Handle basic.reject and basic.nack."""

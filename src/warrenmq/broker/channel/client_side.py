@@ -70,6 +70,10 @@ class ClientSide(ThrottledClient):
         """Send the finished confirms of `confirms` at the end of this turn."""
         raise RuntimeError("abstract")
 
+    def serve_later(self, channel: ChannelSide) -> None:
+        """Let `channel` serve its consumers when all frames that came together are handled."""
+        raise RuntimeError("abstract")
+
     def channel_method(self, number: i64, method: Method) -> None:
         """Handle a method of the open channel `number` outside of the hot path."""
         raise RuntimeError("abstract")

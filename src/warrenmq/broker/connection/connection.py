@@ -163,6 +163,8 @@ class Connection(ClientSide):
         # Bytes of direct replies since the socket was last writable.
         self._reply_bytes: i64 = 0
         self._confirm_later: list[PublishConfirms] = []
+        # Channels with single acks since their consumers were served.
+        self._serve_later: list[ChannelSide] = []
         self._frames: FrameBuffer = FrameBuffer(host.settings.initial_frame_max)
         # The client has sent connection.close; the answer waits until no channel is suspended.
         self._is_close_due: bool = False
@@ -207,6 +209,7 @@ class Connection(ClientSide):
                     channel.on_frame(kind, frames.data, frames.start, frames.end)
                 except ChannelException as refusal:
                     self.close_channel(channel, refusal)
+            self._serve_acked()
         except ConnectionException as fault:
             self.fail(fault)
             self._read_closing()
@@ -244,6 +247,7 @@ class Connection(ClientSide):
                     channel.on_frame(kind, payload, 0, len(payload))
                 except ChannelException as refusal:
                     self.close_channel(channel, refusal)
+            self._serve_acked()
         except ConnectionException as fault:
             self.fail(fault)
         except Exception as crash:  # As in `receive`.
@@ -526,6 +530,16 @@ class Connection(ClientSide):
             self.is_dirty = True
             self._host.dirty_connections.append(self)
             self.node.wake()
+
+    def serve_later(self, channel: ChannelSide) -> None:
+        self._serve_later.append(channel)
+
+    def _serve_acked(self) -> None:
+        if len(self._serve_later) > 0:
+            waiting = self._serve_later
+            self._serve_later = []
+            for channel in waiting:
+                channel.serve_acked()
 
     def confirm_later(self, confirms: PublishConfirms) -> None:
         waiting = self._confirm_later

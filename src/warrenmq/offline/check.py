@@ -19,13 +19,16 @@ from warrenmq.offline.data_directory import (
     opened,
     queue_names,
 )
+from warrenmq.offline.log_check import LogCheck, Referred, header_is_ours
 from warrenmq.store.content_file import GONE, ContentFile
 from warrenmq.store.content_scan import ContentScan
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, known_store_id
 from warrenmq.store.disk.index_rebuild import QUEUE_NAME, SEGMENT_NAME
+from warrenmq.store.disk.log_reader import LogRecord, is_referred
 from warrenmq.store.disk.snapshot import NoStore, ReferenceCounts, VhostSnapshot
 from warrenmq.store.file_system import FileSystem
 from warrenmq.store.layout import QUEUES_NAME
+from warrenmq.store.log_places import file_of, offset_of
 from warrenmq.store.queue_index import SEGMENT_ENTRIES, Segment
 from warrenmq.store.record import (
     FILE_HEADER_BYTES,
@@ -35,6 +38,7 @@ from warrenmq.store.record import (
     file_header_number,
 )
 from warrenmq.store.recovery import RecoveredQueue
+from warrenmq.store.runs import Runs, add_run
 
 # Kinds of problems.
 DAMAGED: Final = "damaged"
@@ -88,6 +92,10 @@ class SegmentFindings:
     references: list[tuple[int, int]] = field(default_factory=list)
     # Stretches that are no records, (start, end) in bytes.
     damaged: list[tuple[int, int]] = field(default_factory=list)
+    # Places of live positions whose content is in a journal file, in order of their seq ids.
+    referred: list[Referred] = field(default_factory=list)
+    # Seq ids of the live positions.
+    found: Runs = field(default_factory=list)
 
 
 class FoundContent(NamedTuple):
@@ -203,8 +211,8 @@ def is_deleted_queue(definitions: Definitions, vhost: VhostDirectory, queue_id: 
 class VhostCheck:
     """The check of one vhost.
 
-    Only `scan_segment` and `scan_contents` read much; a subclass overrides them when other
-    processes have done the reading already.
+    Only `scan_segment`, `scan_contents` and `scan_log` read much; a subclass overrides them when
+    other processes have done the reading already.
     """
 
     def __init__(
@@ -221,6 +229,7 @@ class VhostCheck:
         self.result = result
         self.on_bytes = on_bytes
         self.counts = ReferenceCounts(snapshot.content_files)
+        self._logs = LogCheck()
         self.defined = (
             set(queue_names(definitions, vhost.definition.name))
             if vhost.definition is not None
@@ -235,6 +244,7 @@ class VhostCheck:
         self._check_queue_directories()
         for index, file in enumerate(self.snapshot.content_files):
             self._check_contents(index, file)
+        self._check_logs()
         if self.snapshot.files.exists(LOST_AND_FOUND):
             count = len(self.snapshot.files.list_names(LOST_AND_FOUND))
             self._note(
@@ -370,6 +380,7 @@ class VhostCheck:
                     path=path,
                     queue_id=queue_id,
                 )
+                self._logs.add_lost(queue, segment.number, [])
             return
         size = snapshot.files.size(path)
         # The file may be shorter than the checkpoint says, since a rewritten one may have replaced
@@ -402,6 +413,17 @@ class VhostCheck:
             )
         for content_id, seq in found.references:
             self._count(content_id, queue_id, seq)
+        strays = self._logs.add(queue, found.referred)
+        if strays:
+            self._problem(
+                WRONG_COUNT,
+                f"{path} has {strays} messages whose contents are in journal files that the checkpoint does not count as needed",
+                strays,
+                path=path,
+                queue_id=queue_id,
+            )
+        if found.damaged:
+            self._logs.add_lost(queue, segment.number, found.found)
         self.result.messages += found.live
         if found.live != segment.live_persistent and not found.damaged:
             self._problem(
@@ -422,6 +444,10 @@ class VhostCheck:
             found.live += 1
             if position.content_ref is not None:
                 found.references.append((position.content_ref.id, position.seq))
+            elif is_referred(position):
+                place = position.place
+                found.referred.append(Referred(file_of(place), offset_of(place), position.seq))
+            add_run(found.found, position.seq, position.seq)
         return found
 
     def _count(self, content_id: int, queue_id: int, seq: int) -> None:
@@ -550,6 +576,60 @@ class VhostCheck:
                 f"content {file.id_at(place)} in {file.path}: {counted} messages refer to it, {expected} are counted",
                 path=file.path,
             )
+
+    # -- contents in journal files -----------------------------------------------------------------
+
+    def _check_logs(self) -> None:
+        known = self.snapshot.replay.logs
+        found_again = 0
+        for number in sorted({*known, *self._logs.files()}):
+            path = self.snapshot.logs.path_of(number)
+            if path is None:
+                count = self._logs.entries_in(number)
+                if count:
+                    self._problem(
+                        MISSING_CONTENT,
+                        f"journal file {number}, which has contents of messages in indexes, is missing",
+                        count,
+                    )
+                continue
+            found_again += self._check_log(number, path)
+        if found_again:
+            self.result.messages += found_again
+            self._note(
+                f"{found_again} messages whose index entries are damaged are found in journal files; a start finds them too"
+            )
+
+    def _check_log(self, number: int, path: str) -> int:
+        """Check one file; returns the number of messages without entries that are in it."""
+        files = self.snapshot.files
+        self.on_bytes(files.size(path))
+        found = self._logs.compare(number, self.scan_log(path, number))
+        is_replayed = any(file.number == number for file in self.snapshot.replay.files)
+        if not is_replayed:
+            # A start has read the others, and reported their damage.
+            header = files.read(path, 0, FILE_HEADER_BYTES)
+            if not header_is_ours(header, number, self.snapshot.store_id):
+                text = f"{path} has a damaged header"
+                self._problem(DAMAGED, text, path=path, stretch=(0, FILE_HEADER_BYTES))
+            for start, end in found.damaged:
+                text = f"{path}, bytes {start} to {end}"
+                if start >= found.needed_end and not found.wrong:
+                    self._note(f"{text}: no record, behind all that are needed")
+                else:
+                    self._problem(DAMAGED, text, path=path, stretch=(start, end))
+        for entry in found.wrong:
+            self._problem(
+                MISSING_CONTENT,
+                f"message {entry.seq} of queue id {entry.queue_id}: the record in {path} at byte {entry.offset} {entry.reason}",
+                queue_id=entry.queue_id,
+                seq=entry.seq,
+            )
+        return found.found_again
+
+    def scan_log(self, path: str, number: int) -> Iterator[LogRecord]:
+        """Read an existing journal file with contents: yields its records, in order."""
+        yield from self.snapshot.logs.records(path, number)
 
 
 def references_of(scan: ContentScan) -> int:

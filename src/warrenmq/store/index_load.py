@@ -140,13 +140,13 @@ class IndexLoad(WaitingLoad):
             self.next_seq = scan.next_seq
             self.start()
             return
-        if scan.offset >= segment.size_bytes and not segment.is_rewriting:
+        # Entries of a damaged segment may be found again.
+        is_counted = segment.is_damaged and segment.has_places
+        if scan.offset >= segment.size_bytes and not segment.is_rewriting and not is_counted:
             self._leave_segment()
             return
         available = segment.written_bytes - scan.offset
-        is_counted = segment.is_damaged and segment.has_places
         if segment.is_rewriting or is_counted or available <= 0 or available < scan.wanted_bytes:
-            # Entries of a damaged segment may be found again.
             self.files.wait_for_append(self)
             return
         size: i64 = min(max(self._read_bytes, scan.wanted_bytes), available)

@@ -138,6 +138,7 @@ class SegmentLoss(GoneSegments):
             if len(appends) > 0:
                 _move_appends(segment, appends, job.new_size)
             segment.size_bytes = job.new_size
+            files.jobs.lane.rewritten_bytes += job.new_size
             for append in appends:
                 segment.size_bytes += append.size_bytes
             segment.written_bytes = job.new_size
@@ -229,7 +230,8 @@ class SegmentLoss(GoneSegments):
         job.segment.is_rewriting = False
         if job.error is None:
             lost = self._renew(job.ledger, job.segment, job.upto, job.kept)
-            if job.load is not None:
+            if job.load is not None and not job.segment.has_places:
+                # Else the messages may be found again.
                 job.load.damaged_count += lost
         files.resume_loads()
 

@@ -18,7 +18,7 @@ from warrenmq.offline.salvage import salvage
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.disk.snapshot import VhostSnapshot
 from warrenmq.store.epochs import Epochs, add_epoch
-from warrenmq.store.record import EPOCH
+from warrenmq.store.record import EPOCH, FORMAT_VERSION
 from warrenmq.store.store_settings import StoreSettings
 from warrenmq.tables.parts import ReadOptions
 from warrenmq.tables.planning import plan
@@ -189,7 +189,7 @@ def test_files_of_a_later_version_are_refused_and_not_touched(
     data: Path, tmp_path: Path, name: str
 ) -> None:
     def raise_version(header: bytearray) -> None:
-        header[8:12] = (3).to_bytes(4, "big")
+        header[8:12] = (FORMAT_VERSION + 1).to_bytes(4, "big")
         header[36:40] = crc32c(bytes(header[:36])).to_bytes(4, "big")
 
     change(data / VHOST_PATH / name, raise_version)
@@ -197,7 +197,9 @@ def test_files_of_a_later_version_are_refused_and_not_touched(
     (data / "lock").touch()
     before = fingerprint(data)
     assert node.refused() != 0
-    assert "has format version 3; this warren reads versions up to 2" in node.log_path.read_text()
-    with pytest.raises(ToolError, match="has format version 3"), opened(data):
+    later = f"has format version {FORMAT_VERSION + 1}"
+    text = f"{later}; this warren reads versions up to {FORMAT_VERSION}"
+    assert text in node.log_path.read_text()
+    with pytest.raises(ToolError, match=later), opened(data):
         pass
     assert fingerprint(data) == before

@@ -19,7 +19,7 @@ from warrenmq.store.disk.files import (
 )
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.disk.store_reader import read_store
-from warrenmq.store.record import FILE_MAGIC, RecordWriter
+from warrenmq.store.record import FILE_MAGIC, FORMAT_VERSION, RecordWriter
 from warrenmq.store.recovery import JournalReplay
 from warrenmq.store.store_settings import StoreSettings
 from warrenmq.testing.simulated.file_system import POWER, SimulatedFileSystem
@@ -85,7 +85,7 @@ STRANGE = {
     "header cut": record_file(b"x", number=5)[0][:39],
     "wrong magic": with_header(b"X" + record_file(b"x", number=5)[0][1:]),
     "future version": with_header(
-        b"WARRENWL\x00\x00\x00\x03" + record_file(b"x", number=5)[0][12:]
+        b"WARRENWL" + (FORMAT_VERSION + 1).to_bytes(4, "big") + record_file(b"x", number=5)[0][12:]
     ),
     "other store": record_file(b"x", number=5, store_id=bytes(16))[0],
     "copy of another file": record_file(b"x", number=4)[0],

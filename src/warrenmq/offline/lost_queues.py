@@ -3,7 +3,7 @@
 A start that finds no definition for a queue moves its directory of segments to `lost+found/ID`, and
 writes its messages in the journal to `lost+found/queue-ID.wal`. A node that cannot read a segment
 moves it to `lost+found/queues-ID-NUMBER.idx`. The contents of large messages stay in the content
-files. Only the checkpoint of that time knew which messages in segments were acked.
+files; those in journal files are copied into a directory of segments that is put aside. Only the checkpoint of that time knew which messages in segments were acked.
 """
 
 import errno
@@ -62,10 +62,12 @@ class LostQueue:
     def _indexed(self) -> Iterator[Position]:
         queue = self._snapshot.queue(self.queue_id) if self._snapshot is not None else None
         if self._snapshot is not None and queue is not None:
-            yield from self._snapshot.positions(queue)
+            yield from self._snapshot.logs.filled(self._snapshot.positions(queue))
 
 
-def find_lost_queues(files: FileSystem, store_id: bytes) -> list[LostQueue]:
+def find_lost_queues(
+    files: FileSystem, store_id: bytes, segment_entries: int = SEGMENT_ENTRIES
+) -> list[LostQueue]:
     """The queues in the `lost+found` of the vhost's directory `files`, in order of their ids."""
     if not is_directory(files, LOST_AND_FOUND):
         return []
@@ -94,7 +96,9 @@ def find_lost_queues(files: FileSystem, store_id: bytes) -> list[LostQueue]:
         positions = {
             queue_id: times[time] for queue_id, times in journaled.items() if len(times) > time
         }
-        snapshot = VhostSnapshot(_SegmentsOnly(files, store_id, paths)) if paths else None
+        snapshot = (
+            VhostSnapshot(_SegmentsOnly(files, store_id, paths), segment_entries) if paths else None
+        )
         for queue_id in sorted({*paths, *positions}):
             queues.append(LostQueue(queue_id, snapshot, positions.get(queue_id, [])))
     return queues

@@ -1,5 +1,6 @@
 """Reports on a data directory: messages per queue, bytes by place, garbage, body sizes, ages."""
 
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,9 @@ from warrenmq.offline.check import is_deleted_queue
 from warrenmq.offline.data_directory import VhostDirectory, files_of, opened, queue_names
 from warrenmq.store.content_records import content_bytes_of
 from warrenmq.store.disk.files import journal_path
+from warrenmq.store.disk.log_reader import is_referred
 from warrenmq.store.disk.snapshot import NoStore, VhostSnapshot
+from warrenmq.store.log_places import ENTRY_BYTES, file_of, offset_of, read_bytes_of
 from warrenmq.store.message import Position
 from warrenmq.store.queue_index import SEGMENT_ENTRIES, Segment
 from warrenmq.store.recovery import RecoveredQueue
@@ -72,6 +75,8 @@ class VhostReport:
     journal: list[FileReport] = field(default_factory=list)
     index: list[FileReport] = field(default_factory=list)
     contents: list[FileReport] = field(default_factory=list)
+    # Files that have left the journal and hold contents of messages in indexes.
+    logs: list[FileReport] = field(default_factory=list)
     # Messages by size class; one more class than SIZE_CLASSES.
     histogram: list[int] = field(default_factory=lambda: [0] * (len(SIZE_CLASSES) + 1))
     error: str = ""
@@ -96,8 +101,33 @@ class VhostReport:
         return found
 
     def files(self) -> dict[str, list[FileReport]]:
-        """The files by kind: journal, index, contents."""
-        return {"journal": self.journal, "index": self.index, "contents": self.contents}
+        """The files by kind: journal, index, contents, logs."""
+        return {
+            "journal": self.journal,
+            "index": self.index,
+            "contents": self.contents,
+            "logs": self.logs,
+        }
+
+
+class _LogBytes:
+    """The records in journal files that indexes need, each once however many queues share it."""
+
+    def __init__(self) -> None:
+        # Offset and bytes of each record, by file number; 16 bytes a message.
+        self._records: dict[int, tuple[array[int], array[int]]] = {}
+
+    def add(self, position: Position) -> None:
+        """Count the record of a position, to within 16 bytes."""
+        place = position.place
+        offsets, sizes = self._records.setdefault(file_of(place), (array("Q"), array("Q")))
+        offsets.append(offset_of(place))
+        sizes.append(read_bytes_of(place, position.content_bytes))
+
+    def live_bytes(self, number: int) -> int:
+        """Bytes of the records in a file that are needed."""
+        offsets, sizes = self._records.get(number, (array("Q"), array("Q")))
+        return sum(dict(zip(offsets, sizes, strict=True)).values())
 
 
 def report_directory(
@@ -115,20 +145,22 @@ def report_directory(
                 except NoStore as error:
                     report.error = str(error)
                     continue
-                _report(directory.definitions, vhost, snapshot, report, on_bytes)
+                report_vhost(directory.definitions, vhost, snapshot, report, on_bytes)
     return reports
 
 
-def _report(
+def report_vhost(
     definitions: Definitions,
     vhost: VhostDirectory,
     snapshot: VhostSnapshot,
     report: VhostReport,
     on_bytes: Callable[[int], None],
 ) -> None:
+    """Fill the report on one vhost."""
     on_bytes(snapshot.report.bytes_read)
     known = queue_names(definitions, vhost.definition.name) if vhost.definition is not None else {}
     names = {queue_id: name.decode("utf-8", "replace") for queue_id, name in known.items()}
+    logs = _LogBytes()
     for queue_id, name in names.items():
         if snapshot.queue(queue_id) is None:
             report.queues.append(QueueReport(queue_id, name))
@@ -138,16 +170,21 @@ def _report(
             continue
         row = QueueReport(queue_id, names.get(queue_id, f"(id {queue_id})"))
         for segment in snapshot.segments(queue):
-            _add_segment(snapshot, queue, segment, row, report, on_bytes)
+            _add_segment(snapshot, queue, segment, row, report, logs, on_bytes)
         for position in queue.in_order():
             row.journal_messages += 1
             _add(snapshot, queue, position, row, report)
         report.queues.append(row)
     report.queues.sort(key=lambda row: row.name)
     for file in snapshot.replay.files:
-        report.journal.append(
-            FileReport(journal_path(file.number), file.size_bytes, file.live_bytes)
-        )
+        live = min(int(file.live_bytes) + logs.live_bytes(file.number), int(file.size_bytes))
+        report.journal.append(FileReport(journal_path(file.number), file.size_bytes, live))
+    in_journal = {file.number for file in snapshot.replay.files}
+    for number in sorted({*snapshot.replay.logs, *snapshot.logs.retained()} - in_journal):
+        log_path = snapshot.logs.path_of(number)
+        if log_path is not None:
+            size = snapshot.files.size(log_path)
+            report.logs.append(FileReport(log_path, size, min(logs.live_bytes(number), size)))
     for content_file in snapshot.content_files:
         report.contents.append(
             FileReport(content_file.path, content_file.size_bytes, content_file.valid_bytes)
@@ -160,6 +197,7 @@ def _add_segment(
     segment: Segment,
     row: QueueReport,
     report: VhostReport,
+    logs: _LogBytes,
     on_bytes: Callable[[int], None],
 ) -> None:
     path = snapshot.path_of(queue, segment)
@@ -169,7 +207,10 @@ def _add_segment(
         return
     for position in snapshot.segment_positions(queue, segment, on_read=on_bytes):
         _add(snapshot, queue, position, row, report)
-        if position.content_ref is None:
+        if is_referred(position):
+            file.live += ENTRY_BYTES
+            logs.add(position)
+        elif position.content_ref is None:
             file.live += position.content_bytes + _EMBEDDED_BYTES
         else:
             file.live += _REFERENCE_BYTES

@@ -2,7 +2,9 @@
 
 Salvage copies, in order and without garbage, every message that a start would deliver. It also
 finds messages that a start counts as lost: a message whose index entry is lost may be in any of the
-journal files; a large one, in the content files, which name the positions that shared each content.
+journal files, also in those that have left the journal; a large one, in the content files, which
+name the positions that shared each content. Without any checkpoint and segment of a queue, the
+journal files alone say what it had.
 Queues that earlier starts did not know and put into `lost+found` become queues of their own. A
 queue whose definition is lost gets a name made of its id. Readable definitions are copied as they
 are. The old directory is only read.
@@ -48,6 +50,7 @@ from warrenmq.store.disk.files import (
     sync_directory,
 )
 from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.disk.log_reader import is_referred, runs_of
 from warrenmq.store.disk.snapshot import NoStore, ReferenceCounts, VhostSnapshot
 from warrenmq.store.message import ABSENT, ContentRef, Message, Position, QueueLedger
 from warrenmq.store.queue_index import SEGMENT_ENTRIES, Segment
@@ -60,7 +63,7 @@ from warrenmq.store.record import (
     read_u64,
 )
 from warrenmq.store.recovery import JournalReplay, RecoveredQueue
-from warrenmq.store.runs import Runs, add_run, contains, subtract
+from warrenmq.store.runs import Runs, contains, merge_runs, subtract
 
 # The vhost that a first start makes has this id.
 _FIRST_VHOST_ID: Final = 1
@@ -181,7 +184,7 @@ def _salvage_vhost(
             return changes
         target_files = LocalFileSystem(path)
         try:
-            work = _VhostSalvage(
+            work = VhostSalvage(
                 directory.definitions, vhost, definition, snapshot, result, on_bytes
             )
             changes += work.run(StoreBuilder(target_files))
@@ -190,7 +193,9 @@ def _salvage_vhost(
     return changes
 
 
-class _VhostSalvage:
+class VhostSalvage:
+    """The salvage of one vhost."""
+
     def __init__(
         self,
         definitions: Definitions,
@@ -200,6 +205,7 @@ class _VhostSalvage:
         result: SalvageResult,
         on_bytes: Callable[[int], None],
     ) -> None:
+        self.definitions = definitions
         self.vhost = vhost
         self.definition = definition
         self.snapshot = snapshot
@@ -228,6 +234,9 @@ class _VhostSalvage:
             self._count(queue)
         if self.lost:
             self._search_journal()
+            self._search_logs()
+        if not self.snapshot.report.checkpoint:
+            self._search_unknown()
         for index, file in enumerate(self.snapshot.content_files):
             self._copy_contents(index, file, builder)
         changes: list[Change] = []
@@ -317,6 +326,51 @@ class _VhostSalvage:
                 if content is None or self.counts.add(content.id):
                     self.found_again.setdefault(queue_id, {})[position.seq] = position
 
+    def _search_logs(self) -> None:
+        """Search the files that have left the journal for what the journal does not have."""
+        logs = self.snapshot.logs
+
+        def is_wanted(queue_id: int, seq: int) -> bool:
+            lost = self.lost.get(queue_id)
+            return (
+                lost is not None
+                and contains(lost, seq)
+                and seq not in self.found_again.get(queue_id, {})
+            )
+
+        for position in logs.search(logs.retained(), is_wanted):
+            self.found_again.setdefault(position.ledger.queue_id, {})[position.seq] = position
+
+    def _search_unknown(self) -> None:
+        """Find the messages of queues without segments: nothing but journal files name them."""
+        snapshot = self.snapshot
+        numbers = snapshot.logs.retained()
+        with_segments = {
+            queue.ledger.queue_id for queue in self.queues if self.snapshot.segments(queue)
+        }
+        known = {queue.ledger.queue_id: queue for queue in self.queues}
+        acked: dict[int, Runs] = {}
+        for number in [*numbers, *(file.number for file in snapshot.replay.files)]:
+            for queue_id, runs in snapshot.logs.acks(number):
+                if queue_id not in with_segments:
+                    acked[queue_id] = merge_runs(acked.get(queue_id, []) + runs)
+
+        def is_wanted(queue_id: int, seq: int) -> bool:
+            queue = known.get(queue_id)
+            return (
+                queue_id not in with_segments
+                and not (queue is not None and seq in queue.positions)
+                and not contains(acked.get(queue_id, []), seq)
+                and not is_deleted_queue(self.definitions, self.vhost, queue_id)
+            )
+
+        for position in snapshot.logs.search(numbers, is_wanted):
+            queue_id = int(position.ledger.queue_id)
+            if queue_id not in known:
+                known[queue_id] = RecoveredQueue(queue_id)
+                self.queues.append(known[queue_id])
+            self.found_again.setdefault(queue_id, {})[position.seq] = position
+
     # -- contents ----------------------------------------------------------------------------------
 
     def _copy_contents(self, index: int, file: ContentFile, builder: StoreBuilder) -> None:
@@ -365,7 +419,8 @@ class _VhostSalvage:
         for segment in self.snapshot.segments(queue):
             expected += segment.live_persistent
         name = self.names.get(queue_id)
-        if name is None and expected == 0:
+        again = self.found_again.get(queue_id, {})
+        if name is None and expected == 0 and not again:
             # Nothing is left of the queue: take it for deleted.
             return changes
         if name is None:
@@ -374,26 +429,20 @@ class _VhostSalvage:
         vhost_name = self.definition.name.decode("utf-8", "replace")
         row = SalvagedQueue(vhost_name, queue_id, name.decode("utf-8", "replace"))
         builder.start_queue(queue_id)
-        again = self.found_again.get(queue_id, {})
         waiting = sorted(again, reverse=True)
-        for segment in self.snapshot.segments(queue):
-            if segment.live_persistent == 0:
-                continue
-            for position in self._positions(queue, segment):
-                while waiting and waiting[-1] < position.seq:
-                    self._copy(again[waiting.pop()], row, builder)
-                self._copy(position, row, builder)
-                self.on_bytes(position.content_bytes if position.has_content else 0)
-        while waiting:
-            self._copy(again[waiting.pop()], row, builder)
-        for position in queue.in_order():
+        for position in self._live_positions(queue):
+            while waiting and waiting[-1] < position.seq:
+                self._copy_again(again[waiting.pop()], row, builder)
             self._copy(position, row, builder)
+            self.on_bytes(position.content_bytes if position.has_content else 0)
+        while waiting:
+            self._copy_again(again[waiting.pop()], row, builder)
         builder.end_queue(queue.ledger.next_seq, queue.ledger)
         row.lost = max(expected - row.messages, 0)
         row.found_again = len(again)
         for first, last in self.lost.get(queue_id, []):
             row.missing += [
-                (int(a), int(b)) for a, b in subtract(first, last, _runs_of(sorted(again)))
+                (int(a), int(b)) for a, b in subtract(first, last, runs_of(sorted(again)))
             ]
         if row.lost:
             self.result.losses.append(
@@ -412,7 +461,11 @@ class _VhostSalvage:
             *self.names.values(),
             *(change.name for change in made if isinstance(change, PutQueue)),
         }
-        lost_queues = find_lost_queues(self.snapshot.files, self.snapshot.store_id)
+        lost_queues = find_lost_queues(
+            self.snapshot.files,
+            self.snapshot.store_id,
+            self.snapshot.store.settings.segment_entries,
+        )
         known = [*self.snapshot.replay.queues, *(queue.queue_id for queue in lost_queues)]
         next_id = max([self.next_queue_id, *(queue_id + 1 for queue_id in known)])
         vhost_name = self.definition.name.decode("utf-8", "replace")
@@ -447,8 +500,29 @@ class _VhostSalvage:
                 )
         return changes
 
+    def _live_positions(self, queue: RecoveredQueue) -> Iterator[Position]:
+        """All positions of a queue that a start finds, in order."""
+        for segment in self.snapshot.segments(queue):
+            if segment.live_persistent > 0:
+                yield from self.snapshot.logs.filled(self._positions(queue, segment))
+        yield from queue.in_order()
+
+    def _copy_again(self, position: Position, row: SalvagedQueue, builder: StoreBuilder) -> None:
+        """Copy a position that was found without its index entry."""
+        if not is_referred(position):
+            self._copy(position, row, builder)
+            return
+        self.snapshot.logs.fill([position])
+        self._copy(position, row, builder)
+        # Keep no contents in memory.
+        position.message = ABSENT
+        position.has_content = False
+
     def _copy(self, position: Position, row: SalvagedQueue, builder: StoreBuilder) -> None:
         content = position.content_ref
+        if content is None and not position.has_content:
+            # The record in the journal file is damaged, or the file is missing.
+            return
         if content is None:
             builder.add(position, position.message, None)
         else:
@@ -459,13 +533,6 @@ class _VhostSalvage:
             moved, timestamp_ms = self.moved[index].get(place)
             builder.add(position, Message(b"\x00\x00", b"\x00\x00", b"", True, timestamp_ms), moved)
         row.messages += 1
-
-
-def _runs_of(seqs: list[int]) -> Runs:
-    runs: Runs = []
-    for seq in seqs:
-        add_run(runs, seq, seq)
-    return runs
 
 
 class _Moved:

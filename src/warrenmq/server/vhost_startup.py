@@ -19,6 +19,7 @@ from warrenmq.store.disk.files import (
     quarantine,
     set_aside_strange,
 )
+from warrenmq.store.disk.orphans import embed_contents
 from warrenmq.store.disk.store_reader import StoreReport, clear_queues, read_store
 from warrenmq.store.file_system import FileSystem
 from warrenmq.store.layout import QUEUES_NAME
@@ -56,6 +57,7 @@ def open_vhost(
     for queue_id in unusable_ids:
         # Move the queue's files aside and keep them: only the queue's definition is damaged.
         if files.exists(f"{QUEUES_NAME}/{queue_id}"):
+            embed_contents(files, store.store_id, queue_id)
             report.quarantined.append(quarantine(files, f"{QUEUES_NAME}/{queue_id}"))
     clear_queues(files, store, definitions.next_queue_id, report)
 

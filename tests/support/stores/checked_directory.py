@@ -8,8 +8,13 @@ from tests.support.stores.store_driver import QUEUES, CheckedStore
 from warrenmq.broker.definitions.metadata import Definitions, PutQueue, PutVhost
 from warrenmq.offline.check import CheckResult, check_store
 from warrenmq.offline.data_directory import VhostDirectory
+from warrenmq.offline.report import VhostReport, report_vhost
+from warrenmq.offline.salvage import SalvageResult, VhostSalvage
+from warrenmq.offline.store_builder import StoreBuilder
 from warrenmq.store.disk.files import STORE_ID_NAME
 from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.disk.snapshot import VhostSnapshot
+from warrenmq.store.store_settings import StoreSettings
 
 VHOST = PutVhost(b"/", 1)
 
@@ -30,7 +35,7 @@ def directory_of(path: Path) -> VhostDirectory:
 
 def checked(driver: CheckedStore) -> CheckResult:
     """The result of a check of the driver's directory; close the driver first."""
-    (driver.path / STORE_ID_NAME).write_text(STORE_ID.hex() + "\n")
+    _write_store_id(driver)
     result = CheckResult()
     files = LocalFileSystem(driver.path)
     try:
@@ -46,3 +51,61 @@ def edit(path: Path, change: Callable[[bytearray], object]) -> None:
     data = bytearray(path.read_bytes())
     change(data)
     path.write_bytes(data)
+
+
+def salvaged(driver: CheckedStore) -> tuple[dict[int, dict[int, bytes]], SalvageResult]:
+    """Bodies by queue id and seq id that salvage finds in the driver's directory, and its result.
+
+    Close the driver first. The new store must check clean.
+    """
+    result = SalvageResult()
+    _write_store_id(driver)
+    target = driver.path.with_name("salvaged")
+    target.mkdir()
+    entries = int(driver.settings.segment_entries)
+    files, target_files = LocalFileSystem(driver.path), LocalFileSystem(target)
+    try:
+        snapshot = VhostSnapshot(files, entries)
+        work = VhostSalvage(
+            definitions(), directory_of(driver.path), VHOST, snapshot, result, lambda size: None
+        )
+        settings = StoreSettings(1 << 20, segment_entries=entries)
+        made = work.run(StoreBuilder(target_files, settings))
+        known = definitions()
+        known.queues += [change for change in made if isinstance(change, PutQueue)]
+        check = CheckResult()
+        check_store(target_files, entries, known, directory_of(target), check)
+        assert check.problems == [] and check.messages == result.messages
+        return bodies_in(VhostSnapshot(target_files, entries)), result
+    finally:
+        files.release()
+        target_files.release()
+
+
+def bodies_in(snapshot: VhostSnapshot) -> dict[int, dict[int, bytes]]:
+    """The bodies of all queues, by queue id and seq id."""
+    found: dict[int, dict[int, bytes]] = {queue_id: {} for queue_id in QUEUES}
+    for queue in snapshot.queues():
+        bodies = found.setdefault(int(queue.ledger.queue_id), {})
+        for position in snapshot.positions(queue):
+            message = snapshot.message(position)
+            assert message is not None
+            bodies[int(position.seq)] = message.body
+    return found
+
+
+def reported(driver: CheckedStore) -> VhostReport:
+    """The report on the driver's directory; close the driver first."""
+    _write_store_id(driver)
+    found = VhostReport(1, "/")
+    files = LocalFileSystem(driver.path)
+    try:
+        snapshot = VhostSnapshot(files, int(driver.settings.segment_entries))
+        report_vhost(definitions(), directory_of(driver.path), snapshot, found, lambda size: None)
+    finally:
+        files.release()
+    return found
+
+
+def _write_store_id(driver: CheckedStore) -> None:
+    (driver.path / STORE_ID_NAME).write_text(STORE_ID.hex() + "\n")

@@ -23,6 +23,7 @@ from warrenmq.store.disk.files import (
 )
 from warrenmq.store.disk.index_rebuild import RebuiltIndex, rebuild_index
 from warrenmq.store.disk.log_reader import LOG_NAME
+from warrenmq.store.disk.orphans import embed_contents
 from warrenmq.store.file_system import FileSystem
 from warrenmq.store.layout import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
 from warrenmq.store.queue_store import QueueStore
@@ -134,6 +135,8 @@ def clear_queues(
         elif _QUEUE_NAME.fullmatch(name) and int(name) < next_queue_id:
             files.remove_tree(path)
         else:
+            if _QUEUE_NAME.fullmatch(name):
+                embed_contents(files, store.store_id, int(name))
             report.quarantined.append(quarantine(files, path))
 
 

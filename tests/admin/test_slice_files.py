@@ -57,7 +57,9 @@ class Reading:
 
 def from_files(part: Slice) -> pa.Table | None:
     files = [(file.path, file.first_byte, file.end_byte) for file in part.files]
-    described = SliceInFiles(files, part.runs, part.message_count, part.is_redelivered)
+    described = SliceInFiles(
+        files, part.runs, part.message_count, part.is_redelivered, part.queue_id
+    )
     batches = SliceReader(SCHEMA, "/", "q").read(described)
     return None if batches is None else pa.Table.from_batches(batches, SCHEMA)
 
@@ -118,6 +120,24 @@ def test_what_is_redelivered_is_so_from_the_files_too(tmp_path: Path) -> None:
     node.stop()
 
 
+def test_slices_from_logs_and_from_the_node_are_the_same(tmp_path: Path) -> None:
+    """Contents in journal files are read from these, among records of other queues."""
+    node = NodeThread(tmp_path, "journal_file_size_limit=1048576")
+    channel = node.peer().open().channel()
+    channel.declare(b"other", durable=True)
+    for _ in range(4):
+        channel.publish(b"other", b"x" * 1000, PERSISTENT)
+        fill(node, 1000, 1000)
+    reading = Reading(node)
+    slices = reading.plan()
+    in_logs = [part for part in slices if any(each.path.endswith(".wal") for each in part.files)]
+    assert len(in_logs) > 10
+    for part in slices:
+        if part.files:
+            assert from_files(part) == reading.fetched(part)
+    node.stop()
+
+
 def test_contents_elsewhere_are_not_read_from_segments(tmp_path: Path) -> None:
     node = NodeThread(tmp_path)
     fill(node, 10_000, 20)
@@ -144,7 +164,7 @@ def test_a_file_that_is_not_as_it_was_planned_is_not_believed(node: NodeThread) 
         copy = path.parent.parent / name
         copy.write_bytes(changed)
         files = [(str(copy), part.files[0].first_byte, part.files[0].end_byte)]
-        described = SliceInFiles(files, part.runs, part.message_count, False)
+        described = SliceInFiles(files, part.runs, part.message_count, False, part.queue_id)
         assert SliceReader(SCHEMA, "/", "q").read(described) is None, name
         copy.unlink()
     for files, runs, count in (
@@ -156,4 +176,5 @@ def test_a_file_that_is_not_as_it_was_planned_is_not_believed(node: NodeThread) 
             part.message_count + 1,
         ),
     ):
-        assert SliceReader(SCHEMA, "/", "q").read(SliceInFiles(files, runs, count, False)) is None
+        described = SliceInFiles(files, runs, count, False, part.queue_id)
+        assert SliceReader(SCHEMA, "/", "q").read(described) is None

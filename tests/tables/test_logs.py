@@ -248,10 +248,8 @@ def test_damage_costs_its_message_and_is_listed(node: Node) -> None:
 def test_logs_that_are_emptied(node: Node) -> None:
     """Contents that go from logs to segments come once, whichever file a checkpoint names."""
     node.deepen(300, 1)
-    kept = 0
-    for position in node.driver.load(1):
-        kept += 1
-        if kept % 8:
+    for number, position in enumerate(node.driver.load(1)):
+        if number % 8:
             node.driver.settle_one(position)
     node.driver.commit()
     before = len(node.logs())

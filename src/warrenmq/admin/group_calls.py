@@ -218,6 +218,7 @@ class GroupCalls:
             files,
             places.runs,
             places.is_redelivered,
+            queue.ledger.queue_id,
         )
 
     def fetch(self, request: Fetch) -> None:

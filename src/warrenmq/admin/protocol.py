@@ -266,9 +266,10 @@ class Reserved(Struct, tag="reserved", frozen=True):
 
 
 class SliceFile(Struct, frozen=True):
-    """Bytes [first_byte, end_byte) of a segment of the queue's index.
+    """Bytes [first_byte, end_byte) of a segment of the queue's index, or of a log.
 
-    The bytes are whole records; some belong to other slices or are settled.
+    The bytes are whole records; some belong to other slices or queues, or are settled. In a log, a
+    part of a record may follow.
     """
 
     path: str
@@ -293,6 +294,8 @@ class Slice(Struct, tag="slice", frozen=True):
     # The messages' seq ids as inclusive runs; only with files.
     runs: list[tuple[int, int]] = []
     is_redelivered: bool = False
+    # The queue's id in the records of `files`.
+    queue_id: int = 0
 
 
 class RangePlan(Struct, tag="range_plan", frozen=True):

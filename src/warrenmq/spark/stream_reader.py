@@ -278,7 +278,7 @@ def _in_files(part: Slice) -> "SliceInFiles | None":
     if not part.files:
         return None
     files = [(file.path, file.first_byte, file.end_byte) for file in part.files]
-    return SliceInFiles(files, part.runs, part.message_count, part.is_redelivered)
+    return SliceInFiles(files, part.runs, part.message_count, part.is_redelivered, part.queue_id)
 
 
 def _slice_size(ranges: Ranges, min_partitions: int) -> int:

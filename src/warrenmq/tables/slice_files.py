@@ -14,7 +14,9 @@ import numpy as np
 
 from warrenmq.store.record import (
     FILE_HEADER_BYTES,
+    FILE_MAGIC,
     INDEX_MAGIC,
+    PUBLISH,
     crc_seed,
     file_header_is_valid,
     file_header_number,
@@ -42,13 +44,15 @@ FILES_BYTES_MAX: Final = 128 * 1024 * 1024
 class SliceInFiles:
     """The node's description of a slice: its files and its messages. Picklable."""
 
-    # (path, first byte, end) of stretches of segments; each has whole records only.
+    # (path, first byte, end) of stretches of segments and logs; each has whole records only, except
+    # for a few bytes at the end of one in a log.
     files: Sequence[tuple[str, int, int]]
     # Inclusive runs of the seq ids of the slice, ascending.
     runs: Sequence[tuple[int, int]]
     # Number of seq ids in `runs`.
     message_count: int
     is_redelivered: bool
+    queue_id: int = 0
 
 
 class SliceReader:
@@ -75,6 +79,8 @@ class SliceReader:
             if piece is None:
                 return None
             wanted = is_in_runs(runs, piece.positions["seq"])
+            wanted &= piece.records["kind"][piece.positions["record"]] == PUBLISH
+            wanted &= piece.positions["queue_id"] == part.queue_id
             # Records of a file ascend by seq id. Where one comes twice, the caller must ask the
             # node.
             if np.any(np.diff(piece.positions["seq"][wanted]) <= 0):
@@ -85,28 +91,30 @@ class SliceReader:
             return None
         batches: list[Any] = []
         for piece, wanted in pieces:
-            queue_id = int(piece.positions["queue_id"][0])
             upto = 1 << 62 if part.is_redelivered else -1
-            queue = QueuePart(queue_id, self._queue, upto, 0, np.empty(0, np.int64))
+            queue = QueuePart(part.queue_id, self._queue, upto, 0, np.empty(0, np.int64))
             batches.extend(self._batches.of(FilePart(INDEX, "", 0, 0, (queue,)), piece, wanted))
         return batches
 
     def _piece(self, path: str, first: int, end: int) -> Piece | None:
-        """The records of a stretch; None unless each is whole and a message with one position."""
+        """The records of a stretch; None unless each is whole, and has one position in a segment."""
         try:
             with OpenFile(Path(path)) as opened:
                 header = opened.read(0, FILE_HEADER_BYTES)
                 data = opened.read(first, end - first)
         except (OSError, FileChangedError):
             return None
-        if not file_header_is_valid(header, INDEX_MAGIC, self._store_id):
+        is_log = file_header_is_valid(header, FILE_MAGIC, self._store_id)
+        if not is_log and not file_header_is_valid(header, INDEX_MAGIC, self._store_id):
             return None
         scan = RecordScan(crc_seed(header[_STORE_ID], file_header_number(header)), self._verify)
-        scan.feed(data, first, True)
+        scan.feed(data, first, not is_log)
         records, positions = scan.take()
         piece = Piece(
             data, np.frombuffer(records, RECORD_TYPE), np.frombuffer(positions, POSITION_TYPE)
         )
-        if scan.damage or not len(piece.positions) or len(piece.positions) != len(piece.records):
+        if scan.damage or not len(piece.positions):
+            return None
+        if not is_log and len(piece.positions) != len(piece.records):
             return None
         return piece

@@ -42,6 +42,36 @@ class IndexStatus(Struct, frozen=True):
     live_positions: int
 
 
+class LogStatus(Struct, frozen=True):
+    """Journal files that stay for their contents; `live_bytes` is the live positions' share."""
+
+    bytes: int
+    live_bytes: int
+    files: int
+
+
+class WriteStatus(Struct, frozen=True):
+    """Bytes that clients published, and that the store wrote, since the start of the node.
+
+    Only what outlives a restart counts. `amplification` is the bytes written for each byte
+    published; 0 before the first message.
+    """
+
+    # Address, properties and body of each message, once however many queues it went to.
+    published_bytes: int
+    journal_bytes: int
+    # Large contents, as they came.
+    content_bytes: int
+    # Segments of indexes, as they grew.
+    index_bytes: int
+    # Segments that were written again.
+    rewritten_bytes: int
+    # Copies of large contents.
+    compacted_bytes: int
+    checkpoint_bytes: int
+    amplification: float
+
+
 class ContentStatus(Struct, frozen=True):
     """A content store; garbage = total - valid."""
 
@@ -71,9 +101,11 @@ class VhostStatus(Struct, frozen=True):
     # Whether these are too many.
     is_behind: bool
     journal: JournalStatus
+    logs: LogStatus
     index: IndexStatus
     persistent: ContentStatus
     transient: ContentStatus
+    writes: WriteStatus
     checkpoints: int
     failed_checkpoints: int
     generation: int

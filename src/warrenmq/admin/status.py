@@ -6,12 +6,14 @@ from warrenmq.admin.figures_protocol import (
     FormStatus,
     IndexStatus,
     JournalStatus,
+    LogStatus,
     NodeStatus,
     PartStatus,
     QueueGroupStatus,
     QueueStatus,
     RateStatus,
     VhostStatus,
+    WriteStatus,
 )
 from warrenmq.admin.protocol import GroupStatus, MemberStatus
 from warrenmq.broker.broker import Broker
@@ -23,7 +25,7 @@ from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_figures import FormFigures, QueueFigures
 from warrenmq.queues.reader_group import GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup, ReaderGroups
-from warrenmq.store.figures import ContentFigures, StoreFigures
+from warrenmq.store.figures import ContentFigures, StoreFigures, WriteFigures
 from warrenmq.vocabulary.names import name_text
 
 
@@ -63,11 +65,13 @@ def vhost_status(vhost: Vhost, groups: ReaderGroups) -> VhostStatus:
         journal=JournalStatus(
             figures.journal_bytes, figures.journal_live_bytes, figures.journal_files
         ),
+        logs=LogStatus(figures.log_bytes, figures.log_live_bytes, figures.logs),
         index=IndexStatus(
             figures.index_bytes, figures.index_live_bytes, figures.segments, figures.live_positions
         ),
         persistent=_content_status(figures.persistent),
         transient=_content_status(figures.transient),
+        writes=_write_status(WriteFigures(vhost.store)),
         checkpoints=figures.checkpoints,
         failed_checkpoints=figures.failed_checkpoints,
         generation=figures.generation,
@@ -164,6 +168,19 @@ def _content_status(figures: ContentFigures) -> ContentStatus:
         figures.garbage_bytes,
         figures.files,
         figures.compactions,
+    )
+
+
+def _write_status(figures: WriteFigures) -> WriteStatus:
+    return WriteStatus(
+        published_bytes=figures.published_bytes,
+        journal_bytes=figures.journal_bytes,
+        content_bytes=figures.content_bytes,
+        index_bytes=figures.index_bytes,
+        rewritten_bytes=figures.rewritten_bytes,
+        compacted_bytes=figures.compacted_bytes,
+        checkpoint_bytes=figures.checkpoint_bytes,
+        amplification=figures.amplification,
     )
 
 

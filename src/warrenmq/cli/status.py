@@ -96,10 +96,21 @@ def _print_vhost(vhost: VhostStatus) -> None:
         f"{size_text(vhost.live_bytes)} alive, debt {size_text(vhost.debt_bytes)}"
     )
     journal = vhost.journal
+    logs = vhost.logs
     index = vhost.index
+    writes = vhost.writes
+    written_bytes = (
+        writes.journal_bytes
+        + writes.content_bytes
+        + writes.index_bytes
+        + writes.rewritten_bytes
+        + writes.compacted_bytes
+        + writes.checkpoint_bytes
+    )
     rows = [
         ["where", "size", "live", "files"],
         ["journal", size_text(journal.bytes), size_text(journal.live_bytes), str(journal.files)],
+        ["logs of contents", size_text(logs.bytes), size_text(logs.live_bytes), str(logs.files)],
         ["index", size_text(index.bytes), size_text(index.live_bytes), str(index.segments)],
         _content_row("persistent contents", vhost.persistent),
         _content_row("transient contents", vhost.transient),
@@ -109,6 +120,10 @@ def _print_vhost(vhost: VhostStatus) -> None:
     behind = ", the disk is behind" if vhost.is_behind else ""
     print(f"  {index.live_positions} messages in the index")
     print(f"  {size_text(vhost.waiting_bytes)} wait to be written{behind}")
+    print(
+        f"  {size_text(written_bytes)} written for {size_text(writes.published_bytes)} published: "
+        f"write amplification {writes.amplification:.2f}"
+    )
     print(
         f"  {vhost.checkpoints} checkpoints, {vhost.failed_checkpoints} failed, the last is number {vhost.generation}"
     )

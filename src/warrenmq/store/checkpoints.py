@@ -160,7 +160,6 @@ class Checkpoints:
             rows.append(self._row_of(queue, job))
         job.encoder = CheckpointEncoder(files.store_id, head, rows, contents.checkpoint_rows())
         job.batch_number = journal.last_sealed()
-        journal_bytes = journal.total_bytes()
         # A start never reads the transient content store, so its dead files need not wait for a
         # second checkpoint.
         transient_bytes = transient.dead_bytes
@@ -169,9 +168,12 @@ class Checkpoints:
         job.delete_paths = paths + transient.take_dead_paths()
         self._name_logs(head.generation)
         # Journal files leave one generation later than they could.
+        job.delete_bytes = size + transient_bytes
         for file in journal.forget_files(self.first_journal_file):
-            self._leaving.append(self._leave(file))
-        job.delete_bytes = size + transient_bytes + journal_bytes - journal.total_bytes()
+            leaving = self._leave(file)
+            self._leaving.append(leaving)
+            if not leaving.is_needed:
+                job.delete_bytes += file.size_bytes
         job.delete_paths = self._backup.delete_paths(job.delete_paths)
         if not self._backup.is_on:
             job.leaving = self._leaving
@@ -238,6 +240,7 @@ class Checkpoints:
             log.is_moved = log.is_moved or log.number < self._first_leaving()
         self._current = None
         self.count += 1
+        files.jobs.lane.checkpoint_bytes += len(job.content)
         self.generation = job.head.generation
         self.first_journal_file = job.head.first_journal_file
         files.needs.give_back(job.undeleted, 0)

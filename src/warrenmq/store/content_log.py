@@ -105,6 +105,16 @@ class ContentLogs:
         self.has_emptied = emptied > 0
         return self.has_emptied
 
+    def payable_bytes(self, garbage_percent: i64, refused: set[int]) -> i64:
+        """Garbage of the files that a store in debt empties, except those numbered in `refused`."""
+        payable: i64 = 0
+        for log in self.retained.values():
+            if log.number not in refused and 100 * log.garbage_bytes > (
+                garbage_percent * log.size_bytes
+            ):
+                payable += log.garbage_bytes
+        return payable
+
     def path_of(self, number: i64) -> str:
         """The path of file `number`, in the journal or behind it."""
         log = self.retained.get(number)

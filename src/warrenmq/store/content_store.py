@@ -105,6 +105,8 @@ class ContentStore:
         # The compaction that is under way.
         self.compaction: Compaction | None = None
         self.compactions: i64 = 0
+        # Bytes of the files that compactions have written since the start.
+        self.compacted_bytes: i64 = 0
         # Failed compactions since the last success: the caller pauses when the number rises.
         self.failed_compactions: i64 = 0
         # Bytes of the files that `take_dead_paths` will return, as far as their size is known.
@@ -359,6 +361,7 @@ class ContentStore:
         self.failed_compactions = 0
         self.compactions += 1
         self._fill_target(job)
+        self.compacted_bytes += job.target.size_bytes
         self._replace(job.sources, job.target)
 
     def take_damaged(self) -> list[i64]:

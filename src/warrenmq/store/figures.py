@@ -6,7 +6,8 @@ number of queues and segments, so callers should ask only now and then.
 Debt. A store may take twice its live bytes plus `garbage_allowance_bytes` on disk (G8); the bytes
 beyond that are its debt (W10). `payable_bytes` is the part that the store is about to free by
 itself, whatever clients do: files that the next checkpoints delete, garbage that compaction and the
-rewriting of segments will free, and the journal beyond its window. While some debt is payable,
+rewriting of segments will free, garbage of journal files that stay and are to be emptied, and the
+journal beyond its window. While some debt is payable,
 compaction runs at a higher rate, and segments are rewritten sooner (`queue_index.py`).
 
 Publishers wait only for the debt that they may have caused, or that threatens the disk: the growth
@@ -41,6 +42,46 @@ class ContentFigures:
         self.compactions: i64 = contents.compactions
 
 
+class WriteFigures:
+    """Bytes that clients published, and that a vhost's store has written, since the start.
+
+    Definitions, and files that no restart reads, do not count.
+    """
+
+    def __init__(self, store: VhostStore) -> None:
+        journal = store.journal
+        lane = store.jobs.lane
+        # Bytes of address, properties and body of messages that were journaled or settled before.
+        self.published_bytes: i64 = journal.published_bytes
+        self.journal_bytes: i64 = journal.written_bytes
+        self.content_bytes: i64 = journal.content_bytes
+        self.index_bytes: i64 = lane.appended_bytes
+        # Segments that were written again.
+        self.rewritten_bytes: i64 = lane.rewritten_bytes
+        # Copies of large contents.
+        self.compacted_bytes: i64 = store.contents.persistent.compacted_bytes
+        self.checkpoint_bytes: i64 = lane.checkpoint_bytes
+
+    @property
+    def total_bytes(self) -> i64:
+        """Bytes written of all kinds."""
+        return (
+            self.journal_bytes
+            + self.content_bytes
+            + self.index_bytes
+            + self.rewritten_bytes
+            + self.compacted_bytes
+            + self.checkpoint_bytes
+        )
+
+    @property
+    def amplification(self) -> float:
+        """Bytes written for each byte published; 0 before the first message."""
+        if self.published_bytes == 0:
+            return 0.0
+        return float(self.total_bytes) / float(self.published_bytes)
+
+
 class StoreFigures:
     """The figures of one vhost's store at this moment. Sizes in bytes; counts are since the start.
 
@@ -51,6 +92,12 @@ class StoreFigures:
         self.journal_bytes: i64 = store.journal.total_bytes()
         self.journal_live_bytes: i64 = store.journal.live_bytes()
         self.journal_files: i64 = len(store.journal.files)
+        logs = store.files.logs
+        # Journal files that stay for their contents.
+        self.log_bytes: i64 = logs.total_bytes()
+        # The share of `log_bytes` that live positions have, as if all records were of one size.
+        self.log_live_bytes: i64 = logs.live_bytes()
+        self.logs: i64 = len(logs.retained)
         # Bytes of the segments of all queues, durable or not.
         self.index_bytes: i64 = 0
         # The share of `index_bytes` that live positions have, as if all entries were of one size.
@@ -92,6 +139,7 @@ class StoreFigures:
         """Bytes of the store on disk, without checkpoints and without files that a backup pins."""
         return (
             self.journal_bytes
+            + self.log_bytes
             + self.index_bytes
             + self.persistent.total_bytes
             + self.transient.total_bytes
@@ -103,6 +151,7 @@ class StoreFigures:
         """Bytes on disk that some queue needs."""
         return (
             self.journal_live_bytes
+            + self.log_live_bytes
             + self.index_live_bytes
             + self.persistent.valid_bytes
             + self.transient.valid_bytes
@@ -126,8 +175,11 @@ def payable_bytes(store: VhostStore) -> i64:
             kept += file.size_bytes
     payable += max(0, kept - journal.window_bytes())
     tail_bytes = store.settings.dead_tail_bytes
+    refused: set[int] = set()
     for queue in store.queues.values():
         payable += _rewritable_bytes(queue.ledger, tail_bytes)
+        _add_refused_logs(queue.ledger, refused)
+    payable += store.files.logs.payable_bytes(store.settings.empty_garbage_percent, refused)
     for queue in store.transient_queues.values():
         payable += _rewritable_bytes(queue.ledger, tail_bytes)
     return payable + (
@@ -164,6 +216,18 @@ def _rewritable_bytes(ledger: QueueLedger, dead_tail_bytes: i64) -> i64:
             if is_payable:
                 garbage += segment.garbage_bytes
     return garbage
+
+
+def _add_refused_logs(ledger: QueueLedger, refused: set[int]) -> None:
+    # A file is emptied by rewriting all segments that need it: not while one of them fails.
+    index = ledger.index
+    if index is None:
+        return
+    for segment in index.segments:
+        if segment.was_refused and segment.has_places:
+            first: i64 = segment.number * index.segment_entries
+            for log in index.stretches.logs_of(first, first + index.segment_entries - 1):
+                refused.add(log.number)
 
 
 def _compactable_bytes(contents: ContentStore) -> i64:

@@ -91,6 +91,13 @@ class Journal:
         # Ledgers of all durable queues, by queue id.
         self.ledgers: dict[int, QueueLedger] = {}
         self.failed_count: i64 = 0
+        # Bytes of address, properties and body of journaled messages, each once however many
+        # queues it goes to. Hand-overs do not count.
+        self.published_bytes: i64 = 0
+        # Bytes of records that batches have carried to journal files.
+        self.written_bytes: i64 = 0
+        # Bytes of large contents that batches have carried to content files.
+        self.content_bytes: i64 = 0
         # Changes of definitions that the next batch carries.
         self.definitions: ChangeLine = ChangeLine()
         # Staged messages that were published and whose MOVE is to be written.
@@ -278,7 +285,10 @@ class Journal:
             current.size_bytes += batch.part_bytes
             batch.file_end = current.size_bytes
         batch.parts = writer.take()
+        self.written_bytes += batch.part_bytes
         batch.content_writes = self.contents.take_writes()
+        for write in batch.content_writes:
+            self.content_bytes += write.size_bytes
         batch.content_upto = self.contents.next_id
         batch.delete_files = self._undeleted
         self._undeleted = []
@@ -357,10 +367,14 @@ class Journal:
         return total
 
     def live_bytes(self) -> i64:
-        """Bytes of records that some queue still needs."""
+        """Bytes of records that some queue still needs; those that indexes need are estimated."""
         total: i64 = 0
         for file in self.files:
             total += file.live_bytes
+            log = file.log
+            if log.live_entries > 0:
+                others = file.size_bytes - file.live_bytes
+                total += others * log.live_entries // log.entries
         return total
 
     def window_bytes(self) -> i64:
@@ -521,10 +535,12 @@ class Journal:
     def _write_positions(self, batch: Batch, current: JournalFile) -> None:
         positions = batch.positions
         kept: list[Position] = []
+        published_bytes: i64 = 0
         index: i64 = 0
         count: i64 = len(positions)
         while index < count:
             message = positions[index].message
+            published_bytes += positions[index].content_bytes
             first: i64 = len(kept)
             while index < count and positions[index].message is message:
                 position = positions[index]
@@ -545,9 +561,11 @@ class Journal:
                 message.journal_refs = last - first
                 current.live_bytes += stored_bytes
                 if isinstance(message, MovedMessage):
+                    published_bytes -= kept[first].content_bytes
                     self.moves.on_written(batch.moves, message, kept[first:last], current)
                     del kept[first:]
         batch.positions = kept
+        self.published_bytes += published_bytes
 
     def _on_failed(self, batch: Batch) -> None:
         self.failed_count += 1

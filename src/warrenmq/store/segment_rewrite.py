@@ -177,6 +177,7 @@ class SegmentRewriter:
         elif index is not None:
             # Appends pushed during the rewrite wait behind this job in the lane.
             segment.size_bytes = job.new_size
+            files.jobs.lane.rewritten_bytes += job.new_size
             for append in files.jobs.lane.appends_of(job.path):
                 segment.size_bytes += append.size_bytes
             segment.written_bytes = job.new_size

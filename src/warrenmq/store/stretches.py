@@ -83,11 +83,15 @@ class Stretches:
 
     def emptied(self, first: i64, last: i64) -> list[ContentLog]:
         """The logs to be emptied that hold contents of [first, last]."""
+        return [log for log in self.logs_of(first, last) if log.is_emptied]
+
+    def logs_of(self, first: i64, last: i64) -> list[ContentLog]:
+        """The logs that hold contents of [first, last]."""
         found: list[ContentLog] = []
         place = self._place_of(first)
         while place < len(self.all) and self.all[place].first <= last:
             log = self.all[place].log
-            if log.is_emptied and log not in found:
+            if log not in found:
                 found.append(log)
             place += 1
         return found

@@ -11,6 +11,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.store.jobs import AppendFile, StoreJob
+from warrenmq.store.layout import TRANSIENT_NAME
 
 _GROUP_JOBS: Final = 512
 # Pause before a failed group runs again.
@@ -29,6 +30,14 @@ class WriteLane:
         self.waiting_bytes: i64 = 0
         # Failed appends since the start.
         self.failed_count: i64 = 0
+        # Bytes since the start that appends have carried to the disk, repeated ones each time.
+        self.appended_bytes: i64 = 0
+        # The same for files that no restart reads.
+        self.transient_bytes: i64 = 0
+        # Bytes since the start of segments that were written again; the jobs' owners count them.
+        self.rewritten_bytes: i64 = 0
+        # Bytes since the start of checkpoints; their owner counts them.
+        self.checkpoint_bytes: i64 = 0
         self._waiting: list[StoreJob] = []
         self._group: list[StoreJob] = []
         # Jobs of the group that are still running.
@@ -76,6 +85,11 @@ class WriteLane:
         self._open = len(self._group)
         for job in self._group:
             job.error = None
+            if isinstance(job, AppendFile):
+                if job.path.startswith(TRANSIENT_NAME):
+                    self.transient_bytes += job.size_bytes
+                else:
+                    self.appended_bytes += job.size_bytes
         return list(self._group)
 
     def on_append(self, job: AppendFile, now_ms: i64) -> list[StoreJob]:

@@ -1,0 +1,114 @@
+"""Figures of what a store writes: bytes by kind, the amplification, and files that stay."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.store.test_content_logs import REFERRING
+from tests.support.stores.store_driver import CheckedStore
+from warrenmq.store.figures import StoreFigures, WriteFigures, payable_bytes
+
+
+@pytest.fixture
+def driver(tmp_path: Path) -> CheckedStore:
+    return CheckedStore(tmp_path, tuple(int(each) for each in REFERRING))
+
+
+def deepen(driver: CheckedStore, count: int, *queue_ids: int) -> None:
+    for _ in range(count):
+        driver.publish(200, *queue_ids)
+        driver.commit()
+    for _ in range(3):
+        driver.checkpoint()
+
+
+def files_of(driver: CheckedStore, *patterns: str) -> int:
+    """Bytes of the files that match, without zeros at the end of journal files."""
+    size = 0
+    for pattern in patterns:
+        for path in driver.path.glob(pattern):
+            data = path.read_bytes()
+            size += len(data.rstrip(b"\0") if path.suffix == ".wal" else data)
+    return size
+
+
+def test_all_bytes_of_a_store_are_counted_once(driver: CheckedStore) -> None:
+    """Nothing was deleted but journal files that were empty: what was written is what is there."""
+    for _ in range(20):
+        driver.publish(200, 1)
+        driver.publish(5000, 1, 2)
+    driver.commit()
+    writes = WriteFigures(driver.store)
+    in_journal = files_of(driver, "journal/*.wal")
+    assert in_journal <= writes.journal_bytes <= in_journal + 400
+    assert writes.content_bytes == files_of(driver, "msg_store_persistent/*.rdq")
+    assert writes.rewritten_bytes == writes.compacted_bytes == 0
+    driver.index(1)
+    driver.commit()
+    assert WriteFigures(driver.store).index_bytes == files_of(driver, "queues/*/*.idx")
+
+
+def test_a_message_counts_once_as_published_however_many_queues_it_has(
+    driver: CheckedStore,
+) -> None:
+    before = int(WriteFigures(driver.store).published_bytes)
+    driver.publish(300, 1, 2, 3)
+    driver.commit()
+    one = int(WriteFigures(driver.store).published_bytes) - before
+    assert 300 <= one < 330
+    driver.publish(300, 1)
+    driver.commit()
+    assert WriteFigures(driver.store).published_bytes == before + 2 * one
+
+
+def test_a_deep_message_is_not_amplified(driver: CheckedStore) -> None:
+    """The 200-byte body has 94 bytes of record and 32 of entry, and checkpoints cost the rest."""
+    deepen(driver, 400, 1)
+    writes = WriteFigures(driver.store)
+    beside_checkpoints = int(writes.total_bytes - writes.checkpoint_bytes)
+    published = int(writes.published_bytes)
+    assert beside_checkpoints < 1.75 * published
+    assert int(writes.index_bytes) < 0.35 * published
+    assert writes.amplification == int(writes.total_bytes) / published > 1
+
+
+def test_a_store_that_has_published_nothing_has_no_amplification(driver: CheckedStore) -> None:
+    writes = WriteFigures(driver.store)
+    assert (writes.published_bytes, writes.amplification) == (0, 0.0)
+
+
+def test_files_that_stay_count_as_space_and_as_alive(driver: CheckedStore) -> None:
+    deepen(driver, 300, 1)
+    figures = StoreFigures(driver.store)
+    on_disk = files_of(driver, "msg_store_persistent/*.wal")
+    assert figures.logs > 4
+    assert figures.log_bytes == on_disk
+    assert figures.log_live_bytes == figures.log_bytes
+    total = files_of(
+        driver, "journal/*.wal", "msg_store_persistent/*", "queues/*/*.idx", "msg_store_*/*.rdq"
+    )
+    assert total - 2000 <= figures.disk_bytes <= total + 2000
+    assert int(figures.live_bytes) > 0.8 * int(figures.disk_bytes)
+    driver.settle(1)
+    driver.commit()
+    assert StoreFigures(driver.store).log_live_bytes == 0
+
+
+def test_garbage_in_files_that_stay_is_payable(driver: CheckedStore) -> None:
+    deepen(driver, 400, 1)
+    assert payable_bytes(driver.store) < 20_000
+    log_bytes = int(StoreFigures(driver.store).log_bytes)
+    for place, position in enumerate(driver.load(1)):
+        if place % 8:
+            driver.settle_one(position)
+    driver.commit()
+    logs = driver.store.files.logs
+    payable = int(logs.payable_bytes(50, set()))
+    assert 0.7 * log_bytes < payable < log_bytes
+    assert payable_bytes(driver.store) >= payable
+    assert logs.payable_bytes(50, set(logs.retained)) == 0
+    for _ in range(60):
+        driver.checkpoint()
+    assert logs.payable_bytes(50, set()) < payable // 4
+    assert WriteFigures(driver.store).rewritten_bytes > 0
+    driver.check()

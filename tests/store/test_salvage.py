@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.kill.test_restart import publish
-from tests.store.test_check import contents, flip, needed_journals, record_offsets, segments
+from tests.store.test_check import contents, flip, logs, needed_journals, record_offsets
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.ledger import connect
 from tests.support.stores.stopped_node import (
@@ -97,17 +97,12 @@ def test_without_checkpoints_everything_is_there(data: Path, store: Path, tmp_pa
 
 
 def test_damaged_records_cost_their_own_messages(data: Path, store: Path, tmp_path: Path) -> None:
-    segment, content, journal = segments(store)[0], contents(store)[1], needed_journals(store)[0]
-    for path, number in (
-        (segment, 1 << 32),
-        (content, int(content.stem)),
-        (journal, int(journal.stem)),
-    ):
-        offsets = record_offsets(path, number)
+    for path in (logs(store)[-1], contents(store)[1], needed_journals(store)[0]):
+        offsets = record_offsets(path, int(path.stem))
         flip(path, offsets[len(offsets) // 2] + 50)
     result, found = salvaged(data, tmp_path)
-    # Lost: one record of an index, and one content shared by two queues. The journal's record may
-    # be of any kind.
+    # Lost: one content that an index refers to, and one that two queues share. The journal's record
+    # may be of any kind.
     assert result.lost == 3 and len(result.losses) >= 3
     for queue, expected in everything().items():
         missing = set(expected) - set(found[queue])

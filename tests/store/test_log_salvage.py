@@ -5,11 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.test_check import flip
 from tests.store.test_content_logs import REFERRING, deepen, logs_of
 from tests.store.test_index_rebuild import lose_checkpoints
 from tests.store.test_log_rebuild import places_in, segments_of
-from tests.support.stores.checked_directory import edit, reported, salvaged
+from tests.support.stores.checked_directory import reported, salvaged
+from tests.support.stores.made_files import STORE_ID
 from tests.support.stores.store_driver import CheckedStore
+from warrenmq.store.disk.files import known_store_id
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.disk.orphans import embed_contents
 
@@ -48,6 +51,10 @@ def test_journal_files_alone(driver: CheckedStore) -> None:
     shutil.rmtree(driver.path / "queues")
     lose_checkpoints(driver)
     shutil.rmtree(driver.path / "journal")
+    files = LocalFileSystem(driver.path)
+    (driver.path / "store_id").unlink(missing_ok=True)
+    assert known_store_id(files) == (STORE_ID, False)
+    files.release()
     found, result = salvaged(driver)
     assert len(found[2]) > 100
     assert found[2].items() <= driver.bodies[2].items()
@@ -58,7 +65,7 @@ def test_journal_files_alone(driver: CheckedStore) -> None:
 def test_damaged_entries(driver: CheckedStore) -> None:
     for path in segments_of(driver, 1)[2:5]:
         start, _, _ = places_in(path)[0]
-        edit(path, lambda data, at=start: data.__setitem__(at + 30, data[at + 30] ^ 1))
+        flip(path, start + 30)
     found, result = salvaged(driver)
     assert found == driver.bodies
     assert result.lost == 0 and sum(queue.found_again for queue in result.queues) >= 3
@@ -66,7 +73,7 @@ def test_damaged_entries(driver: CheckedStore) -> None:
 
 def test_a_damaged_content_and_a_missing_file(driver: CheckedStore) -> None:
     paths = [driver.path / f"msg_store_persistent/{number}.wal" for number in logs_of(driver)]
-    edit(paths[3], lambda data: data.__setitem__(len(data) // 2, data[len(data) // 2] ^ 1))
+    flip(paths[3], paths[3].stat().st_size // 2)
     paths[5].unlink()
     found, result = salvaged(driver)
     lost = 0

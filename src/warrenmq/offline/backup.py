@@ -36,6 +36,7 @@ from warrenmq.offline.data_directory import (
 from warrenmq.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME, decode_checkpoint
 from warrenmq.store.disk.files import make_directories, read_whole, sync_directory, sync_file
 from warrenmq.store.disk.index_rebuild import CONTENT_NAME, SEGMENT_NAME
+from warrenmq.store.disk.log_reader import LOG_NAME
 from warrenmq.store.disk.snapshot import NoStore, find_store_id
 from warrenmq.store.layout import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
 from warrenmq.store.queue_index import SEGMENT_ENTRIES
@@ -172,7 +173,8 @@ def _sealed_segments(vhost: VhostDirectory) -> Callable[[str], bool]:
             end = (int(match.group(1)) + 1) * SEGMENT_ENTRIES if match else 0
             return match is not None and end <= indexed.get(parts[1], 0)
         if len(parts) == 2 and parts[0] == PERSISTENT_NAME:
-            return CONTENT_NAME.fullmatch(parts[1]) is not None
+            names = (CONTENT_NAME, LOG_NAME)
+            return any(name.fullmatch(parts[1]) for name in names)
         return len(parts) == 2 and parts[0] == "journal" and parts[1].endswith(".wal")
 
     return is_sealed

@@ -155,11 +155,19 @@ def known_store_id(files: FileSystem) -> tuple[bytes, bool]:
 
 
 def _ids_in_headers(files: FileSystem) -> Counter[bytes]:
-    """Count the store ids in the headers of the checkpoints and journal files."""
+    """Count the store ids in the headers of checkpoints and journal files."""
     found: Counter[bytes] = Counter()
     for _path, magic, header in checkpoint_and_journal_headers(files):
         if file_header_is_valid(header, magic, b""):
             found[header[12:28]] += 1
+    if not found and is_directory(files, PERSISTENT_NAME):
+        # Nothing is left but files that have left the journal.
+        for name in files.list_names(PERSISTENT_NAME):
+            path = f"{PERSISTENT_NAME}/{name}"
+            if _JOURNAL_NAME.fullmatch(name) and files.is_file(path):
+                header = files.read(path, 0, FILE_HEADER_BYTES)
+                if file_header_is_valid(header, FILE_MAGIC, b""):
+                    found[header[12:28]] += 1
     return found
 
 

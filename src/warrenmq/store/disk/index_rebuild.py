@@ -223,7 +223,8 @@ def _journaled(
 
 def _place_of(position: Position) -> tuple[int, int]:
     message = position.message
-    return (message.file.number if message.file is not None else -1), message.offset
+    number = int(message.file.number) if message.file is not None else -1
+    return number, int(message.offset)
 
 
 def _identity(position: Position) -> tuple[int, ...]:
@@ -450,7 +451,7 @@ class _QueueRebuild:
         place = position.place
         if position.content_ref is not None or place >= -1:
             return known.identity == _identity(position)
-        if known.place == (file_of(place), offset_of(place)):
+        if known.place == (int(file_of(place)), int(offset_of(place))):
             return True
         message = self._logs.message(position)
         return message is not None and known.identity == _message_identity(message)

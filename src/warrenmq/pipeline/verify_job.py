@@ -1,8 +1,8 @@
 """`verify`: checks every checksum and every count of a store, with the reading spread over workers.
 
 It finds the same problems as `warren store check`, because the same code judges
-(`offline/check.py`). Workers read segments and content files and leave their contents as numbers;
-the driver checks that they fit together. Each problem is a row of a table, which can be written as
+(`offline/check.py`). Workers read segments, content files and logs and leave their contents as
+numbers; the driver checks that they fit together. Each problem is a row of a table, which can be written as
 Parquet.
 """
 
@@ -30,6 +30,7 @@ from warrenmq.offline.check import (
     references_of,
 )
 from warrenmq.offline.data_directory import ToolError, VhostDirectory, files_of, opened
+from warrenmq.offline.log_check import Referred
 from warrenmq.offline.sizes import tree_bytes
 from warrenmq.pipeline.engine import Engine, sharing_for
 from warrenmq.pipeline.progress import Progress, Silent, Step
@@ -40,9 +41,12 @@ from warrenmq.pipeline.tasks import run_tasks
 from warrenmq.store.content_file import ContentFile
 from warrenmq.store.disk.files import make_directories
 from warrenmq.store.disk.local_file_system import LocalFileSystem
+from warrenmq.store.disk.log_reader import LogReader, LogRecord, is_referred
 from warrenmq.store.disk.snapshot import NoStore, SegmentPlace, VhostSnapshot, positions_in_segment
+from warrenmq.store.log_places import file_of, offset_of
 from warrenmq.store.queue_index import Segment
 from warrenmq.store.recovery import RecoveredQueue
+from warrenmq.store.runs import Runs, add_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -230,6 +234,14 @@ class SegmentFile:
 
 
 @dataclass(frozen=True)
+class LogFile:
+    """A journal file that has contents of indexes."""
+
+    path: str
+    number: int
+
+
+@dataclass(frozen=True)
 class ReadTask:
     """Files of a vhost that one task reads.
 
@@ -241,6 +253,7 @@ class ReadTask:
     segments: tuple[SegmentFile, ...]
     # Content files: path and file number.
     contents: tuple[tuple[str, int], ...]
+    logs: tuple[LogFile, ...]
     target: Path
 
 
@@ -248,7 +261,9 @@ class FileFindings(msgspec.Struct, frozen=True):
     """Findings in one file. `array` names the numpy file of its rows.
 
     Rows of a segment are references (content id, seq); rows of a content file are fields of
-    FoundContent.
+    FoundContent. A record of a log has a row for each of its positions, or one with queue id -1:
+    start, end, is valid, queue id, seq. Of a segment, `referred` names the file of its rows of
+    Referred, and `seqs` that of the runs of live seq ids.
     """
 
     path: str
@@ -256,25 +271,32 @@ class FileFindings(msgspec.Struct, frozen=True):
     bytes: int
     live: int = 0
     damaged: list[tuple[int, int]] = []
+    referred: str = ""
+    seqs: str = ""
 
 
 def read_files(task: ReadTask) -> list[FileFindings]:
-    """In a worker: read segments and content files and check all checksums."""
+    """In a worker: read segments, content files and logs and check all checksums."""
     import numpy as np
 
     files = LocalFileSystem(task.vhost)
     found: list[FileFindings] = []
 
-    def keep(path: str, rows: list[Any], columns: int, size: int, **more: Any) -> None:
-        name = f"{task.target.name}-{len(found)}.npy"
+    def save(kind: str, rows: list[Any], columns: int) -> str:
+        name = f"{task.target.name}-{len(found)}{kind}.npy"
         np.save(task.target.with_name(name), np.array(rows, np.int64).reshape(-1, columns))
-        found.append(FileFindings(path, name, size, **more))
+        return name
+
+    def keep(path: str, rows: list[Any], columns: int, size: int, **more: Any) -> None:
+        found.append(FileFindings(path, save("", rows, columns), size, **more))
 
     try:
         for segment in task.segments:
-            live = size = 0
+            live = 0
             damaged: list[tuple[int, int]] = []
             references: list[tuple[int, int]] = []
+            referred: list[tuple[int, int, int]] = []
+            seqs: Runs = []
 
             def on_damage(_: str, offset: int, data: bytes, damaged: Any = damaged) -> None:
                 damaged.append((offset, offset + len(data)))
@@ -285,8 +307,21 @@ def read_files(task: ReadTask) -> list[FileFindings]:
                 live += 1
                 if position.content_ref is not None:
                     references.append((position.content_ref.id, position.seq))
+                elif is_referred(position):
+                    place = position.place
+                    referred.append((file_of(place), offset_of(place), position.seq))
+                add_run(seqs, position.seq, position.seq)
             size = segment.place.size
-            keep(segment.path, references, 2, size, live=live, damaged=damaged)
+            keep(
+                segment.path,
+                references,
+                2,
+                size,
+                live=live,
+                damaged=damaged,
+                referred=save("-logs", referred, 3) if referred else "",
+                seqs=save("-seqs", seqs, 2) if damaged else "",
+            )
         for path, number in task.contents:
             scan = _content_scan(files, path, number, task.store_id)
             rows = []
@@ -297,9 +332,20 @@ def read_files(task: ReadTask) -> list[FileFindings]:
                     (scan.offset, end, scan.content_id, references_count, int(scan.is_valid))
                 )
             keep(path, rows, 5, files.size(path))
+        for log in task.logs:
+            # The driver counts the bytes.
+            keep(log.path, _log_rows(files, log, task.store_id), 5, 0)
     finally:
         files.release()
     return found
+
+
+def _log_rows(files: LocalFileSystem, log: LogFile, store_id: bytes) -> list[tuple[int, ...]]:
+    rows: list[tuple[int, ...]] = []
+    for record in LogReader(files, store_id).records(log.path, log.number):
+        for queue_id, seq in record.positions or [(-1, 0)]:
+            rows.append((record.start, record.end, int(record.is_valid), queue_id, seq))
+    return rows
 
 
 def _content_scan(files: LocalFileSystem, path: str, number: int, store_id: bytes) -> Any:
@@ -317,18 +363,21 @@ def _content_scan(files: LocalFileSystem, path: str, number: int, store_id: byte
 def _read_files(
     sharing: Sharing, vhost: VhostDirectory, snapshot: VhostSnapshot, work: Path, progress: Progress
 ) -> dict[str, tuple[Path, FileFindings]]:
-    """Have all segments and content files read by tasks; returns the findings by file path."""
+    """Have all these files read by tasks; returns the findings by file path."""
     arrays = work / "found"
     make_directories(arrays)
     tasks: dict[str, ReadTask] = {}
-    gathered: list[SegmentFile | tuple[str, int]] = []
+    gathered: list[SegmentFile | LogFile | tuple[str, int]] = []
     size = 0
 
     def end_task() -> None:
         name = f"{len(tasks):06d}"
         segments = tuple(one for one in gathered if isinstance(one, SegmentFile))
-        contents = tuple(one for one in gathered if not isinstance(one, SegmentFile))
-        tasks[name] = ReadTask(vhost.path, snapshot.store_id, segments, contents, arrays / name)
+        contents = tuple(one for one in gathered if isinstance(one, tuple))
+        logs = tuple(one for one in gathered if isinstance(one, LogFile))
+        tasks[name] = ReadTask(
+            vhost.path, snapshot.store_id, segments, contents, logs, arrays / name
+        )
         gathered.clear()
 
     for one, weight in _files_to_read(snapshot):
@@ -345,8 +394,10 @@ def _read_files(
     return {found.path: (arrays, found) for files in done.values() for found in files}
 
 
-def _files_to_read(snapshot: VhostSnapshot) -> Iterator[tuple[SegmentFile | tuple[str, int], int]]:
-    """Yield the segments and content files that exist, each with its size in bytes."""
+def _files_to_read(
+    snapshot: VhostSnapshot,
+) -> Iterator[tuple[SegmentFile | LogFile | tuple[str, int], int]]:
+    """Yield the segments, content files and logs that exist, each with its size in bytes."""
     for queue in snapshot.queues():
         index = queue.ledger.index
         for segment in snapshot.segments(queue):
@@ -367,6 +418,10 @@ def _files_to_read(snapshot: VhostSnapshot) -> Iterator[tuple[SegmentFile | tupl
     for file in snapshot.content_files:
         if snapshot.files.is_file(file.path):
             yield (str(file.path), int(file.number)), int(snapshot.files.size(file.path))
+    for number in sorted(snapshot.replay.logs):
+        log = snapshot.logs.path_of(number)
+        if log is not None:
+            yield LogFile(log, int(number)), int(snapshot.files.size(log))
 
 
 class _Verify(VhostCheck):
@@ -389,8 +444,15 @@ class _Verify(VhostCheck):
 
     def scan_segment(self, queue: RecoveredQueue, segment: Segment) -> SegmentFindings:
         """The findings of a worker in the segment."""
-        rows, found = self._rows(self.snapshot.path_of(queue, segment))
-        return SegmentFindings(found.live, [(row[0], row[1]) for row in rows], found.damaged)
+        path = self.snapshot.path_of(queue, segment)
+        rows, found = self._rows(path)
+        return SegmentFindings(
+            found.live,
+            [(row[0], row[1]) for row in rows],
+            found.damaged,
+            [Referred(*row) for row in self._more(path, found.referred)],
+            [(row[0], row[1]) for row in self._more(path, found.seqs)],
+        )
 
     def scan_contents(self, file: ContentFile) -> Iterator[FoundContent]:
         """The findings of a worker in the content file; nothing for a file that is missing."""
@@ -399,6 +461,28 @@ class _Verify(VhostCheck):
             return
         for offset, end, content_id, references, is_valid in self._rows(file.path)[0]:
             yield FoundContent(offset, end, content_id, references, bool(is_valid))
+
+    def scan_log(self, path: str, number: int) -> Iterator[LogRecord]:
+        """The findings of a worker in the log."""
+        if path not in self._known:
+            # Only an entry that no checkpoint counts refers to the file.
+            yield from super().scan_log(path, number)
+            return
+        rows, _ = self._rows(path)
+        place = 0
+        while place < len(rows):
+            start, end, is_valid, queue_id, _ = rows[place]
+            positions: list[tuple[int, int]] = []
+            while place < len(rows) and rows[place][0] == start:
+                if queue_id >= 0:
+                    positions.append((rows[place][3], rows[place][4]))
+                place += 1
+            yield LogRecord(start, end, bool(is_valid), positions)
+
+    def _more(self, path: str, name: str) -> list[list[int]]:
+        import numpy as np
+
+        return np.load(self._known[path][0] / name).tolist() if name else []
 
     def _rows(self, path: str) -> tuple[list[list[int]], FileFindings]:
         import numpy as np

@@ -10,6 +10,7 @@ import json
 import sys
 import tarfile
 import tempfile
+import time
 from pathlib import Path
 
 from tests.golden.reading import SETTINGS, TIMED, Known, digest, read_offline, read_online, unpack
@@ -33,8 +34,13 @@ from warrenmq.admin.sink_protocol import (
 from warrenmq.wire.properties import Properties
 
 HERE = Path(__file__).parent
-# Messages of the queue `small`: more than one segment of an index.
+# Messages of the queues `small` and `rewritten`: more than one segment of an index.
 SMALL_COUNT = 17_000
+# Messages of 1 KiB in each deep queue: several journal files.
+DEEP_COUNT = 2500
+DEEP_QUEUES = (b"deep", b"deep-lazy")
+# A node deletes and rewrites files a few seconds after it may.
+REWRITE_TIMEOUT_S = 60.0
 FAN_QUEUES = (b"fan-a", b"fan-b")
 EVERYTHING = Properties(
     content_type=b"text/plain",
@@ -118,6 +124,8 @@ def fill(node: BrokerProcess) -> Golden:
     golden = Golden(peer.channel())
     _declare(golden)
     for number in range(SMALL_COUNT):
+        golden.publish(b"rewritten", 30 + number % 60)
+    for number in range(SMALL_COUNT):
         golden.publish(
             b"small", number % 40, Properties(delivery_mode=2, priority=number % 9).encode()
         )
@@ -137,16 +145,44 @@ def fill(node: BrokerProcess) -> Golden:
     # Ack messages at the beginning and in the middle of a segment.
     golden.take(peer.channel(), b"small", 900, set(range(400)) | set(range(500, 600)))
     golden.sync()
+    for _ in range(DEEP_COUNT):
+        for name in DEEP_QUEUES:
+            golden.publish(name, 1024)
+    golden.sync()
+    # Less than a quarter of the first segment stays, so the node rewrites it.
+    golden.take(peer.channel(), b"rewritten", 16_000, set(range(15_900)) - set(range(0, 15_900, 9)))
+    _wait_for_rewrite(node, golden)
+    golden.take(peer.channel(), b"deep-lazy", 100, set(range(0, 100, 2)))
+    golden.sync()
     _read_as_group(node, golden)
     _stage(node, golden)
     golden.sync()
     return golden
 
 
+def _wait_for_rewrite(node: BrokerProcess, golden: Golden) -> None:
+    """Publish now and then until the node has rewritten a segment: its file has shrunk."""
+    largest: dict[Path, int] = {}
+    deadline = time.monotonic() + REWRITE_TIMEOUT_S
+    while time.monotonic() < deadline:
+        for path in node.directory.glob("data/msg_stores/vhosts/*/queues/*/0.idx"):
+            size = path.stat().st_size
+            if size < largest.setdefault(path, size) // 2:
+                return
+            largest[path] = max(size, largest[path])
+        for name in DEEP_QUEUES:
+            golden.publish(name, 1024)
+        golden.sync()
+        time.sleep(0.1)
+    raise AssertionError("the node has rewritten no segment")
+
+
 def _declare(golden: Golden) -> None:
     channel = golden.channel
     for name in (
         b"ticks",
+        b"rewritten",
+        b"deep",
         b"small",
         b"sizes",
         b"huge",
@@ -158,6 +194,7 @@ def _declare(golden: Golden) -> None:
     ):
         golden.declare(name)
     golden.declare(b"lazy", table(x__queue__mode="lazy"))
+    golden.declare(b"deep-lazy", table(x__queue__mode="lazy"))
     golden.declare(b"timed", table(x__message__ttl=4_000_000_000, x__expires=4_000_000_000))
     channel.exchange(b"fan-out", b"fanout", durable=True)
     channel.exchange(b"topics", b"topic", durable=True, internal=True)

@@ -109,6 +109,30 @@ def write_story(path: Path) -> None:
 
 
 @pytest.fixture
+def places(tmp_path: Path) -> list[Record]:
+    """The records of 30 messages in several journal files, indexed while most of them stay."""
+    directory = tmp_path / "places"
+    directory.mkdir()
+    settings = StoreSettings(1024, 1 << 20, 256, refer_entries=2, refer_bytes=1)
+    store = StoreDriver(directory, settings)
+    store.add_queue(1)
+    store.add_queue(2)
+    positions: list[Position] = []
+    for number in range(30):
+        message = message_of(b"%03d" % number, store.now_ms)
+        expiry_ms = store.now_ms + 60_000 if number == 20 else 0
+        positions += store.publish_message(message, 1, 2, expiry_ms=expiry_ms)[:1]
+        store.commit()
+    positions[21].redelivered = True
+    store.queues[1].index(positions)
+    store.commit()
+    store.store.checkpoints.want()
+    store.commit()
+    store.close()
+    return decode_directory(directory)
+
+
+@pytest.fixture
 def moves(tmp_path: Path) -> list[Record]:
     """The records of a small, a large and a transient message, published from stage 7."""
     directory = tmp_path / "moves"
@@ -132,7 +156,7 @@ def decode_file(path: str, data: bytes) -> list[Record]:
     header, at = decode("File header", data, 0)
     assert at == structures()["File header"].size
     assert header["magic"] == magic_of(path)
-    assert header["format_version"] == 2
+    assert header["format_version"] == 3
     assert header["store_id"] == STORE_ID
     assert header["crc"] == crc32c(data[:36])
     number = header["file_number"]
@@ -191,17 +215,18 @@ def of_kind(records: list[Record], kind: str, path: str = "") -> list[Fields]:
 
 
 def test_every_record_that_the_page_describes_is_written_and_where_it_says(
-    records: list[Record], moves: list[Record]
+    records: list[Record], moves: list[Record], places: list[Record]
 ) -> None:
     described = {name for name, structure in structures().items() if structure.number}
-    assert {record.kind for record in records + moves} == described
-    for record in records + moves:
+    assert {record.kind for record in records + moves + places} == described
+    for record in records + moves + places:
         assert record.kind in file_row(record.path)[3].split(", "), record
 
 
 def test_type_numbers_are_those_of_the_code() -> None:
     modules = [
-        importlib.import_module(f"warrenmq.store.{name}") for name in ("record", "checkpoint")
+        importlib.import_module(f"warrenmq.store.{name}")
+        for name in ("record", "checkpoint", "log_places")
     ]
     for name, structure in structures().items():
         if structure.number is not None:
@@ -293,6 +318,49 @@ def test_a_segment(records: list[Record]) -> None:
     assert (spilled["flags"], spilled["positions"]) == (2, [position(1, 4, flags=2)])
 
 
+def test_places_of_contents_in_journal_files(places: list[Record]) -> None:
+    """Each entry says what the record at its place says, and each file has a stretch."""
+    publishes = {
+        (record.path, record.offset): record for record in places if record.kind == "PUBLISH"
+    }
+    found: list[tuple[int, int]] = []
+    for block in of_kind(places, "PLACES", "queues/1/0.idx"):
+        assert block["queue_id"] == 1
+        file, first_seq, entries = block["file"], block["first_seq"], block["places"]
+        assert isinstance(entries, list) and isinstance(first_seq, int) and isinstance(file, int)
+        assert isinstance(entries[0], dict) and entries[0]["seq"] == 0
+        for entry in entries:
+            assert isinstance(entry, dict) and isinstance(entry["seq"], int)
+            seq = first_seq + entry["seq"]
+            assert isinstance(entry["offset"], int)
+            record = publishes[f"journal/{file}.wal", entry["offset"]]
+            written = record.fields
+            assert isinstance(written["positions"], list)
+            assert written["positions"][0] == position(1, seq, entry["expiry"])  # type: ignore[arg-type]  # a u64
+            assert entry["stored_bytes"] == record.length
+            assert (entry["body_bytes"], entry["content_bytes"]) == (3, 1 + 2 + 1 + 3 + 3 + 3)
+            assert (entry["flags"], entry["unused"]) == (1 if seq == 22 else 0, bytes(3))
+            assert (entry["expiry"] != 0) == (seq == 21)
+            found.append((seq, file))
+    assert len(found) > 15
+    assert found == sorted(found)
+    (row,) = [row for row in of_kind(places, "CHECKPOINT_QUEUE") if row["queue_id"] == 1]
+    stretches = row["stretches"]
+    assert isinstance(stretches, list)
+    named: list[tuple[int, int]] = []
+    for stretch in stretches:
+        assert isinstance(stretch, dict)
+        first, length, file = stretch["first"], stretch["length"], stretch["file"]
+        assert isinstance(first, int) and isinstance(length, int) and isinstance(file, int)
+        named += [(seq, file) for seq in range(first, first + length)]
+    assert named == found
+    (segment,) = row["segments"]  # type: ignore[union-attr, misc]  # a list of one
+    assert isinstance(segment, dict)
+    size = sum(record.length for record in publishes.values() if record.path.endswith(".wal"))
+    assert segment["flags"] == 2
+    assert segment["referred"] == size * len(found) // 30
+
+
 def test_what_is_settled(records: list[Record]) -> None:
     assert of_kind(records, "ACK") == [ack(1, 1, 1)]
     (release,) = of_kind(records, "RELEASE")
@@ -371,7 +439,14 @@ def test_a_checkpoint(records: list[Record]) -> None:
     segment_bytes = (
         sum([record.length for record in records if record.path == "queues/1/0.idx"]) + 40
     )
-    segment = {"number": 0, "size": segment_bytes, "entries": 4, "live_persistent": 1, "flags": 1}
+    segment = {
+        "number": 0,
+        "size": segment_bytes,
+        "entries": 4,
+        "live_persistent": 1,
+        "flags": 1,
+        "referred": 0,
+    }
     assert first == {
         "queue_id": 1,
         "next_seq": 5,
@@ -386,6 +461,8 @@ def test_a_checkpoint(records: list[Record]) -> None:
         "delivered": [{"first": 4, "last": 4}],
         "epoch_count": 2,
         "epochs": [{"epoch": 7, "first_seq": 1}, {"epoch": 9, "first_seq": 5}],
+        "stretch_count": 0,
+        "stretches": [],
     }
     assert (second["indexed_upto"], second["segments"], second["settled"]) == (1, [], [])
     (reference,) = of_kind(records, "PUBLISH_REF", ".wal")
@@ -546,10 +623,11 @@ def test_the_map_of_the_store_is_complete() -> None:
 
 
 def test_the_tables_have_a_name_for_each_kind_of_record() -> None:
-    """A move is shown as the publish it is."""
+    """A move is shown as the publish it is, and an entry of PLACES as the message it is of."""
     files = ("0.wal", "0.idx", "0.rdq")
     names = {name for path in files for name in file_row(path)[3].split(", ")} - {
         "MOVE",
         "MOVE_REF",
+        "PLACES",
     }
     assert {structures()[name].number: name.lower() for name in names} == KIND_NAMES

@@ -109,6 +109,12 @@ def decode_field(kind: str, fields: Fields, data: bytes, at: int) -> tuple[Value
             value, at = decode_field(match[1], fields, data, at)
             values.append(value)
         return values, at
+    if match := re.fullmatch(r"(\w+) to the end", kind):
+        values = []
+        while at < len(data):
+            value, at = decode(match[1], data, at)
+            values.append(value)
+        return values, at
     return decode(kind, data, at)
 
 

@@ -354,7 +354,7 @@ def test_places_of_contents_in_journal_files(places: list[Record]) -> None:
         assert isinstance(first, int) and isinstance(length, int) and isinstance(file, int)
         named += [(seq, file) for seq in range(first, first + length)]
     assert named == found
-    (segment,) = row["segments"]  # type: ignore[union-attr, misc]  # a list of one
+    (segment,) = row["segments"]  # type: ignore[misc]  # a list of one
     assert isinstance(segment, dict)
     size = sum(record.length for record in publishes.values() if record.path.endswith(".wal"))
     assert segment["flags"] == 2

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.stores.store_driver import SETTINGS, CheckedStore
-from warrenmq.store.jobs import RewriteSegment, StoreJob
+from tests.support.stores.store_driver import SETTINGS, TURN_MS, CheckedStore, Loaded
+from warrenmq.store.jobs import ReadRanges, RewriteSegment, StoreJob
+from warrenmq.store.log_places import file_of
+from warrenmq.store.message import ABSENT
 from warrenmq.store.store_settings import StoreSettings
 
 DEFAULTS = StoreSettings(1 << 20)
@@ -95,10 +97,8 @@ def test_a_file_of_which_little_is_needed_is_emptied(driver: CheckedStore) -> No
         run(job)
 
     driver.runner.run = noted  # type: ignore[method-assign]  # sees the jobs that run
-    kept = 0
-    for position in driver.load(1):
-        kept += 1
-        if kept % 8:
+    for number, position in enumerate(driver.load(1)):
+        if number % 8:
             driver.settle_one(position)
     driver.commit()
     before = len(logs_of(driver))
@@ -164,3 +164,115 @@ def test_whatever_happens_each_queue_delivers_its_messages(tmp_path: Path, seed:
         if rng.random() < 0.5:
             driver.reopen()
             driver.check()
+
+
+def settle_all_but_few(driver: CheckedStore) -> None:
+    """Settle the indexed messages of queue 1, except one of 16."""
+    for position in driver.load(1):
+        if position.seq < driver.queues[1].ledger.indexed_upto and position.seq % 16 != 7:
+            driver.settle_one(position)
+    driver.commit()
+
+
+def advance(driver: CheckedStore) -> list[StoreJob]:
+    """Begin a checkpoint; returns the jobs that are due, none of which has run."""
+    driver.now_ms += TURN_MS
+    driver.store.checkpoints.want()
+    batch = driver.store.journal.seal()
+    driver.store.advance(driver.now_ms)
+    assert driver.flush(batch, driver.now_ms) is None
+    return driver.store.take_jobs(driver.now_ms)
+
+
+def emptying_of(driver: CheckedStore, path: str) -> RewriteSegment:
+    """Take checkpoints until `path` is rewritten with contents; the job has not finished yet."""
+    for _ in range(200):
+        jobs = advance(driver)
+        while jobs:
+            for job in jobs:
+                driver.runner.run(job)
+                if isinstance(job, RewriteSegment) and job.path == path and job.emptied:
+                    return job
+                job.finished()
+            jobs = driver.store.take_jobs(driver.now_ms)
+    raise AssertionError("the segment is never rewritten")
+
+
+def test_entries_of_settled_messages_are_left_out(tmp_path: Path) -> None:
+    """W24: a segment of entries is rewritten like one of contents, and refers to the same files."""
+    driver = CheckedStore(tmp_path, tuple(int(each) for each in REFERRING))
+    driver.settings.rewrite_min_bytes = 200
+    driver.settings.empty_files_min = 1 << 40
+    driver.reopen()
+    deepen(driver, 400, 1)
+    paths = sorted((tmp_path / "queues/1").glob("*.idx"), key=lambda path: int(path.stem))
+    before = {path: path.stat().st_size for path in paths}
+    settle_all_but_few(driver)
+    for _ in range(60):
+        driver.checkpoint()
+    rewritten = [path for path in paths[:-2] if path.exists()]
+    assert len(rewritten) > 10
+    for path in rewritten:
+        # A file header, and one record with one entry.
+        assert path.stat().st_size < min(before[path], 120)
+    driver.check()
+    driver.reopen()
+    driver.check()
+
+
+@pytest.mark.parametrize("is_emptying_first", [False, True])
+def test_a_segment_is_emptied_while_it_is_loaded(
+    driver: CheckedStore, is_emptying_first: bool
+) -> None:
+    """A load of entries that are replaced by contents delivers each message once."""
+    driver.settings.empty_files_min = 1
+    deepen(driver, 400, 1)
+    settle_all_but_few(driver)
+    wanted = {seq: body for seq, body in driver.bodies[1].items() if seq < 160}
+    loaded = Loaded()
+    driver.queues[1].load(0, 160, 1 << 40, 1 << 40, loaded)
+    jobs = driver.store.take_jobs(driver.now_ms)
+    (read,) = (job for job in jobs if isinstance(job, ReadRanges))
+    path = read.ranges[0][0]
+    for job in jobs:
+        if job is not read:
+            driver.runner.run(job)
+            job.finished()
+    emptying = emptying_of(driver, path)
+    driver.runner.run(read)
+    for job in (emptying, read) if is_emptying_first else (read, emptying):
+        job.finished()
+    for _ in range(8):
+        driver.commit()
+    found = {int(each.seq): each.message.body for each in loaded.positions}
+    while loaded.next_seq < 160:
+        from_seq = loaded.next_seq
+        loaded = Loaded()
+        driver.queues[1].load(from_seq, 160, 1 << 40, 1 << 40, loaded)
+        driver.finish_jobs()
+        found.update({int(each.seq): each.message.body for each in loaded.positions})
+    assert found == wanted
+    assert driver.losses.damage == [] and driver.losses.lost == 0
+
+
+def test_contents_of_a_file_that_was_emptied_take_one_more_read(driver: CheckedStore) -> None:
+    """A position in memory may name a file that is gone; its segment has the content by then."""
+    deepen(driver, 400, 1)
+    settle_all_but_few(driver)
+    kept = [each for each in driver.load(1) if each.place < -1]
+    before = logs_of(driver)
+    for _ in range(80):
+        driver.checkpoint()
+    gone = set(before) - set(logs_of(driver))
+    stale = [each for each in kept if int(file_of(each.place)) in gone]
+    assert len(stale) > 4
+    for position in stale:
+        position.message = ABSENT
+        position.has_content = False
+    filled = Loaded()
+    driver.queues[1].load_contents(list(stale), filled)
+    driver.finish_jobs()
+    assert filled.lost == []
+    assert {int(each.seq): each.message.body for each in stale} == {
+        int(each.seq): driver.bodies[1][int(each.seq)] for each in stale
+    }

@@ -21,6 +21,14 @@ def driver(tmp_path: Path) -> CheckedStore:
     return CheckedStore(tmp_path)
 
 
+def embedding_store(path: Path, segment_entries: int) -> CheckedStore:
+    """A store with large files whose segments have the contents of their messages."""
+    driver = CheckedStore(path, (4 * MIB, 16 * MIB, MIB, segment_entries))
+    # No queue has so many messages in one journal file that its index refers to that file.
+    driver.settings.refer_entries = 1 << 40
+    return driver
+
+
 def fill(driver: CheckedStore, count: int, *queue_ids: int, size: int = 20) -> None:
     for _ in range(count):
         driver.publish(size, *queue_ids)
@@ -117,7 +125,7 @@ def test_a_segment_goes_when_all_of_it_is_settled(driver: CheckedStore) -> None:
 
 def test_a_segment_with_little_alive_is_rewritten(tmp_path: Path) -> None:
     """W24: one remaining message does not keep a megabyte of settled ones on disk."""
-    driver = CheckedStore(tmp_path, (4 * MIB, 16 * MIB, MIB, 8))
+    driver = embedding_store(tmp_path, 8)
     fill(driver, 18, 1, size=200_000)
     driver.index(1)
     path = tmp_path / "queues" / "1" / "1.idx"
@@ -140,7 +148,7 @@ def test_a_segment_with_little_alive_is_rewritten(tmp_path: Path) -> None:
 
 def test_all_segments_with_little_alive_are_rewritten(tmp_path: Path) -> None:
     """W24: segments are rewritten even if nothing more happens to their queue."""
-    driver = CheckedStore(tmp_path, (4 * MIB, 16 * MIB, MIB, 8))
+    driver = embedding_store(tmp_path, 8)
     fill(driver, 40, 1, size=200_000)
     driver.index(1)
     for position in driver.load(1):
@@ -186,7 +194,7 @@ def rewrite_of(driver: CheckedStore) -> RewriteSegment:
 @pytest.mark.parametrize("is_rewrite_first", [False, True])
 def test_a_segment_is_rewritten_while_it_is_loaded(tmp_path: Path, is_rewrite_first: bool) -> None:
     """A load that a rewrite overtakes starts again and skips no message, whichever ends first."""
-    driver = CheckedStore(tmp_path, (4 * MIB, 16 * MIB, MIB, 16))
+    driver = embedding_store(tmp_path, 16)
     fill(driver, 36, 1, size=100_000)
     driver.index(1)
     queue = driver.queues[1]
@@ -241,7 +249,7 @@ def test_contents_in_a_segment_that_was_rewritten_take_one_more_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stale places, of the longer old copy, cost one read of the whole file; failed reads retry."""
-    driver = CheckedStore(tmp_path, (4 * MIB, 16 * MIB, MIB, 128))
+    driver = embedding_store(tmp_path, 128)
     fill(driver, 130, 1, size=20_000)
     kept = [driver.positions[1][seq] for seq in range(20, 127, 5)]
     driver.index(1)

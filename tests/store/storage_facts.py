@@ -88,7 +88,7 @@ S29 | Content files are only appended to | store.content_store:ContentStore.add
     store/test_content_store.py::test_a_failed_write_gives_its_file_up
 S30 | Tables in memory say which content is where | store.content_file:ContentFile
     store/test_content_machine.py::TestContentMachine
-S31 | A read goes to the content file directly | store.index_load:ContentLoad
+S31 | A read goes to the content file directly | store.content_load:ContentLoad
     store/test_content_compaction.py::test_readers_do_not_wait_for_compaction
 S32 | Removing a content changes the accounts only | store.content_store:ContentStore.release
     store/test_content_machine.py::TestContentMachine

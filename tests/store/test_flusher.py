@@ -17,6 +17,7 @@ from warrenmq.store.disk.files import JOURNAL_DIRECTORY
 from warrenmq.store.disk.flusher import BatchFlusher, Flusher, FlushJob
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.disk.space_reserve import SpaceReserve, is_want_of_space
+from warrenmq.store.journal_window import files_to_retire
 
 
 class Disk:
@@ -431,7 +432,7 @@ def test_a_journal_file_that_is_deleted_while_it_is_written_is_noticed(disk: Dis
     """
     disk.driver.publish(10, [1])
     assert disk.commit() is None
-    assert disk.driver.journal.files_to_retire(0) == []
+    assert files_to_retire(disk.driver.journal, 0) == []
     (disk.path / "1.wal").unlink()
     disk.driver.must.clear()
     disk.driver.publish(10, [1])
@@ -439,8 +440,8 @@ def test_a_journal_file_that_is_deleted_while_it_is_written_is_noticed(disk: Dis
     disk.driver.publish(10, [1])
     assert disk.commit() is None
     assert disk.numbers() == [2]
-    assert [file.number for file in disk.driver.journal.files_to_retire(0)] == [1]
-    assert disk.driver.journal.files_to_retire(2) == []
+    assert [file.number for file in files_to_retire(disk.driver.journal, 0)] == [1]
+    assert files_to_retire(disk.driver.journal, 2) == []
 
 
 def test_a_content_file_that_is_deleted_while_it_is_written_fails_the_batch(disk: Disk) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from tests.support.stores.dict_disk.journal_driver import JournalDriver
-from warrenmq.store.journal import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
+from warrenmq.store.journal_window import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
 
 FILE_BYTES = 1500
 # Junk that may follow a torn write: nothing, zeros of a grown file, stale bytes, the start of a

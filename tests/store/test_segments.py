@@ -8,7 +8,7 @@ import pytest
 from tests.support.stores.store_driver import QUEUES, TURN_MS, CheckedStore, Loaded
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.jobs import ReadRanges, RewriteSegment, StoreJob
-from warrenmq.store.journal import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
+from warrenmq.store.journal_window import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
 from warrenmq.store.message import ABSENT
 from warrenmq.store.queue_index import REWRITE_MIN_BYTES
 from warrenmq.store.record import FILE_HEADER_BYTES

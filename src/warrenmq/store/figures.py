@@ -7,8 +7,8 @@ Debt. A store may take twice its live bytes plus `garbage_allowance_bytes` on di
 beyond that are its debt (W10). `payable_bytes` is the part that the store is about to free by
 itself, whatever clients do: files that the next checkpoints delete, garbage that compaction and the
 rewriting of segments will free, garbage of journal files that stay and are to be emptied, and the
-journal beyond its window. While some debt is payable,
-compaction runs at a higher rate, and segments are rewritten sooner (`queue_index.py`).
+journal beyond its window. While some debt is payable, compaction runs at a higher rate, and
+segments are rewritten sooner (`queue_index.py`).
 
 Publishers wait only for the debt that they may have caused, or that threatens the disk: the growth
 of the store since its lowest size in this debt (`debt.py`), as far as it is payable, since they
@@ -23,6 +23,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.store.content_store import COMPACTION_FILES_MIN, ContentStore
+from warrenmq.store.journal_window import window_bytes
 from warrenmq.store.message import QueueLedger
 from warrenmq.store.vhost_store import VhostStore
 
@@ -173,7 +174,7 @@ def payable_bytes(store: VhostStore) -> i64:
             payable += file.size_bytes
         else:
             kept += file.size_bytes
-    payable += max(0, kept - journal.window_bytes())
+    payable += max(0, kept - window_bytes(journal))
     tail_bytes = store.settings.dead_tail_bytes
     refused: set[int] = set()
     for queue in store.queues.values():

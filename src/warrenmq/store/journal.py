@@ -11,10 +11,10 @@ left to lose (G1, protocol 6, "Confirms").
 
 Files. The journal is a sequence of `<n>.wal` files, the newest open for writing. A file retires
 when nothing in it is needed any more: every position it holds is settled, or has moved to its
-queue's index. When the journal outgrows its window, the oldest files are made to retire
-(`files_to_retire`; `vhost_store.py` does it). Retired files are deleted from the oldest end only,
-after a checkpoint: an ack record is needed exactly as long as the publish it belongs to, and
-deleting in order keeps that true without bookkeeping.
+queue's index. When the journal outgrows its window (`journal_window.py`), the oldest files are made
+to retire. Retired files are deleted from the oldest end only, after a checkpoint: an ack record is
+needed exactly as long as the publish it belongs to, and deleting in order keeps that true without
+bookkeeping.
 
 Large messages. The content of a message of `embed_below` bytes or more goes to the content store
 when the batch is sealed; the journal holds a reference. The flusher syncs contents before the
@@ -60,10 +60,6 @@ BUFFER_BYTES: Final = 1048576
 # Longest time (ms) that a gathered entry waits for a seal when no client waits for it (S18). An
 # idle node does not wait when the last write is that long ago (S19).
 FLUSH_INTERVAL_MS: Final = 25
-# The journal's window is this many files, plus WINDOW_BYTES_PER_QUEUE for each durable queue:
-# moving a queue's messages to its index costs the same whether they are few or many.
-WINDOW_FILES: Final = 4
-WINDOW_BYTES_PER_QUEUE: Final = 16384
 
 
 class Journal:
@@ -108,6 +104,8 @@ class Journal:
         self.release_serial: i64 = 0
         # Commit at once, even when no commit is due: a checkpoint is taken right behind a commit.
         self.is_wanted: bool = False
+        # Highest number of a journal file that someone has deleted.
+        self.gone_upto: i64 = 0
         # Indexes with segments that died at the last seal, or that hold few live entries.
         self._dead_indexes: list[QueueIndex] = []
         # Releases of failed batches, to be written again.
@@ -122,8 +120,6 @@ class Journal:
         self._wants_file: bool = False
         # Files of failed batches whose deletion failed, or was lost with another failed batch.
         self._undeleted: list[int] = []
-        # Highest number of a journal file that someone has deleted.
-        self._gone_upto: i64 = 0
 
     # -- called by the queues ----------------------------------------------------------------------
 
@@ -191,18 +187,6 @@ class Journal:
             if file is not None and message.journal_refs == 1:
                 file.moved_bytes += message.stored_bytes
             self._release_record(position)
-
-    def may_refer(self, file: JournalFile) -> bool:
-        """Whether indexes should refer to contents in `file`: most of its bytes stay for long.
-
-        A file that is still written to is judged by its predecessor at first.
-        """
-        last = self.files[-1]
-        if file is last and file.size_bytes * 2 < self.file_size_limit:
-            if len(self.files) < 2:
-                return False
-            file = self.files[-2]
-        return (file.live_bytes + file.moved_bytes) * 2 >= file.size_bytes
 
     def begin_epoch(self, queue_id: i64, epoch: i64, first_seq: i64) -> None:
         """Write in the next batch, at once, that a durable queue has begun `epoch`."""
@@ -376,34 +360,6 @@ class Journal:
                 others = file.size_bytes - file.live_bytes
                 total += others * log.live_entries // log.entries
         return total
-
-    def window_bytes(self) -> i64:
-        """Size in bytes above which the journal's oldest files are made to retire."""
-        return WINDOW_FILES * self.file_size_limit + WINDOW_BYTES_PER_QUEUE * i64(len(self.ledgers))
-
-    def files_to_retire(self, first_needed: i64) -> list[JournalFile]:
-        """The closed files at or above `first_needed` that must retire, oldest first.
-
-        Files below `first_needed` are retired already. When the journal has outgrown its window,
-        the list has so many files that the rest fills at most half of the window. The list always
-        has the files up to the last one that someone has deleted: their messages have no other
-        place on the disk.
-        """
-        window = self.window_bytes()
-        total: i64 = 0
-        for file in self.files:
-            if file.number >= first_needed:
-                total += file.size_bytes
-        found: list[JournalFile] = []
-        is_too_large = total > window
-        for file in self.files[:-1]:
-            if file.number < first_needed:
-                continue
-            if file.number > self._gone_upto and (not is_too_large or total <= window // 2):
-                break
-            found.append(file)
-            total -= file.size_bytes
-        return found
 
     def take_dead_indexes(self) -> list[QueueIndex]:
         """Indexes that have segments to delete, or with few live entries, since the last call."""
@@ -608,4 +564,4 @@ class Journal:
             # Bytes that the failed batch left at the end of the file do not count.
             self.files[-1].size_bytes -= batch.part_bytes
             if batch.is_file_gone:
-                self._gone_upto = batch.file_number
+                self.gone_upto = batch.file_number

@@ -6,6 +6,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
+# Retries of a failed read. The pauses double up to a second, which makes five seconds and a half in
+# all; other loads run meanwhile. A load does not wait for a file that is gone.
+READ_TRIES: Final = 8
 _RETRY_MS: Final = 100
 _RETRY_MAX_MS: Final = 1000
 

@@ -10,12 +10,14 @@ from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
 
+from warrenmq.store.content_load import ContentLoad
 from warrenmq.store.content_records import write_publish_ref
 from warrenmq.store.epochs import add_epoch
-from warrenmq.store.index_load import POSITIONS_BYTES, ContentLoad, IndexLoad
+from warrenmq.store.index_load import POSITIONS_BYTES, IndexLoad
 from warrenmq.store.index_repair import is_counted_as_lost
 from warrenmq.store.jobs import LoadDone
 from warrenmq.store.journal import Journal
+from warrenmq.store.journal_window import may_refer
 from warrenmq.store.log_places import PlacesWriter, may_refer_to
 from warrenmq.store.message import (
     INDEXED,
@@ -127,7 +129,7 @@ class QueueStore:
         file = message.file
         return file is None or (
             message.offset + message.stored_bytes <= file.synced_bytes
-            or not self.journal.may_refer(file)
+            or not may_refer(self.journal, file)
         )
 
     def survives_crash(self, position: Position) -> bool:
@@ -231,7 +233,7 @@ class QueueStore:
         references to a content store.
         """
         file = _file_of(positions[place])
-        if file is None or not self.journal.may_refer(file):
+        if file is None or not may_refer(self.journal, file):
             return place + 1, False
         end = place
         size: i64 = 0

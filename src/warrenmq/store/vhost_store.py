@@ -22,6 +22,7 @@ from warrenmq.store.debt import Debt
 from warrenmq.store.job_queue import JobQueue
 from warrenmq.store.jobs import StoreJob
 from warrenmq.store.journal import Journal
+from warrenmq.store.journal_window import files_to_retire
 from warrenmq.store.layout import PERSISTENT_NAME, TRANSIENT_NAME
 from warrenmq.store.losses import LossReport
 from warrenmq.store.message import Position, QueueLedger
@@ -220,7 +221,7 @@ class VhostStore:
             return
         is_due = checkpoints.is_due(now_ms)
         first_file = checkpoints.first_journal_file
-        for file in self.journal.files_to_retire(first_file):
+        for file in files_to_retire(self.journal, first_file):
             queue_access = self._queue_access
             if file.live_bytes > 0 and queue_access is not None and not queue_access.retire(file):
                 # The next turn moves more of this file. A requested checkpoint, as at a start, does

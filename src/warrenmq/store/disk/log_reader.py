@@ -8,9 +8,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
+from warrenmq.store.content_load import LOG_GAP_BYTES, LOG_READ_BYTES
 from warrenmq.store.disk.files import is_directory, journal_path, read_whole
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.index_load import LOG_GAP_BYTES, LOG_READ_BYTES
 from warrenmq.store.index_records import behind_damage
 from warrenmq.store.layout import PERSISTENT_NAME
 from warrenmq.store.log_places import (

@@ -17,6 +17,7 @@ from tests.support.stores.made_files import STORE_ID, message_of, numbered_body
 from warrenmq.store.batch import Batch
 from warrenmq.store.content_store import ContentStore
 from warrenmq.store.journal import Journal
+from warrenmq.store.journal_window import files_to_retire
 from warrenmq.store.message import INDEXED, NOT_JOURNALED, WRITTEN, Message, Position, QueueLedger
 from warrenmq.store.record import FILE_HEADER_BYTES
 from warrenmq.store.recovery import JournalReplay
@@ -163,7 +164,7 @@ class JournalDriver:
 
         Live messages in these files move to an index, and the journal has no part in them any more.
         """
-        files = self.journal.files_to_retire(0)
+        files = files_to_retire(self.journal, 0)
         if is_forced and not files and len(self.journal.files) > 1:
             files = [self.journal.files[0]]
         for key, position in list(self.live.items()):
@@ -172,8 +173,8 @@ class JournalDriver:
                 position.journal_state = INDEXED
                 del self.live[key]
                 self.must.discard(key)
-        for number in self.journal.forget_files(self.journal.first_needed_file()):
-            self.files.pop(int(number), None)
+        for file in self.journal.forget_files(self.journal.first_needed_file()):
+            self.files.pop(int(file.number), None)
 
     # -- commits -----------------------------------------------------------------------------------
 

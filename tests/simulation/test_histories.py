@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.explored import explored_seeds
 from warrenmq.build import build_name
-from warrenmq.testing.operations import make_history
+from warrenmq.testing.histories import make_history
 from warrenmq.testing.shrink import tell
 from warrenmq.testing.simulate import run_seeds, shrunken_story
 

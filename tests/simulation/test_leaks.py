@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from warrenmq.broker.broker import Broker
-from warrenmq.testing.operations import make_history
+from warrenmq.testing.histories import make_history
 from warrenmq.testing.sessions.draining import REST_ROUNDS, drain_queues
 from warrenmq.testing.sessions.reserved_messages import take_back
 from warrenmq.testing.sessions.sinks import clear_sinks

@@ -9,7 +9,7 @@ from warrenmq.queues.loading import RangeLoad
 from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
 from warrenmq.store.disk.space_reserve import SpaceReserve
 from warrenmq.store.file_system import FileSystem
-from warrenmq.testing.operations import SCALED_LIMITS, make_history
+from warrenmq.testing.histories import SCALED_LIMITS, make_history
 from warrenmq.testing.simulated.node import Limits
 from warrenmq.testing.simulated.node_parts import NodeParts
 from warrenmq.testing.simulation import Simulation

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from warrenmq.testing import simulation
+from warrenmq.testing.histories import make_history
 from warrenmq.testing.leaving.histories import make_leaving_history
 from warrenmq.testing.leaving.simulation import LeavingSimulation
 from warrenmq.testing.models import mirror
-from warrenmq.testing.operations import make_history
 
 SEEDS_MAX = 200
 

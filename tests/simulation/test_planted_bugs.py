@@ -3,7 +3,7 @@
 import pytest
 
 from tests.simulation.planted_bugs import PLANTED
-from warrenmq.testing.operations import make_history
+from warrenmq.testing.histories import make_history
 from warrenmq.testing.simulation import Simulation
 
 # Histories within which each bug must be found; most are found within a tenth of them.

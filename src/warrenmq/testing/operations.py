@@ -9,13 +9,10 @@ random choices while it runs.
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from warrenmq.broker.vhost.stage import MOVE_SLICE_MESSAGES
-from warrenmq.store.queue_index import REWRITE_MIN_BYTES
-from warrenmq.store.store_settings import DEAD_TAIL_BYTES
 from warrenmq.testing.models.groups import NAMED, PATTERN
 from warrenmq.testing.simulated.file_system import KILL, ORDERED, POWER
 from warrenmq.testing.simulated.node import FLUSH, LANES, Limits
@@ -171,28 +168,8 @@ TASKS: Final = 2
 # Share of histories with some messages that reach the limits of 1 MiB (a batch of the journal) and
 # of 4 MiB (one read ahead or one write). Such a history takes as long as many others.
 LARGE_SHARE: Final = 0.02
-# Share of histories with backups of the running node: each backup starts one more node.
-BACKUP_SHARE: Final = 0.15
-# Share of histories in which memory or disk alarms begin and end.
-ALARM_SHARE: Final = 0.25
 MEMORY_ALARM: Final = 0
 DISK_ALARM: Final = 1
-# Share of histories whose megabyte limits are scaled down, each with a chance of one half.
-SCALED_SHARE: Final = 0.4
-SCALED_LIMITS: Final[dict[str, tuple[int, ...]]] = {
-    "buffer_bytes": (1, 300, 2000),
-    "group_bytes": (1, 300, 2000),
-    "behind_bytes": (0, 300, 2000),
-    "dead_bytes": (1, 500, 3000),
-    "stop_bytes": (0, 300, 2000),
-    "store_stop_bytes": (0, 300, 2000),
-    "load_bytes": (1, 300, 2000),
-    "ahead_bytes": (1, 300, 2000),
-    "ahead_bytes_max": (1, 300, 2000),
-    "kept_bytes_max": (0, 300),
-    "release_bytes": (1, 300),
-}
-ALARM_LIMITS: Final = ("kept_bytes_max", "release_bytes")
 # How a driver commits. COMMIT: the finished logs, as a new batch.
 COMMIT: Final = 0
 # AGAIN: the last commit once more.
@@ -244,75 +221,7 @@ class History:
     operations: tuple[Operation, ...]
 
 
-def make_history(seed: int) -> History:
-    """Make the history of a seed."""
-    rng = Random(seed)
-    maker = _Maker(rng)
-    operations = maker.beginning()
-    for _ in range(rng.choice((40, 100, 150, 220))):
-        operations.append(maker.operation())
-    # Backups and alarms have random sources of their own, so a change to them leaves the other
-    # operations of all histories as they are.
-    _insert_backups(operations, Random(f"backups of {seed}"))
-    _insert_alarms(operations, Random(f"alarms of {seed}"))
-    limits = _scale_down(_limits(rng), Random(f"limits of {seed}"))
-    return History(seed, limits, tuple(operations))
-
-
-def _insert_backups(operations: list[Operation], rng: Random) -> None:
-    if rng.random() >= BACKUP_SHARE:
-        return
-    for _ in range(rng.choice((1, 2, 3))):
-        place = rng.randrange(1, len(operations) + 1)
-        operations.insert(place, Operation("backup", (), rng.getrandbits(30)))
-        for _ in range(rng.choice((0, 2, 4))):
-            # Ticks give time for checkpoints, which are rare otherwise and which delete unpinned
-            # files.
-            place += rng.choice((1, 3, 10))
-            operations.insert(place, Operation("tick", (3000,), rng.getrandbits(30)))
-            operations.insert(place + 1, Operation("idle", (), rng.getrandbits(30)))
-        place += rng.choice((1, 10, 30))
-        operations.insert(place, Operation("backup_copy", (), rng.getrandbits(30)))
-
-
-def _insert_alarms(operations: list[Operation], rng: Random) -> None:
-    if rng.random() >= ALARM_SHARE:
-        return
-    for _ in range(rng.choice((1, 2, 4))):
-        kind = rng.choice((MEMORY_ALARM, MEMORY_ALARM, DISK_ALARM))
-        # Alarms may overlap, and an alarm may return before all clients have resumed.
-        place = rng.randrange(1, len(operations) + 1)
-        operations.insert(place, Operation("alarm", (kind, 1), rng.getrandbits(30)))
-        place += rng.choice((1, 5, 20, 60))
-        operations.insert(place, Operation("alarm", (kind, 0), rng.getrandbits(30)))
-
-
-def _limits(rng: Random) -> Limits:
-    return Limits(
-        journal_file_bytes=rng.choice((600, 1500, 4096)),
-        content_file_bytes=rng.choice((1000, 3000, 8192)),
-        embed_below=rng.choice((0, 64, 256, 256)),
-        segment_entries=rng.choice((2, 8, 8, 16)),
-        page_batch=rng.choice((1, 4, 4)),
-        rewrite_min_bytes=rng.choice((REWRITE_MIN_BYTES, 0, 200)),
-        dead_tail_bytes=rng.choice((DEAD_TAIL_BYTES, 0, 200)),
-        move_slice=rng.choice((MOVE_SLICE_MESSAGES, 1, 2, 5)),
-        memory_bytes=rng.choice((0, 0, 0, 0, 3000, 12000)),
-    )
-
-
-def _scale_down(limits: Limits, rng: Random) -> Limits:
-    """Scale limits of megabytes down to hundreds of bytes, in a share of the histories."""
-    scaled: dict[str, int] = {}
-    is_scaled = rng.random() < SCALED_SHARE
-    for name, values in SCALED_LIMITS.items():
-        # Alarms are rare, so their limits are scaled down in every history.
-        if (is_scaled or name in ALARM_LIMITS) and rng.random() < 0.5:
-            scaled[name] = rng.choice(values)
-    return replace(limits, **scaled)
-
-
-class _Maker:
+class OperationMaker:
     """Draws operations; each history has its own mixture, so that rare combinations meet."""
 
     def __init__(self, rng: Random) -> None:

@@ -26,6 +26,7 @@ from warrenmq.testing.cluster.simulation import (
     run_cluster_seeds,
     run_mirror_seeds,
 )
+from warrenmq.testing.histories import make_history
 from warrenmq.testing.leaving.histories import make_leaving_history
 from warrenmq.testing.leaving.simulation import (
     LeavingSimulation,
@@ -33,7 +34,6 @@ from warrenmq.testing.leaving.simulation import (
     run_leaving_seeds,
 )
 from warrenmq.testing.many_histories import Outcome, run_each
-from warrenmq.testing.operations import make_history
 from warrenmq.testing.shrink import Shrinker, tell
 from warrenmq.testing.simulation import Simulation
 

@@ -24,7 +24,7 @@ from warrenmq.broker.channel.confirms import PublishConfirms
 from warrenmq.broker.channel.direct_reply import REPLY_TO, DirectReply, reply_node
 from warrenmq.broker.channel.publish_route import PublishRoute
 from warrenmq.broker.channel.tracing import ChannelTracer
-from warrenmq.broker.channel.unacked import UnackedWindow
+from warrenmq.broker.channel.unacked import UnackedWindow, unknown_tag
 from warrenmq.broker.content.assembly import ContentAssembly, unexpected_frame
 from warrenmq.broker.content.properties import (
     PublishProperties,
@@ -57,7 +57,6 @@ from warrenmq.wire.methods import (
     BasicReturn,
     decode_method,
 )
-from warrenmq.wire.primitives import unsigned64
 
 # The argument of a consumer that is cancelled when its queue gets another master.
 FAILOVER_ARGUMENT: Final = "x-cancel-on-ha-failover"
@@ -155,8 +154,6 @@ class Channel(ChannelSide):
         self.tracer: ChannelTracer | None = None
         self._content: ContentAssembly = ContentAssembly()
         self._route: PublishRoute = PublishRoute(vhost, connection.client)
-        # The queue whose messages were acked one by one since consumers were served; None: none.
-        self._acked_queue: QueueEnd | None = None
         vhost.host.channels[self] = None
         connection.client.account.channel_count += 1
         self.set_tracing(vhost.definition.is_tracing)
@@ -212,7 +209,7 @@ class Channel(ChannelSide):
         elif method_id == BASIC_ACK and end - start == 13:
             self.ack(read_i64_be(data, start + 4), (data[start + 12] & 1) != 0)
         else:
-            self.serve_acked()
+            self.room.serve_acked(self.connection.now_ms)
             self.connection.channel_method(self.number, decode_method(data, start, end))
 
     def _may_end_transaction(self) -> bool:
@@ -429,30 +426,24 @@ class Channel(ChannelSide):
         if not multiple and self.transaction is None:
             entry = self.unacked.take(tag)
             if entry is None:
-                raise self._unknown_tag(tag)
+                raise unknown_tag(tag)
             queue = entry.queue
-            self._settle(entry, queue, ACKED, self.connection.now_ms)
-            if self.room.prefetch != 0:
+            now_ms = self.connection.now_ms
+            self._settle(entry, queue, ACKED, now_ms)
+            room = self.room
+            if room.prefetch != 0:
                 # Queues that share the channel's room take turns: each ack is one turn.
-                self._serve(queue)
-            elif self._acked_queue is not queue:
-                self.serve_acked()
-                self._acked_queue = queue
-                self.connection.serve_later(self)
+                room.serve(now_ms)
+            elif room.acked_queue is not queue:
+                room.serve_acked(now_ms)
+                room.acked_queue = queue
+                self.connection.serve_later(room)
             return
-        self.settle_entries(self._take_entries(tag, multiple), False, ACKED)
-
-    def serve_acked(self) -> None:
-        """Deliver what the room of single acks allows, once for all acks that came together."""
-        queue = self._acked_queue
-        if queue is not None:
-            self._acked_queue = None
-            if not self.is_closed:
-                self._serve(queue)
+        self.settle_entries(self.unacked.take_named(tag, multiple), False, ACKED)
 
     def reject(self, tag: i64, multiple: bool, requeue: bool) -> None:
         """Handle basic.reject and basic.nack."""
-        self.settle_entries(self._take_entries(tag, multiple), requeue, REJECTED)
+        self.settle_entries(self.unacked.take_named(tag, multiple), requeue, REJECTED)
 
     def settle_entries(self, entries: list[Entry], requeue: bool, reason: i64) -> None:
         """Requeue entries taken from the unacked window, or let them leave for `reason`.
@@ -475,7 +466,7 @@ class Channel(ChannelSide):
                 touched.append(queue)
                 last = queue
         for queue in touched:
-            self._serve(queue)
+            self.room.serve_queue(queue, now_ms)
 
     def requeue(self, entries: list[Entry]) -> None:
         """Return entries to their queues, grouped by queue, so that they keep their order."""
@@ -502,26 +493,6 @@ class Channel(ChannelSide):
         if consumer is not None:
             self.room.take_back(consumer)
         queue.leave(entry, reason, now_ms)
-
-    def _serve(self, queue: QueueEnd) -> None:
-        if self.room.prefetch != 0:
-            self.room.serve(self.connection.now_ms)
-        else:
-            queue.deliver_ready(self.connection.now_ms)
-
-    def _take_entries(self, tag: i64, multiple: bool) -> list[Entry]:
-        if multiple:
-            entries = self.unacked.take_upto(tag)
-            if entries is None:
-                raise self._unknown_tag(tag)
-            return entries
-        entry = self.unacked.take(tag)
-        if entry is None:
-            raise self._unknown_tag(tag)
-        return [entry]
-
-    def _unknown_tag(self, tag: i64) -> ChannelException:
-        return ChannelException(PRECONDITION_FAILED, f"unknown delivery tag {unsigned64(tag)}")
 
     def collect_unacked(
         self, ledger: QueueLedger, first: i64, end: i64, found: list[Entry]
@@ -589,6 +560,7 @@ class Channel(ChannelSide):
         if self.is_closed:
             return
         self.is_closed = True
+        self.room.acked_queue = None
         self.announce("channel.closed", self)
         self.connection.client.account.channel_count -= 1
         if self.confirms is not None:

@@ -10,6 +10,7 @@ from warrenmq.broker.channel.client import Client
 from warrenmq.broker.channel.confirms import PublishConfirms
 from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.flow.disk_flow import NOTHING
+from warrenmq.broker.flow.room import ChannelRoom
 from warrenmq.broker.flow.rotation import Rotation
 from warrenmq.broker.flow.throttle import Throttle, ThrottledClient
 from warrenmq.broker.output import Output
@@ -70,8 +71,8 @@ class ClientSide(ThrottledClient):
         """Send the finished confirms of `confirms` at the end of this turn."""
         raise RuntimeError("abstract")
 
-    def serve_later(self, channel: ChannelSide) -> None:
-        """Let `channel` serve its consumers when all frames that came together are handled."""
+    def serve_later(self, room: ChannelRoom) -> None:
+        """Serve the acked queue of `room` when all frames that came together are handled."""
         raise RuntimeError("abstract")
 
     def channel_method(self, number: i64, method: Method) -> None:

@@ -16,6 +16,8 @@ from mypy_extensions import i64
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.stale_entry import StaleEnd, StaleEntry
 from warrenmq.store.message import QueueLedger
+from warrenmq.wire.errors import PRECONDITION_FAILED, ChannelException
+from warrenmq.wire.primitives import unsigned64
 
 _GAPS_MIN: Final = 64
 # Notes of time and tag within one timeout. A delivery is found at most 1/32 of the timeout late.
@@ -82,6 +84,18 @@ class UnackedWindow:
         self.count -= len(taken)
         self._close_gaps()
         return taken
+
+    def take_named(self, tag: i64, multiple: bool) -> list[Entry]:
+        """Remove and return the entry with `tag`, or all up to it; raises if no entry has it."""
+        if multiple:
+            entries = self.take_upto(tag)
+            if entries is None:
+                raise unknown_tag(tag)
+            return entries
+        entry = self.take(tag)
+        if entry is None:
+            raise unknown_tag(tag)
+        return [entry]
 
     def take_all(self) -> list[Entry]:
         """Remove and return all entries, oldest first."""
@@ -179,3 +193,8 @@ class UnackedWindow:
 
 def _tag_of(entry: Entry) -> int:
     return entry.delivery_tag
+
+
+def unknown_tag(tag: i64) -> ChannelException:
+    """The refusal of a method that settles a delivery which is not unsettled."""
+    return ChannelException(PRECONDITION_FAILED, f"unknown delivery tag {unsigned64(tag)}")

@@ -12,13 +12,12 @@ the broker's log has the reason. The exception is a refused login, for clients t
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Final
 
 from mypy_extensions import i64
 
-from warrenmq.broker.channel.channel import Channel, ChannelConsumer
+from warrenmq.broker.channel.channel import Channel
 from warrenmq.broker.channel.client_side import ClientSide
 from warrenmq.broker.channel.confirms import PublishConfirms
 from warrenmq.broker.channel.methods import handle_channel_method
@@ -33,6 +32,7 @@ from warrenmq.broker.connection.handshake import (
 )
 from warrenmq.broker.connection.heartbeat import IDLE_CHECKS_MAX, Heartbeats
 from warrenmq.broker.connection.log import ConnectionLog
+from warrenmq.broker.connection.output_turns import OutputTurns
 from warrenmq.broker.connection.peer_certificate import NO_CERTIFICATE, PeerCertificate
 from warrenmq.broker.connection.states import (
     CLOSED,
@@ -50,6 +50,7 @@ from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.flow.alarms import Alarms
 from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.flow.disk_flow import NOTHING
+from warrenmq.broker.flow.room import ChannelRoom
 from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.wire.errors import (
@@ -89,8 +90,6 @@ from warrenmq.wire.methods import (
 GRACE_MS: Final = 3000
 # Unread direct replies (bytes) above which further ones are dropped.
 REPLY_BYTES_MAX: Final = 33554432
-# Deliveries to one consumer before the next consumer that waits for output room gets its turn.
-TURN_MESSAGES: Final = 32
 
 
 class ConnectionHost(NodeServices):
@@ -157,14 +156,12 @@ class Connection(ClientSide):
         self.shell: object | None = None
         # Time at which the shell closes the socket (ms), or NEVER.
         self.close_at_ms: i64 = handshake_deadline_ms(host.settings, now_ms)
-        # Channels that are suspended until the content they sent is written.
-        self._awaiting_room: deque[ChannelSide] = deque()
-        self.is_consumers_turn: bool = False
+        self._output_turns: OutputTurns = OutputTurns()
         # Bytes of direct replies since the socket was last writable.
         self._reply_bytes: i64 = 0
         self._confirm_later: list[PublishConfirms] = []
-        # Channels with single acks since their consumers were served.
-        self._serve_later: list[ChannelSide] = []
+        # Rooms of channels with single acks since their consumers were served.
+        self._serve_later: list[ChannelRoom] = []
         self._frames: FrameBuffer = FrameBuffer(host.settings.initial_frame_max)
         # The client has sent connection.close; the answer waits until no channel is suspended.
         self._is_close_due: bool = False
@@ -517,7 +514,7 @@ class Connection(ClientSide):
     def wait_for_room(self, channel: ChannelSide) -> None:
         if not self.can_take():
             channel.suspend()
-            self._awaiting_room.append(channel)
+            self._output_turns.channels.append(channel)
 
     def has_room_for_reply(self, size: i64) -> bool:
         if self.is_writable:
@@ -531,15 +528,15 @@ class Connection(ClientSide):
             self._host.dirty_connections.append(self)
             self.node.wake()
 
-    def serve_later(self, channel: ChannelSide) -> None:
-        self._serve_later.append(channel)
+    def serve_later(self, room: ChannelRoom) -> None:
+        self._serve_later.append(room)
 
     def _serve_acked(self) -> None:
         if len(self._serve_later) > 0:
             waiting = self._serve_later
             self._serve_later = []
-            for channel in waiting:
-                channel.serve_acked()
+            for room in waiting:
+                room.serve_acked(self.now_ms)
 
     def confirm_later(self, confirms: PublishConfirms) -> None:
         waiting = self._confirm_later
@@ -567,26 +564,7 @@ class Connection(ClientSide):
 
     def on_written(self, now_ms: i64) -> None:
         """Serve waiting consumers and channels; called when the socket accepts more output."""
-        if len(self._awaiting_room) > 0:
-            # Consumers and answering channels can each fill all room alone: they alternate in
-            # coming first.
-            self.is_consumers_turn = not self.is_consumers_turn
-            if self.is_consumers_turn:
-                self._serve_consumers(now_ms)
-            while len(self._awaiting_room) > 0 and self.can_take():
-                self._awaiting_room.popleft().resume(now_ms)
-        self._serve_consumers(now_ms)
-
-    def _serve_consumers(self, now_ms: i64) -> None:
-        if self.rotation.count == 0:
-            return
-        self.now_ms = now_ms
-        while self.can_take():
-            consumer = self.rotation.take()
-            if consumer is None:
-                return
-            assert isinstance(consumer, ChannelConsumer)
-            consumer.channel.room.give_turn(consumer, self.rotation, TURN_MESSAGES, now_ms)
+        self._output_turns.serve(self, now_ms)
 
     def tick(self, now_ms: i64) -> None:
         """Check heartbeats, deadlines of channels, waiting logins; called once a second or so."""

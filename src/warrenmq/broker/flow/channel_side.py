@@ -27,10 +27,6 @@ class ChannelSide:
         """End the suspension at time `now_ms` and handle the kept frames."""
         raise RuntimeError("abstract")
 
-    def serve_acked(self) -> None:
-        """Deliver what the room of single acks allows."""
-        raise RuntimeError("abstract")
-
     def collect_unacked(
         self, ledger: QueueLedger, first: i64, end: i64, found: list[Entry]
     ) -> None:

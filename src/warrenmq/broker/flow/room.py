@@ -7,7 +7,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.broker.flow.rotation import Rotation
-from warrenmq.queues.entry import Consumer
+from warrenmq.queues.entry import Consumer, QueueEnd
 
 # The value of `turn_left` outside of turns: more messages than a channel can ever deliver.
 _NO_TURN: Final = 1 << 62
@@ -37,6 +37,8 @@ class ChannelRoom:
         self._turn_rotation: Rotation = self.rotation
         # Messages for which one consumer may reserve room in a round of `serve`.
         self._share: i64 = 1
+        # The queue whose messages were acked one by one since it was served; None: none.
+        self.acked_queue: QueueEnd | None = None
 
     def is_open(self) -> bool:
         """True while one more message may be delivered."""
@@ -98,6 +100,20 @@ class ChannelRoom:
                 idle_turns += 1
             else:
                 idle_turns = 0
+
+    def serve_queue(self, queue: QueueEnd, now_ms: i64) -> None:
+        """Serve consumers after messages of `queue` were settled: its own, or all that wait here."""
+        if self.prefetch != 0:
+            self.serve(now_ms)
+        else:
+            queue.deliver_ready(now_ms)
+
+    def serve_acked(self, now_ms: i64) -> None:
+        """Deliver what the room of single acks allows, once for all acks that came together."""
+        queue = self.acked_queue
+        if queue is not None:
+            self.acked_queue = None
+            self.serve_queue(queue, now_ms)
 
     def give_turn(
         self, consumer: Consumer, rotation: Rotation, message_count: i64, now_ms: i64

@@ -1,0 +1,48 @@
+"""The turns of consumers and channels that wait until a connection's output has room."""
+
+from collections import deque
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.broker.channel.channel import ChannelConsumer
+from warrenmq.broker.channel.client_side import ClientSide
+from warrenmq.broker.flow.channel_side import ChannelSide
+
+# Deliveries to one consumer before the next consumer that waits for output room gets its turn.
+TURN_MESSAGES: Final = 32
+
+
+class OutputTurns:
+    """The turns in one connection. Its waiting consumers are in its `rotation`."""
+
+    def __init__(self) -> None:
+        # Channels that are suspended until the content they sent is written.
+        self.channels: deque[ChannelSide] = deque()
+        self._is_consumers_turn: bool = False
+
+    def serve(self, client: ClientSide, now_ms: i64) -> None:
+        """Serve those who wait, as long as the output of `client` has room."""
+        channels = self.channels
+        if len(channels) > 0:
+            # Consumers and answering channels can each fill all room alone: they alternate in
+            # coming first.
+            self._is_consumers_turn = not self._is_consumers_turn
+            if self._is_consumers_turn:
+                _serve_consumers(client, now_ms)
+            while len(channels) > 0 and client.can_take():
+                channels.popleft().resume(now_ms)
+        _serve_consumers(client, now_ms)
+
+
+def _serve_consumers(client: ClientSide, now_ms: i64) -> None:
+    rotation = client.rotation
+    if rotation.count == 0:
+        return
+    client.now_ms = now_ms
+    while client.can_take():
+        consumer = rotation.take()
+        if consumer is None:
+            return
+        assert isinstance(consumer, ChannelConsumer)
+        consumer.channel.room.give_turn(consumer, rotation, TURN_MESSAGES, now_ms)

@@ -48,11 +48,11 @@ S16 | A message is written for one of two reasons: persistence or memory
     | queues.queue:Queue.publish queues.paging:PageStep
     queues/test_queue_paging.py::test_large_persistent_messages_become_gamma_and_transient_ones_beta
 S17 | A buffer of 1 MiB stands in front of the journal file | store.journal:BUFFER_BYTES
-    store/test_documented_format.py::test_limits_are_those_of_the_code
+    store/test_documented_limits.py::test_limits_are_those_of_the_code
     store/test_journal_due.py::test_s17_a_full_buffer_is_due_at_once
 S18 | The buffer is flushed after at most 25 ms | store.journal:FLUSH_INTERVAL_MS
     server.vhost_driver:VhostDriver.end_turn
-    store/test_documented_format.py::test_limits_are_those_of_the_code
+    store/test_documented_limits.py::test_limits_are_those_of_the_code
     store/test_journal_due.py::test_s18_the_oldest_entry_waits_for_25_ms
     server/test_idle_flush.py::test_a_publish_behind_another_waits_for_the_timer
 S19 | The buffer is flushed at once when the node has nothing else to do
@@ -112,7 +112,7 @@ S39 | Each queue has an index | store.queue_index:QueueIndex
 S40 | An index consists of segments of 16384 positions, numbered from 0
     | store.queue_index:SEGMENT_ENTRIES store.queue_index:QueueIndex.segment_for_append
     store/test_segments.py::test_a_segment_dies_while_it_is_loaded
-    store/test_documented_format.py::test_limits_are_those_of_the_code
+    store/test_documented_limits.py::test_limits_are_those_of_the_code
 S41 | A segment that is read stays in memory | argued: here a load reads as much as it needs and
     keeps nothing else (store.index_load:IndexLoad)
 S42 | A summary of each segment is in memory | store.queue_index:Segment

@@ -14,7 +14,9 @@ from tests.support.stores.stopped_node import (
     fingerprint,
     store_of,
 )
-from warrenmq.offline.check import (
+from warrenmq.offline.check import check_directory
+from warrenmq.offline.data_directory import ToolError, locked
+from warrenmq.offline.problems import (
     DAMAGED,
     DEFINITIONS,
     JOURNAL_GAP,
@@ -26,9 +28,7 @@ from warrenmq.offline.check import (
     NOT_OURS,
     WRONG_COUNT,
     CheckResult,
-    check_directory,
 )
-from warrenmq.offline.data_directory import ToolError, locked
 from warrenmq.store.checkpoint import CHECKPOINT_CONTENT, CHECKPOINT_QUEUE
 from warrenmq.store.record import FILE_HEADER_BYTES, crc_seed, record_length
 

@@ -11,7 +11,13 @@ from tests.store.test_index_rebuild import lose_checkpoints
 from tests.store.test_log_rebuild import places_in, segments_of
 from tests.support.stores.checked_directory import checked, edit
 from tests.support.stores.store_driver import CheckedStore
-from warrenmq.offline.check import DAMAGED, MISSING_CONTENT, MISSING_FILE, NO_CHECKPOINT, NOT_OURS
+from warrenmq.offline.problems import (
+    DAMAGED,
+    MISSING_CONTENT,
+    MISSING_FILE,
+    NO_CHECKPOINT,
+    NOT_OURS,
+)
 from warrenmq.store.log_places import ENTRY_BYTES, PLACES_HEAD_BYTES
 from warrenmq.store.record import RECORD_HEADER_BYTES, RecordWriter
 

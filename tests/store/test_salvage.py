@@ -19,8 +19,9 @@ from tests.support.stores.stopped_node import (
     large_body,
     small_body,
 )
-from warrenmq.offline.check import JOURNAL_GAP, check_directory
+from warrenmq.offline.check import check_directory
 from warrenmq.offline.data_directory import DataDirectory, ToolError, files_of, opened
+from warrenmq.offline.problems import JOURNAL_GAP
 from warrenmq.offline.salvage import SalvageResult, salvage
 from warrenmq.store.disk.snapshot import VhostSnapshot
 

@@ -27,9 +27,10 @@ from warrenmq.broker.definitions.metadata import (
 )
 from warrenmq.broker.definitions.passwords import SHA256, hash_password
 from warrenmq.offline.backup_files import incomplete_path
-from warrenmq.offline.check import CheckResult, check_directory, check_store
+from warrenmq.offline.check import check_directory, check_store
 from warrenmq.offline.data_directory import ToolError, VhostDirectory, files_of, opened
 from warrenmq.offline.part_writer import MessageRow, PartWriter, SharedContent, Sharer, address_of
+from warrenmq.offline.problems import CheckResult
 from warrenmq.offline.store_plan import Part, PartManifest, QueueExtent, WriterSettings, plan_parts
 from warrenmq.offline.store_writer import StoreWriter, WrittenStore
 from warrenmq.store.disk.snapshot import VhostSnapshot

@@ -9,7 +9,8 @@ import pytest
 
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.settings import Settings
-from warrenmq.offline.check import NO_DIRECTORY, NOT_OURS, check_directory
+from warrenmq.offline.check import check_directory
+from warrenmq.offline.problems import NO_DIRECTORY, NOT_OURS
 from warrenmq.server.config.settings import Config
 from warrenmq.server.startup import open_data_directory
 from warrenmq.store.disk.files import load_store_id, set_aside_strange

@@ -13,8 +13,9 @@ import typer
 
 from warrenmq.cli.output import fail, print_json, print_rows
 from warrenmq.cli.progress import progress_bar
-from warrenmq.offline.check import CheckResult, check_directory
+from warrenmq.offline.check import check_directory
 from warrenmq.offline.data_directory import ToolError
+from warrenmq.offline.problems import CheckResult
 from warrenmq.offline.report import VhostReport, report_directory
 from warrenmq.offline.salvage import SalvageResult, salvage
 from warrenmq.offline.sizes import size_text, tree_bytes

@@ -24,7 +24,7 @@ from warrenmq.offline.backup_files import (
     remove_unfinished,
     take_files,
 )
-from warrenmq.offline.check import JOURNAL_GAP, CheckResult, check_directory
+from warrenmq.offline.check import check_directory
 from warrenmq.offline.data_directory import (
     DATABASE_NAME,
     VHOSTS_PATH,
@@ -33,6 +33,7 @@ from warrenmq.offline.data_directory import (
     files_of,
     opened,
 )
+from warrenmq.offline.problems import JOURNAL_GAP, CheckResult
 from warrenmq.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME, decode_checkpoint
 from warrenmq.store.disk.files import make_directories, read_whole, sync_directory, sync_file
 from warrenmq.store.disk.index_rebuild import CONTENT_NAME, SEGMENT_NAME

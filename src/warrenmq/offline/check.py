@@ -5,11 +5,10 @@ a trace of a crash that the next start clears away (unfinished writes, files tha
 to): a node that was killed checks clean.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.offline.data_directory import (
@@ -20,6 +19,20 @@ from warrenmq.offline.data_directory import (
     queue_names,
 )
 from warrenmq.offline.log_check import LogCheck, Referred, header_is_ours
+from warrenmq.offline.problems import (
+    DAMAGED,
+    DEFINITIONS,
+    JOURNAL_GAP,
+    MISSING_CONTENT,
+    MISSING_FILE,
+    NO_CHECKPOINT,
+    NO_DEFINITION,
+    NO_DIRECTORY,
+    NOT_OURS,
+    WRONG_COUNT,
+    CheckResult,
+    Problem,
+)
 from warrenmq.store.content_file import GONE, ContentFile
 from warrenmq.store.content_scan import ContentScan
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, known_store_id
@@ -40,46 +53,8 @@ from warrenmq.store.record import (
 from warrenmq.store.recovery import RecoveredQueue
 from warrenmq.store.runs import Runs, add_run
 
-# Kinds of problems.
-DAMAGED: Final = "damaged"
-MISSING_FILE: Final = "missing_file"
-MISSING_CONTENT: Final = "missing_content"
-WRONG_COUNT: Final = "wrong_count"
-JOURNAL_GAP: Final = "journal_gap"
-NOT_OURS: Final = "not_ours"
-NO_DEFINITION: Final = "no_definition"
-NO_DIRECTORY: Final = "no_directory"
-DEFINITIONS: Final = "definitions"
-NO_CHECKPOINT: Final = "no_checkpoint"
-
-# At most this many problems of one kind are listed; the others are counted only.
-LISTED_MAX: Final = 1000
-
 # Called with the number of bytes of each read.
 OnBytes = Callable[[int], None]
-
-
-@dataclass
-class Problem:
-    """One inconsistency, which concerns `count` messages, records or files.
-
-    Its place, as far as it is known: a file of the vhost, bytes from `start` to `end`, a queue's
-    id, a seq id.
-    """
-
-    kind: str
-    vhost: str
-    text: str
-    count: int = 1
-    path: str | None = None
-    start: int | None = None
-    end: int | None = None
-    queue_id: int | None = None
-    seq: int | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """For --json."""
-        return {"kind": self.kind, "vhost": self.vhost, "text": self.text, "count": self.count}
 
 
 @dataclass
@@ -106,45 +81,6 @@ class FoundContent(NamedTuple):
     content_id: int
     references: int
     is_valid: bool
-
-
-@dataclass
-class CheckResult:
-    """The result of a check. Sizes in bytes."""
-
-    problems: list[Problem] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    problem_counts: Counter[str] = field(default_factory=Counter)
-    queues: int = 0
-    messages: int = 0
-    contents: int = 0
-    bytes_read: int = 0
-    listed_max: int = LISTED_MAX
-
-    @property
-    def is_clean(self) -> bool:
-        """True if the check found no problem."""
-        return not self.problem_counts
-
-    def add(self, problem: Problem) -> None:
-        """Count a problem, and list it unless LISTED_MAX of its kind are listed."""
-        listed = sum(known.kind == problem.kind for known in self.problems[-self.listed_max :])
-        self.problem_counts[problem.kind] += problem.count
-        if listed < self.listed_max:
-            self.problems.append(problem)
-
-    def as_json(self) -> dict[str, Any]:
-        """For --json."""
-        return {
-            "clean": self.is_clean,
-            "problem_counts": dict(sorted(self.problem_counts.items())),
-            "problems": [problem.as_json() for problem in self.problems],
-            "notes": self.notes,
-            "queues": self.queues,
-            "messages": self.messages,
-            "contents": self.contents,
-            "bytes_read": self.bytes_read,
-        }
 
 
 def check_directory(path: Path, on_bytes: OnBytes = lambda size: None) -> CheckResult:

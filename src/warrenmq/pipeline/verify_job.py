@@ -2,8 +2,8 @@
 
 It finds the same problems as `warren store check`, because the same code judges
 (`offline/check.py`). Workers read segments, content files and logs and leave their contents as
-numbers; the driver checks that they fit together. Each problem is a row of a table, which can be written as
-Parquet.
+numbers; the driver checks that they fit together. Each problem is a row of a table, which can be
+written as Parquet.
 """
 
 import contextlib
@@ -16,21 +16,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from warrenmq.offline.check import (
+from warrenmq.offline.check import FoundContent, SegmentFindings, VhostCheck, references_of
+from warrenmq.offline.data_directory import ToolError, VhostDirectory, files_of, opened
+from warrenmq.offline.log_check import Referred
+from warrenmq.offline.problems import (
     DEFINITIONS,
     MISSING_FILE,
     NO_DEFINITION,
     NO_DIRECTORY,
     NOT_OURS,
     CheckResult,
-    FoundContent,
     Problem,
-    SegmentFindings,
-    VhostCheck,
-    references_of,
 )
-from warrenmq.offline.data_directory import ToolError, VhostDirectory, files_of, opened
-from warrenmq.offline.log_check import Referred
 from warrenmq.offline.sizes import tree_bytes
 from warrenmq.pipeline.engine import Engine, sharing_for
 from warrenmq.pipeline.progress import Progress, Silent, Step

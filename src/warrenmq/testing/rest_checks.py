@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from warrenmq.broker.definitions.metadata import PutVhost
-from warrenmq.offline.check import DAMAGED, NO_DEFINITION, CheckResult, check_store
+from warrenmq.offline.check import check_store
 from warrenmq.offline.data_directory import VhostDirectory
+from warrenmq.offline.problems import DAMAGED, NO_DEFINITION, CheckResult
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY
 from warrenmq.testing.models.messages import (
     HELD,

@@ -6,8 +6,9 @@ from pathlib import Path
 from tests.support.stores.made_files import STORE_ID
 from tests.support.stores.store_driver import QUEUES, CheckedStore
 from warrenmq.broker.definitions.metadata import Definitions, PutQueue, PutVhost
-from warrenmq.offline.check import CheckResult, check_store
+from warrenmq.offline.check import check_store
 from warrenmq.offline.data_directory import VhostDirectory
+from warrenmq.offline.problems import CheckResult
 from warrenmq.offline.report import VhostReport, report_vhost
 from warrenmq.offline.salvage import SalvageResult, VhostSalvage
 from warrenmq.offline.store_builder import StoreBuilder

@@ -81,9 +81,9 @@ def test_files_that_stay_count_as_space_and_as_alive(driver: CheckedStore) -> No
     deepen(driver, 300, 1)
     figures = StoreFigures(driver.store)
     on_disk = files_of(driver, "msg_store_persistent/*.wal")
-    assert figures.logs > 4
-    assert figures.log_bytes == on_disk
-    assert figures.log_live_bytes == figures.log_bytes
+    assert figures.logs.files > 4
+    assert figures.logs.total_bytes == on_disk
+    assert figures.logs.live_bytes == figures.logs.total_bytes
     total = files_of(
         driver, "journal/*.wal", "msg_store_persistent/*", "queues/*/*.idx", "msg_store_*/*.rdq"
     )
@@ -91,13 +91,13 @@ def test_files_that_stay_count_as_space_and_as_alive(driver: CheckedStore) -> No
     assert int(figures.live_bytes) > 0.8 * int(figures.disk_bytes)
     driver.settle(1)
     driver.commit()
-    assert StoreFigures(driver.store).log_live_bytes == 0
+    assert StoreFigures(driver.store).logs.live_bytes == 0
 
 
 def test_garbage_in_files_that_stay_is_payable(driver: CheckedStore) -> None:
     deepen(driver, 400, 1)
     assert payable_bytes(driver.store) < 20_000
-    log_bytes = int(StoreFigures(driver.store).log_bytes)
+    log_bytes = int(StoreFigures(driver.store).logs.total_bytes)
     for place, position in enumerate(driver.load(1)):
         if place % 8:
             driver.settle_one(position)

@@ -53,6 +53,7 @@ def node_status(broker: Broker, name: str, vhosts: list[VhostStatus]) -> NodeSta
 def vhost_status(vhost: Vhost, groups: ReaderGroups) -> VhostStatus:
     """Figures of a vhost's store, and the lag of its reader groups."""
     figures = StoreFigures(vhost.store)
+    logs = figures.logs
     return VhostStatus(
         vhost=vhost.name.decode("utf-8", "replace"),
         queues=len(vhost.queues),
@@ -65,7 +66,7 @@ def vhost_status(vhost: Vhost, groups: ReaderGroups) -> VhostStatus:
         journal=JournalStatus(
             figures.journal_bytes, figures.journal_live_bytes, figures.journal_files
         ),
-        logs=LogStatus(figures.log_bytes, figures.log_live_bytes, figures.logs),
+        logs=LogStatus(logs.total_bytes, logs.live_bytes, logs.files),
         index=IndexStatus(
             figures.index_bytes, figures.index_live_bytes, figures.segments, figures.live_positions
         ),

@@ -41,20 +41,24 @@ class Batch(ConfirmParty):
         self.part_bytes: i64 = 0
         # The journal file to which `parts` are appended; None: there are no parts.
         self.file: JournalFile | None = None
-        # Number of that file.
-        self.file_number: i64 = 0
-        # Bytes of that file, with `parts`.
+        # Bytes of `file`, with `parts`.
         self.file_end: i64 = 0
-        # The flusher must make that file; `parts` begin with its header.
+        # The flusher must make `file`; `parts` begin with its header.
         self.starts_file: bool = False
         # Numbers of journal files that the flusher deletes after writing.
         self.delete_files: list[int] = []
-        # The flusher sets this once it has made file `file_number`.
+        # The flusher sets this once it has made `file`.
         self.created_file: bool = False
-        # Set by the flusher: someone has deleted the file, with everything in it.
+        # Set by the flusher: someone has deleted `file`, with everything in it.
         self.is_file_gone: bool = False
         # Set by the flusher: those of `delete_files` that are still there.
         self.undeleted: list[int] = []
+
+    @property
+    def file_number(self) -> i64:
+        """Number of `file`; 0: there is none."""
+        file = self.file
+        return file.number if file is not None else 0
 
     def has_work(self) -> bool:
         """True when the flusher must run; False when there is nothing to make durable."""

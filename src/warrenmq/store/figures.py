@@ -22,6 +22,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq.store.content_log import ContentLogs
 from warrenmq.store.content_store import COMPACTION_FILES_MIN, ContentStore
 from warrenmq.store.journal_window import window_bytes
 from warrenmq.store.message import QueueLedger
@@ -41,6 +42,16 @@ class ContentFigures:
         self.garbage_bytes: i64 = contents.garbage_bytes
         self.files: i64 = contents.file_count
         self.compactions: i64 = contents.compactions
+
+
+class LogFigures:
+    """The figures of the journal files that stay for their contents. Sizes in bytes."""
+
+    def __init__(self, logs: ContentLogs) -> None:
+        self.total_bytes: i64 = logs.total_bytes()
+        # The share of `total_bytes` that live positions have, as if all records were of one size.
+        self.live_bytes: i64 = logs.live_bytes()
+        self.files: i64 = len(logs.retained)
 
 
 class WriteFigures:
@@ -93,12 +104,7 @@ class StoreFigures:
         self.journal_bytes: i64 = store.journal.total_bytes()
         self.journal_live_bytes: i64 = store.journal.live_bytes()
         self.journal_files: i64 = len(store.journal.files)
-        logs = store.files.logs
-        # Journal files that stay for their contents.
-        self.log_bytes: i64 = logs.total_bytes()
-        # The share of `log_bytes` that live positions have, as if all records were of one size.
-        self.log_live_bytes: i64 = logs.live_bytes()
-        self.logs: i64 = len(logs.retained)
+        self.logs: LogFigures = LogFigures(store.files.logs)
         # Bytes of the segments of all queues, durable or not.
         self.index_bytes: i64 = 0
         # The share of `index_bytes` that live positions have, as if all entries were of one size.
@@ -140,7 +146,7 @@ class StoreFigures:
         """Bytes of the store on disk, without checkpoints and without files that a backup pins."""
         return (
             self.journal_bytes
-            + self.log_bytes
+            + self.logs.total_bytes
             + self.index_bytes
             + self.persistent.total_bytes
             + self.transient.total_bytes
@@ -152,7 +158,7 @@ class StoreFigures:
         """Bytes on disk that some queue needs."""
         return (
             self.journal_live_bytes
-            + self.log_live_bytes
+            + self.logs.live_bytes
             + self.index_live_bytes
             + self.persistent.valid_bytes
             + self.transient.valid_bytes

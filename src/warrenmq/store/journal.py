@@ -264,7 +264,6 @@ class Journal:
             self._clean_stop = False
         if current is not None:
             batch.file = current
-            batch.file_number = current.number
             batch.part_bytes = writer.size_bytes
             current.size_bytes += batch.part_bytes
             batch.file_end = current.size_bytes

@@ -3,7 +3,8 @@
 A start that finds no definition for a queue moves its directory of segments to `lost+found/ID`, and
 writes its messages in the journal to `lost+found/queue-ID.wal`. A node that cannot read a segment
 moves it to `lost+found/queues-ID-NUMBER.idx`. The contents of large messages stay in the content
-files; those in journal files are copied into a directory of segments that is put aside. Only the checkpoint of that time knew which messages in segments were acked.
+files; those in journal files are copied into a directory of segments that is put aside. Only the
+checkpoint of that time knew which messages in segments were acked.
 """
 
 import errno

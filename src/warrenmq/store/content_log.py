@@ -128,7 +128,7 @@ class ContentLogs:
         return total
 
     def live_bytes(self) -> i64:
-        """The share of these bytes that unsettled positions have, as if records were of one size."""
+        """The share of these bytes that is not settled, as if all records were of one size."""
         live: i64 = 0
         for log in self.retained.values():
             live += log.size_bytes - log.garbage_bytes

@@ -62,7 +62,7 @@ class AppendFile(StoreJob):
 
 
 class LeavingFile:
-    """A file that leaves the journal: to `target` if `is_needed` for its contents, else for good."""
+    """A file that leaves the journal: to `target` if its contents are needed, else for good."""
 
     def __init__(self, number: i64, path: str, target: str, is_needed: bool) -> None:
         self.number: i64 = number

@@ -97,7 +97,7 @@ class SliceReader:
         return batches
 
     def _piece(self, path: str, first: int, end: int) -> Piece | None:
-        """The records of a stretch; None unless each is whole, and has one position in a segment."""
+        """The records of a stretch; None unless each is whole and has one position in a segment."""
         try:
             with OpenFile(Path(path)) as opened:
                 header = opened.read(0, FILE_HEADER_BYTES)

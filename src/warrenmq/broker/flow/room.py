@@ -102,7 +102,7 @@ class ChannelRoom:
                 idle_turns = 0
 
     def serve_queue(self, queue: QueueEnd, now_ms: i64) -> None:
-        """Serve consumers after messages of `queue` were settled: its own, or all that wait here."""
+        """Serve who waits for room after a settle in `queue`: its consumers, or all that share it."""
         if self.prefetch != 0:
             self.serve(now_ms)
         else:

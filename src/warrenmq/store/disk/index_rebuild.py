@@ -437,7 +437,7 @@ class _QueueRebuild:
         seq id, that the index does not have; the cut is at that message.
         """
         journaled = self._journaled
-        if not journaled or journaled[-1][0] > position.seq:
+        if not journaled or journaled[-1].seq > position.seq:
             return False
         known = journaled[-1]
         if known.seq == position.seq and position.persistent and self._is_same(position, known):

@@ -276,3 +276,27 @@ def test_contents_of_a_file_that_was_emptied_take_one_more_read(driver: CheckedS
     assert {int(each.seq): each.message.body for each in stale} == {
         int(each.seq): driver.bodies[1][int(each.seq)] for each in stale
     }
+
+
+def test_entries_in_damaged_bytes_are_found_before_their_file_is_emptied(
+    driver: CheckedStore,
+) -> None:
+    deepen(driver, 400, 1)
+    settle_all_but_few(driver)
+    index = driver.store.queues[1].ledger.index
+    assert index is not None
+    damaged = index.segments[len(index.segments) // 2]
+    path = driver.path / index.path_of(damaged)
+    data = bytearray(path.read_bytes())
+    data[90] ^= 1
+    path.write_bytes(data)
+    before = len(logs_of(driver))
+    for _ in range(60):
+        driver.checkpoint()
+    assert len(logs_of(driver)) < before // 2
+    assert damaged.rewrites > 0
+    driver.check()
+    assert driver.losses.lost == 0
+    driver.reopen()
+    driver.check()
+    assert driver.losses.lost == 0

@@ -114,7 +114,8 @@ class RewriteSegment(StoreJob):
     stays the same. A damaged stretch is copied as it is, since nobody can know what it held. A file
     shorter than `size` was rewritten before a crash if its records are whole; otherwise the job
     fails. Contents in the journal files `emptied`, (number, path), are copied into the segment;
-    `referred_bytes` gets the bytes of the records that entries refer to after that.
+    `referred_bytes` gets the bytes of the records that entries refer to after that. `missing` gets
+    the seq ids of the runs `wanted` that no whole record of the segment has.
     """
 
     def __init__(
@@ -130,7 +131,9 @@ class RewriteSegment(StoreJob):
         self.settled: list[tuple[i64, i64]] = settled
         self.settled_transient: list[tuple[i64, i64]] = settled_transient
         self.emptied: list[tuple[i64, str]] = []
+        self.wanted: list[tuple[i64, i64]] = []
         self.new_size: i64 = 0
+        self.missing: list[tuple[i64, i64]] = []
         self.referred_bytes: i64 = 0
 
 

@@ -30,14 +30,15 @@ from warrenmq.store.record import (
     read_u64,
     record_length,
 )
-from warrenmq.store.runs import Runs, contains
+from warrenmq.store.runs import Runs, contains, remove_run
 
 
 class SegmentCopy:
     """The copy of segment `data`, whose header has file number `number`.
 
     Left out are records of the seq ids in `settled`; of transient positions, those in
-    `settled_transient`. `logs` has the bytes of each journal file that is to be emptied, by number.
+    `settled_transient`. `logs` has the bytes of each journal file that is to be emptied, by number;
+    `wanted`, the seq ids whose contents these files may hold.
     """
 
     def __init__(
@@ -48,10 +49,13 @@ class SegmentCopy:
         settled: Runs,
         settled_transient: Runs,
         logs: dict[int, bytes],
+        wanted: Runs,
     ) -> None:
         self.parts: list[bytes] = []
         # Bytes of records in journal files that entries of the copy refer to.
         self.referred_bytes: i64 = 0
+        # Seq ids of `wanted` that no whole record has, at the end.
+        self.missing: Runs = list(wanted)
         self._data: bytes = data
         self._store_id: bytes = store_id
         self._seed: int = crc_seed(store_id, number)
@@ -77,8 +81,11 @@ class SegmentCopy:
                 continue
             if i64(data[at + 2]) == PLACES:
                 self._copy_places(at, length)
-            elif self._is_settled(at, length):
-                self._leave_out(at, at + length)
+            else:
+                seq_at = self._seq_at(at, length)
+                self._note(read_u64(data, seq_at))
+                if self._is_settled(seq_at):
+                    self._leave_out(at, at + length)
             at += length
         self._at = at
         if at < size:
@@ -92,13 +99,20 @@ class SegmentCopy:
             self.parts.append(self._data[self._kept_from : start])
         self._kept_from = end
 
-    def _is_settled(self, at: i64, length: i64) -> bool:
+    def _note(self, seq: i64) -> None:
+        if len(self.missing) > 0:
+            remove_run(self.missing, seq, seq)
+
+    def _seq_at(self, at: i64, length: i64) -> i64:
+        """Where the record of one message has its seq id."""
+        kind: i64 = i64(self._data[at + 2])
+        return at + length - 17 if kind == PUBLISH_REF else at + RECORD_HEADER_BYTES + 8
+
+    def _is_settled(self, seq_at: i64) -> bool:
         data = self._data
-        kind: i64 = i64(data[at + 2])
-        place: i64 = at + length - 21 if kind == PUBLISH_REF else at + RECORD_HEADER_BYTES + 4
-        is_transient = (i64(data[place + 20]) & FLAG_TRANSIENT) != 0
+        is_transient = (i64(data[seq_at + 16]) & FLAG_TRANSIENT) != 0
         return contains(
-            self._settled_transient if is_transient else self._settled, read_u64(data, place + 4)
+            self._settled_transient if is_transient else self._settled, read_u64(data, seq_at)
         )
 
     def _copy_places(self, at: i64, length: i64) -> None:
@@ -108,6 +122,7 @@ class SegmentCopy:
         kept: list[PlaceEntry] = []
         for number in range(count):
             entry = read_entry(data, body, number)
+            self._note(entry.seq)
             if not contains(self._settled, entry.seq):
                 kept.append(entry)
         log = self._logs.get(kept[0].file_number) if len(kept) > 0 else None

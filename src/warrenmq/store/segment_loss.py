@@ -108,17 +108,10 @@ class SegmentLoss(GoneSegments):
         assert index is not None
         first: i64 = segment.number * index.segment_entries
         last = first + index.segment_entries - 1
-        logs: list[SearchedLog] = []
-        for stretch in index.stretches.all:
-            if stretch.first <= last and stretch.last >= first:
-                logs.append(
-                    SearchedLog(
-                        stretch.log.path,
-                        stretch.log.number,
-                        max(first, stretch.first),
-                        min(last, stretch.last),
-                    )
-                )
+        logs = [
+            SearchedLog(log.path, log.number, part_first, part_last)
+            for log, part_first, part_last in index.stretches.parts_of(first, last)
+        ]
         segment.is_rewriting = True
         settled = overlapping(index.settled, first, last)
         self._files.jobs.lane.push(

@@ -27,7 +27,7 @@ from warrenmq.store.message import QueueLedger
 from warrenmq.store.queue_access import QueueAccess
 from warrenmq.store.queue_index import QueueIndex, Segment
 from warrenmq.store.queue_store import QueueStore
-from warrenmq.store.runs import Runs, overlapping
+from warrenmq.store.runs import Runs, overlapping, subtract
 from warrenmq.store.segment_files import SegmentFiles
 
 # Positions that one checkpoint may move from the journal to tail segments, for queues to leave
@@ -183,7 +183,11 @@ class SegmentRewriter:
             segment.written_bytes = job.new_size
             segment.rewrites += 1
             segment.referred_bytes = job.referred_bytes
-            if len(job.logs) > 0:
+            if len(job.missing) > 0:
+                # Entries in damaged bytes have their contents in these files: they stay until the
+                # entries are found again.
+                files.damaged.add(job.ledger, segment)
+            elif len(job.logs) > 0:
                 first: i64 = segment.number * index.segment_entries
                 last = first + index.segment_entries - 1
                 index.stretches.cut(first, last, job.logs, index.settled)
@@ -194,6 +198,8 @@ class SegmentRewriter:
             index.version += 1
             index.drop_dead_segments(job.ledger.indexed_upto)
             files.needs.take_dead_segments(index)
+            if len(job.missing) > 0:
+                files.damaged.recount()
         files.resume_loads()
 
     def leave_tail(self, queue: QueueStore, index: QueueIndex) -> None:
@@ -247,6 +253,9 @@ class SegmentRewriter:
         job.logs = _emptied(index, segment)
         for log in job.logs:
             job.emptied.append((log.number, log.path))
+        for log, part_first, part_last in index.stretches.parts_of(first, last):
+            if log in job.logs:
+                job.wanted.extend(subtract(part_first, part_last, settled))
         job.batch_number = self._journal.last_sealed()
         return job
 

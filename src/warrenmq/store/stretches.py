@@ -88,11 +88,18 @@ class Stretches:
     def logs_of(self, first: i64, last: i64) -> list[ContentLog]:
         """The logs that hold contents of [first, last]."""
         found: list[ContentLog] = []
-        place = self._place_of(first)
-        while place < len(self.all) and self.all[place].first <= last:
-            log = self.all[place].log
+        for log, _, _ in self.parts_of(first, last):
             if log not in found:
                 found.append(log)
+        return found
+
+    def parts_of(self, first: i64, last: i64) -> list[tuple[ContentLog, int, int]]:
+        """The parts of stretches that lie in [first, last]: log, first and last seq id."""
+        found: list[tuple[ContentLog, int, int]] = []
+        place = self._place_of(first)
+        while place < len(self.all) and self.all[place].first <= last:
+            stretch = self.all[place]
+            found.append((stretch.log, max(first, stretch.first), min(last, stretch.last)))
             place += 1
         return found
 

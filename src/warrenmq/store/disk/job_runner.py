@@ -337,12 +337,19 @@ class JobRunner:
             raise OSError(errno.EIO, "what could not be synced cannot be read any more", path)
         logs = {int(number): self._read_whole(log) for number, log in job.emptied}
         copy = SegmentCopy(
-            data, self._store_id, _file_number(path), job.settled, job.settled_transient, logs
+            data,
+            self._store_id,
+            _file_number(path),
+            job.settled,
+            job.settled_transient,
+            logs,
+            job.wanted,
         )
         while copy.step(_REWRITE_RECORDS):
             # Compiled code does not release the interpreter by itself: let other threads run here.
             time.sleep(0)
         job.referred_bytes = copy.referred_bytes
+        job.missing = copy.missing
         new_path = write_new(files, path, copy.parts)
         self._appends.close(path)
         directory = _directory_of(path)
@@ -370,6 +377,8 @@ class JobRunner:
         number = _file_number(path)
         repair = SegmentRepair(files.read(path, 0, job.size), self._store_id, number, job.settled)
         for log in job.logs:
+            if not repair.lacks(log.first, log.last):
+                continue
             with contextlib.suppress(FileNotFoundError):
                 data = self._read_whole(log.path)
                 repair.search(data, log.number, job.queue_id, log.first, log.last)

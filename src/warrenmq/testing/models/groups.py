@@ -88,10 +88,14 @@ class GroupModel:
         group.leaving = {}
         return group
 
-    def may_have_lost(self) -> bool:
-        """Whether a queue was deleted that the group had not read to its end."""
+    def may_have_lost(self, is_damaged: bool) -> bool:
+        """Whether a queue was deleted that the group had not read to its end.
+
+        A queue counts a message in damaged bytes until somebody reads it (`is_damaged`).
+        """
         return any(
-            member.queue.is_deleting and (not self.pattern or member.queue.had_messages)
+            member.queue.is_deleting
+            and (not self.pattern or member.queue.had_messages or is_damaged)
             for member in self.members.values()
         )
 

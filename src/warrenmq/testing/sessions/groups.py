@@ -473,7 +473,7 @@ class GroupSessions:
             case "storage_failed":
                 is_allowed = self.node.failed_commits > 0
             case "data_loss":
-                is_allowed = may_lose and group.may_have_lost()
+                is_allowed = may_lose and group.may_have_lost(self.oracle.is_damaged)
             case "precondition":
                 # Another group has reserved messages of a queue.
                 is_allowed = len(self.oracle.groups) > 1

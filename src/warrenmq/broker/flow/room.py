@@ -102,7 +102,7 @@ class ChannelRoom:
                 idle_turns = 0
 
     def serve_queue(self, queue: QueueEnd, now_ms: i64) -> None:
-        """Serve who waits for room after a settle in `queue`: its consumers, or all that share it."""
+        """Serve who waits after a settle in `queue`: its consumers, or all that share the room."""
         if self.prefetch != 0:
             self.serve(now_ms)
         else:

@@ -7,7 +7,7 @@ several positions whose contents are in one journal file.
 from mypy_extensions import i64
 
 from warrenmq.store.content_records import content_bytes_of, decode_publish_ref
-from warrenmq.store.log_places import PLACES, PlaceEntry, entry_count, place_of, read_entry
+from warrenmq.store.log_places import PLACES, PlaceEntry, entry_count, place_of
 from warrenmq.store.message import ABSENT, INDEXED, Message, Position, QueueLedger
 from warrenmq.store.publish_body import decode_message
 from warrenmq.store.record import (
@@ -190,10 +190,11 @@ class IndexScan:
         if read_u32(data, body) != self.ledger.queue_id:
             return True
         number: i64 = 0
+        entry = PlaceEntry(0, 0)
         while number < count:
             if self._is_full():
                 return False
-            entry = read_entry(data, body, number)
+            entry.read(data, body, number)
             number += 1
             if entry.seq >= self.end_seq:
                 self.is_over = True

@@ -104,6 +104,18 @@ class PlaceEntry:
         self.expiry_ms: i64 = 0
         self.flags: i64 = 0
 
+    def read(self, data: bytes, body: i64, number: i64) -> None:
+        """Become entry `number` of the PLACES body that begins at `body` (`entry_count`)."""
+        at = body + PLACES_HEAD_BYTES + number * ENTRY_BYTES
+        self.seq = read_u64(data, body + 12) + read_u32(data, at)
+        self.file_number = read_u64(data, body + 4)
+        self.offset = read_u32(data, at + 4)
+        self.stored_bytes = read_u32(data, at + 8)
+        self.content_bytes = read_u32(data, at + 12)
+        self.body_bytes = read_u32(data, at + 16)
+        self.expiry_ms = read_u64(data, at + 20)
+        self.flags = i64(data[at + 28])
+
 
 class PlacesWriter:
     """Gathers the entries of one PLACES record and writes it to a segment's `writer`."""
@@ -175,14 +187,8 @@ def _head(queue_id: i64, file_number: i64, first_seq: i64) -> bytes:
 
 def read_entry(data: bytes, body: i64, number: i64) -> PlaceEntry:
     """Entry `number` of the PLACES body that begins at `body` (`entry_count`)."""
-    at = body + PLACES_HEAD_BYTES + number * ENTRY_BYTES
-    entry = PlaceEntry(read_u64(data, body + 12) + read_u32(data, at), read_u64(data, body + 4))
-    entry.offset = read_u32(data, at + 4)
-    entry.stored_bytes = read_u32(data, at + 8)
-    entry.content_bytes = read_u32(data, at + 12)
-    entry.body_bytes = read_u32(data, at + 16)
-    entry.expiry_ms = read_u64(data, at + 20)
-    entry.flags = i64(data[at + 28])
+    entry = PlaceEntry(0, 0)
+    entry.read(data, body, number)
     return entry
 
 

@@ -445,9 +445,37 @@ def record_length(data: bytes, start: i64, seed: int) -> i64:
         return -1
     if data[start + 3] != RECORD_VERSION:
         return -1
-    if read_u32(data, start + 8) != crc32c(data[start : start + 8], seed):
+    if read_u32(data, start + 8) != _header_crc(data, start, seed):
         return -1
     return RECORD_HEADER_BYTES + read_u32(data, start + 4)
+
+
+def _crc_table() -> bytes:
+    """The CRC-32C of each byte alone, 4 bytes each, for a CRC of a byte at a time."""
+    table = BytesWriter()
+    for byte in range(256):
+        crc: i64 = byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        write_i32_be(table, i32(_signed(crc)))
+    return table.getvalue()
+
+
+_CRC_TABLE: Final = _crc_table()
+
+
+def _header_crc(data: bytes, start: i64, seed: i64) -> i64:
+    """The CRC of a record header's first 8 bytes, at `start`.
+
+    Equal to `crc32c` of a copy of these bytes, whose call takes five times as long in compiled
+    code. Loads and starts need it once a record.
+    """
+    crc = seed ^ 0xFFFFFFFF
+    at = start
+    while at < start + 8:
+        crc = read_u32(_CRC_TABLE, ((crc ^ i64(data[at])) & 0xFF) << 2) ^ crc >> 8
+        at += 1
+    return crc ^ 0xFFFFFFFF
 
 
 def body_is_valid(data: bytes, start: i64, length: i64) -> bool:

@@ -14,11 +14,13 @@ import pickle
 
 import pyarrow as pa
 
+from tests.support.stores.stopped_node import fingerprint
 from tests.support.stores.store_driver import QUEUES, SETTINGS, CheckedStore
 from warrenmq.broker.definitions.metadata import Definitions, PutQueue, PutVhost
 from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
 from warrenmq.store.disk.files import STORE_ID_NAME
 from warrenmq.store.disk.snapshot import VhostSnapshot
+from warrenmq.store.record import FILE_HEADER_BYTES
 from warrenmq.store.store_settings import StoreSettings
 from warrenmq.tables import message_batches, planning
 from warrenmq.tables.file_scan import OpenFile
@@ -258,4 +260,136 @@ def test_logs_that_are_emptied(node: Node) -> None:
         if number % 4 == 0:
             node.check()
     assert len(node.logs()) < before // 2
+    node.check()
+
+
+def segments_of(node: Node, queue_id: int) -> list[Path]:
+    """The segments of a queue, oldest first."""
+    directory = node.store_path / f"queues/{queue_id}"
+    return sorted(directory.glob("*.idx"), key=lambda path: int(path.stem))
+
+
+def entries_of(node: Node, queue_id: int) -> dict[int, dict[str, Any]]:
+    """The positions in a queue's index, by seq id."""
+    return {
+        row["seq"]: row
+        for row in node.rows(POSITIONS)
+        if row["queue_id"] == queue_id and row["location"] == "index"
+    }
+
+
+def hurt(path: Path, how: str) -> None:
+    """Damage a segment; its entries are in PLACES records."""
+    data = bytearray(path.read_bytes())
+    match how:
+        case "missing":
+            path.unlink()
+            return
+        case "record":
+            data[90] ^= 1
+        case "header":
+            data[FILE_HEADER_BYTES + 1] ^= 1
+        case "end":
+            del data[-30:]
+        case "all":
+            data[FILE_HEADER_BYTES:] = bytes(len(data) - FILE_HEADER_BYTES)
+        case "empty":
+            data.clear()
+    path.write_bytes(data)
+
+
+HURTS = ("record", "header", "end", "all", "empty", "missing")
+
+
+@pytest.mark.parametrize("is_in_journal", [False, True])
+@pytest.mark.parametrize("how", HURTS)
+def test_lost_entries_are_found_again(node: Node, how: str, is_in_journal: bool) -> None:
+    """The tables have what a start delivers: contents in logs say which messages they are."""
+    if is_in_journal:
+        for _ in range(60):
+            node.driver.publish(20, 1, 2)
+        node.driver.commit()
+        node.driver.index(1)
+        node.driver.checkpoint()
+        assert not node.logs()
+    else:
+        node.deepen(300, 1, 2)
+    node.driver.settle(1, 30)
+    node.driver.checkpoint()
+    paths = segments_of(node, 1)
+    path = paths[len(paths) // 2]
+    before = fingerprint(node.store_path)
+    whole = entries_of(node, 1)
+    hurt(path, how)
+    node.check()
+    if how in ("record", "header", "missing"):
+        assert path.relative_to(node.store_path).as_posix() in {
+            row["file"] for row in node.rows(DAMAGE)
+        }
+    places = entries_of(node, 1)
+    found = [seq for seq, row in places.items() if row["offset"] is None]
+    assert found
+    for seq, row in whole.items():
+        if seq in found:
+            row = row | {"offset": None, "record_bytes": None}
+        if seq in places or row["state"] == "alive":
+            assert places[seq] == row
+    after = fingerprint(node.store_path)
+    assert {name for name in before if after.get(name) != before[name]} == {
+        path.relative_to(node.store_path).as_posix()
+    }
+    node.driver.reopen()
+    node.driver.check()
+    assert node.driver.losses.lost == 0
+
+
+def test_entries_that_nothing_has_are_lost(node: Node) -> None:
+    """Contents in a segment, and damaged ones in logs, are lost with their segment."""
+    node.driver.settings.refer_entries = 1 << 40
+    node.deepen(100, 1)
+    node.driver.index(1)
+    node.driver.settings.refer_entries = 2
+    node.deepen(300, 1)
+    paths = segments_of(node, 1)
+    hurt(paths[1], "missing")
+    hurt(paths[len(paths) // 2], "missing")
+    # Damage in all logs but the youngest.
+    for log in node.logs()[:-1]:
+        data = bytearray(log.read_bytes())
+        data[len(data) // 2] ^= 1
+        log.write_bytes(data)
+    rows = node.rows(MESSAGES, EVERYTHING, "seq", "body")
+    counts = [row["reason"] for row in node.rows(DAMAGE) if row["reason"].startswith("missing: ")]
+    assert "missing: 8 messages are lost" in counts
+    node.driver.reopen()
+    assert {row["seq"]: row["body"] for row in rows} == node.driver.found(1)
+
+
+@pytest.mark.parametrize("how", HURTS)
+def test_damage_and_no_checkpoint(node: Node, how: str) -> None:
+    """A start without a checkpoint writes damaged segments anew; the tables leave them alone."""
+    node.deepen(300, 1, 2)
+    paths = segments_of(node, 1)
+    hurt(paths[len(paths) // 2], how)
+    for path in node.store_path.glob("checkpoint*"):
+        path.unlink()
+    before = fingerprint(node.store_path)
+    found: dict[int, dict[int, bytes]] = {queue_id: {} for queue_id in QUEUES}
+    for row in node.rows():
+        found[row["queue_id"]][row["seq"]] = row["body"]
+    for table in (POSITIONS, FILES, DAMAGE):
+        assert node.rows(table)
+    assert fingerprint(node.store_path) == before
+    node.driver.reopen()
+    assert found == {queue_id: node.driver.found(queue_id) for queue_id in QUEUES}
+
+
+def test_positions_of_a_split_segment_come_once(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.deepen(300, 1)
+    whole = node.rows(POSITIONS)
+    monkeypatch.setattr(planning, "PARTITION_BYTES", 1000)
+    monkeypatch.setattr(planning, "PARTITION_BYTES_MAX", 1000)
+    assert node.rows(POSITIONS) == whole
     node.check()

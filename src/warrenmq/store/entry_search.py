@@ -27,7 +27,7 @@ from warrenmq.store.record import (
     read_u64,
     record_length,
 )
-from warrenmq.store.runs import Runs, add_run, contains
+from warrenmq.store.runs import Runs, add_run, contains, subtract
 
 _NO_SEQ: Final = 1 << 62
 _NO_FILE: Final = 1 << 62
@@ -42,13 +42,15 @@ class SegmentRepair:
     def __init__(self, data: bytes, store_id: bytes, number: i64, settled: Runs) -> None:
         self._store_id: bytes = store_id
         self._number: i64 = number
-        # (first seq id, bytes) of each whole record, in order.
-        self._records: list[tuple[int, bytes]] = []
+        # (first seq id, offset, bytes) of each whole record, in order.
+        self._records: list[tuple[int, int, bytes]] = []
         # Seq ids that are settled or in a whole record.
         self._known: Runs = list(settled)
         # Where bytes are no records: (first, last) of the seq ids that may have been there, and the
         # first and last journal file that their contents may be in.
         self.gaps: list[tuple[int, int, int, int]] = []
+        # Where each part of `content` was in the segment; -1: it is new.
+        self.origins: list[int] = []
         self._found: dict[int, PlaceEntry] = {}
         self._read(data)
 
@@ -69,9 +71,9 @@ class SegmentRepair:
                 is_gap = True
                 continue
             record = data[at : at + length]
-            at += length
             first = first_seq(record)
-            self._records.append((first, record))
+            self._records.append((first, at, record))
+            at += length
             add_run(self._known, first, first)
             file_before = file
             if record[2] == PLACES:
@@ -94,6 +96,10 @@ class SegmentRepair:
     def has_found(self) -> bool:
         """Whether any entry was found again."""
         return len(self._found) > 0
+
+    def lacks(self, first: i64, last: i64) -> bool:
+        """Whether an unsettled seq id of [first, last] is in no whole record."""
+        return len(subtract(first, last, self._known)) > 0
 
     def search(self, log: bytes, log_number: i64, queue_id: i64, first: i64, last: i64) -> None:
         """Look for entries of [first, last] in a journal file's bytes `log`."""
@@ -147,23 +153,30 @@ class SegmentRepair:
             at += POSITION_BYTES
 
     def content(self, queue_id: i64) -> list[bytes]:
-        """The bytes of the repaired segment."""
+        """The bytes of the repaired segment, in parts; sets `origins`."""
         writer = RecordWriter(self._store_id)
         places = PlacesWriter()
         writer.start_file(INDEX_MAGIC, self._number)
         parts: list[bytes] = []
+        self.origins = []
         seqs = sorted(self._found)
         place = 0
-        for first, record in self._records:
+        for first, offset, record in self._records:
             while place < len(seqs) and seqs[place] < first:
                 places.add_found(queue_id, self._found[seqs[place]], writer)
                 place += 1
             places.flush(queue_id, writer)
-            parts.extend(writer.take())
+            self._add_new(writer, parts)
             parts.append(record)
+            self.origins.append(offset)
         while place < len(seqs):
             places.add_found(queue_id, self._found[seqs[place]], writer)
             place += 1
         places.flush(queue_id, writer)
-        parts.extend(writer.take())
+        self._add_new(writer, parts)
         return parts
+
+    def _add_new(self, writer: RecordWriter, parts: list[bytes]) -> None:
+        for part in writer.take():
+            parts.append(part)
+            self.origins.append(-1)

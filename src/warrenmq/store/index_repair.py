@@ -176,11 +176,8 @@ class DamagedSegments:
 def _are_entries_missing(index: QueueIndex, first: i64, end: i64, found: list[Position]) -> bool:
     """Whether positions of [first, end) that the stretches count are not in `found`."""
     missing: Runs = []
-    for stretch in index.stretches.all:
-        if stretch.first < end and stretch.last >= first:
-            missing.extend(
-                subtract(max(first, stretch.first), min(end - 1, stretch.last), index.settled)
-            )
+    for _, part_first, part_last in index.stretches.parts_of(first, end - 1):
+        missing.extend(subtract(part_first, part_last, index.settled))
     for position in found:
         remove_run(missing, position.seq, position.seq)
     return len(missing) > 0

@@ -90,6 +90,13 @@ class OpenFile:
         """The size of the file in bytes."""
         return os.fstat(self._descriptor).st_size
 
+    def must_have(self, size: int) -> None:
+        """Raise FileChangedError if the file has less than `size` bytes."""
+        if self.size < size:
+            raise FileChangedError(
+                f"{self.path} is shorter than it was: something has changed the store since it was planned"
+            )
+
     def read(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes from `offset` on; fewer only at the end of the file."""
         data = os.pread(self._descriptor, size, offset)

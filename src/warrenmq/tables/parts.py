@@ -42,6 +42,11 @@ def no_runs() -> Array:
     return np.empty((0, 2), np.int64)
 
 
+def no_stretches() -> Array:
+    """An empty table of logs and seq ids."""
+    return np.empty((0, 3), np.int64)
+
+
 @dataclass(frozen=True)
 class QueuePart:
     """A queue in a file; `name` is None without a definition: no client can get its messages."""
@@ -78,6 +83,13 @@ class FilePart:
     seq_from: int = 0
     # Seq id behind the last one of this part.
     seq_to: int = 1 << 62
+    # For a segment: the logs that may have contents of it, in three columns: number of the log,
+    # first and last seq id.
+    referred: Array = field(default_factory=no_stretches)
+    # For a segment: live positions in it, by the accounts of the store.
+    live_count: int = 0
+    # The segment lacks bytes, or a start would write it anew: `repair.py` reads it.
+    is_repaired: bool = False
     # Content ids with references left, ascending; only for a content file.
     live_ids: Any = None
     # Bytes of contents with references left; only for a content file.

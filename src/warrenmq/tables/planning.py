@@ -145,6 +145,11 @@ def _damage(vhost: str, file: str | None, reason: str) -> dict[str, Any]:
     return {"vhost": vhost or None, "file": shown, "offset": None, "length": None, "reason": reason}
 
 
+def _size_of(path: Path) -> int:
+    """The size of a file in bytes; -1: there is none."""
+    return path.stat().st_size if path.is_file() else -1
+
+
 def _shown(path: str) -> str:
     """`path` as valid text: a file name may be any bytes, and Arrow takes only valid text."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
@@ -164,7 +169,6 @@ class _VhostPlan:
         self._snapshot = snapshot
         self._table = table
         self._options = options
-        self._damage: list[dict[str, Any]] = []
         files = snapshot.content_files
         self._contents = ContentTable(
             vhost.path / PERSISTENT_NAME,
@@ -249,7 +253,9 @@ class _VhostPlan:
                 if self._table != FILES:
                     weight += int(segment.referred_bytes)
                 # Each part reads the whole segment, but only the contents of its own seq ids.
-                count = max(1, -(-weight // PARTITION_BYTES_MAX)) if weight > part.size else 1
+                count = -(-weight // PARTITION_BYTES_MAX) if weight > part.size else 1
+                if self._table != MESSAGES:
+                    count = 1
                 width = part.seq_to - part.seq_from
                 for index in range(count):
                     bounds = [part.seq_from + width * step // count for step in (index, index + 1)]
@@ -271,17 +277,33 @@ class _VhostPlan:
         ):
             return None
         path = self._snapshot.path_of(queue, segment)
-        if not self._snapshot.files.is_file(path):
-            if segment.live_persistent > 0:
-                reason = f"missing: {segment.live_persistent} messages are lost"
-                self._damage.append(_damage(self._vhost.name, path, reason))
+        size = _size_of(self._vhost.path / path)
+        if size < 0 and (segment.live_persistent == 0 or self._table == FILES):
             return None
-        # The file may be shorter than the checkpoint says, when a rewritten one has replaced it.
-        size = min(self._snapshot.files.size(path), int(segment.size_bytes))
+        is_made = self._snapshot.files.is_made(path)
+        # The file may also be shorter when a rewritten one has replaced it.
+        is_repaired = is_made or size < segment.size_bytes
+        if not is_made:
+            size = min(size, int(segment.size_bytes))
         runs = [(int(a), int(b)) for a, b in index.settled if b >= first and a < end]
         settled = np.array(runs, np.int64).reshape(-1, 2)
         number = int(index.file_number(segment.number))
-        return FilePart(INDEX, path, number, size, (self._queue_part(queue, settled),), first, end)
+        stretches = [
+            (int(log.number), int(part_first), int(part_last))
+            for log, part_first, part_last in index.stretches.parts_of(first, end - 1)
+        ]
+        return FilePart(
+            INDEX,
+            path,
+            number,
+            max(size, 0),
+            (self._queue_part(queue, settled),),
+            first,
+            end,
+            np.array(stretches, np.int64).reshape(-1, 3),
+            int(segment.live_persistent),
+            is_repaired,
+        )
 
     def _queue_part(self, queue: RecoveredQueue, seqs: Any, referred: Any = None) -> QueuePart:
         log = queue.ledger
@@ -386,7 +408,7 @@ class _VhostPlan:
 
     def _rows(self) -> list[dict[str, Any]]:
         if self._table == DAMAGE:
-            return self._damage + self._found_damage()
+            return self._found_damage()
         if self._table != FILES:
             return []
         known = {part.path for part, _ in self._weighted_parts()}

@@ -36,6 +36,7 @@ from warrenmq.tables.parts import (
     FilePart,
     Partition,
 )
+from warrenmq.tables.repair import NOWHERE, repaired_segment
 from warrenmq.tables.rows import (
     ALIVE,
     NOT_COUNTED,
@@ -105,7 +106,7 @@ def _read(partition: Partition, schema: Any) -> Iterator[Any]:
     times = _LogTimes(partition, "enqueued_at" in schema.names)
     for part in partition.parts:
         states = _states(part)
-        for piece in _pieces(partition, part):
+        for piece in _repaired_pieces(partition, part):
             if partition.table == POSITIONS:
                 piece = times.complete(piece)
                 columns = _position_columns(partition, part, piece, states.of(piece))
@@ -131,13 +132,26 @@ def _pieces(
     partition: Partition, part: FilePart, scan: RecordScan | None = None
 ) -> Iterator[Piece]:
     with OpenFile(partition.vhost_path / part.path) as file:
-        if file.size < part.size:
-            raise FileChangedError(
-                f"{file.path} is shorter than it was: something has changed the store since it was planned"
-            )
+        file.must_have(part.size)
         if scan is None:
             scan = _scan_of(partition, part)
         yield from scan_file(file.read, part.size, scan)
+
+
+def _repaired_pieces(partition: Partition, part: FilePart) -> Iterator[Piece]:
+    """The pieces of a file; damage in a segment is repaired as far as a start would do that.
+
+    Positions of pieces before the damage may come once more: their states skip them (`rows.py`).
+    """
+    if part.is_repaired:
+        yield repaired_segment(partition, part)
+        return
+    scan = _scan_of(partition, part)
+    for piece in _pieces(partition, part, scan):
+        if scan.damage and len(part.referred):
+            yield repaired_segment(partition, part)
+            return
+        yield piece
 
 
 def _scan_of(partition: Partition, part: FilePart) -> RecordScan:
@@ -151,7 +165,7 @@ def _scan_of(partition: Partition, part: FilePart) -> RecordScan:
 
 def _messages(partition: Partition, part: FilePart, batches: MessageBatches) -> Iterator[Any]:
     states = _states(part)
-    for piece in _pieces(partition, part):
+    for piece in _repaired_pieces(partition, part):
         positions = piece.positions
         seqs = positions["seq"]
         wanted = states.of(piece) == ALIVE
@@ -216,8 +230,8 @@ def _position_columns(
         "state": pa.array(STATE_NAMES, pa.string()).take(pa.array(states[wanted])),
         "location": _same(part.kind, len(positions)),
         "file": _same(part.path, len(positions)),
-        "offset": _numbers(records["offset"]),
-        "record_bytes": _numbers(records["length"]),
+        "offset": _numbers(records["offset"], records["offset"] == NOWHERE),
+        "record_bytes": _numbers(records["length"], records["offset"] == NOWHERE),
         "persistent": pa.array(records["persistent"] != 0),
         "enqueued_at": timestamps(records["timestamp"], is_in_log & (records["timestamp"] == 0)),
         "expires_at": timestamps(positions["expiry"], positions["expiry"] == 0),
@@ -307,6 +321,7 @@ def _file_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
 def _damage_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
     """A row for each damaged stretch of a segment or a content file, and for each lost content.
 
+    A segment that is missing or too short has a row too, with the number of lost messages.
     Of logs only those contents are read that a live position needs.
 
     An unfinished write at the end of a content file is no damage, unless a content is lost.
@@ -324,6 +339,14 @@ def _damage_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
             }
         )
 
+    is_missing = part.is_repaired and not (partition.vhost_path / part.path).is_file()
+    if part.is_repaired:
+        lost_count = part.live_count - _alive_count(partition, part)
+        if is_missing or lost_count > 0:
+            cause = "missing" if is_missing else "too short"
+            add(None, None, f"{cause}: {lost_count} messages are lost")
+    if is_missing:
+        return rows
     scan = _scan_of(partition, part)
     seen = [np.empty(0, np.int64)]
     states = SegmentStates(part) if part.kind == INDEX else None
@@ -356,6 +379,15 @@ def _damage_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
     for content_id in lost.tolist():
         add(None, None, f"content {content_id} is missing")
     return rows
+
+
+def _alive_count(partition: Partition, part: FilePart) -> int:
+    """How many live positions a start would find in a segment."""
+    states = SegmentStates(part)
+    return sum(
+        int(np.count_nonzero(states.of(piece) == ALIVE))
+        for piece in _repaired_pieces(partition, part)
+    )
 
 
 def _lost_in_logs(partition: Partition, piece: Piece, states: Array) -> list[dict[str, Any]]:

@@ -33,6 +33,8 @@ class SegmentStates:
         seqs = positions["seq"]
         is_ours = (positions["queue_id"] == self._queue.id) & (records["positions"] == 1)
         is_ours &= np.isin(records["kind"], (PUBLISH, PUBLISH_REF, PLACES))
+        # Records behind the end of the index may be left from before a crash.
+        is_ours &= seqs < self._queue.indexed_upto
         highest = np.maximum.accumulate(
             np.concatenate([[self._last_seq], np.where(is_ours, seqs, -1)])
         )

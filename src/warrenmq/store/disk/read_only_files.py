@@ -113,6 +113,10 @@ class ReadOnlyFiles:
     def make_directories(self, path: str, is_durable: bool = True) -> None:
         """See FileSystem."""
 
+    def is_made(self, path: str) -> bool:
+        """Whether the caller has created the file, so that its bytes are in memory only."""
+        return path in self._contents
+
     def rename(self, path: str, target: str) -> None:
         """See FileSystem."""
         content = self._contents.pop(path, None)

@@ -9,6 +9,7 @@ from tests.support.stores.store_driver import SETTINGS, TURN_MS, CheckedStore, L
 from warrenmq.store.jobs import ReadRanges, RewriteSegment, StoreJob
 from warrenmq.store.log_places import file_of
 from warrenmq.store.message import ABSENT
+from warrenmq.store.record import FILE_HEADER_BYTES
 from warrenmq.store.store_settings import StoreSettings
 
 DEFAULTS = StoreSettings(1 << 20)
@@ -111,21 +112,29 @@ def test_a_file_of_which_little_is_needed_is_emptied(driver: CheckedStore) -> No
     driver.check()
 
 
-@pytest.mark.parametrize("where", ["middle", "end"])
+@pytest.mark.parametrize("where", ["middle", "end", "header only", "nothing", "gone"])
 def test_entries_in_damaged_bytes_are_found_again(driver: CheckedStore, where: str) -> None:
     deepen(driver, 300, 1, 2)
     paths = sorted((driver.path / "queues/1").glob("*.idx"), key=lambda path: int(path.stem))
     path = paths[len(paths) // 2]
     data = bytearray(path.read_bytes())
     assert driver.store.queues[1].ledger.index is not None
-    if where == "middle":
-        data[90] ^= 1
-        path.write_bytes(data)
-    else:
-        path.write_bytes(data[:-30])
+    match where:
+        case "middle":
+            data[90] ^= 1
+        case "end":
+            del data[-30:]
+        case "header only":
+            del data[FILE_HEADER_BYTES:]
+        case "nothing":
+            data.clear()
+    path.write_bytes(data)
+    if where == "gone":
+        path.unlink()
     driver.reopen()
     driver.check()
     assert driver.losses.lost == 0
+    assert path.stat().st_size > FILE_HEADER_BYTES
     driver.check()
 
 

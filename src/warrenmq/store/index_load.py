@@ -121,7 +121,11 @@ class IndexLoad(WaitingLoad):
         if segment.is_rewriting or is_counted or available <= 0 or available < scan.wanted_bytes:
             self.files.wait_for_append(self)
             return
-        size: i64 = min(max(self._read_bytes, scan.wanted_bytes), available)
+        read_bytes = self._read_bytes
+        if self.with_contents and segment.referred_bytes > segment.size_bytes:
+            # Entries are small: as many bytes as the contents have would be thousands of them.
+            read_bytes = READ_BYTES_MIN
+        size: i64 = min(max(read_bytes, scan.wanted_bytes), available)
         self.files.jobs.submit(_Read(self, [(index.path_of(segment), scan.offset, size)]))
 
     def on_read(self, job: ReadRanges) -> None:
@@ -155,18 +159,19 @@ class IndexLoad(WaitingLoad):
             self.loss.replace_segment(self.ledger, segment, self)
             self.files.wait_for_append(self)
             return
-        if len(result) < wanted and not segment.is_damaged:
+        is_short = len(result) < wanted
+        if is_short:
             # The file is cut off, or it was rewritten before a crash and is complete: the recount
             # tells which.
             self.files.damaged.add(self.ledger, segment)
             self.files.damaged.recount()
-        at_end = len(result) < wanted or scan.offset + len(result) >= segment.size_bytes
+        at_end = is_short or scan.offset + len(result) >= segment.size_bytes
         scan.feed(result, at_end, self.max_messages, self.max_bytes)
         if self._repaired_segment == segment.number:
             # Damage that is left was reported before.
             self.damaged_count += len(scan.damaged)
             scan.damaged = []
-        elif len(scan.damaged) > 0:
+        elif len(scan.damaged) > 0 or is_short:
             self._report_damage(segment, scan)
             if segment.has_places:
                 # Begin again with the same positions when the segment is repaired.

@@ -9,7 +9,10 @@ queue of its own. Beside it a queue of 1,000,000 messages
 - is purged; is deleted;
 - expires (`x-message-ttl`), at the rate at which it was filled;
 - is compacted: three queues get messages too large for the index in turn, two of them are purged,
-  which leaves a third of each file of the message store.
+  which leaves a third of each file of the message store;
+- is backed up (`warren backup`, warren only);
+- is filled while the broker has 100,000 other durable queues, which every checkpoint lists (warren
+  only).
 
 The figures are the flow's p99 and longest latency during each disturbance, and the distance of p99
 from its value on the idle broker. A purge and a deletion end at once; the measurement lasts five
@@ -17,10 +20,13 @@ seconds from their start, because the background work that they leave belongs to
 """
 
 import argparse
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
-from bench.brokers import Broker
+from bench.brokers import Broker, RabbitmqBroker
+from bench.many_queues import declare_all
 from bench.measure import MeasureError, await_quiet
 from bench.paced import PacedFlow
 from bench.scenario import ANSWER_TIMEOUT_S, Scenario, depth, remove, run_scenario
@@ -39,7 +45,12 @@ POLL_S = 0.1
 # Compaction is over when the size on disk has not changed for this long.
 STABLE_S = 3.0
 NANOSECONDS_A_MILLISECOND = 1e6
-NAMES = ("idle", "filled", "paged", "purged", "deleted", "expired", "compacted")
+NAMES = (
+    *("idle", "filled", "paged", "purged", "deleted", "expired", "compacted", "backed-up"),
+    "checkpointed",
+)
+# Those that RabbitMQ has nothing to compare with.
+OWN_NAMES = ("backed-up", "checkpointed")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +63,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=300_000,
         metavar="N",
         help="of each of the three queues",
+    )
+    parser.add_argument(
+        "--queues", type=int, default=100_000, metavar="N", help="that checkpoints list"
     )
     parser.add_argument("--large-size", type=int, default=8192, metavar="BYTES")
     parser.add_argument(
@@ -84,9 +98,11 @@ def main(arguments: list[str]) -> int:
 
 
 def measure(scenario: Scenario) -> None:
-    wanted = scenario.options.only or NAMES[1:]
     limit = f"vm_memory_high_watermark.absolute = {scenario.options.memory_limit}MiB"
     for kind in scenario.kinds():
+        wanted = scenario.options.only or NAMES[1:]
+        if kind is RabbitmqBroker:
+            wanted = [name for name in wanted if name not in OWN_NAMES]
         with scenario.running(kind) as broker:
             disturbances = Disturbances(scenario, broker)
             disturbances.idle()
@@ -124,7 +140,7 @@ class Disturbances:
 
     def run(self, name: str) -> None:
         """Run the disturbance `name`: prepare, disturb, and clean up."""
-        getattr(self, f"_{name}")()
+        getattr(self, f"_{name.replace('-', '_')}")()
         remove(self.broker, QUEUE, *LARGE)
         await_quiet(self.broker)
 
@@ -199,6 +215,31 @@ class Disturbances:
         self.scenario.add(
             self.broker, "compacted: disk afterwards, of before", 100 * after / before, "%"
         )
+
+    def _backed_up(self) -> None:
+        self.scenario.fill(self.broker, QUEUE, self.scenario.options.messages)
+        await_quiet(self.broker)
+        target = self.broker.directory / "backup"
+        command = [sys.executable, "-m", "warrenmq", "backup", str(target)]
+        flow = self._start_flow()
+        started = time.monotonic()
+        done = subprocess.run(
+            [*command, "--uri", self.broker.uri], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise MeasureError(f"the backup failed: {done.stderr.strip()}")
+        time.sleep(max(0.0, started + WINDOW_S - time.monotonic()))
+        self._end("backed up", flow, started)
+
+    def _checkpointed(self) -> None:
+        client = Client(parse_uri(self.broker.uri), "bench", ANSWER_TIMEOUT_S)
+        declare_all(client, [b"bench-idle-%06d" % n for n in range(self.scenario.options.queues)])
+        client.close()
+        await_quiet(self.broker)
+        flow = self._start_flow()
+        started = time.monotonic()
+        self._fill_slowly()
+        self._end("filled beside many queues", flow, started)
 
     # -- their parts -------------------------------------------------------------------------------
 

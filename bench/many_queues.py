@@ -44,6 +44,21 @@ def measure(scenario: Scenario) -> None:
             ManyQueues(scenario, broker).run()
 
 
+def declare_all(client: Client, names: list[bytes], is_passive: bool = False) -> int:
+    """Declare durable queues, PIPELINE at a time; return the sum of their message counts."""
+    total = 0
+    for at in range(0, len(names), PIPELINE):
+        some = names[at : at + PIPELINE]
+        for name in some:
+            client.send(CHANNEL, QueueDeclare(queue=name, durable=True, passive=is_passive))
+        for name in some:
+            reply = client.receive()
+            if not isinstance(reply, QueueDeclareOk):
+                raise MeasureError(f"{name.decode()}: {reply!r}")
+            total += reply.message_count
+    return total
+
+
 class ManyQueues:
     """The scenario on one broker."""
 
@@ -58,7 +73,7 @@ class ManyQueues:
     def run(self) -> None:
         client = Client(parse_uri(self.broker.uri), "bench", ANSWER_TIMEOUT_S)
         started = time.monotonic()
-        self._declare(client, is_passive=False)
+        declare_all(client, self.names)
         self._add("declaring", len(self.names) / (time.monotonic() - started), "queues/s")
         self._publish(client)
         client.close()
@@ -66,20 +81,6 @@ class ManyQueues:
 
     def _add(self, name: str, value: float, unit: str = "") -> None:
         self.scenario.add(self.broker, name, value, unit)
-
-    def _declare(self, client: Client, is_passive: bool) -> int:
-        """Declare all queues, PIPELINE at a time; return the sum of their message counts."""
-        total = 0
-        for at in range(0, len(self.names), PIPELINE):
-            names = self.names[at : at + PIPELINE]
-            for name in names:
-                client.send(CHANNEL, QueueDeclare(queue=name, durable=True, passive=is_passive))
-            for name in names:
-                reply = client.receive()
-                if not isinstance(reply, QueueDeclareOk):
-                    raise MeasureError(f"{name.decode()}: {reply!r}")
-                total += reply.message_count
-        return total
 
     def _publish(self, client: Client) -> None:
         client.request(ConfirmSelect())
@@ -112,7 +113,7 @@ class ManyQueues:
         self.broker.start()
         self._add("after SIGKILL: client connected", time.monotonic() - started, "s")
         client = Client(parse_uri(self.broker.uri), "bench", ANSWER_TIMEOUT_S)
-        total = self._declare(client, is_passive=True)
+        total = declare_all(client, self.names, is_passive=True)
         self._add("after SIGKILL: all queues counted", time.monotonic() - started, "s")
         client.close()
         if total != self.rounds * len(self.names):

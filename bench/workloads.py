@@ -22,6 +22,9 @@ RATE = "msg/s"
 TTL_MS = 30000
 DEAD_LETTERS_S = 180.0
 DRAIN_S = "60"
+COLD_QUEUES = 100
+# Share of `Setting.backlog_messages` that each of them gets.
+COLD_SHARE = 20
 
 
 @dataclass
@@ -113,6 +116,31 @@ def run_backlog(workload: Workload, setting: Setting) -> list[Result]:
         setting.result(workload.rows[0], float(published.summary["publish_rate"]), RATE, published),
         setting.result(workload.rows[1], float(drained.summary["receive_rate"]), RATE, drained),
     ]
+
+
+def run_cold(workload: Workload, setting: Setting) -> list[Result]:
+    """Fill 100 lazy queues at the same time, and drain one of them; the figure is its rate.
+
+    The messages of the queue lie far apart in files that all queues share, and nothing of these
+    files is in the system's page cache.
+    """
+    names = [f"bench-cold-{number}" for number in range(1, COLD_QUEUES + 1)]
+    count = str(setting.backlog_messages // COLD_SHARE)
+    delete_queues(setting.broker, names)
+    try:
+        setting.perf(
+            *("--queue-pattern", "bench-cold-%d", "--queue-pattern-to", str(COLD_QUEUES)),
+            *("--producers", str(COLD_QUEUES), "--consumers", "0", "--pmessages", count),
+            *("--no-auto-delete", "--confirm", "20", *workload.arguments),
+        )
+        setting.broker.forget_pages()
+        drained = setting.perf(
+            *("--queue", names[COLD_QUEUES // 2], "--predeclared", "--producers", "0"),
+            *("--cmessages", count, *BATCH_ACK),
+        )
+    finally:
+        delete_queues(setting.broker, names)
+    return [setting.result(workload.rows[0], float(drained.summary["receive_rate"]), RATE, drained)]
 
 
 def run_round_trip(workload: Workload, setting: Setting) -> list[Result]:
@@ -305,6 +333,13 @@ WORKLOADS = [
         ["publish into a lazy queue, 1 KiB", "drain the lazy queue, 1 KiB"],
         "the same with x-queue-mode=lazy",
         run_backlog,
+        ["--size", "1024", "--flag", "persistent", "--queue-args", "x-queue-mode=lazy"],
+    ),
+    Workload(
+        "cold",
+        ["drain one of 100 interleaved queues, cold, 1 KiB"],
+        "100 lazy queues are filled at the same time; one is read back, from the disk",
+        run_cold,
         ["--size", "1024", "--flag", "persistent", "--queue-args", "x-queue-mode=lazy"],
     ),
     Workload(

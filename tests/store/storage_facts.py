@@ -522,8 +522,9 @@ T75 | A backup is restored without definitions
     | kill/test_backup.py::test_missing_definitions_are_no_reason_to_lose_data
 T76 | RabbitMQ's directories are read
     | tables/rabbitmq/test_real_directories.py::test_every_message_is_there_in_order
-T77 | The format has several versions | argued: the format has one version; a file of another
-    version is put aside whole, see T22
+T77 | The format has several versions | store.disk.format_version:refuse_newer_formats
+    golden/test_versions.py::test_an_old_directory_turns_over
+    golden/test_versions.py::test_a_later_format_is_refused_and_nothing_is_changed
 T78 | A start logs what it found | server.vhost_startup:_log_report
     kill/test_restart.py::test_damage_costs_what_is_damaged
     broker/vhost/test_loss_log.py::test_what_a_start_finds_is_one_line_for_a_queue

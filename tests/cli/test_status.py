@@ -1,14 +1,26 @@
 """`warren status` and `warren queues` show a node's figures, and report failures in one line."""
 
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.brokers.node_thread import NodeThread
 from tests.support.command_line import nobody, warren, warren_json
 from warrenmq import __version__
+from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.figures_protocol import DescribeNode, NodeStatus
+from warrenmq.admin.protocol import (
+    LENGTH_BYTES,
+    PROTOCOL_HEADER,
+    PROTOCOL_VERSION,
+    LoggedIn,
+    encode_frame,
+)
 from warrenmq.wire.properties import Properties
 
 LARGE = 10_000
@@ -93,6 +105,47 @@ def test_status(node: NodeThread) -> None:
     assert "alarms: none\n" in text
     assert "vhost '/': 3 queues; " in text and "debt 0 B\n" in text
     assert "0 damaged records, 0 lost messages\n" in text
+
+
+class OlderNode(threading.Thread):
+    """Answers the login of one client with `LoggedIn`, and its second request with `reply`."""
+
+    def __init__(self, reply: bytes) -> None:
+        super().__init__(daemon=True)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.listener.getsockname()[1]
+        self.replies = [encode_frame(LoggedIn("0.9", PROTOCOL_VERSION)), reply]
+
+    def run(self) -> None:
+        client, _ = self.listener.accept()
+        with self.listener, client, client.makefile("rb") as requests:
+            requests.read(len(PROTOCOL_HEADER))
+            for reply in self.replies:
+                requests.read(int.from_bytes(requests.read(LENGTH_BYTES), "big"))
+                client.sendall(reply)
+
+
+def test_an_older_node_has_no_figures_of_writes(node: NodeThread) -> None:
+    """Figures that a node does not know are left out, and null in JSON."""
+    with AdminClient(NodeAddress(f"amqp://127.0.0.1:{node.port}")) as client:
+        status = client.request(DescribeNode(), NodeStatus)
+    reply = msgspec.msgpack.decode(encode_frame(status)[LENGTH_BYTES:])
+    for name in ("logs", "writes"):
+        del reply["vhosts"][0][name]
+    payload = msgspec.msgpack.encode(reply)
+    frame = len(payload).to_bytes(LENGTH_BYTES, "big") + payload
+    older = OlderNode(frame)
+    older.start()
+    done = warren("status", "--port", older.port)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "vhost '/': 3 queues; " in done.stdout and "0 lost messages\n" in done.stdout
+    assert "amplification" not in done.stdout and "logs of contents" not in done.stdout
+    older = OlderNode(frame)
+    older.start()
+    (vhost,) = warren_json("status", "--port", older.port)["vhosts"]
+    assert vhost["logs"] is None and vhost["writes"] is None
+    text = warren("status", "--port", node.port).stdout
+    assert "write amplification " in text and "logs of contents " in text
 
 
 def test_dead_letters_and_delayed_messages_are_counted(node: NodeThread) -> None:

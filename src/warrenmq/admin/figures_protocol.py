@@ -101,11 +101,9 @@ class VhostStatus(Struct, frozen=True):
     # Whether these are too many.
     is_behind: bool
     journal: JournalStatus
-    logs: LogStatus
     index: IndexStatus
     persistent: ContentStatus
     transient: ContentStatus
-    writes: WriteStatus
     checkpoints: int
     failed_checkpoints: int
     generation: int
@@ -121,6 +119,9 @@ class VhostStatus(Struct, frozen=True):
     group_held: int
     # Messages that the groups have not acked.
     group_lag: int
+    # None: the node is older than these figures.
+    logs: LogStatus | None = None
+    writes: WriteStatus | None = None
 
 
 class NodeStatus(Struct, tag="node_status", frozen=True):

@@ -9,10 +9,12 @@ from warrenmq.admin.figures_protocol import (
     ContentStatus,
     DescribeNode,
     ListQueues,
+    LogStatus,
     NodeStatus,
     QueueList,
     QueueStatus,
     VhostStatus,
+    WriteStatus,
 )
 from warrenmq.cli.connection import Node, node_client, takes_node
 from warrenmq.cli.output import AsJson, print_json, print_rows
@@ -96,34 +98,23 @@ def _print_vhost(vhost: VhostStatus) -> None:
         f"{size_text(vhost.live_bytes)} alive, debt {size_text(vhost.debt_bytes)}"
     )
     journal = vhost.journal
-    logs = vhost.logs
     index = vhost.index
-    writes = vhost.writes
-    written_bytes = (
-        writes.journal_bytes
-        + writes.content_bytes
-        + writes.index_bytes
-        + writes.rewritten_bytes
-        + writes.compacted_bytes
-        + writes.checkpoint_bytes
-    )
     rows = [
         ["where", "size", "live", "files"],
         ["journal", size_text(journal.bytes), size_text(journal.live_bytes), str(journal.files)],
-        ["logs of contents", size_text(logs.bytes), size_text(logs.live_bytes), str(logs.files)],
         ["index", size_text(index.bytes), size_text(index.live_bytes), str(index.segments)],
         _content_row("persistent contents", vhost.persistent),
         _content_row("transient contents", vhost.transient),
         ["to be deleted", size_text(vhost.deletable_bytes), "", ""],
     ]
+    if vhost.logs is not None:
+        rows.insert(2, _log_row(vhost.logs))
     print_rows(rows, 1)
     behind = ", the disk is behind" if vhost.is_behind else ""
     print(f"  {index.live_positions} messages in the index")
     print(f"  {size_text(vhost.waiting_bytes)} wait to be written{behind}")
-    print(
-        f"  {size_text(written_bytes)} written for {size_text(writes.published_bytes)} published: "
-        f"write amplification {writes.amplification:.2f}"
-    )
+    if vhost.writes is not None:
+        _print_writes(vhost.writes)
     print(
         f"  {vhost.checkpoints} checkpoints, {vhost.failed_checkpoints} failed, the last is number {vhost.generation}"
     )
@@ -137,6 +128,25 @@ def _print_vhost(vhost: VhostStatus) -> None:
         print(
             f"  {vhost.groups} reader groups hold {vhost.group_held} messages, {vhost.group_lag} are not acked"
         )
+
+
+def _print_writes(writes: WriteStatus) -> None:
+    written_bytes = (
+        writes.journal_bytes
+        + writes.content_bytes
+        + writes.index_bytes
+        + writes.rewritten_bytes
+        + writes.compacted_bytes
+        + writes.checkpoint_bytes
+    )
+    print(
+        f"  {size_text(written_bytes)} written for {size_text(writes.published_bytes)} published: "
+        f"write amplification {writes.amplification:.2f}"
+    )
+
+
+def _log_row(logs: LogStatus) -> list[str]:
+    return ["logs of contents", size_text(logs.bytes), size_text(logs.live_bytes), str(logs.files)]
 
 
 def _content_row(name: str, status: ContentStatus) -> list[str]:

@@ -173,9 +173,11 @@ def test_a_missing_journal_file_is_a_loss_of_unknown_size(
     missing = needed_journals(store)[place]
     missing.unlink()
     result, found = salvaged(data, tmp_path)
-    (line,) = result.losses
+    line, *counted = result.losses
     assert f"journal/{missing.name}" in line
     assert result.uncounted == 1
+    # Positions in the index say how many of their contents were in the file.
+    assert len(counted) == (result.lost > 0)
     assert len(found[b"small"]) < len(SMALL)
     (gap,) = [
         problem.text for problem in check_directory(data).problems if problem.kind == JOURNAL_GAP

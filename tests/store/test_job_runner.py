@@ -231,7 +231,8 @@ def test_a_range_that_cannot_be_read_is_lost_but_a_lack_of_descriptors_is_not(
 ) -> None:
     put(store.local, "a", b"0123456789")
     job = ReadRanges([("a", 0, 1), ("a", 1, 1)])
-    store.faults.fail("read", errno.EIO)
+    # The pieces are read together, then each alone.
+    store.faults.fail("read", errno.EIO, times=2)
     store.must(job)
     assert job.results == [None, b"1"]
     for number in (errno.EMFILE, errno.ENOMEM):

@@ -58,6 +58,12 @@ class FileSystem(Protocol):
     def read(self, path: str, offset: int, size: int) -> bytes:
         """Read `size` bytes at `offset`; fewer only where the file ends."""
 
+    def read_pieces(self, path: str, pieces: list[tuple[int, int]]) -> list[bytes]:
+        """Read pieces of one file, (offset, size) in bytes, for all of which the disk works at once.
+
+        Each is as `read` would return it; when one cannot be read, the call fails.
+        """
+
     def size(self, path: str) -> int:
         """The file's size, allocated space included; FileNotFoundError when there is no file."""
 

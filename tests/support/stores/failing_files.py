@@ -111,6 +111,9 @@ class FailingFiles:
     def read(self, path: str, offset: int, size: int) -> bytes:
         return self.call("read", lambda: self.inner.read(path, offset, size))
 
+    def read_pieces(self, path: str, pieces: list[tuple[int, int]]) -> list[bytes]:
+        return self.call("read", lambda: self.inner.read_pieces(path, pieces))
+
     def size(self, path: str) -> int:
         return self.call("size", lambda: self.inner.size(path))
 

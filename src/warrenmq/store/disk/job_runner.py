@@ -15,6 +15,8 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from warrenmq.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
@@ -135,27 +137,43 @@ class JobRunner:
     def _read_ranges(self, job: ReadRanges) -> None:
         results: list[bytes | None] = []
         job.is_missing = False
-        for path, offset, size in job.ranges:
+        for path, ranges in groupby(job.ranges, itemgetter(0)):
+            pieces = [(int(offset), int(size)) for _, offset, size in ranges]
             try:
-                results.append(self._read(path, offset, size))
+                results += self._read_pieces(path, pieces)
             except OSError as error:
                 if error.errno not in _UNREADABLE:
                     raise
-                if self._lines.allows(path):
-                    logger.error("%s cannot be read: %s", path, error)
-                results.append(None)
-                job.is_missing = job.is_missing or error.errno == errno.ENOENT
+                if len(pieces) == 1 or error.errno == errno.ENOENT:
+                    results += [None] * len(pieces)
+                    self._on_unreadable(job, path, error)
+                else:
+                    results += [self._read_one(job, path, piece) for piece in pieces]
         job.results = results
 
-    def _read(self, path: str, offset: int, size: int) -> bytes:
+    def _read_one(self, job: ReadRanges, path: str, piece: tuple[int, int]) -> bytes | None:
         try:
-            return self._files.read(path, offset, size)
+            return self._read_pieces(path, [piece])[0]
+        except OSError as error:
+            if error.errno not in _UNREADABLE:
+                raise
+            self._on_unreadable(job, path, error)
+            return None
+
+    def _on_unreadable(self, job: ReadRanges, path: str, error: OSError) -> None:
+        if self._lines.allows(path):
+            logger.error("%s cannot be read: %s", path, error)
+        job.is_missing = job.is_missing or error.errno == errno.ENOENT
+
+    def _read_pieces(self, path: str, pieces: list[tuple[int, int]]) -> list[bytes]:
+        try:
+            return self._files.read_pieces(path, pieces)
         except FileNotFoundError:
             directory, _, name = path.partition("/")
             if directory != JOURNAL_NAME:
                 raise
             # The file has left the journal since the job was made.
-            return self._files.read(f"{PERSISTENT_NAME}/{name}", offset, size)
+            return self._files.read_pieces(f"{PERSISTENT_NAME}/{name}", pieces)
 
     def _read_whole(self, path: str) -> bytes:
         """All bytes of a journal file, which may have left the journal since the job was made."""

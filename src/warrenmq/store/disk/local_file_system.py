@@ -91,6 +91,18 @@ class LocalFileHandle:
             os.close(descriptor)
 
 
+def _read_all(descriptor: int, offset: int, size: int) -> bytes:
+    found = os.pread(descriptor, size, offset)
+    if not found or len(found) == size:
+        return found
+    parts = [found]
+    left = size - len(found)
+    while left > 0 and (part := os.pread(descriptor, left, offset + size - left)):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
 class LocalFileSystem:
     """The tree below the existing directory `root`; the administrator's symbolic links work."""
 
@@ -113,17 +125,16 @@ class LocalFileSystem:
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         """See FileSystem."""
+        return self.read_pieces(path, [(offset, size)])[0]
+
+    def read_pieces(self, path: str, pieces: list[tuple[int, int]]) -> list[bytes]:
+        """See FileSystem."""
         descriptor = os.open(self._resolve(path), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            found = os.pread(descriptor, size, offset)
-            if not found or len(found) == size:
-                return found
-            pieces = [found]
-            left = size - len(found)
-            while left > 0 and (piece := os.pread(descriptor, left, offset + size - left)):
-                pieces.append(piece)
-                left -= len(piece)
-            return b"".join(pieces)
+            if len(pieces) > 1:
+                for offset, size in pieces:
+                    os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_WILLNEED)
+            return [_read_all(descriptor, offset, size) for offset, size in pieces]
         finally:
             os.close(descriptor)
 

@@ -87,6 +87,10 @@ class ReadOnlyFiles:
         self._must_be_there(path)
         return self._files.read(path, offset, size)
 
+    def read_pieces(self, path: str, pieces: list[tuple[int, int]]) -> list[bytes]:
+        """See FileSystem."""
+        return [self.read(path, offset, size) for offset, size in pieces]
+
     def size(self, path: str) -> int:
         """See FileSystem."""
         content = self._contents.get(path)

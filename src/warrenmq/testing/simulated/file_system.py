@@ -235,6 +235,10 @@ class SimulatedFileSystem:
         found = bytes(file.data[offset:end])
         return found + bytes(max(0, end - offset - len(found)))
 
+    def read_pieces(self, path: str, pieces: list[tuple[int, int]]) -> list[bytes]:
+        """See FileSystem; each piece is a call that may fail."""
+        return [self.read(path, offset, size) for offset, size in pieces]
+
     def write(self, path: str, file: SimulatedFile, offset: int, content: bytes) -> None:
         """Write all of `content`, or raise with a part of it written."""
         try:

@@ -14,13 +14,17 @@ from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
 from warrenmq.store.disk.job_runner import JobRunner
 from warrenmq.store.disk.space_reserve import SpaceReserve
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.jobs import ReadRanges, StoreJob
+from warrenmq.store.jobs import AppendFile, ReadRanges, RewriteSegment, StoreJob, WriteCheckpoint
+from warrenmq.store.log_places import ENTRY_BYTES, PLACES, PLACES_HEAD_BYTES
 from warrenmq.store.record import FILE_HEADER_BYTES, MOVE, MOVE_REF, RECORD_HEADER_BYTES, RELEASE
 from warrenmq.testing.models.damage import STORE_ID
 from warrenmq.testing.simulated.file_system import SimulatedFileHandle, SimulatedFileSystem
 from warrenmq.testing.simulated.node_parts import NodeParts
 
-SEGMENT_BYTES = 21
+# Sizes of parts of a queue's record in a checkpoint.
+SEGMENT_BYTES = 29
+RUN_BYTES = 16
+STRETCH_BYTES = 20
 
 
 def rewritten(data: bytes, start: int, seed: int, change: Callable[[int, bytes], bytes]) -> bytes:
@@ -106,13 +110,109 @@ class _ForgetfulRunner(JobRunner):
 def _without_a_segment(kind: int, body: bytes) -> bytes:
     if kind != CHECKPOINT_QUEUE:
         return body
-    at = 33 + 16 * int.from_bytes(body[29:33], "big")
+    at = _behind(body, 29, RUN_BYTES)
     count = int.from_bytes(body[at : at + 4], "big")
     if count == 0:
         return body
-    end = at + 4 + SEGMENT_BYTES * count
+    end = _behind(body, at, SEGMENT_BYTES)
     left = body[at + 4 : end - SEGMENT_BYTES]
     return body[:at] + (count - 1).to_bytes(4, "big") + left + body[end:]
+
+
+def _behind(body: bytes, at: int, size: int) -> int:
+    """The offset behind the list of parts of `size` bytes whose count is at `at`."""
+    return at + 4 + size * int.from_bytes(body[at : at + 4], "big")
+
+
+# -- files of contents -----------------------------------------------------------------------------
+
+
+class ForgottenStretch(NodeParts):
+    """A checkpoint does not say which journal files a queue's index needs."""
+
+    def runner(self, files: FileSystem, store_id: bytes, reserve: SpaceReserve) -> JobRunner:
+        return _UnneedingRunner(files, store_id, reserve=reserve)
+
+
+class _UnneedingRunner(JobRunner):
+    def _put_checkpoint(self, content: bytes) -> None:
+        number = int.from_bytes(content[28:36], "big")
+        super()._put_checkpoint(
+            rewritten(content, FILE_HEADER_BYTES, seed_of(number), _without_stretches)
+        )
+
+
+def _without_stretches(kind: int, body: bytes) -> bytes:
+    if kind != CHECKPOINT_QUEUE:
+        return body
+    # Runs of settled seq ids, segments, runs of delivered seq ids, epochs; then the stretches.
+    at = _behind(body, _behind(body, 29, RUN_BYTES), SEGMENT_BYTES)
+    at = _behind(body, _behind(body, at, RUN_BYTES), RUN_BYTES)
+    return body[:at] + bytes(4)
+
+
+class EarlyDeletion(NodeParts):
+    """A journal file whose contents are needed is deleted when it leaves the journal."""
+
+    def runner(self, files: FileSystem, store_id: bytes, reserve: SpaceReserve) -> JobRunner:
+        return _DeletingRunner(files, store_id, reserve=reserve)
+
+
+class _DeletingRunner(JobRunner):
+    def _move_logs(self, job: WriteCheckpoint) -> None:
+        for log in job.leaving:
+            log.is_needed = False
+        super()._move_logs(job)
+
+
+class MisplacedEntry(NodeParts):
+    """Entries of a segment name the byte behind the place of their content."""
+
+    def runner(self, files: FileSystem, store_id: bytes, reserve: SpaceReserve) -> JobRunner:
+        return _MisplacingRunner(files, store_id, reserve=reserve)
+
+
+class _MisplacingRunner(JobRunner):
+    def run(self, job: StoreJob) -> None:
+        if isinstance(job, AppendFile) and job.path.endswith(".idx"):
+            start = 0 if job.offset else FILE_HEADER_BYTES
+            _, queue, name = job.path.split("/")
+            number = int(queue) << 32 | int(name.removesuffix(".idx"))
+            data = b"".join(job.parts)
+            job.parts = [rewritten(data, start, seed_of(number), _one_behind)]
+        super().run(job)
+
+
+def _one_behind(kind: int, body: bytes) -> bytes:
+    if kind != PLACES:
+        return body
+    changed = bytearray(body)
+    for at in range(PLACES_HEAD_BYTES + 4, len(body), ENTRY_BYTES):
+        changed[at : at + 4] = (int.from_bytes(body[at : at + 4], "big") + 1).to_bytes(4, "big")
+    return bytes(changed)
+
+
+class ForgottenCopy(NodeParts):
+    """Contents of a file that is emptied are not copied into the segment."""
+
+    def runner(self, files: FileSystem, store_id: bytes, reserve: SpaceReserve) -> JobRunner:
+        return _NotCopyingRunner(files, store_id, reserve=reserve)
+
+
+class _NotCopyingRunner(JobRunner):
+    def run(self, job: StoreJob) -> None:
+        if isinstance(job, RewriteSegment):
+            job.emptied = []
+        super().run(job)
+
+
+class UnsyncedEntry(NodeParts):
+    """An index refers to contents that the journal has not made durable."""
+
+    def end_turn(self, broker: Broker) -> None:
+        for vhost in broker.vhosts.values():
+            for file in vhost.journal.files:
+                file.synced_bytes = 1 << 40
 
 
 # -- a dropped reference count ---------------------------------------------------------------------
@@ -335,6 +435,11 @@ PLANTED: dict[str, type[NodeParts]] = {
     "a skipped sync": SkippedSync,
     "an early confirm": EarlyConfirm,
     "a forgotten checkpoint entry": ForgottenEntry,
+    "a checkpoint without the files that an index needs": ForgottenStretch,
+    "a file that stays and is deleted too early": EarlyDeletion,
+    "an entry that names another place": MisplacedEntry,
+    "an emptied file whose contents are not copied": ForgottenCopy,
+    "an entry of contents that are not synced": UnsyncedEntry,
     "a dropped reference count": ForgottenRelease,
     "a read that ends one byte before its segment": ShortRead,
     "a commit of a sink that is not recorded": UnrecordedCommit,

@@ -114,7 +114,10 @@ class OlderNode(threading.Thread):
         super().__init__(daemon=True)
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self.listener.getsockname()[1]
-        self.replies = [encode_frame(LoggedIn("0.9", PROTOCOL_VERSION)), reply]
+        self.replies: list[bytes | bytearray] = [
+            encode_frame(LoggedIn("0.9", PROTOCOL_VERSION)),
+            reply,
+        ]
 
     def run(self) -> None:
         client, _ = self.listener.accept()

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.stores.store_driver import SETTINGS, TURN_MS, CheckedStore, Loaded
 from warrenmq.store.jobs import ReadRanges, RewriteSegment, StoreJob
+from warrenmq.store.journal_window import may_refer
 from warrenmq.store.log_places import file_of
 from warrenmq.store.message import ABSENT
 from warrenmq.store.record import FILE_HEADER_BYTES
@@ -309,3 +310,27 @@ def test_entries_in_damaged_bytes_are_found_before_their_file_is_emptied(
     driver.reopen()
     driver.check()
     assert driver.losses.lost == 0
+
+
+def test_garbage_counts_after_a_restart(driver: CheckedStore) -> None:
+    deepen(driver, 400, 1)
+    settle_all_but_few(driver)
+    driver.checkpoint()
+    driver.reopen()
+    before = len(logs_of(driver))
+    assert before > 8
+    for _ in range(60):
+        driver.checkpoint()
+    assert len(logs_of(driver)) < before // 2
+    driver.check()
+
+
+def test_a_file_that_someone_has_deleted_is_not_referred_to(driver: CheckedStore) -> None:
+    for _ in range(60):
+        driver.publish(200, 1)
+        driver.commit()
+    journal = driver.store.journal
+    file = journal.files[-2]
+    assert may_refer(journal, file)
+    journal.gone_upto = file.number
+    assert not may_refer(journal, file)

@@ -28,6 +28,8 @@ class ContentLog:
         self.live_entries: i64 = 0
         # Generation of the last checkpoint that names the file in a stretch; 0: none does.
         self.named_in: i64 = 0
+        # Bytes that the unsettled positions of a checkpoint need, at most, when a start reads it.
+        self.restored_bytes: i64 = 0
         # The file has left the journal.
         self.is_retained: bool = False
         # The file has been moved.
@@ -41,6 +43,16 @@ class ContentLog:
         if self.entries == 0:
             return self.size_bytes
         return self.size_bytes * (self.entries - self.live_entries) // self.entries
+
+    def estimate_entries(self) -> None:
+        """Have a start's `garbage_bytes` count what was settled before the last checkpoint.
+
+        A checkpoint says neither which stretches were there before nor how many records the file
+        has; the file's size and that of the records still needed do.
+        """
+        if 0 < self.restored_bytes < self.size_bytes:
+            entries: i64 = self.live_entries * self.size_bytes // self.restored_bytes
+            self.entries = max(self.entries, entries)
 
     @property
     def journal_path(self) -> str:

@@ -59,7 +59,7 @@ class FileSystem(Protocol):
         """Read `size` bytes at `offset`; fewer only where the file ends."""
 
     def read_pieces(self, path: str, pieces: list[tuple[int, int]]) -> list[bytes]:
-        """Read pieces of one file, (offset, size) in bytes, for all of which the disk works at once.
+        """Read pieces of one file, (offset, size) in bytes; the disk may read them together.
 
         Each is as `read` would return it; when one cannot be read, the call fails.
         """

@@ -55,6 +55,9 @@ def may_refer(journal: Journal, file: JournalFile) -> bool:
 
     A file that is still written to is judged by its predecessor at first.
     """
+    if file.number <= journal.gone_upto:
+        # Somebody has deleted it.
+        return False
     last = journal.files[-1]
     if file is last and file.size_bytes * 2 < journal.file_size_limit:
         if len(journal.files) < 2:

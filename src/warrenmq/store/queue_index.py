@@ -231,6 +231,17 @@ class QueueIndex:
             self.segments = kept
             self._forget_settled_below(indexed_upto)
 
+    def referred_record_bytes(self) -> i64:
+        """Average size in bytes of the records that entries refer to, where it is largest.
+
+        A segment that also has embedded contents would make the average smaller than it is.
+        """
+        largest: i64 = 0
+        for segment in self.segments:
+            if segment.entries > 0:
+                largest = max(largest, segment.referred_bytes // segment.entries)
+        return largest
+
     def may_rewrite(self, segment: Segment, upto: i64) -> bool:
         """True when `segment` is live, complete and written, and no job is at work on it.
 

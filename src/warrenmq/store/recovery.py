@@ -331,12 +331,13 @@ class JournalReplay:
             index = QueueIndex(row.queue_id, f"queues/{row.queue_id}", self._segment_entries)
             index.settled = row.settled
             index.segments = row.segments
+            record_bytes = index.referred_record_bytes()
             for first, last, number in row.stretches:
                 log = self.logs.get(number)
                 if log is None:
                     log = ContentLog(number)
                     self.logs[number] = log
-                index.stretches.restore(log, first, last, row.settled)
+                index.stretches.restore(log, first, last, row.settled, record_bytes)
             ledger.index = index
 
     def _apply(self, file: JournalFile, data: bytes, start: i64, length: i64) -> bool:

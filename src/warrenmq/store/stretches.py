@@ -137,8 +137,13 @@ class Stretches:
             stretch.live = 0
         self._drop_dead()
 
-    def restore(self, log: ContentLog, first: i64, last: i64, settled: Runs) -> None:
-        """Add a stretch of a checkpoint, behind those before it."""
+    def restore(
+        self, log: ContentLog, first: i64, last: i64, settled: Runs, record_bytes: i64
+    ) -> None:
+        """Add a stretch of a checkpoint, behind those before it.
+
+        `record_bytes` is the size of a record of the queue in a journal file, on average.
+        """
         stretch = Stretch(log, first)
         stretch.last = last
         stretch.live = _unsettled(stretch, settled)
@@ -147,6 +152,7 @@ class Stretches:
         log.stretches += 1
         log.entries += stretch.live
         log.live_entries += stretch.live
+        log.restored_bytes += stretch.live * record_bytes
         self.all.append(stretch)
 
     def check(self, settled: Runs) -> None:

@@ -36,7 +36,8 @@ def test_backup_verify_restore(spark: "SparkSession", original: Path, tmp_path: 
 
 def test_exit_statuses_and_lines(data: Path, store: Path, tmp_path: Path) -> None:
     """A command that finds damage ends with status 1; one that cannot start with a line and 2."""
-    change(store / "queues/1/0.idx", lambda raw: raw.__setitem__(300_000, raw[300_000] ^ 1))
+    log = min(store.glob("msg_store_persistent/*.wal"), key=lambda path: int(path.stem))
+    change(log, lambda raw: raw.__setitem__(300_000, raw[300_000] ^ 1))
     done = warren("pipeline", "rebuild-index", data, tmp_path / "new")
     assert done.returncode == 1 and "1 are known to be lost" in done.stdout
     for arguments in (

@@ -24,6 +24,8 @@ from warrenmq.store.runs import Runs, add_run, contains, remove_run, subtract
 
 # Damage that comes back after so many repairs of one segment is not repaired any more.
 REPAIRS_MAX: Final = 3
+# Pause after a repair that failed without a fault of the segment.
+_RETRY_MS: Final = 250
 
 
 class _Recount(ReadRanges):
@@ -71,6 +73,16 @@ class DamagedSegments:
         self._loads: Loads = loads
         self.repairer: SegmentRepairer | None = None
         self._waiting: list[tuple[QueueLedger, Segment]] = []
+        # No segment is read before this time (ms).
+        self._paused_until_ms: i64 = 0
+
+    def pause(self) -> None:
+        """Let the segments wait for a while, since the last repair has failed."""
+        self._paused_until_ms = self._jobs.now_ms + _RETRY_MS
+
+    def is_retrying(self) -> bool:
+        """True while segments wait for the end of a pause, or for the retry after it."""
+        return self._paused_until_ms > 0
 
     def add(self, ledger: QueueLedger, segment: Segment) -> None:
         """Add a segment, unless it waits already; `recount` has it read."""
@@ -93,6 +105,9 @@ class DamagedSegments:
 
     def recount(self) -> None:
         """Read the damaged segments that are completely written; the others wait until they are."""
+        if self._jobs.now_ms < self._paused_until_ms:
+            return
+        self._paused_until_ms = 0
         found = self._waiting
         self._waiting = []
         for ledger, segment in found:

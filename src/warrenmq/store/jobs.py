@@ -153,7 +153,7 @@ class RepairSegment(StoreJob):
 
     The entries of `queue_id` are found again in the journal files `logs`, except those of `settled`
     seq ids. Damaged bytes are left out, and so are bytes behind `size`. `new_size` gets the new
-    file's size in bytes.
+    file's size in bytes. `is_unreadable`: the segment cannot be read, so a retry is of no use.
     """
 
     def __init__(
@@ -171,6 +171,7 @@ class RepairSegment(StoreJob):
         self.settled: list[tuple[i64, i64]] = settled
         self.logs: list[SearchedLog] = logs
         self.new_size: i64 = 0
+        self.is_unreadable: bool = False
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -124,8 +124,12 @@ class SegmentLoss(GoneSegments):
         files.jobs.lane.on_other()
         segment = job.segment
         segment.is_rewriting = False
-        if job.error is not None:
+        if job.error is not None and job.is_unreadable:
             segment.repairs = REPAIRS_MAX
+        elif job.error is not None:
+            # The disk is full, or there is no descriptor or memory: nothing is lost yet.
+            segment.repairs -= 1
+            files.damaged.pause()
         else:
             appends = files.jobs.lane.appends_of(job.path)
             if len(appends) > 0:

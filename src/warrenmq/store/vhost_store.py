@@ -121,6 +121,7 @@ class VhostStore:
         for log in replay.logs.values():
             if log.number not in in_journal:
                 self.files.logs.retain(log, log.size_bytes)
+                log.estimate_entries()
                 self.files.needs.take_dead_log(log)
         self.checkpoints.journal_damage = replay.losses()
         if checkpoint is not None:
@@ -176,6 +177,17 @@ class VhostStore:
         self.adopt(queue, recovered)
         queue.delete()
 
+    def forget_queue(self, recovered: RecoveredQueue, now_ms: i64) -> None:
+        """Settle and drop a recovered queue without a usable definition; its segments stay.
+
+        The next checkpoint does not know the queue.
+        """
+        self.forget_positions(recovered, now_ms)
+        index = recovered.ledger.index
+        if index is not None:
+            index.stretches.clear()
+            self.files.needs.take_dead_segments(index)
+
     def forget_positions(self, recovered: RecoveredQueue, now_ms: i64) -> None:
         """Settle the journal positions of a recovered queue that nothing needs any more."""
         ledger = recovered.ledger
@@ -214,7 +226,10 @@ class VhostStore:
         for index in self.journal.take_dead_indexes():
             needs.take_dead_segments(index)
         loads.retry_due(now_ms)
-        self.has_more = self.has_more or loads.is_retrying()
+        damaged = self.files.damaged
+        if damaged.is_retrying():
+            damaged.recount()
+        self.has_more = self.has_more or loads.is_retrying() or damaged.is_retrying()
         self._compaction.submit_jobs(now_ms)
         self.rewriter.advance()
         if not checkpoints.may_take(now_ms):

@@ -393,13 +393,23 @@ class JobRunner:
         files = self._files
         path = job.path
         number = _file_number(path)
-        repair = SegmentRepair(files.read(path, 0, job.size), self._store_id, number, job.settled)
+        try:
+            segment = files.read(path, 0, job.size)
+        except OSError as error:
+            job.is_unreadable = error.errno in _UNREADABLE
+            raise
+        repair = SegmentRepair(segment, self._store_id, number, job.settled)
         for log in job.logs:
             if not repair.lacks(log.first, log.last):
                 continue
-            with contextlib.suppress(FileNotFoundError):
+            try:
                 data = self._read_whole(log.path)
-                repair.search(data, log.number, job.queue_id, log.first, log.last)
+            except OSError as error:
+                if error.errno not in _UNREADABLE:
+                    raise
+                # The other files may have the entries that are left.
+                continue
+            repair.search(data, log.number, job.queue_id, log.first, log.last)
         parts = repair.content(job.queue_id)
         new_path = write_new(files, path, parts)
         self._appends.close(path)

@@ -101,7 +101,7 @@ class Vhost(VhostQueues):
             elif queue_id >= next_queue_id or queue_id in unusable_ids:
                 if len(recovered.positions) > 0:
                     orphans.append(recovered)
-                self.store.forget_positions(recovered, now_ms)
+                self.store.forget_queue(recovered, now_ms)
             else:
                 self.store.adopt_deleted(recovered, now_ms)
         for queue_id, files in replay.moved.items():

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.test_content_logs import REFERRING, deepen, logs_of
+from tests.store.test_content_logs import REFERRING, deepen, logs_of, settle_all_but_few
 from tests.support.stores.store_driver import TURN_MS, CheckedStore, Loaded, StoreDriver
-from warrenmq.store.jobs import RepairSegment, StoreJob
+from warrenmq.store.content_log import ContentLog, ContentLogs
+from warrenmq.store.jobs import RepairSegment, RewriteSegment, StoreJob
 
 
 def a_store(path: Path) -> CheckedStore:
@@ -92,3 +93,59 @@ def test_a_repair_that_fails_for_want_of_space_is_repeated(tmp_path: Path, failu
     driver.check()
     driver.reopen()
     driver.check()
+
+
+def test_segments_that_cannot_be_rewritten_keep_their_own_files_only(tmp_path: Path) -> None:
+    driver = a_store(tmp_path)
+    driver.settings.empty_files_min = 1
+    deepen(driver, 400, 1)
+    settle_all_but_few(driver)
+    before = logs_of(driver)
+    run = driver.runner.run
+    # The segments of the first two files that are to be emptied.
+    unreadable: set[str] = set()
+    kept: set[int] = set()
+
+    def run_on_bad_disk(job: StoreJob) -> None:
+        if not isinstance(job, RewriteSegment) or not job.emptied:
+            run(job)
+            return
+        if len(unreadable) < 2:
+            unreadable.add(job.path)
+        if job.path in unreadable:
+            kept.update(number for number, _ in job.emptied)
+            job.error = OSError(errno.EIO, "bad sectors")
+        else:
+            run(job)
+
+    driver.runner.run = run_on_bad_disk  # type: ignore[method-assign]  # sees the jobs that run
+    for _ in range(120):
+        # Longer than the pause after a failed rewrite.
+        driver.now_ms += 2000
+        driver.store.checkpoints.want()
+        for _ in range(3):
+            driver.turn()
+    assert len(unreadable) == 2
+    left = set(logs_of(driver)) & set(before[:-2])
+    assert left <= kept and len(kept) <= 4
+    driver.runner.run = run  # type: ignore[method-assign]
+    for _ in range(60):
+        driver.now_ms += 2000
+        driver.checkpoint()
+    assert not set(logs_of(driver)) & kept, "they are tried again"
+    driver.check()
+    driver.reopen()
+    driver.check()
+
+
+def test_a_larger_file_with_less_garbage_is_in_no_way() -> None:
+    logs = ContentLogs()
+    sizes = {1: (100, 60), 2: (30, 1), 3: (30, 2)}
+    for number, (size, live) in sizes.items():
+        log = ContentLog(number)
+        log.stretches = 1
+        log.entries = size
+        log.live_entries = live
+        logs.retain(log, size)
+    assert logs.choose_emptied(3, 50, False)
+    assert [log.number for log in logs.retained.values() if log.is_emptied] == [2]

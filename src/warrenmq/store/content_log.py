@@ -36,6 +36,8 @@ class ContentLog:
         self.is_moved: bool = False
         # Few of its contents are needed: segments are rewritten so that none of them is.
         self.is_emptied: bool = False
+        # A segment that needs the file could not be rewritten: other files come first.
+        self.was_refused: bool = False
 
     @property
     def garbage_bytes(self) -> i64:
@@ -43,6 +45,10 @@ class ContentLog:
         if self.entries == 0:
             return self.size_bytes
         return self.size_bytes * (self.entries - self.live_entries) // self.entries
+
+    def is_worth_emptying(self, garbage_percent: i64) -> bool:
+        """Whether more than `garbage_percent` of the file is garbage."""
+        return 100 * self.garbage_bytes > garbage_percent * self.size_bytes
 
     def estimate_entries(self) -> None:
         """Have a start's `garbage_bytes` count what was settled before the last checkpoint.
@@ -107,23 +113,35 @@ class ContentLogs:
             garbage += log.garbage_bytes
             if log.is_emptied:
                 emptied += 1
-            elif worst is None or log.garbage_bytes > worst.garbage_bytes:
+            elif (
+                not log.was_refused
+                and log.is_worth_emptying(garbage_percent)
+                and (worst is None or log.garbage_bytes > worst.garbage_bytes)
+            ):
                 worst = log
         is_due = is_in_debt or (count >= files_min and 100 * garbage > garbage_percent * total)
         if is_due and worst is not None and emptied < EMPTIED_MAX:
-            if 100 * worst.garbage_bytes > garbage_percent * worst.size_bytes:
-                worst.is_emptied = True
-                emptied += 1
+            worst.is_emptied = True
+            emptied += 1
         self.has_emptied = emptied > 0
+        if not self.has_emptied:
+            # Files that could not be emptied get another try after the next checkpoint.
+            for log in self.retained.values():
+                log.was_refused = False
         return self.has_emptied
+
+    def refuse(self, logs: list[ContentLog]) -> None:
+        """Do not empty `logs` now, since a segment that needs them could not be rewritten."""
+        for log in logs:
+            log.is_emptied = False
+            log.was_refused = True
 
     def payable_bytes(self, garbage_percent: i64, refused: set[int]) -> i64:
         """Garbage of the files that a store in debt empties, except those numbered in `refused`."""
         payable: i64 = 0
         for log in self.retained.values():
-            if log.number not in refused and 100 * log.garbage_bytes > (
-                garbage_percent * log.size_bytes
-            ):
+            is_refused = log.was_refused or log.number in refused
+            if not is_refused and log.is_worth_emptying(garbage_percent):
                 payable += log.garbage_bytes
         return payable
 

@@ -173,6 +173,7 @@ class SegmentRewriter:
         index = job.ledger.index
         if job.error is not None:
             segment.was_refused = True
+            files.logs.refuse(job.logs)
             self._retry_at_ms = files.jobs.now_ms + _RETRY_MS
         elif index is not None:
             # Appends pushed during the rewrite wait behind this job in the lane.

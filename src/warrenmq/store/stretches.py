@@ -60,7 +60,8 @@ class Stretches:
     def settle(self, first: i64, last: i64) -> None:
         """Count the positions of [first, last], which are settled now and were not before."""
         stretches = self.all
-        place = self._place_of(first)
+        start = self._place_of(first)
+        place = start
         dead: i64 = 0
         while place < len(stretches) and stretches[place].first <= last:
             stretch = stretches[place]
@@ -71,7 +72,7 @@ class Stretches:
                 dead += 1
             place += 1
         if dead > 0:
-            self._drop_dead()
+            self._drop_dead(start, place)
 
     def recount(self, settled: Runs) -> None:
         """Count all positions anew, after `settled` was changed by other means."""
@@ -79,7 +80,7 @@ class Stretches:
             live = _unsettled(stretch, settled)
             stretch.log.live_entries += live - stretch.live
             stretch.live = live
-        self._drop_dead()
+        self._drop_dead(0, len(self.all))
 
     def emptied(self, first: i64, last: i64) -> list[ContentLog]:
         """The logs to be emptied that hold contents of [first, last]."""
@@ -135,7 +136,7 @@ class Stretches:
         for stretch in self.all:
             stretch.log.live_entries -= stretch.live
             stretch.live = 0
-        self._drop_dead()
+        self._drop_dead(0, len(self.all))
 
     def restore(
         self, log: ContentLog, first: i64, last: i64, settled: Runs, record_bytes: i64
@@ -171,9 +172,13 @@ class Stretches:
         stretch.log.entries += 1
         stretch.log.live_entries += 1
 
-    def _drop_dead(self) -> None:
+    def _drop_dead(self, start: i64, end: i64) -> None:
+        """Drop the dead ones of `all[start:end]`; the others may be many, and are not looked at."""
+        if start == end:
+            return
+        newest = self.all[-1]
         kept: list[Stretch] = []
-        for stretch in self.all:
+        for stretch in self.all[start:end]:
             if stretch.live > 0:
                 kept.append(stretch)
                 continue
@@ -181,9 +186,9 @@ class Stretches:
             log.stretches -= 1
             if log.stretches == 0:
                 self.dead_logs.append(log)
-        if len(kept) == 0 or kept[-1] is not self.all[-1]:
+        self.all[start:end] = kept
+        if len(self.all) == 0 or self.all[-1] is not newest:
             self._is_open = False
-        self.all = kept
 
     def _place_of(self, seq: i64) -> i64:
         """Index of the first stretch that ends at or behind `seq`."""

@@ -334,3 +334,18 @@ def test_a_file_that_someone_has_deleted_is_not_referred_to(driver: CheckedStore
     assert may_refer(journal, file)
     journal.gone_upto = file.number
     assert not may_refer(journal, file)
+
+
+def test_a_file_that_stays_for_few_messages_is_emptied(driver: CheckedStore) -> None:
+    """What was consumed before a file left the journal is garbage too."""
+    for number in range(600):
+        driver.publish(200, 1 if number % 3 else 2)
+        driver.commit()
+        if number % 30 == 29:
+            # Queue 2 is never indexed: most of it is consumed in the journal.
+            driver.settle(2)
+    driver.settle(2)
+    for _ in range(3):
+        driver.checkpoint()
+    for log in driver.store.files.logs.retained.values():
+        assert log.garbage_bytes * 5 > log.size_bytes

@@ -22,6 +22,7 @@ from warrenmq.store.jobs import (
     CompactContents,
     FindContents,
     KeepDamage,
+    LeavingFile,
     ReadRanges,
     RewriteSegment,
     StoreJob,
@@ -397,3 +398,29 @@ def test_a_full_disk_releases_the_reserve(tmp_path: Path, make_job: Callable[[],
 
 def test_jobs_that_nobody_knows_fail(store: RunnerDriver) -> None:
     assert isinstance(store.run(StoreJob(READ)), TypeError)
+
+
+# -- files that leave the journal ------------------------------------------------------------------
+
+
+def test_a_file_leaves_the_journal_for_another_file_system(
+    store: RunnerDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An administrator may have put the directory elsewhere."""
+    rename = store.local.rename
+
+    def renamed(path: str, target: str) -> None:
+        if path.rpartition("/")[0] != target.rpartition("/")[0]:
+            raise OSError(errno.EXDEV, "another file system", path)
+        rename(path, target)
+
+    monkeypatch.setattr(store.local, "rename", renamed)
+    content = Random(1).randbytes(5000)
+    put(store.local, "journal/7.wal", content)
+    store.local.make_directories("msg_store_persistent")
+    job = store.checkpoint(b"1")
+    job.leaving = [LeavingFile(7, "journal/7.wal", "msg_store_persistent/7.wal", True)]
+    store.must(job)
+    assert job.unmoved == []
+    assert store.read("msg_store_persistent/7.wal") == content
+    assert not store.local.exists("journal/7.wal")

@@ -24,14 +24,14 @@ def fill(driver: CheckedStore, count: int, *queue_ids: int, size: int = 20) -> N
 
 def fail_reads(monkeypatch: pytest.MonkeyPatch, path: str, fails: Callable[[], bool]) -> None:
     """Make reads of `path` raise EIO while `fails` returns true."""
-    read = LocalFileSystem.read
+    read = LocalFileSystem.read_pieces
 
-    def broken(files: LocalFileSystem, name: str, offset: int, size: int) -> bytes:
+    def broken(files: LocalFileSystem, name: str, pieces: list[tuple[int, int]]) -> list[bytes]:
         if name == path and fails():
             raise OSError(errno.EIO, "broken", name)
-        return read(files, name, offset, size)
+        return read(files, name, pieces)
 
-    monkeypatch.setattr(LocalFileSystem, "read", broken)
+    monkeypatch.setattr(LocalFileSystem, "read_pieces", broken)
 
 
 def loaded_in_time(driver: CheckedStore, queue_id: int, seconds: int = 8) -> list[Position]:

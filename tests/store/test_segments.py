@@ -62,13 +62,13 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ranges: list[tuple[str, int]] = []
-        read = LocalFileSystem.read
+        read = LocalFileSystem.read_pieces
 
-        def noted(files: LocalFileSystem, path: str, offset: int, size: int) -> bytes:
-            self.ranges.append((path, size))
-            return read(files, path, offset, size)
+        def noted(files: LocalFileSystem, path: str, pieces: list[tuple[int, int]]) -> list[bytes]:
+            self.ranges += [(path, size) for _, size in pieces]
+            return read(files, path, pieces)
 
-        monkeypatch.setattr(LocalFileSystem, "read", noted)
+        monkeypatch.setattr(LocalFileSystem, "read_pieces", noted)
 
 
 def test_a_start_reads_the_checkpoint_and_the_journal_behind_it(

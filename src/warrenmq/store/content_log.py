@@ -28,8 +28,8 @@ class ContentLog:
         self.live_entries: i64 = 0
         # Generation of the last checkpoint that names the file in a stretch; 0: none does.
         self.named_in: i64 = 0
-        # Bytes that the unsettled positions of a checkpoint need, at most, when a start reads it.
-        self.restored_bytes: i64 = 0
+        # Bytes of the records of these positions; of a checkpoint's positions, an estimate.
+        self.referred_bytes: i64 = 0
         # The file has left the journal.
         self.is_retained: bool = False
         # The file has been moved.
@@ -51,14 +51,14 @@ class ContentLog:
         return 100 * self.garbage_bytes > garbage_percent * self.size_bytes
 
     def estimate_entries(self) -> None:
-        """Have a start's `garbage_bytes` count what was settled before the last checkpoint.
+        """Have `garbage_bytes` count what no stretch of the file has ever had.
 
-        A checkpoint says neither which stretches were there before nor how many records the file
-        has; the file's size and that of the records still needed do.
+        That is what was consumed or copied to segments before the file left the journal, and what
+        was settled before a start. The sizes of the file and of the records that the stretches had
+        say how many entries the file would have in all.
         """
-        if 0 < self.restored_bytes < self.size_bytes:
-            entries: i64 = self.live_entries * self.size_bytes // self.restored_bytes
-            self.entries = max(self.entries, entries)
+        if 0 < self.referred_bytes < self.size_bytes:
+            self.entries = self.entries * self.size_bytes // self.referred_bytes
 
     @property
     def journal_path(self) -> str:
@@ -88,6 +88,7 @@ class ContentLogs:
         """Keep a file that leaves the journal with `size_bytes`."""
         log.is_retained = True
         log.size_bytes = size_bytes
+        log.estimate_entries()
         self.retained[log.number] = log
 
     def forget(self, log: ContentLog) -> None:

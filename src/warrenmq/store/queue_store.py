@@ -259,7 +259,7 @@ class QueueStore:
         file = message.file
         assert file is not None
         self.places.add(position, message, writer)
-        index.stretches.add(position.seq, file.log)
+        index.stretches.add(position.seq, file.log, message.stored_bytes)
         self.journal.on_indexed(position)
         position.journal_state = INDEXED
         segment.has_places = True

@@ -33,11 +33,41 @@ from warrenmq.store.record import (
 from warrenmq.store.runs import Runs, contains, remove_run
 
 
+def places_in(
+    data: bytes, seed: int, settled: Runs, numbers: list[i64]
+) -> dict[int, list[tuple[int, int]]]:
+    """The places of unsettled entries of segment `data` in each of the journal files `numbers`.
+
+    A place is (offset, size) in bytes; `seed` is that of the segment (`crc_seed`).
+    """
+    found: dict[int, list[tuple[int, int]]] = {}
+    for number in numbers:
+        found[number] = []
+    entry = PlaceEntry(0, 0)
+    at: i64 = FILE_HEADER_BYTES
+    size: i64 = len(data)
+    while at < size:
+        length = record_length(data, at, seed)
+        if length < 0 or not body_is_valid(data, at, length):
+            at = behind_damage(data, at, length, seed, True)
+            continue
+        if i64(data[at + 2]) == PLACES:
+            body = at + RECORD_HEADER_BYTES
+            for place in range(entry_count(data, body, at + length)):
+                entry.read(data, body, place)
+                of_file = found.get(entry.file_number)
+                if of_file is not None and not contains(settled, entry.seq):
+                    of_file.append((entry.offset, entry.stored_bytes))
+        at += length
+    return found
+
+
 class SegmentCopy:
     """The copy of segment `data`, whose header has file number `number`.
 
     Left out are records of the seq ids in `settled`; of transient positions, those in
-    `settled_transient`. `logs` has the bytes of each journal file that is to be emptied, by number;
+    `settled_transient`. `logs` has records of each journal file that is to be emptied: by the file's
+    number, then by the record's offset (`places_in`);
     `wanted`, the seq ids whose contents these files may hold.
     """
 
@@ -48,7 +78,7 @@ class SegmentCopy:
         number: i64,
         settled: Runs,
         settled_transient: Runs,
-        logs: dict[int, bytes],
+        logs: dict[int, dict[int, bytes]],
         wanted: Runs,
     ) -> None:
         self.parts: list[bytes] = []
@@ -61,7 +91,7 @@ class SegmentCopy:
         self._seed: int = crc_seed(store_id, number)
         self._settled: Runs = settled
         self._settled_transient: Runs = settled_transient
-        self._logs: dict[int, bytes] = logs
+        self._logs: dict[int, dict[int, bytes]] = logs
         self._writer: RecordWriter = RecordWriter(store_id)
         self._writer.continue_file(number)
         self._places: PlacesWriter = PlacesWriter()
@@ -139,10 +169,10 @@ class SegmentCopy:
         self._places.flush(queue_id, self._writer)
         self.parts.extend(self._writer.take())
 
-    def _embed(self, entry: PlaceEntry, log: bytes, queue_id: i64) -> bool:
+    def _embed(self, entry: PlaceEntry, log: dict[int, bytes], queue_id: i64) -> bool:
         """Write the record of an entry with its content; False when the content is damaged."""
         seed = crc_seed(self._store_id, entry.file_number)
-        message = message_at(log, entry.offset, seed, queue_id, entry.seq)
+        message = message_at(log.get(entry.offset, b""), 0, seed, queue_id, entry.seq)
         if message is None:
             return False
         self._places.flush(queue_id, self._writer)

@@ -40,8 +40,9 @@ class Stretches:
         """The file of the stretch that may grow; None: none may."""
         return self.all[-1].log if self._is_open else None
 
-    def add(self, seq: i64, log: ContentLog) -> None:
-        """Add a position whose content is in `log`; seq ids only ascend."""
+    def add(self, seq: i64, log: ContentLog, record_bytes: i64) -> None:
+        """Add a position whose content is a record of `log`; seq ids only ascend."""
+        log.referred_bytes += record_bytes
         if self.last_log() is not log:
             self.all.append(Stretch(log, seq))
             log.stretches += 1
@@ -153,7 +154,7 @@ class Stretches:
         log.stretches += 1
         log.entries += stretch.live
         log.live_entries += stretch.live
-        log.restored_bytes += stretch.live * record_bytes
+        log.referred_bytes += stretch.live * record_bytes
         self.all.append(stretch)
 
     def check(self, settled: Runs) -> None:

@@ -121,7 +121,6 @@ class VhostStore:
         for log in replay.logs.values():
             if log.number not in in_journal:
                 self.files.logs.retain(log, log.size_bytes)
-                log.estimate_entries()
                 self.files.needs.take_dead_log(log)
         self.checkpoints.journal_damage = replay.losses()
         if checkpoint is not None:

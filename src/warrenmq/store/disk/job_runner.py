@@ -41,7 +41,7 @@ from warrenmq.store.jobs import (
 )
 from warrenmq.store.layout import JOURNAL_NAME, PERSISTENT_NAME
 from warrenmq.store.record import FILE_HEADER_BYTES, body_is_valid, crc_seed, record_length
-from warrenmq.store.segment_copy import SegmentCopy
+from warrenmq.store.segment_copy import SegmentCopy, places_in
 
 logger = logging.getLogger("warren.disk")
 
@@ -53,6 +53,8 @@ COMPACT_BYTES_PER_S: Final = 268435456
 URGENT_BYTES_PER_S: Final = 1073741824
 # Compaction pauses after each piece of this size.
 _COMPACT_PIECE_BYTES: Final = 1048576
+# Records of a journal file with at most this gap (bytes) between them are read together.
+NEAR_BYTES: Final = 16384
 # Records of a segment that one step of a rewrite scans; a step takes less than a millisecond.
 _REWRITE_RECORDS: Final = 1024
 # Errors that mean a range cannot be read; after any other error a retry may succeed.
@@ -181,6 +183,27 @@ class JobRunner:
             path = f"{PERSISTENT_NAME}/{path.rpartition('/')[2]}"
         return self._files.read(path, 0, self._files.size(path))
 
+    def _read_records(self, path: str, places: list[tuple[int, int]]) -> dict[int, bytes]:
+        """The bytes at each (offset, size) of a journal file, by offset; near ones in one read."""
+        ranges: list[tuple[int, int]] = []
+        for offset, size in sorted(places):
+            start, length = ranges[-1] if ranges else (0, -NEAR_BYTES - 1)
+            if offset - start - length <= NEAR_BYTES:
+                ranges[-1] = (start, max(length, offset + size - start))
+            else:
+                ranges.append((offset, size))
+        parts = self._read_pieces(path, ranges) if ranges else []
+        found: dict[int, bytes] = {}
+        number = -1
+        end = 0
+        for offset, size in sorted(places):
+            if number < 0 or offset >= end:
+                number += 1
+                end = sum(ranges[number])
+            start = offset - ranges[number][0]
+            found[offset] = parts[number][start : start + size]
+        return found
+
     def _source(self, path: str) -> Source:
         return (
             partial(self._files.read, path),
@@ -281,7 +304,7 @@ class JobRunner:
             for log in job.leaving:
                 with contextlib.suppress(FileNotFoundError):
                     if log.is_needed:
-                        self._files.rename(log.path, log.target)
+                        self._move(log.path, log.target)
                     else:
                         self._files.unlink(log.path)
                 done += 1
@@ -296,6 +319,18 @@ class JobRunner:
         except OSError as error:
             logger.warning("files that have left the journal may come back: %s", error)
             self._unsynced_directories.update((PERSISTENT_NAME, JOURNAL_NAME))
+
+    def _move(self, path: str, target: str) -> None:
+        """Rename a file, or copy it if an administrator has put its new directory elsewhere."""
+        files = self._files
+        try:
+            files.rename(path, target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            files.rename(write_new(files, target, [self._read_whole(path)]), target)
+            files.sync_directory(PERSISTENT_NAME)
+            files.unlink(path)
 
     def _delete(self, job: WriteCheckpoint) -> None:
         deleted: dict[str, list[str]] = {}
@@ -353,7 +388,8 @@ class JobRunner:
             raise OSError(errno.EIO, f"{len(data)} bytes are left of {job.size}", path)
         if path in self._doubtful and not _is_whole(data, seed):
             raise OSError(errno.EIO, "what could not be synced cannot be read any more", path)
-        logs = {int(number): self._read_whole(log) for number, log in job.emptied}
+        places = places_in(data, seed, job.settled, [number for number, _ in job.emptied])
+        logs = {int(number): self._read_records(log, places[number]) for number, log in job.emptied}
         copy = SegmentCopy(
             data,
             self._store_id,

@@ -47,7 +47,7 @@ def logs_of(store: Path) -> list[Path]:
 
 
 def test_all_segments_lost(data: Path, store: Path, original: Path, tmp_path: Path) -> None:
-    """Large messages come from content files, small ones from the journal and files that left it."""
+    """Large messages come from content files, small ones from the journal and from logs."""
     for path in store.glob("queues/*/*.idx"):
         path.unlink()
     result = rebuild_index(data, tmp_path / "new")

@@ -128,7 +128,7 @@ def test_segments_that_cannot_be_rewritten_keep_their_own_files_only(tmp_path: P
     assert len(unreadable) == 2
     left = set(logs_of(driver)) & set(before[:-2])
     assert left <= kept and len(kept) <= 4
-    driver.runner.run = run  # type: ignore[method-assign]
+    driver.runner.run = run  # type: ignore[method-assign]  # all jobs run again
     for _ in range(60):
         driver.now_ms += 2000
         driver.checkpoint()

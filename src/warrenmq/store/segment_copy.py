@@ -66,9 +66,9 @@ class SegmentCopy:
     """The copy of segment `data`, whose header has file number `number`.
 
     Left out are records of the seq ids in `settled`; of transient positions, those in
-    `settled_transient`. `logs` has records of each journal file that is to be emptied: by the file's
-    number, then by the record's offset (`places_in`);
-    `wanted`, the seq ids whose contents these files may hold.
+    `settled_transient`. `logs` has records of each journal file that is to be emptied: by the
+    file's number, then by the record's offset (`places_in`); `wanted`, the seq ids whose contents
+    these files may hold.
     """
 
     def __init__(

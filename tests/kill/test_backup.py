@@ -365,13 +365,14 @@ def test_a_store_that_had_problems_is_restored_on_demand(
     node.settings = SETTINGS
     node.start()
     backlog(node, 3000, 2000)
-    # A message in a segment is not read from the journal before the last checkpoint.
+    # The file with the content of a message has left the journal.
     await_rest(store_of(node))
     assert node.stop() == 0
-    segment = store_of(node) / "queues/1/0.idx"
-    data = bytearray(segment.read_bytes())
+    logs = (store_of(node) / "msg_store_persistent").glob("*.wal")
+    log = next(path for path in logs if b"100." in path.read_bytes())
+    data = bytearray(log.read_bytes())
     data[data.index(b"100.") + 50] ^= 1
-    segment.write_bytes(data)
+    log.write_bytes(data)
     assert warren("backup", tmp_path / "backup", "--data-dir", data_of(node)).returncode == 0
     done = warren("restore", tmp_path / "backup", "--data-dir", tmp_path / "target")
     assert done.returncode == 2 and "1 damaged" in done.stderr
@@ -379,7 +380,7 @@ def test_a_store_that_had_problems_is_restored_on_demand(
     found = warren_json(
         "restore", tmp_path / "backup", "--data-dir", tmp_path / "target", "--accept-problems"
     )
-    assert found["check"]["problem_counts"] == {"damaged": 1}
+    assert found["check"]["problem_counts"] == {"damaged": 1, "missing_content": 1}
 
 
 def test_missing_definitions_are_no_reason_to_lose_data(

@@ -30,7 +30,7 @@ def read_block(block: bytes | memoryview) -> list[BlockMessage]:
     """Decode all messages of `block`; AssertionError on a wrong checksum."""
     data = bytes(block)
     magic, version, store_id, number, crc = struct.unpack_from(">8sI16sQI", data)
-    assert (magic, version) == (b"WARRENIX", 2)
+    assert (magic, version) == (b"WARRENIX", 3)
     assert crc == crc32c(data[:36])
     seed = crc32c(number.to_bytes(8, "big"), crc32c(store_id))
     at = 40

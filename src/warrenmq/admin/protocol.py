@@ -294,7 +294,8 @@ class Slice(Struct, tag="slice", frozen=True):
     # The messages' seq ids as inclusive runs; only with files.
     runs: list[tuple[int, int]] = []
     is_redelivered: bool = False
-    # The queue's id in the records of `files`.
+    # Id of the queue in the store: a record in a shared file names the queues it is for by id.
+    # An older node says none.
     queue_id: int = 0
 
 

@@ -65,7 +65,7 @@ class SegmentFindings:
     live: int = 0
     # References of live positions, (content id, seq id).
     references: list[tuple[int, int]] = field(default_factory=list)
-    # Stretches that are no records, (start, end) in bytes.
+    # Where the segment has bytes that are no valid record: (start, end), offsets in bytes.
     damaged: list[tuple[int, int]] = field(default_factory=list)
     # Places of live positions whose content is in a journal file, in order of their seq ids.
     referred: list[Referred] = field(default_factory=list)

@@ -40,11 +40,11 @@ class LogFindings:
 
     def __init__(self) -> None:
         self.wrong: list[WrongEntry] = []
-        # Stretches that are no records, (start, end) in bytes.
+        # Where the file has bytes that are no valid record: (start, end), offsets in bytes.
         self.damaged: list[tuple[int, int]] = []
         # End of the last record that an entry needs.
         self.needed_end = 0
-        # Messages that have lost their entries.
+        # Number of messages in the file that no readable entry names; a start finds them.
         self.found_again = 0
 
 

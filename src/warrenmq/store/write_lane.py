@@ -32,7 +32,7 @@ class WriteLane:
         self.failed_count: i64 = 0
         # Bytes since the start that appends have carried to the disk, repeated ones each time.
         self.appended_bytes: i64 = 0
-        # The same for files that no restart reads.
+        # Bytes since the start that appends have carried to files that no restart reads.
         self.transient_bytes: i64 = 0
         # Bytes since the start of segments that were written again; the jobs' owners count them.
         self.rewritten_bytes: i64 = 0

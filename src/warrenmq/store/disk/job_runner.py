@@ -174,7 +174,7 @@ class JobRunner:
             directory, _, name = path.partition("/")
             if directory != JOURNAL_NAME:
                 raise
-            # The file has left the journal since the job was made.
+            # A checkpoint has moved the file out of the journal since the job was made.
             return self._files.read_pieces(f"{PERSISTENT_NAME}/{name}", pieces)
 
     def _read_whole(self, path: str) -> bytes:

@@ -133,7 +133,7 @@ class LogReader:
         yield from waiting
 
     def message(self, position: Position) -> Message | None:
-        """The message of a position whose content is in a journal file; None if unreadable."""
+        """The message at `position`, read from its journal file; None: it cannot be read."""
         number = file_of(position.place)
         offset = offset_of(position.place)
         path = self.path_of(number)

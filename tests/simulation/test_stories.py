@@ -363,6 +363,26 @@ STORIES = {
         sink_commit 0 0 0 1 200 533837489
         idle 995916968
         crash power 0 0 744595018""",
+    "a repair that does not find an entry, with newer messages behind it": """\
+1318236954 4096 8192 256 8 4 0 200 2048 1 2000 4194304 2000 33554432 2 1 1 10 \
+        33554432 67108864 4194304 1048576 1 16777216 1048576 3000
+        declare 0 1 0 0 665393751
+        declare 1 1 0 0 839529074
+        idle 329690614
+        publish 4 0 2 4 1 0 902271092
+        publish 0 1 1 252 1 0 722307468
+        run flush 1 440492103
+        crash power 0 0 984152223
+        publish 0 -1 1 251 1 0 548452219
+        flip 1 157365210
+        idle 587245727
+        stop 0 786475102
+        publish 0 -1 1 4 1 0 274960574
+        publish 0 0 1 4 1 0 372436390
+        consume 0 0 3 0 970509513
+        publish 0 0 2 4 0 0 961856273
+        tick 3000 592194988
+        idle 910023993""",
 }
 
 

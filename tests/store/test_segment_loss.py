@@ -156,7 +156,7 @@ def test_appends_on_their_way_to_a_segment_that_is_put_aside_are_not_lost(
     index = queue.ledger.index
     assert index is not None
     queue.index([driver.positions[1].pop(seq) for seq in (19, 20)])
-    queue.loss.replace_segment(queue.ledger, index.segments[-1], None)
+    queue.loss.replace_segment(queue.ledger, index.segments[-1])
     queue.index([driver.positions[1].pop(seq) for seq in (21, 22)])
     driver.finish_jobs()
     assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), *range(19, 23)]

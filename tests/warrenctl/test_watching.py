@@ -1,7 +1,7 @@
 """What a node says of itself: events, counts of logins, certificates, environment variables."""
 
 import json
-import select
+import selectors
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -112,7 +112,9 @@ def test_events_come_as_lines_until_the_time_is_over(node: TlsBroker) -> None:
 
 def _has_line(stream: subprocess.Popen[str]) -> bool:
     assert stream.stdout is not None
-    return bool(select.select([stream.stdout], [], [], 0.1)[0])
+    with selectors.DefaultSelector() as selector:
+        selector.register(stream.stdout, selectors.EVENT_READ)
+        return bool(selector.select(0.1))
 
 
 def test_certificates_are_those_of_the_files(

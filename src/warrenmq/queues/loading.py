@@ -48,6 +48,7 @@ class ContentsLoad(Load):
         first = loader.first_seq
         entries = self._taken(positions, first, next_seq)
         loader.end(self)
+        self.contents.ready.lose_in_delta(self.contents.store.take_lost())
         self.arrive(entries, first, next_seq, damaged)
         self.finish()
 

@@ -402,6 +402,11 @@ class VariableQueue:
             delta.clear()
         self._keep_shape()
 
+    def lose_in_delta(self, lost: i64) -> None:
+        """Note that `lost` messages, most likely of delta, are not in the index any more."""
+        if self.delta.count > 0:
+            self.count -= self.delta.lose(lost)
+
     def take_loaded(self, entries: list[Entry], first: i64, damaged: i64) -> None:
         """Remove loaded entries, the oldest ready ones from `first` on, from delta; they skip q3.
 

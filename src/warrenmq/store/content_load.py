@@ -243,7 +243,7 @@ class ContentLoad(WaitingLoad):
         if data is None and segment is not None:
             self._failures = 0
             self._is_searching = False
-            self.loss.replace_segment(self.ledger, segment, None)
+            self.loss.replace_segment(self.ledger, segment)
             self.files.wait_for_append(self)
             return
         index = self.ledger.index

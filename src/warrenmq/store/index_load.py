@@ -54,7 +54,6 @@ class IndexLoad(WaitingLoad):
         with_contents: bool,
         done: LoadDone,
     ) -> None:
-        super().__init__()
         self.files: SegmentFiles = files
         self.loss: SegmentLoss = loss
         self.ledger: QueueLedger = ledger
@@ -70,6 +69,8 @@ class IndexLoad(WaitingLoad):
         self._rewrites: i64 = 0
         # Segment whose damage was reported, and that was repaired as far as possible; -1: none.
         self._repaired_segment: i64 = -1
+        # Damaged messages that this load has met.
+        self.damaged_count: i64 = 0
         # Number of failed reads of the same piece in a row.
         self._failures: i64 = 0
         self._read_bytes: i64 = max(max_bytes, READ_BYTES_MIN)
@@ -156,7 +157,7 @@ class IndexLoad(WaitingLoad):
         wanted = job.ranges[0][2]
         if result is None:
             # The file is gone or unreadable: the messages in it are lost.
-            self.loss.replace_segment(self.ledger, segment, self)
+            self.loss.replace_segment(self.ledger, segment)
             self.files.wait_for_append(self)
             return
         is_short = len(result) < wanted
@@ -168,8 +169,7 @@ class IndexLoad(WaitingLoad):
         at_end = is_short or scan.offset + len(result) >= segment.size_bytes
         scan.feed(result, at_end, self.max_messages, self.max_bytes)
         if self._repaired_segment == segment.number:
-            # Damage that is left was reported before.
-            self.damaged_count += len(scan.damaged)
+            # Damage that is left was reported before, and its messages were counted.
             scan.damaged = []
         elif len(scan.damaged) > 0 or is_short:
             self._report_damage(segment, scan)

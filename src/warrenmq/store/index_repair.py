@@ -181,6 +181,9 @@ class DamagedSegments:
         if live > segment.live:
             last = start + index.segment_entries - 1
             self._losses.add_messages(ledger.queue_id, live - segment.live, start, last, cause)
+            if segment.has_places:
+                # The load that met the damage has left the count of what is lost to this one.
+                index.lost_count += live - segment.live
         index.stretches.recount(index.settled)
         index.version += 1
         index.drop_dead_segments(ledger.indexed_upto)

@@ -16,10 +16,6 @@ _RETRY_MAX_MS: Final = 1000
 class WaitingLoad:
     """A load that can be resumed."""
 
-    def __init__(self) -> None:
-        # Messages of this load that turned out to be lost.
-        self.damaged_count: i64 = 0
-
     def read_on(self) -> None:
         """Resume: check again whether the data can be read."""
         raise RuntimeError("abstract")

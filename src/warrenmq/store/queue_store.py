@@ -412,6 +412,19 @@ class QueueStore:
             done,
         ).start()
 
+    def take_lost(self) -> i64:
+        """Return the number of lost messages that no load has reported, and forget it.
+
+        Loads report the damaged messages that they meet. These others were not found again when
+        their segment was repaired or its file replaced, and a load may never come to their places.
+        """
+        index = self.ledger.index
+        if index is None:
+            return 0
+        lost = index.lost_count
+        index.lost_count = 0
+        return lost
+
     def load_positions(
         self, from_seq: i64, end_seq: i64, max_messages: i64, done: LoadDone
     ) -> None:

@@ -16,7 +16,6 @@ from warrenmq.store.content_records import write_publish_ref
 from warrenmq.store.index_records import end_below, first_seq
 from warrenmq.store.index_repair import REPAIRS_MAX, SegmentRepairer
 from warrenmq.store.jobs import AppendFile, PutAside, ReadRanges, RepairSegment, SearchedLog
-from warrenmq.store.loads import WaitingLoad
 from warrenmq.store.message import INDEXED, Position, QueueLedger
 from warrenmq.store.queue_access import QueueAccess
 from warrenmq.store.queue_index import QueueIndex, Segment
@@ -31,7 +30,6 @@ class _PutAside(PutAside):
         self.loss: SegmentLoss = loss
         self.ledger: QueueLedger = ledger
         self.segment: Segment = segment
-        self.load: WaitingLoad | None = None
         # Records that were on their way into the old file.
         self.kept: list[bytes] = []
         # The first seq id in `kept`, or the segment's end.
@@ -148,13 +146,11 @@ class SegmentLoss(GoneSegments):
                 index.version += 1
         files.resume_loads()
 
-    def replace_segment(
-        self, ledger: QueueLedger, segment: Segment, load: WaitingLoad | None
-    ) -> None:
+    def replace_segment(self, ledger: QueueLedger, segment: Segment) -> None:
         """Replace the file of a segment that cannot be read or is gone.
 
         Loads resume when the new file is in place. If the old file cannot be moved away, they read
-        it once more. `load` counts the messages that are lost.
+        it once more.
         """
         index = ledger.index
         assert index is not None
@@ -163,7 +159,6 @@ class SegmentLoss(GoneSegments):
         segment.is_rewriting = True
         path = index.path_of(segment)
         job = _PutAside(self, ledger, segment, path)
-        job.load = load
         lane = self._files.jobs.lane
         appends = lane.appends_of(path)
         job.upto = _first_seq_of(index, segment, appends)
@@ -180,7 +175,7 @@ class SegmentLoss(GoneSegments):
             path = index.path_of(segment)
             # A waiting append would find the file gone and have it replaced itself.
             if path in gone and len(self._files.jobs.lane.appends_of(path)) == 0:
-                self.replace_segment(ledger, segment, None)
+                self.replace_segment(ledger, segment)
 
     def replace(self, append: Append) -> None:
         """Repair the file of a failed append: it was deleted, or is shorter than it was.
@@ -226,14 +221,11 @@ class SegmentLoss(GoneSegments):
         files.jobs.lane.on_other()
         job.segment.is_rewriting = False
         if job.error is None:
-            lost = self._renew(job.ledger, job.segment, job.upto, job.kept)
-            if job.load is not None and not job.segment.has_places:
-                # Else the messages may be found again.
-                job.load.damaged_count += lost
+            self._renew(job.ledger, job.segment, job.upto, job.kept)
         files.resume_loads()
 
-    def _renew(self, ledger: QueueLedger, segment: Segment, upto: i64, kept: list[bytes]) -> i64:
-        """Begin the file of a segment anew; returns how many messages are lost, or a few more.
+    def _renew(self, ledger: QueueLedger, segment: Segment, upto: i64, kept: list[bytes]) -> None:
+        """Begin the file of a segment anew.
 
         The file gets the queue's positions in memory below seq id `upto`, then `kept`, then the
         waiting appends. Messages that were on disk only are lost.
@@ -241,7 +233,7 @@ class SegmentLoss(GoneSegments):
         index = ledger.index
         if index is None or index.find(segment.number) is not segment:
             # The segment or its queue has died since.
-            return 0
+            return
         path = index.path_of(segment)
         first: i64 = segment.number * index.segment_entries
         positions: list[Position] = []
@@ -269,8 +261,10 @@ class SegmentLoss(GoneSegments):
             lane.waiting_bytes += prefix_bytes
         segment.is_new = True
         self._count_anew(ledger, index, segment)
-        on_their_way: i64 = max(0, ledger.indexed_upto - upto)
-        return max(0, segment.live - i64(len(positions)) - on_their_way)
+        if not segment.has_places:
+            # Else the messages may be found again.
+            on_their_way: i64 = max(0, ledger.indexed_upto - upto)
+            index.lost_count += max(0, segment.live - i64(len(positions)) - on_their_way)
 
     def _count_anew(self, ledger: QueueLedger, index: QueueIndex, segment: Segment) -> None:
         """Have the records of `segment` counted anew, since some moved and some are lost."""

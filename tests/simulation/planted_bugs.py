@@ -100,10 +100,11 @@ class ForgottenEntry(NodeParts):
 
 
 class _ForgetfulRunner(JobRunner):
-    def _put_checkpoint(self, content: bytes) -> None:
+    def _put_checkpoint(self, parts: list[bytes]) -> None:
+        content = b"".join(parts)
         number = int.from_bytes(content[28:36], "big")
         super()._put_checkpoint(
-            rewritten(content, FILE_HEADER_BYTES, seed_of(number), _without_a_segment)
+            [rewritten(content, FILE_HEADER_BYTES, seed_of(number), _without_a_segment)]
         )
 
 
@@ -135,10 +136,11 @@ class ForgottenStretch(NodeParts):
 
 
 class _UnneedingRunner(JobRunner):
-    def _put_checkpoint(self, content: bytes) -> None:
+    def _put_checkpoint(self, parts: list[bytes]) -> None:
+        content = b"".join(parts)
         number = int.from_bytes(content[28:36], "big")
         super()._put_checkpoint(
-            rewritten(content, FILE_HEADER_BYTES, seed_of(number), _without_stretches)
+            [rewritten(content, FILE_HEADER_BYTES, seed_of(number), _without_stretches)]
         )
 
 

@@ -24,7 +24,7 @@ def encoded(rows: int) -> tuple[bytes, int]:
     slices = 1
     while encoder.step(rows):
         slices += 1
-    return encoder.content(), slices
+    return b"".join(encoder.parts()), slices
 
 
 def test_slices_of_any_size() -> None:

@@ -63,7 +63,7 @@ def test_many_files_are_synced_in_one_call(store: RunnerDriver) -> None:
     for path in paths:
         store.must(AppendFile(path, 0, [b"x"], True))
     store.faults.calls.clear()
-    store.must(WriteCheckpoint(b"1", paths, [], []))
+    store.must(WriteCheckpoint([b"1"], paths, [], []))
     assert store.faults.calls.count("sync_all") == 1
     assert store.faults.calls.count("sync") == 1
     # Files closed before their sync are synced once more all together, and later one by one.
@@ -72,7 +72,7 @@ def test_many_files_are_synced_in_one_call(store: RunnerDriver) -> None:
         store.must(AppendFile(path, 1, [b"x"], False))
     for expected in (1, 0):
         store.faults.calls.clear()
-        store.must(WriteCheckpoint(b"2", paths[:3], [], []))
+        store.must(WriteCheckpoint([b"2"], paths[:3], [], []))
         assert store.faults.calls.count("sync_all") == expected
 
 
@@ -82,7 +82,7 @@ def test_deletions_in_many_directories_are_synced_in_one_call(store: RunnerDrive
         store.must(AppendFile(path, 0, [b"x"], True))
     store.must(store.checkpoint(b"1", *paths))
     store.faults.calls.clear()
-    store.must(WriteCheckpoint(b"2", [], [], paths))
+    store.must(WriteCheckpoint([b"2"], [], [], paths))
     # The one `sync_directory` is for the directory of the checkpoint.
     assert (store.faults.calls.count("sync_all"), store.faults.calls.count("sync_directory")) == (
         1,
@@ -98,7 +98,7 @@ def test_a_sync_of_deletions_that_failed_may_have_been_about_anything(store: Run
     store.must(store.checkpoint(b"1", *paths))
     store.must(AppendFile(SEGMENT, 0, [b"x"], True))
     store.faults.fail("sync_all", errno.EIO, NOT_DONE)
-    store.must(WriteCheckpoint(b"2", [], [], paths))
+    store.must(WriteCheckpoint([b"2"], [], [], paths))
     job = store.checkpoint(b"3", SEGMENT)
     assert store.run(job) is not None
     assert job.unsynced == [SEGMENT]
@@ -112,7 +112,7 @@ def test_many_files_where_there_is_no_such_call(
     for path in paths:
         store.must(AppendFile(path, 0, [b"x"], True))
     store.faults.calls.clear()
-    store.must(WriteCheckpoint(b"1", paths, [], []))
+    store.must(WriteCheckpoint([b"1"], paths, [], []))
     assert store.faults.calls.count("sync") == len(paths) + 1
 
 
@@ -136,7 +136,7 @@ def test_a_sync_that_failed_is_not_forgotten(store: RunnerDriver, call: str, how
     assert again.unsynced == job.unsynced
     assert not store.local.exists("checkpoint")
     # A checkpoint that neither relies on the unsynced files nor keeps them succeeds.
-    store.must(WriteCheckpoint(b"0", [], [], job.unsynced[1:]))
+    store.must(WriteCheckpoint([b"0"], [], [], job.unsynced[1:]))
     expected = store.read(SEGMENT)
     store.must(RewriteSegment(SEGMENT, len(expected), [], []))
     assert store.read(SEGMENT) == expected
@@ -262,7 +262,7 @@ def test_power_fails_in_any_call_of_a_checkpoint(rule: str) -> None:
             runner.run(AppendFile(SEGMENT, 0, [data], True))
             disk.crash_after = crashes
             try:
-                job = WriteCheckpoint(b"new", [SEGMENT], [SEGMENT], ["journal/1.wal"])
+                job = WriteCheckpoint([b"new"], [SEGMENT], [SEGMENT], ["journal/1.wal"])
                 runner.run(job)
             except Crash:
                 crashes += 1
@@ -278,7 +278,7 @@ def test_power_fails_in_any_call_of_a_checkpoint(rule: str) -> None:
                 assert disk.exists("journal/1.wal")
             # A start continues from this state, whatever files lie about.
             again = JobRunner(disk, STORE_ID)
-            next_job = WriteCheckpoint(b"next", [], [], ["journal/1.wal"])
+            next_job = WriteCheckpoint([b"next"], [], [], ["journal/1.wal"])
             again.run(next_job)
             assert next_job.error is None
             assert read_whole(disk, "checkpoint") == b"next"

@@ -187,9 +187,9 @@ def test_a_checkpoint_waits_for_the_rename_of_a_rewritten_segment(store: RunnerD
     store.faults.fail("sync_directory", errno.EIO, times=3)
     store.must(RewriteSegment(SEGMENT, sum(map(len, parts)), [(0, 4)], []))
     for _ in range(2):
-        assert store.run(WriteCheckpoint(b"2", [], [], [])) is not None
+        assert store.run(WriteCheckpoint([b"2"], [], [], [])) is not None
     assert store.read("checkpoint") == b"1"
-    store.must(WriteCheckpoint(b"2", [], [], []))
+    store.must(WriteCheckpoint([b"2"], [], [], []))
 
 
 @pytest.mark.parametrize("rule", [KILL, POWER, ORDERED])
@@ -379,7 +379,7 @@ def test_any_call_of_keeping_damage_fails(store: RunnerDriver, how: str) -> None
     "make_job",
     [
         lambda: AppendFile("x", 0, [b"x"], True),
-        lambda: WriteCheckpoint(b"x", [], [], []),
+        lambda: WriteCheckpoint([b"x"], [], [], []),
     ],
 )
 def test_a_full_disk_releases_the_reserve(tmp_path: Path, make_job: Callable[[], StoreJob]) -> None:

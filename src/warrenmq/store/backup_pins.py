@@ -132,17 +132,17 @@ class BackupPins:
                 self._segments.append(BackupFile(log.path, WHOLE, True))
         self._add_growing()
 
-    def on_checkpoint(self, content: bytes | None) -> None:
-        """Notify the listener: a checkpoint with this content is on disk; None: it failed."""
+    def on_checkpoint(self, parts: list[bytes] | None) -> None:
+        """Notify the listener: a checkpoint of these parts is on disk; None: it failed."""
         listener = self._listener
         if listener is None or not self._is_taken:
             return
         self._listener = None
-        if content is None:
+        if parts is None:
             self.end()
         else:
-            self.checkpoint = content
-        listener.on_checkpoint(content is not None)
+            self.checkpoint = b"".join(parts)
+        listener.on_checkpoint(parts is not None)
 
     def files(self) -> list[BackupFile]:
         """All files of the backup but the checkpoint. Their sizes include all sealed batches."""

@@ -210,11 +210,11 @@ class CheckpointEncoder:
         self._place = place
         return place < end
 
-    def content(self) -> bytes:
-        """The whole file; call it when every row is encoded."""
+    def parts(self) -> list[bytes]:
+        """The bytes of the whole file, in order; call it once, when every row is encoded."""
         count: int = 1 + len(self._queue_rows) + len(self._content_rows)
         self._writer.raw_record(CHECKPOINT_END, count.to_bytes(4, "big"), b"")
-        return b"".join(self._writer.take())
+        return self._writer.take()
 
 
 def _encode_head(head: CheckpointHead, queue_count: i64, content_file_count: i64) -> bytes:

@@ -32,7 +32,7 @@ _RETRY_MS: Final = 250
 
 class _Checkpoint(WriteCheckpoint):
     def __init__(self, checkpoints: Checkpoints, head: CheckpointHead) -> None:
-        super().__init__(b"", [], [], [])
+        super().__init__([], [], [], [])
         self.checkpoints: Checkpoints = checkpoints
         self.head: CheckpointHead = head
         # The journal batch that must be durable first.
@@ -41,6 +41,8 @@ class _Checkpoint(WriteCheckpoint):
         self.delete_bytes: i64 = 0
         # Segments that the checkpoint syncs.
         self.dirty: list[tuple[QueueLedger, Segment]] = []
+        # The queues of which the checkpoint has segments or a new `indexed_upto`.
+        self.counted: list[QueueStore] = []
         self.encoder: CheckpointEncoder | None = None
 
     def encode(self) -> bool:
@@ -48,7 +50,7 @@ class _Checkpoint(WriteCheckpoint):
         assert encoder is not None
         if encoder.step(_ENCODED_ROWS):
             return True
-        self.content = encoder.content()
+        self.parts = encoder.parts()
         self.encoder = None
         return False
 
@@ -240,12 +242,13 @@ class Checkpoints:
             log.is_moved = log.is_moved or log.number < self._first_leaving()
         self._current = None
         self.count += 1
-        files.jobs.lane.checkpoint_bytes += len(job.content)
+        for part in job.parts:
+            files.jobs.lane.checkpoint_bytes += len(part)
         self.generation = job.head.generation
         self.first_journal_file = job.head.first_journal_file
         files.needs.give_back(job.undeleted, 0)
-        files.needs.has_stragglers = self._rewriter.find_segments()
-        self._backup.on_checkpoint(job.content)
+        files.needs.has_stragglers = self._rewriter.find_segments(job.counted)
+        self._backup.on_checkpoint(job.parts)
         files.resume_loads()
 
     def _row_of(self, queue: QueueStore, job: _Checkpoint) -> bytes:
@@ -256,6 +259,8 @@ class Checkpoints:
             self._rewriter.leave_tail(queue, index)
             version = index.version
             index.snapshot_upto = ledger.indexed_upto
+            if len(index.segments) > 0 or index.checkpointed_upto < ledger.indexed_upto:
+                job.counted.append(queue)
             if index.has_dirty:
                 index.has_dirty = False
                 for segment in index.segments:

@@ -76,17 +76,22 @@ class WriteCheckpoint(StoreJob):
     """Put a checkpoint in place after syncing what it counts, then delete the files nothing needs.
 
     In this order: sync `sync_paths` (paths that are gone are skipped and listed in `gone`) and the
-    directories of `new_paths`; rename the old checkpoint to `checkpoint.previous`; put `content` in
+    directories of `new_paths`; rename the old checkpoint to `checkpoint.previous`; put `parts` in
     place as `checkpoint`; take `leaving` out of the journal, oldest first; delete `delete_paths`. A
     failed move or deletion does not fail the job: `unmoved` gets the rest of `leaving`, `undeleted`
     the path.
     """
 
     def __init__(
-        self, content: bytes, sync_paths: list[str], new_paths: list[str], delete_paths: list[str]
+        self,
+        parts: list[bytes],
+        sync_paths: list[str],
+        new_paths: list[str],
+        delete_paths: list[str],
     ) -> None:
         super().__init__(WRITE)
-        self.content: bytes = content
+        # The bytes of the checkpoint, in order.
+        self.parts: list[bytes] = parts
         self.sync_paths: list[str] = sync_paths
         self.new_paths: list[str] = new_paths
         self.delete_paths: list[str] = delete_paths
@@ -100,7 +105,7 @@ class WriteCheckpoint(StoreJob):
         self.gone: list[str] = []
 
     def encode(self) -> bool:
-        """Encode some more of `content`; called before the write until it returns False."""
+        """Encode some more of `parts`; called before the write until it returns False."""
         return False
 
 

@@ -94,10 +94,12 @@ class SegmentRewriter:
         # The rest of _TAIL_POSITIONS until the next checkpoint.
         self._tail_left: i64 = _TAIL_POSITIONS
 
-    def find_segments(self) -> bool:
-        """Find the segments to rewrite; called after each checkpoint.
+    def find_segments(self, counted: list[QueueStore]) -> bool:
+        """Find the segments to rewrite; called when a checkpoint is on disk.
 
-        Returns whether any queue has a straggler: a segment to rewrite at once or when it may be.
+        `counted` are the durable queues of which the checkpoint has segments or a new
+        `indexed_upto`: most of a hundred thousand queues have neither. Returns whether any queue
+        has a straggler: a segment to rewrite at once or when it may be.
         """
         is_in_debt = self._debt.payable_bytes > 0
         settings = self._files.settings
@@ -108,26 +110,28 @@ class SegmentRewriter:
         refused: list[Segment] = []
         is_more = is_emptying
         self._tail_left = _TAIL_POSITIONS
-        for queues in (self._queues, self._transient_queues):
-            for queue in queues.values():
-                index = queue.ledger.index
-                if index is None:
+        for queue in counted + list(self._transient_queues.values()):
+            index = queue.ledger.index
+            if index is None:
+                continue
+            if queue.is_durable:
+                if queue.ledger.queue_id not in self._queues:
+                    # Deleted since the checkpoint was taken.
                     continue
-                if queue.is_durable:
-                    index.on_checkpoint()
-                else:
-                    self.leave_tail(queue, index)
-                is_more = is_more or index.has_stragglers
-                upto = index.previous_upto if queue.is_durable else queue.ledger.indexed_upto
-                for segment in index.segments:
-                    is_worth = index.is_worth_rewriting(segment, is_in_debt) or (
-                        is_emptying and len(_emptied(index, segment)) > 0
-                    )
-                    if is_worth and index.may_rewrite(segment, upto):
-                        if segment.was_refused:
-                            refused.append(segment)
-                        else:
-                            found.append((segment.garbage_bytes, len(found), queue.ledger, segment))
+                index.on_checkpoint()
+            else:
+                self.leave_tail(queue, index)
+            is_more = is_more or index.has_stragglers
+            upto = index.previous_upto if queue.is_durable else queue.ledger.indexed_upto
+            for segment in index.segments:
+                is_worth = index.is_worth_rewriting(segment, is_in_debt) or (
+                    is_emptying and len(_emptied(index, segment)) > 0
+                )
+                if is_worth and index.may_rewrite(segment, upto):
+                    if segment.was_refused:
+                        refused.append(segment)
+                    else:
+                        found.append((segment.garbage_bytes, len(found), queue.ledger, segment))
         if len(found) == 0:
             # Segments whose rewrite failed get another try after the next checkpoint.
             for segment in refused:

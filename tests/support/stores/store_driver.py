@@ -400,7 +400,7 @@ class RunnerDriver:
         self, content: bytes, *sync_paths: str, delete: list[str] | None = None
     ) -> WriteCheckpoint:
         """The job of a checkpoint that relies on `sync_paths` and then deletes `delete`."""
-        return WriteCheckpoint(content, list(sync_paths), list(sync_paths), delete or [])
+        return WriteCheckpoint([content], list(sync_paths), list(sync_paths), delete or [])
 
     def close(self) -> None:
         """Close all files; every handle must have been closed."""

@@ -229,7 +229,7 @@ class JobRunner:
         while job.encode():
             # Let other threads run.
             time.sleep(0)
-        self._put_checkpoint(job.content)
+        self._put_checkpoint(job.parts)
         self._move_logs(job)
         self._delete(job)
 
@@ -280,9 +280,9 @@ class JobRunner:
             self._appends.on_all_synced()
         return is_done
 
-    def _put_checkpoint(self, content: bytes) -> None:
+    def _put_checkpoint(self, parts: list[bytes]) -> None:
         files = self._files
-        new_path = write_new(files, CHECKPOINT_NAME, [content])
+        new_path = write_new(files, CHECKPOINT_NAME, parts)
         try:
             if files.exists(CHECKPOINT_NAME):
                 # From here to the next rename only `checkpoint.previous` exists.

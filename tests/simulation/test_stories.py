@@ -383,6 +383,65 @@ STORIES = {
         publish 0 0 2 4 0 0 961856273
         tick 3000 592194988
         idle 910023993""",
+    "appends behind one that found no space, twice in one segment": """\
+7076923 1500 3000 64 16 4 1048576 0 2048 1 1048576 4194304 67108864 33554432 2 1 1 10 33554432 \
+        67108864 4194304 1048576 4194304 0 300 12000
+        declare 0 1 0 0 1037520648
+        declare 1 0 0 0 832974887
+        idle 607456524
+        ack 0 0 0 875344917
+        publish 0 -1 1 4 0 0 763723366
+        get 0 0 0 588369673
+        flip_now 1 764796803
+        publish 3 -1 2 4 1 0 1037973142
+        ack 0 0 0 538849609
+        run read 1 847583692
+        publish 0 1 1 4 1 0 626515680
+        publish 0 1 1 4 1 0 693338679
+        declare 0 1 0 0 850708803
+        publish 3 -1 1 4 1 0 511317750
+        ack 0 0 0 481076809
+        publish 3 0 1 4 1 0 312906227
+        finish write 1 183706341
+        finish flush 1 400436454
+        finish read 1 846667038
+        publish 0 1 1 4 1 0 625147106
+        publish 0 -1 1 4 0 0 142384294
+        overlap write 0 write 1 568151044
+        publish 0 0 1 4 0 0 359579969
+        publish 0 1 2 4 1 0 983801663
+        mode 1 1 861819715
+        consume 0 1 0 0 294706659
+        publish 0 0 8 250 1 0 39390652
+        idle 61222300
+        publish 0 0 4 100 1 0 589321342
+        tick 3000 762401211
+        idle 149909676
+        tick 3000 755348266
+        tick 3000 835611916
+        tick 3000 126762068
+        disk_full 0 909972413
+        publish 0 0 4 250 1 0 499278259
+        idle 273023850
+        publish 0 0 8 250 1 0 225303984
+        tick 3000 905301879
+        idle 285254649""",
+    "a record whose last bytes, which are zeros, a power failure took": """\
+7023194 4096 1000 256 8 4 200 200 2048 2 1048576 4194304 67108864 33554432 2 1 1 10 33554432 \
+        67108864 4194304 1048576 4194304 0
+        declare 0 1 0 0 886444595
+        declare 1 1 0 0 662233180
+        idle 957906027
+        publish 1 -1 2 258 1 0 1063339733
+        group_ack 1 1 262072608
+        idle 1050799405
+        tx_commit 1 365196067
+        crash_within 4 power 317665906
+        run flush 1 700298322
+        publish 0 1 1 4 0 0 428444503
+        mode 0 1 1021086125
+        publish 0 1 4 250 1 0 508852767
+        flip 3 292914868""",
 }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.stores.store_driver import CheckedStore, Loaded
+from warrenmq.store.disk.append_files import AppendFiles
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.message import ABSENT, Position
 
@@ -164,6 +165,47 @@ def test_appends_on_their_way_to_a_segment_that_is_put_aside_are_not_lost(
     driver.checkpoint()
     driver.reopen()
     assert seqs(loaded_in_time(driver, 1)) == [*range(1, 16), *range(19, 23)]
+
+
+def test_appends_behind_a_failed_one_keep_what_is_written(
+    driver: CheckedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a full disk, the later appends of a group find the file shorter than their offset."""
+    fill(driver, 17, 1)
+    driver.index(1)
+    queue = driver.queues[1]
+    refused = refuse_next_appends(monkeypatch, "queues/1/2.idx")
+    for first in (18, 20, 22):
+        for _ in range(2):
+            driver.publish(20, 1)
+        driver.commit()
+        for seq in (first, first + 1):
+            queue.index([driver.positions[1].pop(seq)])
+        refused.append(True)
+        assert run_on(driver) == 2
+        assert refused == [] and driver.store.jobs.lane.is_idle()
+    assert seqs(loaded_in_time(driver, 1)) == [*range(1, 24)]
+    assert driver.losses.lost == 0
+    driver.checkpoint()
+    driver.reopen()
+    assert seqs(loaded_in_time(driver, 1)) == [*range(1, 24)]
+
+
+def refuse_next_appends(monkeypatch: pytest.MonkeyPatch, refused_path: str) -> list[bool]:
+    """Returns a list; each element that a test adds makes one append to the path find no space."""
+    refused: list[bool] = []
+    append = AppendFiles.append
+
+    def maybe_append(
+        files: AppendFiles, path: str, offset: int, parts: list[bytes], is_new: bool, fill: bool
+    ) -> None:
+        if path == refused_path and refused:
+            refused.pop()
+            raise OSError(errno.ENOSPC, "no space", path)
+        append(files, path, offset, parts, is_new, fill)
+
+    monkeypatch.setattr(AppendFiles, "append", maybe_append)
+    return refused
 
 
 def run_on(driver: CheckedStore, turns: int = 30) -> int:

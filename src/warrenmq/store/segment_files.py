@@ -120,6 +120,7 @@ class SegmentFiles:
                 segment = done.segment
                 if segment is not None:
                     segment.written_bytes += done.size_bytes
+                    segment.left_bytes = -1
                 else:
                     self.contents.transient_written_upto = done.content_upto
         if len(self._gone) > 0 and lane.is_at_rest() and self.gone_segments is not None:

@@ -191,6 +191,9 @@ class SegmentLoss(GoneSegments):
         if begin.is_new:
             # An earlier append had the file replaced already, or this one creates the file anyway.
             return
+        if append.found_bytes >= begin.offset:
+            # The file is short because an append before this one has failed. All of them run again.
+            return
         index = ledger.index if ledger is not None else None
         if (
             ledger is None

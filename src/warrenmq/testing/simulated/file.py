@@ -34,6 +34,10 @@ class SimulatedFile:
         """Size of the file in bytes, as stat reports it."""
         return max(len(self.data), self.allocated)
 
+    def content(self, zeros_max: int) -> bytes:
+        """The bytes written, and of the allocated space behind them at most `zeros_max` bytes."""
+        return bytes(self.data).ljust(min(self.size, len(self.data) + zeros_max), b"\0")
+
     def apply(self, kind: int, offset: int, content: bytes) -> None:
         """Apply a change to the bytes that the process sees, and list it as unsynced."""
         self.allocated = _apply(self.data, self.allocated, kind, offset, content)

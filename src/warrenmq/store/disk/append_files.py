@@ -15,8 +15,11 @@ class FileGoneError(FileNotFoundError):
     """The file is gone or shorter than it was: `found_bytes` of it are left."""
 
     def __init__(self, path: str, found_bytes: int, offset: int) -> None:
+        cause = "an append before has failed, or " if found_bytes > 0 else ""
         super().__init__(
-            errno.ENOENT, f"{found_bytes} bytes are left of {offset}, somebody has deleted it", path
+            errno.ENOENT,
+            f"{found_bytes} bytes are left of {offset}, {cause}somebody has deleted it",
+            path,
         )
         self.found_bytes = found_bytes
 

@@ -91,8 +91,9 @@ class IndexLoad(WaitingLoad):
         if self.next_seq < first_of_segment:
             self.next_seq = first_of_segment
         offset: i64 = FILE_HEADER_BYTES
-        if index.cursor_segment == segment.number and index.cursor_seq <= self.next_seq:
-            offset = index.cursor_offset
+        cursor = index.cursor
+        if cursor.segment == segment.number and cursor.seq <= self.next_seq:
+            offset = cursor.offset
         seed = crc_seed(self.files.store_id, index.file_number(segment.number))
         self._segment = segment
         self._rewrites = segment.rewrites
@@ -193,9 +194,9 @@ class IndexLoad(WaitingLoad):
         assert scan is not None and index is not None
         self.next_seq = self.end_seq if scan.is_over else scan.next_seq
         if self._segment is not None:
-            index.cursor_segment = self._segment.number
-        index.cursor_seq = scan.next_seq
-        index.cursor_offset = scan.offset
+            index.cursor.segment = self._segment.number
+        index.cursor.seq = scan.next_seq
+        index.cursor.offset = scan.offset
         self._deliver(scan.found)
 
     def _leave_segment(self) -> None:

@@ -76,6 +76,21 @@ class Segment:
         )
 
 
+class LoadCursor:
+    """Where the last load of a queue's index ended, and the next one resumes."""
+
+    def __init__(self) -> None:
+        # Number of the segment; -1: none.
+        self.segment: i64 = -1
+        self.seq: i64 = 0
+        # Offset of the record in the segment.
+        self.offset: i64 = 0
+
+    def forget(self) -> None:
+        """Have the next load begin at the segment's first record: offsets in it have changed."""
+        self.segment = -1
+
+
 class QueueIndex:
     """Segments and settled seq ids of one queue. `path`: its directory, below the vhost's."""
 
@@ -103,12 +118,7 @@ class QueueIndex:
         self.stretches: Stretches = Stretches()
         # Counts up with every change that a checkpoint must see.
         self.version: i64 = 0
-        # Segment in which the next load resumes; -1: none.
-        self.cursor_segment: i64 = -1
-        # Seq id at which the next load resumes.
-        self.cursor_seq: i64 = 0
-        # Offset of the record in `cursor_segment` at which the next load resumes.
-        self.cursor_offset: i64 = 0
+        self.cursor: LoadCursor = LoadCursor()
         # Paths of segments without live entries, to be deleted after the next checkpoint.
         self.dead_paths: list[str] = []
         # Bytes of the segments in `dead_paths`.
@@ -286,10 +296,6 @@ class QueueIndex:
         """Note that the checkpoint that was under way is on disk."""
         self.previous_upto = self.checkpointed_upto
         self.checkpointed_upto = self.snapshot_upto
-
-    def forget_cursor(self) -> None:
-        """Forget where the next load resumes: offsets in a segment have changed."""
-        self.cursor_segment = -1
 
     def live_count(self, first: i64, end: i64) -> i64:
         """Number of live entries in all segments that overlap [first, end)."""

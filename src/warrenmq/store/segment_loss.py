@@ -142,7 +142,7 @@ class SegmentLoss(GoneSegments):
             index = job.ledger.index
             if index is not None:
                 index.has_dirty = True
-                index.forget_cursor()
+                index.cursor.forget()
                 index.version += 1
         files.resume_loads()
 
@@ -274,7 +274,7 @@ class SegmentLoss(GoneSegments):
         segment.rewrites += 1
         segment.is_dirty = True
         index.has_dirty = True
-        index.forget_cursor()
+        index.cursor.forget()
         index.version += 1
         segment.is_lost = True
         self._files.damaged.add(ledger, segment)

@@ -199,7 +199,7 @@ class SegmentRewriter:
             if not job.is_whole:
                 segment.entries = job.live
                 self.rewrite_count += 1
-            index.forget_cursor()
+            index.cursor.forget()
             index.version += 1
             index.drop_dead_segments(job.ledger.indexed_upto)
             files.needs.take_dead_segments(index)

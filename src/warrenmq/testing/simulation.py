@@ -51,8 +51,8 @@ START_MS: Final = 1_700_000_000_000
 FETCH_ROUNDS: Final = 50
 # Endings of files whose damage a start must notice and survive.
 CHECKED_FILES: Final = (".wal", ".idx", ".rdq", "checkpoint", "checkpoint.previous")
-# Bytes of allocated space that are read behind the written ones: a record whose last bytes are zeros
-# is whole although a power failure took them.
+# Bytes of allocated space that are read behind the written ones: a record whose last bytes are
+# zeros is whole although a power failure took them.
 RECORD_ZEROS: Final = 4096
 FAULTS: Final = frozenset(("fault", "start_fault", "disk_full"))
 # Share of stops and crashes after which `warren store check` runs on the disk.

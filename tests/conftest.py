@@ -10,6 +10,7 @@ chooses. Under CI a skip because of a missing tool is a failure (`tests/support/
 
 import importlib.util
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,6 +84,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: "Producer") -> FamilyScheduling:
     return FamilyScheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    drivers = sys.modules.get("tests.support.stores.store_driver")
+    if drivers is not None:
+        drivers.close_drivers()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -36,6 +36,15 @@ QUEUES = (1, 2, 3)
 SETTINGS = (4096, 8192, 256, 8)
 
 
+_open_drivers: list["StoreDriver"] = []
+
+
+def close_drivers() -> None:
+    """Close the drivers that a test has left open: a compiled engine is never collected."""
+    while _open_drivers:
+        _open_drivers[-1].close()
+
+
 class StoreDriver:
     """A VhostStore on `disk`: a file system, or a directory that each `open` opens anew.
 
@@ -57,10 +66,12 @@ class StoreDriver:
         self.flusher = BatchFlusher(self.files)
         self.runner = JobRunner(self.files, STORE_ID)
         self.queues: dict[int, QueueStore] = {}
+        _open_drivers.append(self)
         return self.report
 
     def close(self) -> None:
         """Close all files that this driver has opened, as the end of the process does."""
+        _open_drivers.remove(self)
         self.flusher.close()
         self.runner.close()
         if isinstance(self.files, LocalFileSystem) and self.files is not self.disk:

@@ -92,8 +92,12 @@ class LetterKills(KilledNode):
     def run(
         self, kills: int, on_round: Callable[[int], None] = lambda _: None, longest_s: float = 1.2
     ) -> None:
-        """Kill the node `kills` times; AssertionError for the first broken promise."""
-        self.start()
+        """Kill the node `kills` times; AssertionError for the first broken promise.
+
+        May be called again, with the node that the call before has left running.
+        """
+        if self.node.process is None:
+            self.start()
         peer = connect(self.node)
         declare_letter_queues(peer.channel())
         for number in range(1, kills + 1):

@@ -147,6 +147,8 @@ class QueueContents(TurnShare):
 
     def has_live(self, first: i64, end: i64) -> bool:
         """Whether a message of [first, end) is ready or unacked; True in doubt: on disk."""
+        if first >= end:
+            return False
         ready = self.ready
         place = ready.index_of_seq(first)
         if place < ready.entry_count and ready.at(place).seq < end:

@@ -181,7 +181,7 @@ class DeliveredFlags(RuleBasedStateMachine):
             return
         self.node.commit()
         self.begin(self.node.crash())
-        # Nobody knows what was handed out before a crash (W29). Seq ids that it took are used again.
+        # Nobody knows what was handed out before a crash (W29), which also frees seq ids.
         self.handed_out = set(range(self.queue.next_seq))
 
     # -- what must hold ----------------------------------------------------------------------------

@@ -168,3 +168,8 @@ def test_backup_of_a_running_node(node: BrokerProcess, tmp_path: Path) -> None:
     assert done.returncode == 2 and "refused" in done.stderr
     assert "wrong" not in done.stderr.replace("wrong name or password", "")
     assert warren_json("store", "check", tmp_path / "backup")["messages"] == 3
+    # A backup of a running node takes a checkpoint, which counts what was written.
+    assert "write amplification 1." in warren("store", "report", tmp_path / "backup").stdout
+    (vhost,) = warren_json("store", "report", tmp_path / "backup")["vhosts"]
+    writes = vhost["writes"]
+    assert writes["amplification"] == writes["total_bytes"] / writes["published_bytes"] > 1

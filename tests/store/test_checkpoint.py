@@ -18,6 +18,7 @@ def encoded(rows: int) -> tuple[bytes, int]:
     """The bytes of a checkpoint, and the number of slices that encoded it."""
     head = CheckpointHead(7, 1, 2, 3, 4, 5, 6)
     head.damage.append((1, 40, 80))
+    head.published_bytes, head.written_bytes = 1 << 40, 1 << 41
     queue_rows = [encode_queue(QueueLedger(number), False) for number in range(1, QUEUES + 1)]
     content_rows = [ContentFile(number, f"{number}.rdq", 1).row() for number in range(FILES)]
     encoder = CheckpointEncoder(STORE_ID, head, queue_rows, content_rows)
@@ -39,4 +40,5 @@ def test_slices_of_any_size() -> None:
         7,
         [(1, 40, 80)],
     )
+    assert (found.head.published_bytes, found.head.written_bytes) == (1 << 40, 1 << 41)
     assert decode_checkpoint(whole[:-1], STORE_ID) is None

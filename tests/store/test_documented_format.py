@@ -411,6 +411,13 @@ def test_a_checkpoint(records: list[Record]) -> None:
         "CHECKPOINT_END",
     ]
     head, first, second, content, end = [record.fields for record in rows]
+    segment_bytes = (
+        sum([record.length for record in records if record.path == "queues/1/0.idx"]) + 40
+    )
+    (reference,) = of_kind(records, "PUBLISH_REF", ".wal")
+    stored_bytes = reference["stored_bytes"]
+    assert isinstance(stored_bytes, int)
+    journal_bytes = end_of(records, "journal/1.wal")
     assert head == {
         "generation": 1,
         "first_journal_file": 1,
@@ -418,15 +425,15 @@ def test_a_checkpoint(records: list[Record]) -> None:
         "release_serial": 1,
         "next_content_file": 1,
         "journal_file": 1,
-        "journal_offset": end_of(records, "journal/1.wal"),
+        "journal_offset": journal_bytes,
         "queue_count": 2,
         "content_file_count": 1,
         "damage_count": 0,
         "damage": [],
+        # Each of three messages has an address of 7 bytes and 3 bytes of properties.
+        "published_bytes": 3 * (7 + 3) + 5 + 1024 + 4,
+        "written_bytes": journal_bytes + 40 + stored_bytes + segment_bytes,
     }
-    segment_bytes = (
-        sum([record.length for record in records if record.path == "queues/1/0.idx"]) + 40
-    )
     segment = {
         "number": 0,
         "size": segment_bytes,
@@ -453,9 +460,6 @@ def test_a_checkpoint(records: list[Record]) -> None:
         "stretches": [],
     }
     assert (second["indexed_upto"], second["segments"], second["settled"]) == (1, [], [])
-    (reference,) = of_kind(records, "PUBLISH_REF", ".wal")
-    stored_bytes = reference["stored_bytes"]
-    assert isinstance(stored_bytes, int)
     assert content == {
         "number": 0,
         "first_id": 1,

@@ -6,7 +6,10 @@ import pytest
 
 from tests.store.test_content_logs import REFERRING
 from tests.support.stores.store_driver import CheckedStore
-from warrenmq.store.figures import StoreFigures, WriteFigures, payable_bytes
+from warrenmq.store.checkpoint import CHECKPOINT_NAME
+from warrenmq.store.disk.files import read_whole
+from warrenmq.store.figures import StoreFigures, payable_bytes
+from warrenmq.store.write_figures import WriteFigures
 
 
 @pytest.fixture
@@ -20,6 +23,10 @@ def deepen(driver: CheckedStore, count: int, *queue_ids: int) -> None:
         driver.commit()
     for _ in range(3):
         driver.checkpoint()
+
+
+def writes_of(driver: CheckedStore) -> WriteFigures:
+    return WriteFigures(driver.store.journal, driver.store.files)
 
 
 def files_of(driver: CheckedStore, *patterns: str) -> int:
@@ -38,33 +45,33 @@ def test_all_bytes_of_a_store_are_counted_once(driver: CheckedStore) -> None:
         driver.publish(200, 1)
         driver.publish(5000, 1, 2)
     driver.commit()
-    writes = WriteFigures(driver.store)
+    writes = writes_of(driver)
     in_journal = files_of(driver, "journal/*.wal")
     assert in_journal <= writes.journal_bytes <= in_journal + 400
     assert writes.content_bytes == files_of(driver, "msg_store_persistent/*.rdq")
     assert writes.rewritten_bytes == writes.compacted_bytes == 0
     driver.index(1)
     driver.commit()
-    assert WriteFigures(driver.store).index_bytes == files_of(driver, "queues/*/*.idx")
+    assert writes_of(driver).index_bytes == files_of(driver, "queues/*/*.idx")
 
 
 def test_a_message_counts_once_as_published_however_many_queues_it_has(
     driver: CheckedStore,
 ) -> None:
-    before = int(WriteFigures(driver.store).published_bytes)
+    before = int(writes_of(driver).published_bytes)
     driver.publish(300, 1, 2, 3)
     driver.commit()
-    one = int(WriteFigures(driver.store).published_bytes) - before
+    one = int(writes_of(driver).published_bytes) - before
     assert 300 <= one < 330
     driver.publish(300, 1)
     driver.commit()
-    assert WriteFigures(driver.store).published_bytes == before + 2 * one
+    assert writes_of(driver).published_bytes == before + 2 * one
 
 
 def test_a_deep_message_is_not_amplified(driver: CheckedStore) -> None:
     """The 200-byte body has 94 bytes of record and 32 of entry, and checkpoints cost the rest."""
     deepen(driver, 400, 1)
-    writes = WriteFigures(driver.store)
+    writes = writes_of(driver)
     beside_checkpoints = int(writes.total_bytes - writes.checkpoint_bytes)
     published = int(writes.published_bytes)
     assert beside_checkpoints < 1.75 * published
@@ -73,8 +80,22 @@ def test_a_deep_message_is_not_amplified(driver: CheckedStore) -> None:
 
 
 def test_a_store_that_has_published_nothing_has_no_amplification(driver: CheckedStore) -> None:
-    writes = WriteFigures(driver.store)
+    writes = writes_of(driver)
     assert (writes.published_bytes, writes.amplification) == (0, 0.0)
+
+
+def test_checkpoints_carry_the_totals_over_starts(driver: CheckedStore) -> None:
+    published = written = 0
+    for _ in range(3):
+        deepen(driver, 20, 1)
+        writes = writes_of(driver)
+        published += int(writes.published_bytes)
+        # The last checkpoint does not count itself.
+        written += int(writes.total_bytes) - len(read_whole(driver.files, CHECKPOINT_NAME))
+        driver.reopen()
+        checkpoints = driver.store.checkpoints
+        assert checkpoints.earlier_published_bytes == published
+        assert checkpoints.earlier_written_bytes == written
 
 
 def test_files_that_stay_count_as_space_and_as_alive(driver: CheckedStore) -> None:
@@ -110,5 +131,5 @@ def test_garbage_in_files_that_stay_is_payable(driver: CheckedStore) -> None:
     for _ in range(60):
         driver.checkpoint()
     assert logs.payable_bytes(50, set()) < payable // 4
-    assert WriteFigures(driver.store).rewritten_bytes > 0
+    assert writes_of(driver).rewritten_bytes > 0
     driver.check()

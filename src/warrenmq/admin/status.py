@@ -25,7 +25,8 @@ from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_figures import FormFigures, QueueFigures
 from warrenmq.queues.reader_group import GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup, ReaderGroups
-from warrenmq.store.figures import ContentFigures, StoreFigures, WriteFigures
+from warrenmq.store.figures import ContentFigures, StoreFigures
+from warrenmq.store.write_figures import WriteFigures
 from warrenmq.vocabulary.names import name_text
 
 
@@ -72,7 +73,7 @@ def vhost_status(vhost: Vhost, groups: ReaderGroups) -> VhostStatus:
         ),
         persistent=_content_status(figures.persistent),
         transient=_content_status(figures.transient),
-        writes=_write_status(WriteFigures(vhost.store)),
+        writes=_write_status(WriteFigures(vhost.store.journal, vhost.store.files)),
         checkpoints=figures.checkpoints,
         failed_checkpoints=figures.failed_checkpoints,
         generation=figures.generation,

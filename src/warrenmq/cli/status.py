@@ -18,7 +18,7 @@ from warrenmq.admin.figures_protocol import (
 )
 from warrenmq.cli.connection import Node, node_client, takes_node
 from warrenmq.cli.output import AsJson, print_json, print_rows
-from warrenmq.offline.sizes import size_text
+from warrenmq.offline.sizes import size_text, writes_text
 
 
 @takes_node
@@ -139,10 +139,7 @@ def _print_writes(writes: WriteStatus) -> None:
         + writes.compacted_bytes
         + writes.checkpoint_bytes
     )
-    print(
-        f"  {size_text(written_bytes)} written for {size_text(writes.published_bytes)} published: "
-        f"write amplification {writes.amplification:.2f}"
-    )
+    print(f"  {writes_text(written_bytes, writes.published_bytes)}")
 
 
 def _log_row(logs: LogStatus) -> list[str]:

@@ -18,7 +18,7 @@ from warrenmq.offline.data_directory import ToolError
 from warrenmq.offline.problems import CheckResult
 from warrenmq.offline.report import VhostReport, report_directory
 from warrenmq.offline.salvage import SalvageResult, salvage
-from warrenmq.offline.sizes import size_text, tree_bytes
+from warrenmq.offline.sizes import size_text, tree_bytes, writes_text
 
 PROBLEMS_EXIT = 1
 
@@ -150,6 +150,10 @@ def _print_report(vhost: VhostReport) -> None:
             )
         )
     _print_table(rows)
+    if vhost.published_bytes > 0:
+        print(
+            writes_text(vhost.written_bytes, vhost.published_bytes), "until the last checkpoint\n"
+        )
     rows = [("garbage", "of", "file")]
     files = sorted(
         [file for kind in vhost.files().values() for file in kind if file.garbage >= 4096],

@@ -17,6 +17,7 @@ from warrenmq.store.log_places import ENTRY_BYTES, file_of, offset_of, read_byte
 from warrenmq.store.message import Position
 from warrenmq.store.queue_index import SEGMENT_ENTRIES, Segment
 from warrenmq.store.recovery import RecoveredQueue
+from warrenmq.store.write_figures import amplification
 
 # Upper bounds of the histogram's size classes, in bytes of body; one more class has larger bodies.
 SIZE_CLASSES: Final = (0, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 16777216)
@@ -79,11 +80,19 @@ class VhostReport:
     logs: list[FileReport] = field(default_factory=list)
     # Messages by size class; one more class than SIZE_CLASSES.
     histogram: list[int] = field(default_factory=lambda: [0] * (len(SIZE_CLASSES) + 1))
+    # Bytes that clients published and that the node wrote, until the last checkpoint.
+    published_bytes: int = 0
+    written_bytes: int = 0
     error: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """For --json."""
         found: dict[str, Any] = {"id": self.id, "name": self.name, "error": self.error}
+        found["writes"] = {
+            "published_bytes": self.published_bytes,
+            "total_bytes": self.written_bytes,
+            "amplification": self.amplification,
+        }
         found["messages"] = sum(queue.messages for queue in self.queues)
         found["queues"] = [queue.as_json() for queue in self.queues]
         for kind, files in self.files().items():
@@ -99,6 +108,11 @@ class VhostReport:
             for bound, count in zip(bounds, self.histogram, strict=True)
         ]
         return found
+
+    @property
+    def amplification(self) -> float:
+        """Bytes written for each byte published; 0 before the first message."""
+        return amplification(self.written_bytes, self.published_bytes)
 
     def files(self) -> dict[str, list[FileReport]]:
         """The files by kind: journal, index, contents, logs."""
@@ -158,6 +172,8 @@ def report_vhost(
 ) -> None:
     """Fill the report on one vhost."""
     on_bytes(snapshot.report.bytes_read)
+    report.published_bytes = snapshot.store.checkpoints.earlier_published_bytes
+    report.written_bytes = snapshot.store.checkpoints.earlier_written_bytes
     known = queue_names(definitions, vhost.definition.name) if vhost.definition is not None else {}
     names = {queue_id: name.decode("utf-8", "replace") for queue_id, name in known.items()}
     logs = _LogBytes()

@@ -7,7 +7,9 @@ as well. Its records have the form of every other file (`record.py`), in this or
 CHECKPOINT_HEAD     generation u64 · first journal file u64 · next content id u64 ·
                     release serial u64 · next content file u64 · journal file u64 ·
                     journal offset u64 · queue count u32 · content file count u32 ·
-                    damage count u32, per damage: journal file u64, start u64, end u64
+                    damage count u32, per damage: journal file u64, start u64, end u64 ·
+                    published bytes u64 · written bytes u64. In formats 1 and 2 the record ends
+                    before these two
 CHECKPOINT_QUEUE    queue id u32 · next seq u64 · delivered-up-to u64 · indexed-up-to u64 ·
                     flags u8 (1 = deleted, its contents are being released) ·
                     run count u32, per run: first u64, last u64 ·
@@ -64,6 +66,7 @@ PREVIOUS_NAME: Final = "checkpoint.previous"
 
 _HEAD_BYTES: Final = 68
 _DAMAGE_BYTES: Final = 24
+_WRITES_BYTES: Final = 16
 _QUEUE_FIXED_BYTES: Final = 33
 _SEGMENT_BYTES: Final = 29
 # Bytes of a segment in formats 1 and 2.
@@ -99,6 +102,9 @@ class CheckpointHead:
         # Stretches of journal files, (file, start, end) in bytes, that the last start could not
         # read: the checkpoint does not count the records in them.
         self.damage: list[tuple[int, int, int]] = []
+        # As `WriteFigures` counts them, since the store was made.
+        self.published_bytes: i64 = 0
+        self.written_bytes: i64 = 0
 
 
 class CheckpointQueue:
@@ -233,6 +239,8 @@ def _encode_head(head: CheckpointHead, queue_count: i64, content_file_count: i64
         write_i64_be(row, file)
         write_i64_be(row, start)
         write_i64_be(row, end)
+    write_i64_be(row, head.published_bytes)
+    write_i64_be(row, head.written_bytes)
     return row.getvalue()
 
 
@@ -252,7 +260,7 @@ def decode_checkpoint(data: bytes, store_id: bytes) -> Checkpoint | None:
         kind: i64 = i64(data[at + 2])
         body = data[at + RECORD_HEADER_BYTES : at + length]
         if kind == CHECKPOINT_HEAD and found is None:
-            head = _decode_head(body)
+            head = _decode_head(body, version)
             if head is None:
                 return None
             found = Checkpoint(head)
@@ -274,11 +282,12 @@ def decode_checkpoint(data: bytes, store_id: bytes) -> Checkpoint | None:
     return None
 
 
-def _decode_head(body: bytes) -> CheckpointHead | None:
+def _decode_head(body: bytes, version: i64) -> CheckpointHead | None:
     if len(body) < _HEAD_BYTES:
         return None
     damage_count = read_u32(body, _HEAD_BYTES - 4)
-    if len(body) != _HEAD_BYTES + damage_count * _DAMAGE_BYTES:
+    end: i64 = _HEAD_BYTES + damage_count * _DAMAGE_BYTES
+    if len(body) != (end + _WRITES_BYTES if version > 2 else end):
         return None
     head = CheckpointHead(
         read_u64(body, 0),
@@ -293,6 +302,9 @@ def _decode_head(body: bytes) -> CheckpointHead | None:
     for _ in range(damage_count):
         head.damage.append((read_u64(body, at), read_u64(body, at + 8), read_u64(body, at + 16)))
         at += _DAMAGE_BYTES
+    if version > 2:
+        head.published_bytes = read_u64(body, end)
+        head.written_bytes = read_u64(body, end + 8)
     return head
 
 

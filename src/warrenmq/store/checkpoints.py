@@ -23,6 +23,7 @@ from warrenmq.store.queue_store import QueueStore
 from warrenmq.store.segment_files import SegmentFiles
 from warrenmq.store.segment_loss import SegmentLoss
 from warrenmq.store.segment_rewrite import SegmentRewriter
+from warrenmq.store.write_figures import WriteFigures
 
 # Rows encoded in one step; a step takes less than a millisecond.
 _ENCODED_ROWS: Final = 1024
@@ -83,6 +84,9 @@ class Checkpoints:
         self.first_journal_file: i64 = 0
         # Stretches of the journal that the start could not read: (file, start, end) in bytes.
         self.journal_damage: list[tuple[int, int, int]] = []
+        # Bytes published and written before the start, as far as a checkpoint has counted them.
+        self.earlier_published_bytes: i64 = 0
+        self.earlier_written_bytes: i64 = 0
         # Checkpoints written since the start; a figure for operators.
         self.count: i64 = 0
         # Failed checkpoints since the start; a figure for operators.
@@ -153,6 +157,9 @@ class Checkpoints:
             journal_file,
             journal_offset,
         )
+        writes = WriteFigures(journal, files)
+        head.published_bytes = self.earlier_published_bytes + writes.published_bytes
+        head.written_bytes = self.earlier_written_bytes + writes.total_bytes
         for damage in self.journal_damage:
             if damage[0] >= head.first_journal_file:
                 head.damage.append(damage)

@@ -54,46 +54,6 @@ class LogFigures:
         self.files: i64 = len(logs.retained)
 
 
-class WriteFigures:
-    """Bytes that clients published, and that a vhost's store has written, since the start.
-
-    Definitions, and files that no restart reads, do not count.
-    """
-
-    def __init__(self, store: VhostStore) -> None:
-        journal = store.journal
-        lane = store.jobs.lane
-        # Bytes of address, properties and body of messages that were journaled or settled before.
-        self.published_bytes: i64 = journal.published_bytes
-        self.journal_bytes: i64 = journal.written_bytes
-        self.content_bytes: i64 = journal.content_bytes
-        self.index_bytes: i64 = lane.appended_bytes
-        # Segments that were written again.
-        self.rewritten_bytes: i64 = lane.rewritten_bytes
-        # Copies of large contents.
-        self.compacted_bytes: i64 = store.contents.persistent.compacted_bytes
-        self.checkpoint_bytes: i64 = lane.checkpoint_bytes
-
-    @property
-    def total_bytes(self) -> i64:
-        """Bytes written of all kinds."""
-        return (
-            self.journal_bytes
-            + self.content_bytes
-            + self.index_bytes
-            + self.rewritten_bytes
-            + self.compacted_bytes
-            + self.checkpoint_bytes
-        )
-
-    @property
-    def amplification(self) -> float:
-        """Bytes written for each byte published; 0 before the first message."""
-        if self.published_bytes == 0:
-            return 0.0
-        return float(self.total_bytes) / float(self.published_bytes)
-
-
 class StoreFigures:
     """The figures of one vhost's store at this moment. Sizes in bytes; counts are since the start.
 

@@ -126,6 +126,8 @@ class VhostStore:
         if checkpoint is not None:
             self.checkpoints.generation = checkpoint.head.generation
             self.checkpoints.first_journal_file = checkpoint.head.first_journal_file
+            self.checkpoints.earlier_published_bytes = checkpoint.head.published_bytes
+            self.checkpoints.earlier_written_bytes = checkpoint.head.written_bytes
         self.contents.written_upto = self.contents.persistent.next_id
         for position in replay.return_moves(self._is_lacking):
             ledger = position.ledger

@@ -28,6 +28,8 @@ BACKUP_SHARE: Final = 0.15
 # Share of histories in which queues get so deep that journal files stay as files of contents, and
 # in which clients then settle a part of the messages.
 DEEP_SHARE: Final = 0.3
+# Share of those without sinks in which bits flip besides, and the disk is full at times.
+DAMAGED_SHARE: Final = 0.4
 # Share of histories in which memory or disk alarms begin and end.
 ALARM_SHARE: Final = 0.25
 # Share of histories whose megabyte limits are scaled down, each with a chance of one half.
@@ -113,6 +115,22 @@ def _insert_deep_queues(operations: list[Operation], maker: OperationMaker, rng:
         operations[place:place] = [
             Operation(kind, values, rng.getrandbits(30)) for kind, values in added
         ]
+    # What a sink stages is not judged once bits have flipped.
+    if not any(operation.kind.startswith("sink_") for operation in operations):
+        _insert_damage(operations, rng)
+
+
+def _insert_damage(operations: list[Operation], rng: Random) -> None:
+    if rng.random() >= DAMAGED_SHARE:
+        return
+    for _ in range(rng.choice((1, 2, 4))):
+        place = rng.randrange(1, len(operations) + 1)
+        kind = rng.choice(("flip", "flip_now", "flip_now", "disk_full"))
+        value = rng.choice((0, 100, 1000)) if kind == "disk_full" else rng.choice((1, 1, 3))
+        operations.insert(place, Operation(kind, (value,), rng.getrandbits(30)))
+        if kind == "disk_full":
+            place += rng.choice((5, 20, 60))
+            operations.insert(place, Operation("disk_free", (), rng.getrandbits(30)))
 
 
 def _limits(rng: Random) -> Limits:

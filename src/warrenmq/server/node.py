@@ -323,15 +323,16 @@ class Node:
     def _end_turn(self) -> None:
         self._is_turn_scheduled = False
         now_ms = self.clock.now_ms()
+        if self._cluster is None:
+            # Clients that have their answers go on while the next batch is encoded. In a cluster,
+            # what goes to other nodes leaves first, once a turn.
+            self._write_out()
         for driver in self._drivers():
             driver.end_turn(now_ms)
         self.broker.end_turn(now_ms)
         if self._cluster is not None:
             self._cluster.end_turn()
-        for connection in self.broker.take_dirty():
-            protocol = connection.shell
-            if isinstance(protocol, ClientProtocol):
-                protocol.write_out()
+        self._write_out()
         if self.read_on:
             read_on = self.read_on
             self.read_on = []
@@ -340,6 +341,12 @@ class Node:
                     self.loop.call_later(_YIELD_S, reader.read_on)
                 else:
                     reader.read_on()
+
+    def _write_out(self) -> None:
+        for connection in self.broker.take_dirty():
+            protocol = connection.shell
+            if isinstance(protocol, ClientProtocol):
+                protocol.write_out()
 
     def _drivers(self) -> list[VhostDriver]:
         return [] if self._vhosts is None else list(self._vhosts.drivers.values())

@@ -43,7 +43,9 @@ class Usage:
 
 
 class Broker:
-    """One node. `cores`: the CPUs it may use (empty: all); `settings`: lines of rabbitmq.conf.
+    """One node; subclasses define `version`, `start` and `_data_directory`.
+
+    `cores`: the CPUs it may use (empty: all); `settings`: lines of rabbitmq.conf.
 
     `port`: listen there on every address; without one on a free port of the loopback.
     `certificate`: also listen with TLS, on a free port of the loopback.

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.awaiting import eventually
+from tests.support.awaiting import PATIENCE_S, eventually
 from tests.support.brokers.amqp_frames import SocketLink
 from tests.support.brokers.amqp_peer import Peer
 from tests.support.brokers.process import BrokerProcess
+from warrenmq.wire.encode import PROTOCOL_HEADER
 
 
 class Reloaded:
@@ -38,8 +39,11 @@ class Reloaded:
             lambda: any("reloaded" in line for line in self.log()[before:]),
             "a line about the reload",
         )
-        # The last line of a reload follows the others in the same turn: a connection comes later.
-        self.peer().drop()
+        # The node writes all lines of a reload in one turn, and answers a stranger in a later one.
+        stranger = self.peer()
+        stranger.send(b"strange\n")
+        assert stranger.link.receive(PATIENCE_S) == PROTOCOL_HEADER
+        stranger.drop()
         return self.log()[before:]
 
     def log(self) -> list[str]:

@@ -25,8 +25,8 @@ def judged(broker: OtherBroker, directory: Path) -> None:
     running(broker)
     with RecordedRun(directory, [broker.uri], ["--rate", "300", "--prefix", "judged"]) as run:
         run.await_confirms(CONFIRMS)
-        # First: killed two seconds after the declarations, RabbitMQ has lost the last binding once,
-        # and with it the messages that it would have routed. A stop writes all definitions.
+        # The restart comes first: RabbitMQ once lost the binding declared last, and the messages
+        # with its key, in a kill two seconds later. A stop writes all definitions.
         with run.fault("restart", "the node"):
             broker.stop()
             broker.start()

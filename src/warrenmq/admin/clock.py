@@ -69,5 +69,5 @@ class GuardedClock:
     def _run(self, callback: Callable[[], object]) -> None:
         try:
             callback()
-        except Exception as error:
+        except Exception as error:  # A bug in a callback must not end the event loop.
             self._on_fault(error)

@@ -26,7 +26,7 @@ from warrenmq.queues.queue_figures import FormFigures, QueueFigures
 from warrenmq.queues.reader_group import GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup, ReaderGroups
 from warrenmq.store.figures import ContentFigures, StoreFigures
-from warrenmq.store.write_figures import WriteFigures
+from warrenmq.store.write_figures import WriteFigures, amplification
 from warrenmq.vocabulary.names import name_text
 
 
@@ -182,7 +182,7 @@ def _write_status(figures: WriteFigures) -> WriteStatus:
         rewritten_bytes=figures.rewritten_bytes,
         compacted_bytes=figures.compacted_bytes,
         checkpoint_bytes=figures.checkpoint_bytes,
-        amplification=figures.amplification,
+        amplification=amplification(figures.total_bytes, figures.published_bytes),
     )
 
 

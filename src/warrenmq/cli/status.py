@@ -139,7 +139,7 @@ def _print_writes(writes: WriteStatus) -> None:
         + writes.compacted_bytes
         + writes.checkpoint_bytes
     )
-    print(f"  {writes_text(written_bytes, writes.published_bytes)}")
+    print(f"  {writes_text(written_bytes, writes.published_bytes, writes.amplification)}")
 
 
 def _log_row(logs: LogStatus) -> list[str]:

@@ -151,9 +151,8 @@ def _print_report(vhost: VhostReport) -> None:
         )
     _print_table(rows)
     if vhost.published_bytes > 0:
-        print(
-            writes_text(vhost.written_bytes, vhost.published_bytes), "until the last checkpoint\n"
-        )
+        text = writes_text(vhost.written_bytes, vhost.published_bytes, vhost.amplification)
+        print(text, "until the last checkpoint\n")
     rows = [("garbage", "of", "file")]
     files = sorted(
         [file for kind in vhost.files().values() for file in kind if file.garbage >= 4096],

@@ -80,7 +80,7 @@ class VhostReport:
     logs: list[FileReport] = field(default_factory=list)
     # Messages by size class; one more class than SIZE_CLASSES.
     histogram: list[int] = field(default_factory=lambda: [0] * (len(SIZE_CLASSES) + 1))
-    # Bytes that clients published and that the node wrote, until the last checkpoint.
+    # Bytes that clients published and the node wrote, as the last checkpoint counts them.
     published_bytes: int = 0
     written_bytes: int = 0
     error: str = ""

@@ -4,8 +4,6 @@ import contextlib
 import os
 from pathlib import Path
 
-from warrenmq.store.write_figures import amplification
-
 
 def size_text(size: int) -> str:
     """A size in bytes as text for people: 1536 gives `1.5 KiB`."""
@@ -27,9 +25,9 @@ def tree_bytes(path: Path) -> int:
     return total
 
 
-def writes_text(written_bytes: int, published_bytes: int) -> str:
-    """The write amplification with the bytes behind it, for people."""
+def writes_text(written_bytes: int, published_bytes: int, amplification: float) -> str:
+    """Bytes written and published, and the write amplification, as text for people."""
     return (
         f"{size_text(written_bytes)} written for {size_text(published_bytes)} published: "
-        f"write amplification {amplification(written_bytes, published_bytes):.2f}"
+        f"write amplification {amplification:.2f}"
     )

@@ -25,7 +25,10 @@ NOT_NOW: Final = (BlockingIOError, SSLWantReadError, SSLWantWriteError)
 
 
 class AgentConnection(FrameScanner):
-    """A connection with channel 1 open, taken over from `Client`; `role` names it in errors."""
+    """A connection with channel 1 open, taken over from `Client`; `role` names it in errors.
+
+    Subclasses define `on_readable` and `on_notice`.
+    """
 
     def __init__(self, sock: socket, role: str, reads_while_writing: bool) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ TICK_NS: Final = NANOSECONDS // 20
 
 
 class AgentGroup:
-    """All publishers and consumers of a run.
+    """All publishers and consumers of a run; subclasses define every method.
 
     Any method may raise PerfError. Call `abort` at the end in every case.
     """

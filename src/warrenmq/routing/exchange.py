@@ -70,7 +70,7 @@ class Binding:
 
 @mypyc_attr(native_class=True)
 class Exchange(Destination):
-    """One exchange.
+    """One exchange; the class of each type defines `add`, `remove` and `match`.
 
     `arguments`: the table body of its declaration; `type`: b"direct", b"fanout" ...
     """

@@ -324,8 +324,9 @@ class Node:
         self._is_turn_scheduled = False
         now_ms = self.clock.now_ms()
         if self._cluster is None:
-            # Clients that have their answers go on while the next batch is encoded. In a cluster,
-            # what goes to other nodes leaves first, once a turn.
+            # Send the answers now, so that clients continue while the next batch is encoded. A
+            # node of a cluster sends to other nodes before it answers clients, and does so once,
+            # at the end of the turn.
             self._write_out()
         for driver in self._drivers():
             driver.end_turn(now_ms)

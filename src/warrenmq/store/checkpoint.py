@@ -102,7 +102,7 @@ class CheckpointHead:
         # Stretches of journal files, (file, start, end) in bytes, that the last start could not
         # read: the checkpoint does not count the records in them.
         self.damage: list[tuple[int, int, int]] = []
-        # As `WriteFigures` counts them, since the store was made.
+        # Bytes published and written since the store was made (`write_figures.py`).
         self.published_bytes: i64 = 0
         self.written_bytes: i64 = 0
 

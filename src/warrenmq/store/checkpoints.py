@@ -84,7 +84,7 @@ class Checkpoints:
         self.first_journal_file: i64 = 0
         # Stretches of the journal that the start could not read: (file, start, end) in bytes.
         self.journal_damage: list[tuple[int, int, int]] = []
-        # Bytes published and written before the start, as far as a checkpoint has counted them.
+        # Bytes published and written in earlier runs, as the checkpoint of the start counts them.
         self.earlier_published_bytes: i64 = 0
         self.earlier_written_bytes: i64 = 0
         # Checkpoints written since the start; a figure for operators.

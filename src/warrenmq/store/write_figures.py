@@ -12,7 +12,7 @@ from warrenmq.store.segment_files import SegmentFiles
 
 
 class WriteFigures:
-    """Bytes since the start."""
+    """Bytes that one vhost's clients published and its store wrote since the start of the node."""
 
     def __init__(self, journal: Journal, files: SegmentFiles) -> None:
         lane = files.jobs.lane
@@ -21,15 +21,15 @@ class WriteFigures:
         self.journal_bytes: i64 = journal.written_bytes
         self.content_bytes: i64 = journal.content_bytes
         self.index_bytes: i64 = lane.appended_bytes
-        # Segments that were written again.
+        # Bytes of segments that were replaced by a copy of their live entries.
         self.rewritten_bytes: i64 = lane.rewritten_bytes
-        # Copies of large contents.
+        # Bytes of large contents that compaction has copied.
         self.compacted_bytes: i64 = files.contents.persistent.compacted_bytes
         self.checkpoint_bytes: i64 = lane.checkpoint_bytes
 
     @property
     def total_bytes(self) -> i64:
-        """Bytes written of all kinds."""
+        """Sum of the bytes written, over all kinds."""
         return (
             self.journal_bytes
             + self.content_bytes
@@ -38,11 +38,6 @@ class WriteFigures:
             + self.compacted_bytes
             + self.checkpoint_bytes
         )
-
-    @property
-    def amplification(self) -> float:
-        """As the function of this name."""
-        return amplification(self.total_bytes, self.published_bytes)
 
 
 def amplification(written_bytes: i64, published_bytes: i64) -> float:

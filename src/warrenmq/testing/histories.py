@@ -28,7 +28,8 @@ BACKUP_SHARE: Final = 0.15
 # Share of histories in which queues get so deep that journal files stay as files of contents, and
 # in which clients then settle a part of the messages.
 DEEP_SHARE: Final = 0.3
-# Share of those without sinks in which bits flip besides, and the disk is full at times.
+# Share of the histories with deep queues, and without sinks, in which the disk flips bits or is
+# full for a while.
 DAMAGED_SHARE: Final = 0.4
 # Share of histories in which memory or disk alarms begin and end.
 ALARM_SHARE: Final = 0.25
@@ -115,7 +116,7 @@ def _insert_deep_queues(operations: list[Operation], maker: OperationMaker, rng:
         operations[place:place] = [
             Operation(kind, values, rng.getrandbits(30)) for kind, values in added
         ]
-    # What a sink stages is not judged once bits have flipped.
+    # The oracle cannot judge the staged messages of sinks once bits have flipped.
     if not any(operation.kind.startswith("sink_") for operation in operations):
         _insert_damage(operations, rng)
 

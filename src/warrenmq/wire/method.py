@@ -20,7 +20,7 @@ from warrenmq.wire.primitives import MALFORMED_UTF8, longstr_end
 
 @mypyc_attr(native_class=True, acyclic=True)
 class Method:
-    """A method of AMQP with its arguments.
+    """A method of AMQP with its arguments; each subclass defines `write_arguments`.
 
     `id` is class id << 16 | method id, the first four bytes on the wire. Arguments are bytes,
     numbers and bools only, so the garbage collector need not track methods (`acyclic`).

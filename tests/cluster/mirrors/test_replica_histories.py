@@ -136,5 +136,5 @@ def test_random_histories(part: int) -> None:
     for seed in range(part, HISTORIES, 4):
         try:
             RandomHistory(seed).run()
-        except Exception as error:
+        except Exception as error:  # whatever it is, the report names the seed
             raise AssertionError(f"history {seed}") from error

@@ -39,7 +39,10 @@ COMPLAINTS = (
 
 
 class KilledNode:
-    """One node through any number of kills; `done` counts events by name."""
+    """One node through any number of kills; `done` counts events by name.
+
+    Subclasses define `run` and `finish`.
+    """
 
     def __init__(self, node: BrokerProcess, seed: int) -> None:
         self.node = node

@@ -91,7 +91,10 @@ class Ledger:
 
 
 class Worker(threading.Thread):
-    """Runs `work` until the broker is gone; `failure` is any other error that ended it."""
+    """Runs `work`, which subclasses define, until the broker is gone.
+
+    `failure` is any other error that ended it.
+    """
 
     def __init__(self, node: BrokerProcess, ledger: Ledger, seed: int) -> None:
         super().__init__(daemon=True)
@@ -186,7 +189,7 @@ class Confirms:
 
 
 class BurstWorker(Worker):
-    """Publishes bursts of messages; waits for confirms while many are outstanding."""
+    """Publishes bursts by `publish_one`, which subclasses define; limits outstanding confirms."""
 
     def work(self, channel: ChannelPeer) -> None:
         confirms = Confirms(channel)

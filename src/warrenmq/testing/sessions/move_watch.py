@@ -21,7 +21,10 @@ def route(topology: TopologyModel, target: bytes, exchange: bytes, key: bytes) -
 
 
 class _MoveWatch:
-    """Compares the slices being published before and after the end of a turn."""
+    """Compares the slices being published before and after the end of a turn.
+
+    Subclasses define `on_published`.
+    """
 
     def __init__(self, staged: StagedMessages) -> None:
         self.staged: Final = staged

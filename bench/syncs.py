@@ -15,9 +15,10 @@ from pathlib import Path
 
 ATTACH_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 30.0
-# A call as in `123 fdatasync(7</data/journal/1.wal>) = 0`. strace shows a call that another thread
-# interrupts in two lines; only the first has the file.
-_CALL = re.compile(r"\b(?:fsync|fdatasync)\(\d+<([^>]*)>")
+# A call as in `123 fdatasync(7</data/journal/1.wal>) = 0`, or a write that syncs as in
+# `123 pwritev2(7</data/journal/1.wal>, [...], 2, 40, RWF_DSYNC) = 90`. strace shows a call that
+# another thread interrupts in two lines; only the first has the file.
+_CALL = re.compile(r"\b(?:fsync|fdatasync|pwritev2(?=.*\bRWF_DSYNC\b))\(\d+<([^>]*)>")
 
 
 class SyncCount:
@@ -39,7 +40,7 @@ class SyncCount:
                 "-qq",
                 "-y",
                 "-e",
-                "trace=fsync,fdatasync",
+                "trace=fsync,fdatasync,pwritev2",
                 "-o",
                 str(self._path),
                 "-p",

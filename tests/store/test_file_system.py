@@ -183,7 +183,7 @@ def test_thousands_of_parts_and_short_writes(
 ) -> None:
     sizes: list[int] = []
 
-    def write_little(descriptor: int, parts: Sequence[bytes], offset: int) -> int:
+    def write_little(descriptor: int, parts: Sequence[bytes], offset: int, flags: int) -> int:
         # The short write ends inside a part or between two parts.
         assert len(parts) <= 1024
         data = b"".join(parts)[: 1 + len(sizes) * 997]
@@ -205,6 +205,54 @@ def test_thousands_of_parts_are_written_in_a_few_calls(local: LocalFileSystem) -
     handle.write(0, parts)
     handle.close()
     assert read_whole(local, "a") == b"".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("count", "refuses", "calls"),
+    [
+        (1000, False, [os.RWF_DSYNC]),
+        (1000, True, [os.RWF_DSYNC, 0, "sync"]),
+        # They take two writes, and a synced write syncs its own bytes only.
+        (2000, False, [0, 0, "sync"]),
+    ],
+)
+def test_what_is_written_synced_takes_one_call_where_the_system_can(
+    local: LocalFileSystem,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    refuses: bool,
+    calls: list[int | str],
+) -> None:
+    made: list[int | str] = []
+
+    def write(descriptor: int, parts: Sequence[bytes], offset: int, flags: int) -> int:
+        made.append(flags)
+        if refuses and flags:
+            raise OSError(errno.EOPNOTSUPP, "no such flag")
+        return os.pwritev(descriptor, parts, offset, flags)
+
+    def sync(descriptor: int) -> None:
+        made.append("sync")
+
+    monkeypatch.setattr(local_file_system, "os", ReplacedOs(pwritev=write, fdatasync=sync))
+    handle = local.create("a")
+    handle.write_synced(3, [b"ab"] * count)
+    handle.close()
+    assert made == calls
+    assert read_whole(local, "a") == bytes(3) + b"ab" * count
+
+
+def test_a_synced_write_that_fails_is_not_tried_in_another_way(
+    local: LocalFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, "the disk is broken")
+
+    monkeypatch.setattr(local_file_system, "os", ReplacedOs(pwritev=fail))
+    handle = local.create("a")
+    with pytest.raises(OSError, match="broken"):
+        handle.write_synced(0, [b"x"])
+    handle.close()
 
 
 def test_a_disk_that_takes_nothing_is_an_error(

@@ -2,17 +2,21 @@
 
 import errno
 import queue
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.awaiting import eventually
 from tests.support.stores.dict_disk.disk import DictDisk
 from tests.support.stores.dict_disk.journal_driver import JournalDriver
 from tests.support.stores.failing_files import DONE, IN_PART, FailingFiles
+from warrenmq.store.batch import Batch
 from warrenmq.store.change_sets import RETRY_MS, ChangeSet, DefinitionsError
 from warrenmq.store.content_file import ContentFile
 from warrenmq.store.content_store import ContentWrite
+from warrenmq.store.disk import flusher
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY
 from warrenmq.store.disk.flusher import BatchFlusher, Flusher, FlushJob
 from warrenmq.store.disk.local_file_system import LocalFileSystem
@@ -424,6 +428,33 @@ def test_a_content_file_goes_on_behind_a_failure(disk: Disk) -> None:
     assert disk.commit(content_write(0, 7, [b"a long content that fails"], False)) is not None
     assert disk.commit(content_write(0, 7, [b"next"], False)) is None
     assert disk.content_files() == {"0.rdq": b"durablenext"}
+
+
+def test_an_idle_thread_has_begun_a_batch_when_it_is_submitted(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that is busy with another batch is not waited for."""
+    monkeypatch.setattr(flusher, "_BEGIN_S", 60.0)
+    is_let_go = threading.Event()
+
+    class Waiting(BatchFlusher):
+        def flush(self, job: FlushJob) -> None:
+            is_let_go.wait(60)
+
+    def job() -> FlushJob:
+        return FlushJob(disk.driver.journal, Batch(1), Waiting(disk.faults), disk.apply)
+
+    disk.driver.publish(10, [1])
+    assert disk.commit() is None
+    eventually(lambda: disk.flusher.is_idle, "an idle thread")
+    first, second = job(), job()
+    disk.flusher.submit(first)
+    assert not disk.flusher.is_idle
+    disk.flusher.submit(second)
+    assert not is_let_go.is_set()
+    is_let_go.set()
+    assert disk.done.get(timeout=20) is first
+    assert disk.done.get(timeout=20) is second
 
 
 def test_a_journal_file_that_is_deleted_while_it_is_written_is_noticed(disk: Disk) -> None:

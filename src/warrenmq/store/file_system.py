@@ -3,7 +3,8 @@
 Every caller keeps three grades of durability apart:
 
     written   other processes see the bytes; a power failure may lose them, or keep any part of them
-    synced    the bytes and the size survive a power failure (`FileHandle.sync`, `sync_all`)
+    synced    the bytes and the size survive a power failure (`FileHandle.sync`, `write_synced`,
+              `sync_all`)
     named     the name survives as well (`sync_directory`)
 
 A new file must be synced and named. A failed sync has lost the bytes it was for: a second sync that
@@ -23,6 +24,9 @@ class FileHandle(Protocol):
 
     def write(self, offset: int, parts: list[bytes]) -> None:
         """Write `parts` one after the other from `offset` on: written on return, not synced."""
+
+    def write_synced(self, offset: int, parts: list[bytes]) -> None:
+        """Write `parts` as `write` does: these bytes and the file's size are synced on return."""
 
     def sync(self) -> None:
         """Sync the file's size and all bytes written to it, by any handle."""
@@ -62,6 +66,12 @@ class FileSystem(Protocol):
         """Read pieces of one file, (offset, size) in bytes; the disk may read them together.
 
         Each is as `read` would return it; when one cannot be read, the call fails.
+        """
+
+    def will_read(self, path: str, pieces: list[tuple[int, int]]) -> None:
+        """Let the disk read pieces, (offset, size), ahead: a shorter `read`, but no promise.
+
+        Returns at once. Does nothing where there is no such file or piece.
         """
 
     def size(self, path: str) -> int:

@@ -25,7 +25,7 @@ from tests.support.cluster.workload_process import RecordedRun
 
 MASTER_STEPS = (
     "mirrors.broadcast", "mirrors.sent", "mirrors.circled", "mirrors.heard", "mirrors.confirmed",
-    "journal.written", "journal.synced",
+    "journal.synced",
 )  # fmt: skip
 MIRROR_STEPS = (
     "mirrors.forwarded", "mirrors.received", "mirrors.applied", "mirrors.durable",

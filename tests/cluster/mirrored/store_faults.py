@@ -46,7 +46,7 @@ class StoreFaults:
         with self._run.fault("kill", name):
             node.kill()
             self._run.await_confirms(WORK_CONFIRMS)
-            node.arm(f"journal.written=delay:{HANG_MS}@{HANG_HIT}")
+            node.arm(f"journal.synced=delay:{HANG_MS}@{HANG_HIT}")
             node.start()
             self._cluster.await_in_sync()
             if is_master:

@@ -23,7 +23,7 @@ JOIN = ("member.joined", "definitions.loaded", "node.registered")
 # node and on others, and to others through it.
 DECLARE = ("decision.proposed", "decision.committed", "change.followed", "row.stored")
 PUBLISH = (
-    "journal.written", "journal.synced",
+    "journal.synced",
     "operations.queued", "operations.applied", "outcome.reported", "events.queued", "outcome.taken",
 )  # fmt: skip
 # Hits of points that are passed many times, so that some work is done before.

@@ -3,7 +3,8 @@
 The directory of faults may have a file named like a call. The content of the file decides: an error
 number makes each such call fail, `sleep` with a number makes it take that many seconds, `hang`
 makes it wait as long as the file says so. Tests run what must not wait for the disk while the disk
-hangs, since durations mean nothing on a busy machine. Calls that meet a fault are counted.
+hangs, since durations mean nothing on a busy machine. Calls that meet a fault are counted. A write
+that syncs meets the faults of `pwritev`, then those of `fdatasync`.
 """
 
 import os
@@ -25,19 +26,27 @@ class FailingOs:
         def call(*arguments):
             if name == "open" and not arguments[1] & os.O_CREAT:
                 return real(*arguments)
-            fault = fault_of(name)
-            if fault:
-                with open(FAULTS + "/" + name + ".calls", "a") as calls:
-                    calls.write(".")
-            while fault == "hang":
-                time.sleep(0.002)
-                fault = fault_of(name)
-            if fault.startswith("sleep"):
-                time.sleep(float(fault[5:]))
-            elif fault:
-                raise OSError(int(fault), os.strerror(int(fault)))
-            return real(*arguments)
+            meet(name)
+            if name != "pwritev" or not arguments[3]:
+                return real(*arguments)
+            written = real(*arguments[:3])
+            meet("fdatasync")
+            os.fdatasync(arguments[0])
+            return written
         return call
+
+def meet(name):
+    fault = fault_of(name)
+    if fault:
+        with open(FAULTS + "/" + name + ".calls", "a") as calls:
+            calls.write(".")
+    while fault == "hang":
+        time.sleep(0.002)
+        fault = fault_of(name)
+    if fault.startswith("sleep"):
+        time.sleep(float(fault[5:]))
+    elif fault:
+        raise OSError(int(fault), os.strerror(int(fault)))
 
 def fault_of(name):
     try:

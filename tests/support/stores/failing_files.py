@@ -30,6 +30,10 @@ class FailingHandle:
             lambda: self.inner.write(offset, [data[: len(data) // 2]]),
         )
 
+    def write_synced(self, offset: int, parts: list[bytes]) -> None:
+        self.write(offset, parts)
+        self.sync()
+
     def sync(self) -> None:
         self._files.call("sync", self.inner.sync)
 
@@ -110,6 +114,9 @@ class FailingFiles:
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         return self.call("read", lambda: self.inner.read(path, offset, size))
+
+    def will_read(self, path: str, pieces: list[tuple[int, int]]) -> None:
+        self.inner.will_read(path, pieces)
 
     def read_pieces(self, path: str, pieces: list[tuple[int, int]]) -> list[bytes]:
         return self.call("read", lambda: self.inner.read_pieces(path, pieces))

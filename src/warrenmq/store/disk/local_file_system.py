@@ -5,6 +5,7 @@ Python itself retries interrupted calls (PEP 475); this module continues short w
 failed write-back only to descriptors that were open when it failed.
 """
 
+import contextlib
 import ctypes
 import errno
 import os
@@ -15,6 +16,8 @@ from typing import Final
 
 # The most buffers that one pwritev takes (POSIX guarantees 16, Linux has 1024).
 _IOV_MAX: Final = 1024
+# The flag of a write that is synced as fdatasync would do; 0: the system has none.
+_WRITE_SYNCED: Final = getattr(os, "RWF_DSYNC", 0)
 _FILE_MODE: Final = 0o640
 _DIRECTORY_MODE: Final = 0o750
 
@@ -44,11 +47,27 @@ class LocalFileHandle:
 
     def write(self, offset: int, parts: list[bytes]) -> None:
         """See FileHandle; a short write continues where it stopped."""
+        self._write(offset, parts, 0)
+
+    def write_synced(self, offset: int, parts: list[bytes]) -> None:
+        """See FileHandle; one call of the system where it can, since a thread waits for each."""
+        if _WRITE_SYNCED and len(parts) <= _IOV_MAX:
+            try:
+                self._write(offset, parts, _WRITE_SYNCED)
+            except OSError as error:
+                if error.errno != errno.EOPNOTSUPP:
+                    raise
+            else:
+                return
+        self.write(offset, parts)
+        self.sync()
+
+    def _write(self, offset: int, parts: list[bytes], flags: int) -> None:
         pending: list[bytes | memoryview] = [part for part in parts if part]
         start = 0
         while start < len(pending):
             window = pending[start : start + _IOV_MAX]
-            written = os.pwritev(self._descriptor, window, offset)
+            written = os.pwritev(self._descriptor, window, offset, flags)
             if written <= 0:
                 raise OSError(errno.EIO, "the disk takes no bytes and gives no reason")
             offset += written
@@ -103,6 +122,11 @@ def _read_all(descriptor: int, offset: int, size: int) -> bytes:
     return b"".join(parts)
 
 
+def _will_need(descriptor: int, pieces: list[tuple[int, int]]) -> None:
+    for offset, size in pieces:
+        os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_WILLNEED)
+
+
 class LocalFileSystem:
     """The tree below the existing directory `root`; the administrator's symbolic links work."""
 
@@ -132,11 +156,19 @@ class LocalFileSystem:
         descriptor = os.open(self._resolve(path), os.O_RDONLY | os.O_CLOEXEC)
         try:
             if len(pieces) > 1:
-                for offset, size in pieces:
-                    os.posix_fadvise(descriptor, offset, size, os.POSIX_FADV_WILLNEED)
+                _will_need(descriptor, pieces)
             return [_read_all(descriptor, offset, size) for offset, size in pieces]
         finally:
             os.close(descriptor)
+
+    def will_read(self, path: str, pieces: list[tuple[int, int]]) -> None:
+        """See FileSystem."""
+        with contextlib.suppress(OSError):
+            descriptor = os.open(self._resolve(path), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                _will_need(descriptor, pieces)
+            finally:
+                os.close(descriptor)
 
     def size(self, path: str) -> int:
         """See FileSystem."""

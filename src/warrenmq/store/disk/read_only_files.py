@@ -16,6 +16,10 @@ class _NoHandle:
     def write(self, offset: int, parts: list[bytes]) -> None:
         """Ignore the bytes."""
 
+    def write_synced(self, offset: int, parts: list[bytes]) -> None:
+        """Write without a sync: nothing that is written outlives the tool."""
+        self.write(offset, parts)
+
     def sync(self) -> None:
         """Nothing was written."""
 
@@ -86,6 +90,9 @@ class ReadOnlyFiles:
             return bytes(content[offset : offset + size])
         self._must_be_there(path)
         return self._files.read(path, offset, size)
+
+    def will_read(self, path: str, pieces: list[tuple[int, int]]) -> None:
+        """Ignored: a tool reads whole files."""
 
     def read_pieces(self, path: str, pieces: list[tuple[int, int]]) -> list[bytes]:
         """See FileSystem."""

@@ -113,6 +113,11 @@ class SimulatedFileHandle:
         """Write `parts`, one after another, from `offset` on."""
         self._system.write(self._path, self.file, offset, b"".join(parts))
 
+    def write_synced(self, offset: int, parts: list[bytes]) -> None:
+        """Write `parts` and make them durable, in two steps: the system may fail between them."""
+        self.write(offset, parts)
+        self.sync()
+
     def sync(self) -> None:
         """Make every write to the file durable."""
         self._system.sync(self._path, self.file)
@@ -234,6 +239,9 @@ class SimulatedFileSystem:
         end = min(offset + size, file.size)
         found = bytes(file.data[offset:end])
         return found + bytes(max(0, end - offset - len(found)))
+
+    def will_read(self, path: str, pieces: list[tuple[int, int]]) -> None:
+        """Ignored: it changes nothing that a caller can see."""
 
     def read_pieces(self, path: str, pieces: list[tuple[int, int]]) -> list[bytes]:
         """See FileSystem; each piece is a call that may fail."""

@@ -182,14 +182,20 @@ class RecordWriter:
         The size is in bytes. The caller must have left out positions that are not PENDING any more.
         With `moved`, which is the same message, the record is a MOVE.
         """
-        kind = start_publish(self._scratch, moved, PUBLISH, MOVE)
-        write_publish_head(self._scratch, message, positions, first, last)
+        scratch = self._scratch
+        kind = start_publish(scratch, moved, PUBLISH, MOVE)
+        write_publish_head(scratch, message, positions, first, last)
+        body = message.body
+        if len(body) < _BODY_BY_REFERENCE_BYTES:
+            # Copying a small body costs less than a CRC of its own.
+            scratch.write(body)
+            body = b""
         index = first
         while index < last:
             positions[index].journal_state = WRITTEN
             positions[index].is_summed = False
             index += 1
-        size = self.raw_record(kind, self._take_scratch(), message.body)
+        size = self.raw_record(kind, self._take_scratch(), body)
         if kind == PUBLISH and last - first == 1:
             position = positions[first]
             position.crc = self._crc

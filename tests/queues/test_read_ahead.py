@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tests.support.stores.model_store import ModelHost
 from tests.support.stores.paging_queues import ADDRESS, Taker
+from warrenmq.queues.loading import AHEAD_MESSAGES
 from warrenmq.queues.memory_account import AHEAD_BYTES_MAX, AHEAD_SHARE
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.variable_queue import UNLIMITED
@@ -64,6 +65,22 @@ def test_a_consumer_that_holds_its_message_has_few_bytes_read_ahead(
     assert len(taker.taken) == 1
     assert 0 < queue.backing.ready.alpha_bytes <= ROOM
     host.check()
+
+
+def test_the_next_load_begins_before_the_messages_of_the_last_one_are_delivered() -> None:
+    """Otherwise disk and consumers would work in turns."""
+    host = ModelHost(page_batch=4 * AHEAD_MESSAGES, segment_entries=64)
+    queue = paged(host, True, [1] * 5 * AHEAD_MESSAGES)
+    taker = Taker(host, queue, 10 * AHEAD_MESSAGES)
+    queue.add_consumer(taker)
+    queue.deliver_ready(host.now_ms)
+    while len(taker.taken) < 3 * AHEAD_MESSAGES:
+        taken = len(taker.taken)
+        assert len(host.loads) == 1
+        host.complete(1)
+        assert len(host.loads) == 1 and len(taker.taken) == taken
+        host.turn()
+        assert len(taker.taken) > taken
 
 
 @pytest.mark.parametrize("is_lazy", [False, True])

@@ -170,17 +170,19 @@ def test_appends_on_their_way_to_a_segment_that_is_put_aside_are_not_lost(
 def test_appends_behind_a_failed_one_keep_what_is_written(
     driver: CheckedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a full disk, the later appends of a group find the file shorter than their offset."""
+    """With a full disk, the later appends of a group find the file shorter than their offset.
+
+    Appends to another file are between them: they would be one append without.
+    """
     fill(driver, 17, 1)
     driver.index(1)
-    queue = driver.queues[1]
     refused = refuse_next_appends(monkeypatch, "queues/1/2.idx")
     for first in (18, 20, 22):
-        for _ in range(2):
-            driver.publish(20, 1)
+        for number in (1, 2, 1):
+            driver.publish(20, number)
         driver.commit()
-        for seq in (first, first + 1):
-            queue.index([driver.positions[1].pop(seq)])
+        for number, seq in ((1, first), (2, first // 2 - 8), (1, first + 1)):
+            driver.queues[number].index([driver.positions[number].pop(seq)])
         refused.append(True)
         assert run_on(driver) == 2
         assert refused == [] and driver.store.jobs.lane.is_idle()

@@ -106,7 +106,11 @@ class ContentsLoad(Load):
 
 
 class ReadAhead(ContentsLoad):
-    """Loads the next messages of delta into q3 (S72)."""
+    """Loads the next messages of delta into q3 (S72); calls `then` after their arrival."""
+
+    def __init__(self, contents: QueueContents, then: Callable[[QueueContents], None]) -> None:
+        super().__init__(contents)
+        self._then: Callable[[QueueContents], None] = then
 
     def begin(self) -> bool:
         contents = self.contents
@@ -129,13 +133,15 @@ class ReadAhead(ContentsLoad):
             contents.ready.accept(entries, next_seq, damaged)
             contents.notify_shrunk(first, end, entries)
         contents.on_arrival()
+        self._then(contents)
 
 
 class HeadContents(ContentsLoad):
-    """Loads contents of the oldest entries whose positions are in memory."""
+    """Loads contents of the oldest entries whose positions are in memory; then calls `then`."""
 
-    def __init__(self, contents: QueueContents) -> None:
+    def __init__(self, contents: QueueContents, then: Callable[[QueueContents], None]) -> None:
         super().__init__(contents)
+        self._then: Callable[[QueueContents], None] = then
         self._entries: list[Entry] = []
 
     def leave_out(self, purged: VariableQueue) -> None:
@@ -153,6 +159,7 @@ class HeadContents(ContentsLoad):
         contents = self.contents
         take_contents(contents, entries, lost)
         contents.on_arrival()
+        self._then(contents)
 
 
 class EntryContents(ContentsLoad):

@@ -94,12 +94,22 @@ def read_ahead_of_consumers(contents: QueueContents, is_wanted: bool) -> i64:
     transit = contents.host.memory.transit
     if near == 0 and not transit.admits(contents, next_bytes):
         return 1
-    load = ReadAhead(contents) if is_in_delta else HeadContents(contents)
+    load = ReadAhead(contents, _go_on) if is_in_delta else HeadContents(contents, _go_on)
     if near == 0 and next_bytes > LARGE_BYTES:
         load.transit_bytes = next_bytes
         transit.change(next_bytes)
     contents.loader.submit(load)
     return 0
+
+
+def _go_on(contents: QueueContents) -> None:
+    """Begin the next load before the messages of the last one are delivered.
+
+    The disk works meanwhile, and the queue does not wait for it between any two deliveries.
+    """
+    ready = contents.ready
+    if ready.count > ready.ram_count and len(contents.demand.consumers) > 0:
+        keep_ahead(contents, 0)
 
 
 def kept_count(contents: QueueContents) -> i64:

@@ -40,7 +40,7 @@ from warrenmq.store.disk.flusher import BatchFlusher
 from warrenmq.store.disk.format_version import NewerFormatError, refuse_newer_formats
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.disk.space_reserve import SpaceReserve
-from warrenmq.store.store_settings import StoreSettings
+from warrenmq.store.store_settings import HOLD_BYTES, StoreSettings
 
 logger = logging.getLogger("warren.startup")
 
@@ -141,6 +141,7 @@ def open_data_directory(
         config.journal_file_size_limit,
         config.msg_store_file_size_limit,
         config.queue_index_embed_msgs_below,
+        hold_bytes=HOLD_BYTES,
     )
     root = LocalFileSystem(directory)
     reserve = SpaceReserve(root)

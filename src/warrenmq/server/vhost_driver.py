@@ -79,9 +79,12 @@ class VhostDriver:
         """End a turn: commit what is due, then `Vhost.advance`; True when there is more to do."""
         if self._flushes == 0 and not self.is_pausing:
             self._commit_if_due(now_ms)
+        # What the events of this turn have asked for is read while the turn's work is done.
+        self._submit_jobs(now_ms)
         has_more = self.vhost.advance(now_ms)
-        for job in self.vhost.store.take_jobs(now_ms):
-            self._shell.submit_job(self, job)
+        self._submit_jobs(now_ms)
+        if self.vhost.store.jobs.lane.is_holding():
+            self._expect_tick()
         if has_more:
             self._shell.call_later(_WORK_PAUSE_MS, self._shell.wake)
         return has_more
@@ -91,9 +94,8 @@ class VhostDriver:
         if journal.is_due(now_ms):
             self.commit(now_ms)
             return
-        if not self._has_timer and journal.has_pending():
-            self._has_timer = True
-            self._shell.call_later(FLUSH_INTERVAL_MS, self._on_timer)
+        if journal.has_pending():
+            self._expect_tick()
         if journal.is_due(now_ms, is_idle=True):
             self._shell.call_when_idle(self)
 
@@ -105,6 +107,16 @@ class VhostDriver:
             and self.vhost.journal.is_due(now_ms, is_idle=True)
         ):
             self.commit(now_ms)
+
+    def _submit_jobs(self, now_ms: int) -> None:
+        for job in self.vhost.store.take_jobs(now_ms):
+            self._shell.submit_job(self, job)
+
+    def _expect_tick(self) -> None:
+        """End another turn within FLUSH_INTERVAL_MS: what gathers goes to the disk then."""
+        if not self._has_timer:
+            self._has_timer = True
+            self._shell.call_later(FLUSH_INTERVAL_MS, self._on_timer)
 
     def _on_timer(self) -> None:
         self._has_timer = False

@@ -12,8 +12,9 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.store.content_load import ContentLoad
+from warrenmq.store.index_pieces import IndexPiece, places_ahead
 from warrenmq.store.index_records import IndexScan
-from warrenmq.store.jobs import LoadDone, ReadRanges
+from warrenmq.store.jobs import LoadDone, ReadAheadRanges, ReadRanges
 from warrenmq.store.loads import READ_TRIES, WaitingLoad
 from warrenmq.store.message import Position, QueueLedger
 from warrenmq.store.queue_index import Segment
@@ -23,6 +24,11 @@ from warrenmq.store.segment_loss import SegmentLoss
 
 # Smallest read of a segment (bytes), so that small messages come in batches.
 READ_BYTES_MIN: Final = 65536
+# Size of a read (bytes) of a segment that mainly names places: the entries of several loads.
+ENTRIES_BYTES: Final = 131072
+# From so many ranges on, the system is told of the contents of the next load. Fewer lie close to
+# each other, and it reads them ahead by itself.
+SCATTERED_RANGES: Final = 4
 # Size of a read (bytes) of a segment whose positions are to be settled.
 POSITIONS_BYTES: Final = 196608
 
@@ -74,6 +80,8 @@ class IndexLoad(WaitingLoad):
         # Number of failed reads of the same piece in a row.
         self._failures: i64 = 0
         self._read_bytes: i64 = max(max_bytes, READ_BYTES_MIN)
+        # Ranges of contents that the next load will want.
+        self._ahead: list[tuple[str, i64, i64]] = []
 
     def start(self) -> None:
         """Begin to read the segment of `next_seq`; called again for each further segment."""
@@ -124,9 +132,13 @@ class IndexLoad(WaitingLoad):
             self.files.wait_for_append(self)
             return
         read_bytes = self._read_bytes
-        if self.with_contents and segment.referred_bytes > segment.size_bytes:
-            # Entries are small: as many bytes as the contents have would be thousands of them.
-            read_bytes = READ_BYTES_MIN
+        if self._has_small_entries(segment):
+            # As many bytes as the contents have would be thousands of entries.
+            read_bytes = ENTRIES_BYTES
+            kept = self.files.pieces.take(self.ledger.queue_id, segment, scan.offset)
+            if len(kept) > scan.wanted_bytes:
+                self._take(segment, scan, kept, False)
+                return
         size: i64 = min(max(read_bytes, scan.wanted_bytes), available)
         self.files.jobs.submit(_Read(self, [(index.path_of(segment), scan.offset, size)]))
 
@@ -167,8 +179,16 @@ class IndexLoad(WaitingLoad):
             # tells which.
             self.files.damaged.add(self.ledger, segment)
             self.files.damaged.recount()
-        at_end = is_short or scan.offset + len(result) >= segment.size_bytes
-        scan.feed(result, at_end, self.max_messages, self.max_bytes)
+        self._take(segment, scan, result, is_short)
+
+    def _take(self, segment: Segment, scan: IndexScan, piece: bytes, is_short: bool) -> None:
+        """Take the positions from `piece`, which begins where the scan goes on.
+
+        `is_short`: it ends before the segment should.
+        """
+        begin = scan.offset
+        at_end = is_short or begin + len(piece) >= segment.size_bytes
+        scan.feed(piece, at_end, self.max_messages, self.max_bytes)
         if self._repaired_segment == segment.number:
             # Damage that is left was reported before, and its messages were counted.
             scan.damaged = []
@@ -182,6 +202,8 @@ class IndexLoad(WaitingLoad):
                 self.files.wait_for_append(self)
                 return
         if len(scan.found) > 0 or scan.is_over:
+            if self._has_small_entries(segment) and not scan.is_over:
+                self._keep(segment, scan, piece[scan.offset - begin :])
             self._finish_scan()
         elif at_end:
             self._leave_segment()
@@ -198,6 +220,16 @@ class IndexLoad(WaitingLoad):
         index.cursor.seq = scan.next_seq
         index.cursor.offset = scan.offset
         self._deliver(scan.found)
+
+    def _has_small_entries(self, segment: Segment) -> bool:
+        """Whether the segment mainly names places, of which the contents are wanted too."""
+        return self.with_contents and segment.referred_bytes > segment.size_bytes
+
+    def _keep(self, segment: Segment, scan: IndexScan, rest: bytes) -> None:
+        """Keep the rest of a piece for the next load, and note what that one will want."""
+        self.files.pieces.keep(self.ledger.queue_id, IndexPiece(segment, scan.offset, rest))
+        for number, offset, size in places_ahead(rest, scan.seed, scan.next_seq):
+            self._ahead.append((self.files.logs.path_of(number), offset, size))
 
     def _leave_segment(self) -> None:
         segment = self._segment
@@ -233,6 +265,8 @@ class IndexLoad(WaitingLoad):
             ContentLoad(
                 self.files, self.loss, self.ledger, absent, _Contents(self, positions)
             ).start()
+            if len(self._ahead) >= SCATTERED_RANGES:
+                self.files.jobs.submit(ReadAheadRanges(self._ahead))
 
 
 class _Contents(LoadDone):

@@ -9,8 +9,8 @@ from warrenmq.store.write_lane import WriteLane
 class JobQueue:
     """Collects jobs until the shell takes them. Times in ms."""
 
-    def __init__(self, group_bytes: i64) -> None:
-        self.lane: WriteLane = WriteLane(group_bytes)
+    def __init__(self, group_bytes: i64, hold_bytes: i64) -> None:
+        self.lane: WriteLane = WriteLane(group_bytes, hold_bytes)
         # Time of this turn; each call of the shell sets it.
         self.now_ms: i64 = 0
         self._jobs: list[StoreJob] = []

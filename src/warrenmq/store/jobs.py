@@ -11,6 +11,8 @@ order in which they were handed out; lanes do not wait for each other:
     COMPACT   copies of many megabytes: compaction of content files, backups
 """
 
+from __future__ import annotations
+
 from typing import Final
 
 from mypy_extensions import i64, mypyc_attr
@@ -59,6 +61,18 @@ class AppendFile(StoreJob):
         self.is_gone: bool = False
         # Bytes that are left of a file that `is_gone`.
         self.found_bytes: i64 = 0
+
+    def join(self, following: AppendFile) -> bool:
+        """Write the bytes of `following` too; False: it is not the next append to the same file."""
+        if (
+            following.path != self.path
+            or following.offset != self.offset + self.size_bytes
+            or following.may_fill
+        ):
+            return False
+        self.parts = self.parts + following.parts
+        self.size_bytes += following.size_bytes
+        return True
 
 
 class LeavingFile:
@@ -192,6 +206,17 @@ class ReadRanges(StoreJob):
         self.ranges: list[tuple[str, i64, i64]] = ranges
         self.results: list[bytes | None] = []
         self.is_missing: bool = False
+
+
+class ReadAheadRanges(StoreJob):
+    """Let the disk read (path, offset, size in bytes) ranges ahead: a later job will want them."""
+
+    def __init__(self, ranges: list[tuple[str, i64, i64]]) -> None:
+        super().__init__(READ)
+        self.ranges: list[tuple[str, i64, i64]] = ranges
+
+    def finished(self) -> None:
+        """Nobody waits for it, and what is not read ahead is read when it is wanted."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -10,6 +10,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.store.checkpoint_needs import CheckpointNeeds
 from warrenmq.store.content_log import ContentLogs
+from warrenmq.store.index_pieces import IndexPieces
 from warrenmq.store.index_repair import DamagedSegments
 from warrenmq.store.job_queue import JobQueue
 from warrenmq.store.jobs import AppendFile
@@ -44,6 +45,14 @@ class Append(AppendFile):
         # Contents of the transient store below this id are written once the append is done.
         self.content_upto: i64 = 0
 
+    def join(self, following: AppendFile) -> bool:
+        if not isinstance(following, Append) or following.segment is not self.segment:
+            return False
+        if not super().join(following):
+            return False
+        self.content_upto = following.content_upto
+        return True
+
     def finished(self) -> None:
         self.files.on_append(self)
 
@@ -76,6 +85,7 @@ class SegmentFiles:
         )
         self.writer: RecordWriter = RecordWriter(store_id)
         self.places: PlacesWriter = PlacesWriter()
+        self.pieces: IndexPieces = IndexPieces()
         self.gone_segments: GoneSegments | None = None
         # Failed appends whose file is gone; replaced when the lane is at rest.
         self._gone: list[Append] = []
@@ -133,6 +143,7 @@ class SegmentFiles:
     def wait_for_append(self, load: WaitingLoad) -> None:
         """Resume `load` when more has been written."""
         self.loads.wait(load)
+        self.jobs.lane.hurry()
 
     def retry_load(self, load: WaitingLoad, failures: i64) -> None:
         """Retry `load` after a pause that grows with the `failures` before."""

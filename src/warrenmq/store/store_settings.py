@@ -11,6 +11,8 @@ from warrenmq.store.queue_index import REWRITE_MIN_BYTES, SEGMENT_ENTRIES
 DEAD_TAIL_BYTES: Final = 65536
 # Appends are written in groups of about this size.
 GROUP_BYTES: Final = 4194304
+# A node lets appends wait for others up to this many bytes (`StoreSettings.hold_bytes`).
+HOLD_BYTES: Final = 262144
 # More waiting bytes of appends than this mean that the disk cannot keep up.
 BEHIND_BYTES: Final = 67108864
 # This much dead space is worth a checkpoint at once; less is worth one after a while.
@@ -46,6 +48,7 @@ class StoreSettings:
         refer_bytes: i64 = REFER_BYTES,
         empty_files_min: i64 = EMPTY_FILES_MIN,
         empty_garbage_percent: i64 = EMPTY_GARBAGE_PERCENT,
+        hold_bytes: i64 = 0,
     ) -> None:
         self.journal_file_size_limit: i64 = journal_file_size_limit
         self.content_file_size_limit: i64 = content_file_size_limit
@@ -69,3 +72,7 @@ class StoreSettings:
         self.empty_files_min: i64 = empty_files_min
         # And when more of their bytes than this is garbage.
         self.empty_garbage_percent: i64 = empty_garbage_percent
+        # Appends that nothing waits for gather up to so many bytes, for HOLD_MS at most
+        # (`write_lane.py`); 0: each is written at once. Only a caller that comes back by itself,
+        # as a node does, may let them gather.
+        self.hold_bytes: i64 = hold_bytes

@@ -54,7 +54,7 @@ class VhostStore:
             self.contents.persistent,
             settings.buffer_bytes,
         )
-        self.jobs: JobQueue = JobQueue(settings.group_bytes)
+        self.jobs: JobQueue = JobQueue(settings.group_bytes, settings.hold_bytes)
         self.files: SegmentFiles = SegmentFiles(store_id, settings, self.jobs, self.contents)
         self._loss: SegmentLoss = SegmentLoss(self.files)
         self.files.gone_segments = self._loss

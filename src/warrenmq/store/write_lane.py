@@ -4,6 +4,10 @@ Jobs go out in groups: several appends, or one other job. The next group starts 
 the last has succeeded. When an append fails, its whole group runs again after a pause: each append
 writes at its own offset, and an earlier one cuts off the bytes of a later one. So no write ever
 overtakes a failed write.
+
+Each group wakes a thread up, and the loop again at its end. So appends gather up to `hold_bytes`, or
+for HOLD_MS, before they go out as a group. They hurry when anything else waits behind them, or when
+a load wants what they write. Meanwhile the journal has all that a restart needs.
 """
 
 from typing import Final
@@ -14,6 +18,8 @@ from warrenmq.store.jobs import AppendFile, StoreJob
 from warrenmq.store.layout import TRANSIENT_NAME
 
 _GROUP_JOBS: Final = 512
+# Longest time for which appends gather.
+HOLD_MS: Final = 25
 # Pause before a failed group runs again.
 RETRY_MS: Final = 250
 
@@ -21,11 +27,16 @@ RETRY_MS: Final = 250
 class WriteLane:
     """The waiting jobs, and the group under way: `group_bytes` of appends or a little more.
 
-    Times in ms.
+    Fewer bytes than `hold_bytes` wait for more. Times in ms.
     """
 
-    def __init__(self, group_bytes: i64) -> None:
+    def __init__(self, group_bytes: i64, hold_bytes: i64) -> None:
         self._group_bytes: i64 = group_bytes
+        self._hold_bytes: i64 = hold_bytes
+        # Time at which the waiting appends began to gather; -1: none gather.
+        self._held_ms: i64 = -1
+        # The next group goes out at once.
+        self._is_hurried: bool = False
         # Bytes of appends that are not written yet, waiting or under way.
         self.waiting_bytes: i64 = 0
         # Failed appends since the start.
@@ -47,10 +58,27 @@ class WriteLane:
         self._retry_at_ms: i64 = 0
 
     def push(self, job: StoreJob) -> None:
-        """Add a job behind all others."""
+        """Add a job behind all others; an append joins the last one to the same file, if it can."""
         if isinstance(job, AppendFile):
             self.waiting_bytes += job.size_bytes
+            last = self._waiting[-1] if len(self._waiting) > 0 else None
+            if (
+                isinstance(last, AppendFile)
+                and last.size_bytes < self._group_bytes
+                and last.join(job)
+            ):
+                return
+        else:
+            self.hurry()
         self._waiting.append(job)
+
+    def hurry(self) -> None:
+        """Let no append gather: somebody waits for what is in the lane."""
+        self._is_hurried = True
+
+    def is_holding(self) -> bool:
+        """True while appends gather, which go out HOLD_MS later at a call of `start`."""
+        return self._held_ms >= 0
 
     def appends_of(self, path: str) -> list[AppendFile]:
         """The appends to file `path` that wait or are under way, in order."""
@@ -80,6 +108,8 @@ class WriteLane:
             if not self._has_failed or self._open > 0 or now_ms < self._retry_at_ms:
                 return none
             self._has_failed = False
+        elif self._may_gather(now_ms):
+            return none
         else:
             self._group = self._take_group()
         self._open = len(self._group)
@@ -114,6 +144,20 @@ class WriteLane:
         self._group = []
         self._open = 0
 
+    def _may_gather(self, now_ms: i64) -> bool:
+        """Whether the waiting jobs may wait for more of them."""
+        if (
+            len(self._waiting) > 0
+            and not self._is_hurried
+            and self.waiting_bytes < self._hold_bytes
+        ):
+            if self._held_ms < 0:
+                self._held_ms = now_ms
+            if now_ms - self._held_ms < HOLD_MS:
+                return True
+        self._held_ms = -1
+        return False
+
     def _take_group(self) -> list[StoreJob]:
         waiting = self._waiting
         size: i64 = 0
@@ -128,4 +172,5 @@ class WriteLane:
             count = 1
         group = waiting[:count]
         del waiting[:count]
+        self._is_hurried = len(waiting) > 0 and self._is_hurried
         return group

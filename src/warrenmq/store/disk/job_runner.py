@@ -33,6 +33,7 @@ from warrenmq.store.jobs import (
     FindContents,
     KeepDamage,
     PutAside,
+    ReadAheadRanges,
     ReadRanges,
     RepairSegment,
     RewriteSegment,
@@ -107,6 +108,8 @@ class JobRunner:
             self._append(job)
         elif isinstance(job, ReadRanges):
             self._read_ranges(job)
+        elif isinstance(job, ReadAheadRanges):
+            self._read_ahead(job)
         elif isinstance(job, WriteCheckpoint):
             self._write_checkpoint(job)
         elif isinstance(job, RewriteSegment):
@@ -152,6 +155,10 @@ class JobRunner:
                 else:
                     results += [self._read_one(job, path, piece) for piece in pieces]
         job.results = results
+
+    def _read_ahead(self, job: ReadAheadRanges) -> None:
+        for path, ranges in groupby(job.ranges, itemgetter(0)):
+            self._files.will_read(path, [(int(offset), int(size)) for _, offset, size in ranges])
 
     def _read_one(self, job: ReadRanges, path: str, piece: tuple[int, int]) -> bytes | None:
         try:

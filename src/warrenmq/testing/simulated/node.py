@@ -90,6 +90,8 @@ class Limits:
     refer_bytes: int = 1
     empty_files_min: int = 1
     empty_garbage_percent: int = 10
+    # Bytes up to which appends gather.
+    hold_bytes: int = 300
     # Bytes waiting for the journal at which publishers are stopped.
     stop_bytes: int = STOP_BYTES
     # Bytes waiting for the store's files at which publishers are stopped.
@@ -311,6 +313,7 @@ class SimulatedNode:
             limits.refer_bytes,
             limits.empty_files_min,
             limits.empty_garbage_percent,
+            limits.hold_bytes,
         )
         self.vhost, self._report = open_vhost(
             self.broker,

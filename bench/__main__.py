@@ -1,7 +1,7 @@
 """`python -m bench`: run workloads on the brokers in alternation, print a table, save JSON lines.
 
 The JSON lines hold every single result. `python -m bench ceiling` measures the load generator alone
-instead. `python -m bench archive`, `backlog`, `cluster`, `interference`, `many-queues`, `memory`,
+instead. `python -m bench archive`, `backlog`, `cluster`, `disk`, `interference`, `many-queues`, `memory`,
 `mirrors` and `store-tables` are scenarios with options of their own (`--help`).
 """
 
@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench import archive, backlog, cluster, interference, many_queues, memory, mirrors
+from bench import archive, backlog, cluster, disk, interference, many_queues, memory, mirrors
 from bench.brokers import Broker, BrokerError, RabbitmqBroker, WarrenBroker, rabbitmq_server
 from bench.ceiling import measure_ceiling
 from bench.certificate import Certificate
@@ -39,6 +39,7 @@ SCENARIOS = {
     "archive": archive.main,
     "backlog": backlog.main,
     "cluster": cluster.main,
+    "disk": disk.main,
     "interference": interference.main,
     "many-queues": many_queues.main,
     "memory": memory.main,

@@ -54,6 +54,18 @@ def test_backlog(tmp_path: Path) -> None:
         assert 0 < times[0] < times[1]
 
 
+def test_disk(tmp_path: Path) -> None:
+    found = figures(tmp_path, "disk", "--rounds", "1", "--messages", "2000", "--seconds", "0.5")
+    share = found["published into a lazy queue, 1 KiB"] / found["disk alone at the same batch"]
+    assert found["published, of the disk alone"] == pytest.approx(100 * share)
+    trip, sync = (
+        found["confirm round trip, 12 B"],
+        found["disk alone: one record written and synced"],
+    )
+    assert 0 < sync < trip
+    assert found["round trip, above the disk alone"] == pytest.approx(trip - sync)
+
+
 def test_many_queues(tmp_path: Path) -> None:
     found = figures(tmp_path, "many-queues", "--queues", "50", "--messages", "4")
     assert 0 < found["after SIGKILL: client connected"] < found["after SIGKILL: all queues counted"]

@@ -20,6 +20,8 @@ class Batch(ConfirmParty):
         super().__init__()
         self.number: i64 = number
         self.positions: list[Position] = []
+        # Number of positions that were settled before the seal, so that they are not written.
+        self.settled_count: i64 = 0
         self.callbacks: list[Callable[[bool, int], None]] = []
         # Changes of definitions in this batch, in order; stored before the journal bytes are
         # written.

@@ -491,6 +491,8 @@ class Journal:
         positions = batch.positions
         kept: list[Position] = []
         published_bytes: i64 = 0
+        # Number of positions in the records of `batch.moves`.
+        moved_count: i64 = 0
         index: i64 = 0
         count: i64 = len(positions)
         while index < count:
@@ -518,8 +520,10 @@ class Journal:
                 if isinstance(message, MovedMessage):
                     published_bytes -= kept[first].content_bytes
                     self.moves.on_written(batch.moves, message, kept[first:last], current)
+                    moved_count += last - first
                     del kept[first:]
         batch.positions = kept
+        batch.settled_count = count - len(kept) - moved_count
         self.published_bytes += published_bytes
 
     def _on_failed(self, batch: Batch) -> None:

@@ -43,6 +43,8 @@ logger = logging.getLogger("warren.flusher")
 
 # Bytes of a journal file that are allocated ahead of the writing.
 _ALLOCATE_BYTES: Final = 8388608
+# Consumers keep up when they ack, before the seal, more than one message for so many that stay.
+KEPT_UP_SHARE: Final = 8
 # Longest time (s) for which the loop waits until an idle thread has begun a batch.
 _BEGIN_S: Final = 0.001
 
@@ -383,10 +385,15 @@ class Flusher:
         self._thread.start()
 
     def submit(self, job: FlushJob) -> None:
-        """Hand over a job; jobs run one after another. An idle thread has begun it on return."""
-        is_idle = self.is_idle
+        """Hand over a job; jobs run one after another. An idle thread has begun it on return.
+
+        That is not so while consumers keep up: what they ack before the next seal is never written,
+        and a batch that begins later gives them time.
+        """
+        batch = job.batch
+        is_awaited = self.is_idle and batch.settled_count * KEPT_UP_SHARE <= len(batch.positions)
         self._jobs.put(job)
-        if is_idle:
+        if is_awaited:
             job.begun.acquire(timeout=_BEGIN_S)
 
     def call(self, call: FlusherCall) -> None:

@@ -323,17 +323,15 @@ class Node:
     def _end_turn(self) -> None:
         self._is_turn_scheduled = False
         now_ms = self.clock.now_ms()
-        if self._cluster is None:
-            # Send the answers now, so that clients continue while the next batch is encoded. A
-            # node of a cluster sends to other nodes before it answers clients, and does so once,
-            # at the end of the turn.
-            self._write_out()
         for driver in self._drivers():
             driver.end_turn(now_ms)
         self.broker.end_turn(now_ms)
         if self._cluster is not None:
             self._cluster.end_turn()
-        self._write_out()
+        for connection in self.broker.take_dirty():
+            protocol = connection.shell
+            if isinstance(protocol, ClientProtocol):
+                protocol.write_out()
         if self.read_on:
             read_on = self.read_on
             self.read_on = []
@@ -342,12 +340,6 @@ class Node:
                     self.loop.call_later(_YIELD_S, reader.read_on)
                 else:
                     reader.read_on()
-
-    def _write_out(self) -> None:
-        for connection in self.broker.take_dirty():
-            protocol = connection.shell
-            if isinstance(protocol, ClientProtocol):
-                protocol.write_out()
 
     def _drivers(self) -> list[VhostDriver]:
         return [] if self._vhosts is None else list(self._vhosts.drivers.values())

@@ -1,8 +1,8 @@
 """`python -m bench`: run workloads on the brokers in alternation, print a table, save JSON lines.
 
 The JSON lines hold every single result. `python -m bench ceiling` measures the load generator alone
-instead. `python -m bench archive`, `backlog`, `cluster`, `disk`, `interference`, `many-queues`, `memory`,
-`mirrors` and `store-tables` are scenarios with options of their own (`--help`).
+instead. `python -m bench archive`, `backlog`, `cluster`, `disk`, `interference`, `many-queues`,
+`memory`, `mirrors` and `store-tables` are scenarios with options of their own (`--help`).
 """
 
 import argparse

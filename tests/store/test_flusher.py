@@ -433,7 +433,7 @@ def test_a_content_file_goes_on_behind_a_failure(disk: Disk) -> None:
 def test_an_idle_thread_has_begun_a_batch_when_it_is_submitted(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thread that is busy with another batch is not waited for."""
+    """A thread that is busy with another batch is not waited for, nor while consumers keep up."""
     monkeypatch.setattr(flusher, "_BEGIN_S", 60.0)
     is_let_go = threading.Event()
 
@@ -441,8 +441,10 @@ def test_an_idle_thread_has_begun_a_batch_when_it_is_submitted(
         def flush(self, job: FlushJob) -> None:
             is_let_go.wait(60)
 
-    def job() -> FlushJob:
-        return FlushJob(disk.driver.journal, Batch(1), Waiting(disk.faults), disk.apply)
+    def job(settled_count: int = 0) -> FlushJob:
+        batch = Batch(1)
+        batch.settled_count = settled_count
+        return FlushJob(disk.driver.journal, batch, Waiting(disk.faults), disk.apply)
 
     disk.driver.publish(10, [1])
     assert disk.commit() is None
@@ -455,6 +457,11 @@ def test_an_idle_thread_has_begun_a_batch_when_it_is_submitted(
     is_let_go.set()
     assert disk.done.get(timeout=20) is first
     assert disk.done.get(timeout=20) is second
+    eventually(lambda: disk.flusher.is_idle, "an idle thread")
+    third = job(settled_count=1)
+    disk.flusher.submit(third)
+    eventually(lambda: not third.begun.locked(), "the start of a batch that nobody has waited for")
+    assert disk.done.get(timeout=20) is third
 
 
 def test_a_journal_file_that_is_deleted_while_it_is_written_is_noticed(disk: Disk) -> None:

@@ -105,3 +105,13 @@ def test_s19_an_ack_alone_waits_although_the_node_is_idle(driver: JournalDriver)
     driver.now_ms += 1_000
     driver.settle(key)
     assert not driver.journal.is_due(driver.now_ms + FLUSH_INTERVAL_MS - 1, is_idle=True)
+
+
+def test_a_batch_counts_what_was_settled_before_its_seal(driver: JournalDriver) -> None:
+    keys = [driver.publish(10, [1])[0] for _ in range(5)]
+    for key in keys[1:4]:
+        driver.settle(key)
+    driver.seal()
+    flight = driver.in_flight
+    assert flight is not None
+    assert (flight.batch.settled_count, len(flight.batch.positions)) == (3, 2)

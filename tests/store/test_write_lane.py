@@ -68,6 +68,14 @@ def test_what_a_load_waits_for_is_written_at_once() -> None:
     assert lane.start(2) == []
 
 
+def test_a_load_may_wait_for_what_is_not_in_the_lane_yet() -> None:
+    lane = WriteLane(1 << 20, HOLD_BYTES)
+    lane.hurry()
+    assert lane.start(0) == []
+    lane.push(Append(1))
+    finish(lane, 1, 1)
+
+
 def test_appends_do_not_delay_a_job_of_another_kind() -> None:
     lane = lane_with(1)
     other = Aside()

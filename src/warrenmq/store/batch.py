@@ -13,6 +13,18 @@ from warrenmq.store.moves import Move
 from warrenmq.store.runs import Runs
 
 
+class FlushFindings:
+    """What the flusher reports of the journal files of a batch, whether it succeeds or fails."""
+
+    def __init__(self) -> None:
+        # The batch's file was made.
+        self.created_file: bool = False
+        # Someone has deleted the batch's file, with everything in it.
+        self.is_file_gone: bool = False
+        # Those of the batch's `delete_files` that are still there.
+        self.undeleted: list[int] = []
+
+
 class Batch(ConfirmParty):
     """Everything that one group commit makes durable, and the callbacks and confirms that wait."""
 
@@ -49,12 +61,8 @@ class Batch(ConfirmParty):
         self.starts_file: bool = False
         # Numbers of journal files that the flusher deletes after writing.
         self.delete_files: list[int] = []
-        # The flusher sets this once it has made `file`.
-        self.created_file: bool = False
-        # Set by the flusher: someone has deleted `file`, with everything in it.
-        self.is_file_gone: bool = False
-        # Set by the flusher: those of `delete_files` that are still there.
-        self.undeleted: list[int] = []
+        # What the flusher has met.
+        self.found: FlushFindings = FlushFindings()
 
     @property
     def file_number(self) -> i64:

@@ -305,7 +305,7 @@ class Journal:
             self._written_ms = now_ms
         self.contents.on_written(batch.content_writes, ok)
         if ok:
-            self._undeleted.extend(batch.undeleted)
+            self._undeleted.extend(batch.found.undeleted)
             file = batch.file
             if file is not None:
                 file.synced_bytes = batch.file_end
@@ -561,10 +561,10 @@ class Journal:
             # No byte of the new file counts. The flusher has tried to remove the file; the next
             # batch deletes it if it is still there.
             file = self.files.pop()
-            if batch.created_file:
+            if batch.found.created_file:
                 self._undeleted.append(file.number)
         elif len(self.files) > 0:
             # Bytes that the failed batch left at the end of the file do not count.
             self.files[-1].size_bytes -= batch.part_bytes
-            if batch.is_file_gone:
+            if batch.found.is_file_gone:
                 self.gone_upto = batch.file_number

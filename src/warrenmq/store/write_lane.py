@@ -5,9 +5,9 @@ the last has succeeded. When an append fails, its whole group runs again after a
 writes at its own offset, and an earlier one cuts off the bytes of a later one. So no write ever
 overtakes a failed write.
 
-Each group wakes a thread up, and the loop again at its end. So appends gather up to `hold_bytes`, or
-for HOLD_MS, before they go out as a group. They hurry when anything else waits behind them, or when
-a load wants what they write. Meanwhile the journal has all that a restart needs.
+Each group wakes a thread up, and the loop again at its end. So appends gather up to `hold_bytes`,
+or for HOLD_MS, before they go out as a group. They hurry when anything else waits behind them, or
+when a load wants what they write. Meanwhile the journal has all that a restart needs.
 """
 
 from typing import Final
@@ -172,5 +172,6 @@ class WriteLane:
             count = 1
         group = waiting[:count]
         del waiting[:count]
-        self._is_hurried = len(waiting) > 0 and self._is_hurried
+        if count > 0 and len(waiting) == 0:
+            self._is_hurried = False
         return group

@@ -338,13 +338,13 @@ class BatchFlusher:
             path = journal_path(batch.file_number)
             self._journal_file = _JournalFile(self._files.create(path))
             self._made.append(path)
-            batch.created_file = True
+            batch.found.created_file = True
         if self._journal_file is None:
             raise OSError("no journal file is open")
         try:
             self._journal_file.append(batch.parts)
         except FileNotFoundError:
-            batch.is_file_gone = True
+            batch.found.is_file_gone = True
             raise
         if batch.starts_file:
             self._files.sync_directory(JOURNAL_DIRECTORY)
@@ -370,7 +370,7 @@ class BatchFlusher:
             self._files.sync_directory(JOURNAL_DIRECTORY)
         except OSError as error:
             logger.warning("journal files cannot be deleted, it is tried again later: %s", error)
-            batch.undeleted = remaining
+            batch.found.undeleted = remaining
 
 
 class Flusher:

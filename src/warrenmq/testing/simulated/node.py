@@ -313,7 +313,8 @@ class SimulatedNode:
             limits.refer_bytes,
             limits.empty_files_min,
             limits.empty_garbage_percent,
-            limits.hold_bytes,
+            # Less gathers than stops queues or publishers, as in a real node.
+            min(limits.hold_bytes, limits.behind_bytes, limits.store_stop_bytes // 2),
         )
         self.vhost, self._report = open_vhost(
             self.broker,

@@ -197,7 +197,7 @@ class JournalDriver:
         """Fail the batch in flight; `kept` (0 to 1) of its bytes reach the disk all the same."""
         assert self.in_flight is not None
         batch = self.in_flight.batch
-        batch.created_file = batch.starts_file
+        batch.found.created_file = batch.starts_file
         self.files = self.after(batch, kept)
         self.land(False)
 

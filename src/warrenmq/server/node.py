@@ -56,7 +56,7 @@ from warrenmq.server.online_backup import BackupRunner, BackupServices, NodeBack
 from warrenmq.server.reload import reload_node
 from warrenmq.server.startup import OpenedData, open_data_directory
 from warrenmq.server.vhost_driver import VhostDriver, start_drivers, stop_drivers
-from warrenmq.store.disk.flusher import Flusher, FlushJob
+from warrenmq.store.disk.flusher import Flusher, FlushJob, is_kept_up
 from warrenmq.store.disk.line_limit import LineLimit
 from warrenmq.store.disk.workers import Workers
 from warrenmq.store.jobs import StoreJob
@@ -388,7 +388,10 @@ class Node:
         self._vhosts.drivers[job.journal].on_flushed(job, self.clock.now_ms())
         # A turn that is about to end serves for both, because each turn has a share of background
         # work.
-        if not self._is_turn_scheduled:
+        if is_kept_up(job.batch):
+            # Sockets are read before the next batch is sealed: consumers may have acked some of it.
+            self.schedule_turn()
+        elif not self._is_turn_scheduled:
             self._end_turn()
 
     # -- timers ------------------------------------------------------------------------------------

@@ -85,6 +85,14 @@ class FlushJob:
         self.definitions_error: Exception | None = None
 
 
+def is_kept_up(batch: Batch) -> bool:
+    """Whether consumers keep up with what is published: they ack much of it before its seal.
+
+    What they ack before the seal is never written, so the next batch need not hurry then.
+    """
+    return batch.settled_count * KEPT_UP_SHARE > len(batch.positions)
+
+
 class FlusherCall:
     """A function that the flusher's thread calls between two batches.
 
@@ -387,11 +395,9 @@ class Flusher:
     def submit(self, job: FlushJob) -> None:
         """Hand over a job; jobs run one after another. An idle thread has begun it on return.
 
-        That is not so while consumers keep up: what they ack before the next seal is never written,
-        and a batch that begins later gives them time.
+        That is not so while consumers keep up: a batch that begins later gives them time.
         """
-        batch = job.batch
-        is_awaited = self.is_idle and batch.settled_count * KEPT_UP_SHARE <= len(batch.positions)
+        is_awaited = self.is_idle and not is_kept_up(job.batch)
         self._jobs.put(job)
         if is_awaited:
             job.begun.acquire(timeout=_BEGIN_S)

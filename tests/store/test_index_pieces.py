@@ -6,10 +6,17 @@ from pathlib import Path
 import pytest
 
 from tests.support.stores.store_driver import SETTINGS, CheckedStore, Loaded
-from warrenmq.store.index_pieces import ENTRIES_AHEAD, PIECES_MAX, IndexPiece, IndexPieces
+from warrenmq.store.index_pieces import (
+    ENTRIES_AHEAD,
+    PIECES_MAX,
+    IndexPiece,
+    IndexPieces,
+    places_bytes,
+)
 from warrenmq.store.index_pieces import places_ahead as places_of
 from warrenmq.store.jobs import ReadAheadRanges, ReadRanges
 from warrenmq.store.log_places import PlaceEntry, PlacesWriter
+from warrenmq.store.message import Message, Position, QueueLedger
 from warrenmq.store.queue_index import Segment
 from warrenmq.store.record import FILE_HEADER_BYTES, INDEX_MAGIC, RecordWriter, crc_seed
 
@@ -82,6 +89,22 @@ def test_nothing_behind_damage_is_named() -> None:
         for _ in range(20):
             broken[rng.randrange(len(data))] = rng.randrange(256)
         places_ahead(bytes(broken), 0)
+
+
+def test_only_whole_records_of_places_are_kept() -> None:
+    """A load that answered with a message at once would do so amid the work that asked for it."""
+    data = written([entry(seq, 1, seq * 10, 10) for seq in range(1, 200)])
+    assert places_bytes(data, SEED) == len(data)
+    ledger = QueueLedger(QUEUE_ID)
+    message = Message(b"\x00\x00", b"\x00\x00", b"body", True, 0)
+    writer = RecordWriter(STORE_ID)
+    writer.continue_file(SEGMENT)
+    writer.add_publish(message, [Position(message, ledger, 200, 0)], 0, 1)
+    publish = b"".join(writer.take())
+    assert places_bytes(data + publish + data, SEED) == len(data)
+    assert places_bytes(publish + data, SEED) == 0
+    last = 16 + 20 + 32 * (199 % 64)
+    assert places_bytes(data[:-1], SEED) == len(data) - last
 
 
 def test_a_piece_is_for_its_own_place_only() -> None:

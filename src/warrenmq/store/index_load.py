@@ -12,7 +12,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.store.content_load import ContentLoad
-from warrenmq.store.index_pieces import IndexPiece, places_ahead
+from warrenmq.store.index_pieces import IndexPiece, places_ahead, places_bytes
 from warrenmq.store.index_records import IndexScan
 from warrenmq.store.jobs import LoadDone, ReadAheadRanges, ReadRanges
 from warrenmq.store.loads import READ_TRIES, WaitingLoad
@@ -227,6 +227,7 @@ class IndexLoad(WaitingLoad):
 
     def _keep(self, segment: Segment, scan: IndexScan, rest: bytes) -> None:
         """Keep the rest of a piece for the next load, and note what that one will want."""
+        rest = rest[: places_bytes(rest, scan.seed)]
         self.files.pieces.keep(self.ledger.queue_id, IndexPiece(segment, scan.offset, rest))
         for number, offset, size in places_ahead(rest, scan.seed, scan.next_seq):
             self._ahead.append((self.files.logs.path_of(number), offset, size))

@@ -68,6 +68,20 @@ class IndexPieces:
         return piece.data
 
 
+def places_bytes(data: bytes, seed: int) -> i64:
+    """Size in bytes of the PLACES records that `data` begins with.
+
+    Only these may be kept: their contents must be read, so that a load of them ends later. A
+    message in the segment would be there at once, amid the work that asked for it.
+    """
+    at: i64 = 0
+    while True:
+        length = record_length(data, at, seed)
+        if length < 0 or at + length > len(data) or i64(data[at + 2]) != PLACES:
+            return at
+        at += length
+
+
 def places_ahead(data: bytes, seed: int, next_seq: i64) -> list[tuple[i64, i64, i64]]:
     """Where the next entries of `data`, records of a segment, have their contents.
 

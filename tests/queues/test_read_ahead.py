@@ -68,7 +68,7 @@ def test_a_consumer_that_holds_its_message_has_few_bytes_read_ahead(
 
 
 def test_the_next_load_begins_before_the_messages_of_the_last_one_are_delivered() -> None:
-    """Otherwise disk and consumers would work in turns."""
+    """So the disk reads while the consumers get messages."""
     host = ModelHost(page_batch=4 * AHEAD_MESSAGES, segment_entries=64)
     queue = paged(host, True, [1] * 5 * AHEAD_MESSAGES)
     taker = Taker(host, queue, 10 * AHEAD_MESSAGES)

@@ -19,7 +19,7 @@ def thread(tmp_path: Path) -> Iterator[NodeThread]:
 
 
 def test_sockets_are_read_before_the_next_seal_while_consumers_keep_up(thread: NodeThread) -> None:
-    """What consumers have acked by then is never written; without them nothing is waited for."""
+    """Consumers acked some of the batch before its seal. If they did not, the turn ends at once."""
     node: Any = thread.node
     (driver,) = node._drivers()
     ended: list[int] = []

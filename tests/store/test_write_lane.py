@@ -90,7 +90,7 @@ def test_appends_that_follow_each_other_in_a_file_are_one() -> None:
     lane = lane_with(10)
     lane.push(Append(20, offset=10))
     lane.push(Append(5, offset=30))
-    # These are another file, and a gap.
+    # Neither joins: the first is for another file, the second does not begin where it ends.
     lane.push(Append(1, path="other", offset=35))
     lane.push(Append(1, path="other", offset=37))
     lane.hurry()

@@ -21,7 +21,7 @@ class FlushFindings:
         self.created_file: bool = False
         # Someone has deleted the batch's file, with everything in it.
         self.is_file_gone: bool = False
-        # Those of the batch's `delete_files` that are still there.
+        # Numbers of the batch's `delete_files` whose files could not be deleted.
         self.undeleted: list[int] = []
 
 
@@ -61,7 +61,7 @@ class Batch(ConfirmParty):
         self.starts_file: bool = False
         # Numbers of journal files that the flusher deletes after writing.
         self.delete_files: list[int] = []
-        # What the flusher has met.
+        # What the flusher reports of the batch's journal files.
         self.found: FlushFindings = FlushFindings()
 
     @property

@@ -26,7 +26,7 @@ class FileHandle(Protocol):
         """Write `parts` one after the other from `offset` on: written on return, not synced."""
 
     def write_synced(self, offset: int, parts: list[bytes]) -> None:
-        """Write `parts` as `write` does: these bytes and the file's size are synced on return."""
+        """Write `parts` as `write` does, and sync them with the file's size before returning."""
 
     def sync(self) -> None:
         """Sync the file's size and all bytes written to it, by any handle."""

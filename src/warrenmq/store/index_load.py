@@ -80,7 +80,7 @@ class IndexLoad(WaitingLoad):
         # Number of failed reads of the same piece in a row.
         self._failures: i64 = 0
         self._read_bytes: i64 = max(max_bytes, READ_BYTES_MIN)
-        # Ranges of contents that the next load will want.
+        # Ranges (path, offset, size in bytes) of the contents that the queue's next load will read.
         self._ahead: list[tuple[str, i64, i64]] = []
 
     def start(self) -> None:

@@ -33,7 +33,7 @@ class IndexPiece:
 
     def __init__(self, segment: Segment, offset: i64, data: bytes) -> None:
         self.segment: Segment = segment
-        # Offsets are those of this copy of the segment.
+        # Number of rewrites of the segment before the read; a rewrite changes its offsets.
         self.rewrites: i64 = segment.rewrites
         self.offset: i64 = offset
         self.data: bytes = data

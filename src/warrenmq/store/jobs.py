@@ -216,7 +216,7 @@ class ReadAheadRanges(StoreJob):
         self.ranges: list[tuple[str, i64, i64]] = ranges
 
     def finished(self) -> None:
-        """Nobody waits for it, and what is not read ahead is read when it is wanted."""
+        """Do nothing: a later load reads what this job has not read ahead."""
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

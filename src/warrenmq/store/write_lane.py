@@ -73,7 +73,7 @@ class WriteLane:
         self._waiting.append(job)
 
     def hurry(self) -> None:
-        """Let no append gather: somebody waits for what is in the lane."""
+        """Let the next group go out without gathering more: somebody waits for its bytes."""
         self._is_hurried = True
 
     def is_holding(self) -> bool:

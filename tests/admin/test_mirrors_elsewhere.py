@@ -2,6 +2,7 @@
 
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from tests.admin.test_peers import FakeCluster
@@ -9,12 +10,14 @@ from tests.support.brokers.memory_broker import MemoryBroker
 from tests.support.brokers.mirrors import MirrorsOfTest, copy, facts
 from warrenmq.admin.administration import Refusal
 from warrenmq.admin.cluster_access import ClusterAccess
-from warrenmq.admin.control_protocol import List
+from warrenmq.admin.control_protocol import List, Rows
+from warrenmq.admin.listing_calls import ListingCalls
 from warrenmq.admin.listings.listing import down_queue_rows
 from warrenmq.admin.mirror_calls import MirrorCalls
 from warrenmq.admin.mirror_protocol import CancelSync, DescribeMirrors, MirrorStatus, SyncQueue
 from warrenmq.admin.peers import Peers, decode_passed
 from warrenmq.admin.permits import Permits
+from warrenmq.admin.protocol import ErrorReply
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.queues.definition import QueueDefinition
@@ -22,6 +25,7 @@ from warrenmq.queues.queue_link import QueueLink
 
 HOME = "a@one"
 DESCRIBE = DescribeMirrors(vhost="/", queue=b"q")
+LIST = List(what="queues", columns=["name", "state"], vhost="/")
 SYNC = SyncQueue(vhost="/", queue=b"q")
 
 
@@ -47,7 +51,19 @@ class Elsewhere:
         permits = Permits(self.broker, SessionUser(self.broker.access, b"", True))
         peers = Peers(cast(ClusterAccess, self.cluster), b"", lambda step: step())
         self.calls = MirrorCalls(self.broker, permits, peers, self.replies.append)
+        self.listings = ListingCalls(
+            self.broker, permits, peers, lambda step: step(), self.replies.append
+        )
         self.passed = MirrorCalls(self.broker, permits, None, self.replies.append)
+
+    def answer_listing(self, node: str, *rows: list[Any]) -> None:
+        """Let `node` answer a listing: the columns that were asked for, and the name."""
+        request, done = self.cluster.asked.pop(node)
+        _user, asked = decode_passed(request)
+        assert asked == msgspec.structs.replace(
+            LIST, which="local", columns=[*LIST.columns, "name"]
+        )
+        done(msgspec.msgpack.encode(Rows([[*row, row[0]] for row in rows])), "")
 
 
 def test_a_queue_without_its_master_is_listed_with_its_copies() -> None:
@@ -58,6 +74,38 @@ def test_a_queue_without_its_master_is_listed_with_its_copies() -> None:
     assert list(down_queue_rows(side.broker, request)) == [
         ["q", "down", "declared", HOME, mirror, mirror, mirror]
     ]
+
+
+def test_a_queue_that_moves_between_the_answers_is_listed() -> None:
+    """Node b answers before the queue comes to it, and node a when it is gone."""
+    side = Elsewhere()
+    side.broker.remote_node(HOME.encode()).link_up(Link())
+    side.listings.start(LIST)
+    side.answer_listing("b@two")
+    side.answer_listing(HOME)
+    assert side.replies == []
+    side.answer_listing("b@two", ["q", "running"])
+    side.answer_listing(HOME)
+    assert side.replies == [Rows([["q", "running"]], [])] and side.cluster.asked == {}
+
+
+def test_a_queue_that_no_node_has_is_listed_as_down() -> None:
+    side = Elsewhere()
+    side.broker.remote_node(HOME.encode()).link_up(Link())
+    side.listings.start(LIST)
+    while side.cluster.asked:
+        side.answer_listing(HOME)
+        side.answer_listing("b@two")
+    assert side.replies == [Rows([["q", "down"]], [])]
+
+
+def test_a_vhost_that_goes_between_the_answers_is_not_found() -> None:
+    side = Elsewhere()
+    side.listings.start(LIST)
+    side.answer_listing("b@two", ["q", "running"])
+    del side.broker.vhosts[b"/"]
+    side.answer_listing(HOME)
+    assert side.replies == [ErrorReply("no_such_vhost", "Virtual host '/' does not exist")]
 
 
 def test_without_its_master_a_queue_is_described_and_nothing_else() -> None:

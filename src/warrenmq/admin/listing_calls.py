@@ -5,7 +5,7 @@ A listing is built in slices, one a turn, so that its length delays no message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
@@ -19,6 +19,7 @@ from warrenmq.admin.control_protocol import (
     List,
     Rows,
 )
+from warrenmq.admin.listings.columns import vhost_of
 from warrenmq.admin.listings.listing import (
     SPREAD,
     UnknownColumns,
@@ -30,10 +31,14 @@ from warrenmq.admin.peers import Answer, Peers
 from warrenmq.admin.permits import Permits
 from warrenmq.admin.protocol import ErrorReply
 from warrenmq.broker.broker import Broker
+from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.vocabulary.error_codes import BAD_REQUEST, NO_SUCH_VHOST
+from warrenmq.vocabulary.names import name_text
 
 # Rows that one turn builds.
 SLICE_ROWS: Final = 50
+# How often nodes are asked for queues that all answers miss.
+_ROUNDS: Final = 3
 # Listings of what belongs to the whole node, with the tag that they need; the others are of a
 # vhost, and every management user who may enter it may ask for them.
 _NODE_LISTINGS: Final = {
@@ -97,44 +102,100 @@ class ListingCalls:
             rows = _with_states(rows, request.columns, self._peers.cluster.running())
         if request.which == "offline" and request.what in SPREAD:
             is_queues = request.what == "queues"
-            self._build(down_queue_rows(self._broker, request) if is_queues else iter(()), [], [])
+            self._answer(down_queue_rows(self._broker, request) if is_queues else iter(()), [])
         elif self._peers is None or request.which == "local" or request.what not in SPREAD:
-            self._build(rows, [], [])
+            self._answer(rows, [])
+        elif request.what == "queues":
+            self._ask_for_queues(self._peers, request, _ROUNDS)
         else:
-            self._peers.ask_all(
-                msgspec.structs.replace(request, which="local"),
-                lambda answers: self._join_rows(request, rows, answers),
-            )
+            self._ask_all(self._peers, request, rows)
 
-    def _join_rows(
-        self, request: List, own: Iterator[list[Any]], answers: dict[str, Answer]
-    ) -> None:
-        """Reply with the rows of all nodes; queues of a node without an answer may be down."""
-        parts = [own]
-        missing = []
-        for node, answer in answers.items():
-            if isinstance(answer, Rows):
-                parts.append(iter(answer.rows))
-            elif not isinstance(answer, ErrorReply) or answer.code != NO_SUCH_VHOST:
-                missing.append(node)
-        assert self._peers is not None
-        cluster = self._peers.cluster
-        if request.what != "queues":
+    def _ask_all(self, peers: Peers, request: List, own: Iterator[list[Any]]) -> None:
+        """Reply with the rows of all nodes."""
+
+        def join(answers: dict[str, Answer]) -> None:
+            parts, missing = _parted(answers)
+            cluster = peers.cluster
             linked = {self._broker.settings.node_name, *cluster.reachable(), *answers}
             missing.extend(node for node in cluster.running() if node not in linked)
-        elif request.which == "all":
-            parts.append(down_queue_rows(self._broker, request))
-            # Now its queues are known to be down.
-            missing = [node for node in missing if node in cluster.reachable()]
-        self._build(chain(*parts), [], missing)
+            self._answer(chain(own, *parts), missing)
 
-    def _build(self, rows: Iterator[list[Any]], built: list[list[Any]], missing: list[str]) -> None:
+        peers.ask_all(msgspec.structs.replace(request, which="local"), join)
+
+    def _ask_for_queues(self, peers: Peers, request: List, rounds: int) -> None:
+        """Reply with the queues of all nodes; those of a node without an answer may be down.
+
+        A queue that moves to another node meanwhile may be missing in all answers. The nodes are
+        asked up to `rounds` times; a queue that is missing in the last answers too counts as down,
+        unless it has come to this node: then they are asked once more.
+        """
+        # The last column tells which queues have a row.
+        local = msgspec.structs.replace(request, which="local", columns=[*request.columns, "name"])
+        vhost = vhost_of(self._broker, request)
+        unlisted = {*vhost.queues, *vhost.remote_queues}
+        own = listing(self._broker, local)
+
+        def noted(rows: Iterable[list[Any]]) -> Iterator[list[Any]]:
+            for row in rows:
+                unlisted.discard(row.pop().encode())
+                yield row
+
+        def join(answers: dict[str, Answer]) -> None:
+            parts, missing = _parted(answers)
+            self._build(noted(chain(own, *parts)), [], lambda rows: complete(rows, missing))
+
+        def complete(rows: list[list[Any]], missing: list[str]) -> None:
+            lost = {name for name in unlisted if _is_on_a_node(vhost, name)}
+            if self._broker.vhosts.get(vhost.name) is not vhost:
+                self._reply(ErrorReply(NO_SUCH_VHOST, str(UnknownVhost(request.vhost))))
+            elif lost and (rounds > 1 or not lost.isdisjoint(vhost.queues)):
+                self._ask_for_queues(peers, request, rounds - 1)
+            elif request.which == "all":
+                # The queues of other nodes without an answer are known to be down.
+                reachable = peers.cluster.reachable()
+                missing = [node for node in missing if node in reachable]
+                down = down_queue_rows(self._broker, request, lost)
+                self._build(down, rows, lambda rows: self._reply(Rows(rows, missing)))
+            else:
+                self._reply(Rows(rows, missing))
+
+        peers.ask_all(local, join)
+
+    def _answer(self, rows: Iterator[list[Any]], missing: list[str]) -> None:
+        self._build(rows, [], lambda built: self._reply(Rows(built, missing)))
+
+    def _build(
+        self,
+        rows: Iterator[list[Any]],
+        built: list[list[Any]],
+        done: Callable[[list[list[Any]]], None],
+    ) -> None:
+        """Add `rows` to `built` in slices, then call `done`."""
         for row in rows:
             built.append(row)
             if len(built) % SLICE_ROWS == 0:
-                self._later(lambda: self._build(rows, built, missing))
+                self._later(lambda: self._build(rows, built, done))
                 return
-        self._reply(Rows(built, missing))
+        done(built)
+
+
+def _parted(answers: dict[str, Answer]) -> tuple[list[list[list[Any]]], list[str]]:
+    """The rows that each node has answered, and the nodes without an answer."""
+    parts = []
+    missing = []
+    for node, answer in answers.items():
+        if isinstance(answer, Rows):
+            parts.append(answer.rows)
+        elif not isinstance(answer, ErrorReply) or answer.code != NO_SUCH_VHOST:
+            missing.append(node)
+    return parts, missing
+
+
+def _is_on_a_node(vhost: Vhost, name: bytes) -> bool:
+    """Whether the node of the queue runs; False for a name that its row does not show as it is."""
+    queue = vhost.remote_queues.get(name)
+    is_on_a_node = name in vhost.queues if queue is None else queue.home.session is not None
+    return is_on_a_node and name_text(name).encode() == name
 
 
 def _with_states(

@@ -4,8 +4,9 @@ RabbitMQ shows name, pid and state; here the columns of the definition have valu
 the copies of a mirrored queue. All others are empty. The pid names the node; the number in it is 0.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from warrenmq.admin.control_protocol import List
@@ -49,7 +50,7 @@ class DownQueue:
         return None if policies is None else policies.definition
 
 
-def _find(broker: Broker, request: List) -> Iterator[DownQueue]:
+def _find(lost: Collection[bytes], broker: Broker, request: List) -> Iterator[DownQueue]:
     vhost = vhost_of(broker, request)
     queues = list(vhost.remote_queues.values())
     mirrors = broker.mirrors if needs_facts(request.columns) else None
@@ -59,7 +60,7 @@ def _find(broker: Broker, request: List) -> Iterator[DownQueue]:
         # Whatever the group says: this node cannot use the queue.
         return DownQueue(vhost, queue, None if copies is None else copies._replace(is_down=True))
 
-    return (listed(queue) for queue in queues if queue.home.session is None)
+    return (listed(queue) for queue in queues if queue.home.session is None or queue.name in lost)
 
 
 def _of_copies(name: str) -> Callable[[DownQueue], Any]:
@@ -93,6 +94,9 @@ def _none(_listed: DownQueue) -> None:
     return None
 
 
-DOWN_QUEUES: ListingOf[DownQueue] = ListingOf(
-    {name: _KNOWN.get(name, _none) for name in QUEUES.column_names}, _find
-)
+_COLUMNS: Columns[DownQueue] = {name: _KNOWN.get(name, _none) for name in QUEUES.column_names}
+
+
+def down_queues(lost: Collection[bytes]) -> ListingOf[DownQueue]:
+    """The listing of queues whose node is down, and of those named `lost`."""
+    return ListingOf(_COLUMNS, partial(_find, lost))

@@ -5,7 +5,7 @@ objects are those that exist when the request is checked; a row shows the figure
 which it is made, and an object that ends in between may be missing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from warrenmq.admin.control_protocol import List
@@ -73,6 +73,11 @@ def listing(broker: Broker, request: List) -> Iterator[list[Any]]:
     return wanted.rows(broker, request)
 
 
-def down_queue_rows(broker: Broker, request: List) -> Iterator[list[Any]]:
-    """The rows of a checked request for queues, of those whose node is down."""
-    return down_queues.DOWN_QUEUES.rows(broker, request)
+def down_queue_rows(
+    broker: Broker, request: List, lost: Collection[bytes] = ()
+) -> Iterator[list[Any]]:
+    """The rows of a checked request for queues, of those whose node is down.
+
+    `lost`: queues that no node has had when it was asked; they count as down.
+    """
+    return down_queues.down_queues(lost).rows(broker, request)

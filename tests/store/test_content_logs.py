@@ -312,6 +312,31 @@ def test_entries_in_damaged_bytes_are_found_before_their_file_is_emptied(
     assert driver.losses.lost == 0
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_file_does_not_stay_for_contents_that_are_elsewhere(
+    driver: CheckedStore, restarts: bool
+) -> None:
+    """A stretch reaches over messages of the content store, and over whole segments of them."""
+    deepen(driver, 200, 1)
+    for _ in range(60):
+        # Too large for the index.
+        driver.publish(300, 1)
+    deepen(driver, 300, 1)
+    for position in driver.load(1):
+        if position.content_bytes < 256:
+            driver.settle_one(position)
+    driver.commit()
+    if restarts:
+        driver.reopen()
+    driver.store.settings.empty_files_min = 1
+    # After a start, what the file's own messages left behind is an estimate.
+    driver.store.settings.empty_garbage_percent = 10
+    for _ in range(20):
+        driver.checkpoint()
+        driver.check()
+    assert logs_of(driver) == []
+
+
 def test_garbage_counts_after_a_restart(driver: CheckedStore) -> None:
     deepen(driver, 400, 1)
     settle_all_but_few(driver)

@@ -122,6 +122,8 @@ class SegmentRewriter:
             else:
                 self.leave_tail(queue, index)
             is_more = is_more or index.has_stragglers
+            _leave_logs(index)
+            self._files.needs.take_dead_segments(index)
             upto = index.previous_upto if queue.is_durable else queue.ledger.indexed_upto
             for segment in index.segments:
                 is_worth = index.is_worth_rewriting(segment, is_in_debt) or (
@@ -271,6 +273,22 @@ def _emptied(index: QueueIndex, segment: Segment) -> list[ContentLog]:
         return []
     first: i64 = segment.number * index.segment_entries
     return index.stretches.emptied(first, first + index.segment_entries - 1)
+
+
+def _leave_logs(index: QueueIndex) -> None:
+    """Need no retained file for segments that have no content in a journal file.
+
+    A stretch also reaches over positions with contents elsewhere, perhaps over whole segments.
+    """
+    if len(index.stretches.all) == 0:
+        return
+    for segment in index.segments:
+        if not segment.has_places:
+            first: i64 = segment.number * index.segment_entries
+            last = first + index.segment_entries - 1
+            logs = [log for log in index.stretches.logs_of(first, last) if log.is_retained]
+            if len(logs) > 0:
+                index.stretches.cut(first, last, logs, index.settled)
 
 
 def _is_tail_emptied(index: QueueIndex) -> bool:

@@ -289,6 +289,8 @@ def _leave_logs(index: QueueIndex) -> None:
             logs = [log for log in index.stretches.logs_of(first, last) if log.is_retained]
             if len(logs) > 0:
                 index.stretches.cut(first, last, logs, index.settled)
+                # The next checkpoint encodes the queue anew.
+                index.version += 1
 
 
 def _is_tail_emptied(index: QueueIndex) -> bool:

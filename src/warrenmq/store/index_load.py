@@ -12,7 +12,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.store.content_load import ContentLoad
-from warrenmq.store.index_pieces import IndexPiece, places_ahead, places_bytes
+from warrenmq.store.index_pieces import IndexPiece
 from warrenmq.store.index_records import IndexScan
 from warrenmq.store.jobs import LoadDone, ReadAheadRanges, ReadRanges
 from warrenmq.store.loads import READ_TRIES, WaitingLoad
@@ -24,9 +24,9 @@ from warrenmq.store.segment_loss import SegmentLoss
 
 # Smallest read of a segment (bytes), so that small messages come in batches.
 READ_BYTES_MIN: Final = 65536
-# Size of a read (bytes) of a segment that mainly names places: the entries of several loads.
-ENTRIES_BYTES: Final = 131072
-# From so many ranges on, the system is told of the contents of the next load. Fewer lie close to
+# Size of a read (bytes) of a segment that mainly names places: the entries of many loads.
+ENTRIES_BYTES: Final = 524288
+# From so many ranges on, the system is told of the contents of the next loads. Fewer lie close to
 # each other, and it reads them ahead by itself.
 SCATTERED_RANGES: Final = 4
 # Size of a read (bytes) of a segment whose positions are to be settled.
@@ -80,7 +80,7 @@ class IndexLoad(WaitingLoad):
         # Number of failed reads of the same piece in a row.
         self._failures: i64 = 0
         self._read_bytes: i64 = max(max_bytes, READ_BYTES_MIN)
-        # Ranges (path, offset, size in bytes) of the contents that the queue's next load will read.
+        # Ranges (path, offset, size in bytes) of contents that the queue's next loads will read.
         self._ahead: list[tuple[str, i64, i64]] = []
 
     def start(self) -> None:
@@ -136,8 +136,8 @@ class IndexLoad(WaitingLoad):
             # As many bytes as the contents have would be thousands of entries.
             read_bytes = ENTRIES_BYTES
             kept = self.files.pieces.take(self.ledger.queue_id, segment, scan.offset)
-            if len(kept) > scan.wanted_bytes:
-                self._take(segment, scan, kept, False)
+            if kept is not None and kept.end - kept.begin > scan.wanted_bytes:
+                self._take(segment, scan, kept.data, kept.begin, False, kept)
                 return
         size: i64 = min(max(read_bytes, scan.wanted_bytes), available)
         self.files.jobs.submit(_Read(self, [(index.path_of(segment), scan.offset, size)]))
@@ -179,16 +179,24 @@ class IndexLoad(WaitingLoad):
             # tells which.
             self.files.damaged.add(self.ledger, segment)
             self.files.damaged.recount()
-        self._take(segment, scan, result, is_short)
+        self._take(segment, scan, result, 0, is_short, None)
 
-    def _take(self, segment: Segment, scan: IndexScan, piece: bytes, is_short: bool) -> None:
-        """Take the positions from `piece`, which begins where the scan goes on.
+    def _take(
+        self,
+        segment: Segment,
+        scan: IndexScan,
+        data: bytes,
+        begin: i64,
+        is_short: bool,
+        kept: IndexPiece | None,
+    ) -> None:
+        """Take positions from `data`, which has at `begin` what the scan goes on with.
 
-        `is_short`: it ends before the segment should.
+        `is_short`: it ends before the segment should. `kept`: the piece that it was kept in.
         """
-        begin = scan.offset
-        at_end = is_short or begin + len(piece) >= segment.size_bytes
-        scan.feed(piece, at_end, self.max_messages, self.max_bytes)
+        offset = scan.offset - begin
+        at_end = is_short or offset + len(data) >= segment.size_bytes
+        scan.feed(data, at_end, self.max_messages, self.max_bytes, begin)
         if self._repaired_segment == segment.number:
             # Damage that is left was reported before, and its messages were counted.
             scan.damaged = []
@@ -203,7 +211,11 @@ class IndexLoad(WaitingLoad):
                 return
         if len(scan.found) > 0 or scan.is_over:
             if self._has_small_entries(segment) and not scan.is_over:
-                self._keep(segment, scan, piece[scan.offset - begin :])
+                rest = scan.offset - offset
+                if kept is None:
+                    kept = IndexPiece(segment, offset, data, rest, scan.seed)
+                kept.begin = rest
+                self._keep(kept, scan.next_seq)
             self._finish_scan()
         elif at_end:
             self._leave_segment()
@@ -225,11 +237,10 @@ class IndexLoad(WaitingLoad):
         """Whether the segment mainly names places, of which the contents are wanted too."""
         return self.with_contents and segment.referred_bytes > segment.size_bytes
 
-    def _keep(self, segment: Segment, scan: IndexScan, rest: bytes) -> None:
-        """Keep the rest of a piece for the next load, and note what that one will want."""
-        rest = rest[: places_bytes(rest, scan.seed)]
-        self.files.pieces.keep(self.ledger.queue_id, IndexPiece(segment, scan.offset, rest))
-        for number, offset, size in places_ahead(rest, scan.seed, scan.next_seq):
+    def _keep(self, piece: IndexPiece, next_seq: i64) -> None:
+        """Keep the rest of a piece for the next load, and note what the next ones will want."""
+        self.files.pieces.keep(self.ledger.queue_id, piece)
+        for number, offset, size in piece.places_ahead(next_seq):
             self._ahead.append((self.files.logs.path_of(number), offset, size))
 
     def _leave_segment(self) -> None:

@@ -79,6 +79,8 @@ class IndexScan:
         self.wanted_bytes: i64 = 0
         # (offset, bytes) of stretches that are no valid records.
         self.damaged: list[tuple[int, bytes]] = []
+        # Offset in the segment of the first byte of the piece that is being read.
+        self._base: i64 = 0
         self._max_messages: i64 = 0
         self._max_bytes: i64 = 0
         self._settled: Runs = ledger.index.settled if ledger.index is not None else []
@@ -92,16 +94,19 @@ class IndexScan:
         """Treat positions settled since the last seal as live, as the segment's counts still do."""
         self._unsealed = []
 
-    def feed(self, data: bytes, is_last: bool, max_messages: i64, max_bytes: i64) -> None:
+    def feed(
+        self, data: bytes, is_last: bool, max_messages: i64, max_bytes: i64, begin: i64 = 0
+    ) -> None:
         """Take records from `data` until `max_messages` or `max_bytes` were found in all.
 
-        `data` holds the segment's bytes from `offset` on.
+        `data` holds the segment's bytes from `offset` on, at its place `begin`.
         The scan takes at least one live position whatever the bounds: a scan that stopped before it
         would look like the end of the segment. `is_last`: nothing follows `data`, so an unfinished
         record at its end is damage.
         """
-        at: i64 = 0
+        at = begin
         size: i64 = len(data)
+        self._base = self.offset - begin
         self.wanted_bytes = 0
         self._max_messages = max_messages
         self._max_bytes = max_bytes
@@ -123,7 +128,7 @@ class IndexScan:
             following = behind_damage(data, at, length, self.seed, is_last)
             self._add_damage(at, data[at:following])
             at = following
-        self.offset += at
+        self.offset = self._base + at
 
     def _is_full(self) -> bool:
         return len(self.found) > 0 and (
@@ -133,10 +138,10 @@ class IndexScan:
     def _add_damage(self, at: i64, stretch: bytes) -> None:
         if len(self.damaged) > 0:
             offset, before = self.damaged[-1]
-            if offset + len(before) == self.offset + at:
+            if offset + len(before) == self._base + at:
                 self.damaged[-1] = (offset, before + stretch)
                 return
-        self.damaged.append((self.offset + at, stretch))
+        self.damaged.append((self._base + at, stretch))
 
     def _take(self, data: bytes, start: i64, length: i64) -> bool:
         """Take one record; False when the scan is over or full before its end."""
@@ -151,7 +156,7 @@ class IndexScan:
         elif kind == PUBLISH_REF:
             place = end - 21
         else:
-            self.damaged.append((self.offset + start, data[start:end]))
+            self.damaged.append((self._base + start, data[start:end]))
             return True
         seq = read_u64(data, place + 4)
         if seq >= self.end_seq:
@@ -171,13 +176,13 @@ class IndexScan:
             return True
         position = self._position(data, kind, body, end, seq, read_u64(data, place + 12))
         if position is None:
-            self.damaged.append((self.offset + start, data[start:end]))
+            self.damaged.append((self._base + start, data[start:end]))
             return True
         self.next_seq = seq + 1
         position.persistent = not is_transient
         position.redelivered = (flags & FLAG_REDELIVERED) != 0
         position.journal_state = INDEXED
-        position.place = self.offset + start
+        position.place = self._base + start
         self.found.append(position)
         self.found_bytes += position.content_bytes
         return True
@@ -185,7 +190,7 @@ class IndexScan:
     def _take_places(self, data: bytes, start: i64, body: i64, end: i64) -> bool:
         count = entry_count(data, body, end)
         if count < 0:
-            self.damaged.append((self.offset + start, data[start:end]))
+            self.damaged.append((self._base + start, data[start:end]))
             return True
         if read_u32(data, body) != self.ledger.queue_id:
             return True

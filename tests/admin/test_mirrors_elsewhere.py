@@ -99,6 +99,16 @@ def test_a_queue_that_no_node_has_is_listed_as_down() -> None:
     assert side.replies == [Rows([["q", "down"]], [])]
 
 
+def test_a_node_that_does_not_answer_is_not_asked_again() -> None:
+    side = Elsewhere()
+    side.broker.remote_node(HOME.encode()).link_up(Link())
+    side.listings.start(LIST)
+    side.answer_listing("b@two")
+    _request, done = side.cluster.asked.pop(HOME)
+    done(b"", "no answer")
+    assert side.replies == [Rows([], [HOME])] and side.cluster.asked == {}
+
+
 def test_a_vhost_that_goes_between_the_answers_is_not_found() -> None:
     side = Elsewhere()
     side.listings.start(LIST)

@@ -145,7 +145,7 @@ class ListingCalls:
             self._build(noted(chain(own, *parts)), [], lambda rows: complete(rows, missing))
 
         def complete(rows: list[list[Any]], missing: list[str]) -> None:
-            lost = {name for name in unlisted if _is_on_a_node(vhost, name)}
+            lost = {name for name in unlisted if _is_expected(vhost, name, missing)}
             if self._broker.vhosts.get(vhost.name) is not vhost:
                 self._reply(ErrorReply(NO_SUCH_VHOST, str(UnknownVhost(request.vhost))))
             elif lost and (rounds > 1 or not lost.isdisjoint(vhost.queues)):
@@ -191,11 +191,17 @@ def _parted(answers: dict[str, Answer]) -> tuple[list[list[list[Any]]], list[str
     return parts, missing
 
 
-def _is_on_a_node(vhost: Vhost, name: bytes) -> bool:
-    """Whether the node of the queue runs; False for a name that its row does not show as it is."""
+def _is_expected(vhost: Vhost, name: bytes, missing: list[str]) -> bool:
+    """Whether a row of the queue should be there: its node runs and is not `missing`.
+
+    False for a name that its row does not show as it is.
+    """
+    if name_text(name).encode() != name:
+        return False
     queue = vhost.remote_queues.get(name)
-    is_on_a_node = name in vhost.queues if queue is None else queue.home.session is not None
-    return is_on_a_node and name_text(name).encode() == name
+    if queue is None:
+        return name in vhost.queues
+    return queue.home.session is not None and name_text(queue.home.name) not in missing
 
 
 def _with_states(

@@ -65,7 +65,7 @@ def test_near_places_are_one_range_and_others_are_not() -> None:
 
 
 def test_each_load_names_the_places_that_the_ones_before_have_not() -> None:
-    """Always of the same number of seq ids ahead, in whole records of 64 entries."""
+    """Contents are named as far ahead of each load, in whole records of 64 entries."""
     count = 3 * SEQS_AHEAD
     kept = piece(written([entry(seq, 1, seq * 10, 10) for seq in range(1, count + 1)]))
     upto = 0

@@ -190,7 +190,7 @@ class IndexLoad(WaitingLoad):
         is_short: bool,
         kept: IndexPiece | None,
     ) -> None:
-        """Take positions from `data`, which has at `begin` what the scan goes on with.
+        """Take the positions from `data`; the record at which the scan stands begins at `begin`.
 
         `is_short`: it ends before the segment should. `kept`: the piece that it was kept in.
         """

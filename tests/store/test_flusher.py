@@ -467,7 +467,7 @@ def test_an_idle_thread_has_begun_a_batch_when_it_is_submitted(
         eventually(lambda: disk.flusher.is_idle, "an idle thread")
         disk.flusher.submit(hurried)
         assert disk.done.get(timeout=20) is hurried
-        # Nobody has waited for the start: who does holds the lock afterwards.
+        # A submit that waits for the start holds this lock afterwards.
         assert not hurried.begun.locked()
 
 

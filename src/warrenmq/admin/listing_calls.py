@@ -37,7 +37,7 @@ from warrenmq.vocabulary.names import name_text
 
 # Rows that one turn builds.
 SLICE_ROWS: Final = 50
-# How often nodes are asked for queues that all answers miss.
+# The nodes are asked so many times at most while a queue is in none of their answers.
 _ROUNDS: Final = 3
 # Listings of what belongs to the whole node, with the tag that they need; the others are of a
 # vhost, and every management user who may enter it may ask for them.

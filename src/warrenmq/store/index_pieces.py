@@ -22,7 +22,7 @@ from warrenmq.store.record import RECORD_HEADER_BYTES, record_length
 # Pieces that are kept, each of ENTRIES_BYTES (`index_load.py`) at most: those of the queues that
 # were read last.
 PIECES_MAX: Final = 16
-# Seq ids behind those of a load whose contents are read ahead: as many as three loads have.
+# How far ahead of a load contents are read, in seq ids: as many as three loads have.
 SEQS_AHEAD: Final = 1536
 # Places in a file with at most this gap (bytes) between them are one range.
 GAP_BYTES: Final = 16384

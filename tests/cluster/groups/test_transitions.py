@@ -19,6 +19,7 @@ from warrenmq.cluster.groups.transitions import (
     TRANSFERRED,
     UNSYNCED,
     Mastership,
+    bury,
     chained,
     create,
     died,
@@ -232,6 +233,7 @@ def test_nobody_but_the_living_master_changes_the_set(by: Mastership) -> None:
         group = after_death(group, b"a")
     assert in_sync(group, by, copy(b"c")) is None
     assert out_of_sync(group, by, copy(b"b")) is None
+    assert bury(group, by, member(group, b"b").id) is None
     assert drop(group, by, b"b") is None
     assert transfer(group, by, member(group, b"b").id, 100, True) is None
 
@@ -241,6 +243,7 @@ def test_a_deposed_master_changes_nothing() -> None:
     old = master_of(group)
     group = promoted(after_death(group, b"a"), b"b")
     assert out_of_sync(group, old, copy(b"c")) is None
+    assert bury(group, old, member(group, b"b").id) is None
     assert drop(group, old, b"c") is None
 
 

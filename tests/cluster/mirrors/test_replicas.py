@@ -86,6 +86,26 @@ def test_a_deposed_master_confirms_nothing() -> None:
     world.check_rest()
 
 
+def test_a_deposed_master_buries_nobody() -> None:
+    """It reaches the store again before the other nodes, which it still takes for dead."""
+    world = World()
+    world.run(3)
+    a = world["a"]
+    a.is_cut_off = True
+    world.cut_all(b"a")
+    world.run(50, 100)
+    a.is_cut_off = False
+    world.run(3)
+    b = world["b"]
+    assert b.is_master and not a.is_master
+    assert [member.id.node for member in world.group.living if member.id.node != b"a"] == [
+        b"b",
+        b"c",
+    ]
+    world.heal()
+    assert b.is_master and world.group.epoch == 2
+
+
 def test_a_master_that_cannot_record_it_confirms_nothing_alone() -> None:
     world = World()
     world.run(3)

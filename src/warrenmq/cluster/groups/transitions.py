@@ -134,6 +134,15 @@ def died(group: Group, member: MemberId, reason: str = DIED) -> Group | None:
     return _changed(group, members=_buried(group, member.node), reason=reason)
 
 
+def bury(group: Group, by: Mastership, member: MemberId) -> Group | None:
+    """Record the death of a mirror that its master does not hear any more.
+
+    Refused to a deposed master: coming back, it may reach the store before the other nodes, which
+    it takes for dead.
+    """
+    return died(group, member) if _is_master(group, by) else None
+
+
 def erase(group: Group, member: MemberId) -> Group | None:
     """Remove a dead member: nothing of it is in flight any more on the ring."""
     found = group.member(member)

@@ -20,8 +20,8 @@ from warrenmq.cluster.groups.mirror_policy import MirrorPolicy
 from warrenmq.cluster.groups.transitions import (
     Mastership,
     Transition,
+    bury,
     chained,
-    died,
     in_sync,
     out_of_sync,
     transfer,
@@ -398,16 +398,16 @@ class MasterSide(FeedOwner):
         def is_waited_for() -> bool:
             return copy is not None and self.in_sync.blocks(copy.node)
 
-        def bury(group: Group) -> Group | None:
+        def record(group: Group) -> Group | None:
             if not self._is_gone(member.id.node):
                 # It was silent, and is back.
                 return None
-            buried = died(group, member.id)
+            buried = bury(group, self._by, member.id)
             if copy is None or not is_waited_for():
                 return buried
             return chained(buried, lambda dead: out_of_sync(dead, self._by, copy))
 
-        self._owner.propose(("died", member.id), bury, is_later=not is_waited_for())
+        self._owner.propose(("died", member.id), record, is_later=not is_waited_for())
 
     def _is_gone(self, node: bytes) -> bool:
         return self._host.is_dead(node) or self._host.silence_ms(node) >= SILENT_MS

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 import random
+import re
 import shutil
 import time
 from collections.abc import Sequence
@@ -215,6 +216,7 @@ def make(broker: RabbitmqBroker, directory: Path) -> RealDirectories:
     definitions = directory / "definitions.json"
     broker.control("export_definitions", str(definitions))
     _await_acks(broker, ledger)
+    eventually(lambda: _has_noted(broker, ledger), "all queues noted")
     # RabbitMQ notes the directory within half a second. A node killed earlier does not find its
     # directory again and makes a second one.
     names = next(broker.node_directory().glob("quorum/*/names.dets"))
@@ -228,6 +230,27 @@ def make(broker: RabbitmqBroker, directory: Path) -> RealDirectories:
     return RealDirectories(
         directory / "killed", directory / "stopped", definitions, ledger, published_s
     )
+
+
+def _has_noted(broker: RabbitmqBroker, ledger: dict[tuple[str, str], list[Expected]]) -> bool:
+    """Whether the files of RabbitMQ's database have all queues of the ledger.
+
+    A queue that is in no file when the node is killed is lost with its messages, although its
+    declaration was answered.
+    """
+    noted = b"".join(
+        path.read_bytes()
+        for path in broker.node_directory().iterdir()
+        if path.name == "LATEST.LOG" or path.stem == "rabbit_durable_queue"
+    )
+    return all(_queue_term(vhost, name).search(noted) for vhost, name in ledger)
+
+
+def _queue_term(vhost: str, name: str) -> re.Pattern[bytes]:
+    """What the name of a queue looks like in an Erlang term; atoms have two encodings."""
+    parts = [text.encode() for text in (vhost, name)]
+    encoded = [re.escape(b"m" + len(part).to_bytes(4) + part) for part in parts]
+    return re.compile(rb"(?:d\x00\x05|w\x05)queue".join(encoded), re.DOTALL)
 
 
 def _await_acks(broker: RabbitmqBroker, ledger: dict[tuple[str, str], list[Expected]]) -> None:
@@ -250,8 +273,7 @@ def _await_acks(broker: RabbitmqBroker, ledger: dict[tuple[str, str], list[Expec
 
 
 def _fill(loader: _Loader) -> dict[tuple[str, str], list[Expected]]:
-    # Declared first and filled last, right before the kill. RabbitMQ notes a new queue some time
-    # after its answer, and loses the queue with its messages if the node is killed earlier.
+    # Filled last, right before the kill.
     loader.declare("journal")
     loader.declare("small")
     loader.keep("small", loader.sizes(3000, 0, 200))

@@ -1,4 +1,4 @@
-"""Three replicas of one queue: confirms, promotion, deposed masters, slow mirrors, returns."""
+"""Three replicas of one queue: confirms, promotion, slow mirrors, returns."""
 
 import pytest
 
@@ -57,53 +57,6 @@ def test_the_oldest_mirror_takes_over_with_everything() -> None:
     world.heal()
     assert a.has() == b.has()
     world.check_rest()
-
-
-def test_a_deposed_master_confirms_nothing() -> None:
-    """The others have given it up, and it does not know yet (F3, F12)."""
-    world = World()
-    world.run(3)
-    a, b = world["a"], world["b"]
-    a.publish(3)
-    world.run(3)
-    a.is_cut_off = True
-    world.cut_all(b"a")
-    a.publish(4)
-    world.run(50, 100)
-    assert b.is_master and a.is_master, "a does not hear of the decision"
-    assert world.seen.confirmed == {1, 2, 3}
-    b.publish(2)
-    world.run(20, 100)
-    assert world.seen.confirmed == {1, 2, 3, 8, 9}
-    world.link_all(b"a")
-    world.run(3)
-    assert world.seen.refused == {4, 5, 6, 7}, "the others have told it of their epoch"
-    assert a.replica.master is None, "it delivers nothing, either, before it hears of the decision"
-    world.heal()
-    assert [number for _, number, _ in b.has()] == [1, 2, 3, 8, 9]
-    assert a.has() == b.has() == world["c"].has()
-    world.check()
-    world.check_rest()
-
-
-def test_a_deposed_master_buries_nobody() -> None:
-    """It reaches the store again before the other nodes, which it still takes for dead."""
-    world = World()
-    world.run(3)
-    a = world["a"]
-    a.is_cut_off = True
-    world.cut_all(b"a")
-    world.run(50, 100)
-    a.is_cut_off = False
-    world.run(3)
-    b = world["b"]
-    assert b.is_master and not a.is_master
-    assert [member.id.node for member in world.group.living if member.id.node != b"a"] == [
-        b"b",
-        b"c",
-    ]
-    world.heal()
-    assert b.is_master and world.group.epoch == 2
 
 
 def test_a_master_that_cannot_record_it_confirms_nothing_alone() -> None:

@@ -89,6 +89,16 @@ def test_a_queue_that_moves_between_the_answers_is_listed() -> None:
     assert side.replies == [Rows([["q", "running"]], [])] and side.cluster.asked == {}
 
 
+def test_a_queue_that_two_nodes_answer_for_is_listed_once() -> None:
+    """It moves after node b has answered, and before node a does."""
+    side = Elsewhere()
+    side.listings.start(LIST)
+    side.answer_listing("b@two", ["q", "running"])
+    side.answer_listing(HOME, ["q", "running"], ["new", "running"])
+    (rows,) = side.replies
+    assert sorted(rows.rows) == [["new", "running"], ["q", "running"]]
+
+
 def test_a_queue_that_no_node_has_is_listed_as_down() -> None:
     side = Elsewhere()
     side.broker.remote_node(HOME.encode()).link_up(Link())

@@ -125,20 +125,23 @@ class ListingCalls:
     def _ask_for_queues(self, peers: Peers, request: List, rounds: int) -> None:
         """Reply with the queues of all nodes; those of a node without an answer may be down.
 
-        A queue that moves to another node meanwhile may be missing in all answers. The nodes are
-        asked up to `rounds` times; a queue that is missing in the last answers too counts as down,
+        A queue that moves to another node meanwhile may be in two answers, of which one counts, or
+        missing in all. The nodes are asked up to `rounds` times; a queue that is missing in the last answers too counts as down,
         unless it has come to this node: then they are asked once more.
         """
         # The last column tells which queues have a row.
         local = msgspec.structs.replace(request, which="local", columns=[*request.columns, "name"])
         vhost = vhost_of(self._broker, request)
-        unlisted = {*vhost.queues, *vhost.remote_queues}
+        names = {*vhost.queues, *vhost.remote_queues}
+        unlisted = names.copy()
         own = listing(self._broker, local)
 
         def noted(rows: Iterable[list[Any]]) -> Iterator[list[Any]]:
             for row in rows:
-                unlisted.discard(row.pop().encode())
-                yield row
+                name = row.pop().encode()
+                if name in unlisted or name not in names:
+                    unlisted.discard(name)
+                    yield row
 
         def join(answers: dict[str, Answer]) -> None:
             parts, missing = _parted(answers)
@@ -154,7 +157,7 @@ class ListingCalls:
                 # The queues of other nodes without an answer are known to be down.
                 reachable = peers.cluster.reachable()
                 missing = [node for node in missing if node in reachable]
-                down = down_queue_rows(self._broker, request, lost)
+                down = down_queue_rows(self._broker, request, lost, names - unlisted)
                 self._build(down, rows, lambda rows: self._reply(Rows(rows, missing)))
             else:
                 self._reply(Rows(rows, missing))

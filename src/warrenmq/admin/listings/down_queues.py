@@ -50,17 +50,23 @@ class DownQueue:
         return None if policies is None else policies.definition
 
 
-def _find(lost: Collection[bytes], broker: Broker, request: List) -> Iterator[DownQueue]:
+def _find(
+    lost: Collection[bytes], listed: Collection[bytes], broker: Broker, request: List
+) -> Iterator[DownQueue]:
     vhost = vhost_of(broker, request)
     queues = list(vhost.remote_queues.values())
     mirrors = broker.mirrors if needs_facts(request.columns) else None
 
-    def listed(queue: RemoteQueue) -> DownQueue:
+    def down(queue: RemoteQueue) -> DownQueue:
         copies = None if mirrors is None else mirrors.facts_of(vhost.name, queue.name)
         # Whatever the group says: this node cannot use the queue.
         return DownQueue(vhost, queue, None if copies is None else copies._replace(is_down=True))
 
-    return (listed(queue) for queue in queues if queue.home.session is None or queue.name in lost)
+    return (
+        down(queue)
+        for queue in queues
+        if queue.name not in listed and (queue.home.session is None or queue.name in lost)
+    )
 
 
 def _of_copies(name: str) -> Callable[[DownQueue], Any]:
@@ -97,6 +103,6 @@ def _none(_listed: DownQueue) -> None:
 _COLUMNS: Columns[DownQueue] = {name: _KNOWN.get(name, _none) for name in QUEUES.column_names}
 
 
-def down_queues(lost: Collection[bytes]) -> ListingOf[DownQueue]:
-    """The listing of queues whose node is down, and of those named `lost`."""
-    return ListingOf(_COLUMNS, partial(_find, lost))
+def down_queues(lost: Collection[bytes], listed: Collection[bytes]) -> ListingOf[DownQueue]:
+    """The listing of queues whose node is down, and of those named `lost`, without `listed`."""
+    return ListingOf(_COLUMNS, partial(_find, lost, listed))

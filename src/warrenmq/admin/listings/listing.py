@@ -74,10 +74,14 @@ def listing(broker: Broker, request: List) -> Iterator[list[Any]]:
 
 
 def down_queue_rows(
-    broker: Broker, request: List, lost: Collection[bytes] = ()
+    broker: Broker,
+    request: List,
+    lost: Collection[bytes] = (),
+    listed: Collection[bytes] = (),
 ) -> Iterator[list[Any]]:
     """The rows of a checked request for queues, of those whose node is down.
 
-    `lost`: queues that no node has had when it was asked; they count as down.
+    `lost`: queues that no node has had when it was asked; they count as down. `listed`: queues that
+    have a row already.
     """
-    return down_queues.down_queues(lost).rows(broker, request)
+    return down_queues.down_queues(lost, listed).rows(broker, request)

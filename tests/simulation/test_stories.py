@@ -426,6 +426,25 @@ STORIES = {
         publish 0 0 8 250 1 0 225303984
         tick 3000 905301879
         idle 285254649""",
+    "the end of a torn append behind a segment that its queue has left": """\
+10003392 600 3000 256 8 4 1048576 0 2048 1024 1048576 4194304 67108864 33554432 2 1 1 10 300 \
+        33554432 67108864 4194304 1048576 4194304 16777216 300 0
+        declare 0 1 0 1 925127645
+        declare 1 1 0 1 218391205
+        declare 2 1 0 1 250466246
+        declare 3 1 0 1 175793442
+        idle 1020361427
+        publish 0 -1 4 4 1 0 926054376
+        publish 0 -1 4 4 1 0 796767339
+        tx_commit 0 771637055
+        stop 0 932545558
+        publish 0 -1 1 4 1 0 545570083
+        overlap write 0 read 1 728771964
+        crash power 0 0 561092258
+        purge 0 795104752
+        tick 30 79500792
+        idle 268408312
+        crash power 0 0 570310410""",
     "a record whose last bytes, which are zeros, a power failure took": """\
 7023194 4096 1000 256 8 4 200 200 2048 2 1048576 4194304 67108864 33554432 2 1 1 10 33554432 \
         67108864 4194304 1048576 4194304 0

@@ -264,6 +264,7 @@ class Checkpoints:
         version: i64 = 0
         if index is not None:
             self._rewriter.leave_tail(queue, index)
+            queue.end_left_segment(index)
             version = index.version
             index.snapshot_upto = ledger.indexed_upto
             if len(index.segments) > 0 or index.checkpointed_upto < ledger.indexed_upto:

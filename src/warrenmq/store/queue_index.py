@@ -116,6 +116,9 @@ class QueueIndex:
         self.settled_transient: Runs = []
         # The journal files that hold contents of the index.
         self.stretches: Stretches = Stretches()
+        # Number of the segment that was the last one at the start, until it is known where its file
+        # ends: a crash may have left more bytes. -1: none.
+        self.open_at_start: i64 = -1
         # Counts up with every change that a checkpoint must see.
         self.version: i64 = 0
         self.cursor: LoadCursor = LoadCursor()

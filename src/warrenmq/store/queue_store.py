@@ -313,6 +313,21 @@ class QueueStore:
             add_run(index.settled, position.seq, position.seq)
             add_run(index.retracted, position.seq, position.seq)
 
+    def end_left_segment(self, index: QueueIndex) -> None:
+        """Cut off what a crash has left behind a segment that the queue has left since the start.
+
+        An append does so, too. But without one, a later start would take the file for one that a
+        rewrite has made longer, and read those bytes.
+        """
+        segment = index.find(index.open_at_start)
+        if segment is None:
+            index.open_at_start = -1
+        elif (segment.number + 1) * index.segment_entries <= self.ledger.indexed_upto:
+            index.open_at_start = -1
+            self.files.append(self.ledger, segment, index.path_of(segment), [], False)
+            segment.is_dirty = True
+            index.has_dirty = True
+
     def _start_append(self, index: QueueIndex, segment: Segment, writer: RecordWriter) -> None:
         number = index.file_number(segment.number)
         if segment.size_bytes == 0:

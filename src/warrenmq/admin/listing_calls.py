@@ -126,8 +126,9 @@ class ListingCalls:
         """Reply with the queues of all nodes; those of a node without an answer may be down.
 
         A queue that moves to another node meanwhile may be in two answers, of which one counts, or
-        missing in all. The nodes are asked up to `rounds` times; a queue that is missing in the last answers too counts as down,
-        unless it has come to this node: then they are asked once more.
+        missing in all. The nodes are asked up to `rounds` times; a queue that is missing in the
+        last answers too counts as down, unless it has come to this node: then they are asked once
+        more.
         """
         # The last column tells which queues have a row.
         local = msgspec.structs.replace(request, which="local", columns=[*request.columns, "name"])

@@ -116,8 +116,8 @@ class QueueIndex:
         self.settled_transient: Runs = []
         # The journal files that hold contents of the index.
         self.stretches: Stretches = Stretches()
-        # Number of the segment that was the last one at the start, until it is known where its file
-        # ends: a crash may have left more bytes. -1: none.
+        # Number of the segment that was not full at the start, until the queue has left it: a crash
+        # may have left more bytes in its file. -1: none.
         self.open_at_start: i64 = -1
         # Counts up with every change that a checkpoint must see.
         self.version: i64 = 0
@@ -174,6 +174,13 @@ class QueueIndex:
         if place < len(self.segments) and self.segments[place].number == number:
             return self.segments[place]
         return None
+
+    def note_open_segment(self, indexed_upto: i64) -> None:
+        """Note which segment, if any, a start finds not full; see `QueueStore.end_left_segment`."""
+        if len(self.segments) > 0:
+            last = self.segments[-1].number
+            if (last + 1) * self.segment_entries > indexed_upto:
+                self.open_at_start = last
 
     def segment_for_append(self, seq: i64) -> Segment:
         """The segment that takes `seq`, made when `seq` is its first. Seq ids only ascend."""

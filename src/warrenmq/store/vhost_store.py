@@ -152,8 +152,7 @@ class VhostStore:
         if index is not None:
             index.rewrite_min_bytes = self.settings.rewrite_min_bytes
             index.snapshot_upto = index.checkpointed_upto = found.indexed_upto
-            if len(index.segments) > 0:
-                index.open_at_start = index.segments[-1].number
+            index.note_open_segment(found.indexed_upto)
             index.drop_dead_segments(ledger.indexed_upto)
             self.files.needs.take_dead_segments(index)
 

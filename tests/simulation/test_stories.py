@@ -426,6 +426,18 @@ STORIES = {
         publish 0 0 8 250 1 0 225303984
         tick 3000 905301879
         idle 285254649""",
+    "a get waits for a head while its connection ends and deletes the queue": """\
+2682159840 1500 1000 256 8 4 0 65536 2048 1024 1048576 4194304 67108864 33554432 2 1 \
+        1 10 300 33554432 67108864 4194304 1048576 4194304 16777216 1048576 0
+        declare_temporary 0 1 auto-delete 945285012
+        idle 476438090
+        publish 0 -1 1 1116 1 0 112444820
+        run flush 1 1008597917
+        finish flush 1 728568370
+        page 0 0 42198555
+        get 2 0 0 43385228
+        consume 3 0 0 0 461252367
+        drop_connection 1 749187454""",
     "the end of a torn append behind a segment that its queue has left": """\
 10003392 600 3000 256 8 4 1048576 0 2048 1024 1048576 4194304 67108864 33554432 2 1 1 10 300 \
         33554432 67108864 4194304 1048576 4194304 16777216 300 0

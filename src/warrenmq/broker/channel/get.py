@@ -57,7 +57,8 @@ def _get_later(channel: Channel, queue: Queue, method: BasicGet) -> None:
     channel.suspend()
 
     def on_head(now_ms: int) -> None:
-        if channel.is_closed:
+        if channel.is_closing:
+            # The end of its connection may delete the queue before it closes the channel.
             return
         if queue.is_hidden:
             resume_method(channel, lambda: get(channel, method), now_ms)

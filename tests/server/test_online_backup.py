@@ -1,5 +1,6 @@
 """A failing backup of a running node cleans up; tests/kill/test_backup.py tests the rest."""
 
+import asyncio
 from pathlib import Path
 
 from tests.support.awaiting import eventually
@@ -12,7 +13,14 @@ from warrenmq.admin.protocol import (
     GetBackup,
     StartBackup,
 )
-from warrenmq.server.online_backup import Backup, BackupRunner, LocalBackupPlace, _BackupJob
+from warrenmq.server.online_backup import (
+    Backup,
+    BackupRunner,
+    BackupServices,
+    LocalBackupPlace,
+    _BackupJob,
+)
+from warrenmq.store.disk.flusher import FlusherCall
 
 
 class Begun(Backup):
@@ -40,6 +48,24 @@ def test_what_is_there_of_a_failed_backup_is_removed_on_the_thread_that_copies(
     job = _BackupJob(backup, copy, lambda: None)
     BackupRunner().run(job)
     assert isinstance(job.error, OSError)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_definitions_that_are_copied_when_a_backup_is_cancelled_are_removed(tmp_path: Path) -> None:
+    """The copy makes a file while the loop removes the directory, which then stays."""
+    loop = asyncio.new_event_loop()
+    services = BackupServices(loop, tmp_path / "data", lambda: (), lambda: None)
+    backup = Backup(services, LocalBackupPlace(tmp_path / "data", tmp_path / "backup"))
+
+    def copy_definitions(database: Path) -> None:
+        backup.fail("it was cancelled")
+        database.parent.mkdir()
+        database.write_bytes(b"copied")
+
+    services.copy_definitions = copy_definitions
+    services.call_flusher = FlusherCall.run
+    backup._fix_end()
+    loop.close()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -5,7 +5,6 @@ last: a backup without one was never finished. The manifest lists every file wit
 CRC-32C, and has a checksum of its own.
 """
 
-import contextlib
 import datetime
 import json
 import os
@@ -277,9 +276,11 @@ def put_in_place(path: Path, target: Path) -> None:
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove the unfinished directory `path`; errors are ignored."""
-    with contextlib.suppress(OSError):
-        shutil.rmtree(path)
+    """Remove what can be removed of the unfinished directory `path`; errors are ignored.
+
+    Two threads may do so at the same time.
+    """
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def _write_manifest(target: Path, manifest: Manifest) -> None:

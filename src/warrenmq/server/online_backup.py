@@ -274,7 +274,12 @@ class Backup:
         assert copy_definitions is not None and surroundings.call_flusher is not None
 
         def copy() -> None:
-            copy_definitions(self.place.database)
+            try:
+                copy_definitions(self.place.database)
+            finally:
+                if self.is_over():
+                    # As in `_BackupJob.run`: it was aborted meanwhile.
+                    self.place.discard()
 
         def done(error: Exception | None) -> None:
             surroundings.loop.call_soon_threadsafe(self._on_definitions, files, error)

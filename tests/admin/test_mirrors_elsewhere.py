@@ -90,7 +90,7 @@ def test_a_queue_that_moves_between_the_answers_is_listed() -> None:
 
 
 def test_a_queue_that_two_nodes_answer_for_is_listed_once() -> None:
-    """It moves after node b has answered, and before node a does."""
+    """The queue moves from node b, which has listed it, to node a, which has not answered yet."""
     side = Elsewhere()
     side.listings.start(LIST)
     side.answer_listing("b@two", ["q", "running"])

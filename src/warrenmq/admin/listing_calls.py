@@ -196,7 +196,7 @@ def _parted(answers: dict[str, Answer]) -> tuple[list[list[list[Any]]], list[str
 
 
 def _is_expected(vhost: Vhost, name: bytes, missing: list[str]) -> bool:
-    """Whether a row of the queue should be there: its node runs and is not `missing`.
+    """Whether the answers should have a row of the queue: its node runs and is not `missing`.
 
     False for a name that its row does not show as it is.
     """

@@ -4,7 +4,7 @@ from tests.cluster.mirrors.replica_world import World
 
 
 def test_a_deposed_master_confirms_nothing() -> None:
-    """The others have given it up, and it does not know yet (F3, F12)."""
+    """The other nodes have promoted a mirror, of which the old master has not heard (F3, F12)."""
     world = World()
     world.run(3)
     a, b = world["a"], world["b"]
@@ -31,7 +31,7 @@ def test_a_deposed_master_confirms_nothing() -> None:
 
 
 def test_a_deposed_master_buries_nobody() -> None:
-    """It reaches the store again before the other nodes, which it still takes for dead."""
+    """The old master reaches the store before the other nodes, and still takes them for dead."""
     world = World()
     world.run(3)
     a = world["a"]

@@ -273,7 +273,7 @@ def _await_acks(broker: RabbitmqBroker, ledger: dict[tuple[str, str], list[Expec
 
 
 def _fill(loader: _Loader) -> dict[tuple[str, str], list[Expected]]:
-    # Filled last, right before the kill.
+    # The queue `journal` is filled last, right before the kill.
     loader.declare("journal")
     loader.declare("small")
     loader.keep("small", loader.sizes(3000, 0, 200))

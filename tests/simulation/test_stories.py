@@ -457,6 +457,28 @@ STORIES = {
         tick 30 79500792
         idle 268408312
         crash power 0 0 570310410""",
+    "damage in a segment that names places, behind damage in one that does not": """\
+10048956 4096 1000 256 2 4 1048576 65536 2048 2 1048576 4194304 67108864 33554432 2 1 1 10 300 \
+        33554432 67108864 4194304 1048576 4194304 16777216 1048576 0
+        declare 0 1 0 1 34567592
+        declare 1 1 0 1 1037825754
+        idle 404160681
+        publish 0 1 1 4 0 0 979912296
+        publish 1 0 1 4 1 0 288079779
+        publish 0 -1 1 4 1 0 84550041
+        purge 0 352927484
+        publish 0 0 1 4 1 0 924850744
+        crash_within 16 kill 1037933638
+        flip 1 506513859
+        publish 2 -1 2 4 1 0 131235241
+        tx_commit 0 267858406
+        idle 959226485
+        publish 0 -1 1 4 1 20 1027787193
+        run write 5 549939447
+        flip_now 1 794458706
+        flip_now 1 404496663
+        tick 300 42675449
+        idle 264622153""",
     "a record whose last bytes, which are zeros, a power failure took": """\
 7023194 4096 1000 256 8 4 200 200 2048 2 1048576 4194304 67108864 33554432 2 1 1 10 33554432 \
         67108864 4194304 1048576 4194304 0

@@ -75,7 +75,7 @@ class IndexLoad(WaitingLoad):
         self._rewrites: i64 = 0
         # Segment whose damage was reported, and that was repaired as far as possible; -1: none.
         self._repaired_segment: i64 = -1
-        # Damaged messages that this load has met.
+        # Damaged messages that this load has met in segments that name no places.
         self.damaged_count: i64 = 0
         # Number of failed reads of the same piece in a row.
         self._failures: i64 = 0
@@ -201,14 +201,15 @@ class IndexLoad(WaitingLoad):
             # Damage that is left was reported before, and its messages were counted.
             scan.damaged = []
         elif len(scan.damaged) > 0 or is_short:
-            self._report_damage(segment, scan)
+            damaged = self._report_damage(segment, scan)
             if segment.has_places:
-                # Begin again with the same positions when the segment is repaired.
-                self.damaged_count = 0
+                # Begin again with the same positions when the segment is repaired. The recount that
+                # follows the repair counts what is lost.
                 self._repaired_segment = segment.number
                 self._scan = None
                 self.files.wait_for_append(self)
                 return
+            self.damaged_count += damaged
         if len(scan.found) > 0 or scan.is_over:
             if self._has_small_entries(segment) and not scan.is_over:
                 rest = scan.offset - offset
@@ -258,11 +259,13 @@ class IndexLoad(WaitingLoad):
         else:
             self.start()
 
-    def _report_damage(self, segment: Segment, scan: IndexScan) -> None:
+    def _report_damage(self, segment: Segment, scan: IndexScan) -> i64:
+        """Report the damage that the scan has met; returns the number of damaged records."""
+        damaged: i64 = len(scan.damaged)
         for offset, data in scan.damaged:
-            self.damaged_count += 1
             self.files.damaged.report(self.ledger, segment, offset, data)
         scan.damaged = []
+        return damaged
 
     def _deliver(self, positions: list[Position]) -> None:
         before: i64 = -1

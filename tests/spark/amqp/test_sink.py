@@ -1,6 +1,8 @@
 """Tests writing to brokers through AMQP alone, without Spark: to warren or the real RabbitMQ."""
 
+import contextlib
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -87,6 +89,21 @@ def test_bodies_of_every_size(broker: OtherBroker, queue: str) -> None:
     rows = pa.RecordBatch.from_pydict({"body": pa.array(bodies, pa.binary())})
     publish(options(broker, routingKey=queue), iter([rows]), "s")
     assert [body for _, _, body in drained(broker, queue)] == bodies
+
+
+def test_a_process_with_many_open_files(broker: OtherBroker, queue: str) -> None:
+    """The connection's descriptor may be 1,024 or higher, and the broker slower than the task."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2048)), hard))
+    with contextlib.ExitStack() as files:
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        while files.enter_context(open(os.devnull)).fileno() < 1024:
+            pass
+        rows = pa.RecordBatch.from_pydict({"body": pa.array([bytes(20_000_000)], pa.binary())})
+        assert publish(options(broker, routingKey=queue), iter([rows]), "s").messages == 1
+        connection = publisher_for(options(broker, routingKey=queue))._connection
+        assert connection is not None and connection._socket.fileno() > 1024
+    assert message_count(broker, queue) == 1
 
 
 def test_nothing_is_connected_for_no_rows() -> None:

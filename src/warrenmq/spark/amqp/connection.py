@@ -230,8 +230,7 @@ class AmqpConnection:
             pause_s = max(0.0, deadline - now)
             if self._heartbeat_s:
                 pause_s = min(pause_s, self._heartbeat_s / 2)
-            readable, _, _ = select.select([self._socket], [], [], pause_s)
-            if readable:
+            if self._ready(select.POLLIN, pause_s):
                 self._receive()
                 return True
             if time.monotonic() >= deadline:
@@ -253,14 +252,12 @@ class AmqpConnection:
             view = view[sent:]
             self._last_sent = time.monotonic()
             if view:
-                readable, writable, _ = select.select(
-                    [self._socket], [self._socket], [], REPLY_TIMEOUT_S
-                )
-                if not readable and not writable and not self.is_blocked:
+                ready = self._ready(select.POLLIN | select.POLLOUT, REPLY_TIMEOUT_S)
+                if not ready and not self.is_blocked:
                     raise AmqpLostError(
                         f"{self._address.where} took nothing for {REPLY_TIMEOUT_S:g} s"
                     )
-                if readable:
+                if ready & ~select.POLLOUT:
                     self._receive()
                     self._keep_events()
 
@@ -297,11 +294,22 @@ class AmqpConnection:
             self.send(HEARTBEAT_FRAME)
         if now - self._last_received > 2 * self._heartbeat_s:
             # This process may have been busy: bytes that wait in the socket count as a heartbeat.
-            readable, _, _ = select.select([self._socket], [], [], 0)
-            if not readable:
+            if not self._ready(select.POLLIN, 0):
                 raise AmqpLostError(
                     f"no heartbeat from {self._address.where} for {2 * self._heartbeat_s} s"
                 )
+
+    def _ready(self, events: int, timeout_s: float) -> int:
+        """Wait for one of `events` of the socket; returns the events there are, 0 for none.
+
+        An error or the end of the connection is an event, too, and reading tells which. `select()`
+        would refuse a socket whose descriptor is 1,024 or higher, as in a Spark executor with many
+        open files.
+        """
+        poll = select.poll()
+        poll.register(self._socket, events)
+        ready = poll.poll(1000 * timeout_s)
+        return ready[0][1] if ready else 0
 
     def _receive(self) -> None:
         try:

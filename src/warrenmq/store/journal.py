@@ -378,6 +378,13 @@ class Journal:
         """Number of the last batch that the flusher has finished."""
         return self.in_flight[0].number - 1 if len(self.in_flight) > 0 else self.batch.number - 1
 
+    def last_acking(self) -> i64:
+        """Number of the last batch, sealed or not yet, that has acks or releases so far.
+
+        Acks of a failed batch are in the next one, too.
+        """
+        return self.batch.number if self.has_settled() else self.batch.number - 1
+
     def first_needed_file(self) -> i64:
         """Number of the oldest file that a start would need if a checkpoint were taken now."""
         for file in self.files[:-1]:

@@ -59,6 +59,8 @@ class _Rewrite(RewriteSegment):
         self.is_whole: bool = False
         # The batch that must be durable first: its acks settle the entries that are left out.
         self.batch_number: i64 = 0
+        # `Journal.failed_count` when `batch_number` was set.
+        self.failed_count: i64 = 0
 
     def finished(self) -> None:
         self.rewriter.on_rewritten(self)
@@ -157,8 +159,12 @@ class SegmentRewriter:
             self._current = current
             self._is_deferred = True
         if self._is_deferred and current.batch_number <= self._journal.last_finished():
-            self._is_deferred = False
-            jobs.lane.push(current)
+            if current.failed_count < self._journal.failed_count:
+                # The batch may be one of those that failed: another one writes their acks again.
+                self._await_acks(current)
+            else:
+                self._is_deferred = False
+                jobs.lane.push(current)
 
     def rewrite_whole(self, ledger: QueueLedger, segment: Segment, path: str) -> None:
         """Write all bytes of a segment again, since a failed sync may have lost some (W27)."""
@@ -263,8 +269,13 @@ class SegmentRewriter:
         for log, part_first, part_last in index.stretches.parts_of(first, last):
             if log in job.logs:
                 job.wanted.extend(subtract(part_first, part_last, settled))
-        job.batch_number = self._journal.last_sealed()
+        self._await_acks(job)
         return job
+
+    def _await_acks(self, job: _Rewrite) -> None:
+        """Have `job` wait for the batch with which all acks so far are durable, if none fails."""
+        job.batch_number = self._journal.last_acking()
+        job.failed_count = self._journal.failed_count
 
 
 def _emptied(index: QueueIndex, segment: Segment) -> list[ContentLog]:

@@ -15,7 +15,7 @@ from warrenmq.store.checkpoint_needs import CheckpointNeeds
 from warrenmq.store.index_records import IndexScan, end_below
 from warrenmq.store.job_queue import JobQueue
 from warrenmq.store.jobs import KeepDamage, ReadRanges
-from warrenmq.store.loads import Loads
+from warrenmq.store.loads import READ_TRIES, Loads
 from warrenmq.store.losses import Losses
 from warrenmq.store.message import INDEXED, Position, QueueLedger
 from warrenmq.store.queue_index import QueueIndex, Segment
@@ -24,7 +24,7 @@ from warrenmq.store.runs import Runs, add_run, contains, remove_run, subtract
 
 # Damage that comes back after so many repairs of one segment is not repaired any more.
 REPAIRS_MAX: Final = 3
-# Pause after a repair that failed without a fault of the segment.
+# Pause after a failed read, or a repair that failed without a fault of the segment.
 _RETRY_MS: Final = 250
 
 
@@ -77,7 +77,7 @@ class DamagedSegments:
         self._paused_until_ms: i64 = 0
 
     def pause(self) -> None:
-        """Let the segments wait for a while, since the last repair has failed."""
+        """Let the segments wait for a while, since the last read or repair has failed."""
         self._paused_until_ms = self._jobs.now_ms + _RETRY_MS
 
     def is_retrying(self) -> bool:
@@ -135,6 +135,13 @@ class DamagedSegments:
             # `SegmentFiles.resume_loads` retries it.
             self._waiting.append((ledger, segment))
             return
+        if data is None and not job.is_missing and segment.failed_counts < READ_TRIES:
+            # Loads try as often. Until the segment is counted, damage in it may be repaired yet.
+            segment.failed_counts += 1
+            self._waiting.append((ledger, segment))
+            self.pause()
+            return
+        segment.failed_counts = 0
         cause = "their segments cannot be read" if segment.is_lost else "their records are damaged"
         if index is None or data is None:
             segment.is_damaged = False

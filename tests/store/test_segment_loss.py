@@ -130,6 +130,7 @@ def test_a_segment_that_stays_unreadable_is_put_aside(
     (kept,) = lost_and_found(driver)
     assert (kept.name, kept.read_bytes()) == (f"queues-1-{number}.idx", before)
     assert driver.losses.lost == driver.store.files.losses.lost_count == 20 - len(left)
+    assert driver.queues[1].take_lost() == 20 - len(left)
     # The queue continues, and the remaining messages are found at once and after a crash.
     fill(driver, 10, 1)
     driver.index(1)

@@ -266,7 +266,8 @@ class SegmentLoss(GoneSegments):
         self._count_anew(ledger, index, segment)
         if not segment.has_places:
             # Else the messages may be found again.
-            on_their_way: i64 = max(0, ledger.indexed_upto - upto)
+            end: i64 = min(first + index.segment_entries, ledger.indexed_upto)
+            on_their_way: i64 = max(0, end - upto)
             index.lost_count += max(0, segment.live - i64(len(positions)) - on_their_way)
 
     def _count_anew(self, ledger: QueueLedger, index: QueueIndex, segment: Segment) -> None:
@@ -312,7 +313,11 @@ def _encode(
 
 
 def _first_seq_of(index: QueueIndex, segment: Segment, appends: list[AppendFile]) -> i64:
-    """The first seq id in the waiting appends of a segment; the segment's end when none wait."""
-    if len(appends) > 0:
-        return first_seq(b"".join(appends[0].parts))
+    """The first seq id in the waiting appends of a segment; the segment's end when there is none.
+
+    An append without records cuts off what a crash has left behind the segment.
+    """
+    for append in appends:
+        if append.size_bytes > 0:
+            return first_seq(b"".join(append.parts))
     return (segment.number + 1) * index.segment_entries

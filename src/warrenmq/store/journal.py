@@ -110,6 +110,8 @@ class Journal:
         self._dead_indexes: list[QueueIndex] = []
         # Releases of failed batches, to be written again.
         self._unwritten_releases: list[Release] = []
+        # Acks of a failed batch wait for the next seal.
+        self._has_failed_acks: bool = False
         self.writer: RecordWriter = RecordWriter(store_id)
         self.messages: MessageWriter = MessageWriter(self.writer, contents, embed_below)
         # Time at which the flusher finished the last batch that it had to write.
@@ -248,6 +250,7 @@ class Journal:
         batch.starts_file = self._open_file_if_due(batch)
         current = self.files[-1] if len(self.files) > 0 else None
         self._write_acks(batch)
+        self._has_failed_acks = False
         batch.epochs = self.epochs
         self.epochs = []
         for queue_id, epoch, first_seq in batch.epochs:
@@ -379,11 +382,11 @@ class Journal:
         return self.in_flight[0].number - 1 if len(self.in_flight) > 0 else self.batch.number - 1
 
     def last_acking(self) -> i64:
-        """Number of the last batch, sealed or not yet, that has acks or releases so far.
+        """Number of the batch with which all acks that were sealed so far are durable.
 
-        Acks of a failed batch are in the next one, too.
+        The next one has those of failed batches, which may fail again.
         """
-        return self.batch.number if self.has_settled() else self.batch.number - 1
+        return self.batch.number if self._has_failed_acks else self.batch.number - 1
 
     def first_needed_file(self) -> i64:
         """Number of the oldest file that a start would need if a checkpoint were taken now."""
@@ -536,6 +539,7 @@ class Journal:
     def _on_failed(self, batch: Batch) -> None:
         self.failed_count += 1
         self._needs_new_file = True
+        self._has_failed_acks = True
         self._undeleted.extend(batch.delete_files)
         for position in batch.positions:
             message = position.message

@@ -7,6 +7,7 @@ their values means something else, and may be deleted.
 
 import pytest
 
+from tests.simulation.damage_stories import DAMAGE_STORIES
 from warrenmq.testing.operations import History, Operation
 from warrenmq.testing.shrink import tell
 from warrenmq.testing.simulated.node import Limits
@@ -53,17 +54,6 @@ STORIES = {
         consume 0 1 1 1 585794050
         idle 191771535
         delete 1 1066653247""",
-    "a damaged segment that is appended to while it is counted anew": """1073 1500 1000 256 8 4
-        declare 1 1 0 1 3553891
-        idle 97250640
-        publish 0 1 1 4 1 0 208026061
-        publish 0 -1 4 4 0 0 181663673
-        idle 920402752
-        flip 3 939330485
-        crash kill 0 0 511937606
-        publish 0 1 1 4 1 0 59675902
-        get 0 1 1 892336351
-        tick 300 687191717""",
     "a reader group holds what a failed batch left": """1648 1500 3000 256 16 4
         declare 0 1 0 1 289087224
         idle 1055806642
@@ -84,28 +74,6 @@ STORIES = {
         group_reserve 0 1 1 0 463917264
         disk_full 0 662052892
         idle 604813555""",
-    "an empty segment that a rebuilt index lists": """3193 4096 3000 256 2 4
-        declare 1 1 0 1 771833374
-        idle 742484873
-        publish 0 1 9 4 1 0 943529471
-        publish 0 -1 7 271 1 0 887192854
-        publish 0 1 7 261 1 0 271081362
-        idle 11438944
-        publish 0 1 1 4 1 0 529635757
-        crash_within 4 kill 91087704
-        idle 281965239
-        flip 3 875907424
-        publish 0 1 1 265 1 0 1007719439
-        flip 3 33665089
-        fault write 0 28 2 999752473
-        run write 1 1039290786
-        flip 1 1029268095
-        crash_within 40 kill 549910887
-        flip 1 199847463
-        run write 1 982406267
-        idle 232557477
-        publish 0 -1 1 4 1 0 588463039
-        stop 0 121780112""",
     "a retraction of what has no content in memory": """6271 1500 8192 256 8 1
         declare 3 1 0 0 983181208
         idle 1042513904
@@ -150,35 +118,6 @@ STORIES = {
         tx_commit 1 445565537
         overlap flush 0 compact 1 850721114
         group_reserve 0 1 0 0 69609856""",
-    "without checkpoints, a segment of an earlier life has the seq ids of this one": """4417997 4096 1000 64 8 4 2048 512 2048
-        declare 0 1 0 1 39092711
-        declare 1 0 0 1 995940917
-        declare 2 1 0 1 530536589
-        declare 3 1 0 1 328677533
-        idle 1041676523
-        fault sync 0 28 6 610935981
-        publish 3 -1 3 138 1 0 286635088
-        tick 300 2384734
-        publish 0 -1 3 72 1 0 194628228
-        publish 0 -1 3 230 1 0 443617834
-        stop 0 329781961
-        publish 0 2 1 4 1 0 141140303
-        flip 3 548004387""",
-    "without checkpoints, a message comes again whose ack went with its journal file": """5513945 4096 8192 64 16 4 2048 512 2048
-        declare 0 1 0 1 453979107
-        declare 1 1 0 1 345972610
-        idle 589510897
-        publish 0 1 1 4 1 0 737947763
-        get 0 1 0 291814496
-        idle 383742546
-        publish 0 0 1 4 1 0 376138586
-        ack 0 0 0 66781030
-        stop 0 58134039
-        publish 0 0 1 4 1 0 508560991
-        publish 0 1 1 38 1 0 223583640
-        idle 70088153
-        crash power 0 0 810651057
-        flip 3 695214291""",
     "what a torn batch left in the midst of a file hides nothing from later starts": """76559346 600 8192 256 16 4 1048576 65536 2048
         declare 0 1 0 1 65613698
         declare 1 1 0 0 106760219
@@ -276,57 +215,6 @@ STORIES = {
         cancel 0 1008348259
         nack 0 0 0 1 579310075
         run flush 1 773073284""",
-    "without checkpoints and segments, contents are where compaction has put them": """187057268 4096 3000 0 8 4 200 0 2048
-        declare 3 1 0 0 1018192160
-        idle 237158846
-        publish 3 -1 1 261 1 0 513185195
-        idle 48665480
-        purge 0 975517865
-        idle 983391926
-        publish 0 0 1 4 1 0 112950325
-        cancel 0 611824223
-        nack 0 0 0 1 59525400
-        cancel 0 363257498
-        tx_commit 0 255754322
-        run compact 1 771636528
-        idle 943954257
-        cancel 0 395038940
-        tx_rollback 0 243663205
-        publish 3 -1 2 250 1 0 805221143
-        idle 790795632
-        finish read 1 40294538
-        idle 649563670
-        publish 0 -1 2 244 1 0 913471883
-        idle 575150778
-        get 0 0 0 991996073
-        publish 0 2 1 4 0 0 650330848
-        finish flush 1 1053853518
-        get 0 0 1 261759775
-        publish 0 2 1 4 1 0 991066079
-        idle 941796951
-        idle 362751163
-        crash power 0 0 125762096
-        stop 0 900576377
-        publish 0 -1 2 248 1 0 1016024466
-        flip_now 3 108678454
-        stop 0 772237555
-        flip 3 248977402
-        publish 0 -1 1 4 1 0 360274623
-        flip_now 3 313027994
-        consume 0 3 0 0 676546962""",
-    "a record that goes bad after its message was loaded for a purge": """110113 600 3000 0 16 4 0 65536 2048
-        declare 0 1 0 1 396326678
-        declare 2 1 0 1 458844875
-        idle 8539876
-        group_ack 2 1 355072390
-        publish 0 -1 2 1389 0 0 719269978
-        publish 0 2 2 4 1 0 840055850
-        stop 0 1030623566
-        flip_now 3 831861238
-        purge 2 238498230
-        run read 1 177927710
-        publish 2 2 1 4 1 0 725829571
-        flip_now 1 250218268""",
     "what is purged from the index does not come back with the move of a batch that failed": """89717 600 8192 256 8 4 1048576 0 2048 2
         declare 0 1 0 1 130576652
         declare 1 1 0 1 197469891
@@ -363,69 +251,6 @@ STORIES = {
         sink_commit 0 0 0 1 200 533837489
         idle 995916968
         crash power 0 0 744595018""",
-    "a repair that does not find an entry, with newer messages behind it": """\
-1318236954 4096 8192 256 8 4 0 200 2048 1 2000 4194304 2000 33554432 2 1 1 10 \
-        33554432 67108864 4194304 1048576 1 16777216 1048576 3000
-        declare 0 1 0 0 665393751
-        declare 1 1 0 0 839529074
-        idle 329690614
-        publish 4 0 2 4 1 0 902271092
-        publish 0 1 1 252 1 0 722307468
-        run flush 1 440492103
-        crash power 0 0 984152223
-        publish 0 -1 1 251 1 0 548452219
-        flip 1 157365210
-        idle 587245727
-        stop 0 786475102
-        publish 0 -1 1 4 1 0 274960574
-        publish 0 0 1 4 1 0 372436390
-        consume 0 0 3 0 970509513
-        publish 0 0 2 4 0 0 961856273
-        tick 3000 592194988
-        idle 910023993""",
-    "appends behind one that found no space, twice in one segment": """\
-7076923 1500 3000 64 16 4 1048576 0 2048 1 1048576 4194304 67108864 33554432 2 1 1 10 33554432 \
-        67108864 4194304 1048576 4194304 0 300 12000
-        declare 0 1 0 0 1037520648
-        declare 1 0 0 0 832974887
-        idle 607456524
-        ack 0 0 0 875344917
-        publish 0 -1 1 4 0 0 763723366
-        get 0 0 0 588369673
-        flip_now 1 764796803
-        publish 3 -1 2 4 1 0 1037973142
-        ack 0 0 0 538849609
-        run read 1 847583692
-        publish 0 1 1 4 1 0 626515680
-        publish 0 1 1 4 1 0 693338679
-        declare 0 1 0 0 850708803
-        publish 3 -1 1 4 1 0 511317750
-        ack 0 0 0 481076809
-        publish 3 0 1 4 1 0 312906227
-        finish write 1 183706341
-        finish flush 1 400436454
-        finish read 1 846667038
-        publish 0 1 1 4 1 0 625147106
-        publish 0 -1 1 4 0 0 142384294
-        overlap write 0 write 1 568151044
-        publish 0 0 1 4 0 0 359579969
-        publish 0 1 2 4 1 0 983801663
-        mode 1 1 861819715
-        consume 0 1 0 0 294706659
-        publish 0 0 8 250 1 0 39390652
-        idle 61222300
-        publish 0 0 4 100 1 0 589321342
-        tick 3000 762401211
-        idle 149909676
-        tick 3000 755348266
-        tick 3000 835611916
-        tick 3000 126762068
-        disk_full 0 909972413
-        publish 0 0 4 250 1 0 499278259
-        idle 273023850
-        publish 0 0 8 250 1 0 225303984
-        tick 3000 905301879
-        idle 285254649""",
     "a get waits for a head while its connection ends and deletes the queue": """\
 2682159840 1500 1000 256 8 4 0 65536 2048 1024 1048576 4194304 67108864 33554432 2 1 \
         1 10 300 33554432 67108864 4194304 1048576 4194304 16777216 1048576 0
@@ -457,44 +282,6 @@ STORIES = {
         tick 30 79500792
         idle 268408312
         crash power 0 0 570310410""",
-    "damage in a segment that names places, behind damage in one that does not": """\
-10048956 4096 1000 256 2 4 1048576 65536 2048 2 1048576 4194304 67108864 33554432 2 1 1 10 300 \
-        33554432 67108864 4194304 1048576 4194304 16777216 1048576 0
-        declare 0 1 0 1 34567592
-        declare 1 1 0 1 1037825754
-        idle 404160681
-        publish 0 1 1 4 0 0 979912296
-        publish 1 0 1 4 1 0 288079779
-        publish 0 -1 1 4 1 0 84550041
-        purge 0 352927484
-        publish 0 0 1 4 1 0 924850744
-        crash_within 16 kill 1037933638
-        flip 1 506513859
-        publish 2 -1 2 4 1 0 131235241
-        tx_commit 0 267858406
-        idle 959226485
-        publish 0 -1 1 4 1 20 1027787193
-        run write 5 549939447
-        flip_now 1 794458706
-        flip_now 1 404496663
-        tick 300 42675449
-        idle 264622153""",
-    "damage behind a left segment whose torn end is cut off": """\
-11000706 600 8192 256 8 4 200 0 2048 5 1048576 300 0 33554432 2 1 1 10 300 2000 0 4194304 \
-        1048576 4194304 0 1048576 12000
-        declare 2 1 0 1 961477133
-        idle 950168877
-        publish 0 2 2 202 1 0 721024054
-        flip 3 756009783
-        idle 93884467
-        flip_now 3 848586010
-        get 0 2 1 406949300
-        idle 484568651
-        crash power 0 0 1050965174
-        flip_now 1 990381997
-        get 0 2 1 526609436
-        crash_within 16 power 269908421
-        idle 685380662""",
     "a rewrite waits for acks whose batch fails": """\
 11013650 600 1000 0 8 4 200 0 2048 1024 1048576 4194304 67108864 33554432 2 1 1 10 \
         300 33554432 67108864 4194304 1048576 4194304 16777216 1048576 12000
@@ -536,37 +323,6 @@ STORIES = {
         fault sync 0 24 1 687391378
         sink_commit 1 0 0 1 200 902667957
         crash power 0 0 1014418227""",
-    "a damaged segment that cannot be read at once": """\
-11016083 1500 1000 256 2 1 0 0 2048 2 1048576 4194304 300 33554432 2 1 1 10 \
-        300 33554432 67108864 2000 1048576 300 300 1048576 3000
-        declare 0 1 0 0 585504760
-        stop 0 413458061
-        publish 0 0 2 4 1 0 758535871
-        publish 0 0 1 4 1 0 975396679
-        fault create 0 24 1 966315043
-        publish 0 0 1 4 1 0 758954070
-        publish 0 0 1 4 1 0 553071730
-        stop 0 363678516
-        consume 0 0 3 0 457307017
-        flip_now 1 890689439
-        fault read 3 5 1 92142431
-        idle 850761943""",
-    "a record whose last bytes, which are zeros, a power failure took": """\
-7023194 4096 1000 256 8 4 200 200 2048 2 1048576 4194304 67108864 33554432 2 1 1 10 33554432 \
-        67108864 4194304 1048576 4194304 0
-        declare 0 1 0 0 886444595
-        declare 1 1 0 0 662233180
-        idle 957906027
-        publish 1 -1 2 258 1 0 1063339733
-        group_ack 1 1 262072608
-        idle 1050799405
-        tx_commit 1 365196067
-        crash_within 4 power 317665906
-        run flush 1 700298322
-        publish 0 1 1 4 0 0 428444503
-        mode 0 1 1021086125
-        publish 0 1 4 250 1 0 508852767
-        flip 3 292914868""",
 }
 
 
@@ -588,8 +344,8 @@ def history_of(story: str) -> History:
     return History(seed, Limits(*limits), tuple(operations))
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", [*STORIES, *DAMAGE_STORIES])
 def test_a_story_that_failed_once_holds(name: str) -> None:
-    lines, violation = tell(history_of(STORIES[name]))
+    lines, violation = tell(history_of((STORIES | DAMAGE_STORIES)[name]))
     if violation is not None:
         pytest.fail("\n".join([*lines, f"=> {violation}"]))

@@ -175,6 +175,8 @@ class DamagedSegments:
             return
         segment.is_damaged = False
         segment.is_lost = False
+        # What is missing now is lost. Later damage to other entries may be repaired again.
+        segment.repairs = 0
         transient: i64 = 0
         for position in scan.found:
             if not position.persistent or (

@@ -323,6 +323,34 @@ STORIES = {
         fault sync 0 24 1 687391378
         sink_commit 1 0 0 1 200 902667957
         crash power 0 0 1014418227""",
+    "a commit during a backup, which keeps what the store would free": """\
+13032391 4096 8192 256 8 4 200 65536 2048 1024 300 1 300 33554432 2 1 1 10 300 2000 \
+        0 4194304 1 2000 16777216 300 0
+        declare 0 1 0 0 565241950
+        declare 1 1 0 0 1067021416
+        sink_stage 1 0 0 1 271 1 0 0 1021217202
+        sink_commit 1 0 0 1 0 867647030
+        run flush 1 775052907
+        finish flush 1 217712717
+        run flush 1 939773297
+        sink_stage 0 0 1 8 253 1 0 0 161013121
+        finish flush 1 435908752
+        stop 0 864206201
+        sink_stage 0 1 1 1 259 1 0 0 844865000
+        sink_stage 0 0 0 8 251 1 0 0 714044096
+        sink_commit 0 0 0 1 200 532855633
+        run flush 1 882015386
+        finish flush 1 861762763
+        run flush 1 242398915
+        crash power 0 0 597728168
+        backup 987291391
+        sink_stage 0 0 0 1 266 1 0 0 742347728
+        idle 467076105
+        tick 3000 926403419
+        sink_stage 0 0 -1 1 4 1 0 1 187402708
+        tick 3000 1014603788
+        sink_commit 0 0 0 1 0 929927607
+        idle 627255651""",
 }
 
 

@@ -161,7 +161,12 @@ def update_debt(store: VhostStore) -> None:
 
 
 def debt_to_pay(store: VhostStore) -> i64:
-    """Bytes of the store's debt that are payable; 0 when few are (`_SMALL_PART`)."""
+    """Bytes of the store's debt that are payable; 0 when few are (`_SMALL_PART`).
+
+    A backup keeps all files until it has taken its own: meanwhile nothing is payable.
+    """
+    if store.backup.is_on:
+        return 0
     payable = payable_bytes(store)
     if payable < store.settings.garbage_allowance_bytes // _SMALL_PART:
         return 0

@@ -173,23 +173,36 @@ class DamagedSegments:
             self._waiting.append((ledger, segment))
             repairer.repair(ledger, segment)
             return
+        self._take_counts(ledger, index, segment, scan.found, cause)
+        self._loads.resume_waiting()
+
+    def _take_counts(
+        self,
+        ledger: QueueLedger,
+        index: QueueIndex,
+        segment: Segment,
+        found: list[Position],
+        cause: str,
+    ) -> None:
+        """Take `found` for all live entries of a segment; the others are lost for `cause`."""
+        first: i64 = segment.number * index.segment_entries
+        last = first + index.segment_entries - 1
         segment.is_damaged = False
         segment.is_lost = False
         # What is missing now is lost. Later damage to other entries may be repaired again.
         segment.repairs = 0
         transient: i64 = 0
-        for position in scan.found:
+        for position in found:
             if not position.persistent or (
                 position.content_ref is not None and position.content_ref.transient
             ):
                 transient += 1
         live = segment.live
         segment.live_transient = transient
-        segment.live_persistent = len(scan.found) - transient
-        _settle_missing(ledger, start, start + index.segment_entries, scan.found)
+        segment.live_persistent = len(found) - transient
+        _settle_missing(ledger, first, last + 1, found)
         if live > segment.live:
-            last = start + index.segment_entries - 1
-            self._losses.add_messages(ledger.queue_id, live - segment.live, start, last, cause)
+            self._losses.add_messages(ledger.queue_id, live - segment.live, first, last, cause)
             if segment.has_places:
                 # The load that met the damage has left the count of what is lost to this one.
                 index.lost_count += live - segment.live
@@ -197,7 +210,6 @@ class DamagedSegments:
         index.version += 1
         index.drop_dead_segments(ledger.indexed_upto)
         self._needs.take_dead_segments(index)
-        self._loads.resume_waiting()
 
 
 def _are_entries_missing(index: QueueIndex, first: i64, end: i64, found: list[Position]) -> bool:

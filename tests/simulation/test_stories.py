@@ -351,6 +351,21 @@ STORIES = {
         tick 3000 1014603788
         sink_commit 0 0 0 1 0 929927607
         idle 627255651""",
+    "a message is rejected while its queue is deleted on a full disk": """\
+14016327 600 8192 256 8 4 200 0 2048 5 1048576 4194304 67108864 33554432 2 1 1 10 300 33554432 \
+        2000 1 1048576 4194304 0 1048576 0
+        declare 0 1 0 1 642534218
+        idle 701140262
+        consume 2 0 0 0 808468418
+        publish 0 0 16 250 1 0 615159468
+        publish 0 0 8 4 1 0 890845771
+        idle 216781377
+        disk_full 0 640842481
+        page 0 20 584036121
+        delete 0 139840403
+        nack 2 0 0 0 367033107
+        run write 2 98089487
+        stop 0 591646939""",
 }
 
 

@@ -449,7 +449,9 @@ class Sessions:
                 delivery.consumer.unacked -= 1
             if requeue:
                 self._requeue(delivery.copy)
-            else:
+            elif not delivery.copy.queue.is_deleting:
+                # A queue that is deleted takes no acks: if its deletion cannot be stored, a start
+                # finds all messages that it had.
                 self.oracle.settle(delivery.copy)
 
     # -- the rest of a channel ---------------------------------------------------------------------

@@ -366,6 +366,34 @@ STORIES = {
         nack 2 0 0 0 367033107
         run write 2 98089487
         stop 0 591646939""",
+    "a commit that waits for two checkpoints to free space": """\
+15015316 1500 1000 0 2 4 0 0 2048 1 300 2000 67108864 500 2 1 1 10 300 300 \
+        0 4194304 2000 1 300 1048576 0
+        declare 0 1 0 1 191736566
+        declare 1 1 0 1 65388680
+        sink_stage 0 1 1 7 4 0 0 1 48362347
+        run flush 1 804157914
+        overlap compact 0 write 1 252711902
+        sink_stage 0 0 -1 10 4 0 0 1 696004681
+        ack 0 0 0 515942774
+        close_channel 0 898541300
+        idle 47783042
+        ack 0 0 0 357022541
+        sink_stage 0 1 -1 1 4 0 0 1 645917586
+        sink_stage 1 1 0 1 4 1 0 0 41385100
+        sink_stage 0 1 1 1 4 1 0 1 796714329
+        sink_commit 0 0 0 1 0 563837189
+        sink_finish 1 1 321058303
+        idle 551512313
+        crash kill 0 0 1011798460
+        publish 0 0 4 4 1 0 661831647
+        sink_stage 0 1 1 10 4 1 0 0 764218353
+        sink_commit 0 0 0 0 0 854704488
+        idle 622630340
+        delete 0 38499999
+        sink_commit 1 0 0 1 0 379519535
+        tick 3000 209526530
+        idle 191689189""",
 }
 
 

@@ -47,8 +47,9 @@ from warrenmq.testing.simulated.node import Commits, SimulatedDisk, SimulatedNod
 from warrenmq.testing.simulated.node_parts import NodeParts
 
 START_MS: Final = 1_700_000_000_000
-# Rounds that a node gets to come to rest: a reader group fetches one reserved range after another.
-FETCH_ROUNDS: Final = 50
+# Rounds of FLUSH_INTERVAL_MS that a node gets to come to rest: a reader group fetches one reserved
+# range after another, and flow control waits for checkpoints, one a second.
+FETCH_ROUNDS: Final = 200
 # Endings of files whose damage a start must notice and survive.
 CHECKED_FILES: Final = (".wal", ".idx", ".rdq", "checkpoint", "checkpoint.previous")
 # Bytes of allocated space that are read behind the written ones: a record whose last bytes are

@@ -272,4 +272,45 @@ DAMAGE_STORIES = {
         publish 0 0 1 4 1 0 249311225
         get 0 0 0 840881991
         flip_now 1 894863551""",
+    "a segment that a repair has made shorter than the checkpoint says is rewritten": """\
+15020128 600 3000 256 16 1 200 65536 2048 1024 1048576 4194304 67108864 33554432 2 1 1 10 300 33554432 \
+        67108864 4194304 1048576 4194304 0 1048576 12000
+        declare 0 1 0 0 581220252
+        declare 1 1 0 0 73710656
+        declare 2 1 0 0 907148597
+        declare 3 1 0 0 938400560
+        flip 3 399012214
+        idle 832909080
+        publish 0 0 3 268 1 0 337953405
+        publish 0 -1 1 266 1 0 459086779
+        publish 0 -1 4 245 1 0 245929310
+        tick 3000 636488000
+        run flush 1 19307388
+        tick 3000 374606550
+        fault sync 0 24 6 590877295
+        disk_full 1000 354041230
+        idle 234635163
+        publish 0 1 3 4 1 0 792932557
+        publish 0 2 4 250 1 0 197251316
+        publish 0 3 3 254 1 0 602252829
+        publish 0 0 1 266 1 0 259877698
+        publish 0 1 1 243 1 0 976748992
+        fault create 0 28 1 969766965
+        disk_free 690506900
+        tick 300 1012050438
+        publish 0 0 3 269 1 0 259477269
+        fault open 0 28 1 912178047
+        publish 0 1 4 268 1 0 884209476
+        publish 0 2 3 252 1 0 850088221
+        idle 247919318
+        tick 300 455538435
+        publish 0 1 2 246 1 0 306222329
+        publish 0 1 3 264 1 0 618598913
+        stop 0 471094295
+        publish 0 -1 1 254 1 0 221778605
+        crash_within 16 kill 304906922
+        publish 0 1 8 100 1 0 853413337
+        idle 937561687
+        consume 0 1 3 0 197872641
+        idle 985288769""",
 }

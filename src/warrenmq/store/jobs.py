@@ -132,7 +132,8 @@ class RewriteSegment(StoreJob):
     gets the new file's size in bytes. Records keep their bytes: the file number, and so every CRC,
     stays the same. A damaged stretch is copied as it is, since nobody can know what it held. A file
     shorter than `size` was rewritten before a crash if its records are whole; otherwise the job
-    fails. Contents in the journal files `emptied`, (number, path), are copied into the segment;
+    fails (`was_shorter`: it may lack live records, if a repair wrote it). Contents in the journal
+    files `emptied`, (number, path), are copied into the segment;
     `referred_bytes` gets the bytes of the records that entries refer to after that. `missing` gets
     the seq ids of the runs `wanted` that no whole record of the segment has.
     """
@@ -154,6 +155,7 @@ class RewriteSegment(StoreJob):
         self.new_size: i64 = 0
         self.missing: list[tuple[i64, i64]] = []
         self.referred_bytes: i64 = 0
+        self.was_shorter: bool = False
 
 
 class SearchedLog:

@@ -196,11 +196,12 @@ class SegmentRewriter:
             segment.written_bytes = job.new_size
             segment.rewrites += 1
             segment.referred_bytes = job.referred_bytes
-            if len(job.missing) > 0:
-                # Entries in damaged bytes have their contents in these files: they stay until the
-                # entries are found again.
+            is_to_count = len(job.missing) > 0 or job.was_shorter
+            if is_to_count:
                 files.damaged.add(job.ledger, segment)
-            elif len(job.logs) > 0:
+            # Entries in damaged bytes have their contents in the files: these stay until the
+            # entries are found again.
+            if len(job.missing) == 0 and len(job.logs) > 0:
                 first: i64 = segment.number * index.segment_entries
                 last = first + index.segment_entries - 1
                 index.stretches.cut(first, last, job.logs, index.settled)
@@ -211,7 +212,7 @@ class SegmentRewriter:
             index.version += 1
             index.drop_dead_segments(job.ledger.indexed_upto)
             files.needs.take_dead_segments(index)
-            if len(job.missing) > 0:
+            if is_to_count:
                 files.damaged.recount()
         files.resume_loads()
 

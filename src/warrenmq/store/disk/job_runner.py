@@ -393,6 +393,7 @@ class JobRunner:
         # whole.
         if len(data) < job.size and not _is_whole(data, seed):
             raise OSError(errno.EIO, f"{len(data)} bytes are left of {job.size}", path)
+        job.was_shorter = len(data) < job.size
         if path in self._doubtful and not _is_whole(data, seed):
             raise OSError(errno.EIO, "what could not be synced cannot be read any more", path)
         places = places_in(data, seed, job.settled, [number for number, _ in job.emptied])

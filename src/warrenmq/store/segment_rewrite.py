@@ -274,7 +274,7 @@ class SegmentRewriter:
         return job
 
     def _await_acks(self, job: _Rewrite) -> None:
-        """Have `job` wait for the batch with which all acks so far are durable, if none fails."""
+        """Have `job` wait for the batch that makes all acks of so far durable, unless it fails."""
         job.batch_number = self._journal.last_acking()
         job.failed_count = self._journal.failed_count
 

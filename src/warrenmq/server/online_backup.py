@@ -278,7 +278,7 @@ class Backup:
                 copy_definitions(self.place.database)
             finally:
                 if self.is_over():
-                    # As in `_BackupJob.run`: it was aborted meanwhile.
+                    # The backup was cancelled meanwhile, and its removal may have missed this file.
                     self.place.discard()
 
         def done(error: Exception | None) -> None:

@@ -161,9 +161,9 @@ def update_debt(store: VhostStore) -> None:
 
 
 def debt_to_pay(store: VhostStore) -> i64:
-    """Bytes of the store's debt that are payable; 0 when few are (`_SMALL_PART`).
+    """Bytes of its debt that the store is about to free; 0 when they are few (`_SMALL_PART`).
 
-    A backup keeps all files until it has taken its own: meanwhile nothing is payable.
+    While a backup is being taken, no file is deleted, so the store is about to free nothing.
     """
     if store.backup.is_on:
         return 0

@@ -60,7 +60,7 @@ class Segment:
         self.is_lost: bool = False
         # How often entries that were lost with damaged bytes were searched for in journal files.
         self.repairs: i64 = 0
-        # Failed reads in a row that were to count the live entries anew.
+        # How often in a row the file could not be read to count its live entries anew.
         self.failed_counts: i64 = 0
         # Bytes of a file that was cut off that are still there and count; -1: not known.
         self.left_bytes: i64 = -1

@@ -59,7 +59,7 @@ class _Rewrite(RewriteSegment):
         self.is_whole: bool = False
         # The batch that must be durable first: its acks settle the entries that are left out.
         self.batch_number: i64 = 0
-        # `Journal.failed_count` when `batch_number` was set.
+        # Number of batches that had failed when `batch_number` was set.
         self.failed_count: i64 = 0
 
     def finished(self) -> None:
@@ -199,8 +199,8 @@ class SegmentRewriter:
             is_to_count = len(job.missing) > 0 or job.was_shorter
             if is_to_count:
                 files.damaged.add(job.ledger, segment)
-            # Entries in damaged bytes have their contents in the files: these stay until the
-            # entries are found again.
+            # The index needs the emptied files no more, unless entries of them are in damaged
+            # bytes: a repair finds these entries again in the files.
             if len(job.missing) == 0 and len(job.logs) > 0:
                 first: i64 = segment.number * index.segment_entries
                 last = first + index.segment_entries - 1
@@ -274,7 +274,7 @@ class SegmentRewriter:
         return job
 
     def _await_acks(self, job: _Rewrite) -> None:
-        """Have `job` wait for the batch that makes all acks of so far durable, unless it fails."""
+        """Have `job` wait until the acks of the entries that it leaves out are durable."""
         job.batch_number = self._journal.last_acking()
         job.failed_count = self._journal.failed_count
 

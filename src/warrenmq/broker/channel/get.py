@@ -58,7 +58,7 @@ def _get_later(channel: Channel, queue: Queue, method: BasicGet) -> None:
 
     def on_head(now_ms: int) -> None:
         if channel.is_closing:
-            # The end of its connection may delete the queue before it closes the channel.
+            # When a connection ends, an auto-delete queue may be deleted before the channel closes.
             return
         if queue.is_hidden:
             resume_method(channel, lambda: get(channel, method), now_ms)

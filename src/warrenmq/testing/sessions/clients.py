@@ -450,8 +450,8 @@ class Sessions:
             if requeue:
                 self._requeue(delivery.copy)
             elif not delivery.copy.queue.is_deleting:
-                # A queue that is deleted takes no acks: if its deletion cannot be stored, a start
-                # finds all messages that it had.
+                # A queue that is being deleted ignores acks. If its deletion cannot be stored, the
+                # next start finds the queue with all its messages.
                 self.oracle.settle(delivery.copy)
 
     # -- the rest of a channel ---------------------------------------------------------------------

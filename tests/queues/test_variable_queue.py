@@ -100,10 +100,10 @@ def test_taking_the_last_of_q3_makes_q1_the_head(ready: VariableQueue, owner: Qu
 def test_an_emptied_delta_hands_on_to_q2(ready: VariableQueue, owner: Queue) -> None:
     """S72: the load that empties delta moves q2 to q3; a load that does not leaves q2."""
     in_all_parts(ready, owner)
-    ready.accept([entry(owner, 50, True)], 60, 0)
+    ready.accept([entry(owner, 50, True)], 60)
     assert parts(ready) == [[10, 20], [30, 40, 50], [70, 80], [90, 100]]
     ready.check()
-    ready.accept([entry(owner, 60, True)], 70, 0)
+    ready.accept([entry(owner, 60, True)], 70)
     assert parts(ready) == [[10, 20], [30, 40, 50, 60, 70, 80], [], [90, 100]]
     ready.check()
 
@@ -111,7 +111,7 @@ def test_an_emptied_delta_hands_on_to_q2(ready: VariableQueue, owner: Queue) -> 
 def test_with_q3_empty_everything_is(ready: VariableQueue, owner: Queue) -> None:
     """S73: taking all messages empties the parts in order."""
     in_all_parts(ready, owner)
-    ready.accept([entry(owner, 50, True), entry(owner, 60, True)], 70, 0)
+    ready.accept([entry(owner, 50, True), entry(owner, 60, True)], 70)
     assert [int(ready.fetch().seq) for _ in range(10)] == list(range(10, 110, 10))
     assert ready.count == 0 and ready.head_state() == EMPTY
     ready.check()
@@ -269,9 +269,10 @@ def test_a_load_that_finds_less_lowers_the_count(ready: VariableQueue, owner: Qu
     ready.restore_delta(1, 100, 10, 1000)
     ready.restore(entry(owner, 100))
     ready.check()
-    ready.accept([entry(owner, 1, True), entry(owner, 5, True)], 50, 3)
+    ready.lose_in_delta(3)
+    ready.accept([entry(owner, 1, True), entry(owner, 5, True)], 50)
     assert ready.count == 8
-    ready.accept([entry(owner, 60, True)], 100, 0)
+    ready.accept([entry(owner, 60, True)], 100)
     assert ready.count == 4 and ready.delta.count == 0
     assert parts(ready) == [[], [1, 5, 60, 100], [], []]
     ready.check()
@@ -279,9 +280,9 @@ def test_a_load_that_finds_less_lowers_the_count(ready: VariableQueue, owner: Qu
 
 def test_a_range_without_anything_ready_is_cut_off(ready: VariableQueue, owner: Queue) -> None:
     in_all_parts(ready, owner)
-    ready.trim_delta(65, 0)
+    ready.trim_delta(65)
     assert (ready.delta.end, ready.delta.count) == (65, 2)
-    ready.trim_delta(50, 0)
+    ready.trim_delta(50)
     assert ready.delta.count == 0 and ready.count == 8
     assert parts(ready) == [[10, 20], [30, 40, 70, 80], [], [90, 100]]
     ready.check()

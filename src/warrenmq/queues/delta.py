@@ -63,12 +63,12 @@ class Delta:
             return 1
         return 0
 
-    def lose(self, damaged: i64) -> i64:
-        """Note that `damaged` messages could not be read; returns by how much `count` is less."""
-        if damaged <= 0:
+    def lose(self, count: i64) -> i64:
+        """Note that the index has lost `count` messages; returns by how much `self.count` is less."""
+        if count <= 0:
             return 0
         self.is_uncertain = True
-        lost: i64 = max(0, min(damaged, self.count - 1))
+        lost: i64 = max(0, min(count, self.count - 1))
         self.count -= lost
         self._bound_transient()
         return lost

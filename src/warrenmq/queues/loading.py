@@ -31,7 +31,7 @@ class ContentsLoad(Load):
         super().__init__()
         self.contents: QueueContents = contents
 
-    def arrive(self, entries: list[Entry], first: i64, next_seq: i64, damaged: i64) -> None:
+    def arrive(self, entries: list[Entry], first: i64, next_seq: i64) -> None:
         """Take the ready messages of [first, next_seq), which were loaded."""
         raise RuntimeError("abstract")
 
@@ -42,14 +42,14 @@ class ContentsLoad(Load):
         """
         raise RuntimeError("abstract")
 
-    def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
+    def on_loaded(self, positions: list[Position], next_seq: i64) -> None:
         loader = self.contents.loader
         self.contents.counters.read += len(positions)
         first = loader.first_seq
         entries = self._taken(positions, first, next_seq)
         loader.end(self)
         self.contents.ready.lose_in_delta(self.contents.store.take_lost())
-        self.arrive(entries, first, next_seq, damaged)
+        self.arrive(entries, first, next_seq)
         self.finish()
 
     def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
@@ -88,7 +88,7 @@ class ContentsLoad(Load):
                 # loads it again.
                 if not self.is_stale:
                     contents.store.lose(entry)
-                    contents.ready.take_loaded([entry], entry.seq, 0)
+                    contents.ready.take_loaded([entry], entry.seq)
                     contents.uncount_transient(entry)
                     contents.notify_lost(entry)
                 continue
@@ -122,7 +122,7 @@ class ReadAhead(ContentsLoad):
         contents.loader.ask_range(self, delta.start, delta.end, count, _ahead_bytes(contents))
         return True
 
-    def arrive(self, entries: list[Entry], first: i64, next_seq: i64, damaged: i64) -> None:
+    def arrive(self, entries: list[Entry], first: i64, next_seq: i64) -> None:
         contents = self.contents
         contents.loader.is_reading_ahead = False
         if not self.is_stale:
@@ -130,7 +130,7 @@ class ReadAhead(ContentsLoad):
                 if entry.expiry_ms != 0:
                     contents.expect_expiry()
             end = contents.ready.delta.end
-            contents.ready.accept(entries, next_seq, damaged)
+            contents.ready.accept(entries, next_seq)
             contents.notify_shrunk(first, end, entries)
         contents.on_arrival()
         self._then(contents)
@@ -251,7 +251,7 @@ class RangeLoad(ContentsLoad):
         contents.loader.ask_range(self, first, end, self._max_messages, self._max_bytes)
         return True
 
-    def arrive(self, entries: list[Entry], first: i64, next_seq: i64, damaged: i64) -> None:
+    def arrive(self, entries: list[Entry], first: i64, next_seq: i64) -> None:
         contents = self.contents
         if self.is_stale or not contents.ready.is_on_disk(self._first):
             self._done([])
@@ -263,20 +263,20 @@ class RangeLoad(ContentsLoad):
                 contents.loader.submit(self)
                 return
             if next_seq >= contents.ready.delta.end:
-                self._shrink([], first, damaged, True)
+                self._shrink([], first, True)
         elif self._take:
             entries = self._before_unacked(entries)
-            self._shrink(entries, first, damaged, False)
+            self._shrink(entries, first, False)
             contents.take_reserved(entries)
         self._done(entries)
 
-    def _shrink(self, taken: list[Entry], first: i64, damaged: i64, is_end: bool) -> None:
+    def _shrink(self, taken: list[Entry], first: i64, is_end: bool) -> None:
         ready = self.contents.ready
         start, end = ready.delta.start, ready.delta.end
         if is_end:
-            ready.trim_delta(first, damaged)
+            ready.trim_delta(first)
         else:
-            ready.take_loaded(taken, first, damaged)
+            ready.take_loaded(taken, first)
         self.contents.notify_shrunk(start, end, taken)
 
     def _before_unacked(self, entries: list[Entry]) -> list[Entry]:
@@ -317,7 +317,7 @@ class IndexCopies(ContentsLoad):
         )
         return True
 
-    def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
+    def on_loaded(self, positions: list[Position], next_seq: i64) -> None:
         self.contents.counters.read += len(positions)
         self.contents.loader.end(self)
         self._done(_as_entries(positions))

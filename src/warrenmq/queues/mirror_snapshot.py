@@ -226,7 +226,7 @@ class LiveScan(Load):
         contents.store.load_positions(self._next, end, SLICE_MESSAGES, self)
         return True
 
-    def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
+    def on_loaded(self, positions: list[Position], next_seq: i64) -> None:
         contents = self._contents
         contents.loader.end(self)
         for position in positions:

@@ -278,7 +278,7 @@ class _PurgeLoad(Load):
         self._purge.contents.store.load_positions(self._first, self._end, SLICE_MESSAGES, self)
         return True
 
-    def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
+    def on_loaded(self, positions: list[Position], next_seq: i64) -> None:
         # `Purge.out` spares positions that are unacked or were settled meanwhile. None of the
         # positions enters the queue.
         contents = self._purge.contents

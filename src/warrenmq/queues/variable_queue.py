@@ -384,13 +384,12 @@ class VariableQueue:
 
     # -- rising ------------------------------------------------------------------------------------
 
-    def accept(self, entries: list[Entry], next_seq: i64, damaged: i64) -> None:
+    def accept(self, entries: list[Entry], next_seq: i64) -> None:
         """Append loaded `entries` to q3.
 
         The load began at `delta.start`; delta then begins at `next_seq` (S72).
         """
         delta = self.delta
-        self.count -= delta.lose(damaged)
         for entry in entries:
             self.count -= delta.remove(entry)
             self.q3.append(entry)
@@ -407,17 +406,12 @@ class VariableQueue:
         if self.delta.count > 0:
             self.count -= self.delta.lose(lost)
 
-    def take_loaded(self, entries: list[Entry], first: i64, damaged: i64) -> None:
-        """Remove loaded entries, the oldest ready ones from `first` on, from delta; they skip q3.
-
-        Damaged messages among them stay counted until delta begins behind them; else a later load
-        would meet them and count them again.
-        """
+    def take_loaded(self, entries: list[Entry], first: i64) -> None:
+        """Remove loaded entries, the oldest ready ones from `first` on, from delta; they skip q3."""
         delta = self.delta
         for entry in entries:
             self.count -= delta.remove(entry)
         if first <= delta.start and len(entries) > 0:
-            self.count -= delta.lose(damaged)
             delta.start = entries[-1].seq + 1
             delta.first_expiry_ms = UNKNOWN
             if delta.start >= delta.end:
@@ -425,15 +419,14 @@ class VariableQueue:
                 delta.clear()
         self._keep_shape()
 
-    def trim_delta(self, from_seq: i64, damaged: i64) -> None:
-        """Cut delta at `from_seq`: at and above it, delta has no ready message but damaged ones."""
+    def trim_delta(self, from_seq: i64) -> None:
+        """Cut delta at `from_seq`: at and above it, delta has no ready message."""
         delta = self.delta
         if from_seq <= delta.start:
             self.count -= delta.count
             delta.clear()
             self._keep_shape()
         elif from_seq < delta.end:
-            self.count -= delta.lose(damaged)
             delta.end = from_seq
 
     def shrink_delta(self, count: i64, start: i64, end: i64) -> None:

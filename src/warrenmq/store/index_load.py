@@ -73,10 +73,8 @@ class IndexLoad(WaitingLoad):
         self._scan: IndexScan | None = None
         # `Segment.rewrites` of the copy of the segment that the scan's offset is for.
         self._rewrites: i64 = 0
-        # Segment whose damage was reported, and that was repaired as far as possible; -1: none.
+        # Segment whose damage was reported, repaired as far as possible, and counted; -1: none.
         self._repaired_segment: i64 = -1
-        # Damaged messages that this load has met in segments that name no places.
-        self.damaged_count: i64 = 0
         # Number of failed reads of the same piece in a row.
         self._failures: i64 = 0
         self._read_bytes: i64 = max(max_bytes, READ_BYTES_MIN)
@@ -122,13 +120,13 @@ class IndexLoad(WaitingLoad):
             self.next_seq = scan.next_seq
             self.start()
             return
-        # Entries of a damaged segment may be found again.
-        is_counted = segment.is_damaged and segment.has_places
-        if scan.offset >= segment.size_bytes and not segment.is_rewriting and not is_counted:
+        # Lost entries of a damaged segment may be found again, and the others are counted.
+        is_changing = segment.is_rewriting or segment.is_damaged
+        if scan.offset >= segment.size_bytes and not is_changing:
             self._leave_segment()
             return
         available = segment.written_bytes - scan.offset
-        if segment.is_rewriting or is_counted or available <= 0 or available < scan.wanted_bytes:
+        if is_changing or available <= 0 or available < scan.wanted_bytes:
             self.files.wait_for_append(self)
             return
         read_bytes = self._read_bytes
@@ -201,15 +199,13 @@ class IndexLoad(WaitingLoad):
             # Damage that is left was reported before, and its messages were counted.
             scan.damaged = []
         elif len(scan.damaged) > 0 or is_short:
-            damaged = self._report_damage(segment, scan)
-            if segment.has_places:
-                # Begin again with the same positions when the segment is repaired. The recount that
-                # follows the repair counts what is lost.
-                self._repaired_segment = segment.number
-                self._scan = None
-                self.files.wait_for_append(self)
-                return
-            self.damaged_count += damaged
+            # Begin again with the same positions when the segment is repaired and counted.
+            for damage_at, damage in scan.damaged:
+                self.files.damaged.report(self.ledger, segment, damage_at, damage)
+            self._repaired_segment = segment.number
+            self._scan = None
+            self.files.wait_for_append(self)
+            return
         if len(scan.found) > 0 or scan.is_over:
             if self._has_small_entries(segment) and not scan.is_over:
                 rest = scan.offset - offset
@@ -259,14 +255,6 @@ class IndexLoad(WaitingLoad):
         else:
             self.start()
 
-    def _report_damage(self, segment: Segment, scan: IndexScan) -> i64:
-        """Report the damage that the scan has met; returns the number of damaged records."""
-        damaged: i64 = len(scan.damaged)
-        for offset, data in scan.damaged:
-            self.files.damaged.report(self.ledger, segment, offset, data)
-        scan.damaged = []
-        return damaged
-
     def _deliver(self, positions: list[Position]) -> None:
         before: i64 = -1
         for position in positions:
@@ -275,7 +263,7 @@ class IndexLoad(WaitingLoad):
             before = position.seq
         absent = [position for position in positions if not position.has_content]
         if len(absent) == 0 or not self.with_contents:
-            self.done.on_loaded(positions, self.next_seq, self.damaged_count)
+            self.done.on_loaded(positions, self.next_seq)
         else:
             ContentLoad(
                 self.files, self.loss, self.ledger, absent, _Contents(self, positions)
@@ -293,4 +281,4 @@ class _Contents(LoadDone):
 
     def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
         load = self.load
-        load.done.on_loaded(self.positions, load.next_seq, load.damaged_count)
+        load.done.on_loaded(self.positions, load.next_seq)

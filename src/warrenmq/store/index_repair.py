@@ -1,8 +1,9 @@
 """Repairs after damage in a queue's index, and the account of messages that are lost.
 
-One damaged record costs its own message only: the load skips it, a copy of its bytes goes to
-lost+found, the damage is counted and reported, and the segment is read once as a whole to count its
-live entries, so that it is still deleted when the rest is settled.
+One damaged record costs its own message only: a copy of its bytes goes to lost+found, the damage is
+reported, and the segment is read once as a whole to count its live entries, so that it is still
+deleted when the rest is settled. Only this count says how many messages are lost, whatever has found
+the damage: a load, an append, a rewrite or a repair. Loads of the segment wait for it.
 """
 
 from __future__ import annotations
@@ -131,9 +132,9 @@ class DamagedSegments:
             self.recount()
             return
         if job.error is not None:
-            # The read failed, not the file: no descriptor, no memory. The next
-            # `SegmentFiles.resume_loads` retries it.
+            # The read failed, not the file: no descriptor, no memory.
             self._waiting.append((ledger, segment))
+            self.pause()
             return
         if data is None and not job.is_missing and segment.failed_counts < READ_TRIES:
             # Loads try as often. Until the segment is counted, damage in it may be repaired yet.
@@ -203,9 +204,7 @@ class DamagedSegments:
         _settle_missing(ledger, first, last + 1, found)
         if live > segment.live:
             self._losses.add_messages(ledger.queue_id, live - segment.live, first, last, cause)
-            if segment.has_places:
-                # The load that met the damage has left the count of what is lost to this one.
-                index.lost_count += live - segment.live
+            index.lost_count += live - segment.live
         index.stretches.recount(index.settled)
         index.version += 1
         index.drop_dead_segments(ledger.indexed_upto)

@@ -282,12 +282,12 @@ class PutAside(StoreJob):
 class LoadDone:
     """Receives the result of a load: the messages that were read from disk."""
 
-    def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
+    def on_loaded(self, positions: list[Position], next_seq: i64) -> None:
         """Take the live positions found, in order; the next load starts at `next_seq`.
 
         If contents were asked for, a position without content is lost: the receiver passes it to
-        `QueueStore.lose`, unless it has another position of the same message. `damaged` positions
-        in the range could not be read; the store has counted and reported them.
+        `QueueStore.lose`, unless it has another position of the same message. Positions whose
+        records are damaged are not among them; `QueueStore.take_lost` counts these.
         """
         raise RuntimeError("abstract")
 

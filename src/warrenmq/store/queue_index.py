@@ -132,8 +132,7 @@ class QueueIndex:
         self.has_dirty: bool = False
         # A full segment exists in which few live entries keep many bytes on disk (W24).
         self.has_stragglers: bool = False
-        # Messages that were lost with a segment's file or were not found by its repair, and that no
-        # load has reported.
+        # Messages that counts of damaged segments found lost, and that the queue still counts.
         self.lost_count: i64 = 0
         # `indexed_upto` in the checkpoint that is under way. Positions below the `indexed_upto` of
         # a checkpoint are never appended again after a crash.

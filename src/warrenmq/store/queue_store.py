@@ -428,11 +428,7 @@ class QueueStore:
         ).start()
 
     def take_lost(self) -> i64:
-        """Return the number of lost messages that no load has reported, and forget it.
-
-        Loads report the damaged messages that they meet. These others were not found again when
-        their segment was repaired or its file replaced, and a load may never come to their places.
-        """
+        """Return how many messages the counts of damaged segments have found lost since last time."""
         index = self.ledger.index
         if index is None:
             return 0
@@ -509,7 +505,7 @@ class _ReferenceRelease(LoadDone):
         """Release the references in the index from `from_seq` on."""
         self.queue.load_positions(from_seq, self.queue.ledger.indexed_upto, RELEASE_BATCH, self)
 
-    def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
+    def on_loaded(self, positions: list[Position], next_seq: i64) -> None:
         queue = self.queue
         for position in positions:
             queue.settle(position, queue.now_ms)

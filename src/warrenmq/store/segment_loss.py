@@ -264,11 +264,6 @@ class SegmentLoss(GoneSegments):
             lane.waiting_bytes += prefix_bytes
         segment.is_new = True
         self._count_anew(ledger, index, segment)
-        if not segment.has_places:
-            # Else the messages may be found again.
-            end: i64 = min(first + index.segment_entries, ledger.indexed_upto)
-            on_their_way: i64 = max(0, end - upto)
-            index.lost_count += max(0, segment.live - i64(len(positions)) - on_their_way)
 
     def _count_anew(self, ledger: QueueLedger, index: QueueIndex, segment: Segment) -> None:
         """Have the records of `segment` counted anew, since some moved and some are lost."""

@@ -218,8 +218,11 @@ class ModelStore(QueueStore):
         self.is_loading = False
         self.was_deleted = False
         self.loads = 0
-        # Seq ids whose record cannot be read; each load that meets one counts it.
+        # Seq ids whose record cannot be read.
         self.damaged: set[int] = set()
+        # Those of them that are counted as lost, and how many of them the queue does not know of.
+        self.counted: set[int] = set()
+        self.lost_count = 0
         # Seq ids whose record can be read, but not their content.
         self.unreadable: set[int] = set()
         # Damaged seq ids whose message was nowhere else.
@@ -352,20 +355,27 @@ class ModelStore(QueueStore):
             positions.append(position)
             size += position.content_bytes
         met = {seq for seq in self.damaged if met_from <= seq < next_seq}
-        # Adjacent damaged records count as one damaged stretch.
-        unreadable = sum(seq - 1 not in met for seq in met)
         self.cursor_seq = next_seq
 
         def come_back() -> None:
             self.is_loading = False
             in_memory = self._in_memory()
             for seq in met:
-                if seq >= from_seq and seq in self.live and seq not in in_memory:
+                if seq not in self.live:
+                    continue
+                if seq not in self.counted:
+                    self.counted.add(seq)
+                    self.lost_count += 1
+                if seq >= from_seq and seq not in in_memory:
                     self.host.lost.append((self, seq))
                     self._lose(seq)
-            done.on_loaded(positions, next_seq, unreadable)
+            done.on_loaded(positions, next_seq)
 
         self.host.loads.append(come_back)
+
+    def take_lost(self) -> int:
+        lost, self.lost_count = self.lost_count, 0
+        return lost
 
     def load_positions(
         self, from_seq: int, end_seq: int, max_messages: int, done: LoadDone

@@ -167,13 +167,11 @@ class Loaded(LoadDone):
     def __init__(self) -> None:
         self.positions: list[Position] = []
         self.next_seq = -1
-        self.damaged = 0
         self.lost: list[Position] = []
 
-    def on_loaded(self, positions: list[Position], next_seq: int, damaged: int) -> None:
+    def on_loaded(self, positions: list[Position], next_seq: int) -> None:
         self.positions = positions
         self.next_seq = next_seq
-        self.damaged = damaged
 
     def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
         self.positions = positions

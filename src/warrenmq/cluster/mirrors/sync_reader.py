@@ -224,7 +224,7 @@ class _RangeCopies(ContentsLoad):
         )
         return True
 
-    def on_loaded(self, positions: list[Position], next_seq: i64, damaged: i64) -> None:
+    def on_loaded(self, positions: list[Position], next_seq: i64) -> None:
         contents = self.contents
         contents.counters.read += len(positions)
         contents.loader.end(self)

@@ -394,6 +394,31 @@ STORIES = {
         sink_commit 1 0 0 1 0 379519535
         tick 3000 209526530
         idle 191689189""",
+    "a group leaves a queue whose ack has failed, and reads it anew": """\
+15025426 4096 8192 0 8 4 1048576 0 2048 1024 1048576 1 0 33554432 2 1 1 10 300 33554432 \
+        0 2000 300 2000 0 1048576 0
+        declare 0 1 0 0 507827411
+        declare 1 1 0 0 832594818
+        declare 2 1 0 0 591914044
+        group_fetch 4 2 297340950
+        idle 782594822
+        publish 0 -1 10 4 1 0 699721943
+        get 0 0 1 844473615
+        group_reserve 4 3 1 100 1014692958
+        publish 0 -1 4 4 0 0 366931056
+        idle 388264015
+        group_ack 4 1 945831313
+        idle 91389623
+        tick 60 466509115
+        disk_full 100 199335947
+        publish 0 0 2 4 0 0 909636181
+        group_ack 4 2 819992681
+        publish 0 -1 1 4 1 0 398823019
+        mode 0 1 17779916
+        idle 246226940
+        group_ack 4 1 180598356
+        idle 736375386
+        group_ack 4 1 851772481""",
 }
 
 

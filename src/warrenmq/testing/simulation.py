@@ -472,7 +472,7 @@ class Simulation:
             with_groups = reserved.get(queue.id, {})
             self._tell(f"        found in {queue.name}: {numbers}, held of them: {with_groups}")
             self.oracle.found(
-                queue, watch.without_published(queue, numbers), with_groups, self.now_ms
+                queue, watch.without_published(queue, numbers), with_groups, node.now_ms
             )
         self._damage_count += node.damage_count
         if self.oracle.lost_count and not self._damage_count:
@@ -537,7 +537,7 @@ class Simulation:
         take_back(self.node, self.oracle)
         drained = drain_queues(self.node, self.oracle)
         clear_sinks(self.node)
-        check_drained(self.oracle, drained, self.now_ms)
+        check_drained(self.oracle, drained, self.node.now_ms)
         if not self.oracle.is_damaged:
             check_rest(self.node)
         self._check_broker()

@@ -14,10 +14,16 @@ from warrenmq.wire.methods import BasicConsume, BasicDeliver
 
 # Checkpoints until an empty broker is clean: each releases files that the one before it needed.
 REST_ROUNDS: Final = 4
+# Patience with a node that tries a write or a read again: rounds, and the time (ms) of each.
+_RETRY_ROUNDS: Final = 8
+_RETRY_MS: Final = 250
 
 
 def drain_queues(node: SimulatedNode, oracle: Oracle) -> dict[int, list[int]]:
-    """Consume every queue until it is empty; message numbers by queue id, in delivery order."""
+    """Consume every queue until it is empty; message numbers by queue id, in delivery order.
+
+    The time of the node moves on while it waits to try something again.
+    """
     found: dict[int, list[int]] = {}
     queues: list[Queue] = list(node.vhost.queues.values())
 
@@ -52,6 +58,11 @@ def drain_queues(node: SimulatedNode, oracle: Oracle) -> dict[int, list[int]]:
         consume = BasicConsume(queue.name, tag, False, True, False, True, b"")
         client.send(method_frame(1, consume), node.now_ms)
     node.drain()
+    for _ in range(_RETRY_ROUNDS):
+        if node.has_more and any(queue.ready_count for queue in queues):
+            # The store waits before it tries a failed write or read again.
+            node.now_ms += _RETRY_MS
+            node.drain()
     for queue in queues:
         if queue.ready_count:
             raise Violation(

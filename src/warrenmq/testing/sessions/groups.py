@@ -461,6 +461,8 @@ class GroupSessions:
         for copy in list(queue.copies.values()):
             if copy.state == HELD and copy.holder == group.slot:
                 self.oracle.requeue(copy)
+        # A later position of the group in this queue does not show whether these acks took effect.
+        group.let_go = [copy for copy in group.let_go if copy.queue is not queue]
         queue.failed_by.discard(group.slot)
         self._settle_doubt(queue)
 

@@ -382,7 +382,7 @@ def test_a_damaged_segment_is_counted_though_there_is_no_descriptor_at_first(
     # The load waits until it is known what is lost.
     assert (reads, len(loaded.positions), driver.losses.lost) == (2, 0, 0)
     driver.now_ms += 250
-    driver.commit()
+    driver.store.advance(driver.now_ms)
     driver.finish_jobs()
     assert (len(loaded.positions), driver.losses.lost) == (7, 1)
     assert driver.queues[1].take_lost() == 1

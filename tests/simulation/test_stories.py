@@ -419,6 +419,17 @@ STORIES = {
         group_ack 4 1 180598356
         idle 736375386
         group_ack 4 1 851772481""",
+    "a queue that a pattern matches goes with what its last consumer had": """\
+20082199 600 3000 64 8 4 200 0 2048 5 1 1 67108864 33554432 2 1 1 10 300 300 67108864 \
+        300 1 1 0 300 0
+        declare_temporary 0 1 auto-delete 182414478
+        idle 21218284
+        publish 0 -1 1 4 1 0 804588555
+        group_ack 5 1 849638103
+        consume 4 0 10 0 852316951
+        idle 1012782821
+        close_channel 4 525843604
+        group_reserve 5 1 0 0 1058803904""",
 }
 
 

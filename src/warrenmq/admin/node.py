@@ -153,8 +153,8 @@ class AdminVhost:
             found.append(self._vhost.queues_by_id[known_id])
         return found
 
-    def _on_queue_deleted(self, queue: Queue, ready_count: int, now_ms: int) -> None:
-        ended = self.reader_groups.on_queue_deleted(queue, ready_count, now_ms)
+    def _on_queue_deleted(self, queue: Queue, message_count: int, now_ms: int) -> None:
+        ended = self.reader_groups.on_queue_deleted(queue, message_count, now_ms)
         # The ended memberships go into the commit of the deletion: a start must not take the
         # deletion for a loss.
         self._vhost.add_changes([member_definition(self.name, member) for member in ended])

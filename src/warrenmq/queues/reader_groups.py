@@ -284,17 +284,21 @@ class ReaderGroups:
                     return True
         return False
 
-    def on_queue_deleted(self, queue: Queue, ready_count: i64, now_ms: i64) -> list[GroupMember]:
-        """Detach the members of a deleted queue that had `ready_count` messages; the ended ones.
+    def on_queue_deleted(self, queue: Queue, message_count: i64, now_ms: i64) -> list[GroupMember]:
+        """Detach the members of a deleted queue that had `message_count` messages; the ended ones.
 
         The members stay, so that their readers learn of the deletion instead of starting over
-        silently.
+        silently. Messages that consumers had unacked would have come back, so they are a loss too.
+        What another group had reserved is the loss of that group only.
         """
+        left = message_count
+        for holder in self.members_of(queue.ledger):
+            left -= len(holder.reserved_entries)
         ended: list[GroupMember] = []
         for group in self.by_name.values():
             member = group.members.get(queue.id)
             if member is not None and member.queue is queue:
-                if group.pattern != "" and ready_count == 0 and len(member.reserved_entries) == 0:
+                if group.pattern != "" and left <= 0 and len(member.reserved_entries) == 0:
                     member.end()
                     ended.append(member)
                 member.detach(now_ms)

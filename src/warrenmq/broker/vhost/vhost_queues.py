@@ -62,7 +62,7 @@ class VhostQueues:
         self._exclusive: dict[object, dict[int, Queue]] = {}
         # Channels that consume direct replies, by the name that replies are sent to.
         self.reply_channels: dict[bytes, ChannelSide] = {}
-        # Functions called for each deleted queue, as watcher(queue, ready_count, now_ms): reader
+        # Functions called for each deleted queue, as watcher(queue, message_count, now_ms): reader
         # groups let go of the queue and its reserved messages.
         self.deletion_watchers: list[Callable[[Queue, int, int], None]] = []
         # New exchanges, queues and bindings that are not stored yet, with the change set that
@@ -159,11 +159,11 @@ class VhostQueues:
         changes = self.forget(self.router.remove_queue(queue))
         if queue.durable or self.node.shared is not None:
             changes.append(DeleteQueue(self.name, queue.id, queue.name))
-        ready_count = queue.ready_count
+        message_count = queue.ready_count + queue.unacked_count
         for consumer in queue.delete(now_ms):
             consumer.on_queue_deleted()
         for watcher in self.deletion_watchers:
-            watcher(queue, ready_count, now_ms)
+            watcher(queue, message_count, now_ms)
         self.announce("queue.deleted", queue, user)
         return changes
 
@@ -384,7 +384,7 @@ class VhostQueues:
         del self.queues[queue.name]
         self.node.timed_queues.pop(queue, None)
         end = StaleEnd(queue)
-        ready_count = queue.ready_count
+        message_count = queue.ready_count + queue.unacked_count
         consumers = [consumer for consumer in queue.hide() if consumer.on_queue_moved()]
         for backing in queue.backings():
             ledger = backing.ledger
@@ -400,7 +400,7 @@ class VhostQueues:
             backing.requeue(entries, now_ms)
         for watcher in self.deletion_watchers:
             # Readers find the queue gone. It is not: their memberships must not end as if it were.
-            watcher(queue, max(ready_count, 1), now_ms)
+            watcher(queue, max(message_count, 1), now_ms)
         return consumers
 
     def _unhide(self, queue: Queue, consumers: list[Consumer], now_ms: i64) -> None:

@@ -449,3 +449,19 @@ def test_the_journal_stays_within_its_window(driver: CheckedStore) -> None:
     driver.check()
     driver.reopen()
     driver.check()
+
+
+def test_what_moves_to_the_index_after_its_batch_failed_survives_with_a_checkpoint(
+    driver: CheckedStore,
+) -> None:
+    """The ack that retracts the failed batch does not take the message from the index."""
+    driver.publish(10, 1)
+    driver.fail(driver.store.journal.seal(), driver.now_ms)
+    (position,) = driver.positions[1].values()
+    driver.index(1)
+    queue = driver.queues[1]
+    assert not queue.survives_crash(position)
+    driver.checkpoint()
+    assert queue.survives_crash(position)
+    driver.reopen()
+    driver.check()

@@ -140,7 +140,8 @@ class QueueStore:
         if position.journal_state != INDEXED:
             return position.journal_state != NOT_JOURNALED
         index = self.ledger.index
-        if position.seq > self.ledger.failed.indexed_upto or (
+        failed = self.ledger.failed
+        if position.seq > max(failed.indexed_upto, failed.retracted_upto) or (
             index is not None and position.seq < index.checkpointed_upto
         ):
             return True
@@ -428,7 +429,7 @@ class QueueStore:
         ).start()
 
     def take_lost(self) -> i64:
-        """Return how many messages the counts of damaged segments have found lost since last time."""
+        """Return how many messages counts of damaged segments have found lost since last time."""
         index = self.ledger.index
         if index is None:
             return 0

@@ -352,7 +352,7 @@ class JournalReplay:
         if kind in (MOVE, MOVE_REF):
             return self._apply_move(file, data, body, end, length)
         if kind == ACK:
-            return self._apply_ack(data, body, end)
+            return self._apply_ack(data, body, end, self._is_counted(file.number, start))
         if kind == RELEASE:
             return self._apply_release(data, body, end, self._is_counted(file.number, start))
         if kind == PREDECESSOR:
@@ -480,7 +480,7 @@ class JournalReplay:
         release = decode_release(data, start, end)
         if release is None:
             return False
-        self._settle(release.queue_id, release.runs)
+        self._settle(release.queue_id, release.runs, is_counted)
         if not is_counted and release.serial not in self._serials:
             self._serials.add(release.serial)
             for content in release.contents:
@@ -489,21 +489,23 @@ class JournalReplay:
         self.release_serial = max(self.release_serial, release.serial)
         return True
 
-    def _apply_ack(self, data: bytes, start: i64, end: i64) -> bool:
+    def _apply_ack(self, data: bytes, start: i64, end: i64, is_counted: bool) -> bool:
         if end - start < 8:
             return False
         count = read_u32(data, start + 4)
         if end - start != 8 + count * RUN_BYTES:
             return False
-        self._settle(read_u32(data, start), read_runs(data, start + 8, count))
+        self._settle(read_u32(data, start), read_runs(data, start + 8, count), is_counted)
         return True
 
-    def _settle(self, queue_id: i64, runs: Runs) -> None:
+    def _settle(self, queue_id: i64, runs: Runs, is_counted: bool) -> None:
         queue = self._queue(queue_id)
         ledger = queue.ledger
         index = ledger.index
         for first, last in runs:
-            if index is not None and first < ledger.indexed_upto:
+            # The checkpoint has the settled positions of its index. An ack before it may only have
+            # retracted a failed batch, whose positions moved to the index afterwards.
+            if not is_counted and index is not None and first < ledger.indexed_upto:
                 add_run(queue.settled, first, min(last, ledger.indexed_upto - 1))
             self._drop_run(queue, first, last)
         moved = self.moved.get(queue_id)

@@ -356,31 +356,21 @@ def test_a_queue_that_was_read_to_its_end_may_go(node: MemoryNode, client: Memor
     assert set(node.disk.members) == {(b"g", 2)}
 
 
-def test_a_queue_that_goes_with_what_a_consumer_has_is_a_loss(
-    node: MemoryNode, client: MemoryClient
-) -> None:
-    """The message that a consumer has not acked would have come back for the group."""
-    fill(node, b"a", 1)
-    group = opened(client, pattern="[ab]")
-    assert node.vhost.queues[b"a"].get(False, node.clock.now_ms()) is not None
-    node.delete(b"a")
-    assert client.refused(Reserve("g", group.epoch, positions(group), MANY, MANY)) == DATA_LOSS
-
-
-def test_what_another_group_has_is_no_loss_of_this_one(
-    node: MemoryNode, client: MemoryClient
-) -> None:
-    """Only the group that had reserved the messages of a deleted queue learns of a loss."""
-    fill(node, b"a", 2)
+def test_what_others_have_of_a_deleted_queue(node: MemoryNode, client: MemoryClient) -> None:
+    """A consumer's message would have come back; what a group has is the loss of that group."""
+    for name in (b"a", b"b"):
+        fill(node, name, 1)
     group = opened(client, pattern="[ab]")
     other = client.must(OpenGroup("other", [b"a"]))
     assert isinstance(other, GroupOpened)
     client.must(Reserve("other", other.epoch, {1: 0}, MANY, MANY))
+    node.vhost.queues[b"b"].get(False, node.clock.now_ms())
     node.delete(b"a")
     assert client.refused(Reserve("other", other.epoch, {1: 0}, MANY, MANY)) == DATA_LOSS
-    assert ranges(client.must(Reserve("g", group.epoch, positions(group), MANY, MANY))) == {
-        b"b": (0, 0)
-    }
+    offset = positions(group)
+    assert ranges(client.must(Reserve("g", group.epoch, offset, MANY, MANY))) == {b"b": (0, 0)}
+    node.delete(b"b")
+    assert client.refused(Reserve("g", group.epoch, offset, MANY, MANY)) == DATA_LOSS
 
 
 def test_a_range_of_which_nothing_is_left_is_acked_when_its_queue_has_ended(

@@ -393,4 +393,18 @@ DAMAGE_STORIES = {
         tick 3000 643180620
         flip_now 3 936573154
         consume 0 3 0 0 6108971""",
+    "a queue is deleted after a flipped bit took its message": """\
+21017870 1500 3000 64 8 4 200 65536 2048 1 1048576 2000 67108864 3000 2 1 1 10 300 \
+        33554432 67108864 300 1 4194304 300 1048576 0
+        declare 3 1 0 1 148269705
+        publish 1 3 1 133 0 0 1006653020
+        tx_commit 1 208390519
+        fault rename 0 24 1 519939738
+        idle 544828231
+        flip_now 1 71745286
+        consume 0 3 0 0 40592432
+        group_fetch 5 8 612360660
+        idle 493988010
+        delete 3 527506458
+        group_reserve 5 1 1 0 977804437""",
 }

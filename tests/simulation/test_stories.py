@@ -430,6 +430,71 @@ STORIES = {
         idle 1012782821
         close_channel 4 525843604
         group_reserve 5 1 0 0 1058803904""",
+    "a queue is deleted while a reserve waits that does not name it": """\
+21026178 4096 8192 256 8 4 200 65536 2048 5 1048576 4194304 67108864 33554432 2 1 1 10 \
+        300 33554432 67108864 4194304 1048576 4194304 16777216 1048576 0
+        declare 0 1 0 0 87838950
+        declare 1 1 0 0 1035394323
+        idle 379899958
+        publish 0 -1 1 4 1 0 368111868
+        consume 0 0 3 0 387813952
+        group_fetch 5 0 934031117
+        consume 0 1 0 0 344510798
+        idle 127850477
+        publish 0 0 3 4 1 0 122311469
+        group_reserve 5 1 0 100 899762306
+        run read 1 366124562
+        publish 0 1 1 4 1 0 951970506
+        publish 0 1 1 4 1 0 301598983
+        finish compact 1 774431134
+        ack 0 0 0 680624686
+        declare 0 1 0 1 850140787
+        run write 1 770603945
+        finish write 1 1067019342
+        ack 0 0 0 884676259
+        tx_commit 0 579004040
+        tx_rollback 0 812249007
+        tick 1 608954309
+        ack 0 0 0 295022254
+        publish 0 0 3 4 1 0 454481227
+        group_reserve 5 1 1 0 905091500
+        finish flush 1 578688925
+        group_reserve 5 1 0 0 8557959
+        tick 30 711232775
+        recover 0 693066891
+        delete 0 117147069
+        tick 3000 714835582
+        group_reserve 5 1 1 0 449428985""",
+    "a group reserves what moved to the index after its batches failed": """\
+21020214 1500 8192 256 16 1 0 0 2048 1024 1048576 4194304 67108864 33554432 2 1 1 10 300 \
+        33554432 67108864 4194304 1048576 4194304 16777216 300 0
+        declare 0 1 0 0 89880318
+        group_reserve 5 1 1 100 845488966
+        idle 217296327
+        publish 0 -1 1 4 1 0 137427641
+        group_reserve 5 1 0 0 582456407
+        publish 0 0 2 4 1 0 572832955
+        publish 0 -1 1 280 1 0 479433336
+        fault sync 1 28 1 58585148
+        mode 0 1 692473819
+        consume 3 0 0 0 170311335
+        idle 949167959
+        publish 0 0 16 4 1 0 869464528
+        publish 0 0 16 250 1 0 652149461
+        tick 3000 639500138
+        ack 3 15 0 729524305
+        ack 3 0 0 656233632
+        idle 722534469
+        group_ack 5 1 771117116
+        publish 0 0 2 239 1 0 578203236
+        publish 0 0 2 111 1 0 685858880
+        disk_full 1000 575114563
+        close_channel 3 836054050
+        idle 761643104
+        publish 0 0 4 250 1 0 610212484
+        tick 3000 750517433
+        idle 627747032
+        group_reserve 5 10 1 0 934740135""",
 }
 
 

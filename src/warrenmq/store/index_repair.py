@@ -2,8 +2,8 @@
 
 One damaged record costs its own message only: a copy of its bytes goes to lost+found, the damage is
 reported, and the segment is read once as a whole to count its live entries, so that it is still
-deleted when the rest is settled. Only this count says how many messages are lost, whatever has found
-the damage: a load, an append, a rewrite or a repair. Loads of the segment wait for it.
+deleted when the rest is settled. Only this count says how many messages are lost, whatever has
+found the damage: a load, an append, a rewrite or a repair. Loads of the segment wait for it.
 """
 
 from __future__ import annotations

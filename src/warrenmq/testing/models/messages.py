@@ -135,9 +135,9 @@ class QueueModel:
         self.failed_by: set[int] = set()
         # At its deletion the queue had messages that were not settled.
         self.had_messages = False
-        # At its deletion the queue had ready messages that do not expire.
+        # At its deletion the queue had ready messages that neither expire nor may vanish.
         self.had_waiting = False
-        # Groups that had reserved messages, which do not expire, at the deletion.
+        # Groups that had reserved messages, which neither expire nor may vanish, at the deletion.
         self.held_by: set[int] = set()
         # Copies that are not gone, by message number.
         self.copies: dict[int, Copy] = {}

@@ -146,7 +146,11 @@ class Oracle:
         """Delete the queue; returns the keys of its stored definitions."""
         keys = self.topology.remove_queue(queue)
         queue.is_deleting = True
-        lasting = [copy for copy in queue.copies.values() if copy.expiry_ms == 0]
+        lasting = [
+            copy
+            for copy in queue.copies.values()
+            if copy.expiry_ms == 0 and copy.content.number not in queue.may_vanish
+        ]
         queue.had_messages = any(copy.state != SETTLED for copy in queue.copies.values())
         queue.had_waiting = any(copy.state == READY for copy in lasting)
         queue.held_by = {copy.holder for copy in lasting if copy.state == HELD}

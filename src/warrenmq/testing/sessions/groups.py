@@ -214,6 +214,7 @@ class GroupSessions:
             if acks:
                 self._let_go(group, member, starts[member.queue.id])
         has_lost = group.has_lost()
+        ended = {queue_id for queue_id, member in group.members.items() if member.queue.is_deleting}
         queues = [
             queue
             for queue in self._queues()
@@ -236,7 +237,7 @@ class GroupSessions:
                     queue_id: member
                     for queue_id, member in group.members.items()
                     # A member whose queue has ended stays until a request does not name it.
-                    if not member.queue.is_deleting or queue_id in starts
+                    if queue_id not in ended or queue_id in starts
                 }
                 for member in reply.members:
                     self._on_reserved(group, member, acks)

@@ -454,7 +454,7 @@ def test_the_journal_stays_within_its_window(driver: CheckedStore) -> None:
 def test_what_moves_to_the_index_after_its_batch_failed_survives_with_a_checkpoint(
     driver: CheckedStore,
 ) -> None:
-    """The ack that retracts the failed batch does not take the message from the index."""
+    """An ack that retracts a failed batch at a start leaves its messages in the index."""
     driver.publish(10, 1)
     driver.fail(driver.store.journal.seal(), driver.now_ms)
     (position,) = driver.positions[1].values()

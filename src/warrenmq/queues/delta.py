@@ -64,7 +64,7 @@ class Delta:
         return 0
 
     def lose(self, count: i64) -> i64:
-        """Note that the index has lost `count` messages; returns by how much `count` falls."""
+        """Note that the index has lost `count` messages; returns how many were counted."""
         if count <= 0:
             return 0
         self.is_uncertain = True

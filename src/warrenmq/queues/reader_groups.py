@@ -285,11 +285,12 @@ class ReaderGroups:
         return False
 
     def on_queue_deleted(self, queue: Queue, message_count: i64, now_ms: i64) -> list[GroupMember]:
-        """Detach the members of a deleted queue that had `message_count` messages; the ended ones.
+        """Detach the members of a deleted queue that had `message_count` messages.
 
         The members stay, so that their readers learn of the deletion instead of starting over
-        silently. Messages that consumers had unacked would have come back, so they are a loss too.
-        What another group had reserved is the loss of that group only.
+        silently. Returns those that have ended: their groups lose nothing. Messages that consumers
+        had unacked would have come back, so they are a loss; what another group had reserved is the
+        loss of that group only.
         """
         left = message_count
         for holder in self.members_of(queue.ledger):

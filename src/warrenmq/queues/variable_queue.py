@@ -407,7 +407,7 @@ class VariableQueue:
             self.count -= self.delta.lose(lost)
 
     def take_loaded(self, entries: list[Entry], first: i64) -> None:
-        """Remove loaded entries, the oldest ones from `first` on, from delta; they skip q3."""
+        """Take loaded entries, the oldest ones from `first` on, out of delta, not into q3."""
         delta = self.delta
         for entry in entries:
             self.count -= delta.remove(entry)

@@ -132,7 +132,7 @@ class DamagedSegments:
             self.recount()
             return
         if job.error is not None:
-            # The read failed, not the file: no descriptor, no memory.
+            # There was no descriptor or memory for the read. The file may be whole.
             self._waiting.append((ledger, segment))
             self.pause()
             return

@@ -4,8 +4,9 @@ import pytest
 
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.mixed_kills import MixedKills
+from warrenmq.build import build_name
 
-KILLS = 10
+KILLS = 10 if build_name() == "compiled" else 4
 SEED = 4
 
 

@@ -20,9 +20,9 @@ from warrenmq.testing.histories import make_history
 from warrenmq.testing.shrink import tell
 from warrenmq.testing.simulate import run_seeds, shrunken_story
 
-# As many seeds as two cores run in two minutes; longer runs are of `warrenmq.testing.simulate`.
-FIXED_SEEDS = 1500 if build_name() == "compiled" else 500
-EXPLORED_SEEDS = 500 if build_name() == "compiled" else 200
+# As many seeds as two cores run in one minute; longer runs are of `warrenmq.testing.simulate`.
+FIXED_SEEDS = 600 if build_name() == "compiled" else 150
+EXPLORED_SEEDS = 600 if build_name() == "compiled" else 150
 CHUNK = 50
 # Chunks after which a process is replaced, with everything that its dropped nodes have left.
 TASKS = 20

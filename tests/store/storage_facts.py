@@ -32,7 +32,7 @@ S9 | A binding is stored when both its ends are durable | routing.exchange:Bindi
 S10 | A message survives only if the queue is durable and the message persistent
     | queues.queue:Queue.publish kill/test_restart.py::test_what_is_not_durable_is_gone
 S11 | After a restart clients continue without declaring anything again
-    | kill/test_sigkill.py::test_fifty_kills
+    | kill/test_sigkill.py::test_killed_at_random_moments
     interop/test_aio_pika.py::test_robust_connection_comes_back
 S12 | A message is on disk before it is confirmed | store.journal:Journal.on_done
     protocol/test_confirms.py::test_a_persistent_message_is_confirmed_by_the_commit_only
@@ -305,10 +305,10 @@ W29 | A crash redelivers every message | queues.paged_queue:PagedQueue.restore
     queues/test_delivered_flags.py::TestDeliveredFlags
     store/test_delivered.py::test_each_live_message_is_in_the_set_or_not
 
-G1 | A confirmed message survives | kill/test_sigkill.py::test_fifty_kills
+G1 | A confirmed message survives | kill/test_sigkill.py::test_killed_at_random_moments
     simulation/test_histories.py::test_the_fixed_seeds_hold spark/test_exactly_once.py::TestStream
     kill/test_mixed_load.py::test_killed_under_mixed_load
-G2 | A message whose ack is synced does not come back | kill/test_sigkill.py::test_fifty_kills
+G2 | A message whose ack is synced does not come back | kill/test_sigkill.py::test_killed_at_random_moments
     store/test_journal_machine.py::TestJournalMachine
     simulation/test_histories.py::test_the_fixed_seeds_hold
 G3 | Messages keep their order, and a requeued message returns to its place
@@ -349,7 +349,7 @@ G13 | Operators can see a queue's parts, forms, targets and modes
     admin/test_figures.py::test_figures_are_those_of_a_model cli/test_status.py::test_queues
     server/test_config.py::test_sizes_have_the_units_of_rabbitmq
 
-T1 | The node is killed at any point of a publish | kill/test_sigkill.py::test_fifty_kills
+T1 | The node is killed at any point of a publish | kill/test_sigkill.py::test_killed_at_random_moments
     simulation/test_histories.py::test_the_fixed_seeds_hold
 T2 | The node is killed during acks, requeues, purges, declares and deletes
     | kill/test_mixed_load.py::test_killed_under_mixed_load
@@ -372,7 +372,7 @@ T8 | One queue crashes again and again | argued: queues are objects of one proce
 T9 | Power fails: all, some or none of the writes are on disk, in any order
     | simulation/test_histories.py::test_the_fixed_seeds_hold
     simulation/test_simulated_file_system.py::test_a_later_write_may_be_there_without_an_earlier_one
-T10 | The node is killed while it stops with 100,000 queues (interpreted 10,000)
+T10 | The node is killed while it stops with 40,000 queues (interpreted 5,000)
     | kill/test_many_queues.py::test_killed_while_it_stops kill/many.py::run
 T11 | The clock jumps | server.clock:Clock simulation/test_histories.py::test_the_fixed_seeds_hold
 T12 | An image of the disk is taken while the node runs
@@ -505,7 +505,7 @@ T68 | A long run has many kills | kill/test_mixed_load.py::test_killed_under_mix
 T70 | The time of a start does not grow with the backlog | bench.backlog:measure
     bench.workloads:run_restart
     store/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
-T71 | 100,000 queues (interpreted 10,000): no descriptor for each, and restarts lose no memory;
+T71 | 40,000 queues (interpreted 5,000): no descriptor for each, and restarts lose no memory;
     times are printed
     | kill/test_many_queues.py::test_starts_and_stops kill/many.py::run
 T72 | A start reads no bodies

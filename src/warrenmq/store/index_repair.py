@@ -136,17 +136,17 @@ class DamagedSegments:
             self._waiting.append((ledger, segment))
             self.pause()
             return
-        if data is None and not job.is_missing and segment.failed_counts < READ_TRIES:
+        if data is None and not job.is_missing and segment.failed_reads < READ_TRIES:
             # Loads try as often. Until the segment is counted, damage in it may be repaired yet.
-            segment.failed_counts += 1
+            segment.failed_reads += 1
             self._waiting.append((ledger, segment))
             self.pause()
             return
-        segment.failed_counts = 0
         cause = "their segments cannot be read" if segment.is_lost else "their records are damaged"
         if index is None or data is None:
             segment.is_damaged = False
             segment.is_lost = False
+            segment.failed_reads = 0
             self._loads.resume_waiting()
             return
         start: i64 = segment.number * index.segment_entries
@@ -190,6 +190,7 @@ class DamagedSegments:
         last = first + index.segment_entries - 1
         segment.is_damaged = False
         segment.is_lost = False
+        segment.failed_reads = 0
         # What is missing now is lost. Later damage to other entries may be repaired again.
         segment.repairs = 0
         transient: i64 = 0

@@ -174,7 +174,7 @@ class RepairSegment(StoreJob):
 
     The entries of `queue_id` are found again in the journal files `logs`, except those of `settled`
     seq ids. Damaged bytes are left out, and so are bytes behind `size`. `new_size` gets the new
-    file's size in bytes. `is_unreadable`: the segment cannot be read, so a retry is of no use.
+    file's size in bytes. `is_unreadable`: the segment itself could not be read.
     """
 
     def __init__(

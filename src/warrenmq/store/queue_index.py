@@ -60,8 +60,8 @@ class Segment:
         self.is_lost: bool = False
         # How often entries that were lost with damaged bytes were searched for in journal files.
         self.repairs: i64 = 0
-        # How often in a row the file could not be read to count its live entries anew.
-        self.failed_counts: i64 = 0
+        # How often the file could not be read since it is damaged, to repair it or to count it.
+        self.failed_reads: i64 = 0
         # Bytes of a file that was cut off that are still there and count; -1: not known.
         self.left_bytes: i64 = -1
 

@@ -16,6 +16,7 @@ from warrenmq.store.content_records import write_publish_ref
 from warrenmq.store.index_records import end_below, first_seq
 from warrenmq.store.index_repair import REPAIRS_MAX, SegmentRepairer
 from warrenmq.store.jobs import AppendFile, PutAside, ReadRanges, RepairSegment, SearchedLog
+from warrenmq.store.loads import READ_TRIES
 from warrenmq.store.message import INDEXED, Position, QueueLedger
 from warrenmq.store.queue_access import QueueAccess
 from warrenmq.store.queue_index import QueueIndex, Segment
@@ -122,11 +123,14 @@ class SegmentLoss(GoneSegments):
         files.jobs.lane.on_other()
         segment = job.segment
         segment.is_rewriting = False
-        if job.error is not None and job.is_unreadable:
+        if job.error is not None and job.is_unreadable and segment.failed_reads >= READ_TRIES:
             segment.repairs = REPAIRS_MAX
         elif job.error is not None:
-            # The disk is full, or there is no descriptor or memory: nothing is lost yet.
+            # The disk is full, there is no descriptor or memory, or the next read may succeed:
+            # nothing is lost yet.
             segment.repairs -= 1
+            if job.is_unreadable:
+                segment.failed_reads += 1
             files.damaged.pause()
         else:
             appends = files.jobs.lane.appends_of(job.path)

@@ -422,4 +422,30 @@ DAMAGE_STORIES = {
         consume 0 1 10 0 472413985
         consume 0 0 0 0 602196281
         idle 419219826""",
+    "a failed batch retracted, its messages indexed, both checkpoints damaged": """\
+23027408 600 3000 256 8 4 200 0 2048 1024 1048576 4194304 67108864 33554432 2 1 1 10 300 \
+        33554432 67108864 4194304 1048576 4194304 300 1048576 0
+        declare 0 1 0 1 634658968
+        declare 1 1 0 1 951972273
+        idle 974815259
+        publish 0 1 3 345 1 0 294266793
+        publish 0 -1 3 946 1 0 309722498
+        fault sync_directory 3 5 1 161365287
+        consume 0 1 0 0 685866537
+        idle 842471731
+        publish 0 0 1 4 1 0 194239492
+        publish 0 1 8 250 1 0 497767507
+        publish 0 0 16 100 1 0 947505168
+        tick 3000 265322426
+        idle 133275190
+        tick 3000 328086382
+        idle 857265716
+        crash power 0 0 219366030
+        delete 1 817272327
+        publish 1 0 1 701 1 0 330643996
+        flip 3 1023742536
+        run flush 1 416983857
+        tx_commit 1 782938901
+        crash_within 0 power 994957624
+        idle 1016569872""",
 }

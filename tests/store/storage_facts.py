@@ -294,6 +294,8 @@ W27 | A failed sync is repeated and its success believed
     | store/test_checkpoint_job.py::test_a_sync_that_failed_is_not_forgotten
     store/test_flusher.py::test_a_failing_call_fails_the_batch_and_the_next_one_succeeds
     store/test_content_store.py::test_a_failed_write_gives_its_file_up
+    store/test_journal_machine.py::test_a_retraction_is_written_again
+    store/test_segments.py::test_what_moves_to_the_index_after_its_batch_failed_survives_with_a_checkpoint
 W28 | A file's name is not durable when the file is
     | store/test_files.py::test_directories_are_made_with_their_parents
     store/test_flusher.py::test_contents_are_durable_before_the_journal_is_written

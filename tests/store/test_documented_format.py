@@ -122,7 +122,7 @@ def places(tmp_path: Path) -> list[Record]:
 
 @pytest.fixture
 def moves(tmp_path: Path) -> list[Record]:
-    """The records of a small, a large and a transient message, published from stage 7."""
+    """A small, a large and a transient message, published from stage 7; then a failed publish."""
     directory = tmp_path / "moves"
     directory.mkdir()
     store = store_with_two_queues(directory)
@@ -134,6 +134,9 @@ def moves(tmp_path: Path) -> list[Record]:
     store.commit()
     # So that the file does not end in zeros that are a record's.
     store.publish_message(message_of(b"other"), 2)
+    store.commit()
+    store.publish_message(message_of(b"failed"), 1)
+    store.fail(store.store.journal.seal(), store.now_ms)
     store.commit()
     store.close()
     return decode_directory(directory)
@@ -349,8 +352,9 @@ def test_places_of_contents_in_journal_files(places: list[Record]) -> None:
     assert segment["referred"] == size * len(found) // 30
 
 
-def test_what_is_settled(records: list[Record]) -> None:
+def test_what_is_settled(records: list[Record], moves: list[Record]) -> None:
     assert of_kind(records, "ACK") == [ack(1, 1, 1)]
+    assert of_kind(moves, "RETRACT") == [{"retracted": ack(1, 3, 3)}]
     (release,) = of_kind(records, "RELEASE")
     (reference,) = of_kind(records, "PUBLISH_REF", ".wal")
     content = {"content_id": 1, "references": 2, "stored_bytes": reference["stored_bytes"]}

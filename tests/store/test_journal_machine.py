@@ -127,3 +127,19 @@ def test_acks_of_a_failed_batch_are_written_again() -> None:
     driver.commit()
     driver.crash()
     assert driver.live == {}
+
+
+def test_a_retraction_is_written_again() -> None:
+    """A failed publish that reached the disk does not come back, after two failed batches."""
+    driver = JournalDriver(FILE_BYTES)
+    before = driver.publish(40, [1])[0]
+    driver.commit()
+    key = driver.publish(40, [1])[0]
+    driver.seal()
+    driver.fail(1.0)
+    driver.settle(key)
+    driver.seal()
+    driver.fail(0.0)
+    driver.commit()
+    driver.crash()
+    assert list(driver.live) == [before]

@@ -52,7 +52,7 @@ runs = st.lists(st.tuples(st.integers(1, 30), st.integers(0, 5)), max_size=2)
 records = st.one_of(
     st.tuples(st.just("publish"), messages, places),
     st.tuples(st.just("reference"), messages, places),
-    st.tuples(st.just("ack"), st.integers(1, 3), runs),
+    st.tuples(st.sampled_from(("ack", "retract")), st.integers(1, 3), runs),
     st.tuples(st.just("release"), st.integers(1, 3), runs),
     st.tuples(st.just("state"), st.integers(1, 3), st.just(None)),
     st.tuples(st.just("stop"), st.just(None), st.just(None)),
@@ -88,6 +88,8 @@ def journal_of(contents: list[tuple[str, object, object]]) -> bytes:
             settled = [(first, first + width) for first, width in more]
             if kind == "ack":
                 writer.ack(what, settled)
+            elif kind == "retract":
+                writer.retract(what, settled)
             else:
                 content = ContentRef(number, -1, -1, 5000, 1, False)
                 write_release(writer, Release(number, what, settled, [content]))

@@ -30,7 +30,7 @@ from warrenmq.queues.turn import SLICE_MESSAGES
 from warrenmq.queues.variable_queue import VariableQueue
 from warrenmq.store.epochs import Epochs
 from warrenmq.store.message import Position
-from warrenmq.store.runs import Runs, add_run, contains, index_of_run, subtract
+from warrenmq.store.runs import Runs, add_run, contains, index_of_run
 
 # Runs of messages in memory that are found in one piece of work. Each takes a binary search.
 _PIECE_RUNS: Final = 64
@@ -274,14 +274,7 @@ def _settled_runs(contents: QueueContents, first: i64, last: i64) -> list[Runs]:
     if index is not None:
         known += [index.settled, index.settled_transient, ledger.indexed.gathered()]
     # Copies: the lists change between two pieces of work.
-    found = [runs[index_of_run(runs, first) : index_of_run(runs, last) + 1] for runs in known]
-    if index is not None and len(index.retracted) > 0:
-        # The queue has these until they are settled as transient ones.
-        settled: Runs = []
-        for start, stop in found[1]:
-            settled.extend(subtract(start, stop, index.retracted))
-        found[1] = settled
-    return found
+    return [runs[index_of_run(runs, first) : index_of_run(runs, last) + 1] for runs in known]
 
 
 def _ready_runs(ready: VariableQueue, first: i64, end: i64, runs: Runs) -> i64:

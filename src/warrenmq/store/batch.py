@@ -40,6 +40,8 @@ class Batch(ConfirmParty):
         self.change_sets: list[ChangeSet] = []
         # Acks in this batch that release no content, by queue.
         self.acks: list[tuple[QueueLedger, Runs]] = []
+        # Retractions of earlier batches' publishes in this batch, by queue.
+        self.retractions: list[tuple[QueueLedger, Runs]] = []
         # Acks in this batch that release references to contents.
         self.releases: list[Release] = []
         # Staged messages that were published, with their positions, which are not in `positions`.

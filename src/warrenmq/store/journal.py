@@ -24,8 +24,9 @@ journal, so a reference on disk has its content. The release of a reference is a
 `moves.py` has the messages that are handed over.
 
 Failed batches. A batch that fails may have left bytes on the disk. Its publishes are nacked and its
-file is abandoned (W27). The next batch retracts the leftovers by ack records, written before that
-batch's publishes, so that such an ack does not hit a position that is journaled again behind it.
+file is abandoned (W27). The next batch retracts the leftovers (RETRACT), before its own publishes,
+so that a position that is journaled again behind the retraction counts. A position that moves to
+the index meanwhile stays there: a retraction is about the journal's records only.
 """
 
 from collections.abc import Callable
@@ -462,6 +463,10 @@ class Journal:
         writer = self.writer
         for ledger in self.dirty_ledgers:
             ledger.is_dirty = False
+            retracted = ledger.failed.unretracted.take()
+            if len(retracted) > 0 and ledger.is_durable:
+                writer.retract(ledger.queue_id, retracted)
+                batch.retractions.append((ledger, retracted))
             runs = ledger.journaled.take()
             indexed = ledger.indexed.take()
             index = ledger.index
@@ -558,12 +563,16 @@ class Journal:
             message.content_ref = None
             position.content_ref = None
             ledger = position.ledger
-            ledger.journaled.add(position.seq)
-            ledger.failed.retracted_upto = max(ledger.failed.retracted_upto, position.seq)
+            failed = ledger.failed
+            failed.unretracted.add(position.seq)
+            failed.retracted_upto = max(failed.retracted_upto, position.seq)
             self.mark_dirty(ledger)
         self.moves.take_back(batch.moves, batch.file_number)
         for ledger, runs in batch.acks:
             ledger.journaled.runs.extend(runs)
+            self.mark_dirty(ledger)
+        for ledger, runs in batch.retractions:
+            ledger.failed.unretracted.runs.extend(runs)
             self.mark_dirty(ledger)
         self._unwritten_releases.extend(batch.releases)
         for queue_id, epoch, first_seq in batch.epochs:

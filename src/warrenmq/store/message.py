@@ -215,18 +215,20 @@ class QueueLedger:
 
 
 class FailedSeqs:
-    """The highest seq ids of a queue that were in failed batches."""
+    """The seq ids of a queue that were in failed batches."""
 
     def __init__(self) -> None:
-        # Of all positions. Acks retract the records that such a batch left on disk.
+        # Those whose records, which the batches may have left on disk, the next batch retracts.
+        self.unretracted: RunGatherer = RunGatherer()
+        # The highest one that was not in the index.
         self.retracted_upto: i64 = 0
-        # Of positions that were already in the index. No journal file holds such a position, so a
+        # The highest one that was already in the index. No journal file holds such a position, so a
         # crash may lose it until a checkpoint has synced its segment.
         self.indexed_upto: i64 = 0
 
 
 class RunGatherer:
-    """Settled seq ids, gathered as inclusive runs."""
+    """Seq ids, gathered as inclusive runs."""
 
     def __init__(self) -> None:
         self._first: i64 = 0

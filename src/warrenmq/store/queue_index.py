@@ -110,9 +110,6 @@ class QueueIndex:
         self.segments: list[Segment] = []
         # Settled seq ids of persistent positions. May include seq ids that were never in the index.
         self.settled: Runs = []
-        # Those of `settled` that the running queue may still have: their batches have failed, so
-        # only a start takes them for settled.
-        self.retracted: Runs = []
         # Settled seq ids of transient positions, since the last start. May include seq ids that
         # were never in the index.
         self.settled_transient: Runs = []

@@ -307,12 +307,6 @@ class QueueStore:
             return
         index.stretches.end()
         segment.live_transient += 1
-        if self.is_durable and position.seq <= self.ledger.failed.retracted_upto:
-            # The position's batch may have failed. The journal then has an ack that retracts the
-            # position, so a start takes it for settled. (The message may not be in memory, and so
-            # cannot say whether it is persistent.)
-            add_run(index.settled, position.seq, position.seq)
-            add_run(index.retracted, position.seq, position.seq)
 
     def end_left_segment(self, index: QueueIndex) -> None:
         """Cut off what a crash has left behind a segment that the queue has left since the start.

@@ -18,6 +18,8 @@ PUBLISH      position count u32 · per position: queue id u32, seq u64, expiry m
              timestamp ms u64 · flags u8 (1 = persistent) · exchange shortstr ·
              routing key shortstr · properties u32 + bytes · body u32 + bytes
 ACK          queue id u32 · run count u32 · per run: first seq u64, last seq u64 (inclusive)
+RETRACT      the body of an ACK: the publishes of these positions before it are void. It says
+             nothing about what is in the queue's index
 QUEUE_STATE  queue id u32 · next seq u64 · delivered-up-to seq u64 · run count u32 · per run: first
              seq u64, last seq u64 (inclusive; delivered too). Format 1 has no runs, nor their count
 EPOCH        queue id u32 · epoch u64 · first seq u64
@@ -66,7 +68,7 @@ INDEX_MAGIC: Final = b"WARRENIX"
 CHECKPOINT_MAGIC: Final = b"WARRENCP"
 # The version of new files. Readers know all versions from 1 on: format 2 has added EPOCH, and more
 # fields to QUEUE_STATE and CHECKPOINT_QUEUE; format 3 has added PLACES and what CHECKPOINT_QUEUE
-# says about it.
+# says about it, and RETRACT.
 FORMAT_VERSION: Final = 3
 FILE_HEADER_BYTES: Final = 40
 STORE_ID_BYTES: Final = 16
@@ -86,6 +88,7 @@ PUBLISH_HEAD: Final = 16
 MOVE: Final = 13
 MOVE_REF: Final = 14
 EPOCH: Final = 15
+RETRACT: Final = 18
 
 POSITION_BYTES: Final = 21
 # Bytes that MOVE and MOVE_REF have in front of the body of a PUBLISH or PUBLISH_REF.
@@ -263,10 +266,11 @@ class RecordWriter:
 
     def ack(self, queue_id: i64, runs: Runs) -> None:
         """Write an ACK: the seq ids in `runs` (inclusive) of one queue are settled."""
-        body = self._scratch
-        write_i32_be(body, i32(queue_id))
-        write_runs(body, runs)
-        self._small_record(ACK)
+        self._runs_record(ACK, queue_id, runs)
+
+    def retract(self, queue_id: i64, runs: Runs) -> None:
+        """Write that the publishes of `runs` (inclusive) of one queue so far are void (RETRACT)."""
+        self._runs_record(RETRACT, queue_id, runs)
 
     def queue_state(self, ledger: QueueLedger) -> None:
         """Write the numbering of a queue and what it has handed out (QUEUE_STATE)."""
@@ -304,6 +308,12 @@ class RecordWriter:
         self.parts = []
         self.size_bytes = 0
         return parts
+
+    def _runs_record(self, kind: i64, queue_id: i64, runs: Runs) -> None:
+        body = self._scratch
+        write_i32_be(body, i32(queue_id))
+        write_runs(body, runs)
+        self._small_record(kind)
 
     def _small_record(self, kind: i64) -> None:
         self.raw_record(kind, self._take_scratch(), b"")

@@ -52,6 +52,7 @@ from warrenmq.store.record import (
     QUEUE_STATE_BYTES,
     RECORD_HEADER_BYTES,
     RELEASE,
+    RETRACT,
     RUN_BYTES,
     body_is_valid,
     crc_seed,
@@ -353,6 +354,8 @@ class JournalReplay:
             return self._apply_move(file, data, body, end, length)
         if kind == ACK:
             return self._apply_ack(data, body, end, self._is_counted(file.number, start))
+        if kind == RETRACT:
+            return self._apply_retract(data, body, end)
         if kind == RELEASE:
             return self._apply_release(data, body, end, self._is_counted(file.number, start))
         if kind == PREDECESSOR:
@@ -435,8 +438,8 @@ class JournalReplay:
         seq = read_u64(data, at + 4)
         ledger.next_seq = max(ledger.next_seq, seq + 1)
         if seq < ledger.indexed_upto:
-            # The position is in the index, or settled. An earlier ack in the journal retracted a
-            # failed batch; the position was journaled again after it, so that ack does not count.
+            # The position is in the index, or settled. An older warren has retracted failed batches
+            # by acks: the position was journaled again after such an ack, so it does not count.
             remove_run(queue.settled, seq, seq)
             return None
         position = Position(message, ledger, seq, read_u64(data, at + 12))
@@ -490,12 +493,19 @@ class JournalReplay:
         return True
 
     def _apply_ack(self, data: bytes, start: i64, end: i64, is_counted: bool) -> bool:
-        if end - start < 8:
+        runs = _runs_in(data, start, end)
+        if runs is None:
             return False
-        count = read_u32(data, start + 4)
-        if end - start != 8 + count * RUN_BYTES:
+        self._settle(read_u32(data, start), runs, is_counted)
+        return True
+
+    def _apply_retract(self, data: bytes, start: i64, end: i64) -> bool:
+        runs = _runs_in(data, start, end)
+        if runs is None:
             return False
-        self._settle(read_u32(data, start), read_runs(data, start + 8, count), is_counted)
+        queue = self._queue(read_u32(data, start))
+        for first, last in runs:
+            self._drop_run(queue, first, last)
         return True
 
     def _settle(self, queue_id: i64, runs: Runs, is_counted: bool) -> None:
@@ -503,8 +513,8 @@ class JournalReplay:
         ledger = queue.ledger
         index = ledger.index
         for first, last in runs:
-            # The checkpoint has the settled positions of its index. An ack before it may only have
-            # retracted a failed batch, whose positions moved to the index afterwards.
+            # The checkpoint has the settled positions of its index. An ack before it may be one by
+            # which an older warren has retracted a failed batch; the positions moved there later.
             if not is_counted and index is not None and first < ledger.indexed_upto:
                 add_run(queue.settled, first, min(last, ledger.indexed_upto - 1))
             self._drop_run(queue, first, last)
@@ -533,3 +543,13 @@ class JournalReplay:
             queue = RecoveredQueue(queue_id)
             self.queues[queue_id] = queue
         return queue
+
+
+def _runs_in(data: bytes, start: i64, end: i64) -> Runs | None:
+    """The runs in the body of an ACK or RETRACT; None when it is malformed."""
+    if end - start < 8:
+        return None
+    count = read_u32(data, start + 4)
+    if end - start != 8 + count * RUN_BYTES:
+        return None
+    return read_runs(data, start + 8, count)

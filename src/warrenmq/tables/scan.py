@@ -46,6 +46,7 @@ from warrenmq.store.record import (
     QUEUE_STATE,
     RECORD_HEADER_BYTES,
     RELEASE,
+    RETRACT,
     RUN_BYTES,
     body_is_valid,
     queue_state_runs,
@@ -57,8 +58,8 @@ from warrenmq.store.record import (
 # Fields of a record:
 # - `offset`: offset in the file; `length`: bytes of the record with its header.
 # - `ok`: 0 when the checksum of the body is wrong; all fields after it are 0 then.
-# - `positions`: number of rows of positions; for ACK, RELEASE, QUEUE_STATE and EPOCH the number of
-#   settled seq ids that the record names.
+# - `positions`: number of rows of positions; for ACK, RETRACT, RELEASE, QUEUE_STATE and EPOCH the
+#   number of seq ids that the record says are settled or retracted.
 # - `first`, `last`: the seq ids that the record names; for a publish the one of its first position.
 # - `exchange`, `routing_key`, `properties`, `body`: where the part begins in the bytes that were
 #   given; a part ends where the length of the next one begins.
@@ -242,8 +243,8 @@ class RecordScan:
             return self._add_reference(data, base + at, length, body, end)
         if kind == PLACES:
             return self._add_places(data, base + at, body, end)
-        if kind == ACK:
-            return self._add_ack(data, base + at, length, body, end)
+        if kind in (ACK, RETRACT):
+            return self._add_runs(data, base + at, length, kind, body, end)
         if kind == RELEASE:
             release = decode_release(data, body, end)
             if release is None:
@@ -275,7 +276,9 @@ class RecordScan:
         self._fill(17)
         return True
 
-    def _add_ack(self, data: bytes, offset: i64, length: i64, body: i64, end: i64) -> bool:
+    def _add_runs(
+        self, data: bytes, offset: i64, length: i64, kind: i64, body: i64, end: i64
+    ) -> bool:
         if end - body < 8 or end - body != 8 + read_u32(data, body + 4) * RUN_BYTES:
             return False
         count: i64 = 0
@@ -284,7 +287,7 @@ class RecordScan:
             count += read_u64(data, run + 8) - read_u64(data, run) + 1
             run += RUN_BYTES
         has_runs = end - body > 8
-        self._add_row(offset, length, ACK, 1)
+        self._add_row(offset, length, kind, 1)
         self._add_settled(count, read_u32(data, body), read_u64(data, body + 8) if has_runs else 0)
         self._end_settled(read_u64(data, end - 8) if has_runs else 0)
         return True

@@ -28,6 +28,7 @@ _ACK: Final = 2
 _PUBLISH_REF: Final = 5
 _MOVE: Final = 13
 _MOVE_REF: Final = 14
+_RETRACT: Final = 18
 _CONTENT: Final = 6
 _RELEASE: Final = 7
 
@@ -123,7 +124,7 @@ def _add_record(damage: Damage, kind: int, body: bytes) -> None:
         # Before the positions: id, file, offset, record bytes, body bytes, references, flags,
         # timestamp.
         _add_positions(damage, body, 8 + 4 + 4 + 4 + 4 + 2 + 1 + 8)
-    elif kind == _ACK:
+    elif kind in (_ACK, _RETRACT):
         _add_acks(damage, body, 0)
     elif kind == _RELEASE:
         # A serial number, then each content with released references: id, references, record bytes.

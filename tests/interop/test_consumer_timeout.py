@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from bench.brokers import RabbitmqBroker
+from tests.support.awaiting import eventually
 from tests.support.brokers.amqp_frames import SocketLink
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.memory_broker import EngineLink, MemoryBroker
@@ -67,6 +68,8 @@ def check_close(connect: Callable[[], Peer], act: Callable[[ChannelPeer], None])
     act(channel)
     channel.closed_with(406, TEXT.format(7, TIMEOUT_MS))
     if act is not delete_the_queue:
+        # RabbitMQ returns the delivery a moment after it has closed the channel.
+        eventually(lambda: bystander.count(QUEUE) == 1, "the delivery is back")
         assert bystander.get(QUEUE, no_ack=True).got.redelivered
     bystander.declare(QUEUE)
     bystander.delete(QUEUE)

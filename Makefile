@@ -14,8 +14,8 @@ SIDE_BY_SIDE ?= 0
 PYTEST ?= timeout --foreground --signal=INT --kill-after=60 4700 $(BIN)/python -m pytest -n $(SIDE_BY_SIDE)
 PYTEST_ARGS ?=
 
-# Lint, the demo and both halves of the tests run in parallel; each starts when its part of the set-up is done.
-MAKEFLAGS += --jobs=4
+# Lint, the demo and three parts of the tests run in parallel; each starts when its part of the set-up is done.
+MAKEFLAGS += --jobs=5
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-cluster test test-pure test-compiled simulate mutants serve bench peers differential lint format lock build docs clean
@@ -68,13 +68,14 @@ demo: setup ## the main job on real input, with a kill -9 in the middle
 demo-cluster: setup ## a mirrored queue on three nodes loses its master three times, judged and drawn
 	@$(BIN)/python -m demo.cluster
 
-# Two processes share the tests: one has the compiled half but for LATER, the other the interpreted half, which is shorter,
-# and LATER behind it. Both wait more than they compute, so a third would gain time, and cost it where clocks matter.
-test: lint test-most test-later ## everything that a change must pass
+# Three processes share the tests: the compiled half but for APART, the interpreted half, and APART. They wait more than
+# they compute.
+test: lint test-most test-interpreted test-apart ## everything that a change must pass
 
 # Tests of code that is never compiled run once, and so do those that start whole clusters.
 ONCE := bench cli cluster/control cluster/groups cluster/metadata cluster/mirrored cluster/nodes cluster/rig cluster/ring demo examples packaging peers pipeline spark testing tidy
-LATER := spark
+# Spark, which one process starts once, and programs that wait for processes of their own.
+APART := bench cli demo packaging pipeline spark
 
 # Prints its log when it is over, as what runs beside it prints, too.
 define beside
@@ -91,11 +92,11 @@ test-interpreted: $(VENV)/requirements
 	$(call beside,$(MAKE) --no-print-directory test-pure)
 
 test-most: setup
-	@$(call compiled,$(LATER:%=--ignore=tests/%))
+	@$(call compiled,$(APART:%=--ignore=tests/%))
 
-test-later: setup test-interpreted
-	$(call beside,$(call compiled,$(LATER:%=tests/%)))
-.PHONY: test-interpreted test-most test-later
+test-apart: setup
+	$(call beside,$(call compiled,$(APART:%=tests/%)))
+.PHONY: test-interpreted test-most test-apart
 
 test-compiled: setup ## the tests against the compiled build in .venv
 	@$(call compiled)

@@ -12,6 +12,7 @@ Operations, from the node of the clients to the node of the queue:
     CLOSE      queue u32                                        the number is used no more
     PUBLISH    queue u32, flags u8, priority u8, [expiration ms i64], message
     AWAIT      queue u32, party i64        asks for FINISHED of all that came before for the queue
+    AWAIT_LAST queue u32, party i64        the same, but only the last publish can make it REFUSED
     SETTLE     queue u32, level u8, reason u8, first i64, last i64   messages leave; see below
     RETURN     queue u32, level u8, flags u8, count u32, (first i64, last i64) * count
     CREDIT     consumer u32, flags u8, messages u32, bytes i64
@@ -68,6 +69,7 @@ CANCEL: Final = 8
 REPLY: Final = 9
 CALL: Final = 10
 STALE: Final = 11
+AWAIT_LAST: Final = 12
 
 DELIVER: Final = 33
 READY: Final = 34
@@ -252,7 +254,7 @@ def write_consumer(
 
 
 def write_number_and(out: BytesWriter, kind: i64, number: i64, value: i64) -> None:
-    """Append a record with the number of a queue and one i64: AWAIT or APPLIED."""
+    """Append a record with the number of a queue and one i64: AWAIT, AWAIT_LAST or APPLIED."""
     out.append(kind)
     write_i32_be(out, i32(number))
     write_i64_be(out, value)

@@ -63,9 +63,10 @@ class MessageTaker(QueueEnd):
         """
         raise RuntimeError("abstract")
 
-    def confirm_party(self) -> ConfirmParty | None:
+    def confirm_party(self, is_for_last: bool = False) -> ConfirmParty | None:
         """What has to be done before what the queue took last, or let go, counts as done.
 
+        `is_for_last`: the caller wants to know about the last publish, not about several.
         None: the gathering batch of the vhost's journal, if a message is for the disk.
         """
         raise RuntimeError("abstract")

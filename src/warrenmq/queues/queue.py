@@ -182,7 +182,7 @@ class Queue(LeveledQueue):
         source = self.confirm_source
         return source is None or source.is_drained()
 
-    def confirm_party(self) -> ConfirmParty | None:
+    def confirm_party(self, is_for_last: bool = False) -> ConfirmParty | None:
         source = self.confirm_source
         return None if source is None else source.party()
 

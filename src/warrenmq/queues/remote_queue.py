@@ -150,20 +150,20 @@ class RemoteQueue(MessageTaker):
         session.publish(attached, message, expiration_ms, is_known, priority, may_refuse)
         return True
 
-    def confirm_party(self) -> ConfirmParty | None:
+    def confirm_party(self, is_for_last: bool = False) -> ConfirmParty | None:
         limit = self.settings.limit
-        return self._party(limit is not None and limit.overflow != DROP_HEAD)
+        return self._party(limit is not None and limit.overflow != DROP_HEAD, is_for_last)
 
     def own_party(self) -> RemoteParty | None:
         """As `confirm_party`, for the publish before it alone; None if the queue's node is down."""
-        return self._party(True)
+        return self._party(True, True)
 
-    def _party(self, is_alone: bool) -> RemoteParty | None:
+    def _party(self, is_alone: bool, is_for_last: bool) -> RemoteParty | None:
         attached = self.attach()
         session = self._session
         if attached is None or session is None:
             return None
-        return session.party(attached, is_alone)
+        return session.party(attached, is_alone, is_for_last)
 
     def is_full_for(self, message: Message) -> bool:
         return False

@@ -22,6 +22,7 @@ from warrenmq.queues.link_records import (
     APPLIED,
     ASKS,
     AWAIT,
+    AWAIT_LAST,
     CANCEL,
     CANCELLED,
     CLOSE,
@@ -281,28 +282,32 @@ class RemoteSession:
         write_publish(self.out, queue.number, flags, priority, expiration_ms, message)
         queue.unapplied_bytes += len(self.out) - before
 
-    def party(self, queue: SessionQueue, is_alone: bool) -> RemoteParty:
+    def party(self, queue: SessionQueue, is_alone: bool, is_for_last: bool) -> RemoteParty:
         """The party that is finished when the other node has all that was published to `queue`.
 
-        `is_alone`: later publishes are not to share it.
+        `is_alone`: later publishes are not to share it. `is_for_last`: the queue may have refused
+        earlier ones, which nobody waits for.
         """
         party = queue.party
+        kind = AWAIT
         if party is None:
             party = RemoteParty()
             queue.party = party
             self._awaited.append(queue)
+            if is_for_last:
+                kind = AWAIT_LAST
         if is_alone:
-            self._await_party(queue)
+            self._await_party(queue, kind)
         return party
 
-    def _await_party(self, queue: SessionQueue) -> None:
+    def _await_party(self, queue: SessionQueue, kind: i64 = AWAIT) -> None:
         party = queue.party
         if party is not None:
             queue.party = None
             self._begin()
             self._last_party += 1
             self._parties[self._last_party] = party
-            write_number_and(self.out, AWAIT, queue.number, self._last_party)
+            write_number_and(self.out, kind, queue.number, self._last_party)
 
     def settle(self, ledger: RemoteLedger, seq: i64, reason: i64) -> None:
         """Let an unacked message go for `reason` (`leave_reason.py`)."""

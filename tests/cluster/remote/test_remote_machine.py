@@ -293,3 +293,14 @@ TestFarAndNear.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+
+
+def test_a_refusal_that_nobody_waits_for_is_no_nack_of_a_later_publish() -> None:
+    """Random walks meet this rarely: the queue refuses before the channel asks for confirms."""
+    walk = FarAndNear()
+    walk.close_the_channel()
+    walk.publish(b"short", False, 0, 3)
+    walk.confirm()
+    walk.consume(b"short", False, False, 0)
+    walk.publish(b"short", False, 0, 1)
+    assert walk.far.confirmed == {(1, True)}

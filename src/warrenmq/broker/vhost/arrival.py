@@ -43,7 +43,7 @@ def confirm_parties(
     parties: list[ConfirmParty] = []
     needs_batch = False
     for queue in queues:
-        party = queue.confirm_party()
+        party = queue.confirm_party(True)
         if party is not None:
             parties.append(party)
         elif is_for_disk and queue.durable:

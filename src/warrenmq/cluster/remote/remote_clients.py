@@ -23,6 +23,7 @@ from warrenmq.queues.link_records import (
     APPLIED,
     ASKS,
     AWAIT,
+    AWAIT_LAST,
     CALL,
     CANCEL,
     CANCELLED,
@@ -83,7 +84,11 @@ class RemoteClients(TurnEnd):
             elif kind == CREDIT:
                 self._add_credit(reader, now_ms)
             elif kind == AWAIT:
-                self._await(self._queue(reader), reader.integer())
+                used = self._queue(reader)
+                self._await(used, reader.integer(), used.has_refused)
+            elif kind == AWAIT_LAST:
+                used = self._queue(reader)
+                self._await(used, reader.integer(), used.has_refused_last)
             elif kind == RETURN:
                 self._take_back(reader, now_ms)
             elif kind == OPEN:
@@ -133,12 +138,13 @@ class RemoteClients(TurnEnd):
             priority,
             (flags & REFUSABLE) != 0,
         )
+        used.has_refused_last = not is_taken
         if not is_taken:
             used.has_refused = True
         elif message.persistent and queue.durable:
             used.is_for_disk = True
 
-    def _await(self, used: UsedQueue, party: i64) -> None:
+    def _await(self, used: UsedQueue, party: i64, has_refused: bool) -> None:
         vhost = used.vhost
         queue = self._queues.find(used)
         source = None if queue is None else queue.confirm_source
@@ -148,7 +154,7 @@ class RemoteClients(TurnEnd):
             used.has_failed = True
         if used.has_failed or vhost is None:
             self._outcomes.report(party, party, FAILED)
-        elif used.has_refused:
+        elif has_refused:
             self._outcomes.report(party, party, REFUSED)
         elif source is not None:
             self._outcomes.wait_for(source.party(), party)

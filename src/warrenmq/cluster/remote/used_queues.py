@@ -25,6 +25,8 @@ class UsedQueue:
         self.queue: Queue | None = None
         # A publish since the last AWAIT was refused, or found no queue.
         self.has_refused: bool = False
+        # The last publish was refused.
+        self.has_refused_last: bool = False
         self.has_failed: bool = False
         # What the last publish since the last AWAIT waits for, if the queue has copies.
         self.source: ConfirmSource | None = None

@@ -74,8 +74,8 @@ test: lint test-most test-interpreted test-apart ## everything that a change mus
 
 # Tests of code that is never compiled run once, and so do those that start whole clusters.
 ONCE := bench cli cluster/control cluster/groups cluster/metadata cluster/mirrored cluster/nodes cluster/rig cluster/ring demo examples packaging peers pipeline spark testing tidy
-# Spark, which one process starts once, and programs that wait for processes of their own.
-APART := bench cli demo packaging pipeline spark
+# Spark, which one process starts once, and tests that wait for processes of their own.
+APART := bench cli cluster demo packaging pipeline spark testing
 
 # Prints its log when it is over, as what runs beside it prints, too.
 define beside

@@ -74,7 +74,7 @@ class Flood(threading.Thread):
         peer.channel()
         link = peer.link
         self.socket: socket.socket = link.socket  # type: ignore[attr-defined]  # has a socket
-        # Little of what the node does not read is in the socket: `sent` is what it takes.
+        # A small send buffer: `sent` is then not much more than what the node has read.
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 262_144)
         self.sent = 0
         self.packet = method_frame(1, BasicPublish(b"", b"q")) + header_frame(1, size, PERSISTENT)

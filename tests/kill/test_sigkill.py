@@ -1,4 +1,4 @@
-"""A node that is killed at random moments of confirmed publishing keeps what it promised.
+"""SIGKILL at random moments, while clients publish with confirms, loses no confirmed message.
 After each restart: every confirmed message is there, byte for byte and in order; no message is
 damaged or doubled; no message whose ack was synced comes back; queues and bindings whose
 declaration was answered are there; transient messages and objects that are not durable are gone.

@@ -122,7 +122,7 @@ def places(tmp_path: Path) -> list[Record]:
 
 @pytest.fixture
 def moves(tmp_path: Path) -> list[Record]:
-    """A small, a large and a transient message, published from stage 7; then a failed publish."""
+    """Records of three messages moved from stage 7, and of a publish whose batch has failed."""
     directory = tmp_path / "moves"
     directory.mkdir()
     store = store_with_two_queues(directory)

@@ -218,17 +218,17 @@ class FailedSeqs:
     """The seq ids of a queue that were in failed batches."""
 
     def __init__(self) -> None:
-        # Those whose records, which the batches may have left on disk, the next batch retracts.
+        # Seq ids that the next batch must retract: their records may be on disk.
         self.unretracted: RunGatherer = RunGatherer()
-        # The highest one that was not in the index.
+        # The highest seq id that was retracted, or is to be.
         self.retracted_upto: i64 = 0
-        # The highest one that was already in the index. No journal file holds such a position, so a
-        # crash may lose it until a checkpoint has synced its segment.
+        # The highest seq id that was in the index already when its batch failed. The journal lacks
+        # its record, so a crash may lose the message until a checkpoint has synced its segment.
         self.indexed_upto: i64 = 0
 
 
 class RunGatherer:
-    """Seq ids, gathered as inclusive runs."""
+    """Gathers seq ids into inclusive runs, (first, last)."""
 
     def __init__(self) -> None:
         self._first: i64 = 0

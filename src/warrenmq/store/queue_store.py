@@ -423,7 +423,7 @@ class QueueStore:
         ).start()
 
     def take_lost(self) -> i64:
-        """Return how many messages counts of damaged segments have found lost since last time."""
+        """Return the number of messages lost by damage that was found since the last call."""
         index = self.ledger.index
         if index is None:
             return 0

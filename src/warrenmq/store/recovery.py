@@ -438,8 +438,8 @@ class JournalReplay:
         seq = read_u64(data, at + 4)
         ledger.next_seq = max(ledger.next_seq, seq + 1)
         if seq < ledger.indexed_upto:
-            # The position is in the index, or settled. An older warren has retracted failed batches
-            # by acks: the position was journaled again after such an ack, so it does not count.
+            # The position is in the index, or settled. Older versions wrote an ack to retract a
+            # failed batch. This record comes after such an ack, so the ack must not settle it.
             remove_run(queue.settled, seq, seq)
             return None
         position = Position(message, ledger, seq, read_u64(data, at + 12))
@@ -513,8 +513,8 @@ class JournalReplay:
         ledger = queue.ledger
         index = ledger.index
         for first, last in runs:
-            # The checkpoint has the settled positions of its index. An ack before it may be one by
-            # which an older warren has retracted a failed batch; the positions moved there later.
+            # The checkpoint knows which positions of its index are settled. Older versions also
+            # wrote acks to retract a failed batch, whose messages may be in the index since then.
             if not is_counted and index is not None and first < ledger.indexed_upto:
                 add_run(queue.settled, first, min(last, ledger.indexed_upto - 1))
             self._drop_run(queue, first, last)

@@ -126,8 +126,8 @@ class SegmentLoss(GoneSegments):
         if job.error is not None and job.is_unreadable and segment.failed_reads >= READ_TRIES:
             segment.repairs = REPAIRS_MAX
         elif job.error is not None:
-            # The disk is full, there is no descriptor or memory, or the next read may succeed:
-            # nothing is lost yet.
+            # Nothing is lost yet, so try again later: the cause may be a full disk, a lack of
+            # descriptors or memory, or a read error that does not last.
             segment.repairs -= 1
             if job.is_unreadable:
                 segment.failed_reads += 1

@@ -18,6 +18,10 @@ RETRY_MS: Final = 250
 LOOK_AGAIN_MS: Final = 25
 
 
+# A lease that nobody ends.
+LEASE_FOR_EVER_MS: Final = 1 << 40
+
+
 class CommitResult:
     """What became of a transaction.
 
@@ -42,12 +46,16 @@ class DecisionStore(ABC):
     ) -> None:
         """Make `changes`, all or none, if all `conditions` hold; then call `done`."""
 
-    def has_lease(self) -> bool:
-        """Whether nobody can decide something on condition that this node does not run.
+    def lease_left_ms(self) -> int:
+        """For how long (ms) nobody can decide something on condition that this node does not run.
 
-        A store without leases never forgets a node.
+        0 or less: the lease may have ended. A store without leases never forgets a node.
         """
-        return True
+        return LEASE_FOR_EVER_MS
+
+    def contact_ms(self) -> int:
+        """For how long (ms) the store has answered this node at once, without a break."""
+        return LEASE_FOR_EVER_MS
 
 
 class ClusterClock(ABC):

@@ -26,6 +26,9 @@ _THREADS: Final = 8
 _PAUSE_S: Final = 1.0
 # A lease counts as ended so much earlier than etcd can end it (s).
 _LEASE_MARGIN_S: Final = 1.0
+# Two answers of etcd that are further apart have a break between them (s): a renewal each second,
+# and one second for the answer.
+CONTACT_S: Final = 2.0
 _NO_LEASE: Final = "this node has lost its lease"
 
 _Result = TypeVar("_Result")
@@ -61,16 +64,30 @@ class EtcdDecisions(DecisionStore):
         self.birth = 0
         # Until when etcd keeps the lease at least, by `time.monotonic`.
         self._lease_until_s = 0.0
+        # When the last renewal was answered, and the first one of those without a break before it.
+        self._answered_s = 0.0
+        self._contact_since_s = 0.0
 
     # -- the lease ---------------------------------------------------------------------------------
 
-    def has_lease(self) -> bool:
+    def lease_left_ms(self) -> int:
         """See DecisionStore. A node that has stood still does not think that it has one."""
-        return time.monotonic() < self._lease_until_s
+        return round((self._lease_until_s - time.monotonic()) * 1000)
+
+    def contact_ms(self) -> int:
+        """See DecisionStore. Renewals tell: each is answered within CONTACT_S of the last one."""
+        now_s = time.monotonic()
+        if now_s - self._answered_s > CONTACT_S:
+            return 0
+        return round((now_s - self._contact_since_s) * 1000)
 
     def renewed(self, began_s: float, left_s: float) -> None:
         """Note a renewal that was begun at `began_s`, after which the lease lasts `left_s`."""
+        now_s = time.monotonic()
         self._lease_until_s = began_s + left_s - _LEASE_MARGIN_S
+        if now_s - self._answered_s > CONTACT_S or left_s == 0:
+            self._contact_since_s = now_s
+        self._answered_s = now_s
 
     # -- transactions ------------------------------------------------------------------------------
 

@@ -16,8 +16,6 @@ from warrenmq.cluster.groups.group_proposer import GroupProposer
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.wanted_mirrors import WantedMirrors
 from warrenmq.cluster.links.link import Link
-from warrenmq.cluster.mirrors.candidacy import MASTER_SILENT_MS
-from warrenmq.cluster.mirrors.in_sync import SILENT_MS
 from warrenmq.cluster.mirrors.mirror_control import ReplicaControl
 from warrenmq.cluster.mirrors.peers import MirrorPeers
 from warrenmq.cluster.mirrors.replicas import Replicas
@@ -80,7 +78,7 @@ class Mirroring(MirrorLinks):
         self._wake = wake
         self._nodes = nodes
         self._running: dict[str, RunningNode] = {}
-        self.peers = MirrorPeers(self._probe, SILENT_MS, MASTER_SILENT_MS)
+        self.peers = MirrorPeers(self._probe)
         proposer = GroupProposer(store, follower.copy, clock, follower.when_followed, wake)
         wanted = WantedMirrors(me.node, broker, follower.copy, nodes)
         self.replicas = Replicas(

@@ -39,6 +39,7 @@ from warrenmq.cluster.links.handshake import Identity
 from warrenmq.cluster.links.links import Links
 from warrenmq.cluster.links.shell import LinkShell
 from warrenmq.cluster.links.tls import LinkTls
+from warrenmq.cluster.lost_records import LostRecords
 from warrenmq.cluster.membership import LEASE_S, Membership, NotYet, name_of
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata, Watched
 from warrenmq.cluster.metadata.keys import parts_of
@@ -53,8 +54,9 @@ from warrenmq.cluster.starting import ClusterStart, Patience
 
 logger = logging.getLogger("warren.cluster")
 
-# Interval of renewals of the lease (s).
-_RENEW_S: Final = LEASE_S / 3
+# Interval of renewals of the lease (s). They also tell whether etcd answers this node: see
+# `EtcdDecisions.contact_ms`.
+_RENEW_S: Final = 1.0
 # How long a start waits for links to the running nodes (s).
 _LINKS_S: Final = 3.0
 # Pause before a step with etcd is tried again (s).
@@ -130,6 +132,7 @@ class ClusterNode:
         self.settings = settings
         # Running nodes by name, this one included, with the births of their records.
         self.running: dict[str, tuple[RunningNode, int]] = {}
+        self._lost = LostRecords(self._is_linked)
         self._metadata = metadata
         self._loop = loop
         self._broker = broker
@@ -391,13 +394,9 @@ class ClusterNode:
 
     def _set_running(self, records: list[KeyValue]) -> None:
         """Take over which nodes run; the events of earlier revisions may follow once more."""
-        self.running = {
-            name_of(record.key): (
-                decode_record(record.value, RunningNode),
-                record.create_revision,
-            )
-            for record in records
-        }
+        before, self.running = self.running, {name_of(each.key): _run(each) for each in records}
+        for name in before.keys() - self.running.keys():
+            self._lost.add(name, before[name][0], self._now_ms())
         # At once: a node that comes later in the list is no stranger meanwhile.
         self._set_peers()
         self._forget_the_dead()
@@ -406,10 +405,8 @@ class ClusterNode:
         name = name_of(record.key)
         known = self.running.get(name)
         if known is None or known[1] <= record.create_revision:
-            self.running[name] = (
-                decode_record(record.value, RunningNode),
-                record.create_revision,
-            )
+            self.running[name] = _run(record)
+            self._lost.discard(name)
             self._set_peers()
 
     def _drop_node(self, record: RawDelete, revision: int) -> None:
@@ -424,7 +421,8 @@ class ClusterNode:
             return
         known = self.running.get(name)
         if known is not None and known[1] < revision:
-            logger.warning("node %s has left or is dead", name)
+            logger.warning("node %s has left, is dead, or has lost its lease", name)
+            self._lost.add(name, known[0], self._now_ms())
             del self.running[name]
             self._set_peers()
             self._forget_the_dead()
@@ -437,11 +435,16 @@ class ClusterNode:
         if self.settings.node == min(self.running, default=""):
             self._ends.remove_transient(set(self.running))
 
+    def _is_linked(self, name: str) -> bool:
+        return self._links is not None and self._links.link_to(name) is not None
+
     def _set_peers(self) -> None:
         if self._links is not None:
+            others = self._lost.records()
+            others.update((name, record) for name, (record, _birth) in self.running.items())
             peers = {
                 name: (record.host, record.port)
-                for name, (record, _birth) in self.running.items()
+                for name, record in others.items()
                 if name != self.settings.node
             }
             self._links.set_peers(peers, self._now_ms())
@@ -482,6 +485,8 @@ class ClusterNode:
     def tick(self) -> None:
         """Give up what other nodes do not answer; called about every 50 ms."""
         self.calls.tick(self._now_ms())
+        if self._lost.expire(self._now_ms()):
+            self._set_peers()
         if self._mirroring is not None and self._shell is not None:
             self._mirroring.tick()
 
@@ -518,6 +523,7 @@ class ClusterNode:
             except MetadataError as error:
                 logger.warning("the node's lease ends by itself: %s", error)
         self.running = {}
+        self._lost.clear()
 
     async def _leave_groups(self) -> None:
         """Tell groups that have to know it that this node stops, if etcd answers in time."""
@@ -584,3 +590,8 @@ class ClusterNode:
         await self.suspend()
         await self._loop.run_in_executor(None, self.decisions.stop)
         self._metadata.close()
+
+
+def _run(record: KeyValue) -> tuple[RunningNode, int]:
+    """The record of a running node, and its birth."""
+    return decode_record(record.value, RunningNode), record.create_revision

@@ -6,6 +6,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.queues.entry import Consumer
+from warrenmq.queues.hand_out_gate import OPEN, HandOutGate
 from warrenmq.queues.waiting_consumers import ConsumerCircle
 
 # A client that uses basic.get counts as a consumer for this long after each get (ms).
@@ -33,6 +34,10 @@ class HeadDemand:
         self.ready_watchers: list[Callable[[], None]] = []
         # Deliveries wait until a reader group has its reserved messages again after a start.
         self.is_paused: bool = False
+        # Shuts when another node may have become the master; `LeveledQueue.set_gate` changes it.
+        self.gate: HandOutGate = OPEN
+        # Somebody asked for the head while the gate was shut, and is called when it opens.
+        self.is_shut: bool = False
         # When a client or reader last asked for the head.
         self.wanted_ms: i64 = -GET_DEMAND_MS
         # When the queue last had its share of a turn.
@@ -89,6 +94,11 @@ class HeadDemand:
         return consumers
 
     # -- the head ----------------------------------------------------------------------------------
+
+    def is_held(self, now_ms: i64) -> bool:
+        """Whether nothing may be handed out; whoever ends that asks for a turn of the queue."""
+        self.is_shut = now_ms >= self.gate.until_ms
+        return self.is_paused or self.is_shut
 
     def exists(self) -> bool:
         """Whether a consumer, client or reader wants the head, at this moment or soon."""

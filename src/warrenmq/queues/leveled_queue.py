@@ -10,6 +10,7 @@ from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.entry import Consumer, EntryLedger
+from warrenmq.queues.hand_out_gate import HandOutGate
 from warrenmq.queues.head_demand import HeadDemand
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.paged_queue import PagedQueue
@@ -39,6 +40,19 @@ class LeveledQueue(MessageTaker):
         self.levels: PriorityLevels | None = (
             PriorityLevels(self.backing, highest) if highest > 0 else None
         )
+
+    # -- the gate ----------------------------------------------------------------------------------
+
+    def set_gate(self, gate: HandOutGate) -> None:
+        """Hand out until `gate` says; the queue gets a turn, in case it lets messages out again."""
+        self.demand.gate = gate
+        self.resume_hand_outs()
+
+    def resume_hand_outs(self) -> None:
+        """Ask for a turn: the gate, which was shut, lets messages out again."""
+        self.demand.is_shut = False
+        for backing in self.backings():
+            backing.on_arrival()
 
     # -- figures -----------------------------------------------------------------------------------
 

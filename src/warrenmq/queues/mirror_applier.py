@@ -136,6 +136,16 @@ class MirrorApplier:
                 raise MalformedRecordError(f"no record has kind {kind}")
         return is_for_disk
 
+    def mark_all_delivered(self) -> None:
+        """Mark all messages as delivered: the master has died, and may have delivered any.
+
+        A node that runs alone does so after a crash, too (W29).
+        """
+        for level in self.levels():
+            next_seq = level.backing.ledger.next_seq
+            if next_seq > 1:
+                level.mark_delivered([(1, next_seq - 1)])
+
     # -- synchronisation ---------------------------------------------------------------------------
 
     def begin_sync(self, epoch: i64, now_ms: i64) -> None:

@@ -30,6 +30,7 @@ from warrenmq.queues.consumer_use import ConsumerUse
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.delta import UNKNOWN
 from warrenmq.queues.entry import Consumer, Entry
+from warrenmq.queues.hand_out_gate import OPEN
 from warrenmq.queues.leave_reason import ACKED, DELIVERY_LIMIT, EXPIRED, MAXLEN
 from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.paged_queue import PagedQueue
@@ -139,7 +140,11 @@ class Queue(LeveledQueue):
         if is_known:
             entry.redelivered = True
         size = entry.body_bytes
-        if ready_count == 0 and (size <= LARGE_BYTES or self._transit.admits(backing, size)):
+        if (
+            ready_count == 0
+            and now_ms < self.demand.gate.until_ms
+            and (size <= LARGE_BYTES or self._transit.admits(backing, size))
+        ):
             consumer = self._circle.next_ready()
             if consumer is not None:
                 if consumer.no_ack:
@@ -201,7 +206,7 @@ class Queue(LeveledQueue):
 
     def _deliver_from(self, backing: PagedQueue, now_ms: i64) -> None:
         ready = backing.ready
-        if ready.count == 0 or self.demand.is_paused:
+        if ready.count == 0 or self.demand.is_paused or now_ms >= self.demand.gate.until_ms:
             return
         if not backing.memory.is_changed:
             backing.memory.touch()
@@ -213,7 +218,7 @@ class Queue(LeveledQueue):
             if not self._transit.admits(backing, head.body_bytes):
                 break
             if head.expiry_ms != 0 and head.expiry_ms <= now_ms:
-                if not self._may_drop(backing):
+                if not self._may_drop(backing, now_ms):
                     break
                 if fetched >= SLICE_MESSAGES:
                     backing.on_arrival()
@@ -242,7 +247,7 @@ class Queue(LeveledQueue):
         if self.is_hidden:
             return
         self._trim_head(now_ms)
-        if self.is_deleted or not self.demand.is_paused:
+        if self.is_deleted or not self.demand.is_held(now_ms):
             self.demand.serve_waiters(now_ms)
         self.deliver_ready(now_ms)
 
@@ -251,7 +256,7 @@ class Queue(LeveledQueue):
 
         Drops expired messages; at LOADING a caller waits by `when_head`.
         """
-        if self.demand.is_paused:
+        if self.demand.is_held(now_ms):
             return LOADING if self.ready_count > 0 else EMPTY
         self.demand.wanted_ms = now_ms
         if not self.drop_expired_head(now_ms):
@@ -312,9 +317,11 @@ class Queue(LeveledQueue):
     def on_stale_freed(self, consumer: Consumer) -> None:
         """Nothing: the consumer waits in the queue's circle, or comes back to it."""
 
-    def _may_drop(self, backing: PagedQueue) -> bool:
+    def _may_drop(self, backing: PagedQueue, now_ms: i64) -> bool:
         """Whether the head may be dropped now; if not, the queue gets a turn when it may."""
-        return self.settings.dead_letters is None or backing.host.admits_dead_letter(backing)
+        return self.settings.dead_letters is None or (
+            now_ms < self.demand.gate.until_ms and backing.host.admits_dead_letter(backing)
+        )
 
     def _drop(self, backing: PagedQueue, entry: Entry, reason: i64, now_ms: i64) -> None:
         """Drop `entry`, which was the head or has just arrived, for `reason`."""
@@ -359,7 +366,7 @@ class Queue(LeveledQueue):
             if dropped >= SLICE_MESSAGES:
                 backing.on_arrival()
                 return False
-            if not self._may_drop(backing):
+            if not self._may_drop(backing, now_ms):
                 return False
             self._drop(backing, ready.fetch(), EXPIRED, now_ms)
             dropped += 1
@@ -491,7 +498,7 @@ class Queue(LeveledQueue):
         while backing.ready.count > 0 and limit.is_exceeded(
             self.ready_count + more, self.ready_body_bytes + more_bytes
         ):
-            if not self._may_drop(backing):
+            if not self._may_drop(backing, now_ms):
                 return
             if not backing.ready.has_head_entry():
                 want_head(backing)
@@ -545,6 +552,7 @@ class Queue(LeveledQueue):
         """
         self.is_hidden = True
         self.confirm_source = None
+        self.set_gate(OPEN)
         for backing in self.backings():
             backing.feed = None
         return self.demand.release_all()

@@ -39,7 +39,7 @@ from warrenmq.queues.variable_queue import LOADING, VariableQueue
 def want_head(contents: QueueContents) -> None:
     """Load the head, for which a client or reader waits, unless it is in memory already."""
     if contents.ready.head_state() != LOADING:
-        if not contents.demand.is_paused:
+        if not contents.demand.is_paused and not contents.demand.is_shut:
             contents.on_arrival()
     elif contents.loader.current is None:
         read_ahead_of_consumers(contents, True)

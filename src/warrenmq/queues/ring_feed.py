@@ -244,6 +244,7 @@ class LevelFeed(OperationFeed):
 
     def _gather(self, size_bytes: i64) -> None:
         self.gathered_bytes += size_bytes
+        self._feed.has_operations = True
         self._feed.note_changed()
 
     def _gatherer(self, reason: i64) -> RunGatherer:
@@ -281,6 +282,9 @@ class RingFeed:
         self.taken_count: i64 = 0
         # Messages that were published since `begin`.
         self.published_count: i64 = 0
+        # The next payload has more than the beginning of an epoch or of a level: a copy that never
+        # gets it lacks something.
+        self.has_operations: bool = False
         self._owner: FeedOwner = owner
         self._levels: list[LevelFeed] = []
         # Levels that have begun since the last payload.
@@ -292,13 +296,14 @@ class RingFeed:
 
     # -- begin and end -----------------------------------------------------------------------------
 
-    def begin(self, epoch: i64, first: i64) -> None:
+    def begin(self, epoch: i64, first: i64, tells_delivered: bool = False) -> None:
         """Begin `epoch` as the queue's master, and gather from now on.
 
         `first`: the first seq id of each level, that `next_start` has given before the cluster
         recorded it. The journal writes the epoch at once. The next payload begins it at the copies.
         There it also settles what they got of the last epoch and this copy did not: otherwise it
         would come to light when one of them becomes master, behind younger messages.
+        `tells_delivered`: it also says which messages count as delivered here.
         """
         queue = self.queue
         for backing in queue.backings():
@@ -311,7 +316,10 @@ class RingFeed:
             backing.feed = feed
             if end < first:
                 feed.settled_runs([(end, first - 1)], PURGED)
+            if tells_delivered:
+                feed.repeat(first)
         queue.begin_epoch(epoch)
+        self.has_operations = False
         self.note_changed()
 
     def end(self) -> None:
@@ -378,6 +386,7 @@ class RingFeed:
         if not self._is_changed:
             return b""
         self._is_changed = False
+        self.has_operations = False
         self.taken_count += 1
         out = BytesWriter()
         write_i64_be(out, epoch)

@@ -54,10 +54,10 @@ def nothing(node: TestNode) -> None:
             "node a@one belongs to cluster blue (77aa), and node b@two to cluster blue (5f2d)",
         ),
         (
-            replace(A, version_min=2, version_max=3, software_version="0.9.0"),
+            replace(A, version_min=3, version_max=4, software_version="0.9.0"),
             SECRET,
             nothing,
-            "node a@one (warren 0.9.0) speaks versions 2 to 3 of the links, and node b@two (warren 0.1.0) 1 to 1",
+            "node a@one (warren 0.9.0) speaks versions 3 to 4 of the links, and node b@two (warren 0.1.0) 2 to 2",
         ),
         (A, SECRET, without_peers, "node b@two does not know node a@one"),
         (replace(A, node_name="b@two"), SECRET, nothing, "both sides are named b@two"),

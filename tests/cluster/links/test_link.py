@@ -171,7 +171,7 @@ def test_writable_until_too_much_is_unsent() -> None:
 
 def test_a_ping_every_heartbeat_whatever_else_is_sent() -> None:
     node, _, end, _ = connected()
-    ping = b"\0\0\0\0\6"
+    ping = b"\0\0\0\x10\6"
     found = []
     for now_ms in range(0, 5 * HEARTBEAT_MS, 50):
         node.links.tick(now_ms)
@@ -189,6 +189,34 @@ def test_pings_keep_an_idle_link_up() -> None:
         shuttle(end, far_end, now_ms)
     assert end.is_up and far_end.is_up
     assert one.handler.frames == []
+
+
+def test_a_side_knows_which_of_its_pings_have_arrived() -> None:
+    one, other, end, far_end = connected()
+    assert end.echoed_ms == 0, "the other side has answered the handshake"
+    one.links.tick(HEARTBEAT_MS)
+    shuttle(end, far_end, HEARTBEAT_MS)
+    assert end.echoed_ms == 0, "the other side has sent nothing since"
+    other.links.tick(HEARTBEAT_MS)
+    shuttle(end, far_end, HEARTBEAT_MS)
+    assert end.echoed_ms == HEARTBEAT_MS
+    # From now on only one direction works: what comes tells nothing new of what has arrived.
+    for now_ms in range(2 * HEARTBEAT_MS, 5 * HEARTBEAT_MS, HEARTBEAT_MS):
+        one.links.tick(now_ms)
+        output(end)
+        other.links.tick(now_ms)
+        shuttle(end, far_end, now_ms)
+    assert end.silence_ms == 0 and end.echoed_ms == HEARTBEAT_MS
+
+
+def test_an_echo_from_the_future_counts_as_one_of_now() -> None:
+    _one, _other, end, _far_end = connected()
+    end.receive(b"\0\0\0\x10\6" + bytes(8) + (1 << 60).to_bytes(8, "big"), 700)
+    assert end.echoed_ms == 700
+    end.receive(b"\0\0\0\x10\6" + bytes(8) + (-5).to_bytes(8, "big", signed=True), 800)
+    assert end.echoed_ms == 700
+    end.receive(b"\0\0\0\0\6", 900)
+    assert end.is_down
 
 
 def test_silence_ends_the_link_with_nothing_more_to_send() -> None:

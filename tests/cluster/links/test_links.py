@@ -58,7 +58,7 @@ def test_a_stable_link_is_dialled_again_at_once(up_ms: int, pause_ms: int) -> No
     assert one.links.take_dials(up_ms) == []
     for now_ms in range(0, up_ms, 500):
         one.links.tick(now_ms)
-        end.receive(b"\0\0\0\0\6", now_ms)
+        end.receive(b"\0\0\0\x10\6" + bytes(16), now_ms)
     one.links.tick(up_ms)
     end.lost("reset")
     assert (one.links.take_dials(up_ms) == []) == (pause_ms > 0)
@@ -74,7 +74,7 @@ def test_the_log_tells_of_links_that_come_and_go(caplog: pytest.LogCaptureFixtur
             end, _ = connect(node, other)
             end.lost("reset")
     refused = f"no link to node b@two at {TO}: Connection refused"
-    up = f"link to node b@two at {TO} is up (warren 0.1.0, version 1 of the links)"
+    up = f"link to node b@two at {TO} is up (warren 0.1.0, version 2 of the links)"
     down = f"link to node b@two at {TO} is down: reset"
     assert [line for line in caplog.messages if "b@two" in line] == [refused, up, down] * 2
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode, VirtualClock
+from warrenmq.cluster.decision_store import LEASE_FOR_EVER_MS
 from warrenmq.cluster.groups.group import Copy, Group, fault_of
 from warrenmq.cluster.groups.group_proposer import DECIDED, REFUSED, UNANSWERED
 from warrenmq.cluster.groups.mirror_policy import ALL, MirrorPolicy
@@ -18,7 +19,9 @@ from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.records import decode_record
 from warrenmq.cluster.mirrors.replica import MASTER, Replica
 from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
+from warrenmq.cluster.mirrors.silences import HAND_OUT_MS
 from warrenmq.queues.entry import Entry
+from warrenmq.queues.hand_out_gate import FOR_EVER, HandOutGate
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.ring_feed import epoch_start
@@ -85,6 +88,7 @@ class WorldNode(ReplicaHost):
         # Versions of the group that it has not heard of.
         self.unheard: deque[Group] = deque()
         self.out: list[Entry] = []
+        self.gates: dict[tuple[frozenset[bytes], bool], HandOutGate] = {}
         # Sealed batches are on disk only when the test says so.
         self.copy: MirrorCopy | None = None
         self.replica = Replica(BIRTH, self.me, self)
@@ -144,8 +148,34 @@ class WorldNode(ReplicaHost):
         deadline_ms = self.now_ms() + DECIDE_MS
         self.world.proposals.append(Proposal(self, transition, done, fence, deadline_ms))
 
+    def is_reachable(self, node: bytes) -> bool:
+        return (self.name, node) in self.world.links
+
     def has_lease(self) -> bool:
         return not self.is_cut_off
+
+    def contact_ms(self) -> int:
+        return 0 if self.is_cut_off else LEASE_FOR_EVER_MS
+
+    def gate(self, nodes: frozenset[bytes], needs_lease: bool) -> HandOutGate:
+        gate = self.gates.setdefault((nodes, needs_lease), HandOutGate(0))
+        self.move_gates()
+        return gate
+
+    def move_gates(self) -> None:
+        """Let each gate be open as long as no node of it can have deposed this one."""
+        for (nodes, needs_lease), gate in self.gates.items():
+            limits = [self._heard_until_ms(node) for node in nodes]
+            if needs_lease and not self.has_lease():
+                limits.append(0)
+            gate.until_ms = min(limits, default=FOR_EVER)
+
+    def _heard_until_ms(self, node: bytes) -> int:
+        world = self.world
+        is_dead = not world.nodes[node].is_running and self.has_lease()
+        if is_dead or (self.name, node) in world.links:
+            return FOR_EVER
+        return world.down_ms[self.name, node] + HAND_OUT_MS
 
     def open_copy(self) -> MirrorCopy:
         if NAME not in self.node.vhost.queues:
@@ -242,10 +272,14 @@ class WorldNode(ReplicaHost):
         return numbers
 
     def _get(self) -> Entry | None:
+        self.move_gates()
         for _ in range(100):
             entry = self.queue.get(False, self.now_ms())
             if entry is not None or self.queue.head_state(self.now_ms()) == EMPTY:
                 return entry
+            if self.queue.demand.is_shut:
+                # The master is about to hand over, or may have been deposed.
+                return None
             self.queue.when_head(lambda now_ms: None)
             self.node.work()
         raise AssertionError("the head never comes")

@@ -1,6 +1,8 @@
 """A confirm waits for the journal and every copy in sync; only records shrink that set (I1, I2)."""
 
-from warrenmq.cluster.mirrors.in_sync import BEHIND_MS, HELD_MS, SILENT_MS, InSync, MirrorParty
+from warrenmq.cluster.mirrors.in_sync import BEHIND_MS, HELD_MS, InSync, MirrorParty
+from warrenmq.cluster.mirrors.mirror_lag import Sent
+from warrenmq.cluster.mirrors.silences import SILENT_MS
 from warrenmq.store.confirm_run import ConfirmRun, ConfirmWaiter
 
 
@@ -18,6 +20,7 @@ class Publishes(ConfirmWaiter):
 
     def turn(self, number: int, now_ms: int = 0, durable_here: bool = True) -> None:
         """A turn with one publish, which is in the ring message `number`."""
+        self.in_sync.sent.note(Sent(number, number, number, now_ms))
         party = self.in_sync.party()
         run = ConfirmRun(self, number, 1)
         party.runs.append(run)
@@ -95,7 +98,7 @@ def test_a_member_leaves_by_the_record_only() -> None:
     assert in_sync.late(100 + SILENT_MS - 1) == set()
     assert in_sync.late(100 + SILENT_MS) == {b"c"}
     assert in_sync.late(100 + SILENT_MS, changed_ms=200) == set(), "the ring has just changed"
-    assert in_sync.blocks(b"c") and not in_sync.blocks(b"b")
+    assert in_sync.lacks(b"c") and not in_sync.lacks(b"b")
     assert publishes.outcomes == {}
     in_sync.set_members([b"b"])
     assert publishes.outcomes == {1: True}
@@ -209,7 +212,7 @@ def test_what_waits_for_too_long_is_refused_until_the_copies_have_it() -> None:
     publishes.turn(3, HELD_MS)
     assert publishes.outcomes == {1: False, 3: False}
     # The mirror is still to be left out, and counts until that is recorded.
-    assert in_sync.blocks(b"b") and in_sync.late(HELD_MS) == {b"b"}
+    assert in_sync.lacks(b"b") and in_sync.late(HELD_MS) == {b"b"}
     in_sync.mark(b"b", 1, HELD_MS)
     assert not in_sync.refuses()
     publishes.turn(4, HELD_MS)

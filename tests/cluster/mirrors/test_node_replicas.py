@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
 from tests.cluster.groups.copies import copy, made, member, new_group
+from tests.cluster.mirrors.test_peers import QuietLink
 from tests.cluster.model_cluster import NAMES, Cluster
 from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.cluster.groups.group import Group
@@ -13,6 +15,7 @@ from warrenmq.cluster.groups.group_change import group_change, group_of, with_gr
 from warrenmq.cluster.groups.group_proposer import QUEUES_MAX
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.transitions import died
+from warrenmq.cluster.links.link import Link
 from warrenmq.cluster.mirroring import Mirroring, Prober
 from warrenmq.cluster.mirrors.place_key import place_key
 from warrenmq.cluster.mirrors.records import NewerRecord, encode_record
@@ -199,6 +202,7 @@ def test_a_node_asks_to_be_taken_in_when_it_has_a_link_to_the_master(survivor: S
     replicas.on_link_up(THREE)
     survivor.mirroring.end_turn()
     assert survivor.busy_count() == 0
+    survivor.mirroring.peers.link_up(cast(Link, QuietLink(ONE.decode(), 0)))
     replicas.on_link_up(ONE)
     survivor.rest()
     assert all(group.member_of(TWO) is not None for group in survivor.groups().values())

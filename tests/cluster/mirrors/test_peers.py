@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from warrenmq.cluster.mirrors.peers import MirrorPeers
+from warrenmq.cluster.mirrors.silences import HAND_OUT_MS, MASTER_SILENT_MS
 
 NODE = b"n2@b"
 
@@ -14,6 +15,10 @@ class QuietLink:
 
     peer_name: str
     silence_ms: int
+    echoed_ms: int = 0
+
+    def send(self, lane: int, kind: int, payload: bytes) -> None:
+        """Nobody is at the other end."""
 
 
 def test_the_silence_of_a_lost_link_counts() -> None:
@@ -27,7 +32,7 @@ def test_the_silence_of_a_lost_link_counts() -> None:
 
 
 def test_a_node_that_falls_silent_is_told_once_for_each_limit() -> None:
-    peers = MirrorPeers(lambda _node: None, 3000, 4000)
+    peers = MirrorPeers(lambda _node: None)
     link: Any = QuietLink(NODE.decode(), 0)
     peers.link_up(link)
     told = []
@@ -37,7 +42,7 @@ def test_a_node_that_falls_silent_is_told_once_for_each_limit() -> None:
             told.append(silent_ms)
         if silent_ms == 3500:
             peers.link_down(NODE)
-    assert told == [3000, 4000]
+    assert told == [3000, 4000], "at both limits, seen at the next tick"
     peers.link_up(link)
     link.silence_ms = 0
     assert peers.tick(7000) == set()
@@ -77,3 +82,33 @@ def test_a_node_that_refuses_is_probed_now_and_then() -> None:
     for now_ms in range(1050, 2001, 50):
         peers.tick(now_ms)
     assert len(probes) == 3
+
+
+def test_a_lost_record_is_a_death_once_the_node_is_silent_too() -> None:
+    """Records go with their leases, as after a pause of etcd; then healthy links are left."""
+    peers = MirrorPeers(lambda _node: None)
+    link: Any = QuietLink(NODE.decode(), 0)
+    peers.set_running({NODE})
+    peers.link_up(link)
+    assert peers.set_running(set()) == {NODE}
+    assert not peers.is_dead(NODE)
+    peers.link_down(NODE)
+    for now_ms in range(500, MASTER_SILENT_MS, 500):
+        peers.tick(now_ms)
+        assert not peers.is_dead(NODE), "it may not know yet that it is on its own"
+    peers.tick(4000)
+    assert peers.is_dead(NODE)
+    assert peers.is_dead(b"n3@c"), "of which nothing was ever heard"
+
+
+def test_a_mirror_is_certain_to_follow_for_some_time_after_it_has_heard() -> None:
+    peers = MirrorPeers(lambda _node: None)
+    link: Any = QuietLink(NODE.decode(), 0, echoed_ms=5000)
+    peers.link_up(link)
+    link.echoed_ms = 6000
+    assert peers.heard_until_ms(NODE, 1 << 40) == 6000 + HAND_OUT_MS
+    peers.link_down(NODE)
+    assert peers.heard_until_ms(NODE, 1 << 40) == 6000 + HAND_OUT_MS
+    peers.refused(NODE)
+    assert peers.heard_until_ms(NODE, 20_000) == 20_000, "the lease keeps it from taking over"
+    assert peers.heard_until_ms(NODE, 0) == 6000 + HAND_OUT_MS

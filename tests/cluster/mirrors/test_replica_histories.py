@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from tests.cluster.mirrors.replica_world import World
+from warrenmq.cluster.groups.transitions import PROMOTED, UNSYNCED
 
 HISTORIES = 200
 STEPS = 60
@@ -122,10 +123,14 @@ class RandomHistory:
                     assert seen.delivered.get(number, epoch) < epoch, f"{number} marked at {name!r}"
 
     def check_flags(self) -> None:
-        """Only messages that were handed out are marked redelivered (F18)."""
-        if self.world.restarts > 0:
+        """A message comes again marked, and no other one is, unless a master has died (F18)."""
+        delivered: set[int] = set()
+        for number, redelivered in self.world.seen.deliveries:
+            assert redelivered or number not in delivered, f"{number} comes again unmarked"
+            delivered.add(number)
+        reasons = {group.reason for group in self.world.history}
+        if self.world.restarts > 0 or reasons & {PROMOTED, UNSYNCED}:
             return
-        delivered = {number for number, _ in self.world.seen.deliveries}
         for node in self.world.nodes.values():
             marked = {number for _, number, redelivered in node.has() if redelivered}
             assert marked <= delivered, f"{sorted(marked - delivered)} at {node.name!r}"

@@ -5,7 +5,8 @@ import pytest
 from tests.cluster.mirrors.replica_world import World
 from warrenmq.cluster.groups.mirror_policy import ALL, MirrorPolicy
 from warrenmq.cluster.groups.transitions import STOPPED, UNSYNCED
-from warrenmq.cluster.mirrors.in_sync import HELD_MS, SILENT_MS
+from warrenmq.cluster.mirrors.in_sync import HELD_MS
+from warrenmq.cluster.mirrors.silences import SILENT_MS
 from warrenmq.cluster.mirrors.sync_target import TAKING
 
 
@@ -44,11 +45,11 @@ def test_the_oldest_mirror_takes_over_with_everything() -> None:
     assert b.is_master and world.group.epoch == 2
     assert [(number, redelivered) for _, number, redelivered in b.has()] == [
         (2, True),
-        (3, False),
-        (4, False),
-        (5, False),
-        (6, False),
-    ]
+        (3, True),
+        (4, True),
+        (5, True),
+        (6, True),
+    ], "a may have delivered more than b has heard"
     b.publish(1)
     world.run(4)
     assert 7 in world.seen.confirmed
@@ -347,6 +348,8 @@ def test_another_policy_decides_who_follows_a_master_that_stops(is_for_stops: bo
     # A mirror is back, and a stops before it has synchronised that one.
     a.commit()
     world["b"].restart()
+    while world.group.member_of(b"b") is None:
+        world.round()
     world.cut_all(b"a")
     world.run(3)
     assert a.replica.leave(lambda _outcome: None)

@@ -171,9 +171,13 @@ class GroupProposer:
 
     # -- transactions ------------------------------------------------------------------------------
 
-    def has_lease(self) -> bool:
+    def lease_left_ms(self) -> int:
         """See DecisionStore."""
-        return self._store.has_lease()
+        return self._store.lease_left_ms()
+
+    def contact_ms(self) -> int:
+        """See DecisionStore."""
+        return self._store.contact_ms()
 
     def end_turn(self) -> None:
         """Commit what is due, as far as transactions are free."""

@@ -30,8 +30,8 @@ from warrenmq.cluster.links.frames import CHALLENGE, HELLO, PROOF, WELCOME
 
 MAGIC: Final = b"WARRENLK"
 # Versions of the link's protocol that this release speaks, inclusive.
-LINK_VERSION_MIN: Final = 1
-LINK_VERSION_MAX: Final = 1
+LINK_VERSION_MIN: Final = 2
+LINK_VERSION_MAX: Final = 2
 NONCE_BYTES: Final = 32
 # Largest payload of a frame during the handshake (bytes): a stranger must not make a node buffer
 # more.

@@ -11,8 +11,9 @@ its own. A fault makes the link go down with a reason, and the other side hears 
 REFUSE frame, so that both nodes log the same text. A node that ends a link for another reason
 (`close`) says so in the same way.
 
-A ping goes out every HEARTBEAT_MS, whatever else is sent. The other side is dead when no byte has
-come for SILENCE_MS. That time is counted in ticks of at most HEARTBEAT_MS each: when this node's
+A ping goes out every HEARTBEAT_MS, whatever else is sent. It carries the sender's time and the last
+time that it got of the other side (i64, i64, ms), so each side knows which of its own pings have
+arrived (`echoed_ms`). The other side is dead when no byte has come for SILENCE_MS. That time is counted in ticks of at most HEARTBEAT_MS each: when this node's
 own loop stood still, bytes of that time may still wait in the socket.
 """
 
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from librt.strings import BytesWriter, read_i64_be, write_i64_be
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.cluster.links.frames import (
@@ -52,6 +54,7 @@ SILENCE_MS: Final = 3000
 HANDSHAKE_MS: Final = 5000
 # Unsent bytes from which a link is not writable: at 1 Gbit/s they take 8 ms.
 WRITABLE_BYTES: Final = 1048576
+_PING_BYTES: Final = 16
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -129,6 +132,11 @@ class Link:
         self._last_tick_ms: i64 = now_ms
         # Counted by ticks, since the last byte.
         self._silence_ms: i64 = 0
+        # Time of this side's last ping that the other side has got. The handshake, which begins
+        # now and which the other side answers, counts as the first one.
+        self._echoed_ms: i64 = now_ms
+        # Time in the last ping of the other side, on its clock; 0: none has come.
+        self._peer_ms: i64 = 0
         if self.is_dialled:
             self._send_first(HELLO, handshake.hello())
 
@@ -153,6 +161,11 @@ class Link:
     def silence_ms(self) -> i64:
         """Time since the last byte of the other side, counted by ticks."""
         return self._silence_ms
+
+    @property
+    def echoed_ms(self) -> i64:
+        """The other side has heard this one at this time (ms, on this side's clock), or later."""
+        return self._echoed_ms
 
     @property
     def unsent_bytes(self) -> i64:
@@ -234,7 +247,7 @@ class Link:
             self.lost(f"the other side has been silent for {SILENCE_MS} ms")
         elif now_ms >= self._next_ping_ms:
             self._next_ping_ms = now_ms + HEARTBEAT_MS
-            self._send_first(PING, b"")
+            self._send_first(PING, _ping(now_ms, self._peer_ms))
 
     def take_output(self) -> list[bytes | memoryview]:
         """Remove and return the next bytes to send, in order; see `FrameQueue.take`.
@@ -255,9 +268,19 @@ class Link:
             self.lost(f"ended by the other side: {payload.decode(errors='replace')}")
         elif not self.is_up:
             self._shake_hands(kind, payload, now_ms)
-        elif kind != PING:
+        elif kind == PING:
+            self._take_ping(payload, now_ms)
+        else:
             # A later version would have agreed on new kinds in the handshake.
             self.close(f"the other side broke the protocol of the links: a frame of kind {kind}")
+
+    def _take_ping(self, payload: bytes, now_ms: i64) -> None:
+        if len(payload) != _PING_BYTES:
+            self.close("the other side broke the protocol of the links: a ping of another length")
+            return
+        self._peer_ms = read_i64_be(payload, 0)
+        # Never a time to come, whatever the other side says.
+        self._echoed_ms = max(self._echoed_ms, min(read_i64_be(payload, 8), now_ms))
 
     def _shake_hands(self, kind: i64, payload: bytes, now_ms: i64) -> None:
         try:
@@ -288,3 +311,11 @@ class Link:
             self.is_up = False
             self.is_down = True
             self._owner.on_down(self, reason)
+
+
+def _ping(now_ms: i64, peer_ms: i64) -> bytes:
+    """The payload of a ping: the sender's time, and the last one that it got (ms)."""
+    out = BytesWriter()
+    write_i64_be(out, now_ms)
+    write_i64_be(out, peer_ms)
+    return out.getvalue()

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from warrenmq.cluster.groups.group import Group, Member
 from warrenmq.cluster.groups.succession import fenced_nodes, successor, unsynced_successor
 from warrenmq.cluster.groups.transitions import Transition, died, promote, promote_unsafe
-from warrenmq.cluster.mirrors.in_sync import SILENT_MS
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
-
-# Silence of a master after which a mirror takes over, so that queues go on within 4 s (F4). It is
-# longer than the time after which a master gives up a mirror (`SILENT_MS`) by more than the time
-# between two pings, by which their silences may differ: with a broken link the living master wins.
-MASTER_SILENT_MS: Final = 3700
+from warrenmq.cluster.mirrors.silences import MASTER_SILENT_MS, SILENT_MS
 
 
 class Candidacy(NamedTuple):
@@ -38,7 +33,7 @@ def candidacy(
     when the master is known not to run, so that everybody sees it (F9).
     """
     master = group.master_member
-    if master is not None and not _is_gone(host, master.id.node, MASTER_SILENT_MS):
+    if master is not None and not _may_depose(host, master.id.node):
         return None
     down = group if master is None else died(group, master.id)
     if down is None or not copy.is_ready:
@@ -71,6 +66,18 @@ def candidacy(
         return change(left, member.id, first_seq, reachable)
 
     return Candidacy(take_over, None if is_safe else lambda read: fenced_nodes(read, member))
+
+
+def _may_depose(host: ReplicaHost, master: bytes) -> bool:
+    """Whether the process of a master is dead, or it is silent and this node was not away itself.
+
+    A node that comes back reaches the store, often, before its links are up. Then it finds everyone
+    silent. A master that lives has had its time to leave out this node's mirror by the end of that
+    of this node.
+    """
+    if host.is_dead(master):
+        return True
+    return min(host.silence_ms(master), host.contact_ms()) >= MASTER_SILENT_MS
 
 
 def _is_gone(host: ReplicaHost, node: bytes, silent_ms: int) -> bool:

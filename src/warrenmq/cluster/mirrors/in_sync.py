@@ -1,5 +1,8 @@
 """Which publishes of a mirrored queue may be confirmed: those that all copies in sync have.
 
+It also tells which copies lack an operation, whether a publish waits for it or not: a copy that
+misses what consumers have acked would bring it back if it took over.
+
 A confirm waits for the master's journal and for every mirror in the recorded set of copies in sync
 (I1). Only a recorded change of the group takes a mirror out of the set (I2): a master that cannot
 record the change cannot confirm without the mirror. A mirror counts before it is recorded, from
@@ -19,15 +22,15 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from warrenmq.cluster.mirrors.mirror_lag import SentLog
+from warrenmq.cluster.mirrors.silences import SILENT_MS
 from warrenmq.queues.confirm_source import ConfirmSource
 from warrenmq.store.confirm_run import ConfirmParty, finish_together
 
 # Bytes of operations that mirrors lack from which on publishers have to wait.
 ROOM_BYTES: Final = 8 * 1024 * 1024
 
-# A mirror that keeps a confirm waiting and has reported nothing for this time is late (F4).
-SILENT_MS: Final = 3000
-# So is a mirror that reports now and then, but is this far behind (F22).
+# A mirror that reports now and then, but is this far behind, is late (F22).
 BEHIND_MS: Final = 8000
 # The master's own journal hangs when it has kept a confirm waiting for this time.
 HANGING_MS: Final = 5000
@@ -71,6 +74,10 @@ class InSync(ConfirmSource):
         # The ring message up to which each mirror is durable, and when it last reported progress.
         self._marks: dict[bytes, int] = {}
         self._reported_ms: dict[bytes, int] = {}
+        # The last mark of each copy that has left the ring.
+        self._left_marks: dict[bytes, int] = {}
+        # The ring messages that some copy may lack.
+        self.sent: SentLog = SentLog()
         # The party of this turn, if something waits for it.
         self._gathering: MirrorParty | None = None
         # Sealed parties, oldest first.
@@ -182,7 +189,31 @@ class InSync(ConfirmSource):
     def forget(self, node: bytes) -> None:
         """The copy of `node` is another one from now on: what was reported of it is void."""
         self._marks.pop(node, None)
+        self._left_marks.pop(node, None)
         self._reported_ms.pop(node, None)
+
+    def left(self, node: bytes) -> None:
+        """The copy of `node` has left the ring: it reports anew, and has what it had."""
+        mark = self._marks.get(node, 0)
+        self.forget(node)
+        self._left_marks[node] = mark
+
+    def lacks(self, node: bytes) -> bool:
+        """Whether the copy of `node` is not known to have all that it must have."""
+        return self._lacking_since_ms(node) >= 0
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether some copy that counts lacks something, as far as is known."""
+        return any(self.lacks(node) for node in self.members)
+
+    def _lacking_since_ms(self, node: bytes) -> int:
+        """Since when the copy lacks an operation or keeps a confirm waiting (ms); -1: it does not."""
+        mark = self._marks.get(node, 0)
+        waiting = self._waiting
+        if waiting and waiting[-1].number > mark and node in self.members:
+            return next(each.sealed_ms for each in waiting if each.number > mark)
+        return self.sent.lacking_since_ms(max(mark, self._left_marks.get(node, 0)))
 
     # -- members -----------------------------------------------------------------------------------
 
@@ -220,19 +251,15 @@ class InSync(ConfirmSource):
         self._admitted.clear()
         self.set_members(())
 
-    def blocks(self, node: bytes) -> bool:
-        """Whether a confirm waits for a mirror."""
-        return node in self.members and self._waiting_since_ms(node) >= 0
-
     def late(self, now_ms: int, changed_ms: int = 0) -> set[bytes]:
-        """Mirrors that have kept a confirm waiting for too long.
+        """Mirrors that have lacked an operation, or kept a confirm waiting, for too long.
 
         `changed_ms`: when the ring last changed. A member that was cut off by another one gets all
         its time from then on.
         """
         found = set()
         for node in self.members:
-            since_ms = self._waiting_since_ms(node)
+            since_ms = self._lacking_since_ms(node)
             if since_ms < 0:
                 continue
             since_ms = max(since_ms, changed_ms)
@@ -240,14 +267,6 @@ class InSync(ConfirmSource):
             if silent_ms >= SILENT_MS or now_ms - since_ms >= BEHIND_MS:
                 found.add(node)
         return found
-
-    def _waiting_since_ms(self, node: bytes) -> int:
-        """When the oldest turn was sealed whose confirms wait for a mirror; -1: there is none."""
-        mark = self._marks.get(node, 0)
-        waiting = self._waiting
-        if not waiting or waiting[-1].number <= mark:
-            return -1
-        return next(each.sealed_ms for each in waiting if each.number > mark)
 
     # -- ends --------------------------------------------------------------------------------------
 

@@ -2,9 +2,14 @@
 
 Every turn's operations go round the ring in one numbered message, after which the publishes of the
 turn wait in `InSync`. Mirrors report straight to the master what is durable with them. A complete
-mirror is recorded as in sync when it has all that was confirmed; one that keeps confirms waiting
-for too long, or is gone, is recorded as out of sync (F4, F22). A master whose own disk hangs hands
-over. What the store of the cluster does not decide is proposed again (F16).
+mirror is recorded as in sync when it has all that was confirmed. One that lacks an operation, be it
+an ack, and is gone or late, is recorded as out of sync (F4, F22): it must not take over and bring
+back what was acked.
+
+A gate stops deliveries when a mirror may have taken over (`gates.py`). A master that hands over, as
+one whose own disk hangs does, stops them first, and waits until the mirror has heard of all of
+them: so redelivered flags are exact. What the store of the cluster does not decide is proposed
+again (F16).
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from functools import partial
 from typing import Final
 
 from warrenmq.cluster.groups.group import Copy, Group, Member
-from warrenmq.cluster.groups.group_proposer import REFUSED
+from warrenmq.cluster.groups.group_proposer import REFUSED, UNANSWERED
 from warrenmq.cluster.groups.mirror_policy import MirrorPolicy
 from warrenmq.cluster.groups.transitions import (
     Mastership,
@@ -26,9 +31,9 @@ from warrenmq.cluster.groups.transitions import (
     out_of_sync,
     transfer,
 )
-from warrenmq.cluster.mirrors.in_sync import SILENT_MS, InSync, MirrorParty
+from warrenmq.cluster.mirrors.in_sync import InSync, MirrorParty
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
-from warrenmq.cluster.mirrors.mirror_lag import Sent, SentLog
+from warrenmq.cluster.mirrors.mirror_lag import Sent
 from warrenmq.cluster.mirrors.records import (
     DurableRecord,
     FailedRecord,
@@ -40,13 +45,18 @@ from warrenmq.cluster.mirrors.records import (
     encode_message,
 )
 from warrenmq.cluster.mirrors.replica_host import ReplicaHost
+from warrenmq.cluster.mirrors.silences import SILENT_MS
 from warrenmq.cluster.mirrors.sync_records import Levels, decode
 from warrenmq.cluster.mirrors.sync_source import SyncLink, SyncSource
+from warrenmq.cluster.ring.view import MemberId
+from warrenmq.queues.hand_out_gate import CLOSED
 from warrenmq.queues.ring_feed import FeedOwner, RingFeed
 from warrenmq.vocabulary.fail_points import fail_point
 
 # A mirror that was late is not recorded as in sync again for this time.
 READMIT_MS: Final = 5000
+# How long a master that hands over waits for its mirror to have heard of all deliveries (ms).
+LEVEL_MS: Final = 2000
 
 
 class MasterOwner(ABC):
@@ -82,10 +92,25 @@ class MasterOwner(ABC):
         """
 
 
+class _HandOver:
+    """A master that is about to hand over to the member `to`, and delivers nothing meanwhile.
+
+    `number`: the ring message up to which the mirror must have everything by `deadline_ms`.
+    """
+
+    def __init__(self, to: Member, number: int, deadline_ms: int) -> None:
+        self.to = to
+        self.number = number
+        self.deadline_ms = deadline_ms
+        # It was proposed, so the store of the cluster may have decided it.
+        self.is_proposed = False
+
+
 class MasterSide(FeedOwner):
     """The master with `copy`, which is its node's `member` of `group`.
 
-    `heard`: how far the copy had followed the masters of earlier epochs.
+    `heard`: how far the copy had followed the masters of earlier epochs. `is_heir`: the last master
+    has died, and may have delivered any message.
     """
 
     def __init__(
@@ -97,13 +122,13 @@ class MasterSide(FeedOwner):
         heard: Heard,
         host: ReplicaHost,
         owner: MasterOwner,
+        is_heir: bool = False,
     ) -> None:
         self.copy: MirrorCopy = copy
         self.epoch: int = group.epoch
         self.sources: dict[bytes, SyncSource] = {}
         # Bytes of operations that went round the ring.
         self.ring_bytes: int = 0
-        self.sent: SentLog = SentLog()
         # Bytes of records for the synchronisation of each mirror.
         self.sync_bytes: dict[bytes, int] = {}
         self._node: bytes = member.id.node
@@ -119,9 +144,12 @@ class MasterSide(FeedOwner):
         self.in_sync: InSync = InSync(group.epoch, self._counted(), policy.min_sync)
         # Some copy in sync has no living member, so nothing is confirmed until it is left out.
         self._lacks_member: bool = self._find_lack()
+        self._hand_over: _HandOver | None = None
         self._fence()
         self.feed: RingFeed = RingFeed(copy.queue, self)
-        self.feed.begin(group.epoch, group.prev[-1].first_seq)
+        if is_heir:
+            copy.applier.mark_all_delivered()
+        self.feed.begin(group.epoch, group.prev[-1].first_seq, is_heir)
 
     # -- the group ---------------------------------------------------------------------------------
 
@@ -136,13 +164,14 @@ class MasterSide(FeedOwner):
             if group.member_of(node) != member:
                 # What it reported was about a copy in another ring, or in an earlier run. Nobody
                 # can record that copy as in sync any more.
-                self.in_sync.forget(node)
+                self.in_sync.left(node)
                 self.in_sync.release(node)
                 source = self.sources.pop(node, None)
                 if source is not None:
                     source.stop()
         self.in_sync.set_members(self._counted())
         self._lacks_member = self._find_lack()
+        self._set_gate()
         for node in self._counted():
             if node in self.sources:
                 self.sources[node].recorded()
@@ -164,6 +193,20 @@ class MasterSide(FeedOwner):
         """Confirm only with the lease, if a mirror that is not in sync may take over."""
         may_be_replaced = self._policy.promotes_unsynced_on_failure
         self.in_sync.has_lease = self._host.has_lease if may_be_replaced else None
+        self._set_gate()
+
+    def _set_gate(self) -> None:
+        """Let the queue hand out messages as long as no other copy can have taken over."""
+        queue = self.copy.queue
+        gate = CLOSED
+        if self._hand_over is None:
+            # A mirror that counts without a record may have one by now.
+            mirrors = [node for node in self.in_sync.members if self._group.member_of(node)]
+            needs_lease = self._lacks_member or self._policy.promotes_unsynced_on_failure
+            gate = self._host.gate(frozenset(mirrors), needs_lease)
+        if gate is not queue.demand.gate:
+            queue.set_gate(gate)
+            self._host.wake()
 
     def step_down(self) -> None:
         """Refuse everything that waits, and send nothing more: this is no master now."""
@@ -199,7 +242,7 @@ class MasterSide(FeedOwner):
             self._bury(member)
         for copy in group.sync:
             node = copy.node
-            if node != self._node and group.member_of(node) is None and self.in_sync.blocks(node):
+            if node != self._node and group.member_of(node) is None and self.in_sync.lacks(node):
                 self._drop(copy)
         if not gone:
             self._drop_first(self.in_sync.late(now_ms, self._changed_ms), now_ms)
@@ -211,6 +254,8 @@ class MasterSide(FeedOwner):
                 source.start()
         if self.in_sync.is_hanging_here(now_ms):
             self._hand_over_hanging()
+        if self._hand_over is not None:
+            self._advance_hand_over(self._hand_over, now_ms)
 
     @property
     def heard(self) -> Heard:
@@ -226,6 +271,13 @@ class MasterSide(FeedOwner):
         """Whether a mirror is being synchronised, or waits for that."""
         return any(source.is_busy for source in self.sources.values())
 
+    @property
+    def has_open_business(self) -> bool:
+        """Whether time alone may change something: the master is to be checked now and then."""
+        in_sync = self.in_sync
+        is_waiting = in_sync.is_waiting or in_sync.is_behind
+        return is_waiting or self.is_syncing or self._hand_over is not None
+
     # -- turns -------------------------------------------------------------------------------------
 
     def feed_changed(self) -> None:
@@ -237,20 +289,29 @@ class MasterSide(FeedOwner):
         for source in self.sources.values():
             source.advance(now_ms)
         if self._owner.is_joined() and not self.in_sync.is_lost:
+            has_operations = bool(self.feed.has_operations)
             operations = self.feed.take(self.epoch)
             if operations:
+                self._note_sent(len(operations), has_operations, now_ms)
                 number = int(self.feed.taken_count)
-                self.ring_bytes += len(operations)
-                self.sent.forget(self.in_sync.durable_upto(number))
-                self.sent.note(Sent(number, int(self.feed.published_count), self.ring_bytes))
                 self._owner.broadcast(encode_message(number, operations, self._heard))
                 fail_point("mirrors.broadcast")
+                if self._lacks_member and has_operations:
+                    self.check()
         elif self.feed.gathered_bytes > 0 and not self.in_sync.is_lost:
             # The publishes wait for the ring together with their operations.
             self._count_buffered()
             return
         self._seal(now_ms)
         self._count_buffered()
+
+    def _note_sent(self, size_bytes: int, has_operations: bool, now_ms: int) -> None:
+        number = int(self.feed.taken_count)
+        self.ring_bytes += size_bytes
+        sent = self.in_sync.sent
+        sent.forget(self.in_sync.durable_upto(number))
+        published = int(self.feed.published_count)
+        sent.note(Sent(number, published, self.ring_bytes, now_ms), has_operations)
 
     def _seal(self, now_ms: int) -> None:
         """Let the publishes of this turn wait for their copies."""
@@ -286,6 +347,8 @@ class MasterSide(FeedOwner):
                 self.in_sync.mark(node, record.number, now_ms)
                 fail_point("mirrors.confirmed")
                 self._consider(node)
+                if self._hand_over is not None:
+                    self._advance_hand_over(self._hand_over, now_ms)
         elif isinstance(record, FailedRecord):
             if record.epoch == self.epoch:
                 self.in_sync.forget(node)
@@ -314,21 +377,52 @@ class MasterSide(FeedOwner):
         return bool(found)
 
     def hand_over(self, node: bytes) -> bool:
-        """Propose to make the mirror on `node` the master; False: it is no mirror in sync.
+        """Make the mirror on `node` the master; False: it is no mirror in sync.
 
+        Deliveries stop now, and go on here if nothing comes of it. The change is proposed once the
+        mirror has heard of all of them; a mirror that has not by LEVEL_MS does not become master.
         Publishes that wait for a confirm when that is decided are refused.
         """
         member = self._group.member_of(node)
         if member is None or member not in self._group.synced_mirrors:
             return False
-        to = member.id
+        if self._hand_over is None:
+            now_ms = self._host.now_ms()
+            number = int(self.feed.carrier)
+            self._hand_over = _HandOver(member, number, now_ms + LEVEL_MS)
+            self._set_gate()
+            self._advance_hand_over(self._hand_over, now_ms)
+        return True
+
+    def _advance_hand_over(self, hand_over: _HandOver, now_ms: int) -> None:
+        to = hand_over.to
+        if not hand_over.is_proposed and to not in self._group.synced_mirrors:
+            self._end_hand_over()
+        elif hand_over.is_proposed or self.in_sync.mark_of(to.id.node) >= hand_over.number:
+            hand_over.is_proposed = True
+            self._propose_transfer(to.id)
+        elif now_ms >= hand_over.deadline_ms:
+            self._end_hand_over()
+
+    def _propose_transfer(self, to: MemberId) -> None:
         first_seq = self.copy.next_start(self._group.prev[-1].first_seq)
+
+        def done(outcome: int) -> None:
+            # Without an answer it may be decided, and is proposed again: the queue waits for that.
+            if outcome != UNANSWERED and not self.in_sync.is_lost:
+                self._end_hand_over()
+
         # This node may have operations that the mirror lacks, so it is synchronised again.
         self._owner.propose(
             ("hand over", to),
             lambda group: transfer(group, self._by, to, first_seq, False),
+            done,
         )
-        return True
+
+    def _end_hand_over(self) -> None:
+        """Deliver again: this node stays the master."""
+        self._hand_over = None
+        self._set_gate()
 
     def _hand_over_hanging(self) -> None:
         """Let the oldest mirror in sync lead, because this node's disk hangs."""
@@ -367,6 +461,7 @@ class MasterSide(FeedOwner):
             or not self.in_sync.admit(node)
         ):
             return
+        self._set_gate()
         copy = member.copy
 
         def record(group: Group) -> Group | None:
@@ -376,6 +471,7 @@ class MasterSide(FeedOwner):
         def done(outcome: int) -> None:
             if outcome == REFUSED and copy not in self._group.sync:
                 self.in_sync.release(node)
+                self._set_gate()
 
         self._owner.propose(("in sync", copy), record, done)
 
@@ -392,22 +488,22 @@ class MasterSide(FeedOwner):
         self._owner.propose(("out of sync", copy), lambda group: out_of_sync(group, self._by, copy))
 
     def _bury(self, member: Member) -> None:
-        """Propose to record the death of a mirror, and to confirm without it if need be."""
+        """Propose to record the death of a mirror, as out of sync if it lacks an operation."""
         copy = self._recorded(member.id.node)
 
-        def is_waited_for() -> bool:
-            return copy is not None and self.in_sync.blocks(copy.node)
+        def is_lacking() -> bool:
+            return copy is not None and self.in_sync.lacks(copy.node)
 
         def record(group: Group) -> Group | None:
             if not self._is_gone(member.id.node):
                 # It was silent, and is back.
                 return None
             buried = bury(group, self._by, member.id)
-            if copy is None or not is_waited_for():
+            if copy is None or not is_lacking():
                 return buried
             return chained(buried, lambda dead: out_of_sync(dead, self._by, copy))
 
-        self._owner.propose(("died", member.id), record, is_later=not is_waited_for())
+        self._owner.propose(("died", member.id), record, is_later=not is_lacking())
 
     def _is_gone(self, node: bytes) -> bool:
         return self._host.is_dead(node) or self._host.silence_ms(node) >= SILENT_MS

@@ -61,7 +61,7 @@ def _lag(master: MasterSide, node: bytes, is_synced: bool) -> tuple[int, int]:
     """(messages, bytes) that a mirror lacks; bytes of one that is not in sync are an estimate."""
     mark = master.in_sync.mark_of(node)
     if is_synced or mark > 0:
-        return master.sent.behind(mark)
+        return master.in_sync.sent.behind(mark)
     source = master.sources.get(node)
     if source is None or source.state not in (WAITING, SENDING):
         return UNKNOWN, UNKNOWN

@@ -21,6 +21,7 @@ from warrenmq.cluster.groups.mirror_policy import UNMIRRORED, MirrorPolicy
 from warrenmq.cluster.groups.proposal_queue import URGENT
 from warrenmq.cluster.groups.queue_policy import policy_of
 from warrenmq.cluster.groups.transitions import UNSYNCED, Transition
+from warrenmq.cluster.mirrors.gates import Gates
 from warrenmq.cluster.mirrors.in_sync import InSync
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.node_host import NodeHost
@@ -28,6 +29,7 @@ from warrenmq.cluster.mirrors.peers import MirrorPeers
 from warrenmq.cluster.mirrors.place_key import place_key
 from warrenmq.cluster.mirrors.replica import MASTER, Replica
 from warrenmq.queues.definition import QueueDefinition
+from warrenmq.queues.hand_out_gate import HandOutGate
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.remote_queue import RemoteQueue
@@ -51,6 +53,7 @@ class PlaceOwner(ABC):
     peers: MirrorPeers
     follower: Follower
     proposer: GroupProposer
+    gates: Gates
     # The time (ms), which never goes back.
     now_ms: Callable[[], int]
 
@@ -318,6 +321,9 @@ class _ReplicaHost(NodeHost):
 
     def wake(self) -> None:
         self._owner.touch(self._place)
+
+    def gate(self, nodes: frozenset[bytes], needs_lease: bool) -> HandOutGate:
+        return self._owner.gates.gate(nodes, needs_lease, self._owner.now_ms())
 
     def open_copy(self) -> MirrorCopy:
         return self._place.open_copy()

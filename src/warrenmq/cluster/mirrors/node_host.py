@@ -53,4 +53,12 @@ class NodeHost(ReplicaHost):
 
     def has_lease(self) -> bool:
         """See ReplicaHost."""
-        return self._proposer.has_lease()
+        return self._proposer.lease_left_ms() > 0
+
+    def contact_ms(self) -> int:
+        """See ReplicaHost."""
+        return self._proposer.contact_ms()
+
+    def is_reachable(self, node: bytes) -> bool:
+        """See ReplicaHost."""
+        return self._peers.is_reachable(node)

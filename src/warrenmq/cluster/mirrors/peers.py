@@ -1,8 +1,10 @@
 """What this node knows of the others: who is silent, who is dead, and the way to each.
 
 The process of a node is known to be dead when its host refuses connections to its port, or when its
-record in the cluster is gone. Whatever else keeps a node from answering is silence, which is
-counted in ticks of at most TICK_MS: while this node itself stood still, nobody can have been heard.
+record in the cluster is gone and it has been silent for as long as a master that is deposed: a
+record goes with the lease, also when the store of the cluster stood still for some time. Whatever
+else keeps a node from answering is silence, which is counted in ticks of at most TICK_MS: while
+this node itself stood still, nobody can have been heard.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Final
 
 from warrenmq.cluster.links.frames import DATA
 from warrenmq.cluster.links.link import Link
+from warrenmq.cluster.mirrors.silences import HAND_OUT_MS, MASTER_SILENT_MS, SILENT_MS
 
 # The kind of the frames that replicas send each other.
 MIRRORS: Final = 34
@@ -25,16 +28,17 @@ EAGER_MS: Final = 500
 class MirrorPeers:
     """The other nodes; `probe` finds out, for a node without a link, whether its process is dead.
 
-    A probe ends in `refused`, or in nothing; it is asked for again while there is no link. Silences
-    of `limits_ms` are told by `tick`.
+    A probe ends in `refused`, or in nothing; it is asked for again while there is no link. `tick`
+    tells silences after which somebody acts.
     """
 
-    def __init__(self, probe: Callable[[str], None], *limits_ms: int) -> None:
+    def __init__(self, probe: Callable[[str], None]) -> None:
         self._probe = probe
-        self._limits_ms = limits_ms
         # The silence of each node at the last tick (ms).
         self._told_ms: dict[bytes, int] = {}
         self._links: dict[bytes, Link] = {}
+        # When the nodes of lost links had heard this one for the last time.
+        self._echoed_ms: dict[bytes, int] = {}
         # Nodes without a link, with the time since anything was heard of them (ms).
         self._silent_ms: dict[bytes, int] = {}
         # Nodes whose link was lost a moment ago, with the time since then (ms).
@@ -66,6 +70,8 @@ class MirrorPeers:
         # A link that goes down because its node is silent has counted some of the silence.
         self._silent_ms[node] = 0 if link is None else int(link.silence_ms)
         self._lost_ms[node] = 0
+        if link is not None:
+            self._echoed_ms[node] = int(link.echoed_ms)
         self._probe(node.decode())
 
     def refused(self, node: bytes) -> bool:
@@ -95,7 +101,7 @@ class MirrorPeers:
         return {
             node
             for node, silent_ms in self._told_ms.items()
-            for limit_ms in self._limits_ms
+            for limit_ms in (SILENT_MS, MASTER_SILENT_MS)
             if before.get(node, 0) < limit_ms <= silent_ms
         }
 
@@ -119,7 +125,21 @@ class MirrorPeers:
         """Whether the process of `node` is known not to run."""
         if node in self._links:
             return False
-        return node in self._refusing or node not in self._running
+        if node in self._refusing:
+            return True
+        # Of a node without a record, to which there was never a link, nothing is to be expected.
+        is_silent = node not in self._echoed_ms or self.silence_ms(node) >= MASTER_SILENT_MS
+        return node not in self._running and is_silent
+
+    def heard_until_ms(self, node: bytes, lease_ends_ms: int) -> int:
+        """Until when `node` cannot have deposed a master on this node, which it has heard.
+
+        `lease_ends_ms`: when the lease of this node ends at the earliest.
+        """
+        link = self._links.get(node)
+        echoed_ms = self._echoed_ms.get(node, 0) if link is None else int(link.echoed_ms)
+        until_ms = echoed_ms + HAND_OUT_MS
+        return max(until_ms, lease_ends_ms) if node in self._refusing else until_ms
 
     def is_reachable(self, node: bytes) -> bool:
         """Whether there is a link to `node`."""

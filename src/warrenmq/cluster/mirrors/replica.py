@@ -21,7 +21,16 @@ from typing import Final
 
 from warrenmq.cluster.groups.group import Copy, Group, Member
 from warrenmq.cluster.groups.mirror_policy import UNMIRRORED, MirrorPolicy
-from warrenmq.cluster.groups.transitions import STOPPED, Transition, died, erase, rejoin
+from warrenmq.cluster.groups.transitions import (
+    FORGOTTEN,
+    PROMOTED,
+    STOPPED,
+    UNSYNCED,
+    Transition,
+    died,
+    erase,
+    rejoin,
+)
 from warrenmq.cluster.mirrors.candidacy import candidacy
 from warrenmq.cluster.mirrors.master_side import MasterOwner, MasterSide
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
@@ -78,6 +87,8 @@ class Replica:
         self._proposed: dict[object, int] = {}
         # Epochs up to this one have ended, whatever this node has heard of the group.
         self._ended_upto: int = 0
+        # This node was the master before the epoch of `group`, so its copy knows all deliveries.
+        self._was_home: bool = False
         self._readmission: Readmission = Readmission()
         # The node stops in good order.
         self._is_leaving: bool = False
@@ -101,6 +112,10 @@ class Replica:
         """Obey the next version of the group; a known one changes nothing."""
         if self.group is not None and group.version <= self.group.version:
             return
+        if self.group is None or group.epoch > self.group.epoch:
+            before = self.group if self.group is not None else group
+            is_home = before.master_node == self.me.node
+            self._was_home = is_home and before.reason not in (FORGOTTEN, UNSYNCED)
         self.group = group
         found = group.member_of(self.me.node)
         member = found if found is not None and found.copy == self.me else None
@@ -228,7 +243,10 @@ class Replica:
         if heard == NEWBORN and newest.epoch > _FIRST_EPOCH:
             # The copy is of an earlier run, which may have heard more.
             heard = UNKNOWN
-        self.master = MasterSide(copy, newest, member, self.policy, heard, self._host, self._sides)
+        is_heir = newest.reason in (PROMOTED, UNSYNCED) and not self._was_home
+        self.master = MasterSide(
+            copy, newest, member, self.policy, heard, self._host, self._sides, is_heir
+        )
         self._host.take_over(copy, self.master.in_sync)
         self._host.wake()
 
@@ -271,7 +289,7 @@ class Replica:
         elif self.member is None:
             if self.me.node in group.recoverable:
                 self._open_copy().when_ready(lambda: None)
-                if self._readmission.may_ask(self._host.now_ms()):
+                if self._may_rejoin(group):
                     self.propose("rejoin", lambda newest: rejoin(newest, self.me))
         elif self.copy is not None and group.master != self.member.id:
             chance = candidacy(
@@ -286,6 +304,19 @@ class Replica:
             if chance is not None:
                 fail_point("mirrors.chosen")
                 self.propose(("promote", group.version), chance.transition, None, chance.fence)
+
+    def _may_rejoin(self, group: Group) -> bool:
+        """Whether to ask for a member: the master hears this node, or there is none.
+
+        A master that lives has given up this node, so without a link to it a member here could
+        only depose it.
+        """
+        if not self._readmission.may_ask(self._host.now_ms()):
+            return False
+        master = group.master_node
+        if group.is_down or master == self.me.node:
+            return True
+        return self._host.is_reachable(master) or self._host.is_dead(master)
 
     def propose(
         self,

@@ -9,6 +9,7 @@ from warrenmq.cluster.groups.group import Group
 from warrenmq.cluster.groups.transitions import Transition
 from warrenmq.cluster.mirrors.in_sync import InSync
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
+from warrenmq.queues.hand_out_gate import HandOutGate
 
 # Nodes that must not run for a change that was made from this group.
 Fence = Callable[[Group], Collection[bytes]]
@@ -36,10 +37,14 @@ class ReplicaHost(ABC):
         """For how long nothing has been heard of a node, at most; 0 for this node."""
 
     @abstractmethod
+    def is_reachable(self, node: bytes) -> bool:
+        """Whether there is a link to a node."""
+
+    @abstractmethod
     def is_dead(self, node: bytes) -> bool:
         """Whether the process of a node is known not to run.
 
-        It refuses connections, or its record in the cluster is gone.
+        It refuses connections, or its record in the cluster is gone and it is silent.
         """
 
     # -- decisions ---------------------------------------------------------------------------------
@@ -60,6 +65,14 @@ class ReplicaHost(ABC):
     @abstractmethod
     def has_lease(self) -> bool:
         """Whether no change can be made on condition that this node does not run."""
+
+    @abstractmethod
+    def contact_ms(self) -> int:
+        """For how long the store of the cluster has answered this node without a break (ms)."""
+
+    @abstractmethod
+    def gate(self, nodes: frozenset[bytes], needs_lease: bool) -> HandOutGate:
+        """The gate of a master whose mirrors on `nodes` may depose it; see `Gates.gate`."""
 
     # -- the queue ---------------------------------------------------------------------------------
 

@@ -29,12 +29,14 @@ from warrenmq.cluster.groups.transitions import (
 )
 from warrenmq.cluster.groups.wanted_mirrors import BeginGroup, WantedMirrors, WantedStep
 from warrenmq.cluster.mirrors.early_records import EarlyRecords
+from warrenmq.cluster.mirrors.gates import Gates
 from warrenmq.cluster.mirrors.mirror_place import MirrorPlace, PlaceOwner, ignore_outcome
 from warrenmq.cluster.mirrors.peers import MirrorPeers
 from warrenmq.cluster.mirrors.place_key import place_key
 from warrenmq.cluster.mirrors.records import HandOverRecord, MalformedMirrorRecord, key_of
 from warrenmq.cluster.mirrors.visits import Visits
 from warrenmq.cluster.ring.frames import MalformedRingFrame
+from warrenmq.queues.hand_out_gate import HandOutGate
 from warrenmq.queues.ring_feed import next_start
 from warrenmq.vocabulary.names import name_text
 
@@ -66,6 +68,7 @@ class Replicas(GroupWatch, PlaceOwner):
         self.proposer = proposer
         self.now_ms = now_ms
         self.wake = wake
+        self.gates = Gates(peers, proposer.lease_left_ms)
         # By `place_key`.
         self.places: dict[int, MirrorPlace] = {}
         self._broker = broker
@@ -217,7 +220,7 @@ class Replicas(GroupWatch, PlaceOwner):
         for place in due:
             place.replica.end_turn()
             master = place.replica.master
-            if master is not None and (master.in_sync.is_waiting or master.is_syncing):
+            if master is not None and master.has_open_business:
                 self._open[place] = None
             else:
                 self._open.pop(place, None)
@@ -233,6 +236,7 @@ class Replicas(GroupWatch, PlaceOwner):
         now_ms = self.now_ms()
         for node in self.peers.tick(now_ms):
             self.on_gone(node)
+        self._resume(self.gates.tick(now_ms))
         is_check = now_ms - self._checked_ms >= _CHECK_MS
         for place in list(self._open):
             if is_check:
@@ -249,6 +253,16 @@ class Replicas(GroupWatch, PlaceOwner):
                 if place.has_master_here and place.wants_look(now_ms):
                     place.looked_ms = now_ms
                     self._wanted.look_at(place.vhost.name, place.name)
+
+    def _resume(self, gates: set[HandOutGate]) -> None:
+        """Let the masters of `gates`, which were shut, hand out messages again."""
+        if not gates:
+            return
+        for place in self.places.values():
+            copy = place.replica.copy
+            if place.has_master_here and copy is not None and copy.queue.demand.gate in gates:
+                copy.queue.resume_hand_outs()
+        self.wake()
 
     def _visit(self, place: MirrorPlace) -> None:
         if place.has_new_policy:

@@ -79,7 +79,7 @@ def consumer_goes_on(world: Failover) -> Iterator[None]:
     synchronise(channel)
     seen = _take_until(channel, set(numbered(3, 3)), tag)
     assert set(seen) - set(numbered(3, 3)) <= set(numbered(2, 1)), seen
-    assert [body for body, is_again in seen.items() if not is_again] == numbered(3, 3)
+    assert all(seen.values()), "the last master may have delivered any of them"
     world.fill(queue, b"later")
     assert channel.message().body == b"later"
 
@@ -111,7 +111,7 @@ def stale_settlements(world: Failover) -> Iterator[None]:
     synchronise(channel)
     seen = _take_until(channel, {b"2", *numbered(3, 5)})
     assert b"0" not in seen, seen
-    assert [body for body, is_again in seen.items() if not is_again] == numbered(3, 5)
+    assert all(seen.values()), seen
     # Closing returns what was not settled.
     channel.close()
     other = world.near()

@@ -13,8 +13,9 @@ REFUSE frame, so that both nodes log the same text. A node that ends a link for 
 
 A ping goes out every HEARTBEAT_MS, whatever else is sent. It carries the sender's time and the last
 time that it got of the other side (i64, i64, ms), so each side knows which of its own pings have
-arrived (`echoed_ms`). The other side is dead when no byte has come for SILENCE_MS. That time is counted in ticks of at most HEARTBEAT_MS each: when this node's
-own loop stood still, bytes of that time may still wait in the socket.
+arrived (`echoed_ms`). The other side is dead when no byte has come for SILENCE_MS. That time is
+counted in ticks of at most HEARTBEAT_MS each: when this node's own loop stood still, bytes of that
+time may still wait in the socket.
 """
 
 from __future__ import annotations

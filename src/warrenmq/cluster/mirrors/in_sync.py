@@ -208,7 +208,7 @@ class InSync(ConfirmSource):
         return any(self.lacks(node) for node in self.members)
 
     def _lacking_since_ms(self, node: bytes) -> int:
-        """Since when the copy lacks an operation or keeps a confirm waiting (ms); -1: it does not."""
+        """Since when the copy lacks something, or keeps a confirm waiting (ms); -1: it does not."""
         mark = self._marks.get(node, 0)
         waiting = self._waiting
         if waiting and waiting[-1].number > mark and node in self.members:

@@ -207,7 +207,12 @@ class GroupMember:
         assert queue is not None
         may_be_more = True
         has_all = self._index_of(reservation.end) == i64(len(self.reserved_entries))
-        if takes_more and has_all and not reservation.is_full() and not queue.demand.is_held(now_ms):
+        if (
+            takes_more
+            and has_all
+            and not reservation.is_full()
+            and not queue.demand.is_held(now_ms)
+        ):
             end: i64 = min(barrier, reservation.until)
             queue.drop_expired_head(now_ms)
             if (

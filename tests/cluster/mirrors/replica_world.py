@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode, VirtualClock
-from warrenmq.cluster.decision_store import LEASE_FOR_EVER_MS
 from warrenmq.cluster.groups.group import Copy, Group, fault_of
 from warrenmq.cluster.groups.group_proposer import DECIDED, REFUSED, UNANSWERED
 from warrenmq.cluster.groups.mirror_policy import ALL, MirrorPolicy
@@ -83,8 +82,9 @@ class WorldNode(ReplicaHost):
         self.node = MemoryNode(MemoryDisk(), world.clock)
         self.incarnation = 1
         self.is_running = True
-        # It does not reach the store of the cluster.
+        # It does not reach the store of the cluster, and when it last noticed that.
         self.is_cut_off = False
+        self._cut_off_ms = 0
         # Versions of the group that it has not heard of.
         self.unheard: deque[Group] = deque()
         self.out: list[Entry] = []
@@ -155,7 +155,9 @@ class WorldNode(ReplicaHost):
         return not self.is_cut_off
 
     def contact_ms(self) -> int:
-        return 0 if self.is_cut_off else LEASE_FOR_EVER_MS
+        if self.is_cut_off:
+            self._cut_off_ms = self.now_ms()
+        return self.now_ms() - self._cut_off_ms
 
     def gate(self, nodes: frozenset[bytes], needs_lease: bool) -> HandOutGate:
         gate = self.gates.setdefault((nodes, needs_lease), HandOutGate(0))

@@ -9,10 +9,10 @@ from typing import Final
 
 # A mirror that has been silent for this time, or keeps a ring message waiting and has reported
 # nothing for this time, is left out by its master (F4).
-SILENT_MS: Final = 3000
+SILENT_MS: Final = 2600
 # A master hands out messages for this time after the last of its pings that a mirror has heard.
-HAND_OUT_MS: Final = 3500
+HAND_OUT_MS: Final = 3000
 # Silence of a master after which a mirror takes over, so that queues go on within 4 s (F4). It is
 # longer than `SILENT_MS` by more than the time between two pings, by which the silences of the two
 # sides of a broken link may differ: there the living master wins.
-MASTER_SILENT_MS: Final = 3700
+MASTER_SILENT_MS: Final = 3300

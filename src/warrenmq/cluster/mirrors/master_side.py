@@ -49,7 +49,7 @@ from warrenmq.cluster.mirrors.silences import SILENT_MS
 from warrenmq.cluster.mirrors.sync_records import Levels, decode
 from warrenmq.cluster.mirrors.sync_source import SyncLink, SyncSource
 from warrenmq.cluster.ring.view import MemberId
-from warrenmq.queues.hand_out_gate import CLOSED
+from warrenmq.queues.hand_out_gate import CLOSED, OPEN
 from warrenmq.queues.ring_feed import FeedOwner, RingFeed
 from warrenmq.vocabulary.fail_points import fail_point
 
@@ -145,6 +145,7 @@ class MasterSide(FeedOwner):
         # Some copy in sync has no living member, so nothing is confirmed until it is left out.
         self._lacks_member: bool = self._find_lack()
         self._hand_over: _HandOver | None = None
+        self._is_stopped: bool = False
         self._fence()
         self.feed: RingFeed = RingFeed(copy.queue, self)
         if is_heir:
@@ -197,6 +198,9 @@ class MasterSide(FeedOwner):
 
     def _set_gate(self) -> None:
         """Let the queue hand out messages as long as no other copy can have taken over."""
+        if self._is_stopped:
+            # An answer to what this master has proposed may come when another one is there.
+            return
         queue = self.copy.queue
         gate = CLOSED
         if self._hand_over is None:
@@ -225,6 +229,8 @@ class MasterSide(FeedOwner):
         self._stop()
 
     def _stop(self) -> None:
+        self._is_stopped = True
+        self.copy.queue.set_gate(OPEN)
         self.feed.end()
         for source in self.sources.values():
             source.stop()

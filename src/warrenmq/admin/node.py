@@ -121,7 +121,11 @@ class AdminVhost:
         return min([int(entry.seq) for entry in found], default=-1)
 
     def recover(self, definition: PutReaderGroup, members: list[PutGroupMember]) -> None:
-        """Restore a group with `members`; it reserves again the live messages of their ranges."""
+        """Restore a group with `members`; it reserves again the live messages of their ranges.
+
+        A member whose queue is a hidden copy stays without it, as if the queue's master had moved:
+        what it had reserved is ready.
+        """
         try:
             group = ReaderGroup(definition.name, definition.epoch, definition.pattern)
         except ValueError as error:
@@ -132,13 +136,14 @@ class AdminVhost:
         group.stored_epoch = definition.epoch
         self.reader_groups.by_name[definition.name] = group
         for member in members:
+            queue = self._vhost.queues_by_id.get(member.queue_id)
             group.recover_member(
                 member.queue_id,
                 member.queue_name,
                 member.acked,
                 member.reserved,
                 member.is_ended,
-                self._vhost.queues_by_id.get(member.queue_id),
+                None if queue is None or queue.is_hidden else queue,
             )
 
     def queues_above(self, queue_id: int) -> list[Queue]:

@@ -59,7 +59,7 @@ class GroupMember:
         self.group_name: bytes = group_name
         self.queue_name: bytes = queue_name
         self.queue_id: i64 = queue_id
-        # None: the queue is deleted, or recovery did not find it.
+        # None: the queue is deleted, recovery did not find it, or its master has moved.
         self.queue: Queue | None = None
         # The queue was deleted when it had nothing left to read, so nothing is lost.
         self.is_ended: bool = False
@@ -81,12 +81,12 @@ class GroupMember:
         self.is_attaching: bool = False
         # Callbacks that wait for the end of `is_attaching`.
         self.attach_watchers: list[Callable[[], None]] = []
-        # The load of a reserve that brings messages from disk.
+        # The load that brings messages from disk, for a reserve or for `attach`.
         self._load: RangeLoad | None = None
 
     @property
     def is_lost(self) -> bool:
-        """Whether the queue was deleted with messages that the group had not read."""
+        """Whether the queue was deleted with messages that the group had not read, or has moved."""
         return self.queue is None and not self.is_ended
 
     @property
@@ -429,36 +429,46 @@ class GroupMember:
 
     def _load_rest(self, queue: Queue, next_seq: i64) -> None:
         def on_range(entries: list[Entry]) -> None:
+            if self.queue is not queue:
+                # Detached meanwhile; the load is stale and has taken nothing.
+                return
+            self._load = None
             self._keep_loaded(queue, entries)
-            if queue.is_deleted:
-                self._end_attaching()
-            elif len(entries) > 0:
+            if len(entries) > 0:
                 self._attach_rest(queue, entries[-1].seq + 1)
             else:
                 # Delta has nothing alive from `next_seq` on.
                 self._attach_rest(queue, max(next_seq, queue.backing.ready.delta.end))
 
-        queue.backing.loader.submit(
-            RangeLoad(
-                queue.backing,
-                next_seq,
-                self.reserved,
-                GROUP_SLICE_MESSAGES,
-                queue.backing.host.load_bytes,
-                True,
-                on_range,
-            )
+        load = RangeLoad(
+            queue.backing,
+            next_seq,
+            self.reserved,
+            GROUP_SLICE_MESSAGES,
+            queue.backing.host.load_bytes,
+            True,
+            on_range,
         )
+        self._load = load
+        queue.backing.loader.submit(load)
 
     def detach(self, now_ms: i64) -> None:
-        """Settle the reserved messages of a deleted queue: the journal need not keep them."""
+        """Let go of a queue that is deleted, or a hidden copy now.
+
+        Reserved messages that the queue has not taken back are settled: the journal need not keep
+        them.
+        """
         self._cancel_load()
         queue = self.queue
         self.queue = None
         if queue is not None:
             for entry in self.reserved_entries:
                 queue.leave(entry, ACKED, now_ms)
+            if self.is_attaching:
+                queue.demand.is_paused = False
         self.reserved_entries = []
+        if self.is_attaching:
+            self._end_attaching()
 
     def end(self) -> None:
         """Note that the queue is about to be deleted with nothing left to read: no loss."""

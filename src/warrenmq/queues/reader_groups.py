@@ -124,7 +124,7 @@ class ReaderGroup:
         is_ended: bool,
         queue: Queue | None,
     ) -> None:
-        """Restore a member from its definition; `queue` is None when the queue is gone."""
+        """Restore a member from its definition; `queue` is None when it is gone or a hidden copy."""
         member = GroupMember(self.name, queue_name, queue_id, acked, max(acked, reserved))
         member.stored_acked = acked
         member.stored_reserved = reserved
@@ -210,7 +210,9 @@ class ReaderGroups:
         group.set_pattern(pattern)
         for member in group.ordered():
             # Keep ended members of a pattern group: a reader that crashed may still name them.
-            if member.queue_id not in wanted and not (member.is_ended and pattern != ""):
+            is_gone = member.queue_id not in wanted and not (member.is_ended and pattern != "")
+            # The master of a queue that is lost and wanted has moved, and come back.
+            if is_gone or member.is_lost:
                 group.leave(member, now_ms)
         for queue in queues:
             if queue.id not in group.members:
@@ -354,6 +356,13 @@ def _refuse_loss(group: ReaderGroup, queues: list[Queue], pattern: str) -> None:
         if not member.is_lost:
             continue
         successor = names.get(member.queue_name)
+        if successor is not None and successor.id == member.queue_id:
+            raise GroupError(
+                DATA_LOSS,
+                f"reader group '{name_text(group.name)}' has let go of queue '{name_text(member.queue_name)}' "
+                f"(incarnation {member.queue_id}), as this node was not its master for a time; what the "
+                "group had reserved is ready again, or has gone to others",
+            )
         if successor is not None:
             raise GroupError(
                 DATA_LOSS,

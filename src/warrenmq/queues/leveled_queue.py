@@ -157,10 +157,17 @@ class LeveledQueue(MessageTaker):
             return self.backing if priority == 0 else None
         return self._level(levels, priority) if 0 <= priority <= levels.highest else None
 
-    def restore_level(self, priority: i64, ledger_id: i64) -> None:
-        """Begin a level that an earlier run of the node began."""
-        if self.levels is not None and 0 < priority <= self.levels.highest:
-            self._begin_level(self.levels, priority, ledger_id)
+    def restore_level(self, priority: i64, ledger_id: i64) -> bool:
+        """Begin a level that an earlier run of the node began; False: the queue has no such level."""
+        levels = self.levels
+        if (
+            levels is None
+            or not 0 < priority <= levels.highest
+            or levels.find(priority) is not None
+        ):
+            return False
+        self._begin_level(levels, priority, ledger_id)
+        return True
 
     def _top(self) -> PagedQueue:
         """The level with the head of the queue."""

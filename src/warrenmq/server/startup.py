@@ -26,6 +26,7 @@ from warrenmq.broker.definitions.metadata import (
 )
 from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
 from warrenmq.broker.definitions.passwords import hash_password
+from warrenmq.broker.definitions.usable import set_unusable_aside
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.server.config.settings import Config
 from warrenmq.server.definitions_file import (
@@ -153,6 +154,8 @@ def open_data_directory(
             _remove_tree(doomed)
         reserve.keep()
         metadata, definitions = open_definitions(directory, config.accept_lost_definitions, reserve)
+        for line in set_unusable_aside(definitions):
+            logger.error("%s", line)
         definitions = _definitions_to_open(config, broker, metadata, definitions, entrance)
         broker.load_users(definitions)
         _set_aside_deleted(directory, definitions)

@@ -53,13 +53,15 @@ def open_vhost(
     broker.vhosts[put_vhost.name] = vhost
     unusable_ids = _restore_definitions(vhost, definitions, now_ms)
     broker.reserve_queue_ids(max(replay.queues, default=0))
-    orphans = vhost.restore_messages(replay, definitions.next_queue_id, unusable_ids, now_ms)
+    # Unknown ids below this one are those of deleted queues.
+    known_below = 1 if definitions.has_lost_ids else definitions.next_queue_id
+    orphans = vhost.restore_messages(replay, known_below, unusable_ids, now_ms)
     for queue_id in unusable_ids:
         # Move the queue's files aside and keep them: only the queue's definition is damaged.
         if files.exists(f"{QUEUES_NAME}/{queue_id}"):
             embed_contents(files, store.store_id, queue_id)
             report.quarantined.append(quarantine(files, f"{QUEUES_NAME}/{queue_id}"))
-    clear_queues(files, store, definitions.next_queue_id, report)
+    clear_queues(files, store, known_below, report)
 
     name = put_vhost.name.decode("utf-8", "replace")
     messages = sum(queue.ready_count + queue.unacked_count for queue in vhost.queues.values())
@@ -149,7 +151,7 @@ def _log_report(name: str, report: StoreReport) -> None:
 def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) -> set[int]:
     """Declare the definitions; returns the ids of queues whose definition is damaged beyond use."""
     router = vhost.router
-    unusable_ids: set[int] = set()
+    unusable_ids = set(definitions.unusable_ids)
     vhost.policies.load(vhost.name, definitions.parameters)
     for parameter in definitions.parameters:
         if parameter.vhost == vhost.name and parameter.component == VHOST_LIMITS:
@@ -176,8 +178,9 @@ def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) ->
                 unusable_ids.add(queue.id)
                 logger.error("skipped the definition of queue %r: %s", queue.name, error.text)
     for part in definitions.queue_parts:
-        if part.vhost == vhost.name:
-            vhost.restore_part(part, now_ms)
+        is_of_unusable = part.owner in unusable_ids
+        if part.vhost == vhost.name and (is_of_unusable or not vhost.restore_part(part)):
+            unusable_ids.add(part.id)
     vhost.staging.restore(definitions, now_ms)
     for binding in definitions.bindings:
         if binding.vhost != vhost.name:

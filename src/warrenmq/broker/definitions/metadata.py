@@ -519,6 +519,10 @@ class Definitions:
         self.next_queue_id: i64 = 1
         # An id above the ids of all vhosts that were ever stored.
         self.next_vhost_id: i64 = 1
+        # Ids whose definitions are damaged: a start keeps their messages aside.
+        self.unusable_ids: set[int] = set()
+        # Damage hides ids: an id that no definition has need not be that of something deleted.
+        self.has_lost_ids: bool = False
 
     def as_changes(self) -> list[Change]:
         """The changes that write these definitions to an empty store.

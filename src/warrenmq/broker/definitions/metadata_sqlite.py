@@ -44,6 +44,8 @@ LOCK_WAIT_S: Final = 1.0
 # SQLite's codes that may mean a full disk: IOERR also for an exceeded quota, CANTOPEN for a file
 # that cannot be created.
 _SPACE_CODES: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+# No sink has this batch: one whose stages cannot be read is set aside (`usable.py`).
+_UNREADABLE_BATCH: Final = -2
 _LOCK_CODES: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -69,6 +71,8 @@ class SqliteMetadata(Metadata):
             raise MetadataError(
                 f"cannot open {path}: {error}", _primary_code(error) in _SPACE_CODES
             ) from None
+        # A damaged character must not cost all other definitions.
+        self._connection.text_factory = _text
         try:
             self._open()
         except (sqlite3.Error, UnicodeError) as error:
@@ -171,9 +175,11 @@ class SqliteMetadata(Metadata):
         ):
             definitions.stages.append(PutStage(*row))
         for vhost, name, batch, stages in self._rows("vhost, name, batch, stages FROM sinks"):
-            definitions.sinks.append(
-                PutSink(vhost, name, batch, [int(stage) for stage in stages.split()])
-            )
+            try:
+                ids = [int(stage) for stage in stages.split()]
+            except ValueError:
+                batch, ids = _UNREADABLE_BATCH, []
+            definitions.sinks.append(PutSink(vhost, name, batch, ids))
         for row in self._rows("vhost, id, owner, number FROM queue_parts"):
             definitions.queue_parts.append(PutQueuePart(*row))
         numbering = self._rows("next_queue_id, next_vhost_id FROM numbering")
@@ -239,6 +245,10 @@ class SqliteMetadata(Metadata):
         if isinstance(error, UnicodeError) or _primary_code(error) == sqlite3.SQLITE_ERROR:
             return MetadataDamaged(f"{self._path} is damaged: {error}")
         return self._failure(error)
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")
 
 
 def _lines(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from mypy_extensions import i64
@@ -25,6 +26,9 @@ from warrenmq.queues.settings import NO_LIMIT
 from warrenmq.store.figures import update_debt
 from warrenmq.store.recovery import JournalReplay, RecoveredQueue
 from warrenmq.store.vhost_store import VhostStore
+from warrenmq.vocabulary.names import name_text
+
+logger = logging.getLogger("warren.startup")
 
 # Interval between two counts of the store's debt (ms).
 _DEBT_INTERVAL_MS: Final = 1000
@@ -74,14 +78,18 @@ class Vhost(VhostQueues):
             return self.add_hidden_queue(restored, now_ms)
         return self.add_queue(restored, now_ms)
 
-    def restore_part(self, part: PutQueuePart, now_ms: i64) -> None:
-        """Restore a part of a queue without its messages; nothing if the queue is not there."""
+    def restore_part(self, part: PutQueuePart) -> bool:
+        """Restore a part of a queue without its messages; nothing if the queue is deleted.
+
+        False: the definition of the part, or of its queue, is damaged.
+        """
         if part.owner == 0:
+            if part.number in self.delayed.buckets:
+                return False
             self.delayed.restore(part.number, part.id)
-            return
+            return True
         queue = self.queues_by_id.get(part.owner)
-        if queue is not None:
-            queue.restore_level(part.number, part.id)
+        return queue is None or queue.restore_level(part.number, part.id)
 
     def restore_messages(
         self, replay: JournalReplay, next_queue_id: i64, unusable_ids: set[int], now_ms: i64
@@ -139,11 +147,16 @@ class Vhost(VhostQueues):
     # -- parameters --------------------------------------------------------------------------------
 
     def put_parameter(self, component: str, name: str, value: str) -> None:
-        """Put a stored parameter in force, with a value (JSON) that was checked."""
-        if component == VHOST_LIMITS:
-            self.limits.put(value)
-        else:
-            self.policies.put(component, name, value)
+        """Put a stored parameter in force; one that nobody could have set is skipped."""
+        try:
+            if component == VHOST_LIMITS:
+                self.limits.put(value)
+            else:
+                self.policies.put(component, name, value)
+        except ValueError as error:
+            logger.error(
+                "vhost '%s': skipped %s '%s': %s", name_text(self.name), component, name, error
+            )
 
     def delete_parameter(self, component: str, name: str) -> None:
         """Take a deleted parameter out of force."""

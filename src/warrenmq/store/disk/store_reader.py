@@ -144,9 +144,10 @@ def _clear_queue(files: FileSystem, queue: QueueStore, path: str, report: StoreR
     index = queue.ledger.index
     known = {f"{segment.number}.idx" for segment in index.segments} if index is not None else set()
     for name in files.list_names(path):
-        if name in known:
+        is_file = files.is_file(f"{path}/{name}")
+        if name in known and is_file:
             continue
-        if _SEGMENT_NAME.fullmatch(name):
+        if _SEGMENT_NAME.fullmatch(name) and is_file:
             files.unlink(f"{path}/{name}")
         else:
             report.quarantined.append(quarantine(files, f"{path}/{name}"))

@@ -21,6 +21,7 @@ from warrenmq.broker.definitions.metadata import (
     Definitions,
     DeleteExchange,
     DeleteQueue,
+    MetadataDamaged,
     PutExchange,
     PutQueue,
 )
@@ -259,7 +260,6 @@ class Membership:
 
         These are the transient queues of this node that no other node has a complete copy of. When
         no node of the cluster runs, transient exchanges go too: they last as long as the cluster.
-        Raises MetadataDamaged for a group that cannot be read.
         """
         node = self._node.encode()
         gone: list[PutQueue | PutExchange] = [
@@ -267,7 +267,7 @@ class Membership:
             for queue in definitions.queues
             if queue.node == node and not queue.durable and not _is_elsewhere(queue)
         ]
-        if not self.running():
+        if not self._metadata.records(NODES):
             gone.extend(each for each in definitions.exchanges if not each.durable)
         for each in gone:
             removal: Change = DeleteExchange(each.vhost, each.name)
@@ -303,11 +303,14 @@ class Membership:
 
 
 def _is_elsewhere(queue: PutQueue) -> bool:
-    """Whether another node than the queue's own has all of its confirmed messages."""
-    group = group_of(queue)
+    """Whether another node than the queue's own has all of its confirmed messages, or may have."""
+    try:
+        group = group_of(queue)
+    except MetadataDamaged:
+        return True
     return group is not None and not is_only_complete_copy(group, queue.node)
 
 
 def name_of(key: bytes) -> str:
     """The node that a record in MEMBERS or NODES is about."""
-    return parts_of(key)[1][0].decode()
+    return parts_of(key)[1][0].decode(errors="replace")

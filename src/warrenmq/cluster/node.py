@@ -394,7 +394,11 @@ class ClusterNode:
 
     def _set_running(self, records: list[KeyValue]) -> None:
         """Take over which nodes run; the events of earlier revisions may follow once more."""
-        before, self.running = self.running, {name_of(each.key): _run(each) for each in records}
+        before, self.running = self.running, {}
+        for record in records:
+            running = _running_node(record)
+            if running is not None:
+                self.running[name_of(record.key)] = (running, record.create_revision)
         for name in before.keys() - self.running.keys():
             self._lost.add(name, before[name][0], self._now_ms())
         # At once: a node that comes later in the list is no stranger meanwhile.
@@ -404,8 +408,9 @@ class ClusterNode:
     def _put_node(self, record: KeyValue) -> None:
         name = name_of(record.key)
         known = self.running.get(name)
-        if known is None or known[1] <= record.create_revision:
-            self.running[name] = _run(record)
+        running = _running_node(record)
+        if running is not None and (known is None or known[1] <= record.create_revision):
+            self.running[name] = (running, record.create_revision)
             self._lost.discard(name)
             self._set_peers()
 
@@ -592,6 +597,10 @@ class ClusterNode:
         self._metadata.close()
 
 
-def _run(record: KeyValue) -> tuple[RunningNode, int]:
-    """The record of a running node, and its birth."""
-    return decode_record(record.value, RunningNode), record.create_revision
+def _running_node(record: KeyValue) -> RunningNode | None:
+    """The running node that a record is about, None if nobody can tell where it is."""
+    try:
+        return decode_record(record.value, RunningNode)
+    except MetadataError as error:
+        logger.error("node %s cannot be linked with: %s", name_of(record.key), error)
+        return None

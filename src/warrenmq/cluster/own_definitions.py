@@ -6,7 +6,8 @@ belong together if name and birth agree: a queue that was deleted and declared a
 was away is another one, and the messages of the old one go.
 
 A row of a mirrored queue is that of the node's copy. It stays while the group counts with the copy:
-a group that has given it up has forgotten the node. The copy opens hidden, whoever is master.
+a group that has given it up has forgotten the node. The copy opens hidden, whoever is master. It
+stays, too, while the group cannot be read.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from warrenmq.broker.definitions.metadata import (
     Definitions,
     DeleteQueue,
     DeleteVhost,
+    MetadataDamaged,
     PutQueue,
     PutVhost,
 )
@@ -55,7 +57,6 @@ def own_definitions(
 
     Queues of other nodes, exchanges and bindings are not among them: they need no file. A row
     without a birth is of a time when the node ran alone: it has brought the queue into the cluster.
-    Raises MetadataDamaged for a group that cannot be read.
     """
     changes: list[Change] = []
     opened = Definitions()
@@ -65,6 +66,8 @@ def own_definitions(
     opened.parameters = shared.parameters
     opened.next_queue_id = rows.next_queue_id
     opened.next_vhost_id = rows.next_vhost_id
+    opened.unusable_ids = rows.unusable_ids
+    opened.has_lost_ids = rows.has_lost_ids
     _add_vhosts(rows, shared, opened, changes)
     _add_queues(rows, shared, opened, changes, node)
     names = {vhost.name for vhost in opened.vhosts}
@@ -110,27 +113,31 @@ def _add_queues(
     known = {(row.vhost, row.name): row for row in rows.queues}
     vhosts = {vhost.name for vhost in opened.vhosts}
     for queue in shared.queues:
-        if not queue.durable or not _has_copy(queue, node):
+        row = known.get((queue.vhost, queue.name))
+        if not queue.durable or not _has_copy(queue, node, row):
             continue
-        row = known.pop((queue.vhost, queue.name), None)
+        known.pop((queue.vhost, queue.name), None)
         is_same = row is not None and row.birth in (queue.birth, NO_BIRTH)
         if row is not None and not is_same:
             changes.append(DeleteQueue(row.vhost, row.id, row.name))
         if queue.group and not is_same:
             # A copy begins when the node joins the group.
             continue
+        arguments = queue.arguments
         if row is None or not is_same:
             queue_id = opened.next_queue_id
             opened.next_queue_id += 1
         else:
             queue_id = row.id
+            # The cluster's definition may be one that cannot be read.
+            arguments = row.arguments
         own = PutQueue(
             queue.vhost,
             queue_id,
             queue.name,
             True,
             queue.auto_delete,
-            queue.arguments,
+            arguments,
             birth=queue.birth,
             group=queue.group,
         )
@@ -142,7 +149,13 @@ def _add_queues(
             changes.append(DeleteQueue(row.vhost, row.id, row.name))
 
 
-def _has_copy(queue: PutQueue, node: bytes) -> bool:
-    """Whether `node` has the messages of `queue`, or a copy that its group counts with."""
-    group = group_of(queue)
+def _has_copy(queue: PutQueue, node: bytes, row: PutQueue | None) -> bool:
+    """Whether `node` has the messages of `queue`, or a copy that its group counts with.
+
+    `row`: the node's own row of a queue of this name.
+    """
+    try:
+        group = group_of(queue)
+    except MetadataDamaged:
+        return row is not None and row.birth in (queue.birth, NO_BIRTH)
     return queue.node == node if group is None else node in group.recoverable

@@ -6,6 +6,7 @@ from tests.cluster.groups.copies import copy, made, new_group
 from tests.cluster.groups.watches import NotedGroups
 from tests.cluster.model_cluster import NAMES, Cluster, ModelNode, queue
 from warrenmq.broker.definitions.metadata import (
+    NO_BIRTH,
     Definitions,
     DeleteQueue,
     DeleteVhost,
@@ -274,6 +275,18 @@ def test_a_start_gives_up_a_copy_of_another_life() -> None:
     opened, changes = own_definitions(rows_of(row), shared_of(mirrored(GROUP)), TWO)
     assert opened.queues == [] and [type(each) for each in changes] == [DeleteQueue]
     opened, changes = own_definitions(rows_of(), shared_of(mirrored(GROUP)), TWO)
+    assert opened.queues == [] and changes == []
+
+
+@pytest.mark.parametrize("birth", [7, NO_BIRTH])
+def test_a_start_keeps_a_copy_whose_group_cannot_be_read(birth: int) -> None:
+    row = PutQueue(b"/", 5, b"q", True, False, b"arguments", birth=birth)
+    damaged = PutQueue(b"/", 0, b"q", True, False, b"", birth=7, group=b"unreadable")
+    opened, changes = own_definitions(rows_of(row), shared_of(damaged), TWO)
+    [own] = opened.queues
+    assert (own.id, own.arguments, own.group) == (5, b"arguments", b"unreadable")
+    assert not any(isinstance(each, DeleteQueue) for each in changes)
+    opened, changes = own_definitions(rows_of(), shared_of(damaged), TWO)
     assert opened.queues == [] and changes == []
 
 

@@ -15,6 +15,7 @@ from warrenmq.broker.definitions.metadata import (
     DeleteQueue,
     DeleteUser,
     DeleteVhost,
+    MetadataDamaged,
     PutBinding,
     PutExchange,
     PutPermission,
@@ -23,6 +24,7 @@ from warrenmq.broker.definitions.metadata import (
     PutUser,
     PutVhost,
 )
+from warrenmq.cluster.groups.group_change import group_of
 from warrenmq.cluster.metadata.conditions import (
     Absent,
     Alive,
@@ -200,6 +202,24 @@ def test_load_refuses_definitions_of_a_later_warren(metadata: EtcdMetadata) -> N
         metadata.load()
 
 
+def test_load_skips_what_cannot_be_read_but_forgets_no_vhost_and_no_queue(
+    metadata: EtcdMetadata, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = [PutVhost(b"/", NO_ID, "described"), QUEUE, EXCHANGE, PutUser(b"u", b"", "h", [])]
+    commit(metadata, *whole)
+    births = {type(each): each.birth for each in metadata.load().queues}
+    kinds = [("vhosts", b"/"), ("q", b"/", b"q"), ("x", b"/", b"x"), ("users", b"u")]
+    commit(metadata, *[RawPut(metadata.key(*kind), b"[]") for kind in kinds])
+    found = metadata.load()
+    assert [(each.name, each.description) for each in found.vhosts] == [(b"/", "")]
+    [queue] = found.queues
+    assert (queue.name, queue.birth, queue.durable) == (b"q", births[PutQueue], True)
+    with pytest.raises(MetadataDamaged):
+        group_of(queue)
+    assert (found.exchanges, found.users) == ([], [])
+    assert caplog.text.count("is damaged") == len(kinds)
+
+
 @contextmanager
 def watched(
     metadata: EtcdMetadata, from_revision: int
@@ -262,6 +282,22 @@ def test_watch_tells_changes_in_order_with_births(metadata: EtcdMetadata) -> Non
     record = told[0][1][1]
     assert isinstance(record, KeyValue)
     assert (record.value, record.create_revision) == (b"up", revisions[0])
+
+
+def test_watch_skips_a_change_that_cannot_be_read(
+    metadata: EtcdMetadata, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged = RawPut(metadata.key("q", b"/", b"q"), b"[]")
+    first = commit(metadata, QUEUE)
+    with watched(metadata, first) as told:
+        commit(metadata, damaged, EXCHANGE)
+        commit(metadata, RawPut(metadata.key("q", b"/"), b""), RawDelete(damaged.key))
+        commit(metadata, RawDelete(metadata.key("q", b"/")))
+        last = commit(metadata, PutVhost(b"/", NO_ID))
+        eventually(lambda: told and told[-1][0] == last, "the watch has told all")
+    kinds = [[type(change) for change in changes] for _revision, changes in told]
+    assert kinds == [[PutQueue], [PutExchange], [DeleteQueue], [], [PutVhost]]
+    assert caplog.text.count("skipped a change of a definition") == 3
 
 
 def test_watch_after_a_load_misses_nothing(metadata: EtcdMetadata) -> None:

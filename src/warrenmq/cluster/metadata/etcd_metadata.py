@@ -9,6 +9,7 @@ Any thread may call any method. Methods raise MetadataError: EtcdUnavailable, Et
 others of `errors.py`.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -20,6 +21,7 @@ from warrenmq.broker.definitions.metadata import (
     DeleteUser,
     DeleteVhost,
     Metadata,
+    MetadataDamaged,
 )
 from warrenmq.cluster.metadata.change_operations import Write, operations_of
 from warrenmq.cluster.metadata.conditions import Condition, compare_of
@@ -46,6 +48,8 @@ from warrenmq.cluster.metadata.operations import (
 )
 from warrenmq.cluster.metadata.uploading import Upload
 from warrenmq.cluster.metadata.watching import StopSignal
+
+logger = logging.getLogger("warren.cluster")
 
 # Operations of one transaction; etcd's own limit is 128.
 OPERATIONS_MAX: Final = 120
@@ -189,19 +193,25 @@ def _watched(events: list[Event]) -> list[Watched]:
     # Vhosts that this revision deletes, with all that is in them.
     gone: set[bytes] = set()
     for event in events:
-        key = event.kv.key
-        kind, parts = parts_of(key)
-        if event.type == "PUT":
-            kv = event.kv
-            put = change_of(key, kv.value, kv.create_revision, kv.mod_revision)
-            changes.append(event.kv if put is None else put)
-        elif not (kind in KINDS_OF_VHOST and parts[0] in gone):
-            changes.append(_deletion(event))
-            if isinstance(changes[-1], DeleteVhost):
-                gone.add(changes[-1].name)
+        kind, parts = parts_of(event.kv.key)
+        if event.type != "PUT" and kind in KINDS_OF_VHOST and parts and parts[0] in gone:
+            continue
+        try:
+            change = _watched_change(event)
+        except MetadataDamaged as error:
+            # The last definition that could be read stays in force.
+            logger.error("skipped a change of a definition: %s", error)
+            continue
+        changes.append(change)
+        if isinstance(change, DeleteVhost):
+            gone.add(change.name)
     return changes
 
 
-def _deletion(event: Event) -> Watched:
-    deletion = deletion_of(event.kv.key)
-    return RawDelete(event.kv.key) if deletion is None else deletion
+def _watched_change(event: Event) -> Watched:
+    kv = event.kv
+    if event.type == "PUT":
+        put = change_of(kv.key, kv.value, kv.create_revision, kv.mod_revision)
+        return kv if put is None else put
+    deletion = deletion_of(kv.key)
+    return RawDelete(kv.key) if deletion is None else deletion

@@ -1,11 +1,19 @@
-"""The definitions of a cluster, read from etcd as of one revision."""
+"""The definitions of a cluster, read from etcd as of one revision.
 
+A definition that cannot be read stops no node: it is skipped, with one line in the log. But a vhost
+or a queue must not count as deleted then, since its messages would go. So the vhost is there with
+its name alone, and the queue has a group that cannot be read: it serves nobody, and nodes keep
+their copies of it.
+"""
+
+import logging
 from typing import Final
 
 from warrenmq.broker.definitions.metadata import (
     NO_BIRTH,
     Change,
     Definitions,
+    MetadataDamaged,
     PutBinding,
     PutExchange,
     PutParameter,
@@ -17,10 +25,22 @@ from warrenmq.broker.definitions.metadata import (
 )
 from warrenmq.cluster.metadata.errors import Compacted
 from warrenmq.cluster.metadata.gateway import EtcdGateway
-from warrenmq.cluster.metadata.keys import KINDS, change_of, prefix_of
+from warrenmq.cluster.metadata.keys import (
+    KINDS,
+    NO_ID,
+    QUEUES,
+    VHOSTS,
+    change_of,
+    parts_of,
+    prefix_of,
+)
 from warrenmq.cluster.metadata.operations import KeyValue
 from warrenmq.cluster.metadata.uploading import UploadUnfinished, upload_key
 
+logger = logging.getLogger("warren.cluster")
+
+# The group of a queue that cannot be read; no group is encoded like this.
+_UNREADABLE_GROUP: Final = b"unreadable"
 # A load that is overtaken by so many compactions fails; one is bad luck.
 _ATTEMPTS: Final = 3
 
@@ -51,10 +71,34 @@ def _load(gateway: EtcdGateway, cluster: str) -> tuple[Definitions, int]:
         raise UploadUnfinished(f"the upload of definitions to cluster {cluster} is not finished")
     loading = _Loading()
     for key in found:
-        change = change_of(key.key, key.value, key.create_revision, key.mod_revision)
+        try:
+            change = change_of(key.key, key.value, key.create_revision, key.mod_revision)
+        except MetadataDamaged as error:
+            logger.error("skipped a definition: %s", error)
+            change = _placeholder(key)
         if change is not None:
             loading.add(change, key)
     return loading.definitions, revision
+
+
+def _placeholder(key: KeyValue) -> Change | None:
+    """What stands for a definition that cannot be read; None: nothing."""
+    match parts_of(key.key):
+        case str(kind), [name] if kind == VHOSTS:
+            return PutVhost(name, NO_ID, birth=key.create_revision)
+        case str(kind), [vhost, name] if kind == QUEUES:
+            return PutQueue(
+                vhost,
+                NO_ID,
+                name,
+                True,
+                False,
+                b"",
+                birth=key.create_revision,
+                group=_UNREADABLE_GROUP,
+                revision=key.mod_revision,
+            )
+    return None
 
 
 class _Loading:

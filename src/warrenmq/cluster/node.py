@@ -218,6 +218,7 @@ class ClusterNode:
             self._nodes,
             self._wake,
         )
+        follower.sets_aside = True
         follower.load(self._start.shared, self._start.revision)
         self._follower = follower
         placement = Placement(

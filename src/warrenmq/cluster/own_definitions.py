@@ -129,8 +129,8 @@ def _add_queues(
             opened.next_queue_id += 1
         else:
             queue_id = row.id
-            # The cluster's definition may be one that cannot be read.
-            arguments = row.arguments
+            # A definition of the cluster that cannot be read has none.
+            arguments = arguments or row.arguments
         own = PutQueue(
             queue.vhost,
             queue_id,

@@ -15,6 +15,7 @@ from warrenmq.broker.definitions.metadata import (
     PutQueue,
     PutVhost,
 )
+from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.groups.group import Group
 from warrenmq.cluster.groups.group_change import group_change, with_group, without_group
 from warrenmq.cluster.groups.transitions import Mastership, drop, join
@@ -314,3 +315,26 @@ def test_a_start_finds_its_copies_and_tells_of_all_groups() -> None:
     assert copy_of(node, b"q") is restored and home_of(node, b"q") == ONE
     # The binding waits for whoever will be master.
     assert node.topology()[2] == {(b"amq.direct", b"q", True, b"k")}
+
+
+class FailingGroups(NotedGroups):
+    """Cannot put the queue `q` in force."""
+
+    def on_group(self, vhost: Vhost, put: PutQueue) -> None:
+        assert put.name != b"q"
+        super().on_group(vhost, put)
+
+
+def test_a_start_sets_a_queue_aside_whose_group_fails(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = MirroredCluster()
+    cluster.declare(b"q", GROUP)
+    cluster.declare(b"r", GROUP)
+    node = ModelNode(TWO, cluster.model, cluster.clock)
+    watch = FailingGroups(TWO, node.follower)
+    node.follower.groups = watch
+    with pytest.raises(AssertionError):
+        node.follower.load(cluster.model.load(), cluster.model.revision)
+    node.follower.sets_aside = True
+    node.follower.load(cluster.model.load(), cluster.model.revision)
+    assert watch.told == [("aside", b"q"), ("group", b"r")]
+    assert "queue 'q' is set aside until the next start: AssertionError at" in caplog.text

@@ -24,5 +24,8 @@ class NotedGroups(GroupWatch):
     def on_removed(self, vhost: Vhost, put: PutQueue) -> None:
         self.told.append(("removed", put.name))
 
+    def set_aside(self, put: PutQueue) -> None:
+        self.told.append(("aside", put.name))
+
     def on_policies(self, vhost: Vhost) -> None:
         self.told.append(("policies", vhost.name))

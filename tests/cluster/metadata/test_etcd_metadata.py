@@ -208,8 +208,13 @@ def test_load_skips_what_cannot_be_read_but_forgets_no_vhost_and_no_queue(
     whole = [PutVhost(b"/", NO_ID, "described"), QUEUE, EXCHANGE, PutUser(b"u", b"", "h", [])]
     commit(metadata, *whole)
     births = {type(each): each.birth for each in metadata.load().queues}
-    kinds = [("vhosts", b"/"), ("q", b"/", b"q"), ("x", b"/", b"x"), ("users", b"u")]
-    commit(metadata, *[RawPut(metadata.key(*kind), b"[]") for kind in kinds])
+    keys = [
+        metadata.key("vhosts", b"/"),
+        metadata.key("q", b"/", b"q"),
+        metadata.key("x", b"/", b"x"),
+        metadata.key("users", b"u"),
+    ]
+    commit(metadata, *[RawPut(key, b"[]") for key in keys])
     found = metadata.load()
     assert [(each.name, each.description) for each in found.vhosts] == [(b"/", "")]
     [queue] = found.queues
@@ -217,7 +222,7 @@ def test_load_skips_what_cannot_be_read_but_forgets_no_vhost_and_no_queue(
     with pytest.raises(MetadataDamaged):
         group_of(queue)
     assert (found.exchanges, found.users) == ([], [])
-    assert caplog.text.count("is damaged") == len(kinds)
+    assert caplog.text.count("is damaged") == len(keys)
 
 
 @contextmanager
@@ -294,7 +299,7 @@ def test_watch_skips_a_change_that_cannot_be_read(
         commit(metadata, RawPut(metadata.key("q", b"/"), b""), RawDelete(damaged.key))
         commit(metadata, RawDelete(metadata.key("q", b"/")))
         last = commit(metadata, PutVhost(b"/", NO_ID))
-        eventually(lambda: told and told[-1][0] == last, "the watch has told all")
+        eventually(lambda: bool(told) and told[-1][0] == last, "the watch has told all")
     kinds = [[type(change) for change in changes] for _revision, changes in told]
     assert kinds == [[PutQueue], [PutExchange], [DeleteQueue], [], [PutVhost]]
     assert caplog.text.count("skipped a change of a definition") == 3

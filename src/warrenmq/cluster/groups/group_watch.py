@@ -32,5 +32,9 @@ class GroupWatch(ABC):
         """
 
     @abstractmethod
+    def set_aside(self, put: PutQueue) -> None:
+        """Follow the group of the queue `put` no more in this run: that has failed unexpectedly."""
+
+    @abstractmethod
     def on_policies(self, vhost: Vhost) -> None:
         """Take note that a policy of `vhost` has changed: groups may have to follow."""

@@ -71,6 +71,8 @@ class Replicas(GroupWatch, PlaceOwner):
         self.gates = Gates(peers, proposer.lease_left_ms)
         # By `place_key`.
         self.places: dict[int, MirrorPlace] = {}
+        # Keys of queues that this run does not follow.
+        self._aside: set[int] = set()
         self._broker = broker
         self._nodes = nodes
         self._wanted = wanted
@@ -96,6 +98,8 @@ class Replicas(GroupWatch, PlaceOwner):
     def on_group(self, vhost: Vhost, put: PutQueue) -> None:
         group = group_of(put)
         key = place_key(put)
+        if key in self._aside:
+            return
         place = self.places.get(key)
         if group is None:
             if place is not None:
@@ -120,6 +124,13 @@ class Replicas(GroupWatch, PlaceOwner):
             self._forget(place)
             place.let_go()
         self._early.take(key)
+
+    def set_aside(self, put: PutQueue) -> None:
+        key = place_key(put)
+        self._aside.add(key)
+        place = self.places.pop(key, None)
+        if place is not None:
+            self._forget(place)
 
     def on_policies(self, vhost: Vhost) -> None:
         found = [place for place in self.places.values() if place.vhost is vhost]

@@ -158,7 +158,7 @@ class LeveledQueue(MessageTaker):
         return self._level(levels, priority) if 0 <= priority <= levels.highest else None
 
     def restore_level(self, priority: i64, ledger_id: i64) -> bool:
-        """Begin a level that an earlier run of the node began; False: the queue has no such level."""
+        """Begin a level that an earlier run of the node began; False: the queue cannot have it."""
         levels = self.levels
         if (
             levels is None

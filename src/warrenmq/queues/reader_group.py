@@ -440,24 +440,13 @@ class GroupMember:
                 # Delta has nothing alive from `next_seq` on.
                 self._attach_rest(queue, max(next_seq, queue.backing.ready.delta.end))
 
-        load = RangeLoad(
-            queue.backing,
-            next_seq,
-            self.reserved,
-            GROUP_SLICE_MESSAGES,
-            queue.backing.host.load_bytes,
-            True,
-            on_range,
-        )
-        self._load = load
-        queue.backing.loader.submit(load)
+        backing = queue.backing
+        end, size, most = self.reserved, backing.host.load_bytes, GROUP_SLICE_MESSAGES
+        self._load = load = RangeLoad(backing, next_seq, end, most, size, True, on_range)
+        backing.loader.submit(load)
 
     def detach(self, now_ms: i64) -> None:
-        """Let go of a queue that is deleted, or a hidden copy now.
-
-        Reserved messages that the queue has not taken back are settled: the journal need not keep
-        them.
-        """
+        """Let go of a queue that is deleted or hidden; settle what it has not taken back."""
         self._cancel_load()
         queue = self.queue
         self.queue = None

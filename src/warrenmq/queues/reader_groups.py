@@ -124,7 +124,7 @@ class ReaderGroup:
         is_ended: bool,
         queue: Queue | None,
     ) -> None:
-        """Restore a member from its definition; `queue` is None when it is gone or a hidden copy."""
+        """Restore a member from its definition; `queue`: None when it is gone or hidden."""
         member = GroupMember(self.name, queue_name, queue_id, acked, max(acked, reserved))
         member.stored_acked = acked
         member.stored_reserved = reserved

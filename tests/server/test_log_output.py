@@ -105,3 +105,11 @@ def test_a_file_that_cannot_be_opened_leaves_the_log_as_it_was(tmp_path: Path) -
         open_log(options(tmp_path, file=tmp_path))
     NODE.info("still")
     assert "still" in (tmp_path / "w.log").read_text()
+
+
+def test_a_full_disk_costs_lines_and_no_stack_traces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    open_log(options(tmp_path, file=Path("/dev/full")))
+    NODE.info("lost")
+    assert capsys.readouterr().err == ""

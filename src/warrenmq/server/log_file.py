@@ -1,7 +1,9 @@
 """The log file, which begins anew by size and by date and keeps a number of older ones."""
 
+import contextlib
 import logging
 import logging.handlers
+import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -12,13 +14,23 @@ class LogFile(logging.handlers.RotatingFileHandler):
     """A log file that rotates at `size` bytes (0 = never) and at `date` ("" = never).
 
     It keeps `count` older files, `NAME.1` the youngest; with a count of 0 it starts over empty.
-    Raises OSError when the file cannot be opened.
+    Raises OSError when the file cannot be opened. Lines that a full disk does not take are lost.
     """
 
     def __init__(self, path: Path, size: int, date: str, count: int) -> None:
         super().__init__(path, maxBytes=size, backupCount=count, encoding="utf-8")
         self._date = date
         self._next_date = next_rotation(date, datetime.now().astimezone()) if date else None
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # the library's name
+        # The library would put a stack trace on standard error for each line.
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        # Closing tries once more to write what the disk has not taken.
+        with contextlib.suppress(OSError):
+            super().close()
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802  # the library's name
         if self._next_date is not None and record.created >= self._next_date.timestamp():

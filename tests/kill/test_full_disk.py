@@ -1,5 +1,7 @@
 """A real file system without a free byte keeps the promises of docs/operations/disk.md."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +42,11 @@ def node(tmp_path: Path, disk: SmallDisk) -> Iterator[BrokerProcess]:
 def reserve_bytes(node: BrokerProcess) -> int:
     """The size of the reserve."""
     return (node.directory / "data" / RESERVE_PATH).stat().st_size
+
+
+def is_found(node: BrokerProcess) -> bool:
+    """Whether local commands find the node."""
+    return main(["--data-dir", str(node.directory / "data"), "-q", "ping"]) == 0
 
 
 def declare_until_refused(node: BrokerProcess) -> list[bytes]:
@@ -98,14 +105,17 @@ def test_at_zero_bytes_free(node: BrokerProcess, disk: SmallDisk) -> None:
     full = confirming(connect(node))
     full.publish(b"q", b"no room", PERSISTENT)
     assert not outcome(full, 1)
+    assert is_found(node)
+
+    # A stop gives back what the node has taken for its definitions.
+    assert node.stop() == 0
+    disk.fill()
+    node.start()
+    assert is_found(node)
 
     # With free space the node recovers by itself.
     disk.free()
     eventually(lambda: reserve_bytes(node) == RESERVE_BYTES, "the reserve is held again")
-    data = node.directory / "data"
-    eventually(
-        lambda: main(["--data-dir", str(data), "-q", "ping"]) == 0, "local commands find the node"
-    )
     other = connect(node).channel()
     other.declare(refused, durable=True)
     publish(other, refused, b"at last")
@@ -114,3 +124,21 @@ def test_at_zero_bytes_free(node: BrokerProcess, disk: SmallDisk) -> None:
     assert check.returncode == 0, check.stdout
     node.start()
     assert content(node, refused) == [(b"at last", False)]
+
+
+def test_standard_output_on_a_full_disk(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "warrenmq", "server", "--listen", "127.0.0.1:0"]
+    command += ["--data-dir", str(tmp_path)]
+    with open("/dev/full", "w") as full:
+        node = subprocess.Popen(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    try:
+        eventually((tmp_path / "control.json").exists, "the node runs")
+        assert main(["--data-dir", str(tmp_path), "-q", "ping"]) == 0
+        node.terminate()
+        _, log = node.communicate(timeout=60)
+    finally:
+        node.kill()
+        node.wait()
+    assert node.returncode == 0
+    assert "the ready line cannot be written: No space left on device" in log
+    assert "Traceback" not in log

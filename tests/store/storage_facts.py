@@ -272,7 +272,9 @@ W20 | Damage stops the whole vhost | kill/test_restart.py::test_damage_costs_wha
     store/test_index_rebuild.py::test_what_is_not_ours_is_kept
 W21 | A full disk stops the broker | store.disk.space_reserve:SpaceReserve
     kill/test_failing_disk.py::test_files_may_not_grow
+    store.disk.roomy_file:write_roomy
     kill/test_full_disk.py::test_at_zero_bytes_free
+    cluster/nodes/test_full_disk.py::test_starts_on_a_full_disk
     store/test_flusher.py::test_one_that_cannot_be_stored_is_refused_alone
     store/test_space_reserve.py::test_a_commit_that_finds_no_space_leaves_room_for_the_next
 W22 | The acks of a blocked connection wait

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.stores.dict_disk.journal_driver import JournalDriver
 from tests.support.stores.failing_files import FailingFiles
+from warrenmq.store.disk.files import put_whole
 from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
 from warrenmq.store.disk.space_reserve import SpaceReserve
 from warrenmq.testing.simulated.file_system import SimulatedFileSystem
@@ -57,6 +58,19 @@ def test_a_reserve_that_is_there_is_taken_over() -> None:
     handle = files.create("others")
     handle.write(0, [bytes(4 * SIZE)])
     assert SpaceReserve(files, size_bytes=SIZE).keep()
+
+
+def test_what_lacks_space_is_written_with_its_help() -> None:
+    files = disk_of(5 * SIZE)
+    files.make_directories("others")
+    reserve = SpaceReserve(files, size_bytes=SIZE)
+    assert reserve.keep()
+    files.create("filler").write(0, [bytes(4 * SIZE)])
+    reserve.helps(lambda: put_whole(files, "others/small", bytes(100)))
+    assert files.size("others/small") == 100
+    with pytest.raises(OSError, match="No space"):
+        reserve.helps(lambda: put_whole(files, "others/large", bytes(2 * SIZE)))
+    assert files.list_names("others") == ["small"]
 
 
 @pytest.mark.parametrize("call", ["create", "open", "allocate", "sync", "free_bytes", "close"])

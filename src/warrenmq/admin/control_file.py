@@ -6,10 +6,11 @@ data directory as well.
 """
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from warrenmq.store.disk.roomy_file import remove_roomy, write_roomy
 
 CONTROL_NAME: Final = "control.json"
 # A user name that no user can have: names of users are not empty.
@@ -35,18 +36,12 @@ class ControlFile:
 
 def write_control_file(data_dir: Path, control: ControlFile) -> None:
     """Write the control file of `data_dir`, atomically. Raises OSError."""
-    path = data_dir / CONTROL_NAME
-    new = data_dir / f"{CONTROL_NAME}.new"
-    new.unlink(missing_ok=True)
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        json.dump(vars(control), file)
-    new.rename(path)
+    write_roomy(data_dir / CONTROL_NAME, json.dumps(vars(control)).encode(), 0o600)
 
 
 def remove_control_file(data_dir: Path) -> None:
-    """Remove the control file: the node stops."""
-    (data_dir / CONTROL_NAME).unlink(missing_ok=True)
+    """Remove the control file of a node that stops, or that has been killed. Raises OSError."""
+    remove_roomy(data_dir / CONTROL_NAME)
 
 
 def read_control_file(data_dir: Path) -> ControlFile:

@@ -6,13 +6,14 @@ for another node, or taken to a cluster of the same name is recognised before an
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from warrenmq.cluster.errors import ClusterError
+from warrenmq.store.disk.files import sync_directory
+from warrenmq.store.disk.roomy_file import read_roomy, remove_roomy, write_roomy
 
 IDENTITY_NAME: Final = "cluster.json"
 FORMAT: Final = 1
@@ -45,7 +46,7 @@ def read_identity(directory: Path) -> DirectoryIdentity | None:
     """The identity of a data directory, None if it has joined no cluster. Raises IdentityError."""
     path = directory / IDENTITY_NAME
     try:
-        data = path.read_bytes()
+        data = read_roomy(path)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -61,27 +62,12 @@ def read_identity(directory: Path) -> DirectoryIdentity | None:
 
 def write_identity(directory: Path, identity: DirectoryIdentity) -> None:
     """Write the identity of a data directory, durably and whole. Raises OSError."""
-    path = directory / IDENTITY_NAME
-    unfinished = path.with_name(f".{IDENTITY_NAME}.incomplete")
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o640)
-    try:
-        os.write(descriptor, msgspec.json.encode(identity))
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    unfinished.rename(path)
-    _sync_directory(directory)
+    write_roomy(directory / IDENTITY_NAME, msgspec.json.encode(identity))
+    # Nodes that knew no room have left this file on full disks.
+    (directory / f".{IDENTITY_NAME}.incomplete").unlink(missing_ok=True)
 
 
 def forget_identity(directory: Path) -> None:
     """Let a data directory belong to no cluster. Raises OSError."""
-    (directory / IDENTITY_NAME).unlink(missing_ok=True)
-    _sync_directory(directory)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    remove_roomy(directory / IDENTITY_NAME)
+    sync_directory(directory)

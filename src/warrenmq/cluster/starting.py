@@ -95,7 +95,7 @@ class ClusterStart:
     ) -> tuple[ClusterMeta, DirectoryIdentity]:
         """Find the cluster or make it, and become a member; can be repeated after any crash."""
         membership = self._membership
-        known = read_identity(directory)
+        stored = known = read_identity(directory)
         meta = membership.meta()
         if known is not None:
             membership.check_directory(known, meta)
@@ -104,7 +104,8 @@ class ClusterStart:
         if self._incarnation == 0:
             self._incarnation = known.incarnation + 1
         identity = msgspec.structs.replace(known, incarnation=self._incarnation)
-        write_identity(directory, identity)
+        if identity != stored:
+            write_identity(directory, identity)
         if meta is None:
             membership.make_cluster(
                 identity, self._secret, shared_definitions(rows, first, self._node.encode())

@@ -15,6 +15,7 @@ from typing import Final
 
 from warrenmq.admin.control_file import ControlFile, remove_control_file, write_control_file
 from warrenmq.server.listening.addresses import Ends, ends_of
+from warrenmq.store.disk.space_reserve import SpaceReserve
 
 logger = logging.getLogger("warren.listener")
 
@@ -38,28 +39,31 @@ class ControlListener:
         # What a local administrator must show.
         self.token = secrets.token_urlsafe(_TOKEN_BYTES)
 
-    def start(self, node: str, pid: int) -> None:
-        """Listen, and write the control file as soon as the disk takes it.
+    def start(self, node: str, pid: int, reserve: SpaceReserve) -> None:
+        """Listen, and write the control file, on a full disk with the help of the `reserve`.
 
-        Raises OSError when it cannot listen.
+        Raises OSError when it cannot listen, or cannot remove the control file of an earlier run.
         """
         self._socket = socket.create_server(("127.0.0.1", 0))
         self._socket.setblocking(False)
         host, port = self._socket.getsockname()
         self._unwritten = ControlFile(node, f"{host}:{port}", self.token, pid)
         self._loop.add_reader(self._socket, self._accept)
-        if not self.keep():
+        # A killed node has left its control file, whose room the new one takes.
+        remove_control_file(self._data_dir)
+        if not self.keep(reserve):
             logger.error("local commands cannot find the node yet: the disk takes no control file")
 
-    def keep(self) -> bool:
+    def keep(self, reserve: SpaceReserve) -> bool:
         """Write the control file if that is still to be done; call it now and then.
 
         A node must start on a full disk too. Returns whether the file is there.
         """
-        if self._unwritten is None:
+        unwritten = self._unwritten
+        if unwritten is None:
             return True
         try:
-            write_control_file(self._data_dir, self._unwritten)
+            reserve.helps(lambda: write_control_file(self._data_dir, unwritten))
         except OSError:
             return False
         self._unwritten = None

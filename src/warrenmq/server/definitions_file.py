@@ -85,18 +85,18 @@ def move_to_lost(directory: Path, name: str) -> Path:
 
 
 def _load(path: Path, reserve: SpaceReserve) -> tuple[Metadata, Definitions]:
+    # SQLite creates files beside the database, so even opening it may need space.
     try:
-        return _try_load(path)
+        return reserve.helps(lambda: _try_load(path, False))
     except MetadataError as error:
         if not error.may_be_full:
             raise
-        # SQLite creates files beside the database, so even opening it may need space.
-        reserve.on_error(error)
-        return _try_load(path)
+    # The reserve is used up as well.
+    return _try_load(path, True)
 
 
-def _try_load(path: Path) -> tuple[Metadata, Definitions]:
-    metadata = SqliteMetadata(path)
+def _try_load(path: Path, is_exclusive: bool) -> tuple[Metadata, Definitions]:
+    metadata = SqliteMetadata(path, is_exclusive)
     try:
         return metadata, metadata.load()
     except MetadataError:

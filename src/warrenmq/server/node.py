@@ -16,6 +16,7 @@ import os
 import resource
 import secrets
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -211,7 +212,7 @@ class Node:
         nodes = "" if self._cluster is None else f" nodes={await self._cluster.begin()}"
         await self.import_definitions()
         self._listening.start()
-        self._control_listener.start(self.config.node_name, os.getpid())
+        self._control_listener.start(self.config.node_name, os.getpid(), self._data.reserve)
         self.listeners = [
             ("amqp/ssl" if each.is_tls else "amqp", *each.address) for each in self._listening.all
         ]
@@ -408,7 +409,7 @@ class Node:
         now_ms = self.clock.now_ms()
         if self._data is not None:
             self._data.reserve.keep()
-            self._control_listener.keep()
+            self._control_listener.keep(self._data.reserve)
         # End a turn even when nothing else happens, so that space that waits for a checkpoint gets
         # one.
         self.schedule_turn()
@@ -479,6 +480,15 @@ def _raise_descriptor_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def _announce(line: str) -> None:
+    """Write the ready line to standard output, which may be a file on a full disk."""
+    try:
+        # Without a buffer, which the end of the process would try to write again.
+        os.write(sys.stdout.fileno(), line.encode())
+    except OSError as error:
+        logger.warning("the ready line cannot be written: %s", error.strerror)
+
+
 async def _run(config: Config, read_again: Callable[[], Loaded]) -> int:
     loop = asyncio.get_running_loop()
     _raise_descriptor_limit()
@@ -494,7 +504,7 @@ async def _run(config: Config, read_again: Callable[[], Loaded]) -> int:
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, node.request_stop)
     loop.add_signal_handler(signal.SIGHUP, reload_node, node, read_again)
-    print(f"warren is ready: {listeners} management=off", flush=True)
+    _announce(f"warren is ready: {listeners} management=off\n")
     await node.wait_stopped()
     return 0
 

@@ -156,7 +156,7 @@ def open_data_directory(
         metadata, definitions = open_definitions(directory, config.accept_lost_definitions, reserve)
         for line in set_unusable_aside(definitions):
             logger.error("%s", line)
-        definitions = _definitions_to_open(config, broker, metadata, definitions, entrance)
+        definitions = _definitions_to_open(config, broker, metadata, definitions, entrance, reserve)
         broker.load_users(definitions)
         _set_aside_deleted(directory, definitions)
         directories: dict[int, Path] = {}
@@ -194,16 +194,18 @@ def _definitions_to_open(
     metadata: Metadata,
     stored: Definitions,
     entrance: Entrance | None,
+    reserve: SpaceReserve,
 ) -> Definitions:
     """The definitions with which the node starts, given the `stored` ones of `metadata`.
 
+    Releases the space reserve when what a start writes finds no space.
     Raises DataDirectoryError, and what `Entrance.open` raises.
     """
     is_empty = not stored.users and not stored.vhosts
     if entrance is not None:
         first = first_definitions(config, 1)
-        definitions, changes = entrance.open(config.data_dir, stored, first)
-        metadata.apply(changes)
+        definitions, changes = reserve.helps(lambda: entrance.open(config.data_dir, stored, first))
+        reserve.helps(lambda: metadata.apply(changes))
         return definitions
     if not is_empty:
         return stored

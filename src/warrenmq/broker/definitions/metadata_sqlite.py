@@ -52,12 +52,16 @@ _LOCK_CODES: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 class SqliteMetadata(Metadata):
     """The store of definitions in the file `path`, which is created when missing or empty.
 
+    `is_exclusive`: keep everybody else from the file, and so need no file of shared memory beside
+    it; a store that has been closed is opened without a free byte on the disk then.
+
     Opening raises MetadataDamaged for a file that is no such store, MetadataError for a file that
     cannot be opened or is of a later version. After an error the file is closed.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, is_exclusive: bool = False) -> None:
         self._path = path
+        self._is_exclusive = is_exclusive
         if sqlite3.sqlite_version_info < SQLITE_VERSION_MIN:
             raise MetadataError(
                 f"this Python has SQLite {sqlite3.sqlite_version}; warren needs 3.37 or later"
@@ -125,6 +129,8 @@ class SqliteMetadata(Metadata):
 
     def _open(self) -> None:
         execute = self._connection.execute
+        if self._is_exclusive:
+            execute("PRAGMA locking_mode = EXCLUSIVE")
         execute("PRAGMA journal_mode = WAL")
         execute("PRAGMA synchronous = FULL")
         execute("PRAGMA foreign_keys = OFF")

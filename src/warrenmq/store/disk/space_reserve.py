@@ -9,7 +9,8 @@ import contextlib
 import errno
 import logging
 import threading
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from warrenmq.store.change_sets import DefinitionsError
 from warrenmq.store.file_system import FileSystem
@@ -21,6 +22,8 @@ RESERVE_BYTES: Final = 33554432
 # The reserve is allocated again when this many times its size is free, so that the next commit does
 # not lack the space.
 _PLENTY: Final = 4
+
+_Result = TypeVar("_Result")
 
 
 class SpaceReserve:
@@ -39,6 +42,19 @@ class SpaceReserve:
         """Release the reserve if `error` means that space is short; a retry may then succeed."""
         if is_want_of_space(error):
             self.release()
+
+    def helps(self, write: Callable[[], _Result]) -> _Result:
+        """The result of `write`, which finds the space of the reserve if it lacks space.
+
+        `write` is then called once more. Raises what it raises.
+        """
+        try:
+            return write()
+        except (OSError, DefinitionsError) as error:
+            if not is_want_of_space(error):
+                raise
+        self.release()
+        return write()
 
     def release(self) -> None:
         """Free the space of the reserve."""

@@ -86,17 +86,25 @@ class StoreReport:
     index_damage: int = 0
 
 
+def _empty(files: FileSystem, directory: str) -> None:
+    """Delete what is in `directory`, which stays: a full disk has no room for a new one."""
+    for name in files.list_names(directory):
+        path = f"{directory}/{name}"
+        try:
+            files.unlink(path)
+        except OSError:
+            files.remove_tree(path)
+
+
 def read_store(
     files: FileSystem, store_id: bytes, settings: StoreSettings
 ) -> tuple[VhostStore, JournalReplay, StoreReport]:
     """Open the store; `VhostStore.adopt` adds its queues once the definitions are known."""
     report = StoreReport()
     store = VhostStore(store_id, settings)
-    for directory in (JOURNAL_DIRECTORY, QUEUES_NAME, PERSISTENT_NAME):
+    for directory in (JOURNAL_DIRECTORY, QUEUES_NAME, PERSISTENT_NAME, TRANSIENT_NAME):
         files.make_directories(directory)
-    if files.exists(TRANSIENT_NAME):
-        files.remove_tree(TRANSIENT_NAME)
-    files.make_directories(TRANSIENT_NAME)
+    _empty(files, TRANSIENT_NAME)
     checkpoint = _read_checkpoint(files, store_id, report)
     rebuilt: RebuiltIndex | None = None
     has_queues = len(files.list_names(QUEUES_NAME)) > 0

@@ -161,6 +161,13 @@ class Facts:
             for fault in self.faults
         )
 
+    def new_master_between(self, queue: str, after_us: int, before_us: int) -> bool:
+        """Whether a queue got another master than its first one in this time."""
+        return any(
+            report.queue == queue and report.epoch > 1 and after_us <= report.at_us <= before_us
+            for report in self.masters
+        )
+
     def _add(self, event: AnyEvent) -> None:
         match event:
             case Publish():

@@ -3,7 +3,8 @@
 A client cannot see what was handed out to a connection that broke before it read. So a message that
 is redelivered at its first arrival is right if such a *hidden* delivery is possible: each session
 that ended, or lived through a fault, may hide as many as its prefetch. This bounds how many
-messages of a queue may be marked, also over a failover.
+messages of a queue may be marked. A master that follows one that has died does not know what that
+one has handed out last, and marks all messages that it has.
 
 A fault may undo acks that no other copy has seen yet, and a master that is cut off may take acks in
 vain until it notices. Such a repeat is counted, and is no violation, if the acked delivery came at
@@ -28,6 +29,7 @@ from warrenmq.testing.checker.violation import Rule, Violation
 UNDONE_ACKS = "acks undone by a fault"
 LOST_FLAGS = "flags lost in a crash"
 CRASH_FLAGS = "flags set by a crash"
+MASTER_FLAGS = "flags set by a new master"
 HIDDEN_DELIVERIES = "deliveries that no client saw"
 # What one connection sends may arrive so much later than what another one sends after it.
 OVERTAKING_US = 20_000
@@ -71,6 +73,8 @@ def judge_flags(facts: Facts, window_us: int, counts: Counter[str]) -> list[Viol
             if first.event.redelivered:
                 if facts.lone_crash_between(queue, message.publish.at_us, first.at_us):
                     counts[CRASH_FLAGS] += 1
+                elif facts.new_master_between(queue, message.publish.at_us, first.at_us):
+                    counts[MASTER_FLAGS] += 1
                 else:
                     marked.setdefault(queue, []).append(first)
             found += _judge_duplicates(facts, queue, deliveries, counts)

@@ -306,6 +306,12 @@ class Consumer(ClusterClient):
         source = None if own is None else own.confirm_source
         return _Link(source, source.epoch if isinstance(source, InSync) else 0)
 
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether an ack of the consumer may have gone nowhere, so that it learns no more of any."""
+        session = self._sessions.get(self._tag)
+        return session is not None and session.is_doubtful
+
     # -- methods -----------------------------------------------------------------------------------
 
     def consume(
@@ -346,7 +352,7 @@ class Consumer(ClusterClient):
 
         def on_answer(_method: Method) -> None:
             if is_sure and self._link(session) == link:
-                self.recording.answered(session.name)
+                self.recording.answered(session.name, link.epoch)
             else:
                 session.is_doubtful = True
 

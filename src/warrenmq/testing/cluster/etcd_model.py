@@ -79,6 +79,10 @@ class EtcdModel:
         self.running: dict[bytes, Run] = {}
         # The running nodes as of each revision that has changed them.
         self.running_at: dict[int, dict[bytes, Run]] = {}
+        # The process of etcd stands still: nothing is decided, and no lease ends before it goes on.
+        self.is_paused = False
+        # Transactions that have reached it meanwhile; who proposed them has got no answer.
+        self._held: list[tuple[list[Condition], list[Change]]] = []
         # Keys that are deleted with the lease of a node: its exclusive queues.
         self._leased: dict[bytes, bytes] = {}
 
@@ -119,6 +123,17 @@ class EtcdModel:
         self.revision = revision
         self.history.append((revision, told))
         return revision
+
+    def hold(self, conditions: list[Condition], changes: list[Change]) -> None:
+        """Take a transaction that is carried out when etcd goes on."""
+        self._held.append((conditions, changes))
+
+    def go_on(self) -> None:
+        """End a pause: carry out what has come meanwhile."""
+        self.is_paused = False
+        held, self._held = self._held, []
+        for conditions, changes in held:
+            self.commit(conditions, changes)
 
     def has_lease(self, lease: NodeIs | None) -> bool:
         """Whether the author of a transaction has its `lease`, if it needs one."""
@@ -261,6 +276,11 @@ class ModelledStore(DecisionStore):
         self._requests.append((conditions, changes, done))
 
     @property
+    def has_answers(self) -> bool:
+        """Whether etcd answers the node now."""
+        return self.is_reachable and not self._model.is_paused
+
+    @property
     def request_count(self) -> int:
         """Requests that wait for an answer."""
         return len(self._requests)
@@ -270,7 +290,9 @@ class ModelledStore(DecisionStore):
         conditions, changes, done = self._requests.pop(place)
         if self.lease is not None:
             conditions = [*conditions, self.lease]
-        if not self.is_reachable:
+        if self.is_reachable and self._model.is_paused:
+            self._model.hold(conditions, changes)
+        if not self.has_answers:
             done(CommitResult(0, "etcd does not answer"))
             return
         revision = self._model.commit(conditions, changes)
@@ -283,7 +305,7 @@ class ModelledStore(DecisionStore):
 
     def tell(self) -> bool:
         """Tell the node of the next revision; False if it knows all."""
-        if not self.is_reachable or self.told_revision == self._model.revision:
+        if not self.has_answers or self.told_revision == self._model.revision:
             return False
         # Each revision has its place in the history.
         revision, changes = self._model.history[self.told_revision]
@@ -294,7 +316,7 @@ class ModelledStore(DecisionStore):
     def carry_out(self) -> None:
         """Carry out the oldest request; nobody gets the answer."""
         conditions, changes, _done = self._requests.pop(0)
-        if self.is_reachable:
+        if self.has_answers:
             self._model.commit(conditions, changes)
 
     def drop_requests(self) -> None:

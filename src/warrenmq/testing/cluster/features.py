@@ -43,6 +43,25 @@ OUTAGES: Final = (
     ISOLATE_MIRROR, CUT, ONE_WAY_CUT, HANG_MASTER, HANG_MIRROR, SILENCE_MASTER,
 )  # fmt: skip
 
+# How a queue that is only consumed is disturbed in the end (`partings.py`).
+PARTED_MASTER: Final = "parted master"
+HEAL_ETCD_FIRST: Final = "etcd heals first"
+HEAL_LINKS_FIRST: Final = "links heal first"
+MUTE_MASTER: Final = "mute master"
+DEAF_MASTER: Final = "deaf master"
+LOST_LEASE: Final = "lost lease"
+ETCD_PAUSE: Final = "etcd pause"
+FROZEN_MASTER: Final = "frozen master"
+KILLED_MASTER: Final = "killed master"
+SILENT_MASTER: Final = "silent master"
+DEAD_MIRRORS: Final = "dead mirrors"
+TWO_DEATHS: Final = "two deaths"
+HAND_OVERS: Final = "hand overs"
+PARTINGS: Final = (
+    PARTED_MASTER, HEAL_ETCD_FIRST, HEAL_LINKS_FIRST, MUTE_MASTER, DEAF_MASTER, LOST_LEASE,
+    ETCD_PAUSE, FROZEN_MASTER, KILLED_MASTER, SILENT_MASTER, DEAD_MIRRORS, TWO_DEATHS, HAND_OVERS,
+)  # fmt: skip
+
 
 def draw_rules(seed: int) -> tuple[QueueRules, ...]:
     """The rules of the queues of a history, by number; () for none."""
@@ -73,3 +92,9 @@ def draw_outage(seed: int) -> str:
     """How a queue is disturbed at the end of a history; "" for not at all."""
     rng = Random(f"outage {seed}")
     return rng.choice(OUTAGES) if rng.random() < 0.5 else ""
+
+
+def draw_parting(seed: int) -> str:
+    """How a queue with consumers is disturbed at the end of a history; "" for not at all."""
+    rng = Random(f"parting {seed}")
+    return "" if draw_outage(seed) or rng.random() < 0.3 else rng.choice(PARTINGS)

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Final
 
 from warrenmq.cluster.placement import CLIENT_LOCAL, MIN_MASTERS, RANDOM
-from warrenmq.testing.cluster.features import draw_outage, draw_rules
+from warrenmq.testing.cluster.features import draw_outage, draw_parting, draw_rules
 from warrenmq.testing.leaving.histories import QueueRules, Step
 from warrenmq.testing.simulated.file_system import KILL, ORDERED, POWER
 from warrenmq.testing.simulated.node import Limits
@@ -59,6 +59,8 @@ class ClusterHistory:
     rules: tuple[QueueRules, ...] = ()
     # How a mirrored queue is disturbed in the end (`outage.py`); "": not at all.
     outage: str = ""
+    # How a queue with consumers at all nodes is disturbed in the end (`partings.py`); "": not.
+    parting: str = ""
 
 
 class _Maker:
@@ -210,7 +212,13 @@ def make_mirror_history(seed: int) -> ClusterHistory:
     maker = _Maker(seed)
     policies = (maker.policy(), maker.policy())
     history = _made(maker, _WORK | _MIRROR_WORK, _FAULTS | _MIRROR_FAULTS)
-    return replace(history, policies=policies, rules=draw_rules(seed), outage=draw_outage(seed))
+    return replace(
+        history,
+        policies=policies,
+        rules=draw_rules(seed),
+        outage=draw_outage(seed),
+        parting=draw_parting(seed),
+    )
 
 
 def _made(

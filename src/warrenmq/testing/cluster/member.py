@@ -51,9 +51,10 @@ from warrenmq.testing.simulated.file_system import PLENTY
 from warrenmq.testing.simulated.node import USER, VHOST, Limits, SimulatedDisk, SimulatedNode
 from warrenmq.testing.simulated.node_parts import NodeParts
 
-# As in `cluster/membership.py` and `cluster/node.py`.
+# As in `cluster/membership.py`, `cluster/node.py` and `cluster/decisions_etcd.py`.
 LEASE_MS: Final = 10_000
 RENEW_MS: Final = LEASE_MS // 3
+_LEASE_MARGIN_MS: Final = 1000
 _SECRET: Final = b"secret"
 
 
@@ -81,6 +82,23 @@ class MemberClock(ClusterClock):
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
         self._member.clock.call_later(delay_ms / 1000, callback)
+
+
+class MemberStore(ModelledStore):
+    """Etcd as a simulated node reaches it; the node has its lease as long as it can be sure."""
+
+    def __init__(
+        self,
+        model: EtcdModel,
+        follow: Callable[[int, list[Change]], None],
+        has_lease: Callable[[], bool],
+    ) -> None:
+        super().__init__(model, follow)
+        self._has_lease = has_lease
+
+    def has_lease(self) -> bool:
+        """See DecisionStore."""
+        return self._has_lease()
 
 
 class MemberWatch(ABC):
@@ -197,7 +215,7 @@ class Member(SimulatedNode):
         self.follower = Follower(
             name, self.broker, copy, self.ends, self._apply, _apply_nothing, self._time
         )
-        self.etcd = ModelledStore(self._model, self._follow)
+        self.etcd = MemberStore(self._model, self._follow, self._is_sure_of_lease)
         self.etcd.told_revision = self._revision
         self.prober = MemberProber()
         self.mirroring = Mirroring(
@@ -263,7 +281,7 @@ class Member(SimulatedNode):
 
     def renew(self) -> None:
         """Renew the lease if that is due; announce the node again if the lease has ended."""
-        if self.now_ms >= self._renew_at_ms and self.etcd.is_reachable:
+        if self.now_ms >= self._renew_at_ms and self.etcd.has_answers:
             self._renew_at_ms = self.now_ms + RENEW_MS
             if self.name.encode() not in self._model.running:
                 self._announce()
@@ -278,6 +296,10 @@ class Member(SimulatedNode):
         lease = self.etcd.lease
         run = None if lease is None else self._model.running.get(lease.node)
         return lease is not None and run is not None and run.birth == lease.birth
+
+    def _is_sure_of_lease(self) -> bool:
+        """As `EtcdDecisions.has_lease`."""
+        return self.now_ms < self.lease_ends_ms - _LEASE_MARGIN_MS
 
     def lose_lease(self) -> None:
         """The lease ends, because the node has not renewed it, or by hand."""

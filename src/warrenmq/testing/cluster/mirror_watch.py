@@ -42,6 +42,8 @@ class _Copy:
     def __init__(self) -> None:
         self.epoch = 1
         self.received = 0
+        # Messages that it has handed out as a master, in this run of its node.
+        self.delivered_count = 0
 
 
 class MirrorWatch(MemberWatch):
@@ -49,6 +51,7 @@ class MirrorWatch(MemberWatch):
 
     def __init__(self, recording: Recording, model: EtcdModel) -> None:
         self._recording = recording
+        self._reigns = recording.reigns
         self._model = model
         # A policy lets copies lead that are not in sync.
         self.has_unsafe_policy = False
@@ -66,6 +69,7 @@ class MirrorWatch(MemberWatch):
     def crashed(self, name: str) -> None:
         """A node has crashed."""
         self._crashed_us[name] = self._recording.at_us
+        self._reigns.note(name, False, self._recording.at_us)
         self._crashed[name] = {life_name(put.name, put.birth) for put in self._model.load().queues}
 
     def starts(self, name: str) -> None:
@@ -76,8 +80,13 @@ class MirrorWatch(MemberWatch):
             if put.node == name.encode() and not put.group and life in known:
                 self._recording.forgotten(life, not put.durable)
 
+    def note_well(self, name: str, is_well: bool) -> None:
+        """Note whether a node is well, as `Reigns` has it."""
+        self._reigns.note(name, is_well, self._recording.at_us)
+
     def turn_ends(self, member: Member) -> None:
         """See MemberWatch."""
+        self._reigns.follow(self._recording.at_us)
         for place in member.mirroring.replicas.places.values():
             life = life_name(place.name, place.birth)
             replica = place.replica
@@ -101,6 +110,11 @@ class MirrorWatch(MemberWatch):
             epoch.sent_us.append(self._recording.at_us)
         copy = self._copy(life, node)
         copy.epoch, copy.received = master.epoch, int(master.feed.taken_count)
+        count = sum(int(each.counters.delivered) for each in master.copy.queue.backings())
+        if count != copy.delivered_count:
+            if count > copy.delivered_count:
+                self._reigns.hands_out(life, master.epoch, self._recording.now_ms)
+            copy.delivered_count = count
         if master.in_sync.confirmed_upto > epoch.confirmed_upto:
             epoch.confirmed_upto = master.in_sync.confirmed_upto
             self._recording.confirmed_in(life, master.epoch, node)
@@ -114,15 +128,16 @@ class MirrorWatch(MemberWatch):
             return
         own = place.replica.me
         forgotten_us = NEVER
+        is_unsafe = not before.is_synced(own.node, own.replica_id)
         if own not in before.sync:
             # It has what its disk has kept of an earlier run (I6).
             forgotten_us = self._crashed_us.get(node, 0) - WINDOW_MS * _MS_US
             self._recording.forgotten(life, not place.put.durable)
-            if not before.is_synced(own.node, own.replica_id):
+            if is_unsafe:
                 self._check_unsafe(node, life, before, epoch)
                 self._recording.promoted_unsafely(life)
                 forgotten_us = 0
-        self._recording.moved(life, self._heard(life, node, epoch), forgotten_us)
+        self._recording.moved(life, self._heard(life, node, epoch), forgotten_us, is_unsafe)
 
     def _check_unsafe(self, node: str, life: str, before: Group, epoch: int) -> None:
         """Violation unless a policy allows the promotion, and no complete copy's node ran."""

@@ -28,12 +28,13 @@ class Move(NamedTuple):
     """A change of a queue's master at `at_us`.
 
     `heard`: how many messages of each earlier master the new one has got. `forgotten_us`: from when
-    on it may have forgotten what it had.
+    on it may have forgotten what it had. `is_unsafe`: a policy lets it lead although it lacks much.
     """
 
     at_us: int
     heard: tuple[tuple[SentMessages, int], ...]
     forgotten_us: int
+    is_unsafe: bool
 
     @property
     def lost_from_us(self) -> int:
@@ -52,19 +53,17 @@ class Moves:
         """Note a change."""
         self._moves.setdefault(queue, []).append(move)
 
-    def may_repeat(self, queue: str, settled_us: int, again_us: int) -> bool:
-        """Whether a message that was settled by `settled_us` may come again at `again_us`."""
+    def may_repeat(self, queue: str, settled_us: int, again_us: int, is_firm: bool) -> bool:
+        """Whether a message that was settled by `settled_us` may come again at `again_us`.
+
+        `is_firm`: its ack may be undone by an unsafe change alone (`Reigns.is_firm`).
+        """
         return any(
-            settled_us >= move.lost_from_us and again_us >= move.at_us
+            settled_us >= move.lost_from_us
+            and again_us >= move.at_us
+            and (move.is_unsafe or not is_firm)
             for move in self._moves.get(queue, ())
         )
-
-    def may_lack_flag(self, queue: str, one_us: int, other_us: int) -> bool:
-        """Whether two deliveries of a message may both be unmarked.
-
-        They came from two masters, one of which has not heard of the other's delivery.
-        """
-        return self.may_repeat(queue, one_us, other_us) or self.may_repeat(queue, other_us, one_us)
 
     def fault_of_copy(self, facts: Facts, master: CopyReport, copy: CopyReport) -> str:
         """How a copy in sync differs from its master's in a way that it must not; "" if in none.

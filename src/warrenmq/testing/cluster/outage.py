@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from warrenmq.broker.definitions.metadata import PutQueue
-from warrenmq.cluster.groups.group import Group
-from warrenmq.cluster.groups.group_change import group_of
 from warrenmq.testing.cluster.clients import Publisher
 from warrenmq.testing.cluster.features import (
     CUT,
@@ -26,9 +23,10 @@ from warrenmq.testing.cluster.features import (
     ONE_WAY_CUT,
     SILENCE_MASTER,
 )
+from warrenmq.testing.cluster.places import Place, find_place
 from warrenmq.testing.cluster.rest import rest
 from warrenmq.testing.cluster.world import World
-from warrenmq.testing.leaving.histories import DROP_HEAD
+from warrenmq.testing.leaving.histories import DROP_HEAD, QueueRules
 from warrenmq.testing.simulated.file_system import KILL, POWER
 
 _STEP_MS: Final = 10
@@ -40,25 +38,17 @@ _BEFORE_MS: Final = 200
 _AFTER_MS: Final = 500
 
 
-class _Place(NamedTuple):
-    """The queue that is disturbed: its name, its master's node, and that of a mirror."""
-
-    queue: bytes
-    master: str
-    mirror: str
-
-
 class _Fault(NamedTuple):
     """A fault: the longest gap in confirms that it may cause (ms), its begin and its end."""
 
     limit_ms: int
-    begin: Callable[[World, _Place], None]
-    end: Callable[[World, _Place], None]
+    begin: Callable[[World, Place], None]
+    end: Callable[[World, Place], None]
 
 
 def run_outage(world: World, kind: str) -> None:
     """Disturb a queue and heal it; Violation if the disturbance was too long."""
-    place = _place(world)
+    place = find_place(world, _takes_all)
     if place is None:
         return
     fault = _FAULTS[kind]
@@ -80,23 +70,8 @@ def run_outage(world: World, kind: str) -> None:
     rest(world)
 
 
-def _place(world: World) -> _Place | None:
-    """A queue with a mirror in sync that takes every message, if there is one."""
-    found = []
-    for put in world.model.load().queues:
-        group = group_of(put)
-        rules = world.recording.promises.of(put.name.decode())
-        is_open = not rules.has_limit() or rules.overflow == DROP_HEAD
-        if group is not None and is_open and put.durable and group.synced_mirrors:
-            found.append((put, group))
-    if not found:
-        return None
-    return _place_of(world, *world.rng.choice(found))
-
-
-def _place_of(world: World, put: PutQueue, group: Group) -> _Place:
-    mirror = world.rng.choice(group.synced_mirrors)
-    return _Place(put.name, group.master_node.decode(), mirror.id.node.decode())
+def _takes_all(rules: QueueRules) -> bool:
+    return not rules.has_limit() or rules.overflow == DROP_HEAD
 
 
 def _publish(world: World, client: Publisher, queue: bytes, ms: int) -> None:
@@ -124,13 +99,13 @@ def _isolate(world: World, name: str) -> None:
             world.network.path(*sorted((name, other))).is_cut = [True, True]
 
 
-def _heal(world: World, _place: _Place) -> None:
+def _heal(world: World, _place: Place) -> None:
     world.cut_from_etcd.clear()
     for path in world.network.paths.values():
         path.heal()
 
 
-def _cut(world: World, place: _Place, is_one_way: bool) -> None:
+def _cut(world: World, place: Place, is_one_way: bool) -> None:
     one, other = sorted((place.master, place.mirror))
     # From the master to the mirror, if it is one way.
     is_first = one == place.master

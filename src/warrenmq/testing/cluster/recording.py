@@ -33,7 +33,7 @@ from warrenmq.testing.checker.events import (
     SyncCall,
     SyncReply,
 )
-from warrenmq.testing.checker.facts import NEVER, Facts
+from warrenmq.testing.checker.facts import NEVER, DeliveryFacts, Facts
 from warrenmq.testing.checker.gaps import judge_gaps, longest_gaps
 from warrenmq.testing.checker.verdict import judge
 from warrenmq.testing.checker.violation import Rule
@@ -41,6 +41,7 @@ from warrenmq.testing.checker.violation import Violation as BrokenRule
 from warrenmq.testing.cluster.letters import deaths_of, is_letter, message_name
 from warrenmq.testing.cluster.moves import Move, Moves, SentMessages
 from warrenmq.testing.cluster.promises import Promises, SentMessage, check_falling
+from warrenmq.testing.cluster.reigns import Reigns
 from warrenmq.testing.leaving.histories import QueueRules
 from warrenmq.testing.models.messages import Violation, body_of
 from warrenmq.wire.properties import decode_properties
@@ -62,8 +63,9 @@ def life_name(name: bytes, birth: int) -> str:
 class Recording:
     """The history so far; `now_ms` is set by the simulation. `rules`: those of the queues."""
 
-    def __init__(self, rules: tuple[QueueRules, ...] = ()) -> None:
+    def __init__(self, reigns: Reigns, rules: tuple[QueueRules, ...] = ()) -> None:
         self.now_ms = 0
+        self.reigns = reigns
         self.promises = Promises(rules)
         self.story: list[str] | None = None
         # How often a fault excused what would be a violation, by name.
@@ -91,6 +93,8 @@ class Recording:
         # history; the last one may be open.
         self._disk_faults: list[tuple[int, int]] = []
         self._moves = Moves()
+        # The epoch in which a master has answered, by the moment of the answer.
+        self._reply_epochs: dict[int, int] = {}
 
     @property
     def at_us(self) -> int:
@@ -214,9 +218,11 @@ class Recording:
         """A consumer asks the node of its queue something, behind all its acks."""
         self._add(SyncCall(self._now_us(), session))
 
-    def answered(self, session: str) -> None:
-        """The node of the queue has answered."""
-        self._add(SyncReply(self._now_us(), session))
+    def answered(self, session: str, epoch: int = 0) -> None:
+        """The node of the queue has answered, as its master in `epoch` if the queue has copies."""
+        at_us = self._now_us()
+        self._reply_epochs[at_us] = epoch
+        self._add(SyncReply(at_us, session))
 
     # -- faults --------------------------------------------------------------------------------
 
@@ -277,10 +283,14 @@ class Recording:
         self._add(EpochConfirm(self._now_us(), queue, epoch, node))
 
     def moved(
-        self, queue: str, heard: tuple[tuple[SentMessages, int], ...], forgotten_us: int
+        self,
+        queue: str,
+        heard: tuple[tuple[SentMessages, int], ...],
+        forgotten_us: int,
+        is_unsafe: bool,
     ) -> None:
         """A queue has another master than before; see `Move`."""
-        self._moves.add(queue, Move(self._now_us(), heard, forgotten_us))
+        self._moves.add(queue, Move(self._now_us(), heard, forgotten_us, is_unsafe))
 
     def forgotten(self, queue: str, is_transient: bool) -> None:
         """A queue goes on with what a disk has kept, which is nothing of a transient queue."""
@@ -374,11 +384,6 @@ class Recording:
             # A dead letter may be doubled by a fault.
             self.counts["dead letters that came twice"] += 1
             return self._is_disturbed
-        if broken.rule == Rule.FLAG and len(broken.moments_us) == 2:
-            # A message that came twice without its flag.
-            self.counts["flags that a new master did not know"] += 1
-            one_us, other_us = broken.moments_us
-            return self._moves.may_lack_flag(broken.queue, one_us, other_us)
         return False
 
     def _judge_letters(self, facts: Facts) -> None:
@@ -416,7 +421,8 @@ class Recording:
                 for delivery in deliveries:
                     if delivery is settled or delivery.at_us <= settled.settled_us:
                         continue
-                    if self._moves.may_repeat(queue, settled.settled_us, delivery.at_us):
+                    is_firm = self._is_firm(queue, settled)
+                    if self._moves.may_repeat(queue, settled.settled_us, delivery.at_us, is_firm):
                         self.counts["acks undone by a new master"] += 1
                         continue
                     name = message.publish.message
@@ -427,6 +433,11 @@ class Recording:
                         self.counts["dead letters that came twice"] += 1
                         continue
                     raise Violation("again", f"{name} was acked, and came again from {queue}")
+
+    def _is_firm(self, queue: str, settled: DeliveryFacts) -> bool:
+        """Whether no safe change of the master may undo an ack."""
+        epoch = self._reply_epochs.get(settled.settled_us, 0)
+        return self.reigns.is_firm(queue, epoch, settled.settled_us)
 
     def _on_disk_us(self, at_us: int) -> int:
         """By when a disk has what happened at a moment."""

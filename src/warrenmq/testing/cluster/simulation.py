@@ -38,6 +38,7 @@ from warrenmq.testing.cluster.histories import (
 from warrenmq.testing.cluster.mirror_rest import report_copies
 from warrenmq.testing.cluster.node_steps import DEAD_MS, IDLE_MS, NodeSteps, queue_name
 from warrenmq.testing.cluster.outage import run_outage
+from warrenmq.testing.cluster.partings import run_parting
 from warrenmq.testing.cluster.recording import life_name
 from warrenmq.testing.cluster.rest import check_rest, check_transient, drain, rest
 from warrenmq.testing.cluster.world import World
@@ -468,7 +469,7 @@ class ClusterSimulation(NodeSteps):
     def _compact(self, step: Step) -> None:
         name = self.world.names[step.number(0)]
         member = self.world.members.get(name)
-        if member is not None and name not in self.world.cut_from_etcd:
+        if member is not None and member.etcd.has_answers:
             member.catch_up()
 
     # -- begin and end -----------------------------------------------------------------------------
@@ -503,6 +504,7 @@ class ClusterSimulation(NodeSteps):
             self._end_fault(place)
         for path in world.network.paths.values():
             path.heal()
+        world.resume_etcd()
         world.cut_from_etcd.clear()
         world.loses_answers.clear()
         for member in world.members.values():
@@ -523,6 +525,8 @@ class ClusterSimulation(NodeSteps):
         rest(world)
         if self.history.outage:
             run_outage(world, self.history.outage)
+        if self.history.parting:
+            run_parting(world, self.history.parting)
         world.recording.publishing_over()
         for client in list(world.clients):
             client.on_lost()

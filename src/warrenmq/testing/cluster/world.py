@@ -12,6 +12,7 @@ from warrenmq.testing.cluster.member import Member
 from warrenmq.testing.cluster.mirror_watch import MirrorWatch
 from warrenmq.testing.cluster.network import Network
 from warrenmq.testing.cluster.recording import Recording, life_name
+from warrenmq.testing.cluster.reigns import Reigns
 from warrenmq.testing.leaving.histories import QueueRules
 from warrenmq.testing.models.messages import Violation
 from warrenmq.testing.simulated.file_system import KILL, PLENTY, Crash, SimulatedFileSystem
@@ -43,7 +44,7 @@ class World:
         self.model = EtcdModel()
         self.model.commit([], [PutVhost(VHOST, 0)])
         self.network = Network(self.names, rng)
-        self.recording = Recording(rules)
+        self.recording = Recording(Reigns(self.model), rules)
         self.recording.now_ms = self.now_ms
         self.mirrors = MirrorWatch(self.recording, self.model)
         # Running nodes by name.
@@ -80,7 +81,7 @@ class World:
 
     def start(self, name: str) -> None:
         """Start a node that is down, unless it would have to wait for etcd."""
-        if name in self.members or name in self.cut_from_etcd:
+        if name in self.members or not self._reaches_etcd(name):
             return
         disk = self._disks.get(name)
         if disk is None:
@@ -159,6 +160,19 @@ class World:
         is_hanging = any(member.is_stalled for member in self.members.values())
         self.recording.disk_faults(is_full or is_hanging or bool(self.slow_disks))
 
+    def resume_etcd(self) -> None:
+        """Let etcd go on after a pause; first it ends all leases whose time is over."""
+        if self.model.is_paused:
+            self.model.go_on()
+            for member in self.members.values():
+                if self.now_ms >= member.lease_ends_ms:
+                    self.recording.tell(f"        the lease of {member.name} ends")
+                    member.lose_lease()
+            self._end_leases()
+
+    def _reaches_etcd(self, name: str) -> bool:
+        return name not in self.cut_from_etcd and not self.model.is_paused
+
     # -- time --------------------------------------------------------------------------------------
 
     def advance(self, ms: int, step_ms: int) -> None:
@@ -172,7 +186,8 @@ class World:
             is_beat = self.now_ms >= self._beat_at_ms
             if is_beat:
                 self._beat_at_ms = self.now_ms + BEAT_MS
-                self._end_leases()
+                if not self.model.is_paused:
+                    self._end_leases()
             for name in list(self.members):
                 self._step(name, is_beat)
             self.pump()
@@ -189,14 +204,14 @@ class World:
         member = self.members[name]
         etcd, rng = member.etcd, self.rng
         etcd.is_reachable = name not in self.cut_from_etcd
+        is_cut = member.is_frozen or not etcd.is_reachable
+        self.mirrors.note_well(name, not is_cut and self._is_well(member))
+        if is_cut and not self.model.is_paused and self.now_ms >= member.lease_ends_ms:
+            member.lose_lease()
         if member.is_frozen:
-            if self.now_ms >= member.lease_ends_ms:
-                member.lose_lease()
             return
         if is_beat:
             member.renew()
-            if not etcd.is_reachable and self.now_ms >= member.lease_ends_ms:
-                member.lose_lease()
         while etcd.request_count and rng.random() < 0.8:
             etcd.loses_answers = name in self.loses_answers and rng.random() < 0.5
             etcd.answer(rng.randrange(etcd.request_count))
@@ -213,6 +228,13 @@ class World:
                 member.has_news = False
         except Crash:
             self.crash(name, self.crash_rule, False)
+
+    def _is_well(self, member: Member) -> bool:
+        """Whether a node that reaches etcd can do what is expected of it."""
+        name = member.name
+        is_hampered = member.is_stalled or name in self.slow_disks or name in self.loses_answers
+        is_full = member.disk.files.capacity > 0
+        return not is_hampered and not is_full and member.etcd.has_answers and member.is_announced()
 
     def _refuses(self, name: str, other: str) -> bool:
         """Whether `name` finds that nothing listens on the host of `other`, which is up."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from warrenmq.cluster.mirrors.in_sync import InSync
+from warrenmq.routing.delay import X_DELAY
 from warrenmq.testing.checker.events import CANCELLED
 from warrenmq.testing.cluster.member import Member
 from warrenmq.testing.cluster.promises import name_of
@@ -29,6 +30,7 @@ from warrenmq.wire.errors import (
     RESOURCE_ERROR,
     RESOURCE_LOCKED,
 )
+from warrenmq.wire.field_table import encode_table, fields_from_python
 from warrenmq.wire.method import Method
 from warrenmq.wire.methods import (
     BasicAck,
@@ -198,6 +200,16 @@ class Publisher(ClusterClient):
             priority=priority or None,
         )
         self._send_bytes(publish_frames(exchange, key, body, properties, is_mandatory))
+
+    def delay(self, exchange: bytes, key: bytes, size: int, delay_ms: int) -> None:
+        """Publish one message to a delayed exchange, where it waits for `delay_ms`."""
+        message, body = self.recording.next_body(size)
+        self._tags += 1
+        self._unanswered[self._tags] = message
+        self.recording.handed_over(message, body, route(self.member, exchange, key))
+        headers = encode_table(fields_from_python({X_DELAY: delay_ms}))
+        properties = Properties(delivery_mode=2, headers=headers)
+        self._send_bytes(publish_frames(exchange, key, body, properties, False))
 
     def take(self, method: Method, properties: bytes, body: bytes) -> None:
         if isinstance(method, BasicReturn):

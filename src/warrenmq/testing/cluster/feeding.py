@@ -23,10 +23,11 @@ _SIZE: Final = 20
 
 
 class Feeding:
-    """The consumers of `queue`, one at each node of `world`."""
+    """The consumers of `queue`, one at each node of `world`; `name`: what they are called."""
 
-    def __init__(self, world: World, queue: bytes) -> None:
+    def __init__(self, world: World, queue: bytes, name: str) -> None:
         self._world = world
+        self._name = name
         self._queue = queue
         self._consumers: dict[str, Consumer] = {}
         # When each consumer may come again, by node.
@@ -36,7 +37,9 @@ class Feeding:
     def publish(self, node: str, count: int) -> None:
         """Publish messages through a node, which all get their confirms later."""
         world = self._world
-        client = Publisher(world.members[node], world.recording, f"source{self._count}")
+        client = Publisher(
+            world.members[node], world.recording, f"{self._name} source{self._count}"
+        )
         self._count += 1
         world.clients.append(client)
         world.pump()
@@ -83,7 +86,7 @@ class Feeding:
     def _connect(self, name: str) -> None:
         world = self._world
         self._count += 1
-        client = Consumer(world.members[name], world.recording, f"guest{self._count}")
+        client = Consumer(world.members[name], world.recording, f"{self._name}{self._count}")
         self._consumers[name] = client
         world.clients.append(client)
         world.pump()

@@ -30,6 +30,10 @@ QUEUES: Final = 9
 EXCHANGES: Final = 3
 EXCHANGE_TYPES: Final = (b"direct", b"fanout", b"topic")
 FIXED_EXCHANGE: Final = 0
+# So many of the fixed queues have a reader group, where queues are mirrored.
+READ_QUEUES: Final = 2
+# Where queues are mirrored, the fixed ones are bound to it by their names.
+DELAYED_EXCHANGE: Final = b"xd"
 CONSUMERS: Final = 4
 KEYS: Final = (b"k", b"l")
 POLICIES: Final = ("ha", "hb")
@@ -185,6 +189,12 @@ _MIRROR_WORK: Final[dict[str, tuple[int, _Draw]]] = {
     "cancel_sync": (1, lambda m: (m.queue(),)),
     "rebalance": (1, lambda m: (m.node(),)),
     "policy": (1, lambda m: m.policy()),
+    "feed": (3, lambda m: (m.rng.randrange(FIXED_QUEUES), m.rng.choice((500, 1500, 5000)))),
+    "read": (7, lambda m: (m.rng.randrange(READ_QUEUES), m.rng.choice((1, 3, 100)))),
+    "read_ack": (6, lambda m: (m.rng.randrange(READ_QUEUES), m.rng.choice((1, 3, 100)))),
+    "read_leave": (1, lambda m: (m.rng.randrange(READ_QUEUES),)),
+    "stage": (2, lambda m: (m.node(), m.rng.randrange(FIXED_QUEUES), m.rng.randint(1, 4))),
+    "delay": (2, lambda m: (m.node(), m.rng.randrange(FIXED_QUEUES), m.rng.choice((50, 2000)))),
 }
 _MIRROR_FAULTS: Final[dict[str, tuple[int, _Draw]]] = {
     "strike": (
@@ -197,6 +207,7 @@ _MIRROR_FAULTS: Final[dict[str, tuple[int, _Draw]]] = {
     "disk_alarm": (3, lambda m: (m.node(), m.flag(0.5))),
     "disk_slow": (3, lambda m: (m.node(), m.rng.choice((1, 5, 20)))),
     "disk_well": (7, lambda m: (m.node(),)),
+    "etcd_pause": (2, lambda m: (m.flag(0.5),)),
 }  # fmt: skip
 # Share of steps that are faults, in a history with faults.
 _FAULT_SHARE: Final = 0.17

@@ -61,7 +61,7 @@ def run_parting(world: World, kind: str) -> None:
         return
     recording, script = world.recording, _SCRIPTS[kind]
     recording.tell(f"parting: {kind}, {place}")
-    feeding = Feeding(world, place.queue)
+    feeding = Feeding(world, place.queue, "party")
     feeding.publish(place.master, _MESSAGES)
     rest(world)
     feeding.run(_BEFORE_MS)

@@ -82,6 +82,8 @@ class Recording:
         self._crashed_us: dict[str, int] = {}
         # Transient queues of which no copy is left, each with the moment at which it began anew.
         self._emptied_us: dict[str, int] = {}
+        # Messages that were handed over from sinks and delays.
+        self._handed_over: set[str] = set()
         # Dead letters that clients have got.
         self._letters: set[str] = set()
         # The queue of each session, and the messages of each by tag.
@@ -139,6 +141,20 @@ class Recording:
         sent = SentMessage(at_us, self.now_ms, queues, is_persistent, expiration_ms)
         self.promises.published(message, sent)
         self._publish(at_us, message, session, sequence, queues, body, priority)
+
+    def handed_over(
+        self, message: str, body: bytes, queues: tuple[str, ...], priority: int = 0
+    ) -> None:
+        """A message is sent that waits elsewhere before it comes to `queues`.
+
+        So it has no order, and a death on its way may double it.
+        """
+        self._handed_over.add(message)
+        self.published(message, body, f"way of {message}", 1, queues, True, priority=priority)
+
+    def _may_be_double(self, message: str) -> bool:
+        """Whether a death may have doubled a message: it was handed over, alive or dead."""
+        return is_letter(message) or message in self._handed_over
 
     def _publish(
         self,
@@ -380,9 +396,10 @@ class Recording:
         if broken.rule in (Rule.LOST, Rule.SETTLED):
             self.counts["messages that left by rule"] += 1
             return not self.promises.loss(facts, broken.messages[0], broken.queue)
-        if broken.rule in (Rule.FLAG, Rule.ORDER) and any(map(is_letter, broken.messages)):
-            # A dead letter may be doubled by a fault.
-            self.counts["dead letters that came twice"] += 1
+        if broken.rule in (Rule.FLAG, Rule.ORDER) and any(
+            map(self._may_be_double, broken.messages)
+        ):
+            self.counts["messages that a fault has doubled"] += 1
             return self._is_disturbed
         return False
 
@@ -427,10 +444,10 @@ class Recording:
                         continue
                     name = message.publish.message
                     if self._is_disturbed and (
-                        is_letter(name) or self.promises.is_dead_letter(settled)
+                        self._may_be_double(name) or self.promises.is_dead_letter(settled)
                     ):
                         # A dead letter leaves its queue when the target has it.
-                        self.counts["dead letters that came twice"] += 1
+                        self.counts["messages that a fault has doubled"] += 1
                         continue
                     raise Violation("again", f"{name} was acked, and came again from {queue}")
 

@@ -48,7 +48,18 @@ def _unrest(world: World) -> str:
         missing = client.waits_for()
         if missing:
             return missing
-    return mirror_unrest(world)
+    return _hand_overs(world) or mirror_unrest(world)
+
+
+def _hand_overs(world: World) -> str:
+    """Who has messages that wait for the way to their queues, while all nodes run; or ""."""
+    if len(world.members) < len(world.names):
+        return ""
+    for member in world.members.values():
+        sinks = member.vhost.staging.sinks.values()
+        if member.vhost.delayed.buckets or any(sink.is_busy() for sink in sinks):
+            return f"{member.name} hands over messages"
+    return ""
 
 
 def check_transient(world: World) -> None:

@@ -22,6 +22,7 @@ from warrenmq.testing.cluster.clients import (
 from warrenmq.testing.cluster.features import TTLS_MS
 from warrenmq.testing.cluster.histories import (
     AUTO_DELETE_QUEUE,
+    DELAYED_EXCHANGE,
     DURABLE_QUEUES,
     EXCHANGE_TYPES,
     EXCLUSIVE_QUEUE,
@@ -36,11 +37,12 @@ from warrenmq.testing.cluster.histories import (
     make_mirror_history,
 )
 from warrenmq.testing.cluster.mirror_rest import report_copies
-from warrenmq.testing.cluster.node_steps import DEAD_MS, IDLE_MS, NodeSteps, queue_name
+from warrenmq.testing.cluster.node_steps import DEAD_MS, IDLE_MS, queue_name
 from warrenmq.testing.cluster.outage import run_outage
 from warrenmq.testing.cluster.partings import run_parting
 from warrenmq.testing.cluster.recording import life_name
 from warrenmq.testing.cluster.rest import check_rest, check_transient, drain, rest
+from warrenmq.testing.cluster.spark_steps import SparkSteps, delete_groups
 from warrenmq.testing.cluster.world import World
 from warrenmq.testing.leaving.histories import DROP_HEAD, Step
 from warrenmq.testing.many_histories import Outcome, error_violation, run_each, shortened
@@ -77,10 +79,11 @@ def exchange_name(index: int) -> bytes:
     return b"" if index < 0 else b"x%d" % index
 
 
-class ClusterSimulation(NodeSteps):
+class ClusterSimulation(SparkSteps):
     """Runs one history; `run` returns the violation that ends it, or None."""
 
     def __init__(self, history: ClusterHistory, story: list[str] | None = None) -> None:
+        super().__init__()
         self.history = history
         rng = Random(history.seed)
         self.world = World(history.nodes, history.locator, history.limits, rng, history.rules)
@@ -114,6 +117,7 @@ class ClusterSimulation(NodeSteps):
                 self.world.rng.seed(step.seed)
                 self._run(step)
                 self.world.advance(_FINE_MS, _FINE_MS)
+                self.take_answers()
                 self._watch.check()
             self._finish()
             self._watch.check()
@@ -195,6 +199,12 @@ class ClusterSimulation(NodeSteps):
             return 0, 0
         rng = self.world.rng
         return rng.choice((0, 0, 0, 0, *TTLS_MS)), rng.randrange(5)
+
+    def _delay(self, step: Step) -> None:
+        client = self._client(self._publishers, Publisher, step.number(0))
+        key = queue_name(step.number(1))
+        if client is not None and not client.member.is_alarmed and self._keeps_all(step.number(1)):
+            client.delay(DELAYED_EXCHANGE, key, 20, step.number(2))
 
     def _tx(self, step: Step) -> None:
         client = self._client(self._transactors, TxPublisher, step.number(0))
@@ -459,6 +469,12 @@ class ClusterSimulation(NodeSteps):
         else:
             self.world.loses_answers.discard(name)
 
+    def _etcd_pause(self, step: Step) -> None:
+        if step.number(0):
+            self.world.model.is_paused = True
+        else:
+            self.world.resume_etcd()
+
     def _lease(self, step: Step) -> None:
         name = self.world.names[step.number(0)]
         member = self.world.members.get(name)
@@ -493,13 +509,26 @@ class ClusterSimulation(NodeSteps):
         for index in range(2):
             bind = QueueBind(queue_name(index), exchange_name(FIXED_EXCHANGE), KEYS[0])
             client.call(bind, QueueBindOk)
+        if self.history.policies:
+            self._set_up_delays(client)
         rest(world)
+
+    def _set_up_delays(self, client: ClusterClient) -> None:
+        arguments = encode_table(fields_from_python({"x-delayed-type": "direct"}))
+        declare = ExchangeDeclare(
+            DELAYED_EXCHANGE, b"x-delayed-message", durable=True, arguments=arguments
+        )
+        client.call(declare, ExchangeDeclareOk)
+        for index in range(FIXED_QUEUES):
+            name = queue_name(index)
+            client.call(QueueBind(name, DELAYED_EXCHANGE, name), QueueBindOk)
 
     def _finish(self) -> None:
         world = self.world
         world.recording.tell("the end: all faults are over")
         world.rng.seed(self.history.seed)
         world.disk_pace = 1.0
+        self.end_feedings()
         for place in list(self._faults):
             self._end_fault(place)
         for path in world.network.paths.values():
@@ -530,6 +559,8 @@ class ClusterSimulation(NodeSteps):
         world.recording.publishing_over()
         for client in list(world.clients):
             client.on_lost()
+        self.end_streams()
+        delete_groups(world)
         rest(world)
         check_rest(world)
         world.recording.copies_are_next()

@@ -28,6 +28,7 @@ from warrenmq.broker.definitions.metadata import (
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.cluster.decision_store import ClusterClock
 from warrenmq.cluster.decisions import ClusterDefinitions
+from warrenmq.cluster.decisions_etcd import CONTACT_S
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.follower import Follower
 from warrenmq.cluster.groups.group import Copy
@@ -36,6 +37,7 @@ from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.succession import is_only_complete_copy
 from warrenmq.cluster.links.handshake import Identity
 from warrenmq.cluster.links.links import Links
+from warrenmq.cluster.lost_records import LostRecords
 from warrenmq.cluster.metadata.conditions import Alive, NodeIs
 from warrenmq.cluster.mirroring import Mirroring, Prober
 from warrenmq.cluster.node_calls import NodeCalls
@@ -53,7 +55,7 @@ from warrenmq.testing.simulated.node_parts import NodeParts
 
 # As in `cluster/membership.py`, `cluster/node.py` and `cluster/decisions_etcd.py`.
 LEASE_MS: Final = 10_000
-RENEW_MS: Final = LEASE_MS // 3
+RENEW_MS: Final = 1000
 _LEASE_MARGIN_MS: Final = 1000
 _SECRET: Final = b"secret"
 
@@ -85,20 +87,35 @@ class MemberClock(ClusterClock):
 
 
 class MemberStore(ModelledStore):
-    """Etcd as a simulated node reaches it; the node has its lease as long as it can be sure."""
+    """Etcd as a simulated node reaches it, and its lease as `EtcdDecisions` knows it."""
 
     def __init__(
         self,
         model: EtcdModel,
         follow: Callable[[int, list[Change]], None],
-        has_lease: Callable[[], bool],
+        now_ms: Callable[[], int],
     ) -> None:
         super().__init__(model, follow)
-        self._has_lease = has_lease
+        # The last renewal, and the first one of those without a break before it (ms).
+        self.renewed_ms = 0
+        self._contact_since_ms = 0
+        self._now_ms = now_ms
 
-    def has_lease(self) -> bool:
+    def lease_left_ms(self) -> int:
         """See DecisionStore."""
-        return self._has_lease()
+        return self.renewed_ms + LEASE_MS - _LEASE_MARGIN_MS - self._now_ms()
+
+    def contact_ms(self) -> int:
+        """See DecisionStore."""
+        now_ms = self._now_ms()
+        is_broken = now_ms - self.renewed_ms > CONTACT_S * 1000
+        return 0 if is_broken else now_ms - self._contact_since_ms
+
+    def renewed(self, is_new: bool) -> None:
+        """The lease was renewed; `is_new`: it is another one than before."""
+        if is_new or not self.contact_ms():
+            self._contact_since_ms = self._now_ms()
+        self.renewed_ms = self._now_ms()
 
 
 class MemberWatch(ABC):
@@ -154,7 +171,9 @@ class Member(SimulatedNode):
         self._turns = watch
         self._shared = Definitions()
         self._revision = 0
-        self._renew_at_ms = 0
+        # The running nodes as the node has followed them, and those that have only links.
+        self._running: dict[str, RunningNode] = {}
+        self._lost = LostRecords(self._is_linked)
 
     # -- start -------------------------------------------------------------------------------------
 
@@ -215,7 +234,7 @@ class Member(SimulatedNode):
         self.follower = Follower(
             name, self.broker, copy, self.ends, self._apply, _apply_nothing, self._time
         )
-        self.etcd = MemberStore(self._model, self._follow, self._is_sure_of_lease)
+        self.etcd = MemberStore(self._model, self._follow, self._time)
         self.etcd.told_revision = self._revision
         self.prober = MemberProber()
         self.mirroring = Mirroring(
@@ -261,11 +280,25 @@ class Member(SimulatedNode):
 
     def _set_running(self, running: dict[bytes, Run]) -> None:
         """As `ClusterNode._set_running`."""
-        names = {name.decode() for name in running} | {self.name}
-        self.links.set_peers({name: (name, 1) for name in sorted(names)}, self.now_ms)
-        self.mirroring.set_running({name.decode(): run.record for name, run in running.items()})
+        before = self._running
+        self._running = {name.decode(): run.record for name, run in running.items()}
+        for name in before.keys() - self._running.keys():
+            self._lost.add(name, before[name], self.now_ms)
+        for name in self._running:
+            self._lost.discard(name)
+        self._set_peers()
+        names = {*self._running, self.name}
         if self.name == min(names):
             self.ends.remove_transient(names)
+
+    def _is_linked(self, name: str) -> bool:
+        return self.links.link_to(name) is not None
+
+    def _set_peers(self) -> None:
+        """As `ClusterNode._set_peers`."""
+        names = sorted({*self._lost.records(), *self._running, self.name})
+        self.links.set_peers({name: (name, 1) for name in names}, self.now_ms)
+        self.mirroring.set_running(self._running)
 
     def _apply(self, changes: list[Change], done: Callable[[str], None]) -> None:
         """Put policies in force; users and vhosts do not change."""
@@ -281,25 +314,23 @@ class Member(SimulatedNode):
 
     def renew(self) -> None:
         """Renew the lease if that is due; announce the node again if the lease has ended."""
-        if self.now_ms >= self._renew_at_ms and self.etcd.has_answers:
-            self._renew_at_ms = self.now_ms + RENEW_MS
-            if self.name.encode() not in self._model.running:
+        if self.now_ms >= self.etcd.renewed_ms + RENEW_MS and self.etcd.has_answers:
+            if self.name.encode() in self._model.running:
+                self.etcd.renewed(False)
+            else:
                 self._announce()
 
     def _announce(self) -> None:
         name = self.name.encode()
         record = RunningNode(self.name, self.incarnation, self.name, 1, "1")
         self.etcd.lease = NodeIs(name, self._model.put_node(name, record))
+        self.etcd.renewed(True)
 
     def is_announced(self) -> bool:
         """Whether the others know that the node runs, and it has its lease."""
         lease = self.etcd.lease
         run = None if lease is None else self._model.running.get(lease.node)
         return lease is not None and run is not None and run.birth == lease.birth
-
-    def _is_sure_of_lease(self) -> bool:
-        """As `EtcdDecisions.has_lease`."""
-        return self.now_ms < self.lease_ends_ms - _LEASE_MARGIN_MS
 
     def lose_lease(self) -> None:
         """The lease ends, because the node has not renewed it, or by hand."""
@@ -308,7 +339,7 @@ class Member(SimulatedNode):
     @property
     def lease_ends_ms(self) -> int:
         """When the lease ends unless it is renewed."""
-        return self._renew_at_ms - RENEW_MS + LEASE_MS
+        return self.etcd.renewed_ms + LEASE_MS
 
     def catch_up(self) -> None:
         """Etcd has compacted what the node has not followed: it compares the states."""
@@ -360,6 +391,8 @@ class Member(SimulatedNode):
         """Run the timers of the node and of its links, then a turn."""
         self.links.tick(self.now_ms)
         self._calls.tick(self.now_ms)
+        if self._lost.expire(self.now_ms):
+            self._set_peers()
         self.mirroring.tick()
         self.tick()
 

@@ -265,6 +265,17 @@ def test_a_copy_keeps_expiry_flags_and_time_of_a_message() -> None:
     assert entry.message.timestamp_ms == NOW_MS
 
 
+def test_a_copy_keeps_the_mark_of_a_message_that_came_marked() -> None:
+    """A mirror that joins makes the master say once more which messages were handed out."""
+    master = Master()
+    copy = new_copy()
+    master.queue.publish(message(), -1, NOW_MS, is_known=True)
+    copy.apply(master.payload(), NOW_MS)
+    master.feed.repeat(0, master.queue.next_seq)
+    copy.apply(master.payload(), NOW_MS)
+    assert copy.queue.backing.ready.at(0).redelivered
+
+
 def test_a_deleted_queue_ends_its_copies() -> None:
     master = Master(QueueTraits(max_priority=2))
     copy = new_copy(QueueTraits(max_priority=2))

@@ -139,6 +139,8 @@ class Queue(LeveledQueue):
         entry = backing.make_entry(self, message, expiry_ms)
         if is_known:
             entry.redelivered = True
+            # Otherwise a mirror that learns anew what was handed out would take the mark away.
+            backing.store.note_delivered(entry.seq, entry.seq)
         size = entry.body_bytes
         if (
             ready_count == 0

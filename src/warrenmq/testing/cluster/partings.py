@@ -80,7 +80,7 @@ def run_parting(world: World, kind: str) -> None:
     feeding.end()
     rest(world)
     changes = recording.reigns.changes(place.life) - before
-    if changes > script.changes_max:
+    if changes > script.changes_max and not world.mirrors.has_unsafe_policy:
         raise Violation("flip-flop", f"{place.life} has changed its master {changes} times")
     recording.counts["partings"] += 1
 

@@ -22,6 +22,7 @@ from warrenmq.broker.definitions.metadata import (
     DeleteExchange,
     DeleteQueue,
     MetadataDamaged,
+    MetadataError,
     PutExchange,
     PutQueue,
 )
@@ -32,7 +33,7 @@ from warrenmq.cluster.identity import DirectoryIdentity
 from warrenmq.cluster.metadata.conditions import Alive, NodeIs, Unchanged
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.metadata.keys import parts_of
-from warrenmq.cluster.metadata.operations import RawDelete, RawPut
+from warrenmq.cluster.metadata.operations import KeyValue, RawDelete, RawPut
 from warrenmq.cluster.metadata.uploading import UploadConflict
 from warrenmq.cluster.records import (
     MEMBERS,
@@ -314,3 +315,12 @@ def _is_elsewhere(queue: PutQueue) -> bool:
 def name_of(key: bytes) -> str:
     """The node that a record in MEMBERS or NODES is about."""
     return parts_of(key)[1][0].decode(errors="replace")
+
+
+def running_node(record: KeyValue) -> RunningNode | None:
+    """The running node that a record is about, None if nobody can tell where it is."""
+    try:
+        return decode_record(record.value, RunningNode)
+    except MetadataError as error:
+        logger.error("node %s cannot be linked with: %s", name_of(record.key), error)
+        return None

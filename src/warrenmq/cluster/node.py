@@ -40,7 +40,7 @@ from warrenmq.cluster.links.links import Links
 from warrenmq.cluster.links.shell import LinkShell
 from warrenmq.cluster.links.tls import LinkTls
 from warrenmq.cluster.lost_records import LostRecords
-from warrenmq.cluster.membership import LEASE_S, Membership, NotYet, name_of
+from warrenmq.cluster.membership import LEASE_S, Membership, NotYet, name_of, running_node
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata, Watched
 from warrenmq.cluster.metadata.keys import parts_of
 from warrenmq.cluster.metadata.operations import KeyValue, RawDelete
@@ -49,7 +49,7 @@ from warrenmq.cluster.node_calls import NodeCalls
 from warrenmq.cluster.node_links import FollowedPeers, NodeLinks
 from warrenmq.cluster.placement import Placement
 from warrenmq.cluster.queue_ends import QueueEnds
-from warrenmq.cluster.records import NODES, RunningNode, copies_id, decode_record
+from warrenmq.cluster.records import NODES, RunningNode, copies_id
 from warrenmq.cluster.starting import ClusterStart, Patience
 
 logger = logging.getLogger("warren.cluster")
@@ -397,7 +397,7 @@ class ClusterNode:
         """Take over which nodes run; the events of earlier revisions may follow once more."""
         before, self.running = self.running, {}
         for record in records:
-            running = _running_node(record)
+            running = running_node(record)
             if running is not None:
                 self.running[name_of(record.key)] = (running, record.create_revision)
         for name in before.keys() - self.running.keys():
@@ -409,7 +409,7 @@ class ClusterNode:
     def _put_node(self, record: KeyValue) -> None:
         name = name_of(record.key)
         known = self.running.get(name)
-        running = _running_node(record)
+        running = running_node(record)
         if running is not None and (known is None or known[1] <= record.create_revision):
             self.running[name] = (running, record.create_revision)
             self._lost.discard(name)
@@ -596,12 +596,3 @@ class ClusterNode:
         await self.suspend()
         await self._loop.run_in_executor(None, self.decisions.stop)
         self._metadata.close()
-
-
-def _running_node(record: KeyValue) -> RunningNode | None:
-    """The running node that a record is about, None if nobody can tell where it is."""
-    try:
-        return decode_record(record.value, RunningNode)
-    except MetadataError as error:
-        logger.error("node %s cannot be linked with: %s", name_of(record.key), error)
-        return None

@@ -108,6 +108,20 @@ FAILED: dict[str, tuple[int, str, str, list[Step]]] = {
             step("freeze", 0, 0),
         ],
     ),
+    "delayed messages went with a queue of a node that was down": (
+        3,
+        CLIENT_LOCAL,
+        policy("^q[0-2]", 2),
+        [
+            step("declare", 1, 3),
+            step("delay", 0, 0, 2000),
+            step("long_wait", 200),
+            step("crash", 1, "kill", 0),
+            step("delete", 0, 3),
+            step("long_wait", 200),
+            step("crash", 0, "kill", 0),
+        ],
+    ),
     "a transient queue that was mirrored once outlived its node": (
         4,
         CLIENT_LOCAL,

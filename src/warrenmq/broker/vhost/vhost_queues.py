@@ -256,7 +256,10 @@ class VhostQueues:
         for change in changes:
             if isinstance(change, (DeleteQueue, DeleteExchange, DeleteBinding)):
                 removals.append(change)
-            if not isinstance(change, (DeleteExchange, DeleteBinding)):
+            # A queue of another node has the id 0. The rows that belong to this id here are those
+            # of delayed messages.
+            is_of_others = isinstance(change, DeleteQueue) and change.id == 0
+            if not is_of_others and not isinstance(change, (DeleteExchange, DeleteBinding)):
                 own.append(change)
         if len(own) > 0:
             self.store_changes(own, True)

@@ -11,8 +11,14 @@ import pytest
 from warrenmq.broker.vhost import dead_letters
 from warrenmq.broker.vhost.dead_letters import DeadLetters
 from warrenmq.cluster.groups.group import Group, Member
+from warrenmq.cluster.mirrors.gates import Gates
+from warrenmq.cluster.mirrors.in_sync import InSync
 from warrenmq.cluster.mirrors.records import Heard
+from warrenmq.cluster.mirrors.replica import Replica
+from warrenmq.cluster.mirrors.replica_host import ReplicaHost
+from warrenmq.cluster.mirrors.silences import MASTER_SILENT_MS
 from warrenmq.cluster.placement import CLIENT_LOCAL
+from warrenmq.queues.hand_out_gate import OPEN, HandOutGate
 from warrenmq.queues.leave_reason import PURGED
 from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.mirror_applier import MirrorApplier
@@ -23,7 +29,12 @@ from warrenmq.queues.ring_feed import EPOCH_GAP, LevelFeed
 from warrenmq.queues.settings import LengthLimit
 from warrenmq.store.message import Message
 from warrenmq.store.runs import Runs
-from warrenmq.testing.cluster.features import FREEZE_MIRROR
+from warrenmq.testing.cluster.features import (
+    DEAD_MIRRORS,
+    FREEZE_MIRROR,
+    HEAL_ETCD_FIRST,
+    HEAL_LINKS_FIRST,
+)
 from warrenmq.testing.cluster.histories import ClusterHistory
 from warrenmq.testing.leaving.histories import QueueRules, Step
 from warrenmq.testing.simulated.node import Limits
@@ -143,6 +154,38 @@ def wait_for_late_mirrors(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("warrenmq.cluster.mirrors.master_side.SILENT_MS", 30_000)
 
 
+def hand_out_without_a_gate(patch: pytest.MonkeyPatch) -> None:
+    """A master hands out messages whether or not its mirrors hear it."""
+
+    def no_gate(
+        self: Gates, nodes: frozenset[bytes], needs_lease: bool, now_ms: int
+    ) -> HandOutGate:
+        return OPEN
+
+    patch.setattr(Gates, "gate", no_gate)
+
+
+def count_what_lacks_acks(patch: pytest.MonkeyPatch) -> None:
+    """A mirror counts as in sync until a confirm waits for it, whatever acks it lacks."""
+
+    def waiting_since_ms(self: InSync, node: bytes) -> int:
+        mark = self.mark_of(node)
+        sealed = (each.sealed_ms for each in self._waiting if each.number > mark)
+        return next(sealed, -1) if node in self.members else -1
+
+    patch.setattr(InSync, "_lacking_since_ms", waiting_since_ms)
+
+
+def depose_after_an_absence(patch: pytest.MonkeyPatch) -> None:
+    """A node that was away itself takes the others for silent, and stands for election."""
+
+    def may_depose(host: ReplicaHost, master: bytes) -> bool:
+        return host.is_dead(master) or host.silence_ms(master) >= MASTER_SILENT_MS
+
+    patch.setattr("warrenmq.cluster.mirrors.candidacy._may_depose", may_depose)
+    patch.setattr(Replica, "_may_rejoin", lambda self, group: True)
+
+
 @dataclass(frozen=True)
 class Planted:
     """A bug: how to plant it, the kind of violation that means it, and the history."""
@@ -251,6 +294,21 @@ PLANTED: dict[str, Planted] = {
                 step("long_wait", 9000),
             ],
         ),
+    ),
+    "a master that hands out without a gate": Planted(
+        hand_out_without_a_gate,
+        "two masters",
+        replace(history(3, policy("", 3), []), parting=HEAL_LINKS_FIRST),
+    ),
+    "a mirror in sync that lacks acks": Planted(
+        count_what_lacks_acks,
+        "flip-flop",
+        replace(history(3, policy("", 3), []), parting=DEAD_MIRRORS),
+    ),
+    "a candidate that was away itself": Planted(
+        depose_after_an_absence,
+        "flip-flop",
+        replace(history(3, policy("", 3), []), parting=HEAL_ETCD_FIRST),
     ),
     "a master that waits for a mirror for long": Planted(
         wait_for_late_mirrors,

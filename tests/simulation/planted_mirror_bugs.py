@@ -32,8 +32,8 @@ from warrenmq.store.runs import Runs
 from warrenmq.testing.cluster.features import (
     DEAD_MIRRORS,
     FREEZE_MIRROR,
-    HEAL_ETCD_FIRST,
     HEAL_LINKS_FIRST,
+    QUIET_RETURN,
 )
 from warrenmq.testing.cluster.histories import ClusterHistory
 from warrenmq.testing.leaving.histories import QueueRules, Step
@@ -177,7 +177,7 @@ def count_what_lacks_acks(patch: pytest.MonkeyPatch) -> None:
 
 
 def depose_after_an_absence(patch: pytest.MonkeyPatch) -> None:
-    """A node that was away itself takes the others for silent, and stands for election."""
+    """A node that was away itself joins a master that does not hear it, and deposes that."""
 
     def may_depose(host: ReplicaHost, master: bytes) -> bool:
         return host.is_dead(master) or host.silence_ms(master) >= MASTER_SILENT_MS
@@ -308,7 +308,7 @@ PLANTED: dict[str, Planted] = {
     "a candidate that was away itself": Planted(
         depose_after_an_absence,
         "flip-flop",
-        replace(history(3, policy("", 3), []), parting=HEAL_ETCD_FIRST),
+        replace(history(3, policy("", 3), []), parting=QUIET_RETURN),
     ),
     "a master that waits for a mirror for long": Planted(
         wait_for_late_mirrors,

@@ -57,9 +57,11 @@ SILENT_MASTER: Final = "silent master"
 DEAD_MIRRORS: Final = "dead mirrors"
 TWO_DEATHS: Final = "two deaths"
 HAND_OVERS: Final = "hand overs"
+QUIET_RETURN: Final = "quiet return"
 PARTINGS: Final = (
     PARTED_MASTER, HEAL_ETCD_FIRST, HEAL_LINKS_FIRST, MUTE_MASTER, DEAF_MASTER, LOST_LEASE,
     ETCD_PAUSE, FROZEN_MASTER, KILLED_MASTER, SILENT_MASTER, DEAD_MIRRORS, TWO_DEATHS, HAND_OVERS,
+    QUIET_RETURN,
 )  # fmt: skip
 
 

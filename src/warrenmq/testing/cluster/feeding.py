@@ -46,11 +46,12 @@ class Feeding:
         for _ in range(count):
             client.publish(b"", self._queue, _SIZE, True, False)
 
-    def run(self, ms: int) -> None:
-        """Let the consumers work for a time."""
+    def run(self, ms: int, is_quiet: bool = False) -> None:
+        """Let the consumers work for a time, or let it pass while they are quiet."""
         for _ in range(ms // STEP_MS):
             for name in self._world.names:
-                self._step(name)
+                if not is_quiet:
+                    self._step(name)
             self._world.pump()
             self._world.advance(STEP_MS, STEP_MS)
 

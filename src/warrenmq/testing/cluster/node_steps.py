@@ -1,4 +1,4 @@
-"""The steps of a history that concern disks, policies and the copies of mirrored queues."""
+"""The steps of a history that concern disks, etcd, policies and the copies of mirrored queues."""
 
 from __future__ import annotations
 
@@ -49,6 +49,44 @@ class NodeSteps:
         self.world.slow_disks.pop(name, None)
         self.world.fill_disk(name, -1)
         self.world.alarm_disk(name, False)
+
+    # -- etcd --------------------------------------------------------------------------------------
+
+    def _etcd_cut(self, step: Step) -> None:
+        index = step.number(0)
+        names = self.world.names if index < 0 else [self.world.names[index]]
+        self.world.cut_from_etcd.update(names)
+
+    def _etcd_heal(self, step: Step) -> None:
+        index = step.number(0)
+        names = self.world.names if index < 0 else [self.world.names[index]]
+        self.world.cut_from_etcd.difference_update(names)
+
+    def _etcd_loses(self, step: Step) -> None:
+        name = self.world.names[step.number(0)]
+        if step.number(1):
+            self.world.loses_answers.add(name)
+        else:
+            self.world.loses_answers.discard(name)
+
+    def _etcd_pause(self, step: Step) -> None:
+        if step.number(0):
+            self.world.model.is_paused = True
+        else:
+            self.world.resume_etcd()
+
+    def _lease(self, step: Step) -> None:
+        name = self.world.names[step.number(0)]
+        member = self.world.members.get(name)
+        if member is not None:
+            self.world.recording.fault("lease", name)
+            member.lose_lease()
+
+    def _compact(self, step: Step) -> None:
+        name = self.world.names[step.number(0)]
+        member = self.world.members.get(name)
+        if member is not None and member.etcd.has_answers:
+            member.catch_up()
 
     # -- mirrors -----------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from warrenmq.testing.cluster.features import (
     LOST_LEASE,
     MUTE_MASTER,
     PARTED_MASTER,
+    QUIET_RETURN,
     SILENT_MASTER,
     TWO_DEATHS,
 )
@@ -41,10 +42,14 @@ _AFTER_MS: Final = 4000
 
 
 class _Act(NamedTuple):
-    """Something that happens while the consumers work, who then go on for a time (ms)."""
+    """Something that happens while the consumers work, who then go on for a time (ms).
+
+    `is_quiet`: they do nothing in this time. Before they come first, no copy can miss anything.
+    """
 
     run: Callable[[World, Place], None]
     then_ms: tuple[int, ...]
+    is_quiet: bool = False
 
 
 class _Script(NamedTuple):
@@ -64,14 +69,14 @@ def run_parting(world: World, kind: str) -> None:
     feeding = Feeding(world, place.queue, "party")
     feeding.publish(place.master, _MESSAGES)
     rest(world)
-    feeding.run(_BEFORE_MS)
+    feeding.run(_BEFORE_MS, script.acts[0].is_quiet)
     before = recording.reigns.changes(place.life)
     name = recording.fault(kind, place.master)
     for act in script.acts:
         recording.tell(f"{world.now_ms % 10_000_000} {act.run.__name__.lstrip('_')}")
         act.run(world, place)
         world.pump()
-        feeding.run(world.rng.choice(act.then_ms))
+        feeding.run(world.rng.choice(act.then_ms), act.is_quiet)
     for each in world.names:
         world.start(each)
     feeding.run(_AFTER_MS)
@@ -117,6 +122,10 @@ def _part(world: World, place: Place) -> None:
 def _isolate(world: World, place: Place) -> None:
     _part(world, place)
     _cut_from_etcd(world, place)
+
+
+def _isolate_mirror(world: World, place: Place) -> None:
+    _isolate(world, place._replace(master=place.mirror))
 
 
 def _heal_links(world: World, _place: Place) -> None:
@@ -220,6 +229,15 @@ _SCRIPTS: Final = {
     TWO_DEATHS: _Script(
         2,
         (_Act(_kill, (300, 2000)), _Act(_kill_next_master, _LAG_MS), _Act(_start_master, _LAG_MS)),
+    ),
+    # The mirror lacks nothing, so it is in sync when it comes back.
+    QUIET_RETURN: _Script(
+        0,
+        (
+            _Act(_isolate_mirror, _LONG_MS, is_quiet=True),
+            _Act(_heal_etcd, (7000,), is_quiet=True),
+            _Act(_heal_links, _LAG_MS),
+        ),
     ),
     HAND_OVERS: _Script(3, (_Act(_hand_over, (1000,)),) * 3),
 }

@@ -54,6 +54,9 @@ class Reigns:
             for change in history[self._followed][1]:
                 if isinstance(change, PutQueue) and change.group:
                     self._follow_group(change, at_us)
+                elif isinstance(change, PutQueue):
+                    # The queue is mirrored no more: its node goes on without an epoch.
+                    self._reigns.pop(f"{change.name.decode()}#{change.birth}", None)
             self._followed += 1
 
     def _follow_group(self, put: PutQueue, at_us: int) -> None:

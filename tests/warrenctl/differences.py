@@ -25,6 +25,8 @@ DIFFERENCES: Final[dict[str, dict[str, Difference]]] = {
     "usage": {
         # RabbitMQ's tool ends with a stack trace of its own.
         **_of(_ALL, "list_queues --formatter nosuch"),
+        # The node's own version stands beside RabbitMQ's.
+        **_of(_TEXT, "version --formatter json"),
         # The reasons why a node is not reached are others.
         **_of(
             _TEXT,
@@ -251,6 +253,54 @@ DIFFERENCES: Final[dict[str, dict[str, Difference]]] = {
             import_definitions {dir}/wrong.json
             """,
         ),
+    },
+    "tools": {
+        # RabbitMQ's text also says that the command will be removed.
+        **_of(
+            _TEXT,
+            """
+            node_health_check
+            diagnostics node_health_check
+            """,
+        ),
+        # There are no streams.
+        **_of(_TEXT, "-q list_feature_flags"),
+        # What a node has built in cannot be disabled, and it has nothing of the other plug-ins.
+        **_of(
+            _TEXT,
+            """
+            plugins -q list -E -m
+            plugins list rabbitmq_shovel --formatter json
+            plugins list
+            plugins list -e
+            plugins list -m
+            plugins directories
+            plugins directories -s
+            plugins enable rabbitmq_management
+            plugins -q enable rabbitmq_management --online
+            plugins enable --offline rabbitmq_management rabbitmq_shovel
+            plugins set rabbitmq_management
+            plugins set
+            plugins disable rabbitmq_management
+            plugins disable nosuch
+            plugins is_enabled rabbitmq_mqtt
+            plugins is_enabled nosuch rabbitmq_mqtt
+            """,
+        ),
+        # RabbitMQ prints an Erlang term.
+        **_of(
+            _TEXT,
+            """
+            plugins enable nosuch
+            plugins enable nosuch rabbitmq_shovel
+            """,
+        ),
+        # RabbitMQ finds the name similar.
+        **_of(_TEXT, "plugins list_users"),
+        # Not available.
+        **_of(_TEXT, "queues reclaim_quorum_memory nosuch"),
+        # A node does not speak AMQP 1.0.
+        **_of(_ALL, "diagnostics check_protocol_listener amqp10"),
     },
     # RabbitMQ prints an Erlang term.
     "closing": _of(_TEXT, "close_connection nonsense reason"),

@@ -24,7 +24,8 @@ def record(directory: Path) -> None:
         return done.stdout, done.stderr, done.returncode
 
     try:
-        place = Place(broker.node_name(), broker.port, directory)
+        pid_file = Path(f"{broker.node_directory()}.pid")
+        place = Place(broker.node_name(), broker.port, directory, int(pid_file.read_text()))
         for family, results in run_families(run, place).items():
             text = json.dumps(as_json(results), indent=1, ensure_ascii=False)
             (GOLDEN / f"{family}.json").write_text(text + "\n")

@@ -40,6 +40,8 @@ class Place:
     node: str
     port: int
     directory: Path
+    # Of the node's process.
+    os_pid: int
 
 
 def run_families(run: Run, place: Place) -> dict[str, list[Result]]:
@@ -47,6 +49,7 @@ def run_families(run: Run, place: Place) -> dict[str, list[Result]]:
     (place.directory / "broken.json").write_text("{")
     (place.directory / "wrong.json").write_text(WRONG)
     (place.directory / "small.json").write_text(SMALL)
+    (place.directory / "node.pid").write_text(str(place.os_pid))
     objects = Objects(place.port)
     pid = ""
     results: dict[str, list[Result]] = {}
@@ -60,6 +63,7 @@ def run_families(run: Run, place: Place) -> dict[str, list[Result]]:
                     each.replace("{dir}", str(place.directory))
                     .replace("{port}", str(place.port))
                     .replace("{pid}", pid)
+                    .replace("{os_pid}", str(place.os_pid))
                     for each in call.arguments
                 ]
                 stdout, stderr, code = run(call, arguments)
@@ -92,6 +96,7 @@ def normal(text: str, place: Place) -> str:
     text = text.replace(place.node, "NODE").replace(str(place.directory), "DIR")
     text = re.sub(r"(?<![\d.])\d+\.\d+\.\d+(?![\d.])", "VERSION", text)
     text = re.sub(r"127\.0\.0\.1:\d+ -> 127\.0\.0\.1:\d+", "PEER -> HOST", text)
+    text = re.sub(rf"\b{place.os_pid}\b", "OS-PID", text)
     return re.sub(rf"\b{place.port}\b", "PORT", text)
 
 

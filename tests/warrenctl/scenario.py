@@ -3,10 +3,11 @@
 The recorder makes them with RabbitMQ's tools on a RabbitMQ, the golden test with `warrenctl` on a
 warren node. A family is a file in `calls/`. A line is what a shell would get, without the tool:
 
-* `diagnostics` before a command: it belongs to rabbitmq-diagnostics;
+* `diagnostics`, `plugins`, `queues` or `upgrade` before a command: it belongs to rabbitmq-diagnostics,
+  rabbitmq-plugins and so on;
 * `...` at the end: the call in all formats;
 * `<<<` and a text at the end: the text is the first line of standard input;
-* `{dir}`, `{port}` and `{pid}`: see runner.py.
+* `{dir}`, `{port}`, `{pid}` and `{os_pid}`: see runner.py.
 """
 
 import shlex
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-DIAGNOSTICS: Final = "diagnostics"
+# RabbitMQ's tools besides rabbitmqctl, as a line names them.
+TOOLS: Final = ("diagnostics", "plugins", "queues", "upgrade")
 FORMATS: Final = (
     "", "-q", "-s", "--no-table-headers", "--formatter=table", "--formatter json",
     "--formatter csv", "--formatter=pretty_table", "-s --formatter csv",
@@ -38,13 +40,14 @@ class Call:
     @property
     def tool(self) -> str:
         """The RabbitMQ tool that has the command."""
-        is_diagnostics = self.line.startswith(f"{DIAGNOSTICS} ")
-        return "rabbitmq-diagnostics" if is_diagnostics else "rabbitmqctl"
+        word = self.line.partition(" ")[0]
+        return f"rabbitmq-{word}" if word in TOOLS else "rabbitmqctl"
 
     @property
     def arguments(self) -> list[str]:
         """The arguments as the shell splits them."""
-        return shlex.split(self.line.removeprefix(f"{DIAGNOSTICS} "))
+        words = shlex.split(self.line)
+        return words if self.tool == "rabbitmqctl" else words[1:]
 
 
 def _calls(family: str) -> list[Call]:
@@ -65,6 +68,6 @@ FAMILIES: Final[dict[str, list[Call]]] = {
     family: _calls(family)
     for family in (
         "usage", "users", "permissions", "vhosts", "policies", "parameters", "queues", "listings",
-        "checks", "node", "definitions", "closing", "stopping",
+        "checks", "node", "definitions", "tools", "closing", "stopping",
     )
 }  # fmt: skip

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from unittest import mock
 
 import pytest
@@ -21,6 +21,7 @@ from tests.warrenctl.runner import Place, Result, run_families
 from tests.warrenctl.scenario import FAMILIES, Call
 from warrenmq.admin.control_file import read_control_file
 from warrenmq.cli.control import main
+from warrenmq.cli.control.programs import PROGRAMS
 
 GOLDEN: Final = Path(__file__).with_name("golden")
 # What `status` and `cluster_status` show of Erlang and of plug-ins.
@@ -38,14 +39,14 @@ ABSENT_KEYS: Final = {
 
 
 def call_warrenctl(call: Call, arguments: list[str]) -> tuple[str, str, int]:
-    """Run `warrenctl` in this process: what it printed, and its exit code."""
+    """Run the tool's command in this process: what it printed, and its exit code."""
     stdout, stderr = io.StringIO(), io.StringIO()
     with (
         contextlib.redirect_stdout(stdout),
         contextlib.redirect_stderr(stderr),
         mock.patch.object(sys, "stdin", io.StringIO(call.stdin)),
     ):
-        code = main(arguments)
+        code = main(arguments, PROGRAMS[call.tool])
     return stdout.getvalue(), stderr.getvalue(), code
 
 
@@ -57,10 +58,12 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Result]]
     process.start()
     data = process.directory / "data"
     try:
-        node = read_control_file(data).node
+        control = read_control_file(data)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("WARREN_DATA_DIR", str(data))
-            return run_families(call_warrenctl, Place(node, process.port, directory))
+            return run_families(
+                call_warrenctl, Place(control.node, process.port, directory, control.pid)
+            )
     finally:
         process.stop()
 
@@ -94,9 +97,15 @@ def test_reports_have_rabbitmqs_sections_and_keys(
     titles = _titles(str(golden[command]["stdout"]))
     found = [title for title in _titles(ours[command].stdout) if title in titles]
     assert found == [title for title in titles if title not in ABSENT_SECTIONS]
-    keys = json.loads(golden[f"{command} --formatter json"]["stdout"].replace(":PORT", ":1"))
-    own = json.loads(ours[f"{command} --formatter json"].stdout.replace(":PORT", ":1"))
+    keys = _parsed(golden[f"{command} --formatter json"]["stdout"])
+    own = _parsed(ours[f"{command} --formatter json"].stdout)
     assert set(keys) - set(own) <= ABSENT_KEYS
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """A JSON object, with numbers for the placeholders of numbers."""
+    found: dict[str, Any] = json.loads(re.sub(":(OS-PID|PORT)", ":1", text))
+    return found
 
 
 def _titles(text: str) -> list[str]:
@@ -137,7 +146,7 @@ _ABSENT: Final = (
 def _comparable(result: Result, stream: str) -> str:
     """The output without the usage, without an order of rows, with one name for all tools."""
     text = str(getattr(result, stream))
-    text = re.sub(r"rabbitmq(ctl|-diagnostics)\b", "warrenctl", text)
+    text = re.sub(r"rabbitmq(ctl|-diagnostics|-plugins|-queues|-upgrade)\b", "warrenctl", text)
     text = text.partition("\nUsage\n")[0]
     # Ports of clients.
     text = re.sub(r"\b[3-6]\d{4}\b", "NUMBER", text)

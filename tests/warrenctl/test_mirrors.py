@@ -160,7 +160,7 @@ def test_members_of_mirrored_queues(mirrors: MirrorsOfTest, warrenctl: Warrenctl
         "ha1\tn1@host\t[n1@host, n3@host, n2@host]\t[n1@host, n3@host]\t"
         "[<n3@host.3.40.7>, <n2@host.3.40.7>]\n"
         "hello1\tn1@host\t[n1@host]\t[n1@host]\t[]\n"
-        "held\tn1@host\t[n1@host, n2@host]\t[n1@host, n2@host]\t\n"
+        "held\tn1@host\t[n1@host, n2@host]\t[n1@host, n2@host]\t[<n2@host.3.40.7>]\n"
     )
 
 
@@ -343,7 +343,7 @@ def test_a_master_without_synchronised_mirror_is_critical(
         "Node NODE seems to be the only one in a single node cluster, the check does not apply\n"
     )
     assert warrenctl(*command) == (0, alone, "")
-    monkeypatch.setattr("warrenmq.cli.control.checks._is_alone", lambda _run: False)
+    monkeypatch.setattr("warrenmq.cli.control.redundancy._is_alone", lambda _run: False)
     assert warrenctl(*command) == (
         69,
         "",
@@ -352,8 +352,53 @@ def test_a_master_without_synchronised_mirror_is_critical(
             "if node NODE is stopped\n"
         ),
     )
+    await_command = ("-q", "await_online_synchronized_mirror", "-t", "0")
+    code, _, error = warrenctl(*await_command)
+    assert code == 69 and "queue 'hello1' in vhost '/'\n" in error
     mirrors.put("hello1", facts(copy("n2@host")))
     assert warrenctl(*command)[0] == 0
+    assert warrenctl(*await_command) == (0, "", "")
+    # A synchronised mirror whose node does not run cannot take over.
+    mirrors.put("hello1", facts(copy("n2@host", is_online=False)))
+    assert warrenctl(*command)[0] == 69
+
+
+def test_a_quorum_queue_without_another_synchronised_copy_is_critical(
+    mirrors: MirrorsOfTest, warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("warrenmq.cli.control.redundancy._is_alone", lambda _run: False)
+    command = ("-q", "check_if_node_is_quorum_critical")
+    mirrors.put("held", facts(copy("n2@host"), copy("n3@host")))
+    assert warrenctl(*command) == (
+        0, "Node NODE reported no quorum queues with minimum quorum\n", ""
+    )  # fmt: skip
+    assert warrenctl("-q", "await_online_quorum_plus_one", "-t", "0") == (0, "", "")
+    for others in ([], [copy("n2@host", is_synced=False), copy("n3@host", is_online=False)]):
+        mirrors.put("held", facts(*others))
+        assert warrenctl(*command) == (
+            69,
+            "",
+            "Error:\nqueue 'held' in vhost '/' would lose quorum if node NODE is stopped\n",
+        )
+        code, _, error = warrenctl("-q", "await_online_quorum_plus_one", "-t", "0")
+        assert code == 69 and "queue 'held' in vhost '/'\n" in error
+
+
+def test_the_copies_of_a_quorum_queue(mirrors: MirrorsOfTest, warrenctl: Warrenctl) -> None:
+    mirrors.put("held", facts(copy("n3@host"), copy("n2@host", is_synced=False, is_online=False)))
+    found = warrenctl("-q", "quorum_status", "held", "--formatter", "json")[1]
+    assert [list(row.values()) for row in json.loads(found)] == [
+        ["n1@host", "leader", True, True],
+        ["n3@host", "follower", True, True],
+        ["n2@host", "follower", False, False],
+    ]
+    mirrors.put("held", facts(copy("n2@host"), is_down=True))
+    found = warrenctl("-q", "quorum_status", "held", "--formatter", "csv")[1]
+    assert '"n2@host","follower"' in found and "leader" not in found
+    assert warrenctl("-q", "quorum_status", "plain") == (
+        69, "", "Error:\nCannot get quorum status of a classic queue\n"
+    )  # fmt: skip
+    assert warrenctl("-q", "quorum_status", "held", "-p", "no") == (69, "", "Error:\nnot_found\n")
 
 
 def test_a_node_in_maintenance_has_no_clients(node: NodeThread, warrenctl: Warrenctl) -> None:

@@ -51,7 +51,7 @@ from warrenmq.broker.definitions.metadata import DeleteUser as DeleteUserChange
 from warrenmq.broker.definitions.passwords import hash_password
 from warrenmq.broker.definitions.rights import Right
 from warrenmq.broker.policies.mirroring import normal_definition
-from warrenmq.broker.policies.policy import check_policy
+from warrenmq.broker.policies.policy import POLICY, check_policy
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.vocabulary.error_codes import (
     BAD_REQUEST,
@@ -254,8 +254,7 @@ class AccessPlans:
     def set_parameter(self, request: SetParameter) -> list[Change]:
         """Set a parameter that a plug-in of RabbitMQ would use."""
         vhost = self._vhost(request.vhost).name
-        if request.component in OWN_COMPONENTS:
-            raise Refusal(INVALID, f"component {request.component} not found")
+        _expect_foreign(request.component, "set")
         return [
             PutParameter(vhost, request.component, request.name, json.dumps(_json(request.value)))
         ]
@@ -263,8 +262,7 @@ class AccessPlans:
     def clear_parameter(self, request: ClearParameter) -> list[Change]:
         """Delete a parameter."""
         vhost = self._vhost(request.vhost).name
-        if request.component in OWN_COMPONENTS:
-            raise Refusal(INVALID, f"component {request.component} not found")
+        _expect_foreign(request.component, "cleared")
         return self._clear(vhost, request.component, request.name)
 
     def set_global_parameter(self, request: SetGlobalParameter) -> list[Change]:
@@ -322,6 +320,14 @@ def _copy(vhost: PutVhost) -> PutVhost:
 def _check_pattern(pattern: str) -> None:
     if not Right(pattern).is_valid():
         raise Refusal(INVALID, f"invalid regular expression {pattern}")
+
+
+def _expect_foreign(component: str, done: str) -> None:
+    """Raise Refusal for a component whose parameters have operations of their own."""
+    if component == POLICY:
+        raise Refusal(INVALID, f"policies may not be {done} using this method")
+    if component in OWN_COMPONENTS:
+        raise Refusal(INVALID, f"component {component} not found")
 
 
 def _json(text: str) -> Any:

@@ -23,9 +23,8 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.queue import Queue
 from warrenmq.routing.exchange import Binding, Exchange
 from warrenmq.vocabulary.names import name_text
+from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 
-# The version of RabbitMQ that wrote this format.
-_FORMAT_VERSION: Final = "3.10.8"
 # The global parameter with the hash of what a start imported; it says nothing about another node.
 IMPORTED_HASH: Final = "imported_definition_hash_value"
 
@@ -43,10 +42,10 @@ def export_pieces(broker: Broker, vhost: Vhost | None = None) -> Iterator[bytes]
     Each section shows the definitions at the time at which it begins.
     """
     vhosts = [vhost] if vhost is not None else _in_order(broker)
-    about = {"rabbit_version": _FORMAT_VERSION}
+    about = {"rabbit_version": RABBITMQ_VERSION}
     if vhost is None:
         about |= {
-            "rabbitmq_version": _FORMAT_VERSION,
+            "rabbitmq_version": RABBITMQ_VERSION,
             "product_name": "warren",
             "product_version": warrenmq.__version__,
         }

@@ -75,7 +75,7 @@ def _of_copies(name: str) -> Callable[[DownQueue], Any]:
 
 def _of_mirrors(name: str) -> Callable[[DownQueue], Any]:
     value = MIRROR_COLUMNS[name]
-    return lambda each: None if each.copies is None or each.is_quorum() else value(each.copies)
+    return lambda each: None if each.copies is None else value(each.copies)
 
 
 _KNOWN: Columns[DownQueue] = {

@@ -44,7 +44,7 @@ def synchronised_nodes(facts: MirrorFacts) -> list[str]:
     return [copy.node for copy in facts.mirrors if copy.is_synced]
 
 
-# Columns of classic queues alone.
+# Columns that RabbitMQ has for classic queues alone; quorum queues are mirrored, too.
 MIRROR_COLUMNS: Final[dict[str, Callable[[MirrorFacts], Any]]] = {
     "recoverable_slaves": lambda facts: list(facts.recoverable),
     "slave_nodes": lambda facts: [copy.node for copy in facts.mirrors],
@@ -52,7 +52,7 @@ MIRROR_COLUMNS: Final[dict[str, Callable[[MirrorFacts], Any]]] = {
     "synchronised_slave_nodes": synchronised_nodes,
     "synchronised_slave_pids": lambda facts: [copy.pid for copy in facts.mirrors if copy.is_synced],
 }
-# Columns of all mirrored queues, quorum queues included.
+# Columns that RabbitMQ has for quorum queues alone, or does not have.
 COPY_COLUMNS: Final[dict[str, Callable[[MirrorFacts], Any]]] = {
     "leader": lambda facts: facts.master,
     "members": members_of,

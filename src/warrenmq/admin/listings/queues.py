@@ -144,7 +144,7 @@ def _of_copies(name: str) -> Callable[[ListedQueue], Any]:
 
 def _of_mirrors(name: str) -> Callable[[ListedQueue], Any]:
     value = MIRROR_COLUMNS[name]
-    return lambda each: None if each.copies is None or each.is_quorum() else value(each.copies)
+    return lambda each: None if each.copies is None else value(each.copies)
 
 
 def _sum(figure: Callable[[PagedQueue], int]) -> Callable[[ListedQueue], int]:

@@ -6,6 +6,7 @@ name the behaviour that warren offers, RabbitMQ 3.10.8; `platform` and `informat
 """
 
 from warrenmq import __version__
+from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 from warrenmq.wire.field_table import encode_table, fields_from_python
 
 CAPABILITIES = (
@@ -31,6 +32,6 @@ def server_properties(cluster_name: str) -> bytes:
         "information": "Licensed under the Apache License 2.0. warren speaks AMQP 0-9-1 as RabbitMQ 3.10 does.",
         "platform": f"Python, warren {__version__}",
         "product": "RabbitMQ",
-        "version": "3.10.8",
+        "version": RABBITMQ_VERSION,
     }
     return encode_table(fields_from_python(properties))

@@ -12,12 +12,11 @@ from warrenmq.cli.control.listings import GROUP
 from warrenmq.cli.control.output import Output, Text
 from warrenmq.cli.control.parsing import Option
 from warrenmq.cli.control.status import alarm_lines, listener_line, listener_rows, node_status
+from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 
 _CONNECT_TIMEOUT_S: Final = 10.0
+_HEALTH_TIMEOUT_S: Final = 70
 _UNITS: Final = {"days": 1, "weeks": 7, "months": 30, "years": 365}
-_NOT_CRITICAL: Final = (
-    "Node {node} seems to be the only one in a single node cluster, the check does not apply"
-)
 
 
 def _timeout_ms(run: Run) -> int:
@@ -75,58 +74,15 @@ def _is_booting(run: Run) -> Output:
 
 
 def _server_version(run: Run) -> Output:
-    version = node_status(run).version
-    return Text(version, {"result": "ok", "value": version})
+    """The version of RabbitMQ whose behaviour the node has; `status` shows its own as well."""
+    node_status(run)
+    return Text(RABBITMQ_VERSION, {"result": "ok", "value": RABBITMQ_VERSION})
 
 
 def _check_vhosts(run: Run) -> Output:
     run.ask(List(what="vhosts", columns=["name"]), Rows)
     # A node whose vhost does not start does not start at all.
     return Text(f"Node {run.node} reported all vhosts as running", {"result": "ok"})
-
-
-def _is_alone(run: Run) -> bool:
-    return len(describe_cluster(run).members) < 2
-
-
-def _mirror_sync_critical(run: Run) -> Output:
-    """Fail if a mirrored queue has its master on the node, and no synchronised mirror."""
-    if _is_alone(run):
-        return Text(_NOT_CRITICAL.format(node=run.node), {"result": "ok"})
-    found = []
-    columns = ["name", "slave_pids", "synchronised_slave_pids"]
-    for (vhost,) in run.ask(List(what="vhosts", columns=["name"]), Rows).rows:
-        request = List(what="queues", columns=columns, vhost=vhost, which="local")
-        found += [
-            f"queue '{name}' in vhost '{vhost}' would lose its only synchronised replica (master) "
-            f"if node {run.node} is stopped"
-            for name, mirrors, synchronised in run.ask(request, Rows).rows
-            if mirrors is not None and not synchronised
-        ]
-    if found:
-        raise CommandError("\n".join(["Error:", *found]))
-    text = (
-        f"Node {run.node} reported no classic mirrored queues without online synchronised mirrors"
-    )
-    return Text(text, {"result": "ok"})
-
-
-def _quorum_critical(run: Run) -> Output:
-    """Fail if quorum queues are on the node: it is the only member of each."""
-    if _is_alone(run):
-        return Text(_NOT_CRITICAL.format(node=run.node), {"result": "ok"})
-    found = []
-    for (vhost,) in run.ask(List(what="vhosts", columns=["name"]), Rows).rows:
-        request = List(what="queues", columns=["name", "type"], vhost=vhost, which="local")
-        found += [
-            f"queue '{name}' in vhost '{vhost}' would lose quorum if node {run.node} is stopped"
-            for name, kind in run.ask(request, Rows).rows
-            if kind == "quorum"
-        ]
-    if found:
-        raise CommandError("\n".join(["Error:", *found]))
-    text = f"Node {run.node} reported no quorum queues with minimum quorum"
-    return Text(text, {"result": "ok"})
 
 
 # -- alarms ----------------------------------------------------------------------------------------
@@ -169,6 +125,20 @@ def _check_alarms(run: Run) -> Output:
     return Text(text, {"result": "ok"}, hidden_by="silent")
 
 
+def _health_check(run: Run) -> Output:
+    """The checks that RabbitMQ's oldest health check makes: the broker runs, no alarm is on."""
+    _check_running(run)
+    lines = alarm_lines(node_status(run))
+    if lines:
+        raise CommandError("\n".join(["Error:", *lines]))
+    return Text("Health check passed")
+
+
+def _health_check_banner(run: Run) -> str:
+    seconds = _HEALTH_TIMEOUT_S if run.timeout_s is None else run.timeout_s
+    return f"Timeout: {seconds} seconds ...\nChecking health of node {run.node} ..."
+
+
 # -- listeners -------------------------------------------------------------------------------------
 
 
@@ -200,8 +170,17 @@ def _check_port(run: Run) -> Output:
     return Text(text, {"result": "ok", "port": int(run[0])})
 
 
+# Other names of protocols, as RabbitMQ takes them.
+_PROTOCOLS: Final = {
+    "amqp091": "amqp",
+    "amqp0.9.1": "amqp",
+    "amqp0-9-1": "amqp",
+    "amqps": "amqp/ssl",
+}
+
+
 def _check_protocol(run: Run) -> Output:
-    protocol = run[0].lower()
+    protocol = _PROTOCOLS.get(run[0].lower(), run[0].lower())
     found = sorted({each.protocol for each in node_status(run).listeners})
     if protocol not in found:
         raise CommandError(
@@ -209,7 +188,7 @@ def _check_protocol(run: Run) -> Output:
             f"Found listeners for the following protocols: {', '.join(found)}"
         )
     text = f"A listener for protocol {protocol} is running on node {run.node}."
-    return Text(text, {"result": "ok", "protocol": protocol})
+    return Text(text, {"node": run.node, "protocol": protocol, "result": "ok"})
 
 
 def _check_connectivity(run: Run) -> Output:
@@ -283,22 +262,6 @@ COMMANDS: Final = (
         check=_check_period,
     ),
     Command(
-        "check_if_node_is_mirror_sync_critical", GROUP,
-        "Fails when a mirrored queue of the node has no synchronised mirror",
-        _mirror_sync_critical, takes_timeout=True,
-        banner=lambda run: (
-            f"Checking if node {run.node} is critical for data safety of any classic mirrored "
-            "queues ..."
-        ),
-    ),
-    Command(
-        "check_if_node_is_quorum_critical", GROUP,
-        "Fails when quorum queues are on a node of a cluster", _quorum_critical, takes_timeout=True,
-        banner=lambda run: (
-            f"Checking if node {run.node} is critical for quorum of any quorum queues ..."
-        ),
-    ),
-    Command(
         "check_port_connectivity", GROUP, "Fails when a listener cannot be connected to",
         _check_connectivity, takes_timeout=True,
         banner=lambda run: (
@@ -342,7 +305,11 @@ COMMANDS: Final = (
         banner=lambda run: f"Asking node {run.node} to report its protocol listeners ...",
     ),
     Command(
-        "server_version", GROUP, "Shows the node's version", _server_version,
+        "node_health_check", GROUP, "Fails unless the broker runs without an alarm", _health_check,
+        needs="node", takes_timeout=True, banner=_health_check_banner,
+    ),
+    Command(
+        "server_version", GROUP, "Shows the version of RabbitMQ whose behaviour the node has", _server_version,
         takes_timeout=True,
         banner=lambda run: f"Asking node {run.node} for its RabbitMQ version...",
     ),

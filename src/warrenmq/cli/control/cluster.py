@@ -13,18 +13,13 @@ from warrenmq.admin.cluster_protocol import (
 from warrenmq.admin.control_protocol import List, Rows
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import SOFTWARE, CommandError
+from warrenmq.cli.control.feature_flags import FEATURE_FLAGS, flag_state
 from warrenmq.cli.control.link import NoNodeError, Refused, full_node_name
 from warrenmq.cli.control.output import Output, Text
 from warrenmq.cli.control.parsing import Option
-from warrenmq.cli.control.status import (
-    FEATURE_FLAGS,
-    alarm_lines,
-    flag_state,
-    listener_line,
-    listener_rows,
-    section,
-)
+from warrenmq.cli.control.status import alarm_lines, listener_line, listener_rows, section
 from warrenmq.vocabulary.error_codes import EXISTS, NOT_FOUND
+from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 
 GROUP: Final = "Cluster"
 _NONE: Final = "(none)"
@@ -117,7 +112,7 @@ def _own_lines(status: ClusterStatus) -> list[str]:
 
 def _version(node: MemberDescription) -> str:
     python = f" on Python {node.python}" if node.python else ", which does not answer"
-    return f"warren {node.version}{python}"
+    return f"RabbitMQ {RABBITMQ_VERSION} (warren {node.version}){python}"
 
 
 def _maintenance(node: MemberDescription) -> str:
@@ -142,9 +137,11 @@ def _fields(status: ClusterStatus, name: str) -> dict[str, Any]:
         "running_nodes": status.running,
         "versions": {
             node.node: {
+                "product_name": "warren",
+                "product_version": node.version,
                 "python_version": node.python,
-                "rabbitmq_name": "warren",
-                "rabbitmq_version": node.version,
+                "rabbitmq_name": "RabbitMQ",
+                "rabbitmq_version": RABBITMQ_VERSION,
             }
             for node in nodes
         },

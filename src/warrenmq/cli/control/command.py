@@ -19,12 +19,12 @@ ReplyType = TypeVar("ReplyType", bound=Reply)
 
 
 class Run:
-    """One run of a command: its arguments and options, the node, and all commands by name."""
+    """One run of a command: its arguments and options, the node, and the program that was called."""
 
-    def __init__(self, line: CommandLine, link: Link, commands: Mapping[str, "Command"]) -> None:
+    def __init__(self, line: CommandLine, link: Link, program: "Program") -> None:
         self.arguments = line.arguments
         self.link = link
-        self.commands = commands
+        self.program = program
         self._options = line.options
 
     def __getitem__(self, index: int) -> str:
@@ -62,6 +62,11 @@ class Run:
         """Whether an option is given."""
         return name in self._options
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether messages besides the result are suppressed."""
+        return self.flag("quiet") or self.flag("silent")
+
     def ask(self, request: Request, expected: type[ReplyType]) -> ReplyType:
         """Ask the node. Raises CommandError."""
         return self.link.ask(request, expected)
@@ -69,6 +74,13 @@ class Run:
     def do(self, request: Request) -> None:
         """Ask the node for something that it answers with Done. Raises CommandError."""
         self.link.ask(request, Done)
+
+
+class Program(Struct, frozen=True):
+    """A name under which the tool is called, and the commands that it has under that name."""
+
+    name: str
+    commands: Mapping[str, "Command"]
 
 
 class Command(Struct, frozen=True):

@@ -1,15 +1,15 @@
 """Help, completion and the version."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 import warrenmq
-from warrenmq.cli.control.command import Command, Run
+from warrenmq.cli.control.command import Command, Program, Run
 from warrenmq.cli.control.exits import USAGE, CommandError
 from warrenmq.cli.control.output import Output, Text
 from warrenmq.cli.control.parsing import GENERAL, Option
+from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 
-PROGRAM: Final = "warrenctl"
 GROUP: Final = "Help"
 _GENERAL_USAGE: Final = (
     "[--node <node>] [--timeout <timeout>] [--longnames] [--quiet] <command> [<command options>]"
@@ -17,17 +17,17 @@ _GENERAL_USAGE: Final = (
 _SHELLS: Final = ("bash", "zsh", "fish")
 
 
-def general_usage(commands: Mapping[str, Command]) -> str:
+def general_usage(program: Program) -> str:
     """The help without a command: all commands by group."""
     groups: dict[str, list[Command]] = {}
-    for command in commands.values():
+    for command in program.commands.values():
         groups.setdefault(command.group, []).append(command)
-    width = max([len(name) for name in commands])
+    width = max([len(name) for name in program.commands])
     lines = [
         "",
         "Usage",
         "",
-        f"{PROGRAM} {_GENERAL_USAGE}",
+        f"{program.name} {_GENERAL_USAGE}",
         "",
         "Available commands:",
         "",
@@ -36,13 +36,13 @@ def general_usage(commands: Mapping[str, Command]) -> str:
         lines += [f"{group}:", ""]
         lines += [f"   {each.name:{width}}  {each.summary}" for each in members]
         lines.append("")
-    lines.append(f"Use '{PROGRAM} help <command>' to learn more about a specific command")
+    lines.append(f"Use '{program.name} help <command>' to learn more about a specific command")
     return "\n".join(lines)
 
 
-def command_help(command: Command) -> str:
-    """The help of one command."""
-    lines = ["", "Usage", "", command.usage(PROGRAM), "", f"{command.summary}.", ""]
+def command_help(command: Command, program: Program) -> str:
+    """The help of one command of `program`."""
+    lines = ["", "Usage", "", command.usage(program.name), "", f"{command.summary}.", ""]
     if command.columns:
         lines += ["Columns", "", f"\t{', '.join(sorted(command.columns))}", ""]
     if command.options:
@@ -51,12 +51,12 @@ def command_help(command: Command) -> str:
     return "\n".join(lines)
 
 
-def not_found(name: str, commands: Mapping[str, Command]) -> CommandError:
+def not_found(name: str, program: Program) -> CommandError:
     """The failure for a command that does not exist, with a similar name if there is one."""
     import difflib
 
-    similar = difflib.get_close_matches(name, commands, 1, 0.8)
-    hint = f"Did you mean '{similar[0]}'? \n" if similar else general_usage(commands)
+    similar = difflib.get_close_matches(name, program.commands, 1, 0.8)
+    hint = f"Did you mean '{similar[0]}'? \n" if similar else general_usage(program)
     return CommandError(f"\nCommand '{name}' not found. \n{hint}", USAGE)
 
 
@@ -74,18 +74,20 @@ def _flags(option: Option) -> str:
 
 def _help(run: Run) -> Output:
     if run.flag("list-commands"):
-        return Text("\n".join(sorted(run.commands)))
+        return Text("\n".join(sorted(run.program.commands)))
     if not run.arguments:
-        return Text(general_usage(run.commands))
-    command = run.commands.get(run[0])
+        return Text(general_usage(run.program))
+    command = run.program.commands.get(run[0])
     if command is None:
         raise CommandError(f"Error:\n\nCommand '{run[0]}' not found.", USAGE)
-    return Text(command_help(command))
+    return Text(command_help(command, run.program))
 
 
 def _autocomplete(run: Run) -> Output:
     prefix = run[0] if run.arguments else ""
-    return Text("\n".join([name for name in sorted(run.commands) if name.startswith(prefix)]))
+    return Text(
+        "\n".join([name for name in sorted(run.program.commands) if name.startswith(prefix)])
+    )
 
 
 def _completion(run: Run) -> Output:
@@ -95,13 +97,17 @@ def _completion(run: Run) -> Output:
     script = scripts.get(run[0])
     if script is None:
         raise CommandError(f"Error:\nthe shells are {', '.join(_SHELLS)}", USAGE)
-    return Text(script(run.commands.values()))
+    return Text(script(run.program.commands.values()))
 
 
 def _version(run: Run) -> Output:
-    version = warrenmq.__version__
-    value = {"version": version}
-    return Text(version, {"node": run.link.expected_name, "result": "ok", "value": value})
+    """RabbitMQ's version alone, since scripts take the whole text for it; JSON has both."""
+    value = {
+        "version": RABBITMQ_VERSION,
+        "product_name": "warren",
+        "product_version": warrenmq.__version__,
+    }
+    return Text(RABBITMQ_VERSION, {"node": run.link.expected_name, "result": "ok", "value": value})
 
 
 COMMANDS: Final = (
@@ -117,5 +123,5 @@ COMMANDS: Final = (
         "help", GROUP, "Shows all commands, or the help of one", _help, "[<command>]", (0, 1),
         options=(Option("list-commands", "flag", help="names of commands only"),), needs="nothing",
     ),
-    Command("version", GROUP, "Shows the version of warrenctl", _version, needs="nothing"),
+    Command("version", GROUP, "Shows the version of RabbitMQ whose commands these are", _version, needs="nothing"),
 )  # fmt: skip

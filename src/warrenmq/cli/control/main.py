@@ -8,17 +8,18 @@ import signal
 import sys
 from collections.abc import Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
-from warrenmq.cli.control.command import Command, Run
+from warrenmq.cli.control.command import Command, Program, Run
 from warrenmq.cli.control.exits import OK, TEMPORARY, USAGE, CommandError, UsageError
-from warrenmq.cli.control.helping import PROGRAM, command_help, general_usage, not_found
+from warrenmq.cli.control.helping import command_help, general_usage, not_found
 from warrenmq.cli.control.link import Link
 from warrenmq.cli.control.output import FORMATS, WITHOUT_BANNER, Style, Table
-from warrenmq.cli.control.parsing import CommandLine, Option, parse
+from warrenmq.cli.control.parsing import CommandLine, parse
+from warrenmq.cli.control.programs import PROGRAMS, WARRENCTL
 from warrenmq.cli.control.status import node_status
-from warrenmq.cli.control.table import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ _INTERRUPTED: Final = 130
 _NO_FORMAT: Final = "formatter '{name}' is not supported. Please use one of: {known}"
 _NEEDS_APP: Final = (
     "this command requires the 'rabbit' app to be {state} on the target node. "
-    "{verb} it with 'warrenctl {command}'."
+    "{verb} it with '{program} {command}'."
 )
 
 
@@ -36,51 +37,49 @@ class _TimedOutError(Exception):
 
 
 def script() -> None:
-    """The executable `warrenctl`."""
+    """The executable `warrenctl`, or a link to it with the name of one of RabbitMQ's tools."""
     from warrenmq.cli import finish_output
 
     status = OK
     try:
         # A reader that stops early (`warrenctl ... | head`) is no error.
         with suppress(BrokenPipeError):
-            status = main(sys.argv[1:])
+            status = main(sys.argv[1:], PROGRAMS.get(Path(sys.argv[0]).name, WARRENCTL))
     finally:
         finish_output()
     sys.exit(status)
 
 
-def main(words: Sequence[str]) -> int:
-    """Run the command line `words` and return the exit code."""
-    line = parse(words, _own_options)
+def main(words: Sequence[str], program: Program = WARRENCTL) -> int:
+    """Run the command line `words` of `program` and return the exit code."""
+    if list(words) == ["--version"]:
+        words = ["version"]
+    commands = program.commands
+    line = parse(words, lambda name: commands[name].options if name in commands else ())
     if line.command is None:
         has_help = bool(line.options.get("help"))
-        print(general_usage(COMMANDS), file=sys.stdout if has_help else sys.stderr)
+        print(general_usage(program), file=sys.stdout if has_help else sys.stderr)
         return OK if has_help else USAGE
-    command = COMMANDS.get(line.command)
+    command = commands.get(line.command)
     link = Link(*[str(line.options.get(name, "")) for name in ("node", "data-dir", "uri")])
     try:
         if command is None:
-            raise not_found(line.command, COMMANDS)
+            raise not_found(line.command, program)
         if line.options.get("help"):
-            print(command_help(command))
+            print(command_help(command, program))
             return OK
-        _run(command, line, link)
+        _run(command, Run(line, link, program), line)
     except CommandError as error:
         return _failed(error.text, error.code)
     except UsageError as error:
         assert command is not None
-        given = f"Arguments given:\n\t{' '.join(words)}\n\nUsage\n\n{command.usage(PROGRAM)}"
+        given = f"Arguments given:\n\t{' '.join(words)}\n\nUsage\n\n{command.usage(program.name)}"
         return _failed(f"{error.text}\n{given}", error.code)
     except KeyboardInterrupt:
         return _INTERRUPTED
     finally:
         link.close()
     return OK
-
-
-def _own_options(name: str) -> Sequence[Option]:
-    command = COMMANDS.get(name)
-    return () if command is None else command.options
 
 
 def _failed(text: str, code: int) -> int:
@@ -90,18 +89,16 @@ def _failed(text: str, code: int) -> int:
     return code
 
 
-def _run(command: Command, line: CommandLine, link: Link) -> None:
+def _run(command: Command, run: Run, line: CommandLine) -> None:
     """Check the command line, print the banner, run the command and print its output."""
-    run = Run(line, link, COMMANDS)
     formatter = run.text("formatter", command.formatter)
     if not command.is_absent:
         _check(command, line, formatter)
     if command.check is not None:
         command.check(run)
-    is_quiet = run.flag("quiet") or run.flag("silent")
     with _time_limit(command, run):
         _check_state(command, run)
-        if command.banner is not None and not is_quiet and formatter not in WITHOUT_BANNER:
+        if command.banner is not None and not run.is_quiet and formatter not in WITHOUT_BANNER:
             banner = command.banner(run)
             if banner:
                 print(banner, flush=True)
@@ -112,7 +109,7 @@ def _run(command: Command, line: CommandLine, link: Link) -> None:
         has_headers=not run.flag("silent") and not run.flag("no-table-headers"),
         is_quiet=run.flag("quiet"),
         is_silent=run.flag("silent"),
-        node=lambda: link.expected_name,
+        node=lambda: run.link.expected_name,
     )
     sys.stdout.write(FORMATS[formatter](output, style))
     if isinstance(output, Table) and output.failures:
@@ -156,10 +153,14 @@ def _check_state(command: Command, run: Run) -> None:
         return
     is_running = node_status(run).is_running
     if command.needs == "running" and not is_running:
-        text = _NEEDS_APP.format(state="running", verb="Start", command="start_app")
+        text = _NEEDS_APP.format(
+            program=run.program.name, state="running", verb="Start", command="start_app"
+        )
         raise UsageError(text, title="Error")
     if command.needs == "stopped" and is_running:
-        text = _NEEDS_APP.format(state="stopped", verb="Stop", command="stop_app")
+        text = _NEEDS_APP.format(
+            program=run.program.name, state="stopped", verb="Stop", command="stop_app"
+        )
         raise UsageError(text, title="Error")
 
 

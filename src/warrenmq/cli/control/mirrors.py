@@ -6,7 +6,7 @@ from typing import Any, Final, get_args
 from msgspec import to_builtins
 
 from warrenmq.admin.cluster_protocol import SetDraining
-from warrenmq.admin.control_protocol import Counted, Done
+from warrenmq.admin.control_protocol import Counted, Done, List, Rows
 from warrenmq.admin.mirror_protocol import (
     CancelSync,
     DescribeMirrors,
@@ -32,6 +32,7 @@ _NONE: Final = "(none)"
 # Pause before the progress of a synchronisation is asked for again (s).
 _PAUSE_S: Final = 0.2
 _KINDS: Final[tuple[QueueKind, ...]] = get_args(QueueKind)
+_QUORUM_COLUMNS: Final = ("Node Name", "Raft State", "Synchronised", "Online")
 _COUNT_COLUMNS: Final = (
     "Node name", "Number of quorum queues", "Number of replicated classic queues",
 )  # fmt: skip
@@ -132,6 +133,38 @@ def _shown(number: int | None) -> str:
     return "unknown" if number is None else str(number)
 
 
+# -- quorum queues ---------------------------------------------------------------------------------
+
+
+def _quorum_status(run: Run) -> Output:
+    """The copies of a quorum queue: where the master is, and which mirrors are synchronised."""
+    columns = ["name", "type", "leader", "members", "online", "synchronised_slave_nodes", "state"]
+    try:
+        rows = run.ask(List(what="queues", columns=columns, vhost=run.vhost), Rows).rows
+    except Refused as error:
+        if error.refusal == NO_SUCH_VHOST:
+            raise CommandError("Error:\nnot_found") from None
+        raise
+    found = next((row for row in rows if row[0] == run[0]), None)
+    if found is None:
+        raise CommandError("Error:\nnot_found")
+    _name, kind, leader, members, online, synchronised, state = found
+    if kind != "quorum":
+        raise CommandError("Error:\nCannot get quorum status of a classic queue")
+    return Table(
+        _QUORUM_COLUMNS,
+        [
+            [
+                node,
+                "leader" if node == leader and state != "down" else "follower",
+                node == leader or node in (synchronised or ()),
+                node in (online or ()),
+            ]
+            for node in members or ()
+        ],
+    )
+
+
 # -- nodes -----------------------------------------------------------------------------------------
 
 
@@ -148,11 +181,12 @@ def _kind(run: Run) -> QueueKind:
     return found
 
 
-def _rebalance(run: Run) -> Output:
+def rebalance_queues(run: Run, kind: QueueKind) -> Output:
+    """Spread the masters of queues over the nodes; the table has how many each node has then."""
     request = RebalanceQueues(
         vhost_pattern=run.text("vhost-pattern", ".*"),
         queue_pattern=run.text("queue-pattern", ".*"),
-        kind=_kind(run),
+        kind=kind,
     )
     counts = run.ask(request, MasterCounts)
     nodes = sorted({*counts.quorum, *counts.classic})
@@ -178,6 +212,11 @@ COMMANDS: Final = (
         banner=lambda run: f"Status of mirrored queue '{run[0]}' in vhost '{run.vhost}' ...",
     ),
     Command(
+        "quorum_status", _QUEUES, "Shows the copies of a quorum queue", _quorum_status,
+        "<queue>", (1, 1), takes_vhost=True, formatter="pretty_table", is_table=True,
+        banner=lambda run: f"Status of quorum queue {run[0]} on node {run.node} ...",
+    ),
+    Command(
         "sync_queue", _QUEUES, "Synchronises a queue's mirrors, and waits until they are", _sync,
         "<queue>", (1, 1), takes_vhost=True,
         banner=lambda run: f"Synchronising queue '{run[0]}' in vhost '{run.vhost}' ...",
@@ -192,7 +231,7 @@ COMMANDS: Final = (
     ),
     Command(
         "rebalance", _CLUSTER, "Spreads the masters of mirrored queues evenly over the nodes",
-        _rebalance, "all | classic | quorum", (1, 1), formatter="pretty_table", is_table=True,
+        lambda run: rebalance_queues(run, _kind(run)), "all | classic | quorum", (1, 1), formatter="pretty_table", is_table=True,
         options=(
             Option("vhost-pattern", help="vhosts whose names match (default: all)", metavar="pattern"),
             Option("queue-pattern", help="queues whose names match (default: all)", metavar="pattern"),

@@ -148,19 +148,43 @@ def _await_nodes_banner(run: Run) -> str:
     )
 
 
+# RabbitMQ's name for all that a node starts; scripts search the output of `wait` for it.
+_APPLICATIONS: Final = "Applications 'rabbit_and_plugins'"
+
+
 def _wait(run: Run) -> Output:
+    """Return when the broker runs in the process, with RabbitMQ's messages for each step."""
     pid = run.number("pid")
     if not run.has("pid"):
         pid = _pid_of_file(run)
+        _say(run, f"pid is {pid}")
+        _say(run, _wait_text(run, pid))
+    is_there = False
     while True:
         if not _is_alive(pid):
             raise CommandError("Error:\nprocess_not_running")
         try:
-            if _status(run).is_running:
-                return Text(f"Applications are running on node {run.node}")
+            is_running = _status(run).is_running
+            if not is_there:
+                is_there = True
+                _say(run, f"Waiting for a{_APPLICATIONS[1:]} to start on node '{run.node}'")
+            if is_running:
+                text = f"{_APPLICATIONS} are running on node '{run.node}'"
+                return Text(text, hidden_by="quiet")
         except NoNodeError:
             run.link.close()
         time.sleep(_PAUSE_S)
+
+
+def _wait_text(run: Run, pid: int) -> str:
+    where = run.link.expected_name
+    return f"Waiting for erlang distribution on node '{where}' while OS process '{pid}' is running"
+
+
+def _say(run: Run, text: str) -> None:
+    """Print a message about a step of a command that waits."""
+    if not run.is_quiet:
+        print(text, flush=True)
 
 
 def _pid_of_file(run: Run) -> int:
@@ -173,12 +197,12 @@ def _pid_of_file(run: Run) -> int:
 
 def _check_wait(run: Run) -> None:
     if bool(run.arguments) == run.has("pid"):
-        raise UsageError("name a pid file, or a process with --pid")
+        raise UsageError('"No pid or pidfile specified"')
 
 
 def _wait_banner(run: Run) -> str:
     if run.has("pid"):
-        return f"Waiting for node {run.link.expected_name} of process '{run.number('pid')}' to run"
+        return _wait_text(run, run.number("pid"))
     return f"Waiting for pid file '{run[0]}' to appear"
 
 

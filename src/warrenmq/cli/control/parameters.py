@@ -10,6 +10,7 @@ from warrenmq.admin.control_protocol import (
     Rows,
     SetGlobalParameter,
     SetParameter,
+    SetVhostLimits,
 )
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError
@@ -48,12 +49,36 @@ def do_clear(run: Run, request: Any) -> Output:
 
 def _set(run: Run) -> Output:
     decoded_json(run[2])
+    if _is_limits(run):
+        run.do(SetVhostLimits(vhost=run.vhost, definition=run[2]))
+        return None
     run.do(SetParameter(vhost=run.vhost, component=run[0], name=run[1], value=run[2]))
     return None
 
 
+def _is_limits(run: Run) -> bool:
+    """Whether the parameter is the limits of the vhost, which RabbitMQ keeps as a parameter."""
+    return run.arguments[:2] == ["vhost-limits", "limits"]
+
+
 def _clear(run: Run) -> Output:
+    if _is_limits(run):
+        return clear_vhost_limits(run)
     return do_clear(run, ClearParameter(vhost=run.vhost, component=run[0], name=run[1]))
+
+
+def vhost_limits(run: Run, vhost: str) -> Any:
+    """The limits of a vhost by their names; {} without any."""
+    rows = run.ask(List(what="vhost_limits", columns=["limits"], vhost=vhost), Rows).rows
+    return as_json_value(rows[0][0]).value if rows else {}
+
+
+def clear_vhost_limits(run: Run) -> Output:
+    """Remove the limits of the vhost. Raises CommandError if there are none."""
+    if not vhost_limits(run, run.vhost):
+        raise CommandError(NO_PARAMETER)
+    run.do(SetVhostLimits(vhost=run.vhost, definition="{}"))
+    return None
 
 
 def _list(run: Run) -> Output:

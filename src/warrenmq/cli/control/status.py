@@ -7,9 +7,10 @@ from warrenmq.admin.control_protocol import ControlStatus, DescribeControl
 from warrenmq.cli.control import listings
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import UsageError
-from warrenmq.cli.control.output import Output, Table, Text
+from warrenmq.cli.control.output import Output, Text
 from warrenmq.cli.control.parsing import Option
 from warrenmq.cli.control.values import json_text, term_text
+from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 
 _SETTINGS: Final = "Configuration and environment"
 _UNITS: Final = {"bytes": 1, "mb": 1_000_000, "gb": 1_000_000_000}
@@ -19,17 +20,6 @@ PURPOSES: Final = {
     "amqp/ssl": "AMQP 0-9-1 over TLS",
     "clustering": "inter-node communication",
 }
-# RabbitMQ's names of features, and whether this node has them.
-FEATURE_FLAGS: Final = {
-    "classic_mirrored_queue_version": False,
-    "implicit_default_bindings": True,
-    "maintenance_mode_status": True,
-    "quorum_queue": False,
-    "stream_queue": False,
-    "user_limits": True,
-    "virtual_host_metadata": True,
-}
-FLAG_COLUMNS: Final = ("desc", "doc_url", "name", "provided_by", "stability", "state")
 
 
 def node_status(run: Run) -> ControlStatus:
@@ -105,11 +95,9 @@ def full_status(run: Run) -> Output:
 
 
 def _status_lines(status: ControlStatus, unit: str) -> list[str]:
-    limit = (
-        f"{status.memory_limit_share} of available memory, computed to: "
-        if status.memory_limit_share is not None
-        else ""
-    )
+    limit = _size(status.memory_limit_bytes, unit)
+    share = status.memory_limit_share
+    setting = limit if share is None else f"{share} of available memory"
     memory = [
         f"{name}: {_size(size, unit)} ({_percentage(status, size)} %)"
         for name, size in _memory(status).items()
@@ -121,6 +109,7 @@ def _status_lines(status: ControlStatus, unit: str) -> list[str]:
             f"OS: {status.os}",
             f"Uptime (seconds): {status.uptime_ms // 1000}",
             f"Is under maintenance?: {term_text(status.is_draining)}",
+            f"RabbitMQ version: {RABBITMQ_VERSION}",
             f"warren version: {status.version}",
             f"Node name: {status.node}",
             f"Python version: {status.python}",
@@ -133,7 +122,7 @@ def _status_lines(status: ControlStatus, unit: str) -> list[str]:
             "Memory",
             f"Total memory used: {_size(status.memory_used_bytes, unit)}",
             "Calculation strategy: rss",
-            f"Memory high watermark setting: {limit}{_size(status.memory_limit_bytes, unit)}",
+            f"Memory high watermark setting: {setting}, computed to: {limit}",
             "",
             *memory,
         ),
@@ -182,7 +171,7 @@ def _status_data(status: ControlStatus) -> dict[str, Any]:
         "product_name": "warren",
         "product_version": status.version,
         "python_version": status.python,
-        "rabbitmq_version": status.version,
+        "rabbitmq_version": RABBITMQ_VERSION,
         "totals": {
             "virtual_host_count": status.vhosts,
             "connection_count": status.connections,
@@ -221,30 +210,10 @@ def _memory_breakdown(run: Run) -> Output:
     return Text("\n".join(lines), data, report=data)
 
 
-def flag_state(is_on: bool) -> str:
-    """The state of a feature as RabbitMQ names it."""
-    return "enabled" if is_on else "unavailable"
-
-
-def _feature_flags(run: Run) -> Output:
-    columns = listings.named_columns(run.arguments, ("name", "state"))
-    rows = [
-        {"name": name, "state": flag_state(is_on), "stability": "stable", "provided_by": "warren"}
-        for name, is_on in FEATURE_FLAGS.items()
-    ]
-    return Table(columns, [[row.get(name, "") for name in columns] for row in rows])
-
-
 COMMANDS: Final = (
     Command(
         "environment", _SETTINGS, "Shows the settings in force", environment, needs="node",
         banner=lambda run: f"Application environment of node {run.node} ...",
-    ),
-    Command(
-        "list_feature_flags", "Feature flags", "Lists which of RabbitMQ's features the node has",
-        _feature_flags, "[<column> ...]", (0, None), columns=FLAG_COLUMNS, is_table=True,
-        takes_timeout=True, needs="nothing", banner=lambda _run: "Listing feature flags ...",
-        check=lambda run: listings.check_columns(run, FLAG_COLUMNS),
     ),
     Command(
         "memory_breakdown", listings.GROUP, "Shows what the memory is used for", _memory_breakdown,

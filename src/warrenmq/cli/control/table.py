@@ -4,10 +4,12 @@ from typing import Final
 
 from warrenmq.cli.control import (
     absent,
+    aliases,
     checks,
     cluster,
     connections,
     definitions,
+    feature_flags,
     helping,
     listings,
     logins,
@@ -18,6 +20,7 @@ from warrenmq.cli.control import (
     permissions,
     policies,
     queues,
+    redundancy,
     report,
     status,
     users,
@@ -27,8 +30,9 @@ from warrenmq.cli.control import (
 from warrenmq.cli.control.command import Command
 
 _FAMILIES: Final = (
-    helping, node, cluster, status, report, users, permissions, listings, parameters, policies, vhosts,
-    definitions, connections, queues, mirrors, checks, logins, logs, watching, absent,
+    helping, aliases, node, cluster, feature_flags, status, report, users, permissions, listings,
+    parameters, policies, vhosts, definitions, connections, queues, mirrors, checks, redundancy, logins,
+    logs, watching, absent,
 )  # fmt: skip
 COMMANDS: Final[dict[str, Command]] = {
     command.name: command for family in _FAMILIES for command in family.COMMANDS

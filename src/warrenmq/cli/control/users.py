@@ -26,24 +26,28 @@ from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, NO_SUCH_USER
 GROUP: Final = "Users"
 _ADDED: Final = (
     "Done. Don't forget to grant the user permissions to some virtual hosts! "
-    "See 'warrenctl help set_permissions' to learn more."
+    "See '{program} help set_permissions' to learn more."
 )
 _LIMITS: Final = ("max-connections", "max-channels")
 _CREDENTIALS: Final = "<username> <password>"
 
 
-def _password(run: Run) -> str:
-    """The password of the second argument, or the first line of standard input."""
+def _password(run: Run, missing_code: int = SOFTWARE) -> str:
+    """The password of the second argument, or the first line of standard input.
+
+    Raises CommandError with `missing_code` when there is neither.
+    """
     if len(run.arguments) > 1:
         return run[1]
     if sys.stdin.isatty():
         from getpass import getpass
 
         return getpass("Password: ")
-    print("Password: ")
+    if not run.is_quiet:
+        print("Password: ")
     line = sys.stdin.readline().rstrip("\n")
     if not line:
-        raise CommandError("Error:\nPassword is not provided via argument or stdin", SOFTWARE)
+        raise CommandError("Error:\nPassword is not provided via argument or stdin", missing_code)
     return line
 
 
@@ -68,9 +72,9 @@ def _check_new_user(run: Run) -> None:
 
 
 def _add(run: Run) -> Output:
-    run.do(AddUser(name=run[0], password=_password(run)))
-    data = {"message": _ADDED, "node": run.node, "status": "ok"}
-    return Text(_ADDED, data, hidden_by="quiet")
+    run.do(AddUser(name=run[0], password=_password(run, DATA)))
+    text = _ADDED.format(program=run.program.name)
+    return Text(text, {"message": text, "node": run.node, "status": "ok"}, hidden_by="quiet")
 
 
 def _authenticate(run: Run) -> Output:

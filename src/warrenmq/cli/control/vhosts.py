@@ -1,6 +1,6 @@
 """Vhosts: their description, tags, limits and tracing."""
 
-from typing import Any, Final
+from typing import Final
 
 from warrenmq.admin.control_protocol import (
     AddVhost,
@@ -16,7 +16,7 @@ from warrenmq.cli.control.exits import SOFTWARE, CommandError
 from warrenmq.cli.control.link import Refused
 from warrenmq.cli.control.listings import check_columns, named_columns
 from warrenmq.cli.control.output import Output, Table, Text
-from warrenmq.cli.control.parameters import NO_PARAMETER, as_json_value, decoded_json
+from warrenmq.cli.control.parameters import clear_vhost_limits, decoded_json, vhost_limits
 from warrenmq.cli.control.parsing import Option
 from warrenmq.cli.control.values import Json, cell_text
 from warrenmq.vocabulary.error_codes import NO_SUCH_VHOST
@@ -70,25 +70,12 @@ def _set_limits(run: Run) -> Output:
     return None
 
 
-def _clear_limits(run: Run) -> Output:
-    if not _limits(run, run.vhost):
-        raise CommandError(NO_PARAMETER)
-    run.do(SetVhostLimits(vhost=run.vhost, definition="{}"))
-    return None
-
-
-def _limits(run: Run, vhost: str) -> Any:
-    """The limits of a vhost by their names; {} without any."""
-    rows = run.ask(List(what="vhost_limits", columns=["limits"], vhost=vhost), Rows).rows
-    return as_json_value(rows[0][0]).value if rows else {}
-
-
 def _list_limits(run: Run) -> Output:
     if not run.flag("global"):
-        limits = _limits(run, run.vhost)
+        limits = vhost_limits(run, run.vhost)
         return Text(cell_text(Json(limits)), limits) if limits else Table(("limits",), [])
     names = [name for (name,) in run.ask(List(what="vhosts", columns=["name"]), Rows).rows]
-    found = [(name, _limits(run, name)) for name in names]
+    found = [(name, vhost_limits(run, name)) for name in names]
     return Table(("vhost", "limits"), [[name, Json(limits)] for name, limits in found if limits])
 
 
@@ -124,7 +111,7 @@ COMMANDS: Final = (
         banner=lambda run: f'Adding vhost "{run[0]}" ...',
     ),
     Command(
-        "clear_vhost_limits", GROUP, "Removes the limits of a vhost", _clear_limits,
+        "clear_vhost_limits", GROUP, "Removes the limits of a vhost", clear_vhost_limits,
         takes_vhost=True, banner=lambda run: f'Clearing vhost "{run.vhost}" limits ...',
     ),
     Command(

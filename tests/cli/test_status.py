@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.support.awaiting import eventually
 from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.brokers.node_thread import NodeThread
 from tests.support.command_line import nobody, warren, warren_json
@@ -21,6 +22,7 @@ from warrenmq.admin.protocol import (
     LoggedIn,
     encode_frame,
 )
+from warrenmq.cli.queue_rows import TITLES
 from warrenmq.wire.properties import Properties
 
 LARGE = 10_000
@@ -65,22 +67,67 @@ def test_queues(node: NodeThread) -> None:
     assert archive["alpha"]["count"] + archive["delta"]["count"] == 4
     assert (empty["ready"], empty["published"], empty["durable"]) == (0, 0, False)
     lines = warren("queues", "--port", node.port).stdout.splitlines()
-    titles = [
-        "name",
-        "mode",
-        "ready",
-        "unacked",
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "RAM",
-        "target",
-    ]
-    assert lines[0].split() == titles
-    assert lines[3].split()[:8] == ["orders", "default", "2", "1", "2", "0", "0", "0"]
+    assert lines[0].split() == list(TITLES)
+    figures = lines[3].split()
+    assert figures[:6] == ["orders", "default", "2", "1", "9.8", "KiB"]
+    assert figures[9:13] == ["2", "0", "0", "0"]
     assert lines[3].endswith("none")
     assert len(lines) == 4
+    assert orders["body_bytes"] == LARGE + 10
+
+
+def test_queues_come_in_the_order_that_is_asked_for(node: NodeThread) -> None:
+    expected = {
+        "name": ["archive", "empty", "orders"],
+        "bytes": ["orders", "archive", "empty"],
+        "ready": ["archive", "orders", "empty"],
+        "unacked": ["orders", "archive", "empty"],
+    }
+    for sort, names in expected.items():
+        found = warren_json("queues", "--port", node.port, "--sort", sort)
+        assert [queue["name"] for queue in found["queues"]] == names
+
+
+def test_top_measures_rates_and_draws_nothing_into_a_pipe(node: NodeThread) -> None:
+    """The traffic between two tables is what the second one shows."""
+    ended = threading.Event()
+
+    def publish() -> None:
+        channel = node.peer().open().channel()
+        while not ended.is_set():
+            channel.publish(b"empty", b"m")
+            ended.wait(0.01)
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    try:
+        done = warren(
+            "top", "--port", node.port, "--sort", "in", "--interval", 0.5, "--count", 2, "--rows", 1
+        )
+    finally:
+        ended.set()
+        publisher.join()
+    assert (done.returncode, done.stderr) == (0, "") and "\x1b" not in done.stdout
+    titles, first, again, second = [line.split() for line in done.stdout.splitlines()]
+    assert titles == again == list(TITLES)
+    for row in (first, second):
+        assert row[:2] == ["empty", "default"]
+        rate = row[titles.index("in/s") + 1]
+        assert float(rate) > 0
+
+
+def test_publishers_that_an_alarm_blocks_are_counted(node: NodeThread) -> None:
+    channel = node.peer().open().channel()
+    broker = node.node.broker
+    node.call(lambda: broker.set_disk_free_limit(1 << 60, 0.0, broker.alarms.disk_limit_bytes))
+    channel.publish(b"empty", b"m")
+    eventually(
+        lambda: warren_json("status", "--port", node.port)["blocked"] == 1,
+        "the publisher is blocked",
+    )
+    text = warren("status", "--port", node.port).stdout
+    assert "alarms: disk; 1 connections that publish are blocked\n" in text
+    assert "a slow disk stopped publishers 0 times\n" in text
 
 
 def test_status(node: NodeThread) -> None:
@@ -133,6 +180,7 @@ def test_an_older_node_has_no_figures_of_writes(node: NodeThread) -> None:
     with AdminClient(NodeAddress(f"amqp://127.0.0.1:{node.port}")) as client:
         status = client.request(DescribeNode(), NodeStatus)
     reply = msgspec.msgpack.decode(encode_frame(status)[LENGTH_BYTES:])
+    del reply["blocked"]
     for name in ("logs", "writes"):
         del reply["vhosts"][0][name]
     payload = msgspec.msgpack.encode(reply)
@@ -173,6 +221,19 @@ def test_dead_letters_and_delayed_messages_are_counted(node: NodeThread) -> None
     assert (vhost["dead_letters"], vhost["delayed"]) == ({"rejected": 2}, 1)
     text = warren("status", "--port", node.port).stdout
     assert "  2 dead letters: 2 rejected\n  1 delayed messages\n" in text
+
+
+def test_the_node_of_this_machine_is_found_by_its_data_directory(
+    node: NodeThread, tmp_path: Path
+) -> None:
+    """As `warrenctl` finds it: without a user, wherever the node listens."""
+    data = {"WARREN_DATA_DIR": str(node.node.config.data_dir)}
+    done = warren("queues", "--sort", "name", environment=data)
+    assert (done.returncode, done.stderr) == (0, "") and "archive" in done.stdout
+    done = warren("queues", "--user", "nobody", "--password", "x", environment=data)
+    assert done.returncode == 2 and "login of user 'nobody' was refused" in done.stderr
+    done = warren("status", environment={"WARREN_DATA_DIR": str(tmp_path / "none")})
+    assert f"no node runs on {tmp_path / 'none'}" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["status", "queues"])

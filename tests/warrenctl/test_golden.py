@@ -143,9 +143,14 @@ _ABSENT: Final = (
 )
 
 
+def _plain_lines(drawn: re.Match[str]) -> str:
+    """Plain characters for VT100's lines, which RabbitMQ prints into a pipe as well."""
+    return drawn[1].translate(str.maketrans("lwktnumvjqx", "+++++++++-|"))
+
+
 def _comparable(result: Result, stream: str) -> str:
     """The output without the usage, without an order of rows, with one name for all tools."""
-    text = str(getattr(result, stream))
+    text = re.sub("\x1b\\(0([a-z]+)\x1b\\(B", _plain_lines, str(getattr(result, stream)))
     text = re.sub(r"rabbitmq(ctl|-diagnostics|-plugins|-queues|-upgrade)\b", "warrenctl", text)
     text = text.partition("\nUsage\n")[0]
     # Ports of clients.

@@ -11,13 +11,14 @@ from typing import Final, NamedTuple
 
 import pika
 import pytest
-from pika.exceptions import ChannelClosedByBroker
+from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
 import warrenmq
 from tests.support.brokers.process import BrokerProcess
 from warrenmq.admin.control_file import read_control_file
 from warrenmq.cli.control import main
 from warrenmq.cli.control.feature_flags import FEATURE_FLAGS
+from warrenmq.cli.control.output import Style, Table, pretty_table
 from warrenmq.cli.control.programs import PROGRAMS, WARRENCTL
 
 RABBITMQ_VERSION: Final = "3.10.8"
@@ -124,6 +125,45 @@ def test_rabbitmqs_version_is_the_answer_and_warrens_own_stands_beside(
     assert f"{name}: RabbitMQ {RABBITMQ_VERSION} (warren {own}) on" in printed("cluster_status")
     data = json.loads(printed("cluster_status", "--formatter", "json"))["versions"][name]
     assert (data["rabbitmq_version"], data["product_version"]) == (RABBITMQ_VERSION, own)
+
+
+# -- what is shown ---------------------------------------------------------------------------------
+
+
+def test_the_memory_limit_is_shown_as_it_was_set(
+    node: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shown() -> tuple[str, object]:
+        assert main(["-q", "status"]) == 0
+        (line,) = re.findall(r"Memory high watermark setting: (.*)\n", capsys.readouterr().out)
+        assert main(["status", "--formatter", "json"]) == 0
+        data = json.loads(capsys.readouterr().out)
+        return str(line), data["vm_memory_high_watermark_setting"]
+
+    assert main(["-q", "set_vm_memory_high_watermark", "absolute", "2GB"]) == 0
+    assert shown() == ("2.0 gb, computed to: 2.0 gb", {"absolute": 2_000_000_000})
+    assert main(["-q", "set_vm_memory_high_watermark", "0.5"]) == 0
+    line, setting = shown()
+    assert line.startswith("0.5 of available memory, computed to: ")
+    assert setting == {"relative": 0.5}
+    assert main(["-q", "set_vm_memory_high_watermark", "0.4"]) == 0
+
+
+def test_a_pretty_table_draws_lines_for_a_terminal_only() -> None:
+    found = Table(("name",), [["q"]])
+    assert pretty_table(found, Style()) == ("+------+\n| name |\n+------+\n| q    |\n+------+\n")
+    assert pretty_table(found, Style(is_terminal=True)).startswith("\x1b(0lqqqqqqk\x1b(B\n")
+
+
+def test_the_pid_of_a_listing_closes_its_connection(
+    node: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pika.BlockingConnection(pika.URLParameters(node.uri)) as link:
+        assert main(["-s", "list_connections", "pid"]) == 0
+        (pid,) = capsys.readouterr().out.split()
+        assert main(["-q", "close_connection", pid, "bye"]) == 0
+        with pytest.raises(ConnectionClosedByBroker, match="bye"):
+            link.process_data_events(10)
 
 
 # -- feature flags ---------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ def read_control_file(data_dir: Path) -> ControlFile:
             str(values["node"]), str(values["address"]), str(values["token"]), int(values["pid"])
         )
     except FileNotFoundError:
-        raise ControlFileError(f"no node runs on {data_dir}") from None
+        raise ControlFileError(f"no node runs on {data_dir.absolute()}") from None
     except PermissionError:
         raise ControlFileError(f"{path} is not readable: run the command as its owner") from None
     except (OSError, ValueError, KeyError, TypeError) as error:

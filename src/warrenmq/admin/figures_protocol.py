@@ -143,6 +143,8 @@ class NodeStatus(Struct, tag="node_status", frozen=True):
     # How many times a connection was stopped because the disk could not keep up.
     flow_stops: int
     vhosts: list[VhostStatus]
+    # Connections that an alarm keeps from publishing. None: the node is older than this figure.
+    blocked: int | None = None
 
 
 class FormStatus(Struct, frozen=True):
@@ -212,6 +214,8 @@ class QueueStatus(Struct, frozen=True):
     next_seq: int
     indexed_upto: int
     groups: list[QueueGroupStatus]
+    # Bytes of the bodies of ready and unacked messages. None: the node is older than this figure.
+    body_bytes: int | None = None
 
 
 class QueueList(Struct, tag="queue_list", frozen=True):

@@ -48,6 +48,7 @@ def node_status(broker: Broker, name: str, vhosts: list[VhostStatus]) -> NodeSta
         disk_limit_bytes=alarms.disk_limit_bytes,
         flow_stops=broker.disk_flow.stop_count,
         vhosts=vhosts,
+        blocked=sum([connection.throttle.is_blocked for connection in broker.connections]),
     )
 
 
@@ -127,6 +128,7 @@ def queue_status(queue: Queue, readers: list[GroupMember]) -> QueueStatus:
             )
             for reader in readers
         ],
+        body_bytes=figures.body_bytes,
     )
 
 

@@ -87,10 +87,18 @@ def status(context: typer.Context) -> None:
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def queues(context: typer.Context) -> None:
-    """Show the queues of a running node and where their messages are."""
+    """Show the queues of a running node, their rates, and where their messages are."""
     from warrenmq.cli.status import queues_command
 
     _hand_over(queues_command, context)
+
+
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
+def top(context: typer.Context) -> None:
+    """Show the busiest queues of a running node, live."""
+    from warrenmq.cli.top import top_command
+
+    _hand_over(top_command, context)
 
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)

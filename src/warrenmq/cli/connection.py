@@ -3,6 +3,10 @@
 The decorator `takes_node` replaces a command's parameter `node: Node` with these options. `--uri`,
 or `--host` and `--port`, or else the environment variable WARREN_URI names the node; without any of
 them it is this machine's node. `--user`, `--password` and `--vhost` override parts of the URI.
+
+The node of this machine is the one that admin/local_node.py finds, as for `warrenctl`; commands
+that only ask it something need no user there. Where no node is found, and for commands that connect
+as AMQP clients, it is DEFAULT_URI.
 """
 
 import inspect
@@ -20,9 +24,12 @@ from warrenmq.admin.client import (
     URI_VARIABLE,
     AdminClient,
     AdminRefusedError,
+    LocalAddress,
     NodeAddress,
     NodeUnreachableError,
 )
+from warrenmq.admin.control_file import ControlFileError
+from warrenmq.admin.local_node import LocalNode, find_local_node
 from warrenmq.cli.output import fail
 
 # The node of this machine, with the user of every new node.
@@ -46,6 +53,12 @@ class Node:
     named_by: NamedBy
     # The vhost of --vhost; None = the one in the URI.
     vhost_option: str | None = None
+    # The node of this machine, None if another one is named or none is found.
+    local: LocalNode | None = None
+    # Whether a user or a password is named: then the token of the control file does not count.
+    names_user: bool = False
+    # Why no node of this machine is found, else empty.
+    not_found: str = ""
     # How long to retry when the node does not answer (s); 0 for a command that does not wait.
     retry_timeout_s: float = 0.0
 
@@ -53,6 +66,18 @@ class Node:
     def address(self) -> NodeAddress:
         """The parsed URI."""
         return NodeAddress(self.uri)
+
+    @property
+    def admin_address(self) -> NodeAddress:
+        """Where the node takes admin sessions, and the login there."""
+        address = self.address
+        if self.local is None:
+            return address
+        control = self.local.control
+        if not self.names_user:
+            return LocalAddress(control, address.vhost)
+        host, _, port = control.address.rpartition(":")
+        return NodeAddress(node_uri(self.uri, host=host, port=int(port)))
 
     @property
     def default_notice(self) -> str:
@@ -165,13 +190,15 @@ def node_client(node: Node, purpose: str) -> Iterator[AdminClient]:
     When the node does not answer or refuses, the command ends with one line.
     """
     try:
-        with AdminClient(node.address, purpose) as client:
+        with AdminClient(node.admin_address, purpose) as client:
             yield client
     except NodeUnreachableError as error:
+        tried = f", as {node.local.path} says" if node.local is not None else ""
+        tried += f"; {node.not_found}" if node.not_found else ""
         hint = (
             " (name another node with --uri or --host)" if node.named_by is NamedBy.DEFAULT else ""
         )
-        fail(f"{error}{hint}")
+        fail(f"{error}{tried}{hint}")
     except AdminRefusedError as error:
         fail(error)
 
@@ -238,7 +265,14 @@ def _node(
     except ValueError as error:
         source = URI_VARIABLE if named_by is NamedBy.ENVIRONMENT else "--uri"
         raise ValueError(f"{source}: {error}" if uri else str(error)) from None
-    return Node(made, named_by, vhost, retry_timeout)
+    local, not_found = None, ""
+    if named_by is NamedBy.DEFAULT:
+        try:
+            local = find_local_node()
+        except ControlFileError as error:
+            not_found = str(error)
+    names_user = user is not None or password is not None
+    return Node(made, named_by, vhost, local, names_user, not_found, retry_timeout)
 
 
 def _has_password(uri: str) -> bool:

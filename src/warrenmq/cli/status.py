@@ -8,16 +8,23 @@ import msgspec
 from warrenmq.admin.figures_protocol import (
     ContentStatus,
     DescribeNode,
-    ListQueues,
     LogStatus,
     NodeStatus,
-    QueueList,
-    QueueStatus,
     VhostStatus,
     WriteStatus,
 )
 from warrenmq.cli.connection import Node, node_client, takes_node
 from warrenmq.cli.output import AsJson, print_json, print_rows
+from warrenmq.cli.queue_rows import (
+    TEXT_COLUMNS,
+    TITLES,
+    QueueSort,
+    SortBy,
+    all_queues,
+    cells,
+    in_order,
+    with_rates,
+)
 from warrenmq.offline.sizes import size_text, writes_text
 
 
@@ -44,39 +51,23 @@ def status_command(
 @takes_node
 def queues_command(
     node: Node,
+    sort: SortBy = QueueSort.NAME,
     as_json: AsJson = False,
 ) -> None:
-    """Show the queues of a vhost of a running node: how many messages are where."""
-    queues: list[QueueStatus] = []
+    """Show the queues of a vhost of a running node: their messages, bytes and rates."""
     with node_client(node, "warren queues") as client:
-        page = client.request(ListQueues(), QueueList)
-        queues.extend(page.queues)
-        while not page.is_last:
-            page = client.request(ListQueues(queues[-1].id), QueueList)
-            queues.extend(page.queues)
-    queues.sort(key=lambda queue: queue.name)
+        rows = in_order(map(with_rates, all_queues(client)), sort)
     if as_json:
-        print_json({"vhost": node.address.vhost, "queues": msgspec.to_builtins(queues)})
+        queues = [msgspec.to_builtins(row.queue) for row in rows]
+        print_json({"vhost": node.address.vhost, "queues": queues})
         return
-    rows = [
-        ("name", "mode", "ready", "unacked", "alpha", "beta", "gamma", "delta", "RAM", "target")
-    ]
-    for queue in queues:
-        target = queue.target_ram_count
-        counts = (queue.ready, queue.unacked)
-        forms = (queue.alpha.count, queue.beta.count, queue.gamma.count, queue.delta.count)
-        alpha, beta, gamma, delta = [str(count) for count in forms]
-        ready, unacked = [str(count) for count in counts]
-        size = size_text(queue.ram_bytes)
-        limit = "none" if target is None else str(target)
-        rows.append(
-            (queue.name, queue.mode, ready, unacked, alpha, beta, gamma, delta, size, limit)
-        )
-    print_rows(rows, 2)
+    print_rows([TITLES, *map(cells, rows)], TEXT_COLUMNS)
 
 
 def _print_node(status: NodeStatus) -> None:
     alarms = " and ".join(status.alarms) or "none"
+    if status.alarms and status.blocked is not None:
+        alarms += f"; {status.blocked} connections that publish are blocked"
     print(
         f"{status.node}: warren {status.version} ({status.build}), {status.connections} connections"
     )
@@ -86,7 +77,7 @@ def _print_node(status: NodeStatus) -> None:
     )
     print(
         f"disk: {_measured(status.disk_free_bytes)} free, {size_text(status.disk_limit_bytes)} must be; "
-        f"publishers stopped {status.flow_stops} times"
+        f"a slow disk stopped publishers {status.flow_stops} times"
     )
     print(f"alarms: {alarms}")
 

@@ -27,7 +27,7 @@ from warrenmq.cluster.identity import (
     write_identity,
 )
 from warrenmq.cluster.leaving import Departures, removal_steps, without_copy
-from warrenmq.cluster.membership import Membership, NotAdmitted, NotYet
+from warrenmq.cluster.membership import LEASE_S, Membership, NotAdmitted, NotYet
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.node_calls import NodeCalls
 from warrenmq.cluster.records import RunningNode
@@ -249,15 +249,26 @@ class ClusterControl:
         if node not in members:
             raise Refused(NOT_FOUND, NO_MEMBER)
         if node in await self._wait(self._membership.running):
-            raise _runs(node)
+            raise self._refused_for_running(node)
         lost, _kept = await self._parted_from(node, is_forced)
         durable = [queue for queue in lost if queue.durable]
         if durable and not is_forced:
             raise Refused(PRECONDITION, _lost_with(node, durable))
         lost_count = await self._remove_queues(node, is_forced)
         if not await self._wait(lambda: self._departures.remove_member(node)):
-            raise _runs(node)
+            raise self._refused_for_running(node)
         logger.info("node %s is forgotten, and %d of its queues", node, lost_count)
+
+    def _refused_for_running(self, node: str) -> Refused:
+        """The refusal for a node that runs, or that has died and is not known to be dead yet."""
+        if any(link.peer == node for link in self._node.links()):
+            return _runs(node)
+        return Refused(
+            PRECONDITION,
+            f"there is no link to node {node}, but its lease in etcd has not ended yet: repeat the "
+            f"command when cluster_status lists the node under Disk Nodes only, some {LEASE_S} s "
+            "after its death",
+        )
 
     async def _join(self, seed: str) -> None:
         known = read_identity(self._node.directory)

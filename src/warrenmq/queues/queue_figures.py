@@ -51,6 +51,8 @@ class QueueFigures:
         self.beta: FormFigures = FormFigures(0, 0)
         self.gamma: FormFigures = FormFigures(0, 0)
         self.delta: FormFigures = FormFigures(0, 0)
+        # Bytes of the bodies of ready and unacked messages.
+        self.body_bytes: i64 = 0
         # Bytes of memory, overhead and unacked messages included.
         self.ram_bytes: i64 = 0
         # Contents in memory, unacked messages included.
@@ -85,6 +87,7 @@ class QueueFigures:
         self.beta.add(ready.beta_count, ready.beta_bytes)
         self.gamma.add(ready.gamma_count, ready.gamma_bytes)
         self.delta.add(ready.delta.count, ready.delta.content_bytes)
+        self.body_bytes += ready.body_bytes + backing.unacked.body_bytes
 
     def _add_traffic(self, backing: PagedQueue) -> None:
         memory = backing.memory

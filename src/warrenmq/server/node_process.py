@@ -165,7 +165,7 @@ class NodeProcess:
         """The state of the process."""
         host, broker, config = self._host, self._host.broker, self._host.config
         alarms = broker.alarms
-        is_relative = config.vm_memory_high_watermark_absolute < 0
+        share = alarms.memory_limit_share
         return ControlStatus(
             node=config.node_name,
             version=warrenmq.__version__,
@@ -190,7 +190,7 @@ class NodeProcess:
             ],
             memory_used_bytes=_measured(alarms.memory_used_bytes),
             memory_limit_bytes=alarms.memory_limit_bytes,
-            memory_limit_share=config.vm_memory_high_watermark_relative if is_relative else None,
+            memory_limit_share=share if share >= 0 else None,
             memory={
                 "messages": broker.memory_account.ram_bytes,
                 "unfinished": broker.memory_account.unfinished_bytes,

@@ -48,7 +48,11 @@ def test_the_last_member_takes_the_cluster_with_it(node: ClusterNode, own_etcd: 
 
 def test_without_etcd_only_force_resets(node: ClusterNode, own_etcd: EtcdServer) -> None:
     before = keys(own_etcd)
+    there = node.ctl("check_metadata_store")
+    assert there.code == 0 and there.out.endswith(f" answers node {node.name}\n"), there
     own_etcd.kill()
+    away = node.ctl("check_metadata_store")
+    assert away.code == 69 and f"etcd does not answer node {node.name}: " in away.err, away
     status = node.ctl("cluster_status")
     assert status.code == 0 and "\netcd does not answer: " in status.out
     data = json.loads(node.ctl("cluster_status", "--formatter", "json").out)

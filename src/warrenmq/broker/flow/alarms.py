@@ -59,6 +59,8 @@ class Alarms(AlarmState):
         super().__init__(max_unfinished_bytes)
         self.total_memory_bytes: i64 = total_memory_bytes
         self.disk_limit_bytes: i64 = 0
+        # The memory limit as a share of all memory; negative for an absolute limit.
+        self.memory_limit_share: float = -1.0
         self.memory_used_bytes: i64 = _UNKNOWN
         self.disk_free_bytes: i64 = _UNKNOWN
         self.release_bytes: i64 = RELEASE_BYTES
@@ -106,6 +108,7 @@ class Alarms(AlarmState):
     def set_memory_limit(self, absolute_bytes: i64, relative: float, now_ms: i64) -> None:
         """Set the limit in bytes, at most all memory; if `absolute_bytes` < 0, to a share of it."""
         total = self.total_memory_bytes
+        self.memory_limit_share = relative if absolute_bytes < 0 else -1.0
         self.memory_limit_bytes = (
             share_of(total, relative) if absolute_bytes < 0 else min(absolute_bytes, total)
         )

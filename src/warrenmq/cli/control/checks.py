@@ -4,6 +4,7 @@ import socket
 from typing import Final
 
 from warrenmq.admin.control_protocol import List, Rows
+from warrenmq.admin.watch_protocol import Certificates, DescribeCertificates
 from warrenmq.cli.control.cluster import describe_cluster
 from warrenmq.cli.control.command import DEFAULT_TIMEOUT_S, Command, Run
 from warrenmq.cli.control.exits import CommandError, UsageError, bad_argument
@@ -139,6 +140,21 @@ def _health_check_banner(run: Run) -> str:
     return f"Timeout: {seconds} seconds ...\nChecking health of node {run.node} ..."
 
 
+def _check_metadata_store(run: Run) -> Output:
+    """Fail while etcd does not answer the node, or has an alarm; a lone node needs none."""
+    status = describe_cluster(run)
+    etcd = status.etcd
+    if etcd is None:
+        text = f"Node {status.node} runs alone and needs no etcd, the check does not apply"
+        return Text(text, {"result": "ok"})
+    if etcd.failure:
+        raise CommandError(f"Error:\netcd does not answer node {status.node}: {etcd.failure}")
+    if etcd.alarms:
+        raise CommandError(f"Error:\netcd has alarms: {', '.join(etcd.alarms)}")
+    text = f"etcd {etcd.version} answers node {status.node}"
+    return Text(text, {"result": "ok"})
+
+
 # -- listeners -------------------------------------------------------------------------------------
 
 
@@ -223,7 +239,8 @@ def _check_expiration(run: Run) -> Output:
 
     unit = run.text("unit", "weeks")
     within = run.number("within", 4)
-    found = expiring(node_status(run), within * _UNITS[unit])
+    listeners = run.ask(DescribeCertificates(), Certificates).listeners
+    found = expiring(listeners, within * _UNITS[unit])
     period = f"{within} {unit.removesuffix('s') if within == 1 else unit}"
     if found:
         raise CommandError(
@@ -260,6 +277,11 @@ COMMANDS: Final = (
         ),
         banner=lambda run: f"Checking certificate expiration on node {run.node} ...",
         check=_check_period,
+    ),
+    Command(
+        "check_metadata_store", GROUP, "Fails while etcd does not answer the node, or has an alarm",
+        _check_metadata_store, takes_timeout=True,
+        banner=lambda run: f"Checking if etcd answers node {run.node} ...",
     ),
     Command(
         "check_port_connectivity", GROUP, "Fails when a listener cannot be connected to",

@@ -19,7 +19,9 @@ _PID: Final = re.compile(r"<[^<>]+\.\d+\.\d+\.\d+>")
 def _close(run: Run) -> Output:
     pid, reason = run.arguments
     if _PID.fullmatch(pid) is None:
-        raise CommandError(f"Error:\n{pid} is no pid of a connection, as list_connections shows it")
+        raise CommandError(
+            f"Error:\n{pid} is no pid of a connection, as `list_connections pid` shows it"
+        )
     try:
         run.ask(CloseConnections(reason=reason, pid=pid), Counted)
     except Refused as error:
@@ -98,7 +100,7 @@ COMMANDS: Final = (
         banner=lambda run: f"Closing connections of user {run[0]}, reason: {run[1]}...",
     ),
     Command(
-        "close_connection", GROUP, "Closes the connection with a pid, as list_connections shows it",
+        "close_connection", GROUP, "Closes the connection with a pid, as `list_connections pid` shows it",
         _close, "<connection pid> <explanation>", (2, 2),
         banner=lambda run: f"Closing connection {run[0]}, reason: {run[1]}...",
     ),

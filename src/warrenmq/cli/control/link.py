@@ -1,14 +1,13 @@
 """Finds the node of a command and talks to it over the admin protocol.
 
 `--uri`, or `--data-dir`, or else WARREN_URI name the node. Without them it is the node of this
-machine: the one whose control file is in WARREN_DATA_DIR or in one of the usual directories.
-`--node` says which node is expected there.
+machine, which admin/local_node.py finds. `--node` says which node is expected there.
 """
 
 import os
 import socket
-from pathlib import Path
-from typing import Final, TypeVar
+from contextlib import suppress
+from typing import TypeVar
 
 from warrenmq.admin.client import (
     URI_VARIABLE,
@@ -18,14 +17,12 @@ from warrenmq.admin.client import (
     NodeAddress,
     NodeUnreachableError,
 )
-from warrenmq.admin.control_file import ControlFileError, read_control_file
+from warrenmq.admin.control_file import ControlFileError
 from warrenmq.admin.control_protocol import ControlStatus, DescribeControl
+from warrenmq.admin.local_node import LocalNode, find_local_node
 from warrenmq.admin.protocol import Reply, Request
 from warrenmq.cli.control.exits import BY_REFUSAL, DATA, UNAVAILABLE, USAGE, CommandError
 from warrenmq.vocabulary.error_codes import NO_SUCH_VHOST
-
-DATA_DIR_VARIABLE: Final = "WARREN_DATA_DIR"
-USUAL_DATA_DIRS: Final = ("/var/lib/warren", "warren-data")
 
 ReplyType = TypeVar("ReplyType", bound=Reply)
 
@@ -53,6 +50,7 @@ class Link:
         self._uri = uri or ("" if data_dir else os.environ.get(URI_VARIABLE, ""))
         self._client: AdminClient | None = None
         self._name = ""
+        self._local: LocalNode | None = None
         # Whether the command is a local administrator, who may do everything.
         self.is_local = not self._uri
 
@@ -67,6 +65,9 @@ class Link:
     @property
     def expected_name(self) -> str:
         """The name of the node as far as it is known without an answer."""
+        if not self._name and not self._expected and self.is_local:
+            with suppress(ControlFileError):
+                return find_local_node(self._data_dir).control.node
         return self._name or self._expected or f"warren@{_host_name()}"
 
     def ask(self, request: Request, expected: type[ReplyType]) -> ReplyType:
@@ -89,7 +90,8 @@ class Link:
             try:
                 self._client = AdminClient(self._address(), "warrenctl")
             except NodeUnreachableError as error:
-                raise NoNodeError(self.expected_name, str(error)) from None
+                where = "" if self._local is None else f", as {self._local.path} says"
+                raise NoNodeError(self.expected_name, f"{error}{where}") from None
             except AdminRefusedError as error:
                 raise CommandError(f"Error: {error.text}", UNAVAILABLE) from None
         return self._client
@@ -101,24 +103,14 @@ class Link:
             except ValueError as error:
                 raise CommandError(f"Error: --uri: {error}", USAGE) from None
         try:
-            control = read_control_file(self._directory())
+            self._local = find_local_node(self._data_dir)
         except ControlFileError as error:
             raise NoNodeError(self.expected_name, str(error)) from None
+        control = self._local.control
         if self._expected and control.node != self._expected:
             raise NoNodeError(self._expected, f"the node here is {control.node}")
         self._name = control.node
         return LocalAddress(control)
-
-    def _directory(self) -> Path:
-        """The data directory of the node: the first usual one in which a node runs."""
-        named = self._data_dir or os.environ.get(DATA_DIR_VARIABLE, "")
-        if named:
-            return Path(named)
-        for directory in map(Path, USUAL_DATA_DIRS):
-            # An unreadable file is the node's as well: reading it says so.
-            if os.access(directory, os.F_OK) and (directory / "control.json").exists():
-                return directory
-        return Path(USUAL_DATA_DIRS[-1])
 
 
 class Refused(CommandError):

@@ -109,6 +109,7 @@ def _run(command: Command, run: Run, line: CommandLine) -> None:
         has_headers=not run.flag("silent") and not run.flag("no-table-headers"),
         is_quiet=run.flag("quiet"),
         is_silent=run.flag("silent"),
+        is_terminal=sys.stdout.isatty(),
         node=lambda: run.link.expected_name,
     )
     sys.stdout.write(FORMATS[formatter](output, style))

@@ -10,7 +10,8 @@ from warrenmq.cli.control.values import cell_text, json_text
 # Switches between VT100's characters and its line drawing.
 _LINES: Final = "\x1b(0"
 _TEXT: Final = "\x1b(B"
-_BAR: Final = f"{_LINES}x{_TEXT}"
+# Characters of VT100's line drawing, and what stands for them where no terminal reads them.
+_PLAIN_LINES: Final = str.maketrans("lwktnumvjqx", "+++++++++-|")
 
 
 class Table(Struct, frozen=True):
@@ -53,6 +54,8 @@ class Style(Struct, frozen=True):
     has_headers: bool = True
     is_quiet: bool = False
     is_silent: bool = False
+    # Whether a terminal shows the output, rather than a file or a program.
+    is_terminal: bool = False
     node: Callable[[], str] = str
 
 
@@ -102,7 +105,7 @@ def json(output: Output, style: Style) -> str:
 
 
 def pretty_table(output: Output, style: Style) -> str:
-    """A table with lines drawn by a VT100 terminal."""
+    """A table with lines: those of a VT100 terminal, or plain characters where none reads them."""
     if not isinstance(output, Table):
         return _message(output, style)
     if not output.rows:
@@ -112,13 +115,17 @@ def pretty_table(output: Output, style: Style) -> str:
         *[[_pretty_cell(value) for value in row] for row in output.rows],
     ]
     widths = [max([len(line[index]) for line in cells]) for index in range(len(output.columns))]
+    bar = _drawn("x", style)
     rows = [
-        "".join([f"{_BAR} {cell:{width}} " for cell, width in zip(line, widths, strict=True)])
-        + f"{_BAR}\n"
+        "".join([f"{bar} {cell:{width}} " for cell, width in zip(line, widths, strict=True)])
+        + f"{bar}\n"
         for line in cells
     ]
-    between = _rule(widths, ("t", "n", "u"))
-    return _rule(widths, ("l", "w", "k")) + between.join(rows) + _rule(widths, ("m", "v", "j"))
+    top, between, bottom = [
+        _drawn(_rule(widths, corners), style) + "\n"
+        for corners in (("l", "w", "k"), ("t", "n", "u"), ("m", "v", "j"))
+    ]
+    return top + between.join(rows) + bottom
 
 
 def erlang(output: Output, style: Style) -> str:
@@ -171,8 +178,9 @@ def _pretty_cell(value: Any) -> str:
 
 def _rule(widths: list[int], corners: tuple[str, str, str]) -> str:
     left, between, right = corners
-    return (
-        f"{_LINES}{left}"
-        + between.join(["q" * (width + 2) for width in widths])
-        + f"{right}{_TEXT}\n"
-    )
+    return left + between.join(["q" * (width + 2) for width in widths]) + right
+
+
+def _drawn(lines: str, style: Style) -> str:
+    """Characters of line drawing for what shows the output."""
+    return f"{_LINES}{lines}{_TEXT}" if style.is_terminal else lines.translate(_PLAIN_LINES)

@@ -25,15 +25,22 @@ _SETTINGS: Final = "Configuration and environment"
 # Longest wait of one request for events (ms).
 _WAIT_MS: Final = 5000
 _CERTIFICATE_COLUMNS: Final = (
-    "cacertfile", "certfile", "interface", "node", "port", "protocol", "purpose",
+    "cacertfile", "certfile", "expires", "interface", "node", "port", "protocol", "purpose",
 )  # fmt: skip
 
 
 def _certificates(run: Run) -> Output:
+    # Imported only here: other commands do not wait for it.
+    from warrenmq.cli.control.certificates import expirations, in_words
+
     listeners = run.ask(DescribeCertificates(), Certificates).listeners
+
+    def ends(pem: str) -> str:
+        return "; ".join([in_words(each) for each in expirations(pem)])
+
     rows = [
         [
-            each.trusted, each.certificate, each.interface, run.node, each.port, each.protocol,
+            each.trusted, each.certificate, ends(each.certificate), each.interface, run.node, each.port, each.protocol,
             PURPOSES[each.protocol],
         ]
         for each in listeners

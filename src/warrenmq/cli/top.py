@@ -1,0 +1,94 @@
+"""`warren top`: the busiest queues of a running node, again and again.
+
+In a terminal the table stays in its place until an interrupt. Elsewhere each table is printed below
+the last one, and without `--count` there is only one.
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from warrenmq.admin.client import AdminClient
+from warrenmq.cli.connection import Node, node_client, takes_node
+from warrenmq.cli.output import print_rows
+from warrenmq.cli.queue_rows import (
+    TEXT_COLUMNS,
+    TITLES,
+    QueueRow,
+    QueueSort,
+    SortBy,
+    all_queues,
+    cells,
+    in_order,
+    with_rates_since,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+@takes_node
+def top_command(
+    node: Node,
+    sort: SortBy = QueueSort.MESSAGES,
+    interval: Annotated[
+        float, typer.Option(min=0.1, help="Seconds in which the rates of a table are measured.")
+    ] = 2.0,
+    rows: Annotated[int, typer.Option(min=1, help="The most queues to show.")] = 20,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="How many tables; without it until Ctrl-C.")
+    ] = None,
+) -> None:
+    """Show the busiest queues of a vhost of a running node, with their rates, live."""
+    with node_client(node, "warren top") as client:
+        if sys.stdout.isatty():
+            _show(client, sort, interval, rows, count)
+            return
+        for found in _samples(client, sort, interval, count or 1):
+            print_rows([TITLES, *map(cells, found[:rows])], TEXT_COLUMNS)
+
+
+def _samples(
+    client: AdminClient, sort: QueueSort, interval_s: float, count: int | None
+) -> Iterator[list[QueueRow]]:
+    """The queues in order, `count` times, with their rates in the `interval_s` before."""
+    before = {queue.id: queue for queue in all_queues(client)}
+    began_s = time.monotonic()
+    taken = 0
+    while count is None or taken < count:
+        time.sleep(interval_s)
+        queues = all_queues(client)
+        now_s = time.monotonic()
+        rows = [
+            with_rates_since(queue, before.get(queue.id, queue), now_s - began_s)
+            for queue in queues
+        ]
+        yield in_order(rows, sort)
+        before = {queue.id: queue for queue in queues}
+        began_s = now_s
+        taken += 1
+
+
+def _show(
+    client: AdminClient, sort: QueueSort, interval_s: float, limit: int, count: int | None
+) -> None:
+    # Imported only here: other output needs no rich.
+    from rich.live import Live
+
+    with Live(transient=False, auto_refresh=False) as live:
+        for found in _samples(client, sort, interval_s, count):
+            live.update(_table(found[:limit]), refresh=True)
+
+
+def _table(rows: list[QueueRow]) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    for index, title in enumerate(TITLES):
+        table.add_column(title, justify="left" if index < TEXT_COLUMNS else "right")
+    for row in rows:
+        table.add_row(*cells(row))
+    return table

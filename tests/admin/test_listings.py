@@ -117,6 +117,25 @@ def test_columns_of_connections() -> None:
     assert found["connected_at"] == 1_700_000_000_000
 
 
+def test_the_age_of_the_oldest_unacked_delivery() -> None:
+    """Of each channel and queue that has one; nothing of the others."""
+    memory = MemoryBroker()
+    peer = Peer(memory.connect()).open(heartbeat=0)
+    channels = [peer.channel() for _ in range(2)]
+    for name in (b"slow", b"quick", b"unread"):
+        channels[0].declare(name)
+        channels[0].publish(name, b"m")
+    channels[0].get(b"slow")
+    memory.advance(60_000)
+    channels[0].get(b"quick")
+    memory.advance(5_000)
+    column = "oldest_unacknowledged_seconds"
+    first, second = [row[column] for row in rows(memory.broker, "channels", column)]
+    assert 55 <= first <= 66 and second is None
+    ages = {row["name"]: row[column] for row in rows(memory.broker, "queues", "name", column)}
+    assert ages["slow"] == first and ages["quick"] <= 6 and ages["unread"] is None
+
+
 def test_a_connection_in_its_handshake_is_listed() -> None:
     memory = MemoryBroker()
     peer = "[::1]:50000 -> 127.0.0.1:5671"

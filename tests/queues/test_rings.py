@@ -254,6 +254,29 @@ def test_a_message_that_is_never_acked_holds_no_others() -> None:
     assert len(window._tags) < 1000
 
 
+def test_the_age_of_a_delivery_is_never_too_high() -> None:
+    """Notes of time are a 32nd of the timeout apart, which the age may be too low by."""
+    window = UnackedWindow()
+    delivered: dict[int, int] = {}
+    for now_ms in range(0, 200_000, 1000):
+        one = entry(1 + now_ms)
+        one.delivery_tag = 1 + now_ms
+        window.append(one)
+        delivered[one.delivery_tag] = now_ms
+        window.is_overdue(now_ms, 320_000)
+        oldest = window.oldest(2)
+        assert [each.delivery_tag for each in oldest] == sorted(delivered)[:2]
+        for each in oldest:
+            age_ms = now_ms - delivered[each.delivery_tag]
+            assert age_ms - 11_000 <= window.age_ms(each.delivery_tag) <= age_ms
+        if now_ms >= 50_000:
+            taken = min(delivered)
+            assert window.take(taken) is not None
+            del delivered[taken]
+    window.take_all()
+    assert window.oldest(1) == []
+
+
 # -- the circle of consumers -----------------------------------------------------------------------
 
 

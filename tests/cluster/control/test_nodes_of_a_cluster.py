@@ -84,9 +84,9 @@ n3@127.0.0.1
 
 Versions
 
-n1@127.0.0.1: warren VERSION on Python VERSION
-n2@127.0.0.1: warren VERSION on Python VERSION
-n3@127.0.0.1: warren VERSION on Python VERSION
+n1@127.0.0.1: RabbitMQ VERSION (warren VERSION) on Python VERSION
+n2@127.0.0.1: RabbitMQ VERSION (warren VERSION) on Python VERSION
+n3@127.0.0.1: RabbitMQ VERSION (warren VERSION) on Python VERSION
 
 Maintenance status
 

@@ -139,6 +139,12 @@ class ListedChannel:
         transaction = self.channel.transaction
         return 0 if transaction is None else sum(len(each.entries) for each in transaction.settles)
 
+    def oldest_unacked_s(self) -> float | None:
+        """For how long the oldest unacked delivery waits at least (s), None without one."""
+        unacked = self.channel.unacked
+        ages = [unacked.age_ms(entry.delivery_tag) for entry in unacked.oldest(1)]
+        return ages[0] / 1000 if ages else None
+
     def shown_state(self) -> str:
         """`running`, `closing`, or `flow` while flow control stops the connection."""
         if self.channel.is_closing:
@@ -166,6 +172,7 @@ _CHANNEL: Columns[ListedChannel] = {
     "confirm": lambda each: each.channel.confirms is not None,
     "consumer_count": lambda each: len(each.channel.consumers),
     "messages_unacknowledged": lambda each: each.channel.unacked.count,
+    "oldest_unacknowledged_seconds": ListedChannel.oldest_unacked_s,
     "messages_unconfirmed": ListedChannel.unconfirmed,
     "messages_uncommitted": ListedChannel.uncommitted,
     "acks_uncommitted": ListedChannel.acks_uncommitted,

@@ -12,13 +12,15 @@ Differences to RabbitMQ's columns:
 * `messages_persistent` has the messages that outlive a restart. A reader group makes the journal
   keep messages that were published as transient.
 * `leader`, `members` and `online` are those of quorum queues, and of mirrored queues too.
+* `oldest_unacknowledged_seconds` comes from the oldest OLDEST_PER_CHANNEL unacked deliveries of each
+  channel of this node, so that it costs the same however many there are.
 * A quorum queue has all figures of other queues, where RabbitMQ shows nothing. As there,
   `exclusive` is empty: no quorum queue is.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from warrenmq.admin.control_protocol import List
 from warrenmq.admin.listings.columns import Columns, ListingOf, table_value, vhost_of
@@ -30,6 +32,7 @@ from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.mirrors import MirrorFacts
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.arguments import CLASSIC, QUORUM
+from warrenmq.queues.entry import QueueEnd
 from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.variable_queue import READY, UNLIMITED
@@ -38,14 +41,24 @@ from warrenmq.wire.errors import ConnectionException
 from warrenmq.wire.properties import decode_properties
 
 
+# Unacked deliveries of a channel that the listing looks at, the oldest ones.
+OLDEST_PER_CHANNEL: Final = 16
+_OLDEST: Final = "oldest_unacknowledged_seconds"
+
+
 @dataclass(frozen=True, slots=True)
 class ListedQueue:
-    """A queue of a vhost; `copies`: None if it is not mirrored, or if no column asks for them."""
+    """A queue of a vhost; `copies`: None if it is not mirrored, or if no column asks for them.
+
+    `oldest_unacked_s`: for how long its oldest unacked delivery waits at least (s), None without
+    one, or if no column asks for it.
+    """
 
     broker: Broker
     vhost: Vhost
     queue: Queue
     copies: MirrorFacts | None = None
+    oldest_unacked_s: float | None = None
 
     def owner_pid(self) -> str | None:
         """The pid of the connection of an exclusive queue."""
@@ -130,12 +143,26 @@ def _find(broker: Broker, request: List) -> Iterator[ListedQueue]:
     vhost = vhost_of(broker, request)
     queues = list(vhost.queues.values())
     mirrors = broker.mirrors if needs_facts(request.columns) else None
+    ages = _oldest_unacked_s(broker, vhost) if _OLDEST in request.columns else {}
 
     def listed(queue: Queue) -> ListedQueue:
         copies = None if mirrors is None else mirrors.facts_of(vhost.name, queue.name)
-        return ListedQueue(broker, vhost, queue, copies)
+        return ListedQueue(broker, vhost, queue, copies, ages.get(queue))
 
     return (listed(queue) for queue in queues if not queue.is_deleted)
+
+
+def _oldest_unacked_s(broker: Broker, vhost: Vhost) -> dict[QueueEnd, float]:
+    """By queue, for how long its oldest unacked delivery waits at least (s)."""
+    found: dict[QueueEnd, float] = {}
+    channels = [channel for each in broker.connections for channel in each.channels.values()]
+    for channel in channels:
+        if channel.vhost is not vhost:
+            continue
+        for entry in channel.unacked.oldest(OLDEST_PER_CHANNEL):
+            age_s = channel.unacked.age_ms(entry.delivery_tag) / 1000
+            found[entry.queue] = max(age_s, found.get(entry.queue, 0.0))
+    return found
 
 
 def _of_copies(name: str) -> Callable[[ListedQueue], Any]:
@@ -182,6 +209,7 @@ _MESSAGES: Columns[ListedQueue] = {
     "messages": lambda each: each.queue.ready_count + each.queue.unacked_count,
     "messages_ready": lambda each: each.queue.ready_count,
     "messages_unacknowledged": lambda each: each.queue.unacked_count,
+    _OLDEST: lambda each: each.oldest_unacked_s,
     "messages_ram": _sum(lambda level: level.memory.ram_count),
     "messages_ready_ram": _sum(lambda level: level.ready.ram_count),
     "messages_unacknowledged_ram": _sum(lambda level: level.unacked.ram_count),

@@ -7,6 +7,7 @@ acked keeps no others in memory.
 
 `is_overdue` finds a channel that leaves a delivery unacked for too long. A delivery costs nothing
 more for it: the window notes now and then how far the tags have come, not when each was delivered.
+`age_ms` tells from these notes how old a delivery is.
 """
 
 from typing import Final
@@ -35,6 +36,8 @@ class UnackedWindow:
         # Times (ms) and the highest tag at each, oldest first.
         self._mark_times: list[int] = []
         self._mark_tags: list[int] = []
+        # The time (ms) of the last call of `is_overdue`.
+        self._clock_ms: i64 = 0
         # All deliveries up to this tag are older than the timeout.
         self._overdue_tag: i64 = 0
 
@@ -115,6 +118,7 @@ class UnackedWindow:
 
         To be called about once a second, with a clock that only rises.
         """
+        self._clock_ms = clock_ms
         if self.count == 0:
             self._mark_times.clear()
             self._mark_tags.clear()
@@ -129,6 +133,22 @@ class UnackedWindow:
             self._mark_times.append(clock_ms)
             self._mark_tags.append(self._tags[-1])
         return self._tags[self._head] <= self._overdue_tag
+
+    def age_ms(self, tag: i64) -> i64:
+        """For how long (ms) the unsettled delivery `tag` waits at least, by the clock of `is_overdue`.
+
+        The true age is higher by up to 1/32 of the timeout, and a second.
+        """
+        for place in range(len(self._mark_tags)):
+            if self._mark_tags[place] >= tag:
+                return self._clock_ms - self._mark_times[place]
+        return 0
+
+    def oldest(self, most: i64) -> list[Entry]:
+        """The oldest unsettled entries, at most `most` of them; looks at `most` places."""
+        return [
+            entry for entry in self._entries[self._head : self._head + most] if entry is not None
+        ]
 
     def check(self, next_tag: i64) -> None:
         """Assert that tags ascend below `next_tag`, and that the count is right."""

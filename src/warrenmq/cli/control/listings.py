@@ -26,9 +26,9 @@ QUEUE_COLUMNS: Final = (
 # Columns that RabbitMQ does not have.
 OWN_QUEUE_COLUMNS: Final = (
     "alpha", "beta", "delta", "effective_policy_definition", "gamma", "id",
-    "message_bytes_paged_out", "messages_paged_out", "mode", "operator_policy", "q1", "q2", "q3",
-    "q4", "reason", "recoverable_slaves", "slave_nodes", "synchronised_slave_nodes",
-    "target_ram_count", "vhost",
+    "message_bytes_paged_out", "messages_paged_out", "mode", "oldest_unacknowledged_seconds",
+    "operator_policy", "q1", "q2", "q3", "q4", "reason", "recoverable_slaves", "slave_nodes",
+    "synchronised_slave_nodes", "target_ram_count", "vhost",
 )  # fmt: skip
 EXCHANGE_COLUMNS: Final = (
     "arguments", "auto_delete", "durable", "internal", "name", "policy", "type",
@@ -50,7 +50,7 @@ CONNECTION_COLUMNS: Final = (
 CHANNEL_COLUMNS: Final = (
     "acks_uncommitted", "confirm", "connection", "consumer_count", "global_prefetch_count",
     "messages_unacknowledged", "messages_uncommitted", "messages_unconfirmed", "name", "number",
-    "pid", "prefetch_count", "transactional", "user", "vhost",
+    "oldest_unacknowledged_seconds", "pid", "prefetch_count", "transactional", "user", "vhost",
 )  # fmt: skip
 UNRESPONSIVE_COLUMNS: Final = (
     "arguments", "auto_delete", "durable", "name", "pid", "recoverable_slaves",

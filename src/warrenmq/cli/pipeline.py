@@ -33,7 +33,8 @@ from warrenmq.spark import SparkUnavailableError
 _log = logging.getLogger("warren.pipeline")
 
 pipeline = typer.Typer(
-    help="Jobs on queues, stores and archives, run by Spark; they need the extra spark and Java 17 or newer.",
+    help="Jobs on queues, stores and archives. Small ones run in processes of this machine, without Java; "
+    "others on Spark, which needs the extra spark and Java 17 or newer.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -12,8 +12,8 @@ Differences to RabbitMQ's columns:
 * `messages_persistent` has the messages that outlive a restart. A reader group makes the journal
   keep messages that were published as transient.
 * `leader`, `members` and `online` are those of quorum queues, and of mirrored queues too.
-* `oldest_unacknowledged_seconds` comes from the oldest OLDEST_PER_CHANNEL unacked deliveries of each
-  channel of this node, so that it costs the same however many there are.
+* `oldest_unacknowledged_seconds` comes from the oldest OLDEST_PER_CHANNEL unacked deliveries of
+  each channel of this node, so that it costs the same however many there are.
 * A quorum queue has all figures of other queues, where RabbitMQ shows nothing. As there,
   `exclusive` is empty: no quorum queue is.
 """
@@ -39,7 +39,6 @@ from warrenmq.queues.variable_queue import READY, UNLIMITED
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import ConnectionException
 from warrenmq.wire.properties import decode_properties
-
 
 # Unacked deliveries of a channel that the listing looks at, the oldest ones.
 OLDEST_PER_CHANNEL: Final = 16

@@ -135,7 +135,7 @@ class UnackedWindow:
         return self._tags[self._head] <= self._overdue_tag
 
     def age_ms(self, tag: i64) -> i64:
-        """For how long (ms) the unsettled delivery `tag` waits at least, by the clock of `is_overdue`.
+        """For how long (ms, by the clock of `is_overdue`) the delivery `tag` waits at least.
 
         The true age is higher by up to 1/32 of the timeout, and a second.
         """

@@ -9,16 +9,18 @@ from warrenmq.cli.control.exits import SOFTWARE, CommandError
 from warrenmq.cli.control.output import Output, Text
 
 GROUP: Final = "Help"
+# RabbitMQ's tools; programs.py says which commands each of them has.
+TOOL_NAMES: Final = (
+    "rabbitmqctl", "rabbitmq-diagnostics", "rabbitmq-plugins", "rabbitmq-queues",
+    "rabbitmq-upgrade",
+)  # fmt: skip
 
 
 def _aliases(run: Run) -> Output:
     """Make the links, none if the directory has another file with one of the names."""
-    # Imported only here: the table of programs has this command, too.
-    from warrenmq.cli.control.programs import PROGRAMS
-
     executable = _executable()
     directory = Path(run[0])
-    links = [directory / name for name in PROGRAMS]
+    links = [directory / name for name in TOOL_NAMES]
     foreign = [link for link in links if link.is_symlink() or link.exists()]
     foreign = [link for link in foreign if link.resolve() != executable.resolve()]
     if foreign:

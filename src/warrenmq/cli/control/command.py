@@ -19,7 +19,7 @@ ReplyType = TypeVar("ReplyType", bound=Reply)
 
 
 class Run:
-    """One run of a command: its arguments and options, the node, and the program that was called."""
+    """One run of a command: its arguments and options, the node, and the program called."""
 
     def __init__(self, line: CommandLine, link: Link, program: "Program") -> None:
         self.arguments = line.arguments

@@ -1,8 +1,14 @@
 """`warren status` and `warren queues` show a node's figures, and report failures in one line."""
 
+import os
+import pty
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -114,6 +120,33 @@ def test_top_measures_rates_and_draws_nothing_into_a_pipe(node: NodeThread) -> N
         assert row[:2] == ["empty", "default"]
         rate = row[titles.index("in/s") + 1]
         assert float(rate) > 0
+
+
+def test_top_is_a_live_table_in_a_terminal_until_an_interrupt(node: NodeThread) -> None:
+    channel = node.peer().open().channel()
+    channel.declare(b"[bold]odd")
+    screen, terminal = pty.openpty()
+    command = [sys.executable, "-m", "warrenmq", "top", "--port", str(node.port)]
+    with (
+        os.fdopen(screen, "rb", 0) as shown,
+        subprocess.Popen(
+            [*command, "--interval", "0.1"],
+            stdout=terminal,
+            stderr=terminal,
+            env={**os.environ, "COLUMNS": "120", "TERM": "xterm"},
+        ) as process,
+    ):
+        os.close(terminal)
+        seen = b""
+        while seen.count(b"[bold]odd") < 2:
+            seen += shown.read(4096)
+        process.send_signal(signal.SIGINT)
+        with suppress(OSError):
+            # The terminal is gone with the process.
+            while shown.read(4096):
+                pass
+        assert process.wait(60) == 0
+    assert b"Traceback" not in seen
 
 
 def test_publishers_that_an_alarm_blocks_are_counted(node: NodeThread) -> None:

@@ -3,8 +3,8 @@
 The recorder makes them with RabbitMQ's tools on a RabbitMQ, the golden test with `warrenctl` on a
 warren node. A family is a file in `calls/`. A line is what a shell would get, without the tool:
 
-* `diagnostics`, `plugins`, `queues` or `upgrade` before a command: it belongs to rabbitmq-diagnostics,
-  rabbitmq-plugins and so on;
+* `diagnostics`, `plugins`, `queues` or `upgrade` before a command: it belongs to
+  rabbitmq-diagnostics, rabbitmq-plugins and so on;
 * `...` at the end: the call in all formats;
 * `<<<` and a text at the end: the text is the first line of standard input;
 * `{dir}`, `{port}`, `{pid}` and `{os_pid}`: see runner.py.

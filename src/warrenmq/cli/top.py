@@ -7,6 +7,7 @@ the last one, and without `--count` there is only one.
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -45,7 +46,9 @@ def top_command(
     """Show the busiest queues of a vhost of a running node, with their rates, live."""
     with node_client(node, "warren top") as client:
         if sys.stdout.isatty():
-            _show(client, sort, interval, rows, count)
+            # An interrupt is how people end it.
+            with suppress(KeyboardInterrupt):
+                _show(client, sort, interval, rows, count)
             return
         for found in _samples(client, sort, interval, count or 1):
             print_rows([TITLES, *map(cells, found[:rows])], TEXT_COLUMNS)
@@ -78,17 +81,19 @@ def _show(
     # Imported only here: other output needs no rich.
     from rich.live import Live
 
-    with Live(transient=False, auto_refresh=False) as live:
+    with Live(auto_refresh=False) as live:
         for found in _samples(client, sort, interval_s, count):
             live.update(_table(found[:limit]), refresh=True)
 
 
 def _table(rows: list[QueueRow]) -> "Table":
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, header_style="bold")
     for index, title in enumerate(TITLES):
         table.add_column(title, justify="left" if index < TEXT_COLUMNS else "right")
     for row in rows:
-        table.add_row(*cells(row))
+        # Names of queues may look like rich's markup.
+        table.add_row(*map(Text, cells(row)))
     return table

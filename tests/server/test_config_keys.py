@@ -22,7 +22,7 @@ SCHEMAS = sorted(
 )
 # Each key takes one of these values.
 VALUES = (
-    "true", "info", "5000", "2MB", "8192", "50", "1", "0.5", "127.0.0.1", "none", "internal", "on", "/etc", "rss",
+    "true", "false", "info", "5000", "2MB", "8192", "50", "1", "0.5", "127.0.0.1", "none", "internal", "on", "/etc", "rss",
     "16384", "local_filesystem", "verify_peer", "common_name", "json", "$D0", "PLAIN", "tlsv1.3", "dns", "udp",
     "rfc5424", "sha256", "coarse", "basic", "autoheal", "disc", "persistent", "stdout", "lc",
     "http://127.0.0.1:2379", "client-local", *PASSWORD_HASHINGS,

@@ -52,11 +52,11 @@ def effective(loaded: Loaded) -> list[Row]:
 def variables_in_force(environment: Mapping[str, str]) -> dict[str, str]:
     """The environment variables that set something, by name; values of secrets are hidden."""
     variables = {}
-    for setting in environment_settings(environment, []):
+    for setting in environment_settings(environment, [], []):
         if setting.where in environment:
             value = environment[setting.where]
             variables[setting.where] = HIDDEN if _is_secret(setting.key) else value
-    for name in ("CONFIG_FILE", "CONFIG_FILES"):
+    for name in ("CONFIG_FILE", "CONFIG_FILES", "ADVANCED_CONFIG_FILE", "CONF_ENV_FILE"):
         variable, value = find_variable(environment, name)
         if value:
             variables[variable] = value
@@ -96,7 +96,7 @@ def _defaults(key: Key, names: list[str], loaded: Loaded) -> list[Row]:
             _row(key, key.name.replace("*", member), text_of(value), DEFAULT)
             for member, value in key.members.items()
         ]
-    if names or not key.field or key.overrides in loaded.in_force:
+    if names or not key.field or any(name in loaded.in_force for name in key.overrides):
         return []
     value = field_value(_DEFAULTS, key.field)
     if isinstance(value, tuple | frozenset):

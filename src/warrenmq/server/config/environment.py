@@ -1,10 +1,13 @@
 """Environment variables as settings of keys.
 
 Each variable has a name after `WARREN_`, and most have one after `RABBITMQ_` too. The `WARREN_`
-form wins; a key after `WARREN_CONF__` wins over both. All other variables are ignored: a container
-platform that runs a service called "warren" sets WARREN_PORT and WARREN_SERVICE_HOST.
+form wins; a key after `WARREN_CONF__` wins over both. Variables that RabbitMQ reads and warren does
+not are named in a warning. All others are ignored: a container platform that runs a service called
+"warren" sets WARREN_PORT and WARREN_SERVICE_HOST.
 """
 
+import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -26,6 +29,34 @@ KEY_OF_VARIABLE: Final = {
     "DEFAULT_PASS": "default_pass",
     "DEFAULT_VHOST": "default_vhost",
 }
+# Variables, without their prefix, that name a file with the value of a key.
+KEY_OF_FILE_VARIABLE: Final = {
+    "DEFAULT_USER_FILE": "default_user",
+    "DEFAULT_PASS_FILE": "default_pass",
+}
+# Arguments of the Erlang machine, which may set parameters of RabbitMQ.
+_ERL_ARGUMENTS: Final = ("SERVER_ERL_ARGS", "SERVER_ADDITIONAL_ERL_ARGS", "SERVER_START_ARGS")
+# Variables of RabbitMQ, its scripts and its container image that have no effect here.
+WITHOUT_EFFECT: Final = (
+    "ALLOW_INPUT", "CTL_DIST_PORT_MAX", "CTL_DIST_PORT_MIN", "CTL_ERL_ARGS", "DIST_PORT",
+    "DISTRIBUTION_BUFFER_SIZE", "ENABLED_PLUGINS", "ENABLED_PLUGINS_FILE", "ERLANG_COOKIE",
+    "FEATURE_FLAGS", "FEATURE_FLAGS_FILE", "GENERATED_CONFIG_DIR", "HOSTNAME",
+    "IO_THREAD_POOL_SIZE", "KEEP_PID_FILE_ON_EXIT", "LOG", "MAX_NUMBER_OF_ATOMS",
+    "MAX_NUMBER_OF_PROCESSES", "MOTD_FILE", "PLUGINS_DIR", "PLUGINS_EXPAND_DIR", "PRODUCT_NAME",
+    "PRODUCT_VERSION", "QUORUM_DIR", "SASL_LOGS", "SCHEDULER_BIND_TYPE", "SERVICENAME",
+    "STREAM_DIR", "UPGRADE_LOG", "USE_LONGNAME",
+)  # fmt: skip
+# Variables of old container images, and the keys that newer images demand in their place.
+_REPLACED: Final = {
+    "SSL_CACERTFILE": "ssl_options.cacertfile",
+    "SSL_CERTFILE": "ssl_options.certfile",
+    "SSL_KEYFILE": "ssl_options.keyfile",
+    "SSL_VERIFY": "ssl_options.verify",
+    "SSL_FAIL_IF_NO_PEER_CERT": "ssl_options.fail_if_no_peer_cert",
+    "SSL_DEPTH": "ssl_options.depth",
+    "VM_MEMORY_HIGH_WATERMARK": "vm_memory_high_watermark.relative",
+}
+_ASSIGNMENT: Final = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 # A file that every data directory of RabbitMQ has.
 _RABBITMQ_FILE: Final = "schema.DAT"
 
@@ -36,16 +67,67 @@ def config_files(environment: Mapping[str, str]) -> list[Path]:
     for variable in ("CONFIG_FILE", "CONFIG_FILES"):
         _, value = find_variable(environment, variable)
         if value:
-            path = Path(value)
-            # RabbitMQ's variable may leave out the suffix.
-            suffixed = path.with_name(f"{path.name}.conf")
-            paths.append(suffixed if not path.exists() and suffixed.exists() else path)
+            # As in RabbitMQ, the classic format counts when there are files of both formats.
+            paths.append(_suffixed(Path(value), (".config", ".conf")))
     return paths
 
 
-def environment_settings(environment: Mapping[str, str], errors: list[str]) -> list[Setting]:
-    """The settings of the environment, weaker ones first; each fault adds a line to `errors`."""
-    settings = []
+def advanced_file(environment: Mapping[str, str]) -> Path | None:
+    """The file that ADVANCED_CONFIG_FILE names."""
+    _, value = find_variable(environment, "ADVANCED_CONFIG_FILE")
+    return _suffixed(Path(value), (".config",)) if value else None
+
+
+def with_conf_env_file(environment: Mapping[str, str], errors: list[str]) -> Mapping[str, str]:
+    """`environment` with the variables of the file that CONF_ENV_FILE names, which are weaker.
+
+    The file is a shell script for RabbitMQ; only assignments of plain values are understood.
+    """
+    variable, value = find_variable(environment, "CONF_ENV_FILE")
+    if not value:
+        return environment
+    try:
+        lines = Path(value).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        errors.append(f"{variable}: {value}: cannot be read: {reason}")
+        return environment
+    found: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        assignment = _ASSIGNMENT.fullmatch(text)
+        words = _words(assignment[2]) if assignment is not None else None
+        if assignment is None or words is None:
+            errors.append(f"{value}:{number}: expected NAME=VALUE without expansions, got {text!r}")
+            continue
+        # The file may leave out the prefix.
+        name = assignment[1]
+        prefixed = name if name.startswith(_PREFIXES) else f"RABBITMQ_{name}"
+        found[prefixed] = words
+    return {**found, **environment}
+
+
+def environment_settings(
+    environment: Mapping[str, str], errors: list[str], warnings: list[str]
+) -> list[Setting]:
+    """The settings of the environment, weaker ones first; each fault adds a line to `errors`.
+
+    Variables of RabbitMQ that are not understood add a line to `warnings`.
+    """
+    settings: list[Setting] = []
+    for name in _ERL_ARGUMENTS:
+        variable, value = find_variable(environment, name)
+        if value:
+            # Imported only here: few nodes have such arguments.
+            from warrenmq.server.config.erl_arguments import argument_settings
+
+            settings += argument_settings(variable, value, errors, warnings)
+    for name, key in KEY_OF_FILE_VARIABLE.items():
+        variable, value = find_variable(environment, name)
+        if value:
+            settings += _content(variable, key, Path(value), errors)
     for name, key in KEY_OF_VARIABLE.items():
         variable, value = find_variable(environment, name)
         if value:
@@ -60,6 +142,13 @@ def environment_settings(environment: Mapping[str, str], errors: list[str]) -> l
         if variable.startswith(CONF_PREFIX):
             key = variable.removeprefix(CONF_PREFIX).replace("__", ".")
             settings.append(Setting(variable, key, environment[variable]))
+    for name, key in _REPLACED.items():
+        if variable := find_variable(environment, name)[0]:
+            errors.append(f"{variable}: is not read; set {key} in the configuration file")
+    ignored = [find_variable(environment, name)[0] for name in WITHOUT_EFFECT]
+    if any(ignored):
+        names = ", ".join(filter(None, ignored))
+        warnings.append(f"these environment variables have no effect: {names}")
     return settings
 
 
@@ -69,6 +158,35 @@ def find_variable(environment: Mapping[str, str], name: str) -> tuple[str, str]:
         if value := environment.get(prefix + name):
             return prefix + name, value
     return "", ""
+
+
+def _suffixed(path: Path, suffixes: tuple[str, ...]) -> Path:
+    """`path`, or the first that exists of those with a suffix: RabbitMQ's variables leave it out."""
+    if path.exists():
+        return path
+    candidates = [path.with_name(path.name + suffix) for suffix in suffixes]
+    return next((candidate for candidate in candidates if candidate.exists()), path)
+
+
+def _words(text: str) -> str | None:
+    """The value of an assignment in a shell script; None when only a shell could tell."""
+    if re.search(r"[$`;&|<>()]", re.sub(r"'[^']*'", "", text)):
+        return None
+    try:
+        words = shlex.split(text, comments=True)
+    except ValueError:
+        return None
+    return " ".join(words) if len(words) < 2 else None
+
+
+def _content(variable: str, key: str, path: Path, errors: list[str]) -> list[Setting]:
+    try:
+        text = path.read_text("utf-8").rstrip("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        errors.append(f"{variable}: {path}: cannot be read: {reason}")
+        return []
+    return [Setting(variable, key, text, is_alias=True, is_literal=True)]
 
 
 def _listener(environment: Mapping[str, str]) -> list[Setting]:

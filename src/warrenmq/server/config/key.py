@@ -49,7 +49,7 @@ class Key:
         collect: Collector | None = None,
         members: dict[str, object] | None = None,
         member: str = "",
-        overrides: str = "",
+        overrides: tuple[str, ...] = (),
         implies: dict[str, object] | None = None,
         is_secret: bool = False,
     ) -> None:
@@ -62,7 +62,7 @@ class Key:
         self.members = members or {}
         # The member that the key sets; of a pattern, the part in place of `*` is the member.
         self.member = member
-        # The key that a setting of this one puts out of force.
+        # The keys that a setting of this one puts out of force.
         self.overrides = overrides
         # Fields that take another value as well when this key is set.
         self.implies = implies or {}

@@ -57,6 +57,12 @@ SEGMENT_ENTRIES: Final = 16384
 SIZE_MAX: Final = 2**60
 INTEGER_MAX: Final = 2**31 - 1
 
+# Spellings of one setting: the definitions that a start imports.
+DEFINITIONS_KEYS: Final = (
+    "load_definitions",
+    "definitions.local.path",
+    "management.load_definitions",
+)
 PASSWORD_HASHINGS: Final = ("rabbit_password_hashing_sha256", "rabbit_password_hashing_sha512")
 CREDENTIAL_VALIDATORS: Final = (
     "rabbit_credential_validator_accept_everything",
@@ -75,7 +81,11 @@ _no_loopback_user: Final = only("none", frozenset(), "expected none, or loopback
 _only_rss: Final = only(
     "rss", None, "only rss is available (what the system counts before it kills)"
 )
-_only_internal: Final = only("internal", None, "only internal is available")
+# Both names of RabbitMQ for the node's own users and permissions.
+_only_internal: Final = word_or(
+    "rabbit_auth_backend_internal", None, only("internal", None, "only internal is available")
+)
+_no_crl_check: Final = only("false", None, "lists of revoked certificates are not checked")
 _segment_entries: Final = only(
     str(SEGMENT_ENTRIES), None, f"a segment of the index has {SEGMENT_ENTRIES} entries"
 )
@@ -94,19 +104,15 @@ _NODE: Final = (
     Key("node_name", "node_name", node_name, RESTART),
     Key("pid_file", "pid_file", path, RESTART),
     Key("cluster_name", "cluster_name", text, CONNECT),
-    Key(
-        "load_definitions",
-        "load_definitions",
-        readable,
-        RESTART,
-        overrides="definitions.local.path",
-    ),
-    Key(
-        "definitions.local.path",
-        "load_definitions",
-        readable,
-        RESTART,
-        overrides="load_definitions",
+    *(
+        Key(
+            name,
+            "load_definitions",
+            readable,
+            RESTART,
+            overrides=tuple(other for other in DEFINITIONS_KEYS if other != name),
+        )
+        for name in DEFINITIONS_KEYS
     ),
     Key("definitions.import_backend", "", _local_import, RESTART),
     Key("definitions.skip_if_unchanged", "skip_unchanged_definitions", flag, RESTART),
@@ -157,6 +163,7 @@ _LISTENERS: Final = (
     Key("ssl_options.verify", "tls.verify", one_of("verify_none", "verify_peer"), CONNECT),
     Key("ssl_options.fail_if_no_peer_cert", "tls.fail_if_no_peer_cert", flag, CONNECT),
     Key("ssl_options.depth", "tls.depth", integer(0, 255), CONNECT),
+    Key("ssl_options.crl_check", "", _no_crl_check, RESTART),
     Key("ssl_options.versions.*", "tls.versions", one_of(*TLS_VERSIONS), CONNECT, collect=in_order),
     Key("ssl_options.ciphers.*", "tls.ciphers", text, CONNECT, collect=in_order),
     Key("ssl_options.honor_cipher_order", "tls.honor_cipher_order", flag, CONNECT),
@@ -193,6 +200,8 @@ _CONNECTIONS: Final = (
         members={"1": "PLAIN", "2": "AMQPLAIN"},
     ),
     Key("auth_backends.*", "", _only_internal, RESTART),
+    Key("auth_backends.*.authn", "", _only_internal, RESTART),
+    Key("auth_backends.*.authz", "", _only_internal, RESTART),
     Key(
         "ssl_cert_login_from",
         "ssl_cert_login_from",
@@ -242,7 +251,7 @@ _LIMITS: Final = (
         "vm_memory_high_watermark_relative",
         number(0, 1),
         RELOAD,
-        overrides="vm_memory_high_watermark.absolute",
+        overrides=("vm_memory_high_watermark.absolute",),
         implies={"vm_memory_high_watermark_absolute": -1},
     ),
     Key(
@@ -250,7 +259,7 @@ _LIMITS: Final = (
         "vm_memory_high_watermark_absolute",
         size(0, SIZE_MAX),
         RELOAD,
-        overrides="vm_memory_high_watermark.relative",
+        overrides=("vm_memory_high_watermark.relative",),
     ),
     Key(
         "vm_memory_high_watermark_paging_ratio",
@@ -271,7 +280,7 @@ _LIMITS: Final = (
         "disk_free_limit_relative",
         number(0, 1000),
         RELOAD,
-        overrides="disk_free_limit.absolute",
+        overrides=("disk_free_limit.absolute",),
         implies={"disk_free_limit_absolute": -1},
     ),
     Key(
@@ -279,7 +288,7 @@ _LIMITS: Final = (
         "disk_free_limit_absolute",
         size(0, SIZE_MAX),
         RELOAD,
-        overrides="disk_free_limit.relative",
+        overrides=("disk_free_limit.relative",),
     ),
 )
 

@@ -11,14 +11,22 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from warrenmq.server.config.cluster_options import ClusterOptions, fault_of
-from warrenmq.server.config.environment import config_files, environment_settings, only_listener
+from warrenmq.server.config.environment import (
+    advanced_file,
+    config_files,
+    environment_settings,
+    only_listener,
+    with_conf_env_file,
+)
 from warrenmq.server.config.errors import ConfigError
-from warrenmq.server.config.files import files_of, read_file
+from warrenmq.server.config.files import FileReader, files_of, is_classic
 from warrenmq.server.config.key import LATER, NEVER, Key
+from warrenmq.server.config.keys import DEFINITIONS_KEYS
 from warrenmq.server.config.log_options import LogOptions
 from warrenmq.server.config.lookup import find_key, member_of
 from warrenmq.server.config.setting import Setting
 from warrenmq.server.config.settings import Config
+from warrenmq.server.config.substitution import substitute
 from warrenmq.server.config.tcp_options import TcpOptions
 from warrenmq.server.config.tls_options import TlsOptions
 
@@ -94,19 +102,25 @@ def read_sources(flags: Flags, environment: Mapping[str, str] | None = None) -> 
 
     Reads nothing but the configuration files and creates nothing.
     """
-    environment = os.environ if environment is None else environment
     errors: list[str] = []
-    files = _files(flags, environment, errors)
-    settings = _file_settings(files, errors)
-    settings += environment_settings(environment, errors)
+    warnings: list[str] = []
+    given = os.environ if environment is None else environment
+    environment = with_conf_env_file(given, errors)
+    reader = FileReader(errors, warnings)
+    settings = _file_settings(flags, environment, reader, errors)
+    settings += environment_settings(environment, errors, warnings)
     settings += _flag_settings(flags, errors)
-    loaded = _build(settings)
-    loaded.config = replace(loaded.config, config_files=tuple(files))
+    loaded = _build(substitute(settings, environment, errors))
+    loaded.config = replace(loaded.config, config_files=tuple(reader.files))
     loaded.errors[:0] = errors
+    loaded.warnings[:0] = warnings
     return loaded
 
 
-def _files(flags: Flags, environment: Mapping[str, str], errors: list[str]) -> list[Path]:
+def _file_settings(
+    flags: Flags, environment: Mapping[str, str], reader: FileReader, errors: list[str]
+) -> list[Setting]:
+    """The settings of the files, weaker ones first; classic files are stronger than others."""
     paths = [flags.config_file] if flags.config_file is not None else config_files(environment)
     files: list[Path] = []
     for path in paths:
@@ -114,17 +128,37 @@ def _files(flags: Flags, environment: Mapping[str, str], errors: list[str]) -> l
             files += files_of(path)
         except ConfigError as error:
             errors.append(str(error))
-    return files
-
-
-def _file_settings(files: list[Path], errors: list[str]) -> list[Setting]:
-    settings: list[Setting] = []
-    for file in files:
-        settings += read_file(file, errors)
+    settings = [setting for file in files if not is_classic(file) for setting in reader.read(file)]
     # As in RabbitMQ, files that give both forms of a limit mean the relative one, and a list that
     # is `none` stays empty, in whatever order the lines stand.
     settings.sort(key=lambda setting: setting.key in _LAST_IN_FILES)
+    classic = [file for file in files if is_classic(file)]
+    advanced = advanced_file(environment) or _advanced_beside(paths)
+    if advanced is not None and advanced not in classic:
+        classic.append(advanced)
+    for file in classic:
+        settings += reader.read(file)
+    _refuse_two_definitions(settings, errors)
     return settings
+
+
+def _advanced_beside(paths: list[Path]) -> Path | None:
+    """The advanced configuration in the directory of the first of `paths`, if there is one."""
+    if not paths:
+        return None
+    directory = paths[0] if paths[0].is_dir() else paths[0].parent
+    advanced = directory / "advanced.config"
+    return advanced if advanced.is_file() else None
+
+
+def _refuse_two_definitions(settings: list[Setting], errors: list[str]) -> None:
+    """Report files that name different definitions by several keys: RabbitMQ would import all."""
+    named = {setting.key: setting for setting in settings if setting.key in DEFINITIONS_KEYS}
+    if len({setting.value for setting in named.values()}) > 1:
+        first, second, *_ = named.values()
+        errors.append(
+            second.blame(f"{first.where} names other definitions; name one directory with all")
+        )
 
 
 def _flag_settings(flags: Flags, errors: list[str]) -> list[Setting]:
@@ -178,8 +212,8 @@ def _build(settings: list[Setting]) -> Loaded:
             continue
         # Moves a key that is set again to the end.
         parsed.pop(setting.key, None)
-        if key.overrides:
-            parsed.pop(key.overrides, None)
+        for overridden in key.overrides:
+            parsed.pop(overridden, None)
         if setting.value == "none":
             # `listeners.tcp = none` puts all members of `listeners.tcp.*` out of force.
             for name in [name for name in parsed if name.startswith(f"{setting.key}.")]:

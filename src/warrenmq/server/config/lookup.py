@@ -1,8 +1,14 @@
 """Finds the key that a setting names."""
 
+from typing import Final
+
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.key import Key, is_match, parts_of
 from warrenmq.server.config.keys import ALL, BY_NAME, PATTERNS
+
+# How like a key an unknown name must be, for a hint.
+_LIKENESS_MIN: Final = 0.8
+_PART_LIKENESS_MIN: Final = 0.65
 
 
 def find_key(name: str) -> Key:
@@ -31,21 +37,32 @@ def member_of(key: Key, name: str) -> str:
 
 
 def _unknown(name: str, known: list[str]) -> str:
+    closest = max(known, key=lambda key: _likeness(key, name))
+    is_like = _likeness(closest, name) >= _LIKENESS_MIN
+    return f"unknown key {name!r}" + (f"; did you mean {_filled_in(closest, name)}?" * is_like)
+
+
+def _likeness(pattern: str, name: str) -> float:
+    """How much `name` looks like a key of `pattern`: 0 to 1.
+
+    A part of the name in place of `*` says nothing, so the other parts must be like enough.
+    """
     # Imported only for an error: a normal start does not wait for the library.
-    import difflib
+    from difflib import SequenceMatcher
 
-    parts = parts_of(name)
-    candidates = [_filled_in(key, parts) for key in known]
-    similar = difflib.get_close_matches(name, candidates, n=1)
-    return f"unknown key {name!r}" + (f"; did you mean {similar[0]}?" if similar else "")
+    if "*" in pattern:
+        wanted, given = pattern.split("."), parts_of(name)
+        if len(wanted) != len(given):
+            return 0.0
+        for want, part in zip(wanted, given, strict=True):
+            if want != "*" and SequenceMatcher(None, want, part).ratio() < _PART_LIKENESS_MIN:
+                return 0.0
+    return SequenceMatcher(None, _filled_in(pattern, name), name).ratio()
 
 
-def _filled_in(pattern: str, parts: list[str]) -> str:
-    """`pattern` with parts of an unknown key in place of `*`, so that only the fault differs."""
+def _filled_in(pattern: str, name: str) -> str:
+    """`pattern` with the parts of an unknown key in place of `*`, so that only the fault differs."""
     if "*" not in pattern:
         return pattern
-    wanted = pattern.split(".")
-    given = parts + ["NAME"] * len(wanted)
-    return ".".join(
-        part or "NAME" if want == "*" else want for want, part in zip(wanted, given, strict=False)
-    )
+    pairs = zip(pattern.split("."), parts_of(name), strict=True)
+    return ".".join(part or "NAME" if want == "*" else want for want, part in pairs)

@@ -5,15 +5,31 @@ class Setting:
     """`key` = `value` as given at `where`: FILE:LINE, an environment variable, `--set`, a flag.
 
     `is_alias`: the place is another spelling of the key, so a message need not name the key too.
+    `is_literal`: a `$(NAME)` in the value is text, since the value stands in quotes.
     """
 
-    __slots__ = ("is_alias", "key", "value", "where")
+    __slots__ = ("is_alias", "is_literal", "key", "value", "where")
 
-    def __init__(self, where: str, key: str, value: str, *, is_alias: bool = False) -> None:
+    def __init__(
+        self,
+        where: str,
+        key: str,
+        value: str,
+        *,
+        is_alias: bool = False,
+        is_literal: bool = False,
+    ) -> None:
         self.where = where
         self.key = key
         self.value = value
         self.is_alias = is_alias
+        self.is_literal = is_literal
+
+    def with_value(self, value: str) -> "Setting":
+        """The same assignment of another value."""
+        return Setting(
+            self.where, self.key, value, is_alias=self.is_alias, is_literal=self.is_literal
+        )
 
     def blame(self, fault: str) -> str:
         """The line that tells the user about `fault` of the value."""

@@ -140,15 +140,18 @@ def readable(value: str) -> Path:
 
 
 def address(value: str) -> tuple[str, int]:
-    """(host, port) of `5672`, `127.0.0.1:5672`, `[::1]:5672`, `host:5672` or `:5672`.
+    """(host, port) of `5672`, `127.0.0.1:5672`, `::1:5672`, `[::1]:5672`, `host:5672` or `:5672`.
 
-    Host "" means every address.
+    The port follows the last colon, as in RabbitMQ. Host "" means every address.
     """
     host, _, port = value.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
-    elif ":" in host:
-        raise ConfigError(f"{value!r} is ambiguous; write an IPv6 address as [::1]:PORT")
+    if ":" in host:
+        try:
+            ip_address(host)
+        except ConfigError:
+            raise ConfigError(f"expected PORT or HOST:PORT, got {value!r}") from None
     if not re.fullmatch(r"\d{1,5}", port) or int(port) > 65535:
         raise ConfigError(f"expected PORT or HOST:PORT, got {value!r}")
     return host, int(port)

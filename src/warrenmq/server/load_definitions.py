@@ -16,6 +16,7 @@ from warrenmq.admin.clock import Clock
 from warrenmq.admin.control_protocol import Imported
 from warrenmq.admin.definitions.export import IMPORTED_HASH
 from warrenmq.admin.definitions.importing import DefinitionsImport
+from warrenmq.admin.lenient_json import JsonError, strict_json
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change, PutParameter
 from warrenmq.server.config.settings import Config
@@ -46,7 +47,11 @@ async def load_definitions(
         logger.info("definitions in %s are those of the last import", path)
         return
     for file, data in contents:
-        await _import(file, data, broker, administration, clock)
+        try:
+            strict = strict_json(data)
+        except JsonError as error:
+            raise DefinitionsNotLoaded(f"{file}: {error}") from None
+        await _import(file, strict, broker, administration, clock)
     if config.skip_unchanged_definitions:
         await _store(administration, [PutParameter(*key, digest)])
 

@@ -11,6 +11,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from warrenmq.admin.lenient_json import JsonError, strict_json
+
 # Rows that one step parses, compares, declares or exports.
 SLICE_ROWS: Final = 100
 # A JSON object; RabbitMQ writes some as a list of [key, value], and an empty one as [].
@@ -181,15 +183,19 @@ _ABOUT: Final = {
 
 
 def parse_document(data: bytes) -> Document:
-    """The definitions in `data`; DefinitionsError when it has none."""
+    """The definitions in `data`, in JSON as RabbitMQ takes it; DefinitionsError when it has none."""
     document = Document()
-    for _ in parse_steps(data, document):
+    try:
+        strict = strict_json(data)
+    except JsonError as error:
+        raise DefinitionsError(str(error)) from None
+    for _ in parse_steps(strict, document):
         pass
     return document
 
 
 def parse_steps(data: bytes, document: Document) -> Iterator[tuple[int, int]]:
-    """Parse `data` into the empty `document`, in short steps: rows done so far, and of all.
+    """Parse strict JSON into the empty `document`, in short steps: rows done so far, and of all.
 
     Raises DefinitionsError.
     """

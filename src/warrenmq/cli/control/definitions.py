@@ -12,6 +12,7 @@ from warrenmq.admin.control_protocol import (
     ImportStatus,
 )
 from warrenmq.admin.import_client import import_definitions
+from warrenmq.admin.lenient_json import JsonError, strict_json
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import DATA, CommandError, bad_argument
 from warrenmq.cli.control.output import Output, Text
@@ -63,13 +64,13 @@ def _import(run: Run) -> Output:
     except OSError as error:
         raise CommandError(f"Error:\n{run[0]}: {error.strerror}", DATA) from None
     try:
-        json.loads(given)
-    except ValueError as error:
+        strict = strict_json(given)
+    except JsonError as error:
         text = f"Failed to deserialise input (format: JSON) (error: {error})"
         raise CommandError(f"Error:\n{text}", DATA) from None
     is_dry_run = run.flag("dry-run")
     request = ImportDefinitions(
-        json=given, vhost=run.text("only-vhost") or None, is_dry_run=is_dry_run
+        json=strict, vhost=run.text("only-vhost") or None, is_dry_run=is_dry_run
     )
     with progress_bar("importing", 0, unit="objects") as bar:
 

@@ -12,6 +12,7 @@ from warrenmq.admin.control_protocol import (
     SetParameter,
     SetVhostLimits,
 )
+from warrenmq.admin.lenient_json import JsonError, strict_json
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError
 from warrenmq.cli.control.link import Refused
@@ -23,11 +24,11 @@ GROUP: Final = "Parameters"
 NO_PARAMETER: Final = "Error:\nParameter does not exist"
 
 
-def decoded_json(text: str) -> Any:
-    """The value of a JSON text. Raises CommandError."""
+def strict_json_text(text: str) -> str:
+    """What RabbitMQ takes for JSON, as strict JSON. Raises CommandError."""
     try:
-        return json.loads(text)
-    except ValueError:
+        return strict_json(text.encode()).decode()
+    except JsonError:
         raise CommandError("Error:\nJSON decoding error. Reason: badarg") from None
 
 
@@ -48,11 +49,11 @@ def do_clear(run: Run, request: Any) -> Output:
 
 
 def _set(run: Run) -> Output:
-    decoded_json(run[2])
+    value = strict_json_text(run[2])
     if _is_limits(run):
-        run.do(SetVhostLimits(vhost=run.vhost, definition=run[2]))
-        return None
-    run.do(SetParameter(vhost=run.vhost, component=run[0], name=run[1], value=run[2]))
+        run.do(SetVhostLimits(vhost=run.vhost, definition=value))
+    else:
+        run.do(SetParameter(vhost=run.vhost, component=run[0], name=run[1], value=value))
     return None
 
 
@@ -88,8 +89,7 @@ def _list(run: Run) -> Output:
 
 
 def _set_global(run: Run) -> Output:
-    decoded_json(run[1])
-    run.do(SetGlobalParameter(name=run[0], value=run[1]))
+    run.do(SetGlobalParameter(name=run[0], value=strict_json_text(run[1])))
     return None
 
 

@@ -1,12 +1,13 @@
 """Policies and operator policies."""
 
+import json
 from typing import Final
 
 from warrenmq.admin.control_protocol import ClearPolicy, List, PolicyKind, Rows, SetPolicy
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError
 from warrenmq.cli.control.output import Output, Table
-from warrenmq.cli.control.parameters import as_json_value, decoded_json, do_clear
+from warrenmq.cli.control.parameters import as_json_value, do_clear, strict_json_text
 from warrenmq.cli.control.parsing import Option
 
 GROUP: Final = "Policies"
@@ -18,8 +19,9 @@ _OPTIONS: Final = (
 
 
 def _set(run: Run, kind: PolicyKind) -> Output:
-    name, pattern, definition = run.arguments
-    if not isinstance(decoded_json(definition), dict):
+    name, pattern, given = run.arguments
+    definition = strict_json_text(given)
+    if not isinstance(json.loads(definition), dict):
         raise CommandError("Error:\na policy's definition must be a JSON object")
     run.do(
         SetPolicy(

@@ -1,5 +1,6 @@
 """Users: their passwords, tags and limits."""
 
+import json
 import sys
 from typing import Final
 
@@ -18,7 +19,7 @@ from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import DATA, SOFTWARE, CommandError, bad_argument
 from warrenmq.cli.control.link import Refused
 from warrenmq.cli.control.output import Output, Table, Text
-from warrenmq.cli.control.parameters import as_json_value, decoded_json
+from warrenmq.cli.control.parameters import as_json_value, strict_json_text
 from warrenmq.cli.control.parsing import Option
 from warrenmq.cli.control.values import Json, cell_text
 from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, NO_SUCH_USER
@@ -116,7 +117,7 @@ def _list(run: Run) -> Output:
 
 
 def _set_limits(run: Run) -> Output:
-    limits = decoded_json(run[1])
+    limits = json.loads(strict_json_text(run[1]))
     if not isinstance(limits, dict):
         raise CommandError("Error:\nlimits must be a JSON object")
     unknown = {name: value for name, value in limits.items() if name not in _LIMITS}

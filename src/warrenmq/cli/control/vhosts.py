@@ -16,7 +16,7 @@ from warrenmq.cli.control.exits import SOFTWARE, CommandError
 from warrenmq.cli.control.link import Refused
 from warrenmq.cli.control.listings import check_columns, named_columns
 from warrenmq.cli.control.output import Output, Table, Text
-from warrenmq.cli.control.parameters import clear_vhost_limits, decoded_json, vhost_limits
+from warrenmq.cli.control.parameters import clear_vhost_limits, strict_json_text, vhost_limits
 from warrenmq.cli.control.parsing import Option
 from warrenmq.cli.control.values import Json, cell_text
 from warrenmq.vocabulary.error_codes import NO_SUCH_VHOST
@@ -65,8 +65,7 @@ def _set_tags(run: Run) -> Output:
 
 
 def _set_limits(run: Run) -> Output:
-    decoded_json(run[0])
-    run.do(SetVhostLimits(vhost=run.vhost, definition=run[0]))
+    run.do(SetVhostLimits(vhost=run.vhost, definition=strict_json_text(run[0])))
     return None
 
 

@@ -55,6 +55,13 @@ def test_argument_with_another_value() -> None:
     )
 
 
+def test_a_void_beside_a_value_is_none() -> None:
+    """RabbitMQ 3.10.8 says so for each of eleven arguments of queues."""
+    void = {"x-max-length": field("V", None)}
+    text = refusal(void, {"x-max-length": field("I", 5)}, ["x-max-length"])
+    assert text.endswith(": received none but current is '5'")
+
+
 @pytest.mark.parametrize("tag", list("bBsuIilL"))
 def test_integers_are_equivalent_over_all_their_types(tag: str) -> None:
     """Integers of all types are equivalent by value, but not to a float, a bool or a string."""

@@ -11,7 +11,7 @@ from warrenmq.routing.exchange import ALTERNATE_EXCHANGE, Exchange
 from warrenmq.routing.field_values import erlang_value, values_equivalent
 from warrenmq.wire.errors import PRECONDITION_FAILED, ChannelException
 from warrenmq.wire.field_table import Field, decode_table
-from warrenmq.wire.field_types import TAG_LONGSTR, type_name
+from warrenmq.wire.field_types import TAG_LONGSTR, TAG_VOID, type_name
 
 
 def resource_text(kind: str, name: bytes, vhost: bytes) -> str:
@@ -50,7 +50,7 @@ def assert_equivalent_arguments(
         if one is None or other is None:
             raise inequivalent(key, resource, _presence_text(one), _presence_text(other))
         if not values_equivalent(one, other):
-            raise inequivalent(key, resource, f"'{_value_text(one)}'", f"'{_value_text(other)}'")
+            raise inequivalent(key, resource, _quoted_text(one), _quoted_text(other))
 
 
 def assert_equivalent_exchange(
@@ -109,6 +109,11 @@ def _presence_text(field: Field | None) -> str:
     if field is None:
         return "none"
     return f"the value '{_value_text(field)}' of type '{type_name(field.tag)}'"
+
+
+def _quoted_text(field: Field) -> str:
+    # A void's value is the atom that stands for no value in Erlang.
+    return "none" if field.tag == TAG_VOID else f"'{_value_text(field)}'"
 
 
 def _value_text(field: Field) -> str:

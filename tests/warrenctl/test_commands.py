@@ -17,7 +17,7 @@ from tests.support.brokers.tls_process import TlsBroker
 from tests.support.command_line import nobody
 from tests.support.skips import does_not_apply
 from warrenmq.admin.client import AdminClient, LocalAddress
-from warrenmq.admin.control_file import read_control_file
+from warrenmq.admin.control_file import ControlFile, read_control_file, write_control_file
 from warrenmq.admin.control_protocol import List, Rows
 from warrenmq.cli.control import main
 from warrenmq.cli.control.absent import REASONS
@@ -192,6 +192,49 @@ def test_without_a_node(
     tried = f"no node runs on /var/lib/warren or {tmp_path / 'warren-data'}\n"
     assert tried in capsys.readouterr().err
     assert main(["--uri", "http://x", "list_queues"]) == 64
+
+
+def test_a_banner_names_the_node_of_the_control_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also when that node does not answer."""
+    with nobody() as port:
+        control = ControlFile("rabbit@there", f"127.0.0.1:{port}", "token", 1)
+        write_control_file(tmp_path, control)
+        assert main(["--data-dir", str(tmp_path), "ping"]) == 69
+    printed = capsys.readouterr()
+    assert printed.out.startswith("Will ping rabbit@there. ")
+    assert "rabbit@there" in printed.err
+
+
+def test_the_help_of_an_unknown_command_has_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "lst_queues"]) == 64
+    assert capsys.readouterr().err == (
+        "Error:\n\nCommand 'lst_queues' not found. \nDid you mean 'list_queues'? \n\n"
+    )
+
+
+def test_json_on_a_command_line_may_be_lenient(
+    node: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The commands and values of public scripts for RabbitMQ."""
+    for words in (
+        ["set_policy", "-p", "lenient", "ha-all", ".", "{'ha-mode':'all'}"],
+        ["set_operator_policy", "-p", "lenient", "ttl", ".", "{'message-ttl':60000,}"],
+        ["set_vhost_limits", "-p", "lenient", "{'max-connections':5}"],
+        ["set_user_limits", "guest", "{'max-connections':5}"],
+        ["set_global_parameter", "mqtt", "{'a':[1,],}"],
+    ):
+        if words[0] == "set_policy":
+            assert main(["-q", "add_vhost", "lenient"]) == 0
+        assert main(["-q", *words]) == 0, words
+    assert main(["-s", "list_policies", "-p", "lenient"]) == 0
+    assert main(["-s", "list_vhost_limits", "-p", "lenient"]) == 0
+    printed = capsys.readouterr().out
+    assert '{"ha-mode":"all"}' in printed and '{"max-connections":5}' in printed
+    assert main(["-q", "delete_vhost", "lenient"]) == 0
+    assert main(["-q", "clear_user_limits", "guest", "all"]) == 0
+    assert main(["-q", "clear_global_parameter", "mqtt"]) == 0
 
 
 def test_the_node_must_be_the_expected_one(

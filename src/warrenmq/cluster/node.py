@@ -245,7 +245,7 @@ class ClusterNode:
     async def begin(self) -> str:
         """Announce the node, link it with the others, and follow the cluster.
 
-        Returns HOST:PORT of the listener for nodes. Raises OSError if that cannot be opened.
+        Returns HOST:PORT of the listener for nodes. Raises ClusterError if that cannot be opened.
         """
         start, follower = self._start, self._follower
         assert start.meta is not None and start.identity is not None and follower is not None

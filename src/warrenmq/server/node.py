@@ -42,7 +42,7 @@ from warrenmq.server.definitions_file import DataDirectoryError, DefinitionsLost
 from warrenmq.server.disk_monitor import DiskMonitor, free_bytes
 from warrenmq.server.heap_release import find_heap_release
 from warrenmq.server.listening.addresses import Ends
-from warrenmq.server.listening.listeners import Listeners
+from warrenmq.server.listening.listeners import ListenError, Listeners
 from warrenmq.server.listening.tls import TlsError
 from warrenmq.server.load_definitions import DefinitionsNotLoaded, load_definitions
 from warrenmq.server.memory_watch import (
@@ -84,6 +84,7 @@ _START_FAULTS = (
     DataDirectoryError,
     DefinitionsNotLoaded,
     TlsError,
+    ListenError,
     OSError,
     ClusterError,
     MetadataError,
@@ -160,11 +161,14 @@ class Node:
     async def start(self) -> str:
         """Recover the data directory and listen; returns the listeners as the ready line has them.
 
-        Raises DataDirectoryError, DefinitionsNotLoaded, TlsError or OSError when the directory, the
-        definitions to import, the certificates or an address is not usable, and ClusterError when
-        the node does not belong to its cluster.
+        Raises DataDirectoryError, DefinitionsNotLoaded, TlsError or ListenError when the directory,
+        the definitions to import, the certificates or an address is not usable, OSError when the
+        system refuses something else, and ClusterError when the node does not belong to its
+        cluster.
         """
         self._listening = Listeners(self, partial(ClientProtocol, self))
+        # Before the data directory is made: a node that cannot listen leaves nothing behind.
+        self._listening.bind()
         self._data = open_data_directory(
             self.config, self.broker, self.clock.now_ms(), self._cluster
         )

@@ -329,9 +329,21 @@ def test_exchange_types_with_arguments() -> None:
 @pytest.mark.parametrize(
     ("sections", "code", "text"),
     [
-        ({"queues": [queue("q2", "no")]}, NO_SUCH_VHOST, 'Virtual host "no" does not exist'),
-        ({"policies": [policy({"expires": 5}, "no")]}, NO_SUCH_VHOST, '"no" does not exist'),
-        ({"permissions": [permission("no")]}, NO_SUCH_USER, 'User "no" does not exist'),
+        (
+            {"queues": [queue("q2", "no")]},
+            NO_SUCH_VHOST,
+            'queues[1]: Virtual host "no" does not exist',
+        ),
+        (
+            {"policies": [policy({"expires": 5}, "no")]},
+            NO_SUCH_VHOST,
+            'policies[0]: Virtual host "no" does not exist',
+        ),
+        (
+            {"permissions": [permission("no")]},
+            NO_SUCH_USER,
+            'permissions[0]: User "no" does not exist',
+        ),
         ({"permissions": [permission(configure="(")]}, INVALID, "invalid regular expression '('"),
         ({"users": [{"name": "u", "password_hash": "!"}]}, INVALID, "not base64"),
         ({"users": [{"name": "u", "password_hash": "AQID"}]}, INVALID, "has 3 bytes"),
@@ -341,7 +353,7 @@ def test_exchange_types_with_arguments() -> None:
             "unknown hashing algorithm 'rot13'",
         ),
         ({"users": [{"name": "u", "limits": {"max-queues": 5}}]}, INVALID, "'max-queues'"),
-        ({"users": [{"name": ""}]}, INVALID, "user name cannot be empty"),
+        ({"users": [{"name": ""}]}, INVALID, "users[0]: user name cannot be empty"),
         ({"policies": [policy({"nonsense": 1})]}, INVALID, "not recognised policy settings"),
         (
             {
@@ -358,7 +370,7 @@ def test_exchange_types_with_arguments() -> None:
             "max-queues should be a number",
         ),
         ({"queues": [queue("q" * 256)]}, INVALID, "is too long: 256 bytes"),
-        ({"queues": [{"name": "q2"}]}, INVALID, "queue 'q2' names no vhost"),
+        ({"queues": [{"name": "q2"}]}, INVALID, "queues[1]: queue 'q2' names no vhost"),
         (
             {"bindings": [binding("amq.direct", "q2", destination_type="user")]},
             INVALID,

@@ -22,6 +22,7 @@ from tests.cluster.links.pairs import SECRET, identity
 from tests.cluster.links.socket_node import HOST, SocketNode
 from tests.support.awaiting import eventually_in_loop
 from tests.support.certificates import Authority, encrypted_key
+from warrenmq.cluster.errors import ClusterError
 from warrenmq.cluster.links.frames import CHUNK_BYTES, CONTROL, DATA
 from warrenmq.cluster.links.link import WRITABLE_BYTES
 from warrenmq.cluster.links.links import Address
@@ -66,6 +67,14 @@ async def have_frames(count: int, *nodes: SocketNode) -> None:
     await eventually_in_loop(
         lambda: all([len(node.handler.frames) == count for node in nodes]), f"{count} frames"
     )
+
+
+@on_loop
+async def test_a_port_in_use_is_said_in_words() -> None:
+    one, other = SocketNode(identity(A)), SocketNode(identity(B))
+    async with running(one):
+        with pytest.raises(ClusterError, match=r": Address already in use; choose another"):
+            other.start(one.address[1])
 
 
 @on_loop

@@ -19,6 +19,7 @@ from tests.support.brokers.tls_process import TlsBroker
 from tests.support.brokers.watched_broker import MIB, WatchedBroker
 from tests.support.certificates import Authority, chain_file
 from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.server.listening.listeners import bound_socket
 from warrenmq.wire.encode import PROTOCOL_HEADER
 
 HEADER_1 = b"PROXY TCP4 10.0.0.5 10.0.0.6 1111 2222\r\n"
@@ -284,6 +285,49 @@ def test_without_a_header_nobody_is_served(
 def test_local_commands_need_no_header(behind_proxy: TlsBroker) -> None:
     # The constructor logs in.
     AdminClient(NodeAddress(behind_proxy.uri), "test").close()
+
+
+def server(tmp_path: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """A start that fails."""
+    command = [sys.executable, "-m", "warrenmq", "server", "--data-dir", str(tmp_path / "data")]
+    return subprocess.run([*command, *options], capture_output=True, text=True, timeout=60)
+
+
+def test_a_port_in_use_stops_the_start_in_words_and_leaves_no_directory(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for listen in (f"127.0.0.1:{port}", str(port)):
+            done = server(tmp_path, "--listen", listen)
+            where = listen if ":" in listen else f"port {port} of every address"
+            assert (done.returncode, done.stdout) == (1, "")
+            assert done.stderr.endswith(
+                f"cannot start: cannot listen on {where}: another program uses it, perhaps another "
+                "node; stop that program, or choose another with listeners.tcp.NAME or --listen "
+                "HOST:PORT\n"
+            )
+            assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("listen", "fault"),
+    [
+        ("192.0.2.1:5672", "this machine has no such address"),
+        ("no-such-host.invalid:5672", "no host has this name"),
+    ],
+)
+def test_an_address_that_cannot_be_had_is_named(tmp_path: Path, listen: str, fault: str) -> None:
+    done = server(tmp_path, "--listen", listen)
+    assert done.returncode == 1
+    assert f"cannot listen on {listen}: {fault}; choose another with" in done.stderr
+
+
+@pytest.mark.parametrize("host", ["", "::"])
+def test_every_address_is_ipv4_and_ipv6(host: str) -> None:
+    with bound_socket(host, 0) as listener:
+        listener.listen()
+        port = listener.getsockname()[1]
+        for address in ("127.0.0.1", "::1"):
+            socket.create_connection((address, port)).close()
 
 
 def test_several_listeners_of_each_kind(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from warrenmq.admin.definitions.conversion import (
 )
 from warrenmq.admin.definitions.document import DefinitionsError, Document, pairs
 from warrenmq.admin.definitions.json_values import bytes_of
+from warrenmq.admin.definitions.row_faults import in_row
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.limits import VHOST_LIMITS
 from warrenmq.broker.definitions.metadata import (
@@ -85,10 +86,13 @@ class NodeDifference:
 
     def _add_users(self) -> None:
         access, rules = self._broker.access, self._broker.settings.credential_rules
-        rows = {bytes_of(row.name): row for row in self._document.users}
-        for name, row in rows.items():
+        rows = {
+            bytes_of(row.name): (number, row) for number, row in enumerate(self._document.users)
+        }
+        for name, (number, row) in rows.items():
             known = access.users.get(name)
-            user = user_of(row, self._document.version, known)
+            with in_row("users", number):
+                user = user_of(row, self._document.version, known)
             self._users.add(name)
             if known is not None and _user_parts(user) == _user_parts(known):
                 continue
@@ -96,16 +100,19 @@ class NodeDifference:
             if row.password and row.password_hash is None and is_new_password:
                 reason = rules.refusal(row.password.encode())
                 if reason:
-                    raise Refusal(INVALID, f"user '{row.name}': {reason}")
+                    raise Refusal(INVALID, f"users[{number}]: user '{row.name}': {reason}")
             self.changes.append(user)
             self._tell(f"user '{row.name}'", _user_parts(user), known and _user_parts(known))
 
     def _add_vhosts(self) -> None:
-        rows = {bytes_of(row.name): row for row in self._document.vhosts}
-        for name, row in rows.items():
+        rows = {
+            bytes_of(row.name): (number, row) for number, row in enumerate(self._document.vhosts)
+        }
+        for name, (number, row) in rows.items():
             vhost = self._broker.vhosts.get(name)
             known = None if vhost is None else vhost.definition
-            definition = vhost_of(row, 0 if vhost is not None else self._next_vhost_id(), known)
+            with in_row("vhosts", number):
+                definition = vhost_of(row, 0 if vhost is not None else self._next_vhost_id(), known)
             self._vhosts.add(name)
             parts = {
                 "description": definition.description,
@@ -131,11 +138,12 @@ class NodeDifference:
     def _add_permissions(self) -> None:
         known = {(each.vhost, each.user): each for each in self._broker.access.permissions()}
         found: dict[tuple[bytes, bytes], PutPermission] = {}
-        for row in self._document.permissions:
-            permission = permission_of(row, self.vhost_of(row))
-            self._check_user(permission.user)
-            text = f"permissions of user '{row.user}' in vhost '{row.vhost}'"
-            self._check_patterns(invalid_patterns(row), text)
+        for number, row in enumerate(self._document.permissions):
+            with in_row("permissions", number):
+                permission = permission_of(row, self.vhost_of(row))
+                self._check_user(permission.user)
+                text = f"permissions of user '{row.user}' in vhost '{row.vhost}'"
+                self._check_patterns(invalid_patterns(row), text)
             found[permission.vhost, permission.user] = permission
         for key, permission in found.items():
             before = known.get(key)
@@ -148,11 +156,12 @@ class NodeDifference:
             (each.vhost, each.user, each.exchange): each
             for each in self._broker.access.topic_permissions()
         }
-        for row in self._document.topic_permissions:
-            permission = topic_permission_of(row, self.vhost_of(row))
-            self._check_user(permission.user)
-            text = f"topic permissions of user '{row.user}' in vhost '{row.vhost}'"
-            self._check_patterns(invalid_patterns(row), text)
+        for number, row in enumerate(self._document.topic_permissions):
+            with in_row("topic_permissions", number):
+                permission = topic_permission_of(row, self.vhost_of(row))
+                self._check_user(permission.user)
+                text = f"topic permissions of user '{row.user}' in vhost '{row.vhost}'"
+                self._check_patterns(invalid_patterns(row), text)
             found[permission.vhost, permission.user, permission.exchange] = permission
         for key, permission in found.items():
             before = known.get(key)
@@ -176,19 +185,23 @@ class NodeDifference:
     def _add_parameters(self) -> None:
         found: dict[tuple[bytes, str, str], PutParameter] = {}
         if self._vhost is None:
-            for row in self._document.vhosts:
-                if pairs(row.limits):
-                    self._put(found, vhost_limits_of(row.name, row.limits))
-        for parameter in self._document.parameters:
-            self._put(found, parameter_of(parameter, self.vhost_of(parameter)))
-        for policy in self._document.policies:
-            self._put(found, policy_of(policy, self.vhost_of(policy)))
+            for number, row in enumerate(self._document.vhosts):
+                with in_row("vhosts", number):
+                    if pairs(row.limits):
+                        self._put(found, vhost_limits_of(row.name, row.limits))
+        for number, parameter in enumerate(self._document.parameters):
+            with in_row("parameters", number):
+                self._put(found, parameter_of(parameter, self.vhost_of(parameter)))
+        for number, policy in enumerate(self._document.policies):
+            with in_row("policies", number):
+                self._put(found, policy_of(policy, self.vhost_of(policy)))
         self._add_changed(found)
 
     def _add_global_parameters(self) -> None:
         found: dict[tuple[bytes, str, str], PutParameter] = {}
-        for row in self._document.global_parameters:
-            self._put(found, global_parameter_of(row))
+        for number, row in enumerate(self._document.global_parameters):
+            with in_row("global_parameters", number):
+                self._put(found, global_parameter_of(row))
         self._add_changed(found)
 
     @staticmethod

@@ -4,9 +4,8 @@ What exists stays as it is, even if the document has it with other attributes, a
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 from warrenmq.admin.administration import Refusal
@@ -19,6 +18,7 @@ from warrenmq.admin.definitions.conversion import (
 )
 from warrenmq.admin.definitions.document import SLICE_ROWS, Document
 from warrenmq.admin.definitions.json_values import bytes_of, json_of
+from warrenmq.admin.definitions.row_faults import in_row
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.limits import is_reached
 from warrenmq.broker.definitions.metadata import PutBinding, PutExchange, PutQueue
@@ -74,19 +74,23 @@ class TopologyPlanning:
         as `vhost_of`.
         """
         document = self._document
-        rows = chain(
-            ((self._exchange, row) for row in document.exchanges),
-            ((self._queue, row) for row in document.queues),
-            ((self._binding, row) for row in document.bindings),
-        )
-        total = len(document.exchanges) + len(document.queues) + len(document.bindings)
-        for number, (plan, row) in enumerate(rows):
-            try:
-                plan(row, self._vhost_of(row))
-            except LeftOut as reason:
-                self.left_out.append(str(reason))
-            if number % SLICE_ROWS == SLICE_ROWS - 1:
-                yield number + 1, total
+        sections: list[tuple[str, Callable[[Any, str], None], Sequence[Any]]] = [
+            ("exchanges", self._exchange, document.exchanges),
+            ("queues", self._queue, document.queues),
+            ("bindings", self._binding, document.bindings),
+        ]
+        total = sum(len(rows) for _, _, rows in sections)
+        done = 0
+        for section, plan, rows in sections:
+            for number, row in enumerate(rows):
+                try:
+                    with in_row(section, number):
+                        plan(row, self._vhost_of(row))
+                except LeftOut as reason:
+                    self.left_out.append(str(reason))
+                done += 1
+                if done % SLICE_ROWS == 0:
+                    yield done, total
         for name, topology in self.vhosts.items():
             vhost = self._broker.vhosts.get(name)
             if vhost is not None:

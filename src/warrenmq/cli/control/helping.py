@@ -53,11 +53,16 @@ def command_help(command: Command, program: Program) -> str:
 
 def not_found(name: str, program: Program) -> CommandError:
     """The failure for a command that does not exist, with a similar name if there is one."""
+    hint = _hint(name, program) or general_usage(program)
+    return CommandError(f"\nCommand '{name}' not found. \n{hint}", USAGE)
+
+
+def _hint(name: str, program: Program) -> str:
+    """A line with a command of a similar name, "" without one."""
     import difflib
 
     similar = difflib.get_close_matches(name, program.commands, 1, 0.8)
-    hint = f"Did you mean '{similar[0]}'? \n" if similar else general_usage(program)
-    return CommandError(f"\nCommand '{name}' not found. \n{hint}", USAGE)
+    return f"Did you mean '{similar[0]}'? \n" if similar else ""
 
 
 def _option_lines(options: Iterable[Option]) -> list[str]:
@@ -79,7 +84,9 @@ def _help(run: Run) -> Output:
         return Text(general_usage(run.program))
     command = run.program.commands.get(run[0])
     if command is None:
-        raise CommandError(f"Error:\n\nCommand '{run[0]}' not found.", USAGE)
+        hint = _hint(run[0], run.program)
+        hint = f" \n{hint}" if hint else ""
+        raise CommandError(f"Error:\n\nCommand '{run[0]}' not found.{hint}", USAGE)
     return Text(command_help(command, run.program))
 
 

@@ -16,6 +16,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+from warrenmq.cluster.errors import ClusterError
 from warrenmq.cluster.links.frames import CHUNK_BYTES
 from warrenmq.cluster.links.link import Link
 from warrenmq.cluster.links.links import PROBED, Address, Links, shown
@@ -83,12 +84,20 @@ class LinkShell:
         self._ticking: asyncio.TimerHandle | None = None
 
     def start(self, host: str, port: int) -> Address:
-        """Listen and begin to dial; returns the address. Raises OSError.
+        """Listen and begin to dial; returns the address. Raises ClusterError.
 
         Port 0 means any free port.
         """
-        family = socket.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM)[0][0]
-        self._listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        try:
+            family = socket.getaddrinfo(host.encode(), port, type=socket.SOCK_STREAM)[0][0]
+            self._listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
+        except OSError as error:
+            # Python repeats the address in parentheses.
+            reason = str(error.strerror).partition(" (")[0]
+            raise ClusterError(
+                f"cannot listen for other nodes on {shown((host, port))}: {reason}; "
+                "choose another address with cluster.listen"
+            ) from None
         self._listener.setblocking(False)
         address = _address_of(self._listener.getsockname())
         logger.info("started listener for other nodes on %s", shown(address))

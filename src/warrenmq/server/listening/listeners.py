@@ -8,6 +8,7 @@ the loop's TLS then sees an untouched stream.
 """
 
 import asyncio
+import errno
 import logging
 import socket
 import ssl
@@ -76,6 +77,10 @@ class ListenerHost(Protocol):
         """Whether there are file descriptors for one more socket."""
 
 
+class ListenError(Exception):
+    """The node cannot listen on an address; the text says why, and what to do."""
+
+
 class _SilentClientError(Exception):
     """The client left before it said anything, as health checks do; the log gets no line."""
 
@@ -101,17 +106,30 @@ class Listeners:
         self._tls: ListenerTls | None = ListenerTls(config.tls) if config.ssl_listeners else None
         self.all: list[Listener] = []
 
-    def start(self) -> None:
-        """Open the sockets and accept clients. Raises OSError, and leaves no socket open then."""
+    def bind(self) -> None:
+        """Take the addresses; nobody can connect yet.
+
+        Raises ListenError, and leaves no socket open then.
+        """
         config = self._host.config
-        try:
-            for is_tls, addresses in ((False, config.tcp_listeners), (True, config.ssl_listeners)):
-                for address in addresses:
-                    self.all.append(Listener(_listen(*address, config.tcp.backlog), is_tls))
-        except OSError:
-            self.close()
-            raise
+        for is_tls, addresses in ((False, config.tcp_listeners), (True, config.ssl_listeners)):
+            for address in addresses:
+                try:
+                    self.all.append(Listener(bound_socket(*address), is_tls))
+                except OSError as error:
+                    self.close()
+                    raise ListenError(_listen_fault(address, is_tls, error)) from None
+
+    def start(self) -> None:
+        """Accept clients. Raises ListenError, and leaves no socket open then."""
         for listener in self.all:
+            try:
+                listener.socket.listen(self._host.config.tcp.backlog)
+            except OSError as error:
+                # Two programs may have taken an address as long as neither accepted clients.
+                address = listener.address
+                self.close()
+                raise ListenError(_listen_fault(address, listener.is_tls, error)) from None
             kind = "TLS (SSL)" if listener.is_tls else "TCP"
             logger.info("started %s listener on %s", kind, shown(listener.address))
             self._resume(listener)
@@ -291,18 +309,48 @@ def _set_options(client: socket.socket, options: TcpOptions) -> None:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
 
-def _listen(host: str, port: int, backlog: int) -> socket.socket:
-    """A listening socket; an empty host means every address, IPv4 and IPv6, on one port."""
-    if host:
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A socket that has its address and does not listen yet. Raises OSError.
+
+    The hosts "" and "::" mean every address, IPv4 and IPv6, on one port.
+    """
+    is_every = host in ("", "::")
+    is_dual = is_every and socket.has_dualstack_ipv6()
+    if is_every:
+        family, address = (socket.AF_INET6, "::") if is_dual else (socket.AF_INET, "0.0.0.0")
+    else:
         # Python encodes a str as IDNA, whose tables take milliseconds to load.
         name = host.encode() if host.isascii() else host
-        family, _, _, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.create_server(address[:2], family=family, backlog=backlog)
-    elif socket.has_dualstack_ipv6():
-        listener = socket.create_server(
-            ("", port), family=socket.AF_INET6, backlog=backlog, dualstack_ipv6=True
-        )
-    else:
-        listener = socket.create_server(("", port), backlog=backlog)
+        family, _, _, _, found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
+        address = str(found[0])
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, not is_dual)
+        listener.bind((address, port))
+    except OSError:
+        listener.close()
+        raise
     listener.setblocking(False)
     return listener
+
+
+def _listen_fault(address: Address, is_tls: bool, error: OSError) -> str:
+    """Why the node cannot listen on `address`, and what to do."""
+    host, port = address
+    where = shown(address) if host else f"port {port} of every address"
+    key = "listeners.ssl.NAME" if is_tls else "listeners.tcp.NAME"
+    choice = f"choose another with {key}" + ("" if is_tls else " or --listen HOST:PORT")
+    if isinstance(error, socket.gaierror):
+        return f"cannot listen on {where}: no host has this name; {choice}"
+    if error.errno == errno.EADDRINUSE:
+        return (
+            f"cannot listen on {where}: another program uses it, perhaps another node; "
+            f"stop that program, or {choice}"
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"cannot listen on {where}: this machine has no such address; {choice}"
+    if error.errno == errno.EACCES:
+        return f"cannot listen on {where}: the system permits it to root only; {choice}"
+    return f"cannot listen on {where}: {error.strerror}"

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.brokers import rabbitmq_server
@@ -39,7 +39,7 @@ REFUSED: list[tuple[str, str]] = [
     ('{"a":1,,}', "line 1, column 8: expected a name in quotes or }, got ','"),
     ("[,]", "line 1, column 2: expected a value or ], got ','"),
     ("{,}", "line 1, column 2: expected a name in quotes or }, got ','"),
-    ('{"a":1 # c\n}', "line 1, column 8: unexpected sign: '# c\\n}'"),
+    ('{"a":1 # c\n}', "line 1, column 8: unexpected sign: '# c'"),
     ('{"a":1} x', "line 1, column 9: unexpected sign: 'x'"),
     ('{"a":1}{"b":2}', "line 1, column 8: expected the end, got '{'"),
     ('{"a":01}', "line 1, column 6: unexpected sign: '01}'"),
@@ -85,6 +85,7 @@ def test_bytes_that_are_no_text_are_refused() -> None:
         strict_json(b'{"\xc3\xa9":\n "\xff"}')
 
 
+@settings(max_examples=40)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-(2**60), 2**60) | st.text(),

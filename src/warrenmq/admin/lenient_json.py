@@ -75,7 +75,8 @@ def _rewritten(text: str) -> str:
         match = _PIECE.match(text, position)
         if match is None:
             fault = "a text without its end" if text[position] in _QUOTES else "unexpected sign"
-            raise JsonError(text, position, f"{fault}: {text[position : position + 20]!r}")
+            shown = text[position : position + 20].partition("\n")[0]
+            raise JsonError(text, position, f"{fault}: {shown!r}")
         piece = match[0]
         if match.lastgroup == "blank":
             pieces.append("\n" * piece.count("\n") or " ")

@@ -151,17 +151,21 @@ def test_an_interrupt_cancels_an_import(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_start_imports_instead_of_making_the_default_user(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The files of a directory, in order; each start again, unless they are unchanged."""
+    """The files of a directory, in order; each start again, unless they are unchanged.
+
+    They are JSON as RabbitMQ takes it, and either of RabbitMQ's keys names them.
+    """
     directory = tmp_path / "definitions"
     directory.mkdir()
     (directory / "notes.txt").write_text("no definitions")
-    (directory / "1.json").write_text('{"vhosts": [{"name": "v"}], "users": [{"name": "a"}]}')
+    lenient = '\ufeff// ours\n{"vhosts": [{"name": "v"},], \'users\': [{"name": "a"}]}'
+    (directory / "1.json").write_text(lenient)
     (directory / "2.json").write_text('{"queues": [{"name": "q", "vhost": "v"}], "toys": [1]}')
     caplog.set_level(logging.INFO)
 
     def start(*settings: str) -> NodeThread:
         caplog.clear()
-        return NodeThread(tmp_path, f"load_definitions={directory}", *settings)
+        return NodeThread(tmp_path, f"management.load_definitions={directory}", *settings)
 
     node = start("definitions.skip_if_unchanged=true")
     with local_client(node) as client:
@@ -184,7 +188,8 @@ def test_a_start_imports_instead_of_making_the_default_user(
     ("content", "reason"),
     [
         ("[]", "no JSON object"),
-        ('{"queues": [{"name": "q", "vhost": "v"}]}', 'Virtual host "v" does not exist'),
+        ('{"queues": [\n}', "line 2, column 1: expected a value or ], got '}'"),
+        ('{"queues": [{"name": "q", "vhost": "v"}]}', 'queues[0]: Virtual host "v" does not exist'),
     ],
 )
 def test_definitions_that_cannot_be_imported_stop_the_start(

@@ -236,12 +236,16 @@ def _socket_options(value: Any) -> Iterator[Pair]:
 
 
 def _group(key: str) -> Converter:
-    """Converter of a list of pairs whose names are the last part of a key."""
+    """Converter of a list of pairs whose names are the last part of a key, or a group again."""
 
     def convert(value: Any) -> Iterator[Pair]:
         for item in _list(value):
             name, option = _pair(item)
-            yield f"{key}.{_text(name)}", _text(option)
+            inner = f"{key}.{_text(name)}"
+            if isinstance(option, list):
+                yield from _group(inner)(option)
+            else:
+                yield inner, _text(option)
 
     return convert
 

@@ -190,7 +190,12 @@ _CONNECTIONS: Final = (
     Key("max_message_size", "max_message_size", size(1, MAX_MESSAGE_SIZE_LIMIT), CONNECT),
     Key("max_unfinished_size", "max_unfinished_size", size(UNFINISHED_SIZE_MIN, SIZE_MAX), RESTART),
     Key("unfinished_message_timeout", "unfinished_message_timeout", integer(0, 86400), CONNECT),
-    Key("consumer_timeout", "consumer_timeout_ms", _milliseconds, RELOAD),
+    Key(
+        "consumer_timeout",
+        "consumer_timeout_ms",
+        word_or("undefined", SIZE_MAX, _milliseconds),
+        RELOAD,
+    ),
     Key(
         "auth_mechanisms.*",
         "auth_mechanisms",

@@ -100,7 +100,7 @@ def test_a_reference_to_nothing_is_a_fault(tmp_path: Path, text: str, fault: str
     assert errors_of(write(tmp_path, "a.conf", text))[0].endswith(fault)
 
 
-# -- two names of the definitions -------------------------------------------------------------------
+# -- two names of the definitions ------------------------------------------------------------------
 
 
 def test_the_management_key_loads_definitions(tmp_path: Path) -> None:
@@ -121,7 +121,18 @@ def test_two_keys_with_different_definitions_are_refused(tmp_path: Path) -> None
     ]
 
 
-# -- the classic format ------------------------------------------------------------------------------
+def test_the_interface_of_node_links_is_not_ignored_in_a_cluster(tmp_path: Path) -> None:
+    lines = "distribution.listener.interface = 127.0.0.1\n"
+    assert errors_of(write(tmp_path, "a.conf", lines)) == []
+    lines += "cluster.name = c\ncluster.etcd = http://127.0.0.1:2379\n"
+    assert errors_of(write(tmp_path, "a.conf", lines)) == [
+        "a.conf:1: distribution.listener.interface: has no effect; set cluster.listen = HOST:PORT"
+    ]
+    lines += "cluster.listen = 127.0.0.1:25672"
+    assert errors_of(write(tmp_path, "a.conf", lines)) == []
+
+
+# -- the classic format ----------------------------------------------------------------------------
 
 CLASSIC = """
 %% a classic file
@@ -239,7 +250,7 @@ def test_the_advanced_configuration_is_stronger_than_the_files(tmp_path: Path) -
     write(tmp_path, "advanced.config", advanced)
     write(tmp_path, "other.config", "[{rabbit, [{heartbeat, 3}]}].")
     config = load(main, {})
-    assert (config.heartbeat, config.loopback_users) == (2, {"b.c"})
+    assert (config.heartbeat, config.loopback_users) == (2, frozenset({"b.c"}))
     assert config.vm_memory_high_watermark_absolute == 1000
     named = {"RABBITMQ_ADVANCED_CONFIG_FILE": str(tmp_path / "other")}
     assert load(main, named).heartbeat == 3
@@ -263,7 +274,7 @@ def test_terms_of_all_kinds() -> None:
             parse_term(wrong)
 
 
-# -- variables --------------------------------------------------------------------------------------
+# -- variables -------------------------------------------------------------------------------------
 
 
 def test_erl_arguments_set_parameters() -> None:

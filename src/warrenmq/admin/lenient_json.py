@@ -1,7 +1,7 @@
 """Makes strict JSON of what RabbitMQ takes for JSON in definitions and on command lines.
 
-RabbitMQ's parser also takes a byte order mark, comments (`//` and `/* */`), a comma before a closing
-bracket, texts in single quotes, line breaks in texts, and unknown escapes, which stand for
+RabbitMQ's parser also takes a byte order mark, comments (`//` and `/* */`), a comma before a
+closing bracket, texts in single quotes, line breaks in texts, and unknown escapes, which stand for
 themselves. Unlike RabbitMQ, bytes that are not UTF-8 are refused.
 """
 

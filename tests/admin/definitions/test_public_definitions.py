@@ -1,4 +1,4 @@
-"""Definitions from public repositories, imported into an empty node, with RabbitMQ's verdict beside.
+"""Definitions from public repositories, imported into an empty node, beside RabbitMQ's verdict.
 
 RabbitMQ's were found by `rabbit_definitions:import_raw` on a node from which all users and vhosts
 had been deleted.

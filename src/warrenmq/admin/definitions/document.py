@@ -183,7 +183,7 @@ _ABOUT: Final = {
 
 
 def parse_document(data: bytes) -> Document:
-    """The definitions in `data`, in JSON as RabbitMQ takes it; DefinitionsError when it has none."""
+    """The definitions in JSON as RabbitMQ takes it. Raises DefinitionsError when it has none."""
     document = Document()
     try:
         strict = strict_json(data)

@@ -35,7 +35,10 @@ class _ShapeError(Exception):
 def classic_settings(
     path: Path, text: str, errors: list[str], warnings: list[str]
 ) -> list[Setting]:
-    """The settings in a classic file; faults go to `errors`, parameters without key to `warnings`."""
+    """The settings in a classic file.
+
+    Faults add lines to `errors`, parameters without a key one line to `warnings`.
+    """
     settings: list[Setting] = []
     without_key: list[str] = []
     try:

@@ -40,7 +40,7 @@ _ERL_ARGUMENTS: Final = ("SERVER_ERL_ARGS", "SERVER_ADDITIONAL_ERL_ARGS", "SERVE
 WITHOUT_EFFECT: Final = (
     "ALLOW_INPUT", "CTL_DIST_PORT_MAX", "CTL_DIST_PORT_MIN", "CTL_ERL_ARGS", "DIST_PORT",
     "DISTRIBUTION_BUFFER_SIZE", "ENABLED_PLUGINS", "ENABLED_PLUGINS_FILE", "ERLANG_COOKIE",
-    "FEATURE_FLAGS", "FEATURE_FLAGS_FILE", "GENERATED_CONFIG_DIR", "HOSTNAME",
+    "FEATURE_FLAGS", "FEATURE_FLAGS_FILE", "GENERATED_CONFIG_DIR",
     "IO_THREAD_POOL_SIZE", "KEEP_PID_FILE_ON_EXIT", "LOG", "MAX_NUMBER_OF_ATOMS",
     "MAX_NUMBER_OF_PROCESSES", "MOTD_FILE", "PLUGINS_DIR", "PLUGINS_EXPAND_DIR", "PRODUCT_NAME",
     "PRODUCT_VERSION", "QUORUM_DIR", "SASL_LOGS", "SCHEDULER_BIND_TYPE", "SERVICENAME",
@@ -161,7 +161,7 @@ def find_variable(environment: Mapping[str, str], name: str) -> tuple[str, str]:
 
 
 def _suffixed(path: Path, suffixes: tuple[str, ...]) -> Path:
-    """`path`, or the first that exists of those with a suffix: RabbitMQ's variables leave it out."""
+    """`path`, or the first with a suffix that exists: RabbitMQ's variables may leave it out."""
     if path.exists():
         return path
     candidates = [path.with_name(path.name + suffix) for suffix in suffixes]

@@ -45,6 +45,10 @@ _LAST_IN_FILES: Final = (
     "loopback_users",
 )
 
+# RabbitMQ's key for the address of the listener for other nodes; ignored, it would leave the node's
+# listener open on every address.
+_NODE_LINKS_INTERFACE: Final = "distribution.listener.interface"
+
 
 class Flags(NamedTuple):
     """The flags of `warren server`; `settings` are the KEY=VALUE of `--set`."""
@@ -226,6 +230,9 @@ def _build(settings: list[Setting]) -> Loaded:
     if fault_of(config.cluster):
         setting = next(row[0] for name, row in parsed.items() if name.startswith("cluster."))
         errors.append(setting.blame(fault_of(config.cluster)))
+    interface = parsed.get(_NODE_LINKS_INTERFACE)
+    if config.cluster.name and interface is not None and "cluster.listen" not in parsed:
+        errors.append(interface[0].blame("has no effect; set cluster.listen = HOST:PORT"))
     return Loaded(config, {name: row[0] for name, row in parsed.items()}, errors, _warnings(parsed))
 
 

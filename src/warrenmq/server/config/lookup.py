@@ -61,7 +61,7 @@ def _likeness(pattern: str, name: str) -> float:
 
 
 def _filled_in(pattern: str, name: str) -> str:
-    """`pattern` with the parts of an unknown key in place of `*`, so that only the fault differs."""
+    """`pattern` with the parts of an unknown key in place of `*`: only the fault differs then."""
     if "*" not in pattern:
         return pattern
     pairs = zip(pattern.split("."), parts_of(name), strict=True)

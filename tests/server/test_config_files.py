@@ -203,6 +203,10 @@ def test_a_classic_file_sets_the_same_keys(tmp_path: Path) -> None:
             "a.config:1: auth_backends.1.authn: only internal is available, got 'rabbit_auth_backend_ldap'",
         ),
         (
+            "[{rabbit, [{definitions, [{import_backend, https}]}]}].",
+            "a.config:1: definitions.import_backend: only local_filesystem is available, got 'https'",
+        ),
+        (
             "[{rabbit, [{loopback_users, guest}]}].",
             (
                 "a.config:1: the value of rabbit.loopback_users is not understood here; "
@@ -254,6 +258,17 @@ def test_the_advanced_configuration_is_stronger_than_the_files(tmp_path: Path) -
     assert config.vm_memory_high_watermark_absolute == 1000
     named = {"RABBITMQ_ADVANCED_CONFIG_FILE": str(tmp_path / "other")}
     assert load(main, named).heartbeat == 3
+
+
+def test_a_list_of_a_stronger_source_replaces_that_of_a_weaker_one(tmp_path: Path) -> None:
+    """A mechanism that the advanced configuration leaves out lets nobody in."""
+    main = write(
+        tmp_path, "rabbitmq.conf", "auth_mechanisms.1 = PLAIN\nauth_mechanisms.2 = AMQPLAIN"
+    )
+    write(tmp_path, "advanced.config", "[{rabbit, [{auth_mechanisms, ['EXTERNAL']}]}].")
+    assert load(main, {}).auth_mechanisms == ("EXTERNAL",)
+    arguments = {"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-rabbit auth_mechanisms \"['AMQPLAIN']\""}
+    assert load(main, arguments).auth_mechanisms == ("AMQPLAIN",)
 
 
 def test_a_classic_file_counts_beside_one_of_the_new_format(tmp_path: Path) -> None:

@@ -9,15 +9,26 @@ parameters that have no key are named in a warning.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from warrenmq.server.config.erlang_terms import Atom, ErlangSyntaxError, Tuple, parse_term
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.lookup import find_key
 from warrenmq.server.config.setting import Setting
 
-# (key, value) as in rabbitmq.conf.
-Pair = tuple[str, str]
+
+class Pair(NamedTuple):
+    """A key and its value as in rabbitmq.conf.
+
+    `replaces` is the list that begins with this member: as in RabbitMQ, the list of a stronger
+    source replaces that of a weaker one.
+    """
+
+    key: str
+    value: str
+    replaces: str = ""
+
+
 Converter = Callable[[Any], Iterator[Pair]]
 
 # Options of sockets that only Erlang has.
@@ -71,7 +82,10 @@ def parameter_settings(where: str, application: str, name: str, value: Any) -> l
             raise ConfigError(_not_understood(application, name, key))
         return [Setting(where, key, _text(value), is_literal=True)]
     try:
-        return [Setting(where, *pair, is_literal=True) for pair in convert(value)]
+        return [
+            Setting(where, pair.key, pair.value, is_literal=True, replaces=pair.replaces)
+            for pair in convert(value)
+        ]
     except _ShapeError:
         raise ConfigError(_not_understood(application, name, name)) from None
 
@@ -138,7 +152,7 @@ def _members(key: str) -> Converter:
 
     def convert(value: Any) -> Iterator[Pair]:
         for number, item in enumerate(_list(value), 1):
-            yield f"{key}.{number}", _text(item)
+            yield Pair(f"{key}.{number}", _text(item), key if number == 1 else "")
 
     return convert
 
@@ -147,21 +161,18 @@ def _chosen(key: str) -> Converter:
     """Converter of a list of names."""
 
     def convert(value: Any) -> Iterator[Pair]:
-        for item in _list(value):
-            yield f"{key}.{_escaped(_text(item))}", "true"
+        for number, item in enumerate(_list(value), 1):
+            name = _text(item).replace(".", "\\.")
+            yield Pair(f"{key}.{name}", "true", key if number == 1 else "")
 
     return convert
-
-
-def _escaped(name: str) -> str:
-    return name.replace(".", "\\.")
 
 
 def _after_none(key: str, convert: Converter) -> Converter:
     """Converter of a list that replaces the list of weaker sources, also when it is empty."""
 
     def convert_all(value: Any) -> Iterator[Pair]:
-        yield key, "none"
+        yield Pair(key, "none")
         yield from convert(value)
 
     return convert_all
@@ -171,23 +182,24 @@ def _addresses(key: str) -> Converter:
     def convert(value: Any) -> Iterator[Pair]:
         for number, item in enumerate(_list(value), 1):
             if isinstance(item, int):
-                yield f"{key}.{number}", str(item)
+                yield Pair(f"{key}.{number}", str(item))
             else:
                 host, port = _pair(item)
-                yield f"{key}.{number}", f"{_text(host)}:{_text(port)}"
+                yield Pair(f"{key}.{number}", f"{_text(host)}:{_text(port)}")
 
     return convert
 
 
 def _backends(value: Any) -> Iterator[Pair]:
+    # Only one backend is available, so the list of a weaker source adds nothing.
     for number, item in enumerate(_list(value), 1):
         if isinstance(item, Tuple):
             authn, authz = _pair(item)
-            yield f"auth_backends.{number}.authn", _text(authn)
+            yield Pair(f"auth_backends.{number}.authn", _text(authn))
             for backend in authz if isinstance(authz, list) else [authz]:
-                yield f"auth_backends.{number}.authz", _text(backend)
+                yield Pair(f"auth_backends.{number}.authz", _text(backend))
         else:
-            yield f"auth_backends.{number}", _text(item)
+            yield Pair(f"auth_backends.{number}", _text(item))
 
 
 def _permissions(value: Any) -> Iterator[Pair]:
@@ -195,15 +207,15 @@ def _permissions(value: Any) -> Iterator[Pair]:
     if len(_list(value)) != len(names):
         raise _ShapeError
     for name, pattern in zip(names, value, strict=True):
-        yield f"default_permissions.{name}", _text(pattern)
+        yield Pair(f"default_permissions.{name}", _text(pattern))
 
 
 def _memory_limit(value: Any) -> Iterator[Pair]:
     if isinstance(value, Tuple):
         form, limit = _pair(value)
-        yield f"vm_memory_high_watermark.{_text(form)}", _text(limit)
+        yield Pair(f"vm_memory_high_watermark.{_text(form)}", _text(limit))
     else:
-        yield "vm_memory_high_watermark.relative", _text(value)
+        yield Pair("vm_memory_high_watermark.relative", _text(value))
 
 
 def _disk_limit(value: Any) -> Iterator[Pair]:
@@ -211,9 +223,9 @@ def _disk_limit(value: Any) -> Iterator[Pair]:
         form, limit = _pair(value)
         if form != "mem_relative":
             raise _ShapeError
-        yield "disk_free_limit.relative", _text(limit)
+        yield Pair("disk_free_limit.relative", _text(limit))
     else:
-        yield "disk_free_limit.absolute", _text(value)
+        yield Pair("disk_free_limit.absolute", _text(value))
 
 
 def _tls_options(value: Any) -> Iterator[Pair]:
@@ -222,7 +234,7 @@ def _tls_options(value: Any) -> Iterator[Pair]:
         if name in ("versions", "ciphers"):
             yield from _members(f"ssl_options.{name}")(option)
         else:
-            yield f"ssl_options.{_text(name)}", _text(option)
+            yield Pair(f"ssl_options.{_text(name)}", _text(option))
 
 
 def _socket_options(value: Any) -> Iterator[Pair]:
@@ -232,10 +244,10 @@ def _socket_options(value: Any) -> Iterator[Pair]:
         name, option = _pair(item)
         if name == "linger":
             is_on, seconds = _pair(option)
-            yield "tcp_listen_options.linger.on", _text(is_on)
-            yield "tcp_listen_options.linger.timeout", _text(seconds)
+            yield Pair("tcp_listen_options.linger.on", _text(is_on))
+            yield Pair("tcp_listen_options.linger.timeout", _text(seconds))
         elif name not in _ERLANG_SOCKET:
-            yield f"tcp_listen_options.{_text(name)}", _text(option)
+            yield Pair(f"tcp_listen_options.{_text(name)}", _text(option))
 
 
 def _group(key: str) -> Converter:
@@ -248,7 +260,7 @@ def _group(key: str) -> Converter:
             if isinstance(option, list):
                 yield from _group(inner)(option)
             else:
-                yield inner, _text(option)
+                yield Pair(inner, _text(option))
 
     return convert
 
@@ -269,6 +281,7 @@ _TABLE: Final[dict[tuple[str, str], Converter]] = {
     ("rabbit", "auth_mechanisms"): _members("auth_mechanisms"),
     ("rabbit", "auth_backends"): _backends,
     ("rabbit", "credential_validator"): _group("credential_validator"),
+    ("rabbit", "definitions"): _group("definitions"),
     ("rabbit", "vm_memory_high_watermark"): _memory_limit,
     ("rabbit", "disk_free_limit"): _disk_limit,
     ("rabbit", "cluster_nodes"): _cluster_nodes,

@@ -218,9 +218,10 @@ def _build(settings: list[Setting]) -> Loaded:
         parsed.pop(setting.key, None)
         for overridden in key.overrides:
             parsed.pop(overridden, None)
-        if setting.value == "none":
-            # `listeners.tcp = none` puts all members of `listeners.tcp.*` out of force.
-            for name in [name for name in parsed if name.startswith(f"{setting.key}.")]:
+        # `listeners.tcp = none` puts all members of `listeners.tcp.*` out of force.
+        ended = setting.key if setting.value == "none" else setting.replaces
+        if ended:
+            for name in [name for name in parsed if name.startswith(f"{ended}.")]:
                 del parsed[name]
         parsed[setting.key] = (setting, key, value)
     config = _config_of(parsed)

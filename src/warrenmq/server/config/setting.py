@@ -6,9 +6,10 @@ class Setting:
 
     `is_alias`: the place is another spelling of the key, so a message need not name the key too.
     `is_literal`: a `$(NAME)` in the value is text, since the value stands in quotes.
+    `replaces`: the list, such as `auth_mechanisms`, whose weaker members no longer count.
     """
 
-    __slots__ = ("is_alias", "is_literal", "key", "value", "where")
+    __slots__ = ("is_alias", "is_literal", "key", "replaces", "value", "where")
 
     def __init__(
         self,
@@ -18,17 +19,24 @@ class Setting:
         *,
         is_alias: bool = False,
         is_literal: bool = False,
+        replaces: str = "",
     ) -> None:
         self.where = where
         self.key = key
         self.value = value
         self.is_alias = is_alias
         self.is_literal = is_literal
+        self.replaces = replaces
 
     def with_value(self, value: str) -> "Setting":
         """The same assignment of another value."""
         return Setting(
-            self.where, self.key, value, is_alias=self.is_alias, is_literal=self.is_literal
+            self.where,
+            self.key,
+            value,
+            is_alias=self.is_alias,
+            is_literal=self.is_literal,
+            replaces=self.replaces,
         )
 
     def blame(self, fault: str) -> str:

@@ -3,7 +3,7 @@
 import ctypes
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -73,8 +73,32 @@ def test_a_client_that_is_reset(node: NodeThread) -> None:
     await_gone(node)
 
 
-def test_a_client_that_vanishes(node: NodeThread) -> None:
-    _, client = blocked(node, 1)
+def waiting(node: NodeThread, heartbeat: int) -> tuple[Peer, socket.socket]:
+    """Return a blocked client that waits for its confirm, and whose socket the broker reads."""
+    set_memory_low(node, True)
+    peer = node.peer().open(capabilities=CAPABILITIES, heartbeat=heartbeat)
+    peer.channel().publish(b"nowhere", BODY)
+    peer.expect(ConnectionBlocked)
+    assert isinstance(peer.link, SocketLink)
+    return peer, peer.link.socket
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_client_that_leaves_while_it_waits_for_a_confirm(
+    node: NodeThread, is_reset: bool
+) -> None:
+    _, client = waiting(node, 0)
+    if is_reset:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    await_gone(node)
+
+
+@pytest.mark.parametrize("client_of", [blocked, waiting])
+def test_a_client_that_vanishes(
+    node: NodeThread, client_of: Callable[[NodeThread, int], tuple[Peer, socket.socket]]
+) -> None:
+    _, client = client_of(node, 1)
     # The client's system now drops all packets for it: no ack, no reset, as behind a cut cable.
     drop_all = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))
     program = struct.pack("HL", 1, ctypes.addressof(drop_all))
@@ -90,7 +114,10 @@ def test_a_client_that_is_there_stays(node: NodeThread) -> None:
     connection = node.node.broker.connections[0]
     started_ms = node.node.clock.now_ms()
     eventually(
-        lambda: node.node.clock.now_ms() - started_ms > connection.silence_max_ms() + 500, "a while"
+        lambda: (
+            node.node.clock.now_ms() - started_ms > connection.heartbeats.silence_max_ms() + 500
+        ),
+        "a while",
     )
     assert node.call(lambda: len(node.node.broker.connections)) == 1
     set_memory_low(node, False)

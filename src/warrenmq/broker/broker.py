@@ -15,6 +15,7 @@ from typing import Final, final
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.broker.connection.connection import Connection, ConnectionHost
+from warrenmq.broker.connection.heartbeat_timers import HeartbeatTimers
 from warrenmq.broker.connection.peer_certificate import NO_CERTIFICATE, PeerCertificate
 from warrenmq.broker.connection.stuck_sockets import scan_sockets
 from warrenmq.broker.definitions.metadata import Definitions
@@ -70,6 +71,7 @@ class Broker(ConnectionHost):
         # The copies of mirrored queues; None: this node replicates nothing.
         self.mirrors: MirrorControl | None = None
         self._random_bytes: Callable[[int], bytes] = random_bytes
+        self._heartbeats: HeartbeatTimers = HeartbeatTimers()
         self._ids: _FreeIds = _FreeIds()
 
     # -- definitions -------------------------------------------------------------------------------
@@ -133,6 +135,9 @@ class Broker(ConnectionHost):
     def next_connection_number(self) -> i64:
         self._ids.connection += 1
         return self._ids.connection
+
+    def start_heartbeats(self, connection: Connection, interval_ms: i64) -> None:
+        self._heartbeats.start(connection, interval_ms)
 
     def disconnect(self, connection: Connection, now_ms: i64) -> None:
         """Remove `connection`, whose socket is gone."""
@@ -202,6 +207,7 @@ class Broker(ConnectionHost):
 
         Called about every 50 ms.
         """
+        self._heartbeats.tick(now_ms)
         for queue in list(self.timed_queues):
             if queue.has_expiring:
                 queue.drop_expired_head(now_ms)
@@ -217,9 +223,9 @@ class Broker(ConnectionHost):
         self.memory_monitor.tick(now_ms)
 
     def tick_connections(self, now_ms: i64) -> None:
-        """Check heartbeats, unfinished messages, waiting logins and stuck sockets.
+        """Check unfinished messages, waiting logins, paused clients and stuck sockets.
 
-        Called about once a second.
+        Called about twice a second.
         """
         self.alarms.shed(now_ms)
         for connection in self.connections:

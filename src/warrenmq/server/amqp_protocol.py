@@ -306,16 +306,17 @@ class ClientProtocol(asyncio.BufferedProtocol):
         if connection is not None:
             self.count_unsent()
             due = connection.close_at_ms != NEVER and connection.close_at_ms <= now_ms
-            due = due or (not self._is_reading and self._is_gone(connection))
+            due = due or (connection.is_paused() and self._is_gone(connection))
         else:
             due = self._close_at_ms != NEVER and self._close_at_ms <= now_ms
         if due:
             self.abort()
 
     def _is_gone(self, connection: Connection) -> bool:
-        """True when the client of a socket that is not being read has gone.
+        """True when the client of a paused connection has gone.
 
-        asyncio notices the end of a stream only while it reads, so this method polls the socket:
+        asyncio notices the end of a stream only while it reads, so this method polls the socket
+        when it is not read:
 
         * A reset counts always. The system of a client that has closed its end also answers our
           next heartbeat with a reset, while bytes that the client sent before still wait to be
@@ -329,11 +330,14 @@ class ClientProtocol(asyncio.BufferedProtocol):
         if self._transport.is_closing():
             return False
         client = self._transport.get_extra_info("socket")
-        poll = select.poll()
-        poll.register(client.fileno(), select.POLLRDHUP if connection.throttle.is_blocked else 0)
-        if poll.poll(0):
-            return True
-        silence_ms = connection.silence_max_ms()
+        if not self._is_reading:
+            poll = select.poll()
+            poll.register(
+                client.fileno(), select.POLLRDHUP if connection.throttle.is_blocked else 0
+            )
+            if poll.poll(0):
+                return True
+        silence_ms = connection.heartbeats.silence_max_ms()
         if silence_ms == 0:
             return False
         info = client.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)

@@ -30,7 +30,7 @@ from warrenmq.broker.connection.handshake import (
     handshake_deadline_ms,
     unexpected_method,
 )
-from warrenmq.broker.connection.heartbeat import IDLE_CHECKS_MAX, Heartbeats
+from warrenmq.broker.connection.heartbeat import Heartbeats
 from warrenmq.broker.connection.log import ConnectionLog
 from warrenmq.broker.connection.output_turns import OutputTurns
 from warrenmq.broker.connection.peer_certificate import NO_CERTIFICATE, PeerCertificate
@@ -114,6 +114,10 @@ class ConnectionHost(NodeServices):
         """A number that no other connection has had since the start."""
         raise RuntimeError("abstract")
 
+    def start_heartbeats(self, connection: Connection, interval_ms: i64) -> None:
+        """Begin the heartbeats of `connection`, at this interval above 0."""
+        raise RuntimeError("abstract")
+
     def log_crash(self, peer: str, error: Exception) -> None:
         """Log an unexpected exception, which is a bug, with its traceback."""
         raise RuntimeError("abstract")
@@ -166,7 +170,7 @@ class Connection(ClientSide):
         # The client has sent connection.close; the answer waits until no channel is suspended.
         self._is_close_due: bool = False
         self._last_channel: Channel | None = None
-        self._heartbeats: Heartbeats = Heartbeats()
+        self.heartbeats: Heartbeats = Heartbeats()
         self._deadlines: ChannelDeadlines = ChannelDeadlines()
         self.handshake: Handshake = Handshake(
             host.settings,
@@ -183,7 +187,7 @@ class Connection(ClientSide):
     def receive(self, data: bytes, now_ms: i64) -> None:
         """Handle the next bytes of the stream; never raises."""
         self.now_ms = now_ms
-        self._heartbeats.has_received = True
+        self.heartbeats.has_received = True
         self.traffic.received(len(data))
         if self.state == CLOSED:
             return
@@ -407,7 +411,8 @@ class Connection(ClientSide):
         if self.state == OPENING and tuned is not None:
             self._frames.frame_max = accepted_frame_max(tuned, self.max_message_size)
             self.out.frame_max = tuned.frame_max
-            self._heartbeats.start(tuned.heartbeat * 1000, self.now_ms)
+            if tuned.heartbeat > 0:
+                self._host.start_heartbeats(self, tuned.heartbeat * 1000)
         elif self.state == RUNNING:
             self.vhost = handshake.vhost
             self.throttle.wants_notice = self.client.wants_blocked_notices()
@@ -434,7 +439,7 @@ class Connection(ClientSide):
             return
         self.state = CLOSING
         if is_tuned:
-            self.close_at_ms = self.now_ms + self._heartbeats.close_timeout_ms()
+            self.close_at_ms = self.now_ms + self.heartbeats.close_timeout_ms()
 
     def lost(self, now_ms: i64) -> None:
         """End the connection, because its socket is gone."""
@@ -457,7 +462,7 @@ class Connection(ClientSide):
         self.out.method(0, ConnectionCloseOk())
         self._linger()
         # The client closes the socket; the broker closes it after this time.
-        self.close_at_ms = self.now_ms + self._heartbeats.close_timeout_ms()
+        self.close_at_ms = self.now_ms + self.heartbeats.close_timeout_ms()
 
     def _on_closing(self, data: bytes, start: i64, end: i64) -> None:
         try:
@@ -501,10 +506,6 @@ class Connection(ClientSide):
     def _linger(self) -> None:
         self.state = CLOSED
         self.close_at_ms = self.now_ms + GRACE_MS
-
-    def silence_max_ms(self) -> i64:
-        """Longest time (ms) that heartbeats may stay unacked by TCP; 0 without heartbeats."""
-        return IDLE_CHECKS_MAX * self._heartbeats.interval_ms
 
     def full_name(self) -> str:
         return self.peer
@@ -558,7 +559,7 @@ class Connection(ClientSide):
         self.is_dirty = False
         parts = self.out.take()
         if len(parts) > 0:
-            self._heartbeats.has_sent = True
+            self.heartbeats.on_output()
             self.traffic.writes += 1
         return parts
 
@@ -567,7 +568,7 @@ class Connection(ClientSide):
         self._output_turns.serve(self, now_ms)
 
     def tick(self, now_ms: i64) -> None:
-        """Check heartbeats, deadlines of channels, waiting logins; called once a second or so."""
+        """Check deadlines of channels, waiting logins, paused peers; called twice a second."""
         self.now_ms = now_ms
         if self.state == STARTING and self.handshake.is_answer_due(now_ms):
             self._advance(self.handshake.answer_login())
@@ -577,11 +578,18 @@ class Connection(ClientSide):
         frame_bytes = self._frames.partial_bytes()
         for channel, error in self._deadlines.expired(self, self.channels, frame_bytes, now_ms):
             self.close_channel(channel, error)
-        if self._heartbeats.is_beat_due(self.is_reading, now_ms):
+        if self.heartbeats.take_probe(self.is_paused(), now_ms):
             self.out.heartbeat()
             self.touch()
-        if self._heartbeats.is_peer_dead(self.is_reading, now_ms):
-            self.log.heartbeats_missed(self._heartbeats.interval_ms // 1000)
+
+    def look_at_heartbeats(self, now_ms: i64) -> None:
+        """Send a heartbeat, or drop a client that is silent, if that is due."""
+        self.now_ms = now_ms
+        if self.heartbeats.take_beat(now_ms):
+            self.out.heartbeat()
+            self.touch()
+        if self.heartbeats.is_peer_dead(self.is_paused(), now_ms):
+            self.log.heartbeats_missed(self.heartbeats.interval_ms // 1000)
             self.abort(now_ms)
 
     def abort(self, now_ms: i64) -> None:

@@ -1,12 +1,14 @@
 """Heartbeats of one connection, in both directions (protocol section 1).
 
-The broker sends a heartbeat when it has sent nothing else for half an interval. The peer is dead
+The broker looks every half interval whether it has sent anything since the last look, its own
+heartbeats aside, and sends a heartbeat if not. The first look always sends one. The peer is dead
 when two checks in a row, an interval apart, found that no byte arrived. Any byte counts, not only
 heartbeat frames.
 
-While the broker does not read the socket, silence does not count. Instead the peer gets a heartbeat
-every PROBE_MS, whatever else was sent: if the peer has closed its socket, its system answers with a
-reset, and if the peer is gone, nothing is acked.
+While the connection is paused, silence does not count: the broker does not read the socket, or an
+alarm blocks a client that may do nothing but wait for its confirms. Instead the peer gets a
+heartbeat every PROBE_MS, whatever else was sent: if the peer has closed its socket, its system
+answers with a reset, and if the peer is gone, nothing is acked.
 """
 
 from typing import Final
@@ -25,17 +27,30 @@ class Heartbeats:
     def __init__(self) -> None:
         self.interval_ms: i64 = 0
         self.has_received: bool = True
-        self.has_sent: bool = False
+        # Output was taken since the last look, or no look was yet: its heartbeat is not optional.
+        self._has_sent: bool = False
+        self._has_looked: bool = False
+        # The next output that is taken is a heartbeat.
+        self._is_beat_due: bool = False
         self._idle_checks: i64 = 0
         self._next_check_ms: i64 = 0
-        self._next_beat_ms: i64 = 0
+        self._next_look_ms: i64 = 0
         self._next_probe_ms: i64 = 0
 
     def start(self, interval_ms: i64, now_ms: i64) -> None:
         """Start both directions with the negotiated interval (ms)."""
         self.interval_ms = interval_ms
         self._next_check_ms = now_ms + interval_ms
-        self._next_beat_ms = now_ms + interval_ms // 2
+        self._next_look_ms = now_ms + interval_ms // 2
+
+    @property
+    def due_ms(self) -> i64:
+        """Time of the next look or check; the interval must not be 0."""
+        return min(self._next_look_ms, self._next_check_ms)
+
+    def silence_max_ms(self) -> i64:
+        """Longest time (ms) that heartbeats may stay unacked by TCP; 0 without heartbeats."""
+        return IDLE_CHECKS_MAX * self.interval_ms
 
     def close_timeout_ms(self) -> i64:
         """Time to wait for the peer's answer to a close (ms)."""
@@ -45,27 +60,45 @@ class Heartbeats:
             else CLOSE_TIMEOUT_MS
         )
 
-    def is_beat_due(self, is_reading: bool, now_ms: i64) -> bool:
-        """Whether to send a heartbeat frame now; called about once a second."""
-        if self.interval_ms == 0:
+    def on_output(self) -> None:
+        """Note that output was taken, to be written to the socket."""
+        if self._is_beat_due:
+            self._is_beat_due = False
+        else:
+            self._has_sent = True
+
+    def take_beat(self, now_ms: i64) -> bool:
+        """Whether to send a heartbeat frame now; called at `due_ms`."""
+        if now_ms < self._next_look_ms:
             return False
-        if is_reading:
-            self._next_probe_ms = now_ms + PROBE_MS
-        elif now_ms >= self._next_probe_ms:
-            self._next_probe_ms = now_ms + PROBE_MS
-            return True
-        if now_ms < self._next_beat_ms:
-            return False
-        is_due = not self.has_sent
-        self.has_sent = False
-        self._next_beat_ms = now_ms + self.interval_ms // 2
+        half_ms = self.interval_ms // 2
+        # A late look does not delay those that follow.
+        self._next_look_ms = max(self._next_look_ms + half_ms, now_ms)
+        is_due = not (self._has_sent and self._has_looked)
+        self._has_sent = False
+        self._has_looked = True
+        self._is_beat_due = is_due
         return is_due
 
-    def is_peer_dead(self, is_reading: bool, now_ms: i64) -> bool:
-        """Whether the peer was silent for too long; never while the broker does not read it."""
-        if self.interval_ms == 0 or now_ms < self._next_check_ms:
+    def take_probe(self, is_paused: bool, now_ms: i64) -> bool:
+        """Whether to send a heartbeat frame now as a probe; called about twice a second."""
+        if not is_paused or self.interval_ms == 0:
+            self._next_probe_ms = now_ms + PROBE_MS
             return False
-        self._idle_checks = 0 if self.has_received or not is_reading else self._idle_checks + 1
-        self.has_received = False
-        self._next_check_ms = now_ms + self.interval_ms
+        if now_ms < self._next_probe_ms:
+            return False
+        self._next_probe_ms = now_ms + PROBE_MS
+        return True
+
+    def is_peer_dead(self, is_paused: bool, now_ms: i64) -> bool:
+        """Whether the peer was silent for too long, and not paused; called at `due_ms`."""
+        if now_ms < self._next_check_ms:
+            return False
+        self._idle_checks = 0 if self.has_received or is_paused else self._idle_checks + 1
+        # After a pause the peer has as long as at the start.
+        self.has_received = is_paused
+        # A check that is very late delays the next: bytes that came meanwhile may be unread still.
+        self._next_check_ms = max(
+            self._next_check_ms + self.interval_ms, now_ms + self.interval_ms // 2
+        )
         return self._idle_checks >= IDLE_CHECKS_MAX

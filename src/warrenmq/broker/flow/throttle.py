@@ -2,12 +2,12 @@
 
 Alarm (`alarms.py`). The next publish blocks the connection: publishes are kept unhandled, the
 client gets connection.blocked with the reason if it wants that, and its acks are still handled. The
-socket is read until WINDOW_BYTES are kept (all channels together); then it stays unread. The
-client's heartbeats are unread too, and they are not missed meanwhile. A connection that only
-consumes is not blocked. If a blocked connection ends, its kept publishes were never accepted: none
-of them was confirmed. The rest of a body that was arriving when the alarm came counts as kept. A
-transaction that is not empty may continue during a memory alarm (`AlarmState.pass_publish`): only
-its end frees its memory.
+socket is read until WINDOW_BYTES are kept (all channels together); then it stays unread. No
+heartbeats of the client are missed meanwhile: they are unread too, and a client may do nothing but
+wait for its confirms. A connection that only consumes is not blocked. If a blocked connection ends,
+its kept publishes were never accepted: none of them was confirmed. The rest of a body that was
+arriving when the alarm came counts as kept. A transaction that is not empty may continue during a
+memory alarm (`AlarmState.pass_publish`): only its end frees its memory.
 
 Flow (`disk_flow.py`). When too many bytes wait for the disk, the socket is not read until half of
 them are written. Clients get no notice, because this lasts milliseconds.
@@ -271,6 +271,10 @@ class ThrottledClient(ClientSocket):
     def __init__(self, out: Output, throttle: Throttle, now_ms: i64) -> None:
         super().__init__(out, now_ms)
         self.throttle: Throttle = throttle
+
+    def is_paused(self) -> bool:
+        """Whether silence is no sign of death: an alarm blocks the client, or it is not read."""
+        return self.throttle.is_blocked or self.is_unread or not self.is_reading
 
     def fail(self, error: AmqpError) -> None:
         """Close the connection for `error`; before connection.tune, the peer gets no close."""

@@ -1,14 +1,18 @@
-"""Entry ring, variable queue, consumer circle and unacked window equal lists and dictionaries."""
+"""Entry deque, variable queue, consumer circle and unacked window equal lists and dictionaries."""
+
+import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from tests.support.steps import lines_run
 from tests.support.stores.model_store import ModelHost
 from warrenmq.broker.channel.unacked import UnackedWindow
 from warrenmq.queues.entry import Consumer, Entry
-from warrenmq.queues.entry_ring import EntryRing
+from warrenmq.queues.entry_deque import BLOCK_ENTRIES, EntryDeque
 from warrenmq.queues.variable_queue import VariableQueue
 from warrenmq.queues.waiting_consumers import ConsumerCircle
 from warrenmq.store.message import Message, QueueLedger
@@ -33,13 +37,15 @@ def seqs(entries: list[Entry]) -> list[int]:
     return [int(one.seq) for one in entries]
 
 
-# -- the ring --------------------------------------------------------------------------------------
+# -- the deque -------------------------------------------------------------------------------------
 
 
-class RingMachine(RuleBasedStateMachine):
+class DequeMachine(RuleBasedStateMachine):
+    """Small blocks make every boundary come soon."""
+
     def __init__(self) -> None:
         super().__init__()
-        self.ring = EntryRing()
+        self.deque = EntryDeque(4)
         self.model: list[Entry] = []
         self.taken: list[Entry] = []
         self.next_seq = 1
@@ -49,22 +55,47 @@ class RingMachine(RuleBasedStateMachine):
         for _ in range(count):
             one = entry(self.next_seq)
             self.next_seq += 1
-            self.ring.append(one)
+            self.deque.append(one)
             self.model.append(one)
 
     @precondition(lambda self: self.model)
     @rule(count=st.integers(1, 30))
     def pop_left(self, count: int) -> None:
         for _ in range(min(count, len(self.model))):
-            one = self.ring.pop_left()
+            one = self.deque.pop_left()
             assert one is self.model.pop(0)
             self.taken.append(one)
+
+    @precondition(lambda self: self.model)
+    @rule(count=st.integers(1, 30))
+    def pop_right(self, count: int) -> None:
+        for _ in range(min(count, len(self.model))):
+            assert self.deque.last() is self.model[-1]
+            one = self.deque.pop_right()
+            assert one is self.model.pop()
+            self.taken.append(one)
+
+    @precondition(lambda self: self.taken)
+    @rule()
+    def append_left(self) -> None:
+        oldest = min(self.taken)
+        if not self.model or oldest < self.model[0]:
+            self.taken.remove(oldest)
+            self.deque.append_left(oldest)
+            self.model.insert(0, oldest)
+
+    @rule(first=st.integers(0, 200), count=st.integers(0, 100))
+    def take_seqs(self, first: int, count: int) -> None:
+        taken = self.deque.take_seqs(first, first + count)
+        assert taken == [one for one in self.model if first <= one.seq <= first + count]
+        self.model = [one for one in self.model if one not in taken]
+        self.taken += taken
 
     @rule(data=st.data())
     def take_range(self, data: st.DataObject) -> None:
         first = data.draw(st.integers(0, len(self.model)))
         count = data.draw(st.integers(0, len(self.model) - first))
-        taken = self.ring.take_range(first, count)
+        taken = self.deque.take_range(first, count)
         assert taken == self.model[first : first + count]
         del self.model[first : first + count]
         self.taken += taken
@@ -75,34 +106,83 @@ class RingMachine(RuleBasedStateMachine):
         places = data.draw(st.sets(st.integers(0, len(self.taken) - 1), min_size=1))
         returned = sorted(self.taken[place] for place in places)
         self.taken = [one for place, one in enumerate(self.taken) if place not in places]
-        self.ring.put_back(returned)
+        self.deque.put_back(returned)
         self.model = sorted(self.model + returned)
 
     @rule(seq=st.integers(0, 500))
     def index_of_seq(self, seq: int) -> None:
-        assert self.ring.index_of_seq(seq) == sum(1 for one in self.model if one.seq < seq)
+        assert self.deque.index_of_seq(seq) == sum(1 for one in self.model if one.seq < seq)
+
+    @rule()
+    def place_of(self) -> None:
+        assert [self.deque.place_of(one) for one in self.model] == list(range(len(self.model)))
+        assert all(self.deque.place_of(one) < 0 for one in self.taken)
 
     @invariant()
     def same(self) -> None:
-        assert self.ring.count == len(self.model)
-        assert [self.ring.at(index) for index in range(len(self.model))] == self.model
+        assert self.deque.count == len(self.model)
+        assert [self.deque.at(index) for index in range(len(self.model))] == self.model
 
 
-TestRing = RingMachine.TestCase
-TestRing.settings = MACHINE
+TestDeque = DequeMachine.TestCase
+TestDeque.settings = MACHINE
 
 
-@pytest.mark.parametrize("head", [0, 1, 7, 8, 9, 15])
-def test_a_ring_grows_wherever_its_oldest_is(head: int) -> None:
-    ring = EntryRing()
-    for seq in range(head):
-        ring.append(entry(seq))
-    ring.take_all()
+ORDERS: dict[str, Callable[[list[Entry]], list[Entry]]] = {
+    "random": lambda entries: random.Random(1).sample(entries, len(entries)),
+    "every second first": lambda entries: entries[::2] + entries[1::2],
+    "reversed": lambda entries: entries[::-1],
+    "in order": lambda entries: entries,
+    "from the middle": lambda entries: entries[len(entries) // 2 :] + entries[: len(entries) // 2],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_return_moves_the_entries_of_one_block(order: str) -> None:
+    deque = EntryDeque()
+    count = 6 * BLOCK_ENTRIES
+    for one in ORDERS[order]([entry(seq) for seq in range(count)]):
+        deque.put_back([one])
+    assert seqs(deque.take_all()) == list(range(count))
+    for one in ORDERS[order]([entry(seq) for seq in range(count)]):
+        deque.put_back([one])
+    # The test reads internals: the size of the largest block bounds what one return moves.
+    blocks = deque._blocks
+    assert blocks is not None
+    assert max(len(block) for block in blocks) <= BLOCK_ENTRIES
+    assert len(blocks) <= 2 * 6 + 1
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_the_work_of_returns_grows_with_their_number(order: str) -> None:
+    def lines(count: int) -> int:
+        deque = EntryDeque()
+        window = UnackedWindow()
+        entries = [entry(seq) for seq in range(1, count + 1)]
+        for one in entries:
+            one.delivery_tag = one.seq
+            window.append(one)
+
+        def work() -> None:
+            for one in ORDERS[order](entries):
+                deque.put_back(window.take_named(one.delivery_tag, False))
+
+        return lines_run(work)
+
+    assert lines(4000) < 2.5 * lines(2000)
+
+
+@pytest.mark.parametrize("taken", [0, 1, 7, 8, 9, 15, 16, 17])
+def test_a_deque_goes_on_wherever_its_oldest_is(taken: int) -> None:
+    deque = EntryDeque()
+    for seq in range(taken):
+        deque.append(entry(seq))
+    deque.take_all()
     for seq in range(100, 150):
-        ring.append(entry(seq))
-    assert seqs([ring.at(place) for place in range(50)]) == list(range(100, 150))
-    assert seqs([ring.pop_right(), ring.pop_left()]) == [149, 100]
-    assert seqs(ring.take_all()) == list(range(101, 149))
+        deque.append(entry(seq))
+    assert seqs([deque.at(place) for place in range(50)]) == list(range(100, 150))
+    assert seqs([deque.pop_right(), deque.pop_left()]) == [149, 100]
+    assert seqs(deque.take_all()) == list(range(101, 149))
 
 
 # -- the variable queue ----------------------------------------------------------------------------
@@ -148,6 +228,13 @@ class VariableQueueMachine(RuleBasedStateMachine):
         taken = self.queue.take_range(first, count)
         assert taken == self.model[first : first + count]
         del self.model[first : first + count]
+        self.out += taken
+
+    @rule(first=st.integers(0, 300), count=st.integers(0, 100))
+    def take_seqs(self, first: int, count: int) -> None:
+        taken = self.queue.take_seqs(first, first + count)
+        assert taken == [one for one in self.model if first <= one.seq <= first + count]
+        self.model = [one for one in self.model if one not in taken]
         self.out += taken
 
     @invariant()
@@ -382,6 +469,6 @@ def test_equals_are_served_in_turn(priorities: list[int]) -> None:
         assert [circle.next_ready() for _ in highest] == highest
 
 
-def test_an_empty_ring_refuses() -> None:
-    with pytest.raises(AssertionError):
-        EntryRing().pop_left()
+def test_an_empty_deque_refuses() -> None:
+    with pytest.raises(IndexError):
+        EntryDeque().pop_left()

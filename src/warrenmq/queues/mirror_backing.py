@@ -25,7 +25,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.queues.entry import ALPHA, Entry, QueueEnd
-from warrenmq.queues.entry_ring import EntryRing
+from warrenmq.queues.entry_deque import EntryDeque
 from warrenmq.queues.memory_account import ENTRY_BYTES, MESSAGE_BYTES
 from warrenmq.queues.mirror_snapshot import LiveScan, count_of
 from warrenmq.queues.paged_queue import PagedQueue
@@ -52,7 +52,7 @@ class MirrorBacking:
         self._end: QueueEnd = end
         self._limit_bytes: i64 = held_bytes
         # Messages that wait for the end of the synchronisation.
-        self._held: EntryRing = EntryRing()
+        self._held: EntryDeque = EntryDeque()
         self._held_bytes: i64 = 0
         # All messages published from this seq id on are held; 0: none was published yet.
         self._held_from: i64 = 0
@@ -263,12 +263,14 @@ class MirrorBacking:
         if delta.count > 0 and not delta.is_uncertain:
             # Delta begins and ends with a live message.
             assert not contains(dropped, delta.start) and not contains(dropped, delta.end - 1)
-        ring = self._held
-        assert ring.count == 0 or self.is_syncing
-        assert self._held_bytes == sum([int(_bytes(ring.at(place))) for place in range(ring.count)])
-        for place in range(ring.count):
-            assert ring.at(place).seq >= self._held_from
-            assert not contains(dropped, ring.at(place).seq)
+        deferred = self._held
+        assert deferred.count == 0 or self.is_syncing
+        assert self._held_bytes == sum(
+            [int(_bytes(deferred.at(place))) for place in range(deferred.count)]
+        )
+        for place in range(deferred.count):
+            assert deferred.at(place).seq >= self._held_from
+            assert not contains(dropped, deferred.at(place).seq)
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -327,19 +329,13 @@ class MirrorBacking:
         self._held_bytes += size
 
     def _forget_held(self) -> None:
-        self._held = EntryRing()
+        self._held = EntryDeque()
         self._held_bytes = 0
         self._held_from = 0
 
     def _drop_held(self, first: i64, last: i64) -> None:
-        ring = self._held
-        place = ring.index_of_seq(first)
-        count: i64 = 0
-        while place + count < ring.count and ring.at(place + count).seq <= last:
-            self._held_bytes -= _bytes(ring.at(place + count))
-            count += 1
-        if count > 0:
-            ring.take_range(place, count)
+        for entry in self._held.take_seqs(first, last):
+            self._held_bytes -= _bytes(entry)
 
     # -- messages that are settled -----------------------------------------------------------------
 
@@ -386,48 +382,14 @@ class MirrorBacking:
             ledger.delivered_upto = ledger.delivered.close_gap(first, last, ledger.delivered_upto)
 
     def _drop_from_memory(self, runs: Runs, now_ms: i64) -> None:
-        """Drop the entries of `runs`.
-
-        To take entries out of the middle moves all on one side of them. So runs with few entries
-        between them are taken out together, with these, which return.
-        """
-        ready = self.backing.ready
-        # Runs that are taken out together, and the place behind their last entry.
-        group: Runs = []
-        group_end: i64 = 0
-        for first, last in runs:
-            place = ready.index_of_seq(first)
-            end = ready.index_of_seq(last + 1)
-            if place == end:
-                continue
-            if len(group) > 0 and place - group_end > min(group_end, ready.entry_count - end):
-                self._take_out(group, now_ms)
-                group = []
-                end = ready.index_of_seq(last + 1)
-            group.append((first, last))
-            group_end = end
-        if len(group) > 0:
-            self._take_out(group, now_ms)
-
-    def _take_out(self, runs: Runs, now_ms: i64) -> None:
+        """Drop the entries of `runs`."""
         backing = self.backing
-        ready = backing.ready
-        place = ready.index_of_seq(runs[0][0])
-        taken = ready.take_range(place, ready.index_of_seq(runs[-1][1] + 1) - place)
-        kept: list[Entry] = []
-        number: i64 = 0
-        for entry in taken:
-            while runs[number][1] < entry.seq:
-                number += 1
-            if entry.seq < runs[number][0]:
-                kept.append(entry)
-                continue
-            backing.counters.settled += 1
-            # A load of this content may be under way: ALPHA tells it that the entry has left.
-            entry.form = ALPHA
-            backing.settle_record(entry, now_ms)
-        if len(kept) > 0:
-            ready.requeue(kept)
+        for first, last in runs:
+            for entry in backing.ready.take_seqs(first, last):
+                backing.counters.settled += 1
+                # A load of this content may be under way: ALPHA tells it that the entry has left.
+                entry.form = ALPHA
+                backing.settle_record(entry, now_ms)
 
     def _drop_from_delta(self, first: i64, last: i64) -> None:
         backing = self.backing

@@ -21,7 +21,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.queues.contents import QueueContents
-from warrenmq.queues.entry_ring import EntryRing
+from warrenmq.queues.entry_deque import EntryDeque
 from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.loader import Load
 from warrenmq.queues.sliced_runs import merged, subtracted
@@ -282,15 +282,15 @@ def _ready_runs(ready: VariableQueue, first: i64, end: i64, runs: Runs) -> i64:
 
     Returns the seq id up to which that is all of them.
     """
-    for ring in (ready.q4, ready.q3, ready.q2, ready.q1):
-        place = ring.index_of_seq(first)
-        while place < ring.count:
-            seq = ring.at(place).seq
+    for part in (ready.q4, ready.q3, ready.q2, ready.q1):
+        place = part.index_of_seq(first)
+        while place < part.count:
+            seq = part.at(place).seq
             if seq >= end:
                 return end
             if len(runs) == _PIECE_RUNS:
                 return seq
-            stop = _end_of_run(ring, place, seq - place)
+            stop = _end_of_run(part, place, seq - place)
             last: i64 = min(seq + stop - place, end) - 1
             if len(runs) > 0 and runs[-1][1] == seq - 1:
                 runs[-1] = (runs[-1][0], last)
@@ -300,7 +300,7 @@ def _ready_runs(ready: VariableQueue, first: i64, end: i64, runs: Runs) -> i64:
     return end
 
 
-def _end_of_run(ring: EntryRing, place: i64, offset: i64) -> i64:
+def _end_of_run(part: EntryDeque, place: i64, offset: i64) -> i64:
     """The place behind the run of seq ids that begins at `place`, `offset` above their places.
 
     It is searched for, as a queue of a million messages has few runs.
@@ -308,13 +308,13 @@ def _end_of_run(ring: EntryRing, place: i64, offset: i64) -> i64:
     # A place of the run, and `end` below one that is not.
     inside = place
     step: i64 = 1
-    while inside + step < ring.count and ring.at(inside + step).seq - inside - step == offset:
+    while inside + step < part.count and part.at(inside + step).seq - inside - step == offset:
         inside += step
         step *= 2
-    end = min(inside + step, ring.count)
+    end = min(inside + step, part.count)
     while end - inside > 1:
         middle = (inside + end) >> 1
-        if ring.at(middle).seq - middle == offset:
+        if part.at(middle).seq - middle == offset:
             inside = middle
         else:
             end = middle

@@ -136,7 +136,7 @@ class PageStep:
         if ready.q1.count > 0:
             return
         while excess > 0 and ready.q4.count > 0:
-            entry = ready.q4.at(ready.q4.count - 1)
+            entry = ready.q4.last()
             if not self._may_push(entry):
                 if self.is_cut or ready.q3.count > 0 or ready.delta.count > 0:
                     return
@@ -344,11 +344,7 @@ class PageStep:
         ):
             if ready.q3.count == 1 and not contents.memory.is_lazy:
                 break
-            entry = (
-                ready.q3.at(ready.q3.count - 1)
-                if ready.q3.count > 0
-                else ready.q4.at(ready.q4.count - 1)
-            )
+            entry = ready.q3.last() if ready.q3.count > 0 else ready.q4.last()
             if entry.journal_state != INDEXED and not self.index(entry.seq + 1):
                 return surplus
             if not self._may_move():

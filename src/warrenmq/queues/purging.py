@@ -16,7 +16,7 @@ from mypy_extensions import i64
 
 from warrenmq.queues.contents import QueueContents, runs_between
 from warrenmq.queues.entry import Entry
-from warrenmq.queues.entry_ring import EntryRing
+from warrenmq.queues.entry_deque import EntryDeque
 from warrenmq.queues.leave_reason import PURGED
 from warrenmq.queues.loader import Load
 from warrenmq.queues.turn import DONE, SLICE_MESSAGES, TurnShare, TurnShares
@@ -26,7 +26,7 @@ from warrenmq.store.runs import Runs, add_run
 
 
 class Purge:
-    """One purge of `count` messages; `rings` and `ranges` of seq ids (`_cut`) are left to settle.
+    """One purge of `count` messages; `parts` and `ranges` of seq ids (`_cut`) are left to settle.
 
     `out`: the messages that are unacked at the beginning, which the purge spares. `is_end`: the
     queue is deleted. Its index is then deleted as a whole, so only messages that are not in the
@@ -37,7 +37,7 @@ class Purge:
         self,
         contents: QueueContents,
         count: i64,
-        rings: list[EntryRing],
+        parts: list[EntryDeque],
         ranges: list[tuple[i64, i64, bool]],
         out: list[Entry],
         is_end: bool,
@@ -52,7 +52,7 @@ class Purge:
         self.out: set[int] = set()
         for entry in out:
             self.out.add(entry.seq)
-        self._rings: list[EntryRing] = rings
+        self._parts: list[EntryDeque] = parts
         # Positions of the last read from the index, of which `_place` are settled.
         self._loaded: list[Position] = []
         self._place: i64 = 0
@@ -61,12 +61,12 @@ class Purge:
     def settle_slice(self, limit: i64, now_ms: i64) -> i64:
         """Settle at most `limit` messages or ranges; returns the number."""
         handled: i64 = 0
-        while handled < limit and len(self._rings) > 0:
-            ring = self._rings[-1]
-            if ring.count == 0:
-                self._rings.pop()
+        while handled < limit and len(self._parts) > 0:
+            part = self._parts[-1]
+            if part.count == 0:
+                self._parts.pop()
                 continue
-            entry = ring.pop_left()
+            entry = part.pop_left()
             handled += 1
             if not self.is_end or entry.journal_state != INDEXED:
                 self.contents.store.settle(entry, now_ms)
@@ -93,7 +93,7 @@ class Purge:
             self._ranges.append((next_seq, end, False))
 
     def _is_memory_left(self) -> bool:
-        return len(self._rings) > 0 or len(self._loaded) > 0
+        return len(self._parts) > 0 or len(self._loaded) > 0
 
     def _settle_loaded(self, limit: i64, now_ms: i64) -> i64:
         place = self._place

@@ -30,7 +30,7 @@ from mypy_extensions import i64
 
 from warrenmq.queues.delta import UNKNOWN, Delta
 from warrenmq.queues.entry import ALPHA, BETA, GAMMA, Entry
-from warrenmq.queues.entry_ring import EntryRing
+from warrenmq.queues.entry_deque import EntryDeque
 from warrenmq.queues.memory_account import ENTRY_BYTES, MESSAGE_BYTES
 from warrenmq.store.message import INDEXED
 
@@ -49,13 +49,13 @@ class VariableQueue:
     """The ready messages of one queue, oldest first: `count` of them. Sizes in bytes."""
 
     def __init__(self) -> None:
-        self.q1: EntryRing = EntryRing()
-        self.q2: EntryRing = EntryRing()
+        self.q1: EntryDeque = EntryDeque()
+        self.q2: EntryDeque = EntryDeque()
         self.delta: Delta = Delta()
-        self.q3: EntryRing = EntryRing()
-        self.q4: EntryRing = EntryRing()
+        self.q3: EntryDeque = EntryDeque()
+        self.q4: EntryDeque = EntryDeque()
         # The part that a published entry joins: q4 or q1.
-        self._young: EntryRing = self.q4
+        self._young: EntryDeque = self.q4
         self.count: i64 = 0
         self.beta_count: i64 = 0
         self.beta_bytes: i64 = 0
@@ -187,21 +187,21 @@ class VariableQueue:
     def index_of_seq(self, seq: i64) -> i64:
         """Number of entries in memory that are older than `seq`."""
         index: i64 = 0
-        for ring in (self.q4, self.q3, self.q2, self.q1):
-            if ring.count > 0 and ring.last_seq() < seq:
-                index += ring.count
+        for part in (self.q4, self.q3, self.q2, self.q1):
+            if part.count > 0 and part.last_seq() < seq:
+                index += part.count
             else:
-                place = ring.index_of_seq(seq)
-                if place < ring.count:
+                place = part.index_of_seq(seq)
+                if place < part.count:
                     return index + place
         return index
 
     def at(self, index: i64) -> Entry:
         """The entry that is `index` places behind the oldest one in memory."""
-        for ring in (self.q4, self.q3, self.q2):
-            if index < ring.count:
-                return ring.at(index)
-            index -= ring.count
+        for part in (self.q4, self.q3, self.q2):
+            if index < part.count:
+                return part.at(index)
+            index -= part.count
         return self.q1.at(index)
 
     def is_on_disk(self, from_seq: i64) -> bool:
@@ -222,13 +222,13 @@ class VariableQueue:
     def take_range(self, index: i64, count: i64) -> list[Entry]:
         """Take `count` entries out of memory, starting `index` places behind the oldest one."""
         taken: list[Entry] = []
-        for ring in (self.q4, self.q3, self.q2, self.q1):
-            if index >= ring.count:
-                index -= ring.count
+        for part in (self.q4, self.q3, self.q2, self.q1):
+            if index >= part.count:
+                index -= part.count
                 continue
-            size: i64 = min(count, ring.count - index)
+            size: i64 = min(count, part.count - index)
             if size > 0:
-                taken.extend(ring.take_range(index, size))
+                taken.extend(part.take_range(index, size))
                 count -= size
             index = 0
         for entry in taken:
@@ -236,30 +236,40 @@ class VariableQueue:
         self._keep_shape()
         return taken
 
+    def take_seqs(self, first: i64, last: i64) -> list[Entry]:
+        """Take the entries with seq ids in [first, last] out of memory."""
+        taken: list[Entry] = []
+        for part in (self.q4, self.q3, self.q2, self.q1):
+            taken.extend(part.take_seqs(first, last))
+        for entry in taken:
+            self._count_out(entry)
+        self._keep_shape()
+        return taken
+
     def contains(self, entry: Entry) -> bool:
         """Whether this very entry object is ready and in memory."""
-        return self._ring_of(entry) is not None
+        return self._part_with(entry) is not None
 
     def remove(self, entry: Entry) -> bool:
         """Take one entry out of its part; False when it is in none."""
-        ring = self._ring_of(entry)
-        if ring is None:
+        part = self._part_with(entry)
+        if part is None:
             return False
-        ring.take_range(ring.place_of(entry), 1)
+        part.take_seqs(entry.seq, entry.seq)
         self._count_out(entry)
         self._keep_shape()
         return True
 
-    def take_all(self) -> list[EntryRing]:
+    def take_all(self) -> list[EntryDeque]:
         """Take all messages: returns the parts in memory, the youngest first, and forgets delta.
 
         A caller that needs the range of delta notes it before.
         """
-        rings = [self.q1, self.q2, self.q3, self.q4]
-        self.q1 = EntryRing()
-        self.q2 = EntryRing()
-        self.q3 = EntryRing()
-        self.q4 = EntryRing()
+        parts = [self.q1, self.q2, self.q3, self.q4]
+        self.q1 = EntryDeque()
+        self.q2 = EntryDeque()
+        self.q3 = EntryDeque()
+        self.q4 = EntryDeque()
         self._young = self.q4
         self.delta.clear()
         self.count = 0
@@ -269,7 +279,7 @@ class VariableQueue:
         self.gamma_bytes = 0
         self._body_bytes = 0
         self._content_bytes = 0
-        return rings
+        return parts
 
     def unindexed(self, from_seq: i64, end_seq: i64, limit: i64) -> list[Entry]:
         """At most `limit` entries of [from_seq, end_seq), ascending.
@@ -277,10 +287,10 @@ class VariableQueue:
         `from_seq` must lie above delta.
         """
         found: list[Entry] = []
-        for ring in (self.q4, self.q3, self.q2, self.q1):
-            place = ring.index_of_seq(from_seq)
-            while place < ring.count and len(found) < limit:
-                entry = ring.at(place)
+        for part in (self.q4, self.q3, self.q2, self.q1):
+            place = part.index_of_seq(from_seq)
+            while place < part.count and len(found) < limit:
+                entry = part.at(place)
                 if entry.seq >= end_seq:
                     return found
                 found.append(entry)
@@ -501,10 +511,10 @@ class VariableQueue:
 
     # -- shape -------------------------------------------------------------------------------------
 
-    def _ring_of(self, entry: Entry) -> EntryRing | None:
-        for ring in (self.q4, self.q3, self.q2, self.q1):
-            if ring.place_of(entry) >= 0:
-                return ring
+    def _part_with(self, entry: Entry) -> EntryDeque | None:
+        for part in (self.q4, self.q3, self.q2, self.q1):
+            if part.place_of(entry) >= 0:
+                return part
         return None
 
     def _keep_shape(self) -> None:
@@ -517,10 +527,10 @@ class VariableQueue:
                 self.delta.clear()
             if self.q2.count > 0:
                 self.q3 = _joined(self.q3, self.q2)
-                self.q2 = EntryRing()
+                self.q2 = EntryDeque()
             if self.q3.count == 0 and self.q1.count > 0:
                 self.q4 = _joined(self.q4, self.q1)
-                self.q1 = EntryRing()
+                self.q1 = EntryDeque()
         self._young = self.q4 if self.q3.count == 0 and self.delta.count == 0 else self.q1
 
     def check(self) -> None:
@@ -541,9 +551,9 @@ class VariableQueue:
         gamma: list[Entry] = []
         body_bytes = 0
         content_bytes = 0
-        for ring in (self.q4, self.q3, self.q2, self.q1):
-            for place in range(ring.count):
-                entry = ring.at(place)
+        for part in (self.q4, self.q3, self.q2, self.q1):
+            for place in range(part.count):
+                entry = part.at(place)
                 seqs.append(entry.seq)
                 body_bytes += int(entry.body_bytes)
                 content_bytes += int(entry.content_bytes)
@@ -574,8 +584,8 @@ def _has_paged(entries: list[Entry]) -> bool:
     return False
 
 
-def _joined(older: EntryRing, younger: EntryRing) -> EntryRing:
-    """The two rings as one, at the cost of moving the shorter one."""
+def _joined(older: EntryDeque, younger: EntryDeque) -> EntryDeque:
+    """The two parts as one, at the cost of moving the shorter one."""
     if younger.count < older.count:
         while younger.count > 0:
             older.append(younger.pop_left())

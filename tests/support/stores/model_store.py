@@ -428,8 +428,8 @@ class ModelStore(QueueStore):
         }
         purged: set[int] = set()
         for purge in queue.backing.purges.waiting:
-            for ring in purge._rings:
-                purged.update(int(ring.at(place).seq) for place in range(ring.count))
+            for part in purge._parts:
+                purged.update(int(part.at(place).seq) for place in range(part.count))
         return out | ready | purged
 
     def _lose(self, seq: int) -> None:

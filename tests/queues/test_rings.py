@@ -301,6 +301,18 @@ class WindowMachine(RuleBasedStateMachine):
         for one in taken:
             del self.model[int(one.delivery_tag)]
 
+    @rule(data=st.data(), limit=st.integers(0, 80))
+    def take_oldest(self, data: st.DataObject, limit: int) -> None:
+        upto = self.tags(data)
+        assert self.window.has(upto) == (upto == 0 or upto in self.model)
+        assert self.window.queues_upto(upto) == (
+            [QUEUE] if min(self.model, default=upto + 1) <= upto else []
+        )
+        taken = [one for tag, one in self.model.items() if tag <= upto][:limit]
+        assert self.window.take_oldest(upto, limit) == taken
+        for one in taken:
+            del self.model[int(one.delivery_tag)]
+
     @rule(data=st.data())
     def take_and_restore(self, data: st.DataObject) -> None:
         tags = (

@@ -42,6 +42,13 @@ class QueueEnd(Destination):
         """Return unacked entries, marked redelivered, to their original places; deliver again."""
         raise RuntimeError("abstract")
 
+    def begin_return(self) -> None:
+        """Deliver nothing until `end_return`: messages return in several calls of `requeue`."""
+        # A queue of another node, and one that has moved, takes each part as it comes.
+
+    def end_return(self) -> None:
+        """Deliver again, from the next turn on."""
+
     def deliver_ready(self, now_ms: i64) -> None:
         """Deliver ready messages while a consumer has room and the head is in memory."""
         raise RuntimeError("abstract")

@@ -32,8 +32,10 @@ class HeadDemand:
         self.waiters: list[Callable[[int], None]] = []
         # Callbacks of polling reader groups, each called once when messages become ready.
         self.ready_watchers: list[Callable[[], None]] = []
-        # Deliveries wait until a reader group has its reserved messages again after a start.
-        self.is_paused: bool = False
+        # A reader group takes back after a start what it had reserved.
+        self.is_restoring: bool = False
+        # Returns of messages that take several turns, and are not complete.
+        self.return_count: i64 = 0
         # Shuts when another node may have become the master; `LeveledQueue.set_gate` changes it.
         self.gate: HandOutGate = OPEN
         # Somebody asked for the head while the gate was shut, and is called when it opens.
@@ -42,6 +44,11 @@ class HeadDemand:
         self.wanted_ms: i64 = -GET_DEMAND_MS
         # When the queue last had its share of a turn.
         self.now_ms: i64 = 0
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether deliveries wait: messages are still to come that are older than the head."""
+        return self.is_restoring or self.return_count > 0
 
     # -- consumers ---------------------------------------------------------------------------------
 

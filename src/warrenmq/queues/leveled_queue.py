@@ -109,6 +109,15 @@ class LeveledQueue(MessageTaker):
                 return True
         return False
 
+    # -- long returns ------------------------------------------------------------------------------
+
+    def begin_return(self) -> None:
+        self.demand.return_count += 1
+
+    def end_return(self) -> None:
+        self.demand.return_count -= 1
+        self.backing.on_arrival()
+
     # -- epochs ------------------------------------------------------------------------------------
 
     @property

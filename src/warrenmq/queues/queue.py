@@ -593,5 +593,5 @@ class Queue(LeveledQueue):
 
     def resume_deliveries(self) -> None:
         """Resume deliveries; a reader group has taken back what it had reserved before a start."""
-        self.demand.is_paused = False
+        self.demand.is_restoring = False
         self.backing.on_arrival()

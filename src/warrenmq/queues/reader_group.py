@@ -403,7 +403,7 @@ class GroupMember:
         while next_seq < self.reserved:
             if queue.backing.ready.is_on_disk(next_seq):
                 self.is_attaching = True
-                queue.demand.is_paused = True
+                queue.demand.is_restoring = True
                 self._load_rest(queue, next_seq)
                 return
             ready = queue.backing.peek(next_seq, GROUP_SLICE_MESSAGES, EVERYTHING)

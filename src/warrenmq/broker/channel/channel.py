@@ -23,8 +23,9 @@ from warrenmq.broker.channel.client_side import ClientSide
 from warrenmq.broker.channel.confirms import PublishConfirms
 from warrenmq.broker.channel.direct_reply import REPLY_TO, DirectReply, reply_node
 from warrenmq.broker.channel.publish_route import PublishRoute
+from warrenmq.broker.channel.settling import SettlingChannel
 from warrenmq.broker.channel.tracing import ChannelTracer
-from warrenmq.broker.channel.unacked import UnackedWindow, unknown_tag
+from warrenmq.broker.channel.unacked import unknown_tag
 from warrenmq.broker.content.assembly import ContentAssembly, unexpected_frame
 from warrenmq.broker.content.properties import (
     PublishProperties,
@@ -32,7 +33,6 @@ from warrenmq.broker.content.properties import (
     with_reply_to,
 )
 from warrenmq.broker.dead_letters.death_headers import with_delivery_count
-from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.flow.disk_flow import NOTHING, PERSISTENT, TRANSIENT
 from warrenmq.broker.flow.room import ChannelRoom
 from warrenmq.broker.transaction import TransactionPublish, TransactionSettle
@@ -42,8 +42,8 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.entry import Consumer, Entry, QueueEnd
 from warrenmq.queues.leave_reason import ACKED, REJECTED
 from warrenmq.queues.settings import NO_LIMIT
-from warrenmq.queues.stale_entry import StaleEnd
-from warrenmq.store.message import Message, QueueLedger
+from warrenmq.queues.turn import TurnShares
+from warrenmq.store.message import Message
 from warrenmq.wire.errors import (
     PRECONDITION_FAILED,
     ChannelException,
@@ -128,7 +128,7 @@ class ChannelConsumer(Consumer):
         return True
 
 
-class Channel(ChannelSide):
+class Channel(SettlingChannel):
     """One channel of a connection; `number` is its channel number."""
 
     def __init__(self, connection: ClientSide, number: i64, vhost: Vhost) -> None:
@@ -137,9 +137,7 @@ class Channel(ChannelSide):
         self.vhost: Vhost = vhost
         # True after the broker sent channel.close: frames are ignored until the peer answers.
         self.is_closing: bool = False
-        self.is_closed: bool = False
         self.consumers: dict[bytes, ChannelConsumer] = {}
-        self.unacked: UnackedWindow = UnackedWindow()
         self.next_delivery_tag: i64 = 1
         self.room: ChannelRoom = ChannelRoom()
         self.cancels: CancelNotices = CancelNotices()
@@ -423,7 +421,9 @@ class Channel(ChannelSide):
 
     def ack(self, tag: i64, multiple: bool) -> None:
         """Handle basic.ack."""
-        if not multiple and self.transaction is None:
+        if multiple:
+            self.settle_upto(tag, False, ACKED)
+        elif self.transaction is None:
             entry = self.unacked.take(tag)
             if entry is None:
                 raise unknown_tag(tag)
@@ -438,18 +438,17 @@ class Channel(ChannelSide):
                 room.serve_acked(now_ms)
                 room.acked_queue = queue
                 self.connection.serve_later(room)
-            return
-        self.settle_entries(self.unacked.take_named(tag, multiple), False, ACKED)
+        else:
+            self.settle_entries(self.unacked.take_named(tag, False), False, ACKED)
 
     def reject(self, tag: i64, multiple: bool, requeue: bool) -> None:
         """Handle basic.reject and basic.nack."""
-        self.settle_entries(self.unacked.take_named(tag, multiple), requeue, REJECTED)
+        if multiple:
+            self.settle_upto(tag, requeue, REJECTED)
+        else:
+            self.settle_entries(self.unacked.take_named(tag, False), requeue, REJECTED)
 
     def settle_entries(self, entries: list[Entry], requeue: bool, reason: i64) -> None:
-        """Requeue entries taken from the unacked window, or let them leave for `reason`.
-
-        In a transaction both take effect at the commit.
-        """
         if self.transaction is not None:
             self.transaction.settles.append(TransactionSettle(entries, requeue, reason))
             return
@@ -488,23 +487,18 @@ class Channel(ChannelSide):
             returned[0].queue.requeue(returned, now_ms)
         self.room.serve(self.connection.now_ms)
 
+    def turns(self) -> TurnShares:
+        return self.vhost.host
+
+    def set_time(self, now_ms: i64) -> None:
+        self.connection.now_ms = now_ms
+        self.connection.touch()
+
     def _settle(self, entry: Entry, queue: QueueEnd, reason: i64, now_ms: i64) -> None:
         consumer = entry.consumer
         if consumer is not None:
             self.room.take_back(consumer)
         queue.leave(entry, reason, now_ms)
-
-    def collect_unacked(
-        self, ledger: QueueLedger, first: i64, end: i64, found: list[Entry]
-    ) -> None:
-        self.unacked.collect(ledger, first, end, found)
-        if self.transaction is not None:
-            self.transaction.collect(ledger, first, end, found)
-
-    def replace_unacked(self, ledger: QueueLedger, level: i64, end: StaleEnd) -> None:
-        self.unacked.replace(ledger, level, end)
-        if self.transaction is not None:
-            self.transaction.replace(ledger, level, end)
 
     def check(self) -> None:
         self.unacked.check(self.next_delivery_tag)
@@ -554,8 +548,9 @@ class Channel(ChannelSide):
     def close(self) -> None:
         """Release the channel's consumers, unacked messages and transaction (protocol 5.1).
 
-        When `close` returns, the unacked messages are back in their queues. A queue that is deleted
-        with its last consumer takes none back, and so drops none for its limits.
+        When `close` returns, the unacked messages are back in their queues, or so many that they
+        follow in later turns. A queue that is deleted with its last consumer takes none back, and
+        so drops none for its limits.
         """
         if self.is_closed:
             return
@@ -565,20 +560,22 @@ class Channel(ChannelSide):
         self.connection.client.account.channel_count -= 1
         if self.confirms is not None:
             self.confirms.end()
-        self.vhost.host.channels.pop(self, None)
         if self.reply is not None:
             self.vhost.reply_channels.pop(self.reply.name, None)
         self.backlog.drop(self.connection)
         self._drop_body()
         self._route.release()
-        entries = self.unacked.take_all()
         if self.transaction is not None:
             self.connection.throttle.end_transaction(self.connection, self.transaction.size_bytes)
-            entries.extend(self.transaction.take_entries())
+            self.unacked.restore(self.transaction.take_entries())
             self.transaction = None
         for name in self.stop_consuming():
             self.vhost.delete_queue(self.vhost.queues[name], self.connection.now_ms)
-        self.requeue(entries)
+        self.requeue_all(self._forget_unacked)
+
+    def _forget_unacked(self) -> None:
+        """Leave the list of those that have unacked messages."""
+        self.vhost.host.channels.pop(self, None)
 
     def drop_content(self) -> None:
         """Discard the content that is arriving, after a channel error."""

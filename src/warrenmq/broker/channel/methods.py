@@ -86,10 +86,9 @@ def handle_channel_method(channel: Channel, method: Method) -> None:
     elif isinstance(method, BasicQos):
         _qos(channel, method)
     elif isinstance(method, BasicRecover):
-        _recover(channel, method.requeue)
-        channel.connection.out.method(channel.number, BasicRecoverOk())
+        _recover(channel, method.requeue, True)
     elif isinstance(method, BasicRecoverAsync):
-        _recover(channel, method.requeue)
+        _recover(channel, method.requeue, False)
     elif isinstance(method, QueueDeclare):
         queue_declare(channel, method)
     elif isinstance(method, QueueBind):
@@ -142,12 +141,17 @@ def _qos(channel: Channel, method: BasicQos) -> None:
     channel.room.serve(channel.connection.now_ms)
 
 
-def _recover(channel: Channel, requeue: bool) -> None:
+def _recover(channel: Channel, requeue: bool, answers: bool) -> None:
     if not requeue:
         raise ConnectionException(
             NOT_IMPLEMENTED, "requeue=false", 60, channel.current_method & 0xFFFF
         )
-    channel.requeue(channel.unacked.take_all())
+
+    def finish() -> None:
+        if answers and not channel.is_closed:
+            channel.connection.out.method(channel.number, BasicRecoverOk())
+
+    channel.requeue_all(finish)
 
 
 def _flow(channel: Channel, method: ChannelFlow) -> None:

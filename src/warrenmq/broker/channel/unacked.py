@@ -14,7 +14,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warrenmq.queues.entry import Entry
+from warrenmq.queues.entry import Entry, QueueEnd
 from warrenmq.queues.stale_entry import StaleEnd, StaleEntry
 from warrenmq.store.message import QueueLedger
 from warrenmq.wire.errors import PRECONDITION_FAILED, ChannelException
@@ -88,6 +88,21 @@ class UnackedWindow:
         self._close_gaps()
         return taken
 
+    def take_oldest(self, upto: i64, limit: i64) -> list[Entry]:
+        """Remove and return at most `limit` entries with tags up to `upto`, the oldest first."""
+        taken: list[Entry] = []
+        index = self._head
+        while index < len(self._tags) and self._tags[index] <= upto and len(taken) < limit:
+            entry = self._entries[index]
+            if entry is not None:
+                taken.append(entry)
+                self._entries[index] = None
+            index += 1
+        self._head = index
+        self.count -= len(taken)
+        self._close_gaps()
+        return taken
+
     def take_named(self, tag: i64, multiple: bool) -> list[Entry]:
         """Remove and return the entry with `tag`, or all up to it; raises if no entry has it."""
         if multiple:
@@ -112,6 +127,32 @@ class UnackedWindow:
     def all(self) -> list[Entry]:
         """All unsettled entries, oldest first."""
         return [entry for entry in self._entries[self._head :] if entry is not None]
+
+    def has(self, tag: i64) -> bool:
+        """Whether an entry has `tag`; tag 0 means all entries."""
+        place = self._find(tag)
+        return tag == 0 or (
+            place < len(self._tags)
+            and self._tags[place] == tag
+            and self._entries[place] is not None
+        )
+
+    def last_tag(self) -> i64:
+        """The highest tag that an entry has had; there must have been one."""
+        return self._tags[-1]
+
+    def queues_upto(self, tag: i64) -> list[QueueEnd]:
+        """The queues of the entries up to `tag`."""
+        queues: dict[int, QueueEnd] = {}
+        last: QueueEnd | None = None
+        for entry in self._entries[self._head :]:
+            if entry is None or entry.queue is last:
+                continue
+            if entry.delivery_tag > tag:
+                break
+            last = entry.queue
+            queues[id(last)] = last
+        return list(queues.values())
 
     def is_overdue(self, clock_ms: i64, timeout_ms: i64) -> bool:
         """True if an entry has been unsettled for longer than `timeout_ms`.
@@ -181,6 +222,8 @@ class UnackedWindow:
 
     def restore(self, entries: list[Entry]) -> None:
         """Put taken entries back, after a rollback."""
+        if len(entries) == 0:
+            return
         merged = self.take_all() + entries
         merged.sort(key=_tag_of)
         for entry in merged:

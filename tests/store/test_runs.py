@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from warrenmq.store.runs import (
     add_run,
+    add_runs,
     contains,
     covers,
     merge_runs,
@@ -44,3 +45,14 @@ def test_runs_are_sets(members: set[int], first: int, length: int) -> None:
     assert members_of(added) == members | wanted
     remove_run(runs, first, last)
     assert members_of(runs) == members - wanted
+
+
+@given(st.sets(seqs), st.sets(seqs), st.booleans())
+def test_many_runs_are_added_as_one_by_one(
+    members: set[int], others: set[int], is_long: bool
+) -> None:
+    # Where many runs are higher, those that are added enter one by one.
+    higher = set(range(100, 6000, 2)) if is_long else set()
+    runs = runs_of(members | higher)
+    add_runs(runs, runs_of(others))
+    assert members_of(runs) == members | others | higher

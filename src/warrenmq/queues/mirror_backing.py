@@ -33,7 +33,7 @@ from warrenmq.queues.sliced_runs import subtracted
 from warrenmq.queues.sliced_work import SlicedWork
 from warrenmq.store.epochs import Epochs
 from warrenmq.store.message import PENDING, Message
-from warrenmq.store.runs import Runs, add_run, contains, index_of_run, subtract
+from warrenmq.store.runs import Runs, add_run, add_runs, contains, index_of_run, subtract
 
 # The most memory that the held messages of one level take (bytes).
 HELD_BYTES: Final = 64 << 20
@@ -131,11 +131,15 @@ class MirrorBacking:
         dropped = backing.loader.dropped
         parts: Runs = []
         for first, last in runs:
-            # One part after the other: delta ends at a message that is not dropped yet.
-            for part in subtract(first, last, dropped):
-                add_run(dropped, part[0], part[1])
-                self._drop_from_delta(part[0], part[1])
-                parts.append(part)
+            parts.extend(subtract(first, last, dropped))
+        if backing.ready.delta.count == 0:
+            add_runs(dropped, parts)
+        else:
+            for first, last in parts:
+                # One part after the other: delta ends at a message that is not dropped yet.
+                add_run(dropped, first, last)
+                self._drop_from_delta(first, last)
+        for first, last in runs:
             self._close_gap_at(first)
             ledger.delivered.forget_spared(first, last)
             if self.is_syncing:

@@ -11,7 +11,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warrenmq.store.runs import Runs, add_run, check_runs, contains, covers, subtract
+from warrenmq.store.runs import Runs, add_run, add_runs, check_runs, contains, covers, subtract
 from warrenmq.store.stretches import Stretches
 
 SEGMENT_ENTRIES: Final = 16384
@@ -200,18 +200,19 @@ class QueueIndex:
         return None
 
     def settle(self, runs: Runs, indexed_upto: i64) -> None:
-        """Settle the persistent positions in `runs`; seq ids that were settled before count once.
+        """Settle the persistent positions in ascending `runs`; those settled before count once.
 
         When a segment is settled from its beginning to its end or to `indexed_upto`, nothing in it
         is live, however many of its seq ids ever were in the index.
         """
         self.version += 1
+        new_runs: Runs = []
         for first, last in runs:
-            new_runs = subtract(first, last, self.settled)
-            add_run(self.settled, first, last)
-            for new_first, new_last in new_runs:
-                self._count_settled(new_first, new_last, indexed_upto)
-                self.stretches.settle(new_first, new_last)
+            new_runs.extend(subtract(first, last, self.settled))
+        add_runs(self.settled, new_runs)
+        for first, last in new_runs:
+            self._count_settled(first, last, indexed_upto)
+            self.stretches.settle(first, last)
 
     def settle_transient(self, seq: i64, indexed_upto: i64) -> None:
         """Settle a transient position: a start ignores it, but a load before may find it.

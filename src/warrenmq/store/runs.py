@@ -1,8 +1,13 @@
 """Sets of seq ids as inclusive runs `(first, last)`, ascending and with gaps between them."""
 
+from typing import Final
+
 from mypy_extensions import i64
 
 Runs = list[tuple[i64, i64]]
+
+# Runs that are moved in the time in which one is merged.
+_MOVED_RUNS: Final = 64
 
 
 def merge_runs(runs: Runs) -> Runs:
@@ -94,6 +99,19 @@ def add_run(runs: Runs, first: i64, last: i64) -> None:
             last = runs[end][1]
         end += 1
     runs[start:end] = [(first, last)]
+
+
+def add_runs(runs: Runs, more: Runs) -> None:
+    """Add `more`, which ascends, in place."""
+    if len(more) == 0:
+        return
+    start = index_of_run(runs, more[0][0] - 1)
+    if len(more) * _MOVED_RUNS < len(runs) - start:
+        for first, last in more:
+            add_run(runs, first, last)
+    else:
+        # One pass costs less than to move all higher runs for each new one.
+        runs[start:] = merge_runs(runs[start:] + more)
 
 
 def remove_run(runs: Runs, first: i64, last: i64) -> None:

@@ -454,7 +454,7 @@ class GroupMember:
             for entry in self.reserved_entries:
                 queue.leave(entry, ACKED, now_ms)
             if self.is_attaching:
-                queue.demand.is_paused = False
+                queue.demand.is_restoring = False
         self.reserved_entries = []
         if self.is_attaching:
             self._end_attaching()

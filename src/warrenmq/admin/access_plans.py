@@ -318,8 +318,9 @@ def _copy(vhost: PutVhost) -> PutVhost:
 
 
 def _check_pattern(pattern: str) -> None:
-    if not Right(pattern).is_valid():
-        raise Refusal(INVALID, f"invalid regular expression {pattern}")
+    error = Right(pattern).error
+    if error:
+        raise Refusal(INVALID, f"invalid regular expression {pattern}: {error}")
 
 
 def _expect_foreign(component: str, done: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable
 
@@ -39,6 +38,8 @@ from warrenmq.vocabulary.error_codes import (
     UNREACHABLE,
 )
 from warrenmq.vocabulary.names import name_text
+from warrenmq.vocabulary.patterns.errors import PatternError
+from warrenmq.vocabulary.patterns.pattern import compiled
 
 
 class MirrorCalls:
@@ -111,13 +112,12 @@ class MirrorCalls:
         if mirrors is None:
             raise Refusal(PRECONDITION, "rebalance is not available: queues have no mirrors")
         try:
-            in_vhost = re.compile(request.vhost_pattern.encode())
-            in_queue = re.compile(request.queue_pattern.encode())
-        except re.error as error:
-            raise Refusal(INVALID, f"invalid regular expression: {error.msg}") from None
+            in_vhost, in_queue = compiled(request.vhost_pattern), compiled(request.queue_pattern)
+        except PatternError as error:
+            raise Refusal(INVALID, f"invalid regular expression: {error}") from None
 
         def is_meant(vhost: bytes, name: bytes) -> bool:
-            if not in_vhost.search(vhost) or not in_queue.search(name):
+            if not in_vhost.is_found_in(vhost) or not in_queue.is_found_in(name):
                 return False
             if request.kind == "all":
                 return True

@@ -24,8 +24,8 @@ from warrenmq.queues.queue import Queue
 from warrenmq.queues.reader_group import GroupMember
 from warrenmq.store.message import QueueLedger
 from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED, NOT_FOUND, PRECONDITION
-from warrenmq.vocabulary.name_pattern import NamePattern
 from warrenmq.vocabulary.names import name_text
+from warrenmq.vocabulary.patterns.name_pattern import NamePattern
 
 # Requests name a position for each member and must stay small.
 MEMBERS_MAX: Final = 1000

@@ -30,8 +30,8 @@ from warrenmq.spark.homes import Homes, Place, homes_of
 from warrenmq.spark.options import EVERYTHING, LATEST, Bound, OptionError, SourceOptions
 from warrenmq.spark.retry import SourceError
 from warrenmq.vocabulary.error_codes import NOT_FOUND, PRECONDITION
-from warrenmq.vocabulary.name_pattern import NamePattern
 from warrenmq.vocabulary.names import name_text
+from warrenmq.vocabulary.patterns.name_pattern import NamePattern
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -34,7 +34,7 @@ from warrenmq.spark.offsets import Positions, QueueKey, queue_key
 from warrenmq.spark.options import ACK_ON_LATEST_OFFSET, SourceOptions
 from warrenmq.spark.retry import SourceError
 from warrenmq.vocabulary.error_codes import DATA_LOSS, NOT_FOUND
-from warrenmq.vocabulary.name_pattern import NamePattern
+from warrenmq.vocabulary.patterns.name_pattern import NamePattern
 
 _REOPEN_PAUSE_S: Final = 0.5
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from warrenmq.admin.client import URI_VARIABLE, NodeAddress
-from warrenmq.vocabulary.name_pattern import NamePattern
+from warrenmq.vocabulary.patterns.name_pattern import NamePattern
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
 _DURATION: Final = re.compile(r"([0-9]{1,9}) *(ms|s|m|h)")

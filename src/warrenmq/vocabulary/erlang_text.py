@@ -3,23 +3,16 @@
 RabbitMQ breaks lines at 80 columns in such a text; `error_text` and `settings_text` do the same.
 """
 
-import re
 from decimal import Decimal
 from typing import Final
+
+from warrenmq.vocabulary.patterns.errors import PatternError
 
 # The most columns of a term that stays on one line.
 _COLUMNS: Final = 78
 _ESCAPES: Final = {
     8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 27: "\\e", 34: '\\"', 92: "\\\\"
 }  # fmt: skip
-# Texts of PCRE for errors of Python's `re`, and whether the position is the end of the pattern.
-_PATTERN_ERRORS: Final = {
-    "missing ), unterminated subpattern": ("missing )", True),
-    "unterminated character set": ("missing terminating ] for character class", True),
-    "bad escape (end of pattern)": ("\\ at end of pattern", True),
-    "unbalanced parenthesis": ("unmatched parentheses", False),
-    "multiple repeat": ("nothing to repeat", False),
-}
 
 
 def term_text(value: object) -> str:
@@ -53,15 +46,13 @@ def settings_text(settings: dict[str, object]) -> str:
     return line if len(line) <= _COLUMNS else "[" + ",\n ".join(pairs) + "]"
 
 
-def error_text(before: str, pattern: bytes, error: re.error) -> str:
-    """The text `before`, followed by what is wrong with the regular expression `pattern`."""
-    text, is_at_end = _PATTERN_ERRORS.get(error.msg, (error.msg, False))
-    place = len(pattern) if is_at_end else error.pos or 0
-    reason = _quoted(text.encode())
-    line = f"{before}{{{reason},{place}}}"
+def error_text(before: str, error: PatternError) -> str:
+    """The text `before`, followed by what is wrong with a regular expression."""
+    reason = _quoted(error.reason.encode())
+    line = f"{before}{{{reason},{error.place}}}"
     if len(line) <= _COLUMNS:
         return line
-    return f"{before}{{{reason},\n{' ' * (len(before) + 1)}{place}}}"
+    return f"{before}{{{reason},\n{' ' * (len(before) + 1)}{error.place}}}"
 
 
 def _float_text(value: float) -> str:

@@ -12,7 +12,7 @@ def test_a_right_is_searched_for_and_an_empty_one_matches_the_empty_name() -> No
     assert Right("").covers(b"")
     assert not Right("").covers(b"a")
     assert not Right("(").covers(b"(")
-    assert not Right("(").is_valid()
+    assert Right("(").error == "missing ) at position 1"
 
 
 def test_a_change_of_rights_reaches_whoever_holds_them() -> None:

@@ -180,12 +180,13 @@ def topic_permission_of(row: TopicPermissionRow, vhost: str) -> PutTopicPermissi
     return PutTopicPermission(*names, row.write, row.read)
 
 
-def invalid_patterns(row: PermissionRow | TopicPermissionRow) -> list[tuple[str, str]]:
-    """The kinds and patterns that Python cannot compile; such a pattern allows nothing."""
+def invalid_patterns(row: PermissionRow | TopicPermissionRow) -> list[tuple[str, str, str]]:
+    """The kind, the pattern and the reason of each that is refused; it allows nothing."""
     patterns = {"write": row.write, "read": row.read}
     if isinstance(row, PermissionRow):
         patterns = {"configure": row.configure} | patterns
-    return [(kind, pattern) for kind, pattern in patterns.items() if not Right(pattern).is_valid()]
+    found = [(kind, pattern, Right(pattern).error) for kind, pattern in patterns.items()]
+    return [each for each in found if each[2]]
 
 
 # -- parameters ------------------------------------------------------------------------------------

@@ -176,9 +176,11 @@ class NodeDifference:
             raise Refusal(NO_SUCH_USER, f'User "{name_text(name)}" does not exist')
 
     @staticmethod
-    def _check_patterns(invalid: list[tuple[str, str]], text: str) -> None:
-        for kind, pattern in invalid:
-            raise DefinitionsError(f"{text}: invalid regular expression '{pattern}' for {kind}")
+    def _check_patterns(invalid: list[tuple[str, str, str]], text: str) -> None:
+        for kind, pattern, reason in invalid:
+            raise DefinitionsError(
+                f"{text}: invalid regular expression '{pattern}' for {kind}: {reason}"
+            )
 
     # -- parameters --------------------------------------------------------------------------------
 

@@ -18,6 +18,8 @@ from mypy_extensions import i64
 
 from warrenmq.routing.equivalence import resource_text
 from warrenmq.vocabulary.names import name_text
+from warrenmq.vocabulary.patterns.errors import PatternError
+from warrenmq.vocabulary.patterns.pattern import Pattern, compiled
 from warrenmq.wire.errors import ACCESS_REFUSED, ChannelException
 
 # Names, and routing keys, for which one right remembers the answer; then it starts over. Clients
@@ -27,7 +29,7 @@ _KEYS_MAX: Final = 128
 _DEFAULT_EXCHANGE: Final = b"amq.default"
 
 # Is found in no name, not even in the empty one.
-_NOTHING: Final = "(?!)"
+_NOTHING: Final = r"[^\x00-\xff]"
 
 EXCHANGE: Final = "exchange"
 QUEUE: Final = "queue"
@@ -39,16 +41,13 @@ class Right:
     def __init__(self, pattern: str, remembered_max: i64 = _NAMES_MAX) -> None:
         self._remembered_max: i64 = remembered_max
         self._known: dict[bytes, bool] = {}
-        self._pattern: re.Pattern[bytes] | None = None
+        self._pattern: Pattern | None = None
+        # Why the expression is invalid, or not supported; "" = it is neither.
+        self.error: str = ""
         try:
-            # As RabbitMQ does it: names and patterns are octets.
-            self._pattern = re.compile((pattern or "^$").encode("utf-8", "surrogateescape"))
-        except re.error:
-            self._pattern = None
-
-    def is_valid(self) -> bool:
-        """Whether Python can compile the expression; RabbitMQ's PCRE knows a little more."""
-        return self._pattern is not None
+            self._pattern = compiled(pattern or "^$")
+        except PatternError as error:
+            self.error = str(error)
 
     def covers(self, name: bytes) -> bool:
         """Whether the pattern is found in `name`."""
@@ -56,7 +55,7 @@ class Right:
         if known is not None:
             return known
         pattern = self._pattern
-        found = pattern is not None and pattern.search(name) is not None
+        found = pattern is not None and pattern.is_found_in(name)
         if len(self._known) >= self._remembered_max:
             self._known.clear()
         self._known[name] = found

@@ -15,6 +15,8 @@ from mypy_extensions import mypyc_attr
 from warrenmq.broker.policies.mirroring import NAMES, check_mirroring
 from warrenmq.broker.policies.values import as_int, is_integer
 from warrenmq.vocabulary.erlang_text import error_text, settings_text, term_text
+from warrenmq.vocabulary.patterns.errors import PatternError
+from warrenmq.vocabulary.patterns.pattern import compiled
 
 # Values of `PolicyKey.target`.
 QUEUES: Final = "queues"
@@ -218,10 +220,9 @@ def _check_federation(settings: dict[str, object]) -> str:
         if not isinstance(value, str):
             return f"{term_text(value)} is not a valid {_UPSTREAMS[name]}"
         if name == "federation-upstream-pattern":
-            pattern = value.encode()
             try:
-                re.compile(pattern)
-            except re.error as error:
+                compiled(value)
+            except PatternError as error:
                 before = f"could not compile pattern {value} to a regular expression. Error: "
-                return error_text(before, pattern, error)
+                return error_text(before, error)
     return ""

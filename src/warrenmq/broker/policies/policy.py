@@ -7,7 +7,6 @@ A policy is stored as a parameter of its vhost. Its value is a JSON object: `pat
 from __future__ import annotations
 
 import json
-import re
 from typing import Final, final
 
 from mypy_extensions import mypyc_attr
@@ -23,6 +22,8 @@ from warrenmq.broker.policies.keys import (
 )
 from warrenmq.broker.policies.mirroring import normal_definition
 from warrenmq.vocabulary.erlang_text import error_text, settings_text, term_text
+from warrenmq.vocabulary.patterns.errors import PatternError
+from warrenmq.vocabulary.patterns.pattern import Pattern, compiled
 
 # Components of parameters that are policies.
 POLICY: Final = "policy"
@@ -52,15 +53,14 @@ class Policy:
         priority: int | float,
         definition: dict[str, object],
     ) -> None:
-        """Raises re.error if Python cannot compile `pattern`."""
+        """Raises PatternError if `pattern` is invalid or not supported."""
         self.name: str = name
         self.pattern: str = pattern
         self.apply_to: str = apply_to
         # As it was set: 1 and 1.0 are equal, but are shown as such.
         self.priority: int | float = priority
         self.definition: dict[str, object] = {key: definition[key] for key in sorted(definition)}
-        # As RabbitMQ does it: names and patterns are octets.
-        self._matcher: re.Pattern[bytes] = re.compile(pattern.encode())
+        self._matcher: Pattern = compiled(pattern)
 
     def concerns(self, target: str) -> bool:
         """Whether the policy applies to QUEUES, or to EXCHANGES.
@@ -75,7 +75,7 @@ class Policy:
 
     def matches(self, name: bytes) -> bool:
         """Whether the pattern is found in `name`."""
-        return self._matcher.search(name) is not None
+        return self._matcher.is_found_in(name)
 
     def equals(self, other: Policy) -> bool:
         """Whether both are the same in all they say."""
@@ -131,8 +131,8 @@ def parse_policy(name: str, value: str) -> Policy:
         raise ValueError("a field of the policy is missing or has a wrong type")
     try:
         return Policy(name, pattern, apply_to, priority, normal_definition(definition))
-    except re.error as error:
-        raise ValueError(f"invalid pattern: {error.msg}") from None
+    except PatternError as error:
+        raise ValueError(f"invalid pattern: {error}") from None
 
 
 def in_order(policies: list[Policy], target: str) -> list[Policy]:
@@ -189,9 +189,8 @@ def _check_field(field: str, value: object, component: str) -> str:
 def _check_pattern(value: object) -> str:
     if not isinstance(value, str):
         return f"pattern should be a binary but was {term_text(value)}"
-    pattern = value.encode()
     try:
-        re.compile(pattern)
-    except re.error as error:
-        return error_text("pattern should be regular expression but is invalid: ", pattern, error)
+        compiled(value)
+    except PatternError as error:
+        return error_text("pattern should be regular expression but is invalid: ", error)
     return ""

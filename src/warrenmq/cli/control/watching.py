@@ -1,6 +1,5 @@
 """What the node says of itself while it runs: events, certificates, environment variables."""
 
-import re
 import time
 from typing import Final
 
@@ -20,6 +19,8 @@ from warrenmq.cli.control.listings import GROUP
 from warrenmq.cli.control.output import Output, Table, Text
 from warrenmq.cli.control.parsing import Option
 from warrenmq.cli.control.status import PURPOSES
+from warrenmq.vocabulary.patterns.errors import PatternError
+from warrenmq.vocabulary.patterns.pattern import Pattern, compiled
 
 _SETTINGS: Final = "Configuration and environment"
 # Longest wait of one request for events (ms).
@@ -56,10 +57,10 @@ def _os_env(run: Run) -> Output:
     return Text("\n".join([f"{name}={value}" for name, value in values.items()]), data)
 
 
-def _pattern(run: Run) -> re.Pattern[str]:
+def _pattern(run: Run) -> Pattern:
     try:
-        return re.compile(run.text("pattern"))
-    except re.error as error:
+        return compiled(run.text("pattern"))
+    except PatternError as error:
         raise bad_argument(f"--pattern: {error}") from None
 
 
@@ -70,7 +71,7 @@ def _check_pattern(run: Run) -> None:
 def _event_stream(run: Run) -> Output:
     """Print events for --duration seconds, or until an interrupt."""
     pattern = _pattern(run)
-    run.do(WatchEvents(names=[name for name in EVENT_NAMES if pattern.search(name)]))
+    run.do(WatchEvents(names=[name for name in EVENT_NAMES if pattern.is_found_in(name.encode())]))
     ends_s = time.monotonic() + run.number("duration") if run.has("duration") else None
     while ends_s is None or time.monotonic() < ends_s:
         left_ms = _WAIT_MS if ends_s is None else int((ends_s - time.monotonic()) * 1000) + 1

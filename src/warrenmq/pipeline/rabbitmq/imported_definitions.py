@@ -138,10 +138,10 @@ class ImportedDefinitions:
         return False
 
     def _tell_patterns(self, row: PermissionRow | TopicPermissionRow, what: str) -> None:
-        for kind, pattern in invalid_patterns(row):
+        for kind, pattern, reason in invalid_patterns(row):
             self.left_out.append(
                 f"the {kind} {what} '{pattern}' of user '{row.user}' in vhost "
-                f"'{row.vhost or self._only}': Python cannot compile it, so it allows nothing"
+                f"'{row.vhost or self._only}': {reason}, so it allows nothing"
             )
 
     def _add_parameters(self) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Final
 
 from warrenmq.server.config.errors import ConfigError
+from warrenmq.vocabulary.patterns.errors import PatternError
+from warrenmq.vocabulary.patterns.pattern import compiled
 
 Parser = Callable[[str], object]
 
@@ -119,8 +121,8 @@ def anything(value: str) -> str:
 def regular_expression(value: str) -> str:
     """A regular expression, as text."""
     try:
-        re.compile(value)
-    except re.error as error:
+        compiled(value)
+    except PatternError as error:
         raise ConfigError(f"not a regular expression: {error}") from None
     return value
 

@@ -1,0 +1,109 @@
+"""Patterns in RE2, whose time is linear in the name whatever the pattern is.
+
+RE2 has no looks, references, possessive repeats or atomic groups, and counts to 1,000 at most. It
+has no place before a newline that ends the text (`$`) either; behind everything else in a pattern,
+an optional newline and the end do the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from warrenmq.vocabulary.patterns.nodes import (
+    ANYWHERE,
+    END,
+    LAST,
+    LINE_END,
+    POSSESSIVE,
+    START,
+    UNBOUNDED,
+    Choice,
+    Group,
+    Node,
+    Octet,
+    Place,
+    Repeat,
+    Sequence,
+)
+from warrenmq.vocabulary.patterns.octets import ranges
+
+if TYPE_CHECKING:
+    pass
+
+# Bytes for the automaton of one pattern. A larger one does not compile; a match whose states do not
+# fit takes longer, about 11 ms for a name of 255 octets in the largest program that does.
+MEMORY_MAX: Final = 262144
+
+_PLACES: Final[dict[int, str]] = {
+    START: r"\A", END: r"\z", LAST: r"\n?\z", LINE_END: "(?m:$)", ANYWHERE: ""
+}  # fmt: skip
+
+
+def compile_linear(pattern: str | bytes, is_text: bool) -> Any:
+    """The matcher of RE2 for `pattern` in RE2's syntax, on characters or on octets.
+
+    Raises ValueError with RE2's text if the pattern is invalid or too large.
+    """
+    # Imported at the first use: most nodes never see a pattern, and a start should not wait for the
+    # library.
+    import re2
+
+    options = re2.Options()
+    options.max_mem = MEMORY_MAX
+    options.never_capture = True
+    # Errors go to whoever sent the pattern, not to stderr.
+    options.log_errors = False
+    if not is_text:
+        options.encoding = re2.Options.Encoding.LATIN1
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        raise ValueError(error.args[0].decode("utf-8", "replace")) from None
+
+
+def linear_text(node: Node) -> str:
+    """The tree in RE2's syntax; ValueError if RE2 cannot express it."""
+    return _text(node, True)
+
+
+def _text(node: Node, is_last: bool) -> str:
+    """`is_last`: nothing follows that could take an octet or look at the place."""
+    if isinstance(node, Octet):
+        return _octet_text(node.members)
+    if isinstance(node, Sequence):
+        return "".join(
+            [
+                _text(part, is_last and _are_last(node.parts[i + 1 :]))
+                for i, part in enumerate(node.parts)
+            ]
+        )
+    if isinstance(node, Choice):
+        return "(?:" + "|".join([_text(branch, is_last) for branch in node.branches]) + ")"
+    if isinstance(node, Group):
+        return _text(node.part, is_last)
+    if isinstance(node, Repeat) and node.mode != POSSESSIVE:
+        inner = _text(node.part, is_last and node.high <= 1)
+        high = "" if node.high == UNBOUNDED else str(node.high)
+        return f"(?:{inner}){{{node.low},{high}}}"
+    if isinstance(node, Place):
+        text = _PLACES.get(node.kind)
+        if text is not None and (node.kind != LAST or is_last):
+            return text
+    raise ValueError("RE2 cannot express the pattern")
+
+
+def _are_last(parts: list[Node]) -> bool:
+    for part in parts:
+        if not isinstance(part, Place) or part.kind not in (LAST, ANYWHERE):
+            return False
+    return True
+
+
+def _octet_text(members: int) -> str:
+    found = [
+        f"\\x{first:02x}" if first == last else f"\\x{first:02x}-\\x{last:02x}"
+        for first, last in ranges(members)
+    ]
+    if len(found) == 1 and "-" not in found[0]:
+        return found[0]
+    return "[" + "".join(found) + "]" if found else r"[^\x00-\xff]"

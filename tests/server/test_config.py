@@ -240,7 +240,7 @@ def test_all_users_may_be_let_in_from_everywhere() -> None:
         ("management.tcp.port = x", "management.tcp.port: expected an integer, got 'x'"),
         (
             "default_permissions.read = (",
-            "default_permissions.read: not a regular expression: missing ), unterminated subpattern at position 0",
+            "default_permissions.read: not a regular expression: missing ) at position 1",
         ),
         (
             "log.file.rotation.date = daily",

@@ -344,7 +344,16 @@ def test_exchange_types_with_arguments() -> None:
             NO_SUCH_USER,
             'permissions[0]: User "no" does not exist',
         ),
-        ({"permissions": [permission(configure="(")]}, INVALID, "invalid regular expression '('"),
+        (
+            {"permissions": [permission(configure="(")]},
+            INVALID,
+            "invalid regular expression '(' for configure: missing ) at position 1",
+        ),
+        (
+            {"permissions": [permission(configure="a(?R)?")]},
+            INVALID,
+            "for configure: not supported: ",
+        ),
         ({"users": [{"name": "u", "password_hash": "!"}]}, INVALID, "not base64"),
         ({"users": [{"name": "u", "password_hash": "AQID"}]}, INVALID, "has 3 bytes"),
         (

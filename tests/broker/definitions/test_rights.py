@@ -72,3 +72,15 @@ def test_topic_permissions_refuse_in_rabbitmqs_words() -> None:
     assert read.value.code == 403
     del rights.topics[b"x"]
     assert rights.topic_write_refusal(b"x", b"c") == ""
+
+
+@pytest.mark.parametrize("pattern", ["^([a-z0-9]+[._-]?)+$", "^(?!x)([a-z0-9]+[._-]?)+$"])
+def test_a_right_answers_at_once_whatever_its_pattern(pattern: str) -> None:
+    """An engine that backtracks would try 2**200 ways through the name."""
+    name = b"a" * 200 + b"!"
+    rights = Rights(b"app", b"/", pattern, pattern, pattern)
+    rights.put_topic(b"x", pattern, pattern)
+    assert rights.configure_refusal(QUEUE, name) != ""
+    assert rights.topic_write_refusal(b"x", name) != ""
+    assert rights.write_refusal(EXCHANGE, name[:-1]) == ""
+    assert rights.topic_write_refusal(b"x", name[:-1]) == ""

@@ -18,7 +18,7 @@ from warrenmq.broker.definitions.metadata import (
     PutVhost,
 )
 from warrenmq.broker.definitions.settings import Settings
-from warrenmq.broker.policies.policy import check_policy
+from warrenmq.broker.policies.policy import check_policy, parse_policy
 from warrenmq.server.vhost_startup import open_vhost
 from warrenmq.store.store_settings import StoreSettings
 from warrenmq.testing.simulated.file_system import SimulatedFileSystem
@@ -247,3 +247,15 @@ def test_a_redeclaration_is_compared_with_the_arguments_and_not_with_what_applie
         "inequivalent arg 'x-message-ttl' for queue 'q' in vhost '/': "
         "received the value '50000' of type 'signedint' but current is none",
     )
+
+
+@pytest.mark.parametrize("pattern", ["^([a-z0-9]+[._-]?)+$", "^(?!x)([a-z0-9]+[._-]?)+$"])
+def test_a_policy_matches_at_once_whatever_its_pattern(pattern: str) -> None:
+    policy = parse_policy("p", value(pattern, expires=10))
+    assert not policy.matches(b"a" * 200 + b"!")
+    assert policy.matches(b"a" * 200)
+
+
+def test_a_pattern_that_is_not_supported_is_refused() -> None:
+    with pytest.raises(ValueError, match=r'"not supported: a group that begins with \(\?R"'):
+        check_policy("policy", "p", value("a(?R)?b", expires=10))

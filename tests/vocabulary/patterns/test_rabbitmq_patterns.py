@@ -28,7 +28,7 @@ UNSUPPORTED = {
 def test_a_pattern_finds_what_it_finds_in_rabbitmq(row: dict[str, Any]) -> None:
     text = row["pattern"].encode("latin-1").decode("utf-8", "surrogateescape")
     if row["pattern"] in UNSUPPORTED:
-        with pytest.raises(PatternError, match="^not supported: "):
+        with pytest.raises(PatternError, match=r"^not supported: "):
             Pattern(text)
     elif "error" in row:
         with pytest.raises(PatternError) as refused:

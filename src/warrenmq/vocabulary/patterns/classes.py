@@ -18,7 +18,7 @@ from warrenmq.vocabulary.patterns.octets import (
 from warrenmq.vocabulary.patterns.source import NOTHING, Source, take_escape
 
 # Letters in a class, but not at the end of a range.
-_NO_RANGE_ENDS: Final = tuple([b"\\" + bytes((letter,)) for letter in b"ABCGKNRXZgkz"])
+_NO_RANGE_ENDS: Final = tuple([b"\\" + bytes((letter,)) for letter in b"ABCGKNRXZkz"])
 _NO_END: Final = "missing terminating ] for character class"
 
 

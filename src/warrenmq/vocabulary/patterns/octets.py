@@ -89,9 +89,9 @@ POSIX: Final[dict[bytes, int]] = {
 
 _LATIN: Final = _of_categories("L") & ~of_octets(b"\xb5")
 _CATEGORIES: Final = (
-    "C", "Cc", "Cf", "Cn", "Co", "Cs", "L", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn", "N",
-    "Nd", "Nl", "No", "P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S", "Sc", "Sk", "Sm", "So", "Z",
-    "Zl", "Zp", "Zs",
+    "C", "Cc", "Cf", "Cn", "Co", "Cs", "L", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc", "Me", "Mn",
+    "N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S", "Sc", "Sk", "Sm",
+    "So", "Z", "Zl", "Zp", "Zs",
 )  # fmt: skip
 
 # Properties of `\p{..}` by name: categories of Unicode, and the scripts of Latin 1.

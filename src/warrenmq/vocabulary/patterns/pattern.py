@@ -6,6 +6,8 @@ import logging
 from functools import lru_cache
 from typing import Any, Final, final
 
+from mypy_extensions import i64
+
 from warrenmq.vocabulary.patterns.linear import compile_linear, linear_text
 from warrenmq.vocabulary.patterns.machine import Machine, OutOfSteps
 from warrenmq.vocabulary.patterns.nodes import Node, matches_everywhere
@@ -16,6 +18,16 @@ logger = logging.getLogger("warren.patterns")
 
 # Compiled patterns to keep: most users of a node share a few.
 _KEPT: Final = 512
+
+# Steps of one search. Compiled, a step takes 30 ns, around references and looks that succeed up to
+# ten times as long.
+STEPS_MAX: Final = 20_000
+# Steps of a search after one has taken STEPS_MAX. A client that knows a name which takes long
+# cannot take the time again and again; names for which a pattern was written need less.
+STEPS_AFTERWARDS: Final = 2_000
+
+# Characters of a pattern that the log shows.
+_SHOWN: Final = 200
 
 # What matches a pattern.
 NOTHING_NEEDED: Final = "none"
@@ -38,7 +50,7 @@ class Pattern:
         tree = parse(pattern.encode("utf-8", "surrogateescape"))
         self._matcher: Any = None
         self._program: Program | None = None
-        self._has_warned: bool = False
+        self._steps_max: i64 = STEPS_MAX
         self.engine: str = NOTHING_NEEDED if matches_everywhere(tree) else self._compile(tree)
 
     def _compile(self, tree: Node) -> str:
@@ -52,19 +64,21 @@ class Pattern:
     def is_found_in(self, name: bytes) -> bool:
         """Whether the pattern is found in `name`.
 
-        A search that takes too many steps finds nothing, as in RabbitMQ; the first one is logged.
+        A search that takes too many steps finds nothing, as in RabbitMQ. The first one is logged,
+        and all later ones get fewer.
         """
         program = self._program
         if program is None:
             return self._matcher is None or self._matcher.search(name) is not None
         try:
-            return Machine(program, name).is_found()
+            return Machine(program, name, self._steps_max).is_found()
         except OutOfSteps:
-            if not self._has_warned:
-                self._has_warned = True
+            if self._steps_max == STEPS_MAX:
+                self._steps_max = STEPS_AFTERWARDS
                 logger.warning(
-                    "the regular expression '%s' takes too long for some names, and does not match them",
-                    self.text,
+                    "the regular expression '%s' takes too long for some names, "
+                    "and does not match them",
+                    self.text[:_SHOWN],
                 )
             return False
 

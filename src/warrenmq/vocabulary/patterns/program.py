@@ -51,7 +51,7 @@ IF_EMPTY: Final = 12
 # Take the text of the group with the slots from `first` on; `second`: in any case of letters.
 REPEAT: Final = 13
 
-# Instructions; RabbitMQ's limit is 64 KiB of PCRE's code.
+# Instructions, of which repeats may need many.
 _LENGTH_MAX: Final = 4096
 # A group has slots for the start and the end of its last text, and for the start of the next.
 _GROUP_SLOTS: Final = 3
@@ -61,7 +61,7 @@ _GROUP_SLOTS: Final = 3
 class Program:
     """`codes`, `first` and `second` by index; `sets`: tables of 256 flags.
 
-    `has_memory`: the rest of a match depends only on the instruction and the place, so each pair is
+    `shortest`: octets that a match takes at least. `has_memory`: the rest of a match depends only on the instruction and the place, so each pair is
     tried once. References depend on texts, and an atomic group on the way through empty repeats.
     """
 
@@ -71,6 +71,7 @@ class Program:
         self.first: list[i64] = []
         self.second: list[i64] = []
         self.sets: list[bytes] = []
+        self.shortest: i64 = node.shortest
         self.slot_count: i64 = 0
         self._set_numbers: dict[int, i64] = {}
         # Slots of the groups that references repeat, by number of the group.

@@ -61,8 +61,9 @@ _GROUP_SLOTS: Final = 3
 class Program:
     """`codes`, `first` and `second` by index; `sets`: tables of 256 flags.
 
-    `shortest`: octets that a match takes at least. `has_memory`: the rest of a match depends only on the instruction and the place, so each pair is
-    tried once. References depend on texts, and an atomic group on the way through empty repeats.
+    `shortest`: octets that a match takes at least. `has_memory`: the rest of a match depends only
+    on the instruction and the place, so each pair is tried once. References depend on texts, and an
+    atomic group on the way through empty repeats.
     """
 
     def __init__(self, node: Node) -> None:

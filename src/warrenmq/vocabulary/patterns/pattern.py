@@ -24,7 +24,7 @@ _KEPT: Final = 512
 STEPS_MAX: Final = 20_000
 # Steps of a search after one has taken STEPS_MAX. A client that knows a name which takes long
 # cannot take the time again and again; names for which a pattern was written need less.
-STEPS_AFTERWARDS: Final = 2_000
+STEPS_AFTERWARDS: Final = 500
 
 # Characters of a pattern that the log shows.
 _SHOWN: Final = 200

@@ -320,7 +320,7 @@ class Consumer(ClusterClient):
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether an ack of the consumer may have gone nowhere, so that it learns no more of any."""
+        """Whether an ack of the consumer may have gone nowhere: it then learns no more of any."""
         session = self._sessions.get(self._tag)
         return session is not None and session.is_doubtful
 

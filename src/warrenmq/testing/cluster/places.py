@@ -12,7 +12,7 @@ from warrenmq.testing.leaving.histories import QueueRules
 
 
 class Place(NamedTuple):
-    """A queue: its name, that of its present life, its master's node, and that of a mirror in sync."""
+    """A queue: its name, that of its life, its master's node, and that of a mirror in sync."""
 
     queue: bytes
     life: str

@@ -12,11 +12,11 @@ from typing import Final
 from warrenmq.testing.cluster.clients import Consumer, Publisher
 from warrenmq.testing.cluster.world import World
 
-STEP_MS: Final = 50
+STEP_MS: Final = 100
 _PREFETCH: Final = 2
 # The chance of a consumer to ack a message in a step, and to ask for an answer.
-_ACK_SHARE: Final = 0.12
-_ASK_SHARE: Final = 0.06
+_ACK_SHARE: Final = 0.24
+_ASK_SHARE: Final = 0.12
 # Pause of a consumer that was refused (ms).
 _PAUSE_MS: Final = 500
 _SIZE: Final = 20
@@ -53,7 +53,8 @@ class Feeding:
                 if not is_quiet:
                     self._step(name)
             self._world.pump()
-            self._world.advance(STEP_MS, STEP_MS)
+            # Who is first is decided between nodes alone while the consumers are quiet.
+            self._world.advance(STEP_MS, STEP_MS // 2 if is_quiet else STEP_MS)
 
     def end(self) -> None:
         """Let all consumers leave."""

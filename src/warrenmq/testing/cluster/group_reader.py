@@ -231,10 +231,6 @@ class GroupReader:
         found = reply.members[0]
         self._reserved = found.end
         if found.start < found.end:
-            assert self._member is not None
-            world, epoch = self._world, self._master_epoch()
-            life = life_of(self._member, self._queue)
-            world.recording.reigns.hands_out(life, epoch, world.now_ms)
             self._fetch(found.start, found.end)
 
     def _fetch(self, start: int, end: int) -> None:

@@ -189,7 +189,7 @@ _MIRROR_WORK: Final[dict[str, tuple[int, _Draw]]] = {
     "cancel_sync": (1, lambda m: (m.queue(),)),
     "rebalance": (1, lambda m: (m.node(),)),
     "policy": (1, lambda m: m.policy()),
-    "feed": (3, lambda m: (m.rng.randrange(FIXED_QUEUES), m.rng.choice((500, 1500, 5000)))),
+    "feed": (2, lambda m: (m.rng.randrange(FIXED_QUEUES), m.rng.choice((500, 1500, 5000)))),
     "read": (7, lambda m: (m.rng.randrange(READ_QUEUES), m.rng.choice((1, 3, 100)))),
     "read_ack": (6, lambda m: (m.rng.randrange(READ_QUEUES), m.rng.choice((1, 3, 100)))),
     "read_leave": (1, lambda m: (m.rng.randrange(READ_QUEUES),)),

@@ -227,7 +227,7 @@ VIOLATIONS: dict[str, tuple[Rule, list[AnyEvent], str]] = {
     ),
     "no confirm any more": (
         Rule.GAP,
-        [*published("m"), fault(3, 500), PublishingEnd(600 * MS),
+        [*published("m"), fault(3, 500), publish(4, "x", 4), PublishingEnd(600 * MS),
          session(602, "c", 9), delivery(603, "c", 1, "m"), *settled(604, "c", 1)],
         "rule 10, gap, queue q: no confirm for 597 ms after kill 1, limit 500 ms",
     ),

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 # The version of the format; a history of a newer one is refused.
-FORMAT: Final = 1
+FORMAT: Final = 2
 # How a session may end: closed by the client, by a broken connection, or cancelled by the broker.
 CLOSED: Final = "closed"
 LOST: Final = "lost"
@@ -75,12 +75,16 @@ class Return(Event, frozen=True, tag="return", gc=False):
 
 
 class SessionStart(Event, frozen=True, tag="session start", gc=False):
-    """A consumer is about to subscribe to `queue` through `node`; `prefetch` 0 has no limit."""
+    """A consumer is about to subscribe to `queue` through `node`; `prefetch` 0 has no limit.
+
+    `is_single`: the queue feeds only one of its consumers at a time.
+    """
 
     session: str
     queue: str
     node: str
     prefetch: int
+    is_single: bool = False
 
 
 class SessionEnd(Event, frozen=True, tag="session end", gc=False):
@@ -114,6 +118,22 @@ class Requeue(Event, frozen=True, tag="requeue", gc=False):
     tag: int
 
 
+class Reject(Event, frozen=True, tag="reject", gc=False):
+    """A consumer is about to reject one delivery, which makes a dead letter for `letters`."""
+
+    session: str
+    tag: int
+    letters: str
+
+
+class Removal(Event, frozen=True, tag="removal", gc=False):
+    """A queue was purged or deleted: somebody asked at `asked_us`, and got an answer or none."""
+
+    queue: str
+    asked_us: int
+    is_answered: bool
+
+
 class SyncCall(Event, frozen=True, tag="sync call", gc=False):
     """A consumer is about to send a synchronous method, after all its acks so far."""
 
@@ -143,7 +163,8 @@ class FaultStart(Event, frozen=True, tag="fault start", gc=False):
     crash* ends a node that has the only copy of `queues` (empty: of all queues): it may forget
     which of their messages were handed out, and mark messages as redelivered that nobody had.
     `keeps_packets`: what a broker has sent to its clients, perhaps through another node, may arrive
-    only after the fault.
+    only after the fault. `hands_over`: masters that leave have others take over in good order, so
+    only messages that were handed out are marked as redelivered.
     """
 
     fault: str
@@ -153,6 +174,7 @@ class FaultStart(Event, frozen=True, tag="fault start", gc=False):
     is_lone_crash: bool = False
     queues: tuple[str, ...] = ()
     keeps_packets: bool = False
+    hands_over: bool = False
 
 
 class FaultEnd(Event, frozen=True, tag="fault end", gc=False):
@@ -207,6 +229,8 @@ AnyEvent = (
     | Delivery
     | Ack
     | Requeue
+    | Reject
+    | Removal
     | SyncCall
     | SyncReply
     | PublishingEnd

@@ -24,6 +24,8 @@ from warrenmq.testing.checker.events import (
     Publish,
     PublishingEnd,
     QueueDrained,
+    Reject,
+    Removal,
     Requeue,
     Return,
     SessionEnd,
@@ -84,6 +86,9 @@ class DeliveryFacts:
     acked_us: int = NEVER
     # When a synchronous call behind the ack succeeded.
     settled_us: int = NEVER
+    requeued_us: int = NEVER
+    # The queue of dead letters for which the consumer rejected the message; "" if it did not.
+    letters: str = ""
 
     @property
     def at_us(self) -> int:
@@ -92,7 +97,7 @@ class DeliveryFacts:
 
     @property
     def is_acked(self) -> bool:
-        """Whether the consumer sent an ack."""
+        """Whether the consumer sent an ack, or a reject that makes a dead letter."""
         return self.acked_us != NEVER
 
 
@@ -111,6 +116,21 @@ class MessageFacts:
     def is_promised(self) -> bool:
         """Whether the broker took responsibility for the message in all its queues."""
         return bool(self.confirms) and not self.nacks and not self.returns
+
+    @property
+    def own_deliveries(self) -> list[tuple[str, list[DeliveryFacts]]]:
+        """Deliveries by queue, but for those of dead letters."""
+        return [each for each in self.deliveries.items() if each[0] in self.publish.queues]
+
+    @property
+    def rejected(self) -> list[DeliveryFacts]:
+        """Deliveries that were rejected for a queue of dead letters."""
+        return [
+            delivery
+            for deliveries in self.deliveries.values()
+            for delivery in deliveries
+            if delivery.letters
+        ]
 
 
 class Facts:
@@ -132,6 +152,8 @@ class Facts:
         self.fault_ends: dict[str, int] = {}
         # Moments at which queues were found empty.
         self.drained: dict[str, int] = {}
+        # Purges and deletions by queue.
+        self.removals: dict[str, list[Removal]] = {}
         self.masters: list[MasterReport] = []
         self.epoch_confirms: list[EpochConfirm] = []
         self.copies: list[CopyReport] = []
@@ -168,6 +190,10 @@ class Facts:
             for report in self.masters
         )
 
+    def removes(self, message: MessageFacts, queue: str) -> bool:
+        """Whether a purge or a deletion may have taken a message out of a queue."""
+        return any(each.at_us >= message.publish.at_us for each in self.removals.get(queue, ()))
+
     def _add(self, event: AnyEvent) -> None:
         match event:
             case Publish():
@@ -181,7 +207,9 @@ class Facts:
                     raise HistoryError(f"session {event.session} started twice")
                 session = self.sessions[event.session] = SessionFacts(event)
                 self.sessions_of.setdefault(event.queue, []).append(session)
-            case Delivery() | Ack() | Requeue() | SyncCall() | SyncReply() | SessionEnd():
+            case (
+                Delivery() | Ack() | Requeue() | Reject() | SyncCall() | SyncReply() | SessionEnd()
+            ):
                 self._add_to_session(event, self.sessions[event.session])
             case FaultStart():
                 self.faults.append(event)
@@ -189,6 +217,8 @@ class Facts:
                 self.fault_ends[event.fault] = event.at_us
             case QueueDrained():
                 self.drained[event.queue] = event.at_us
+            case Removal():
+                self.removals.setdefault(event.queue, []).append(event)
             case PublishingEnd():
                 self.publishing_end_us = event.at_us
             case MasterReport():
@@ -211,7 +241,7 @@ class Facts:
 
     def _add_to_session(
         self,
-        event: Delivery | Ack | Requeue | SyncCall | SyncReply | SessionEnd,
+        event: Delivery | Ack | Requeue | Reject | SyncCall | SyncReply | SessionEnd,
         session: SessionFacts,
     ) -> None:
         match event:
@@ -220,8 +250,10 @@ class Facts:
             case Ack():
                 session.ack(event.tag, event.at_us)
             case Requeue():
-                # What a requeue leads to is judged by the next delivery; here only the tag counts.
-                session.by_tag[event.tag]
+                session.by_tag[event.tag].requeued_us = event.at_us
+            case Reject():
+                session.by_tag[event.tag].letters = event.letters
+                session.ack(event.tag, event.at_us)
             case SyncCall():
                 session.call()
             case SyncReply():

@@ -1,7 +1,7 @@
 """Rule 10: for how long each fault keeps the publishers of a queue waiting.
 
 A gap is the time between two confirms of a queue that follow each other, or between the last one
-and the end of publishing. The part of it that lies between the start of a fault and the start of
+and the end of publishing if a later publish waits for its confirm. The part of it that lies between the start of a fault and the start of
 the next one counts for that fault. The publishers must have gone on publishing to all queues for
 this to mean anything.
 """
@@ -50,14 +50,21 @@ def longest_gaps(facts: Facts) -> list[Gap]:
 
 
 def _confirm_times(facts: Facts) -> dict[str, list[int]]:
-    """Moments of the confirms while publishers worked, and the end of publishing, by queue."""
+    """Moments of the confirms while publishers worked, and the end of what still waits, by queue."""
     times: dict[str, list[int]] = {}
+    last_publishes: dict[str, int] = {}
     for message in facts.messages.values():
+        for queue in message.publish.queues:
+            last_publishes[queue] = message.publish.at_us
         for confirm in message.confirms[:1]:
             if confirm.at_us < facts.publishing_end_us:
                 for queue in message.publish.queues:
                     times.setdefault(queue, []).append(confirm.at_us)
-    return {queue: [*sorted(some), facts.publishing_end_us] for queue, some in times.items()}
+    for queue, some in times.items():
+        some.sort()
+        if last_publishes[queue] > some[-1]:
+            some.append(facts.publishing_end_us)
+    return times
 
 
 def judge_gaps(gaps: list[Gap]) -> list[Violation]:

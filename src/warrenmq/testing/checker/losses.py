@@ -2,12 +2,13 @@
 
 A confirmed message must be delivered by each of its queues, now or at the final drain (rule 1). Its
 last consumer must have acked it: a message that was delivered, never acked, and is gone when the
-queue is drained, was settled by the ack of another message (rule 7).
+queue is drained, was settled by the ack of another message (rule 7). What a purge or a deletion may
+have removed is gone rightly. A rejected message must arrive in the queue of its dead letters.
 """
 
 from __future__ import annotations
 
-from warrenmq.testing.checker.facts import Facts, MessageFacts
+from warrenmq.testing.checker.facts import NEVER, DeliveryFacts, Facts, MessageFacts
 from warrenmq.testing.checker.violation import Rule, Violation
 
 
@@ -17,9 +18,20 @@ def judge_losses(facts: Facts) -> list[Violation]:
     for message in facts.messages.values():
         if message.is_promised:
             for queue in message.publish.queues:
-                if queue in facts.drained:
+                if queue in facts.drained and not facts.removes(message, queue):
                     found += _judge_copy(message, queue)
+        for rejected in message.rejected:
+            if rejected.settled_us != NEVER and rejected.letters in facts.drained:
+                found += _judge_letter(message, rejected)
     return found
+
+
+def _judge_letter(message: MessageFacts, rejected: DeliveryFacts) -> list[Violation]:
+    if rejected.letters in message.deliveries:
+        return []
+    names, moments = (message.publish.message,), (rejected.acked_us, rejected.settled_us)
+    text = f"rejected by {rejected.event.session}, and never delivered as a dead letter"
+    return [Violation(Rule.LOST, rejected.letters, text, names, moments)]
 
 
 def _judge_copy(message: MessageFacts, queue: str) -> list[Violation]:
@@ -53,7 +65,7 @@ def judge_ghosts(facts: Facts) -> list[Violation]:
         publish = message.publish
         for queue, deliveries in message.deliveries.items():
             moments = (publish.at_us, deliveries[0].at_us)
-            if queue not in publish.queues:
+            if queue not in {*publish.queues, *(each.letters for each in message.rejected)}:
                 text = f"delivered, but published to {', '.join(publish.queues)}"
                 found.append(Violation(Rule.GHOST, queue, text, (publish.message,), moments))
             elif any(delivery.event.crc != publish.crc for delivery in deliveries):

@@ -34,7 +34,9 @@ def _first_deliveries(facts: Facts, queue: str) -> dict[str, DeliveryFacts]:
     return {
         name: message.deliveries[queue][0]
         for name, message in facts.messages.items()
-        if queue in message.deliveries and not message.deliveries[queue][0].event.redelivered
+        if queue in message.deliveries
+        and queue in message.publish.queues
+        and not message.deliveries[queue][0].event.redelivered
     }
 
 

@@ -6,6 +6,8 @@ that ended, or lived through a fault, may hide as many as its prefetch. This bou
 messages of a queue may be marked. A master that follows one that has died does not know what that
 one has handed out last, and marks all messages that it has.
 
+Only where masters hand over in good order, and without a fault, the flags are exact.
+
 A fault may undo acks that no other copy has seen yet, and a master that is cut off may take acks in
 vain until it notices. Such a repeat is counted, and is no violation, if the acked delivery came at
 most `window_us` after the start of a fault, and the acks' synchronous call succeeded at most
@@ -24,6 +26,7 @@ from warrenmq.testing.checker.facts import (
     SessionFacts,
     is_lone_crash_of,
 )
+from warrenmq.testing.checker.fences import moves_of
 from warrenmq.testing.checker.violation import Rule, Violation
 
 UNDONE_ACKS = "acks undone by a fault"
@@ -39,14 +42,14 @@ def judge_repeats(facts: Facts, window_us: int, counts: Counter[str]) -> list[Vi
     """Deliveries of messages whose ack had taken effect (rule 6); adds excused ones to `counts`."""
     found = []
     for message in facts.messages.values():
-        for queue, deliveries in message.deliveries.items():
+        for queue, deliveries in message.own_deliveries:
             if len(deliveries) == 1:
                 continue
             settled = min(deliveries, key=lambda delivery: delivery.settled_us)
             for delivery in deliveries:
                 if delivery is settled or delivery.at_us <= settled.settled_us:
                     continue
-                if _is_undone(facts, settled, window_us):
+                if is_undone(facts, settled, window_us):
                     counts[UNDONE_ACKS] += 1
                     continue
                 text = f"acked by {settled.event.session} and delivered again to {delivery.event.session}"
@@ -55,7 +58,26 @@ def judge_repeats(facts: Facts, window_us: int, counts: Counter[str]) -> list[Vi
     return found
 
 
-def _is_undone(facts: Facts, settled: DeliveryFacts, window_us: int) -> bool:
+def undone_ages(facts: Facts) -> list[int]:
+    """How long the acks that takeovers undid had had effect at the takeover (microseconds)."""
+    ages = []
+    takeovers = {queue: moments for queue, moments in moves_of(facts).items() if moments}
+    for message in facts.messages.values():
+        for queue, deliveries in message.own_deliveries:
+            settled_us = min(delivery.settled_us for delivery in deliveries)
+            for delivery in deliveries:
+                before = [
+                    moment
+                    for moment in takeovers.get(queue, ())
+                    if settled_us < moment < delivery.at_us
+                ]
+                if before:
+                    ages.append(before[-1] - settled_us)
+    return ages
+
+
+def is_undone(facts: Facts, settled: DeliveryFacts, window_us: int) -> bool:
+    """Whether a fault excuses that the ack of a delivery had no effect in the end."""
     return any(
         settled.at_us - window_us <= fault.at_us <= settled.settled_us + window_us
         for fault in facts.faults
@@ -68,12 +90,15 @@ def judge_flags(facts: Facts, window_us: int, counts: Counter[str]) -> list[Viol
     # First deliveries that are marked as redelivered, by queue.
     marked: dict[str, list[DeliveryFacts]] = {}
     for message in facts.messages.values():
-        for queue, deliveries in message.deliveries.items():
+        for queue, deliveries in message.own_deliveries:
             first = deliveries[0]
             if first.event.redelivered:
-                if facts.lone_crash_between(queue, message.publish.at_us, first.at_us):
+                after_us = message.publish.at_us
+                if facts.lone_crash_between(queue, after_us, first.at_us):
                     counts[CRASH_FLAGS] += 1
-                elif facts.new_master_between(queue, message.publish.at_us, first.at_us):
+                elif facts.new_master_between(
+                    queue, after_us, first.at_us
+                ) or _has_takeover_between(facts, after_us, first.at_us, window_us):
                     counts[MASTER_FLAGS] += 1
                 else:
                     marked.setdefault(queue, []).append(first)
@@ -81,6 +106,20 @@ def judge_flags(facts: Facts, window_us: int, counts: Counter[str]) -> list[Viol
     for queue, firsts in marked.items():
         found += _judge_marked(facts, queue, firsts, window_us, counts)
     return found
+
+
+def _has_takeover_between(facts: Facts, after_us: int, before_us: int, window_us: int) -> bool:
+    """Whether a copy may have taken over in this time and marked all messages.
+
+    It may do so only after the fault: when etcd answers again, for instance.
+    """
+    return any(
+        not fault.hands_over
+        and not fault.is_lone_crash
+        and fault.at_us < before_us
+        and facts.fault_ends.get(fault.fault, NEVER) + window_us >= after_us
+        for fault in facts.faults
+    )
 
 
 def _judge_duplicates(
@@ -158,7 +197,7 @@ def _judge_marked(
     firsts.sort(key=lambda delivery: delivery.at_us)
     excused = 0
     for first in firsts:
-        if excused < _hidden_max(facts, queue, first.at_us, window_us):
+        if excused < hidden_max(facts, queue, first.at_us, window_us):
             excused += 1
             continue
         text = f"redelivered to {first.event.session}, but never handed out before"
@@ -167,7 +206,7 @@ def _judge_marked(
     return found
 
 
-def _hidden_max(facts: Facts, queue: str, at_us: int, window_us: int) -> int:
+def hidden_max(facts: Facts, queue: str, at_us: int, window_us: int) -> int:
     """How many messages may have been handed out until `at_us` without arriving at a client."""
     hidden = 0
     for session in facts.sessions_of[queue]:

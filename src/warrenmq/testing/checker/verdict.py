@@ -13,9 +13,15 @@ from typing import Final
 from warrenmq.testing.checker.copies import judge_copies, judge_masters
 from warrenmq.testing.checker.events import AnyEvent
 from warrenmq.testing.checker.facts import Facts
+from warrenmq.testing.checker.fences import (
+    judge_hand_outs,
+    judge_moves,
+    judge_single_consumers,
+)
 from warrenmq.testing.checker.gaps import Gap, judge_gaps, longest_gaps
 from warrenmq.testing.checker.losses import judge_answers, judge_ghosts, judge_losses
 from warrenmq.testing.checker.order import judge_order
+from warrenmq.testing.checker.removals import judge_removals
 from warrenmq.testing.checker.repeats import judge_flags, judge_repeats
 from warrenmq.testing.checker.violation import Rule, Violation
 
@@ -72,10 +78,14 @@ class Verdict:
         return "\n".join(lines)
 
 
-def judge(events: list[AnyEvent], window_ms: int = WINDOW_MS) -> Verdict:
+def judge(
+    events: list[AnyEvent], window_ms: int = WINDOW_MS, hand_out_ms: int | None = None
+) -> Verdict:
     """Judge a history by all rules. Raises HistoryError if its events contradict each other.
 
-    window_ms: how long around the start of a fault acks may be undone (`repeats.py`).
+    window_ms: how long around the start of a fault acks may be undone (`repeats.py`). hand_out_ms:
+    how long after the start of a fault a master may hand out what others hand out, too
+    (`fences.py`); None leaves rules 11 to 13 out.
     """
     facts = Facts(events)
     window_us = window_ms * 1000
@@ -100,7 +110,12 @@ def judge(events: list[AnyEvent], window_ms: int = WINDOW_MS) -> Verdict:
         *judge_masters(facts),
         *judge_copies(facts),
         *judge_gaps(gaps),
+        *judge_removals(facts, window_us),
     ]
+    if hand_out_ms is not None:
+        violations += judge_hand_outs(facts, hand_out_ms * 1000)
+        violations += judge_single_consumers(facts, hand_out_ms * 1000)
+        violations += judge_moves(facts)
     violations.sort(key=lambda violation: violation.rule)
     undrained = [queue for queue in facts.queues if queue not in facts.drained]
     return Verdict(facts.start_us, violations, gaps, undrained, counts)

@@ -1,4 +1,4 @@
-"""A broken rule, in one line, and the ten rules by name."""
+"""A broken rule, in one line, and the rules by name."""
 
 from __future__ import annotations
 
@@ -23,6 +23,10 @@ class Rule(IntEnum):
     MASTER = 8
     COPIES = 9
     GAP = 10
+    FENCE = 11
+    SINGLE = 12
+    MOVES = 13
+    REMOVED = 14
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import typer
 from rich.console import Console
 
 from warrenmq.testing.checker.events import Ack, Confirm, Delivery, Publish
+from warrenmq.testing.workload.kinds import KINDS
 from warrenmq.testing.workload.settings import WorkloadSettings
 from warrenmq.testing.workload.workload import Workload
 
@@ -34,6 +35,10 @@ def main(
     drain_limit: Annotated[float, typer.Option(help="Seconds that draining may take.")] = 60.0,
     prefix: Annotated[str, typer.Option(help="Begin of the names of queues.")] = "workload",
     seed: Annotated[int, typer.Option(help="Of sizes, queues and what consumers do.")] = 1,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help=f"Of the first queue, the second one and so on: {', '.join(KINDS)}."),
+    ] = None,
 ) -> None:
     """Publish with confirms and consume with acks at several nodes, and record everything."""
     # Lost connections are part of the work; pika would log each of them at length.
@@ -50,7 +55,10 @@ def main(
         drain_limit_s=drain_limit,
         prefix=prefix,
         seed=seed,
+        kinds=tuple(kind or ()),
     )
+    if unknown := set(settings.kinds) - KINDS.keys():
+        raise typer.BadParameter(f"no such kind of queue: {', '.join(sorted(unknown))}")
     raise typer.Exit(0 if asyncio.run(_run(settings)) else 1)
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import zlib
+from collections.abc import Callable
 from typing import Any, Final
+
+import pika
 
 from warrenmq.testing.checker.events import (
     CANCELLED,
@@ -13,6 +16,7 @@ from warrenmq.testing.checker.events import (
     LOST,
     Ack,
     Delivery,
+    Reject,
     Requeue,
     SessionEnd,
     SessionStart,
@@ -31,10 +35,12 @@ _REQUEUE_SHARE: Final = 0.03
 _LATER_SHARE: Final = 0.05
 # Pause between two calls that show that the acks before them took effect.
 _CALL_PAUSE_S: Final = 0.05
+# Calls of basic.get between them.
+_GETS: Final = 5
 
 
 class ConsumerSession:
-    """One subscription on one link; an orderly one acks every message at once."""
+    """One subscription on one link, to a queue of a kind; an orderly one acks all at once."""
 
     def __init__(
         self,
@@ -43,10 +49,13 @@ class ConsumerSession:
         link: Link,
         recorder: Recorder,
         chance: random.Random,
+        settings: WorkloadSettings,
         is_orderly: bool = False,
     ) -> None:
         self.name = name
         self.queue = queue
+        self._kind = settings.kind(queue)
+        self._letters = settings.letters
         self._link = link
         self._recorder = recorder
         self._random = chance
@@ -58,7 +67,10 @@ class ConsumerSession:
     async def subscribe(self, node: str, prefetch: int) -> None:
         """Begin to consume. Raises LinkLostError; the session must be ended all the same."""
         link = self._link
-        self._recorder.record(SessionStart(now_us(), self.name, self.queue, node, prefetch))
+        is_single = self._kind.is_single
+        self._recorder.record(
+            SessionStart(now_us(), self.name, self.queue, node, prefetch, is_single)
+        )
         await link.call(lambda done: link.channel.basic_qos(prefetch_count=prefetch, callback=done))
         link.channel.add_on_cancel_callback(self._on_cancel)
         await link.call(
@@ -101,13 +113,24 @@ class ConsumerSession:
             Delivery(now_us(), self.name, tag, message, bool(method.redelivered), crc)
         )
         self._unacked[tag] = None
-        if not self._link.is_open:
+        pace_s = 0.0 if self._is_orderly else self._kind.pace_s
+        if pace_s:
+            asyncio.get_running_loop().call_later(pace_s, self._answer, channel, tag)
+        else:
+            self._answer(channel, tag)
+
+    def _answer(self, channel: Any, tag: int) -> None:
+        if not self._link.is_open or tag not in self._unacked:
             return
         draw = 1.0 if self._is_orderly else self._random.random()
         if draw < _REQUEUE_SHARE:
             del self._unacked[tag]
             self._recorder.record(Requeue(now_us(), self.name, tag))
             channel.basic_reject(tag, requeue=True)
+        elif draw >= 1 - self._kind.reject_share and not self._is_orderly:
+            del self._unacked[tag]
+            self._recorder.record(Reject(now_us(), self.name, tag, self._letters))
+            channel.basic_reject(tag, requeue=False)
         elif draw >= _REQUEUE_SHARE + _LATER_SHARE:
             self._ack(channel, tag)
 
@@ -118,6 +141,35 @@ class ConsumerSession:
             del self._unacked[each]
             self._recorder.record(Ack(now_us(), self.name, each))
         channel.basic_ack(tag, multiple=is_multiple)
+
+
+class PollingSession(ConsumerSession):
+    """Takes one message after another by basic.get."""
+
+    async def subscribe(self, node: str, prefetch: int) -> None:
+        """See the base class; `prefetch` is of no use."""
+        self._recorder.record(SessionStart(now_us(), self.name, self.queue, node, 1))
+        channel = self._link.channel
+        channel.add_callback(self._on_empty, [pika.spec.Basic.GetEmpty], one_shot=False)
+
+    async def work(self, stop: asyncio.Event) -> None:
+        """See the base class."""
+        while not stop.is_set():
+            for _ in range(_GETS):
+                await self._link.call(self._get)
+            await self.sync()
+            await asyncio.sleep(_CALL_PAUSE_S)
+
+    def _get(self, done: Callable[..., None]) -> None:
+        def take(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+            self._on_message(channel, method, properties, body)
+            done(method)
+
+        self._done = done
+        self._link.channel.basic_get(self.queue, take)
+
+    def _on_empty(self, frame: Any) -> None:
+        self._done(frame)
 
 
 class Consumer:
@@ -132,6 +184,7 @@ class Consumer:
         self._recorder = recorder
         self._addresses = Addresses(settings.uris, number)
         self._random = random.Random(f"{settings.seed} {name}")
+        self._session = PollingSession if settings.kind(queue).is_polled else ConsumerSession
 
     async def run(self, stop: asyncio.Event) -> None:
         """Consume until `stop`."""
@@ -140,7 +193,9 @@ class Consumer:
             link, node = await self._addresses.connect()
             name = f"{self._name}-{number}"
             number += 1
-            session = ConsumerSession(name, self._queue, link, self._recorder, self._random)
+            session = self._session(
+                name, self._queue, link, self._recorder, self._random, self._settings
+            )
             try:
                 await session.subscribe(node, self._settings.prefetch)
                 await session.work(stop)

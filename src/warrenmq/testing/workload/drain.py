@@ -24,7 +24,7 @@ class Drain:
         self, number: int, queue: str, settings: WorkloadSettings, recorder: Recorder
     ) -> None:
         self._queue = queue
-        self._prefetch = settings.prefetch
+        self._settings = settings
         self._recorder = recorder
         self._addresses = Addresses(settings.uris, number)
         self._session_count = 0
@@ -66,10 +66,16 @@ class Drain:
         name = f"drain-{self._queue}-{self._session_count}"
         self._session_count += 1
         session = ConsumerSession(
-            name, self._queue, link, self._recorder, random.Random(name), is_orderly=True
+            name,
+            self._queue,
+            link,
+            self._recorder,
+            random.Random(name),
+            self._settings,
+            is_orderly=True,
         )
         try:
-            await session.subscribe(node, self._prefetch)
+            await session.subscribe(node, self._settings.prefetch)
             while (await session.sync())[0]:
                 await asyncio.sleep(PAUSE_S / 5)
         finally:

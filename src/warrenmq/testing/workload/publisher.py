@@ -18,6 +18,8 @@ from warrenmq.testing.workload.settings import WorkloadSettings
 _SIZES: Final = (20, 20, 100, 100, 100, 1000, 1000, 4095, 5000, 20_000)
 # Share of the messages that go to two queues.
 _PAIR_SHARE: Final = 0.2
+# Messages of a stock that are sent before the answers are read.
+_STOCK_STEP: Final = 20
 # How long the last confirms may take.
 _GRACE_S: Final = 30.0
 
@@ -37,12 +39,30 @@ class Publisher:
         self._recorder = recorder
         self._addresses = Addresses(settings.uris, number)
         self._random = random.Random(f"{settings.seed} {name}")
+        self._numbers = settings.numbers(has_stock=False)
         self._session = ""
         self._session_count = 0
         self._message_count = 0
         self._next_tag = 1
         # Names of the messages without an answer, by delivery tag.
         self._unanswered: dict[int, str] = {}
+
+    async def stock(self, number: int, count: int) -> None:
+        """Publish `count` messages to one queue, and return when all are answered."""
+        link, _ = await self._addresses.connect()
+        try:
+            await self._begin(link)
+            for sent in range(count):
+                while len(self._unanswered) >= self._settings.window:
+                    await asyncio.sleep(PAUSE_S / 50)
+                    if not link.is_open:
+                        raise LinkLostError(self._session)
+                self._send(link, number, False)
+                if sent % _STOCK_STEP == 0:
+                    await asyncio.sleep(0)
+            await self._await_answers(link)
+        finally:
+            await link.close()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Publish until `stop`, then wait for the answers of the open link."""
@@ -56,7 +76,8 @@ class Publisher:
             finally:
                 await link.close()
 
-    async def _publish_on(self, link: Link, stop: asyncio.Event) -> None:
+    async def _begin(self, link: Link) -> None:
+        """Begin a session, whose publishes are confirmed."""
         self._session = f"{self._name}-{self._session_count}"
         self._session_count += 1
         self._unanswered = {}
@@ -68,9 +89,12 @@ class Publisher:
                 lambda frame: self._on_answer(session, frame.method), callback=done
             )
         )
+
+    async def _publish_on(self, link: Link, stop: asyncio.Event) -> None:
+        await self._begin(link)
         while not stop.is_set():
             if not link.is_open:
-                raise LinkLostError(session)
+                raise LinkLostError(self._session)
             if len(self._unanswered) < self._settings.window:
                 self._publish(link)
             await asyncio.sleep(self._random.uniform(0, 2 / self._settings.rate))
@@ -82,24 +106,30 @@ class Publisher:
             await asyncio.sleep(PAUSE_S / 5)
 
     def _publish(self, link: Link) -> None:
-        number = self._message_count
+        number = self._random.choice(self._numbers)
+        self._send(link, number, self._random.random() < _PAIR_SHARE)
+
+    def _send(self, link: Link, number: int, is_pair: bool) -> None:
+        """Publish a message to a queue, or to a pair of queues."""
+        sequence = self._message_count
         self._message_count += 1
-        message = f"{self._name}-{number}"
+        message = f"{self._name}-{sequence}"
         settings = self._settings
-        queue = self._random.randrange(settings.queues)
-        is_pair = self._random.random() < _PAIR_SHARE
-        queues = settings.pair(queue) if is_pair else (settings.queue_names[queue],)
+        queues = settings.pair(number) if is_pair else (settings.queue_names[number],)
+        priority = self._random.randrange(max(settings.kind(queue).levels for queue in queues))
+        levels = tuple(min(priority, settings.kind(queue).levels - 1) for queue in queues)
         body = f"{message}:".encode() + self._random.randbytes(self._random.choice(_SIZES))
+        crc = zlib.crc32(body)
         self._recorder.record(
-            Publish(now_us(), message, self._name, self._session, number, queues, zlib.crc32(body))
+            Publish(now_us(), message, self._name, self._session, sequence, queues, crc, levels)
         )
         self._unanswered[self._next_tag] = message
         self._next_tag += 1
         link.channel.basic_publish(
             settings.exchange if is_pair else "",
-            str(queue) if is_pair else queues[0],
+            str(number) if is_pair else queues[0],
             body,
-            pika.BasicProperties(message_id=message, delivery_mode=2),
+            pika.BasicProperties(message_id=message, delivery_mode=2, priority=priority),
             mandatory=True,
         )
 

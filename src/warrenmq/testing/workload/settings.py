@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from warrenmq.testing.workload.kinds import KINDS, QueueKind
+
 
 @dataclass(frozen=True)
 class WorkloadSettings:
@@ -12,7 +14,7 @@ class WorkloadSettings:
 
     rate: messages per second of each publisher. consumers: of each queue, but for the last
     `idle_queues`, whose messages wait for the end. drain_limit_s: how long the end may take, with
-    nodes that come back late.
+    nodes that come back late. kinds: names of `KINDS`, of the first queues; the others are classic.
     """
 
     uris: tuple[str, ...]
@@ -29,6 +31,7 @@ class WorkloadSettings:
     drain_limit_s: float = 60.0
     prefix: str = "workload"
     seed: int = 1
+    kinds: tuple[str, ...] = ()
 
     @property
     def queue_names(self) -> tuple[str, ...]:
@@ -38,7 +41,45 @@ class WorkloadSettings:
     @property
     def consumed_queues(self) -> tuple[str, ...]:
         """The names of the queues that have consumers."""
-        return self.queue_names[: self.queues - self.idle_queues]
+        consumed = self.queue_names[: self.queues - self.idle_queues]
+        return (*consumed, self.letters) if self.has_letters else consumed
+
+    @property
+    def drained_queues(self) -> tuple[str, ...]:
+        """The names of all queues, that of dead letters last, as the others add to it."""
+        return (*self.queue_names, self.letters) if self.has_letters else self.queue_names
+
+    @property
+    def letters(self) -> str:
+        """The queue of dead letters."""
+        return f"{self.prefix}-letters"
+
+    @property
+    def has_letters(self) -> bool:
+        """Whether the queue of dead letters is there."""
+        return any(self.kind(queue).reject_share for queue in self.queue_names)
+
+    def kind(self, queue: str) -> QueueKind:
+        """The kind of a queue."""
+        number = queue.removeprefix(f"{self.prefix}-")
+        if number.isdecimal() and int(number) < len(self.kinds):
+            return KINDS[self.kinds[int(number)]]
+        return KINDS["classic"]
+
+    def arguments(self, queue: str) -> dict[str, object]:
+        """The arguments of the queue's declaration."""
+        found = dict(self.kind(queue).arguments)
+        if self.kind(queue).reject_share:
+            found |= {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": self.letters}
+        return found
+
+    def numbers(self, has_stock: bool) -> list[int]:
+        """The numbers of the queues that only have a stock, or of those that are published to."""
+        return [
+            number
+            for number, queue in enumerate(self.queue_names)
+            if bool(self.kind(queue).stock) == has_stock
+        ]
 
     @property
     def exchange(self) -> str:
@@ -46,7 +87,6 @@ class WorkloadSettings:
         return f"{self.prefix}-pairs"
 
     def pair(self, number: int) -> tuple[str, ...]:
-        """The queues behind the key `number`, each once."""
-        names = self.queue_names
-        both = (names[number], names[(number + 1) % len(names)])
-        return both if both[0] != both[1] else both[:1]
+        """The queues behind the key `number`, each once; a stock is none of them."""
+        first, second = (self.queue_names[each % self.queues] for each in (number, number + 1))
+        return (first,) if second == first or self.kind(second).stock else (first, second)

@@ -41,6 +41,7 @@ class Workload:
         flushing = asyncio.create_task(self._flush())
         try:
             await self._call(self._declarations())
+            await self._stock()
             await self._work(stop)
             if not await self._drain():
                 return False
@@ -50,12 +51,20 @@ class Workload:
             flushing.cancel()
             self.recorder.close()
 
+    async def _stock(self) -> None:
+        settings = self._settings
+        publisher = Publisher("stock", 0, settings, self.recorder)
+        for number in settings.numbers(has_stock=True):
+            await publisher.stock(number, settings.kind(settings.queue_names[number]).stock)
+
     async def _work(self, stop: asyncio.Event) -> None:
         settings, recorder = self._settings, self.recorder
         publishing_end, consuming_end = asyncio.Event(), asyncio.Event()
         consumers = [
-            Consumer(f"c{number}", number, queue, settings, recorder)
-            for number, queue in enumerate(settings.consumed_queues * settings.consumers)
+            Consumer(f"c{place}-{queue}", number + place, queue, settings, recorder)
+            # Consumers of one queue begin at different nodes.
+            for place in range(settings.consumers)
+            for number, queue in enumerate(settings.consumed_queues)
         ]
         publishers = [
             Publisher(f"p{number}", number, settings, recorder)
@@ -74,11 +83,16 @@ class Workload:
 
     async def _drain(self) -> bool:
         settings = self._settings
+        if not await self._drain_queues(settings.queue_names):
+            return False
+        return not settings.has_letters or await self._drain_queues((settings.letters,))
+
+    async def _drain_queues(self, queues: tuple[str, ...]) -> bool:
         drains = [
-            asyncio.create_task(Drain(number, queue, settings, self.recorder).run())
-            for number, queue in enumerate(settings.queue_names)
+            asyncio.create_task(Drain(number, queue, self._settings, self.recorder).run())
+            for number, queue in enumerate(queues)
         ]
-        done, late = await asyncio.wait(drains, timeout=settings.drain_limit_s)
+        done, late = await asyncio.wait(drains, timeout=self._settings.drain_limit_s)
         for task in late:
             task.cancel()
         for task in done:
@@ -103,9 +117,9 @@ class Workload:
         settings = self._settings
         exchange = settings.exchange
         methods: list[Method] = [partial(_declare_exchange, exchange)]
-        for queue in settings.queue_names:
-            methods.append(partial(_declare_queue, queue))
-        for number in range(settings.queues):
+        for queue in settings.drained_queues:
+            methods.append(partial(_declare_queue, queue, settings.arguments(queue)))
+        for number in settings.numbers(has_stock=False):
             for queue in settings.pair(number):
                 methods.append(partial(_bind, queue, exchange, str(number)))
         return methods
@@ -124,8 +138,8 @@ def _delete_exchange(exchange: str, channel: Any, done: Callback) -> None:
     channel.exchange_delete(exchange, callback=done)
 
 
-def _declare_queue(queue: str, channel: Any, done: Callback) -> None:
-    channel.queue_declare(queue, durable=True, callback=done)
+def _declare_queue(queue: str, arguments: dict[str, object], channel: Any, done: Callback) -> None:
+    channel.queue_declare(queue, durable=True, arguments=arguments, callback=done)
 
 
 def _bind(queue: str, exchange: str, key: str, channel: Any, done: Callback) -> None:

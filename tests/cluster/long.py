@@ -7,6 +7,8 @@
 | rolling | rolling restarts under a workload |
 | mirrors | a new workload of mirrored queues for each seed, with a few random faults each |
 | cases | each fault case of mirrored queues; `--only t5,t6-flap` those with such names |
+| partitions | the cases of `partitions/partition_cases.py`; `--only` those with such names |
+| pairs | random pairs of nemeses that overlap, with queues of all kinds; a table at the end |
 | soak | random faults for `--minutes`, with an eye on memory and descriptors |
 | gap | how long clients elsewhere take to notice the death of a node, and etcd's |
 
@@ -30,9 +32,21 @@ from tests.cluster.nodes.long_faults import Faults
 from tests.cluster.nodes.long_scenarios import measure_gaps, run_points, run_rolling
 from tests.cluster.nodes.networks_here import make_network
 from tests.cluster.nodes.real_cluster import RealCluster
+from tests.cluster.partitions.long_pairs import run_pairs
+from tests.cluster.partitions.partition_cases import run_partition_cases
 from warrenmq.build import build_name
 
-SCENARIOS = ("points", "faults", "rolling", "mirrors", "cases", "soak", "gap")
+SCENARIOS = (
+    "points",
+    "faults",
+    "rolling",
+    "mirrors",
+    "cases",
+    "partitions",
+    "pairs",
+    "soak",
+    "gap",
+)
 
 
 def main() -> int:
@@ -75,6 +89,12 @@ def _run(name: str, directory: Path, options: argparse.Namespace) -> None:
     if name == "cases":
         with make_network() as network:
             run_cases(network, directory, [each for each in options.only.split(",") if each])
+        return
+    if name == "partitions":
+        run_partition_cases(directory, [each for each in options.only.split(",") if each])
+        return
+    if name == "pairs":
+        run_pairs(directory, rounds, seed)
         return
     if name == "mirrors":
         with make_network() as network, MirroredCluster(network, directory) as mirrored:

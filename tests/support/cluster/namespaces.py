@@ -111,6 +111,10 @@ class NamespaceNetwork(Network):
             "lladdr", _WRONG_HARDWARE, "dev", "eth0", "nud", "permanent",
         )  # fmt: skip
 
+    def heal_one_way(self, sender: str, receiver: str) -> None:
+        self._cuts.remove((sender, receiver))
+        self._ip(self._space(sender), "neigh", "del", self._host(receiver), "dev", "eth0")
+
     def isolate(self, party: str) -> None:
         self._isolated.add(party)
         self._set_port(party, _DISABLED)
@@ -127,18 +131,19 @@ class NamespaceNetwork(Network):
             "burst", str(_BURST_BYTES), "limit", str(_QUEUE_BYTES),
         )  # fmt: skip
 
+    def quicken(self, party: str) -> None:
+        """End what `slow` does to a party."""
+        self._slow.remove(party)
+        _run("tc", "-n", self._hub, "qdisc", "del", "dev", f"port{self._parties[party]}", "root")
+
     def heal(self) -> None:
-        for party in self._slow:
-            _run(
-                "tc", "-n", self._hub, "qdisc", "del", "dev", f"port{self._parties[party]}", "root"
-            )
+        for party in list(self._slow):
+            self.quicken(party)
         for party in self._isolated:
             self._set_port(party, _FORWARDING)
-        for sender, receiver in self._cuts:
-            self._ip(self._space(sender), "neigh", "del", self._host(receiver), "dev", "eth0")
-        self._slow.clear()
+        for sender, receiver in list(self._cuts):
+            self.heal_one_way(sender, receiver)
         self._isolated.clear()
-        self._cuts.clear()
 
     def close(self) -> None:
         for party in self._parties:

@@ -49,6 +49,10 @@ class Network(ABC):
         """Let nothing from `sender` arrive at `receiver`."""
 
     @abstractmethod
+    def heal_one_way(self, sender: str, receiver: str) -> None:
+        """End one cut, which must be in force."""
+
+    @abstractmethod
     def isolate(self, party: str) -> None:
         """Cut a party from all others."""
 

@@ -105,8 +105,12 @@ class Party:
 
     def stop(self) -> int:
         """End the process by SIGTERM and wait; returns its exit status."""
-        os.kill(self.pid, signal.SIGTERM)
+        self.terminate()
         return self.await_end()
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the process."""
+        os.kill(self.pid, signal.SIGTERM)
 
     def restart(self) -> None:
         """Kill the process and start it again."""

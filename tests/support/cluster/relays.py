@@ -182,6 +182,9 @@ class RelayNetwork(Network):
     def cut_one_way(self, sender: str, receiver: str) -> None:
         self.call(self._set_gates([(sender, receiver)], is_whole=False))
 
+    def heal_one_way(self, sender: str, receiver: str) -> None:
+        self.call(self._set_gates([(sender, receiver)], is_whole=True))
+
     def isolate(self, party: str) -> None:
         others = [other for other in self._parties if other != party]
         pairs = [(party, other) for other in others] + [(other, party) for other in others]

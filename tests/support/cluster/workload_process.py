@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.awaiting import PATIENCE_S, eventually
-from warrenmq.testing.checker.events import FaultEnd, FaultStart
+from warrenmq.testing.checker.events import AnyEvent, Event, FaultEnd, FaultStart
 from warrenmq.testing.checker.history import Recorder, now_us, read_history
 from warrenmq.testing.checker.verdict import Verdict, judge
 
@@ -100,6 +100,7 @@ class RecordedRun:
         is_lone_crash: bool = False,
         queues: tuple[str, ...] = (),
         keeps_packets: bool = False,
+        hands_over: bool = False,
     ) -> Iterator[None]:
         """Record a fault that lasts as long as the block; see `FaultStart`."""
         self._fault_count += 1
@@ -107,7 +108,15 @@ class RecordedRun:
         name = f"{kind} {self._fault_count}"
         self._faults.record(
             FaultStart(
-                now_us(), name, kind, node, gap_limit_ms, is_lone_crash, queues, keeps_packets
+                now_us(),
+                name,
+                kind,
+                node,
+                gap_limit_ms,
+                is_lone_crash,
+                queues,
+                keeps_packets,
+                hands_over,
             )
         )
         yield
@@ -118,12 +127,20 @@ class RecordedRun:
 
         window_ms: as for `judge`.
         """
+        return judge(self.events(), window_ms)
+
+    def record(self, event: Event) -> None:
+        """Add an event that the test has caused or seen."""
+        self._faults.record(event)
+
+    def events(self) -> list[AnyEvent]:
+        """End the publishing, wait until the queues are drained, and return both histories."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         # Draining has a limit of its own.
         self._process.wait(4 * PATIENCE_S)
         self._faults.flush()
-        return judge(read_history([self._history, self._faults_path]), window_ms)
+        return read_history([self._history, self._faults_path])
 
     def _has_ended(self) -> bool:
         assert self._process is not None

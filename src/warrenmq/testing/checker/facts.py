@@ -6,6 +6,7 @@ delivered, is the recorder's fault and raises HistoryError.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 
 from warrenmq.testing.checker.events import (
@@ -37,6 +38,8 @@ from warrenmq.testing.checker.history import HistoryError
 
 # A moment that never comes.
 NEVER = 1 << 62
+# A removal without an answer happens within this time after its client gave up, or never.
+_LATE_REMOVAL_US = 15_000_000
 
 
 @dataclass
@@ -190,9 +193,38 @@ class Facts:
             for report in self.masters
         )
 
+    @functools.cached_property
+    def moves(self) -> dict[str, list[int]]:
+        """The moments at which masters moved to another node, by queue.
+
+        A queue NAME that was deleted and declared again is NAME~2, and so on.
+        """
+        masters: dict[str, str] = {}
+        moves: dict[str, list[int]] = {}
+        for report in self.masters:
+            if masters.setdefault(report.queue, report.node) != report.node:
+                masters[report.queue] = report.node
+                moves.setdefault(report.queue, []).append(report.at_us)
+        return moves
+
+    def moves_of(self, queue: str) -> list[int]:
+        """The moments at which the master of a queue, deleted or not, moved to another node."""
+        return [
+            moment
+            for name, moments in self.moves.items()
+            for moment in moments
+            if name.partition("~")[0] == queue
+        ]
+
     def removes(self, message: MessageFacts, queue: str) -> bool:
-        """Whether a purge or a deletion may have taken a message out of a queue."""
-        return any(each.at_us >= message.publish.at_us for each in self.removals.get(queue, ()))
+        """Whether a purge or a deletion may have taken a message out of a queue.
+
+        One without an answer may happen later.
+        """
+        return any(
+            each.at_us + (0 if each.is_answered else _LATE_REMOVAL_US) >= message.publish.at_us
+            for each in self.removals.get(queue, ())
+        )
 
     def _add(self, event: AnyEvent) -> None:
         match event:

@@ -3,7 +3,8 @@
 A fault may part a master from the copies that take over. What it hands out from then on comes
 again, so it may do so for `bound_us` only. A hand-out shows as *undone* when its message comes
 again although its consumer neither gave it back nor went away: then its master was replaced, and a
-fault must have begun after the hand-out, or at most `bound_us` before it.
+fault must have begun after the hand-out, or at most `bound_us` before it. Where the old and the new
+master hear each other, what is in flight at the change may come again, too.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from warrenmq.testing.checker.violation import Rule, Violation
 
 # A client learns of a lost connection so much later than the broker, at most.
 _LATE_LOSS_US = 5_000_000
+# What a master hands out, or gets acked, is in flight to its copies for so long at most.
+IN_FLIGHT_US = 1_000_000
 # Deliveries of one consumer with longer pauses are several spells of it.
 _PAUSE_US = 2_000_000
 
@@ -25,7 +28,11 @@ def judge_hand_outs(facts: Facts, bound_us: int) -> list[Violation]:
     for message in facts.messages.values():
         for queue, deliveries in message.own_deliveries:
             for before, again in pairwise(deliveries):
-                if not _is_undone(before, again) or _has_fault(facts, before, again, bound_us):
+                if (
+                    not _is_undone(before, again)
+                    or _has_fault(facts, before, again, bound_us)
+                    or is_in_flight(facts, queue, before.at_us)
+                ):
                     continue
                 text = (
                     f"handed out to {before.event.session}, which kept it,"
@@ -35,6 +42,11 @@ def judge_hand_outs(facts: Facts, bound_us: int) -> list[Violation]:
                 names = (message.publish.message,)
                 found.append(Violation(Rule.FENCE, queue, text, names, moments))
     return found
+
+
+def is_in_flight(facts: Facts, queue: str, at_us: int) -> bool:
+    """Whether the master of a queue moves at about this moment."""
+    return any(abs(moment - at_us) <= IN_FLIGHT_US for moment in facts.moves_of(queue))
 
 
 def _is_undone(before: DeliveryFacts, again: DeliveryFacts) -> bool:
@@ -79,21 +91,10 @@ def _spells(deliveries: list[DeliveryFacts]) -> list[tuple[int, int]]:
 def judge_moves(facts: Facts) -> list[Violation]:
     """Changes of a master without a fault of their own: at most one for each fault (rule 13)."""
     found = []
-    for queue, moments in moves_of(facts).items():
+    for queue, moments in facts.moves.items():
         for number, moment in enumerate(moments, 1):
             faults = sum(fault.at_us <= moment for fault in facts.faults)
             if number > faults:
                 text = f"change {number} of the master after {faults} faults"
                 found.append(Violation(Rule.MOVES, queue, text, (), (moment,)))
     return found
-
-
-def moves_of(facts: Facts) -> dict[str, list[int]]:
-    """The moments at which the master of a queue moved to another node, by queue."""
-    masters: dict[str, str] = {}
-    moves: dict[str, list[int]] = {}
-    for report in facts.masters:
-        if masters.setdefault(report.queue, report.node) != report.node:
-            masters[report.queue] = report.node
-            moves.setdefault(report.queue, []).append(report.at_us)
-    return moves

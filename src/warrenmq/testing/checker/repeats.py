@@ -26,7 +26,7 @@ from warrenmq.testing.checker.facts import (
     SessionFacts,
     is_lone_crash_of,
 )
-from warrenmq.testing.checker.fences import moves_of
+from warrenmq.testing.checker.fences import is_in_flight
 from warrenmq.testing.checker.violation import Rule, Violation
 
 UNDONE_ACKS = "acks undone by a fault"
@@ -49,7 +49,9 @@ def judge_repeats(facts: Facts, window_us: int, counts: Counter[str]) -> list[Vi
             for delivery in deliveries:
                 if delivery is settled or delivery.at_us <= settled.settled_us:
                     continue
-                if is_undone(facts, settled, window_us):
+                if _is_undone(facts, settled, window_us) or is_in_flight(
+                    facts, queue, settled.settled_us
+                ):
                     counts[UNDONE_ACKS] += 1
                     continue
                 text = f"acked by {settled.event.session} and delivered again to {delivery.event.session}"
@@ -61,14 +63,15 @@ def judge_repeats(facts: Facts, window_us: int, counts: Counter[str]) -> list[Vi
 def undone_ages(facts: Facts) -> list[int]:
     """How long the acks that takeovers undid had had effect at the takeover (microseconds)."""
     ages = []
-    takeovers = {queue: moments for queue, moments in moves_of(facts).items() if moments}
     for message in facts.messages.values():
         for queue, deliveries in message.own_deliveries:
             settled_us = min(delivery.settled_us for delivery in deliveries)
             for delivery in deliveries:
+                if delivery.at_us <= settled_us:
+                    continue
                 before = [
                     moment
-                    for moment in takeovers.get(queue, ())
+                    for moment in facts.moves_of(queue)
                     if settled_us < moment < delivery.at_us
                 ]
                 if before:
@@ -76,7 +79,7 @@ def undone_ages(facts: Facts) -> list[int]:
     return ages
 
 
-def is_undone(facts: Facts, settled: DeliveryFacts, window_us: int) -> bool:
+def _is_undone(facts: Facts, settled: DeliveryFacts, window_us: int) -> bool:
     """Whether a fault excuses that the ack of a delivery had no effect in the end."""
     return any(
         settled.at_us - window_us <= fault.at_us <= settled.settled_us + window_us

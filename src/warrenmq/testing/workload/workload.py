@@ -78,7 +78,7 @@ class Workload:
                 await asyncio.wait_for(stop.wait(), settings.seconds)
             recorder.record(PublishingEnd(now_us()))
             publishing_end.set()
-            await asyncio.wait(running)
+            await asyncio.gather(*running)
             consuming_end.set()
 
     async def _drain(self) -> bool:

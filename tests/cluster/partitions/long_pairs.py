@@ -1,0 +1,133 @@
+"""Scenario `pairs` of `python -m tests.cluster.long`: random pairs of nemeses that overlap.
+
+Prints a line for each round, and a table at the end. A round that breaks a promise keeps its
+history; one after which the cluster does not come to rest is followed by a new cluster.
+"""
+
+import contextlib
+import random
+import shutil
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from tests.cluster.nodes.long_scenarios import say
+from tests.cluster.nodes.networks_here import make_network
+from tests.cluster.partitions.nemeses import ETCD, KINDS, Nemesis
+from tests.cluster.partitions.partition_cluster import PartitionCluster
+from tests.cluster.partitions.rounds import ACK_BOUND_MS, Outcome, run_round
+from warrenmq.testing.checker.violation import Rule
+
+NODES = ("n1", "n2", "n3")
+# The second nemesis of a pair begins so long after the first one at most (s).
+OFFSET_S = 5.0
+# Share of the pairs that hit one node.
+SAME_NODE_SHARE = 0.4
+
+
+def random_pair(numbers: random.Random) -> list[Nemesis]:
+    """Two nemeses that overlap in time, and do not halt the same process."""
+    names = [numbers.choice(sorted(KINDS)) for _ in range(2)]
+    nodes = [numbers.choice(NODES)]
+    both_halt = all(KINDS[name].halts for name in names)
+    is_same = numbers.random() < SAME_NODE_SHARE and not both_halt
+    nodes.append(nodes[0] if is_same else numbers.choice([n for n in NODES if n != nodes[0]]))
+    if all(KINDS[name].of_etcd for name in names):
+        names[1] = "cut from nodes"
+    plan: list[Nemesis] = []
+    for number, (name, node) in enumerate(zip(names, nodes, strict=True)):
+        kind = KINDS[name]
+        start_s = 0.0
+        if number:
+            start_s = numbers.uniform(0, min(OFFSET_S, plan[0].duration_s))
+        duration_s = numbers.uniform(kind.least_s, kind.most_s)
+        plan.append(Nemesis(name, ETCD if kind.of_etcd else node, start_s, duration_s))
+    return plan
+
+
+@dataclass
+class Tally:
+    """What became of all rounds."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    # Rounds that hung, or in which a node complained.
+    failures: list[str] = field(default_factory=list)
+
+    def lines(self) -> list[str]:
+        """The table."""
+        broken: Counter[Rule] = Counter()
+        for outcome in self.outcomes:
+            broken += outcome.broken
+        confirmed = sum(outcome.verdict.counts["confirmed"] for outcome in self.outcomes)
+        moves = [outcome.moves / len(outcome.plan) for outcome in self.outcomes]
+        rows = [
+            ("rounds", f"{len(self.outcomes) + len(self.failures)}"),
+            ("rounds that hung or had a node complain", f"{len(self.failures)}"),
+            ("confirmed", f"{confirmed}"),
+            ("lost", f"{broken[Rule.LOST] + broken[Rule.SETTLED]}"),
+            ("altered or unknown", f"{broken[Rule.GHOST]}"),
+            ("out of order", f"{broken[Rule.ORDER]}"),
+            ("wrong flags", f"{broken[Rule.FLAG]}"),
+            (f"acks undone beyond {ACK_BOUND_MS} ms", f"{broken[Rule.AGAIN]}"),
+            ("removals undone", f"{broken[Rule.REMOVED]}"),
+            ("handed out by replaced masters", f"{broken[Rule.FENCE]}"),
+            ("two single active consumers", f"{broken[Rule.SINGLE]}"),
+            ("needless changes of a master", f"{broken[Rule.MOVES]}"),
+            ("most changes of a master for each fault", f"{max(moves, default=0):.1f}"),
+            ("oldest undone ack", f"{max((o.undone_s for o in self.outcomes), default=0):.1f} s"),
+            ("longest until in sync", f"{max((o.sync_s for o in self.outcomes), default=0):.1f} s"),
+        ]
+        return [f"| {name} | {value} |" for name, value in rows] + self._gap_lines()
+
+    def _gap_lines(self) -> list[str]:
+        """The gap in confirms that each kind of nemesis has had a part in, as one of a pair."""
+        lengths: dict[str, list[float]] = {}
+        for outcome in self.outcomes:
+            for gap in outcome.gaps:
+                lengths.setdefault(gap.fault.kind, []).append(gap.length_ms / 1000)
+        return ["| nemesis | times | median gap | longest gap |", "|---|---|---|---|"] + [
+            f"| {kind} | {len(some)} | {median(some):.1f} s | {max(some):.1f} s |"
+            for kind, some in sorted(lengths.items())
+        ]
+
+
+def run_pairs(directory: Path, rounds: int, seed: int) -> None:
+    """Run rounds with the seeds from `seed` on. AssertionError if one of them broke a promise."""
+    tally = Tally()
+    done = 0
+    broken: list[int] = []
+    while done < rounds:
+        place = directory / f"cluster-{done}"
+        with make_network() as network, PartitionCluster(network, place) as cluster:
+            while done < rounds:
+                number = seed + done
+                done += 1
+                outcome = _run_one(cluster, place / f"round-{number}", number, tally)
+                if outcome is None:
+                    broken.append(number)
+                    break
+                say(f"{done}/{rounds} seed {number}: {outcome.line()}")
+                if outcome.verdict.is_clean:
+                    shutil.rmtree(place / f"round-{number}")
+                else:
+                    broken.append(number)
+                    say(outcome.findings())
+    for line in tally.lines():
+        say(line)
+    assert not broken, f"rounds with the seeds {broken}"
+
+
+def _run_one(cluster: PartitionCluster, place: Path, seed: int, tally: Tally) -> Outcome | None:
+    plan = random_pair(random.Random(seed))
+    try:
+        outcome = run_round(cluster, place, plan, seed)
+    except Exception as error:
+        text = f"seed {seed}: {'; '.join(each.text() for each in plan)}: {error!r}"
+        say(text)
+        tally.failures.append(text)
+        with contextlib.suppress(OSError):
+            cluster.network.heal()
+        return None
+    tally.outcomes.append(outcome)
+    return outcome

@@ -36,8 +36,8 @@ KINDS: Final = {
     "priority": QueueKind({"x-max-priority": 3}, levels=4),
     "quorum": QueueKind({"x-queue-type": "quorum"}),
     "single": QueueKind({"x-single-active-consumer": True}, pace_s=0.05),
-    "stock": QueueKind(stock=2000, pace_s=0.5),
-    "single-stock": QueueKind({"x-single-active-consumer": True}, stock=2000, pace_s=0.2),
+    "stock": QueueKind(stock=1500, pace_s=0.5),
+    "single-stock": QueueKind({"x-single-active-consumer": True}, stock=1500, pace_s=0.2),
     "rejected": QueueKind(reject_share=0.3),
     "polled": QueueKind(is_polled=True),
 }

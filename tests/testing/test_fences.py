@@ -22,7 +22,7 @@ from warrenmq.testing.checker.events import (
     SyncReply,
 )
 from warrenmq.testing.checker.facts import Facts
-from warrenmq.testing.checker.repeats import undone_ages
+from warrenmq.testing.checker.repeats import UndoneAck, undone_acks
 from warrenmq.testing.checker.verdict import judge
 from warrenmq.testing.checker.violation import Rule
 
@@ -132,6 +132,11 @@ EXCUSED: dict[str, list[AnyEvent]] = {
         delivery(22, "a"), *settled(23, "a"),
     ],
     "a purged message is gone": [*published(), Removal(2 * S, "q", S, True)],
+    "a reject is undone": [
+        *TWO_SESSIONS, fault(2), delivery(2, "a"), Reject(3 * S, "a", 1, "letters"),
+        SyncCall(3 * S, "a"), SyncReply(4 * S, "a"), delivery(5, "b", again=True), *settled(6, "b"),
+        QueueDrained(9 * S, "letters"),
+    ],
     "a dead letter comes twice": [
         *published(), session("a"), session("l", 1, "letters"), fault(2), delivery(2, "a"),
         Reject(3 * S, "a", 1, "letters"), delivery(4, "l"), delivery(5, "l", 2),
@@ -159,7 +164,7 @@ def test_a_correct_broker_is_not_blamed(name: str) -> None:
 
 def test_the_age_of_an_undone_ack_is_told() -> None:
     events = [
-        moved(0, 1, "n1"), *TWO_SESSIONS, delivery(2, "a"), *settled(3, "a"), moved(8, 2, "n2"),
-        delivery(9, "b", again=True),
+        moved(0, 1, "n1"), *TWO_SESSIONS, fault(1), delivery(2, "a"), *settled(3, "a"),
+        moved(8, 2, "n2"), delivery(9, "b", again=True),
     ]  # fmt: skip
-    assert undone_ages(Facts(sorted_by_time(events))) == [5 * S]
+    assert undone_acks(Facts(sorted_by_time(events))) == [UndoneAck(5 * S, 2 * S)]

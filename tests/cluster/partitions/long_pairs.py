@@ -61,6 +61,8 @@ class Tally:
             broken += outcome.broken
         confirmed = sum(outcome.verdict.counts["confirmed"] for outcome in self.outcomes)
         moves = [outcome.moves / len(outcome.plan) for outcome in self.outcomes]
+        first_s = min(outcome.after_fault_s[0] for outcome in self.outcomes)
+        last_s = max(outcome.after_fault_s[1] for outcome in self.outcomes)
         rows = [
             ("rounds", f"{len(self.outcomes) + len(self.failures)}"),
             ("rounds that hung or had a node complain", f"{len(self.failures)}"),
@@ -74,9 +76,12 @@ class Tally:
             ("handed out by replaced masters", f"{broken[Rule.FENCE]}"),
             ("two single active consumers", f"{broken[Rule.SINGLE]}"),
             ("needless changes of a master", f"{broken[Rule.MOVES]}"),
-            ("most changes of a master for each fault", f"{max(moves, default=0):.1f}"),
-            ("oldest undone ack", f"{max((o.undone_s for o in self.outcomes), default=0):.1f} s"),
-            ("longest until in sync", f"{max((o.sync_s for o in self.outcomes), default=0):.1f} s"),
+            ("most changes of a master for each fault", f"{max(moves):.1f}"),
+            ("undone acks", f"{sum(len(o.undone) for o in self.outcomes)}"),
+            ("oldest undone ack at a takeover", f"{max(o.undone_s for o in self.outcomes):.1f} s"),
+            ("first undone ack after a fault began", f"{first_s:.1f} s"),
+            ("last undone ack after a fault began", f"{last_s:.1f} s"),
+            ("longest until in sync", f"{max(o.sync_s for o in self.outcomes):.1f} s"),
         ]
         return [f"| {name} | {value} |" for name, value in rows] + self._gap_lines()
 
@@ -113,8 +118,9 @@ def run_pairs(directory: Path, rounds: int, seed: int) -> None:
                 else:
                     broken.append(number)
                     say(outcome.findings())
-    for line in tally.lines():
-        say(line)
+    if tally.outcomes:
+        for line in tally.lines():
+            say(line)
     assert not broken, f"rounds with the seeds {broken}"
 
 

@@ -13,7 +13,7 @@ from tests.cluster.partitions.nemeses import Arena, Nemesis, perform
 from tests.cluster.partitions.partition_cluster import KINDS, RATE, PartitionCluster
 from warrenmq.testing.checker.facts import Facts
 from warrenmq.testing.checker.gaps import Gap
-from warrenmq.testing.checker.repeats import undone_ages
+from warrenmq.testing.checker.repeats import UndoneAck, undone_acks
 from warrenmq.testing.checker.verdict import Verdict, judge
 from warrenmq.testing.checker.violation import Rule
 
@@ -35,8 +35,7 @@ class Outcome:
     verdict: Verdict
     # From the end of the last nemesis until all copies were in sync (s).
     sync_s: float
-    # The oldest ack that a takeover has undone (s), 0 if there is none.
-    undone_s: float
+    undone: list[UndoneAck]
     # Changes of masters, the most of one queue.
     moves: int
 
@@ -49,6 +48,17 @@ class Outcome:
     def gaps(self) -> list[Gap]:
         """The longest gap of each fault."""
         return self.verdict.gaps
+
+    @property
+    def undone_s(self) -> float:
+        """The age of the oldest ack that a takeover has undone (s), 0 if there is none."""
+        return max((each.age_us for each in self.undone), default=0) / 1e6
+
+    @property
+    def after_fault_s(self) -> tuple[float, float]:
+        """When undone acks had taken effect, from the start of a fault: first and last (s)."""
+        moments = [each.after_fault_us / 1e6 for each in self.undone] or [0.0]
+        return min(moments), max(moments)
 
     def findings(self) -> str:
         """The first violations of each rule, a line each."""
@@ -64,11 +74,13 @@ class Outcome:
     def line(self) -> str:
         """The outcome in one line."""
         broken = ", ".join(f"{count} {rule.name.lower()}" for rule, count in self.broken.items())
+        first_s, last_s = self.after_fault_s
         gap_s = max((gap.length_ms for gap in self.gaps), default=0) / 1000
         return (
             f"{'; '.join(nemesis.text() for nemesis in self.plan)}:"
             f" {self.verdict.counts['confirmed']} confirmed, {self.verdict.counts['nacked']} nacked,"
-            f" oldest undone ack {self.undone_s:.1f} s, {self.moves} moves, gap {gap_s:.1f} s,"
+            f" {len(self.undone)} acks undone, {first_s:.1f} to {last_s:.1f} s after a fault,"
+            f" oldest {self.undone_s:.1f} s, {self.moves} moves, gap {gap_s:.1f} s,"
             f" in sync after {self.sync_s:.1f} s: {broken or 'clean'}"
         )
 
@@ -105,7 +117,7 @@ def run_round(
         plan,
         judge(events, ACK_BOUND_MS, HAND_OUT_BOUND_MS),
         sync_s,
-        max(undone_ages(facts), default=0) / 1e6,
+        undone_acks(facts),
         max((len(moments) for moments in facts.moves.values()), default=0),
     )
 

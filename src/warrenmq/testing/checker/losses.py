@@ -27,7 +27,9 @@ def judge_losses(facts: Facts) -> list[Violation]:
 
 
 def _judge_letter(message: MessageFacts, rejected: DeliveryFacts) -> list[Violation]:
-    if rejected.letters in message.deliveries:
+    # A takeover may undo the reject: then a later consumer decides.
+    last = message.deliveries[rejected.session.start.queue][-1]
+    if rejected.letters in message.deliveries or last is not rejected:
         return []
     names, moments = (message.publish.message,), (rejected.acked_us, rejected.settled_us)
     text = f"rejected by {rejected.event.session}, and never delivered as a dead letter"

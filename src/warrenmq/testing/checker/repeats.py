@@ -17,6 +17,7 @@ most `window_us` after the start of a fault, and the acks' synchronous call succ
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
 
 from warrenmq.testing.checker.facts import (
@@ -60,23 +61,36 @@ def judge_repeats(facts: Facts, window_us: int, counts: Counter[str]) -> list[Vi
     return found
 
 
-def undone_ages(facts: Facts) -> list[int]:
-    """How long the acks that takeovers undid had had effect at the takeover (microseconds)."""
-    ages = []
+@dataclass(frozen=True)
+class UndoneAck:
+    """An ack that had taken effect and was undone, with durations in microseconds.
+
+    `age_us`: how old it was when another master took over; 0 if none did. `after_fault_us`: how
+    long after the start of the nearest fault it took effect, negative before it.
+    """
+
+    age_us: int
+    after_fault_us: int
+
+
+def undone_acks(facts: Facts) -> list[UndoneAck]:
+    """All acks that were undone, excused or not."""
+    found = []
     for message in facts.messages.values():
         for queue, deliveries in message.own_deliveries:
             settled_us = min(delivery.settled_us for delivery in deliveries)
-            for delivery in deliveries:
-                if delivery.at_us <= settled_us:
-                    continue
-                before = [
-                    moment
-                    for moment in facts.moves_of(queue)
-                    if settled_us < moment < delivery.at_us
-                ]
-                if before:
-                    ages.append(before[-1] - settled_us)
-    return ages
+            again_us = deliveries[-1].at_us
+            if again_us <= settled_us:
+                continue
+            moves = [each for each in facts.moves_of(queue) if settled_us < each < again_us]
+            distances = [settled_us - each.at_us for each in facts.faults if each.at_us < again_us]
+            found.append(
+                UndoneAck(
+                    max(moves, default=settled_us) - settled_us,
+                    min(distances, key=abs, default=0),
+                )
+            )
+    return found
 
 
 def _is_undone(facts: Facts, settled: DeliveryFacts, window_us: int) -> bool:

@@ -4,10 +4,9 @@ Prints a line for each round, and a table at the end. A round that breaks a prom
 history; one after which the cluster does not come to rest is followed by a new cluster.
 """
 
-import contextlib
 import random
 import shutil
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -52,10 +51,14 @@ class Tally:
 
     outcomes: list[Outcome] = field(default_factory=list)
     # Rounds that hung, or in which a node complained.
-    failures: list[str] = field(default_factory=list)
+    failures: int = 0
+    # Seeds of rounds that broke a promise or failed.
+    broken: list[int] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """The table."""
+        """The table; empty without a round."""
+        if not self.outcomes:
+            return []
         broken: Counter[Rule] = Counter()
         for outcome in self.outcomes:
             broken += outcome.broken
@@ -64,8 +67,8 @@ class Tally:
         first_s = min(outcome.after_fault_s[0] for outcome in self.outcomes)
         last_s = max(outcome.after_fault_s[1] for outcome in self.outcomes)
         rows = [
-            ("rounds", f"{len(self.outcomes) + len(self.failures)}"),
-            ("rounds that hung or had a node complain", f"{len(self.failures)}"),
+            ("rounds", f"{len(self.outcomes) + self.failures}"),
+            ("rounds that hung or had a node complain", f"{self.failures}"),
             ("confirmed", f"{confirmed}"),
             ("lost", f"{broken[Rule.LOST] + broken[Rule.SETTLED]}"),
             ("altered or unknown", f"{broken[Rule.GHOST]}"),
@@ -98,42 +101,41 @@ class Tally:
 
 
 def run_pairs(directory: Path, rounds: int, seed: int) -> None:
-    """Run rounds with the seeds from `seed` on. AssertionError if one of them broke a promise."""
+    """Run rounds with the seeds from `seed` on. AssertionError if one of them broke a promise.
+
+    The table comes also when somebody interrupts the rounds.
+    """
     tally = Tally()
-    done = 0
-    broken: list[int] = []
-    while done < rounds:
-        place = directory / f"cluster-{done}"
-        with make_network() as network, PartitionCluster(network, place) as cluster:
-            while done < rounds:
-                number = seed + done
-                done += 1
-                outcome = _run_one(cluster, place / f"round-{number}", number, tally)
-                if outcome is None:
-                    broken.append(number)
-                    break
-                say(f"{done}/{rounds} seed {number}: {outcome.line()}")
-                if outcome.verdict.is_clean:
-                    shutil.rmtree(place / f"round-{number}")
-                else:
-                    broken.append(number)
-                    say(outcome.findings())
-    if tally.outcomes:
+    seeds = deque(range(seed, seed + rounds))
+    try:
+        while seeds:
+            place = directory / f"from-{seeds[0]}"
+            with make_network() as network, PartitionCluster(network, place) as cluster:
+                while seeds and _run_one(cluster, place, seeds.popleft(), tally):
+                    pass
+    finally:
         for line in tally.lines():
             say(line)
-    assert not broken, f"rounds with the seeds {broken}"
+    assert not tally.broken, f"rounds with the seeds {tally.broken}"
 
 
-def _run_one(cluster: PartitionCluster, place: Path, seed: int, tally: Tally) -> Outcome | None:
+def _run_one(cluster: PartitionCluster, directory: Path, seed: int, tally: Tally) -> bool:
+    """Run a round; returns whether the cluster is at rest again."""
     plan = random_pair(random.Random(seed))
+    place = directory / f"round-{seed}"
     try:
         outcome = run_round(cluster, place, plan, seed)
+    # A hang may show as any error, and the next round has another cluster.
     except Exception as error:
-        text = f"seed {seed}: {'; '.join(each.text() for each in plan)}: {error!r}"
-        say(text)
-        tally.failures.append(text)
-        with contextlib.suppress(OSError):
-            cluster.network.heal()
-        return None
+        say(f"seed {seed}: {'; '.join(each.text() for each in plan)}: {error!r}")
+        tally.failures += 1
+        tally.broken.append(seed)
+        return False
     tally.outcomes.append(outcome)
-    return outcome
+    say(f"seed {seed}: {outcome.line()}")
+    if outcome.verdict.is_clean:
+        shutil.rmtree(place)
+    else:
+        tally.broken.append(seed)
+        say(outcome.findings())
+    return True

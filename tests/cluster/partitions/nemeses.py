@@ -326,7 +326,7 @@ class Kind(NamedTuple):
 
 KINDS: dict[str, Kind] = {
     "kill": Kind(_kill, 0.5, 8, halts=True),
-    "stop": Kind(_stop, 1, 8, halts=True, hands_over=True),
+    "stop": Kind(_stop, 1, 8, halts=True),
     "freeze": Kind(_freeze, 0.3, 12, halts=True, keeps_packets=True),
     "cut from nodes": Kind(_cut_from_nodes, 1, 14, keeps_packets=True),
     "cut from one node": Kind(_cut_from_one, 1, 14, keeps_packets=True),

@@ -66,7 +66,7 @@ class UndoneAck:
     """An ack that had taken effect and was undone, with durations in microseconds.
 
     `age_us`: how old it was when another master took over; 0 if none did. `after_fault_us`: how
-    long after the start of the nearest fault it took effect, negative before it.
+    long after the start of the last fault it took effect, negative before the first one.
     """
 
     age_us: int
@@ -83,11 +83,12 @@ def undone_acks(facts: Facts) -> list[UndoneAck]:
             if again_us <= settled_us:
                 continue
             moves = [each for each in facts.moves_of(queue) if settled_us < each < again_us]
-            distances = [settled_us - each.at_us for each in facts.faults if each.at_us < again_us]
+            faults = [settled_us - each.at_us for each in facts.faults if each.at_us < again_us]
+            after = [distance for distance in faults if distance >= 0]
             found.append(
                 UndoneAck(
                     max(moves, default=settled_us) - settled_us,
-                    min(distances, key=abs, default=0),
+                    min(after) if after else max(faults, default=0),
                 )
             )
     return found

@@ -73,7 +73,8 @@ TWO_SESSIONS: list[AnyEvent] = [*published(), session("a"), session("b")]
 VIOLATIONS: dict[str, tuple[Rule, list[AnyEvent]]] = {
     "a replaced master hands out": (
         Rule.FENCE,
-        [*TWO_SESSIONS, fault(2), delivery(8, "a"), delivery(9, "b", again=True), *settled(10, "b")],
+        [*TWO_SESSIONS, fault(2), delivery(8, "a"), delivery(9, "b", again=True),
+         *settled(10, "b")],
     ),
     "two single consumers": (
         Rule.SINGLE,

@@ -261,7 +261,13 @@ def _policy(arena: Arena, node: str) -> End:
 
 def _purge(arena: Arena, node: str) -> End:
     queue = arena.numbers.choice(arena.settings.queue_names)
-    arena.request(partial(_remove, arena, node, queue, QueuePurge(queue.encode())))
+
+    def work() -> None:
+        asked_us = now_us()
+        is_answered = _is_answered(arena, node, QueuePurge(queue.encode()))
+        arena.removals.append(Removal(now_us(), queue, asked_us, is_answered))
+
+    arena.request(work)
     return _nothing
 
 
@@ -270,20 +276,21 @@ def _delete(arena: Arena, node: str) -> End:
     queue = arena.numbers.choice(arena.settings.queue_names)
 
     def work() -> None:
-        _remove(arena, node, queue, QueueDelete(queue.encode()))
+        asked_us = now_us()
+        is_answered = _is_answered(arena, node, QueueDelete(queue.encode()))
         _declare_again(arena, node, queue)
+        # Until it is bound again the queue misses messages that another one gets.
+        arena.removals.append(Removal(now_us(), queue, asked_us, is_answered))
 
     arena.request(work)
     return _nothing
 
 
-def _remove(arena: Arena, node: str, queue: str, method: QueuePurge | QueueDelete) -> None:
-    asked_us = now_us()
-    is_answered = False
+def _is_answered(arena: Arena, node: str, method: QueuePurge | QueueDelete) -> bool:
     with contextlib.suppress(*_BROKEN), arena.cluster.client(arena.via(node)) as client:
         client.call(method)
-        is_answered = True
-    arena.removals.append(Removal(now_us(), queue, asked_us, is_answered))
+        return True
+    return False
 
 
 def _declare_again(arena: Arena, node: str, queue: str) -> None:

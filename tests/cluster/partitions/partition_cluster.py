@@ -15,7 +15,8 @@ from warrenmq.testing.workload.settings import WorkloadSettings
 NARROW_KIND = "lazy"
 NARROW_POLICY = '{"ha-mode":"exactly","ha-params":2,"ha-sync-mode":"automatic"}'
 KINDS = (
-    "classic", "lazy", "priority", "quorum", "single", "stock", "single-stock", "rejected", "polled",
+    "classic", "lazy", "priority", "quorum", "single", "stock", "single-stock", "rejected",
+    "polled",
 )  # fmt: skip
 # Messages a second of each publisher.
 RATE = 100

@@ -76,9 +76,10 @@ class Outcome:
         broken = ", ".join(f"{count} {rule.name.lower()}" for rule, count in self.broken.items())
         first_s, last_s = self.after_fault_s
         gap_s = max((gap.length_ms for gap in self.gaps), default=0) / 1000
+        counts = self.verdict.counts
         return (
             f"{'; '.join(nemesis.text() for nemesis in self.plan)}:"
-            f" {self.verdict.counts['confirmed']} confirmed, {self.verdict.counts['nacked']} nacked,"
+            f" {counts['confirmed']} confirmed, {counts['nacked']} nacked,"
             f" {len(self.undone)} acks undone, {first_s:.1f} to {last_s:.1f} s after a fault,"
             f" oldest {self.undone_s:.1f} s, {self.moves} moves, gap {gap_s:.1f} s,"
             f" in sync after {self.sync_s:.1f} s: {broken or 'clean'}"

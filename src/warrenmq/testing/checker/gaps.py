@@ -1,9 +1,9 @@
 """Rule 10: for how long each fault keeps the publishers of a queue waiting.
 
 A gap is the time between two confirms of a queue that follow each other, or between the last one
-and the end of publishing if a later publish waits for its confirm. The part of it that lies between the start of a fault and the start of
-the next one counts for that fault. The publishers must have gone on publishing to all queues for
-this to mean anything.
+and the end of publishing if a later publish waits for its confirm. The part of it that lies between
+the start of a fault and the start of the next one counts for that fault. The publishers must have
+gone on publishing to all queues for this to mean anything.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def longest_gaps(facts: Facts) -> list[Gap]:
 
 
 def _confirm_times(facts: Facts) -> dict[str, list[int]]:
-    """Moments of the confirms while publishers worked, and the end of what still waits, by queue."""
+    """Moments of the confirms by queue, and the end of publishing if a publish waits for one."""
     times: dict[str, list[int]] = {}
     last_publishes: dict[str, int] = {}
     for message in facts.messages.values():

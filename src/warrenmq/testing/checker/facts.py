@@ -187,11 +187,19 @@ class Facts:
         )
 
     def new_master_between(self, queue: str, after_us: int, before_us: int) -> bool:
-        """Whether a queue got another master than its first one in this time."""
+        """Whether a queue got another master than its first one in this time, not by a transfer."""
         return any(
-            report.queue == queue and report.epoch > 1 and after_us <= report.at_us <= before_us
+            report.queue == queue
+            and report.epoch > 1
+            and after_us <= report.at_us <= before_us
+            and not self._is_transfer(report.at_us)
             for report in self.masters
         )
+
+    def _is_transfer(self, at_us: int) -> bool:
+        """Whether the last fault before this moment lets masters hand over in good order."""
+        before = [fault for fault in self.faults if fault.at_us <= at_us]
+        return bool(before) and before[-1].hands_over
 
     @functools.cached_property
     def moves(self) -> dict[str, list[int]]:

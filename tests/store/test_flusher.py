@@ -477,7 +477,7 @@ def test_a_journal_file_that_is_deleted_while_it_is_written_is_noticed(disk: Dis
     """
     disk.driver.publish(10, [1])
     assert disk.commit() is None
-    assert files_to_retire(disk.driver.journal, 0) == []
+    assert files_to_retire(disk.driver.journal, 0, False) == []
     (disk.path / "1.wal").unlink()
     disk.driver.must.clear()
     disk.driver.publish(10, [1])
@@ -485,8 +485,8 @@ def test_a_journal_file_that_is_deleted_while_it_is_written_is_noticed(disk: Dis
     disk.driver.publish(10, [1])
     assert disk.commit() is None
     assert disk.numbers() == [2]
-    assert [file.number for file in files_to_retire(disk.driver.journal, 0)] == [1]
-    assert files_to_retire(disk.driver.journal, 2) == []
+    assert [file.number for file in files_to_retire(disk.driver.journal, 0, False)] == [1]
+    assert files_to_retire(disk.driver.journal, 2, False) == []
 
 
 def test_a_content_file_that_is_deleted_while_it_is_written_fails_the_batch(disk: Disk) -> None:

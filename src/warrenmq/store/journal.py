@@ -120,6 +120,8 @@ class Journal:
         self._needs_new_file: bool = True
         self._next_file_number: i64 = 1
         self._clean_stop: bool = False
+        # The journal has the mark of a clean stop: the run is about to end.
+        self.is_marked_clean: bool = False
         self._wants_file: bool = False
         # Files of failed batches whose deletion failed, or was lost with another failed batch.
         self._undeleted: list[int] = []
@@ -266,6 +268,7 @@ class Journal:
                 writer.queue_state(ledger)
             writer.clean_stop()
             self._clean_stop = False
+            self.is_marked_clean = True
         if current is not None:
             batch.file = current
             batch.part_bytes = writer.size_bytes

@@ -22,7 +22,7 @@ from warrenmq.store.debt import Debt
 from warrenmq.store.job_queue import JobQueue
 from warrenmq.store.jobs import StoreJob
 from warrenmq.store.journal import Journal
-from warrenmq.store.journal_window import files_to_retire
+from warrenmq.store.journal_window import DeadFiles, files_to_retire
 from warrenmq.store.layout import PERSISTENT_NAME, TRANSIENT_NAME
 from warrenmq.store.losses import LossReport
 from warrenmq.store.message import Position, QueueLedger
@@ -63,6 +63,7 @@ class VhostStore:
         # Queues that are not durable, by queue id.
         self.transient_queues: dict[int, QueueStore] = {}
         self.debt: Debt = Debt()
+        self.dead_files: DeadFiles = DeadFiles()
         self.backup: BackupPins = BackupPins(
             self.journal, self.contents.persistent, self.queues, self.files.needs, self.files.logs
         )
@@ -238,7 +239,7 @@ class VhostStore:
             return
         is_due = checkpoints.is_due(now_ms)
         first_file = checkpoints.first_journal_file
-        for file in files_to_retire(self.journal, first_file):
+        for file in files_to_retire(self.journal, first_file, self.dead_files.is_disk_low):
             queue_access = self._queue_access
             if file.live_bytes > 0 and queue_access is not None and not queue_access.retire(file):
                 # The next turn moves more of this file. A requested checkpoint, as at a start, does
@@ -249,6 +250,13 @@ class VhostStore:
                 break
             if file.live_bytes == 0 and self.journal.first_needed_file() > first_file:
                 is_due = True
+        if self.dead_files.is_due(self.journal, now_ms):
+            if self.dead_files.ends_file(self.journal):
+                # The next seal begins a file; then the checkpoint is due.
+                self.journal.request_file()
+                self.journal.is_wanted = True
+            else:
+                is_due = True
         if not is_due:
             return
         if self.journal.has_settled():
@@ -258,3 +266,4 @@ class VhostStore:
             self.has_more = True
             return
         checkpoints.take()
+        self.dead_files.on_checkpoint()

@@ -9,6 +9,7 @@ from mypy_extensions import i64
 
 from warrenmq.broker.definitions.limits import VHOST_LIMITS
 from warrenmq.broker.definitions.metadata import PutQueue, PutQueuePart
+from warrenmq.broker.flow.alarm_state import OFF
 from warrenmq.broker.vhost.dead_letters import DeadLetters
 from warrenmq.broker.vhost.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.handovers import Handovers
@@ -201,6 +202,7 @@ class Vhost(VhostQueues):
         self.losses.report(now_ms)
         if now_ms >= self._debt_at_ms:
             self._debt_at_ms = now_ms + _DEBT_INTERVAL_MS
+            self.store.dead_files.is_disk_low = self.node.alarms.disk_since_ms != OFF
             update_debt(self.store)
             if self.store.debt.payable_bytes > 0:
                 # Only a checkpoint deletes files.

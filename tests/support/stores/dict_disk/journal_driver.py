@@ -164,7 +164,7 @@ class JournalDriver:
 
         Live messages in these files move to an index, and the journal has no part in them any more.
         """
-        files = files_to_retire(self.journal, 0)
+        files = files_to_retire(self.journal, 0, False)
         if is_forced and not files and len(self.journal.files) > 1:
             files = [self.journal.files[0]]
         for key, position in list(self.live.items()):

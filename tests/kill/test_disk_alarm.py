@@ -1,0 +1,62 @@
+"""A disk alarm ends when consumers have emptied the queues, without a restart (W10)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.awaiting import eventually
+from tests.support.brokers.amqp_frames import PERSISTENT
+from tests.support.brokers.process import BrokerProcess
+from tests.support.kills.killed_node import MIB, disk_bytes
+from tests.support.kills.ledger import Confirms, connect
+from tests.support.stores.small_disk import mounted_disk
+from warrenmq.wire.methods import BasicAck
+
+pytestmark = pytest.mark.kill
+
+BODY = bytes(64 * 1024)
+# Messages published at a time.
+BURST = 50
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A node on a small disk, whose messages stay in the journal."""
+    with mounted_disk(tmp_path / "data"):
+        process = BrokerProcess(
+            tmp_path, "disk_free_limit.absolute=60MB", "queue_index_embed_msgs_below=100000"
+        )
+        yield process
+        process.kill()
+
+
+def fill(confirms: Confirms, log: Path) -> None:
+    """Publish to the queue q until the disk alarm is on."""
+    while "disk alarm: " not in log.read_text():
+        for _ in range(BURST):
+            confirms.publish(b"q", BODY, PERSISTENT, b"", lambda: None)
+        while len(confirms.waiting) > BURST and "disk alarm: " not in log.read_text():
+            confirms.read(0.1)
+
+
+def test_it_ends_when_the_queues_are_empty(node: BrokerProcess) -> None:
+    store = node.directory / "data" / "msg_stores" / "vhosts"
+    node.start()
+    channel = connect(node).channel()
+    channel.declare(b"q", durable=True)
+    confirms = Confirms(channel)
+    fill(confirms, node.log_path)
+    confirmed = confirms.next_tag - 1 - len(confirms.waiting)
+    assert disk_bytes(store) > 64 * MIB
+
+    consumer = connect(node).channel()
+    consumer.consume(b"q")
+    for _ in range(confirmed):
+        last = consumer.message().deliver.delivery_tag
+    consumer.send(BasicAck(last, True))
+    # About as little as a restart leaves.
+    eventually(lambda: disk_bytes(store) < 32 * MIB, "the journal has shrunk")
+    eventually(lambda: "disk alarm cleared" in node.log_path.read_text(), "the alarm ends")
+    # What has waited is taken.
+    confirms.drain()

@@ -394,3 +394,28 @@ def test_options_that_spark_adds(tmp_path: Path) -> None:
     for name in ("path", "asyncProgressTrackingEnabled"):
         with pytest.raises(OptionError, match=f"unknown option '{name.lower()}'"):
             WarrenDataSource(given | {name: "true"}).streamWriter(columns, False)
+
+
+@pytest.mark.parametrize(
+    ("setting", "alarm"),
+    [
+        ("vm_memory_high_watermark.absolute=1MB", "memory alarm"),
+        ("disk_free_limit.absolute=100000GB", "disk alarm"),
+    ],
+)
+def test_an_alarm_is_waited_for_once_and_named(tmp_path: Path, setting: str, alarm: str) -> None:
+    """No task is repeated, and those that come later do not begin the wait anew."""
+    broker = BrokerProcess(tmp_path, setting)
+    broker.start()
+    try:
+        options = options_of(broker, routingKey="q", confirmTimeoutMs="500")
+        for partition in range(3):
+            with pytest.raises(
+                SourceError,
+                match=rf"nothing of the batch is published: given up after 0.5 s "
+                rf"\(confirmTimeoutMs\): the {alarm} of the broker is on",
+            ) as caught:
+                staged(options, "s", 0, partition, ["a"])
+            assert not isinstance(caught.value, BrokerAwayError)
+    finally:
+        broker.kill()

@@ -10,6 +10,8 @@ BatchBefore = Annotated[int, Meta(ge=-1, le=1 << 62)]
 Count = Annotated[int, Meta(ge=1, le=1 << 62)]
 # Wait of a long poll in ms; a longer one would look like a dead peer.
 WaitMs = Annotated[int, Meta(ge=0, le=60_000)]
+# Wait of a client for room, in ms.
+RoomMs = Annotated[int, Meta(ge=0, le=86_400_000)]
 FetchBytes = Annotated[int, Meta(ge=1, le=64 * 1024 * 1024)]
 FetchMessages = Annotated[int, Meta(ge=1, le=100_000)]
 GroupName = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9._-]{1,128}\Z")]

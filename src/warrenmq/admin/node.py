@@ -25,6 +25,7 @@ from warrenmq.admin.homes_protocol import LocateQueues, QueuesLocated
 from warrenmq.admin.node_control import NodeControl
 from warrenmq.admin.peers import Answer
 from warrenmq.admin.protocol import BackupStatus, ErrorReply, LocalLogin, Login, Reply
+from warrenmq.admin.room_waits import RoomWaits
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.admin.status import node_status, queue_status, vhost_status
 from warrenmq.broker.broker import Broker
@@ -50,6 +51,7 @@ class AdminVhost:
     def __init__(self, vhost: Vhost) -> None:
         self._vhost = vhost
         self.reader_groups = ReaderGroups()
+        self.room_waits = RoomWaits()
         # Directory of the vhost's store; None = on no disk that other processes can read.
         self.directory: Path | None = None
         # Whether the vhost is deleted, or being deleted.

@@ -1,7 +1,8 @@
 """The sink calls of one session: filling stages and committing batches (broker/vhost/staging.py).
 
 This module decides when an answer leaves. Staged messages are answered when there is room for more,
-so that a client is as fast as memory and disk allow. A commit waits for the batch before it. Its
+so that a client is as fast as memory and disk allow. A commit waits for the batch before it. A
+client that does not want to wait for long is refused in the end, with what is short. A commit's
 answer leaves when the batch is durable, or, if the client wants to wait, when all of its messages
 are in their queues.
 """
@@ -31,9 +32,15 @@ from warrenmq.admin.sink_protocol import (
     StageOpened,
     StagesAborted,
 )
-from warrenmq.broker.vhost.stage import Author, StageError, is_stand_in
+from warrenmq.broker.vhost.stage import Author, Stage, StageError, is_stand_in
 from warrenmq.broker.vhost.staging import Staging
-from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, NOT_FOUND, PRECONDITION, STORAGE_FAILED
+from warrenmq.vocabulary.error_codes import (
+    ACCESS_REFUSED,
+    NO_ROOM,
+    NOT_FOUND,
+    PRECONDITION,
+    STORAGE_FAILED,
+)
 
 # Interval at which a client that waits for memory or disk is checked (s).
 FULL_RETRY_S: Final = 0.01
@@ -118,14 +125,22 @@ class SinkCalls:
             self._author,
             self._clock.now_ms(),
         )
-        self._answer_staged(count)
+        stage = self._staging.stages[request.stage]
+        self._answer_staged(stage, count, request.room_ms)
 
-    def _answer_staged(self, count: int) -> None:
-        """Answer when there is room for more messages."""
-        if self._staging.is_full():
-            self._clock.call_later(FULL_RETRY_S, lambda: self._answer_staged(count))
-        else:
+    def _answer_staged(self, stage: Stage, count: int, room_ms: int | None) -> None:
+        """Answer when there is room for more messages, or has been none for `room_ms`."""
+        waits = self._vhost.room_waits
+        shortage = self._staging.shortage()
+        if not shortage:
+            waits.end(stage.sink, stage.batch)
             self._reply(Staged(count))
+            return
+        waited_ms = waits.waited_ms(stage.sink, stage.batch, self._clock.now_ms())
+        if room_ms is not None and waited_ms >= room_ms:
+            self._reply(ErrorReply(NO_ROOM, shortage))
+        else:
+            self._clock.call_later(FULL_RETRY_S, lambda: self._answer_staged(stage, count, room_ms))
 
     def _finish(self, request: FinishStage) -> None:
         stage = self._staging.stages.get(request.stage)
@@ -151,7 +166,7 @@ class SinkCalls:
             staging.abort(request.stages, self._clock.now_ms())
             self._when_moved(request, True)
         elif staging.is_busy(name):
-            staging.when_idle(name, lambda: self.start(request))
+            self._await_idle(name, request.room_ms, lambda is_idle: self._go_on(request, is_idle))
         elif request.after is not None and request.after != staging.last_batch(name):
             raise StageError(
                 PRECONDITION,
@@ -168,21 +183,43 @@ class SinkCalls:
                 self._clock.now_ms(),
             )
 
+    def _go_on(self, request: CommitBatch, is_idle: bool) -> None:
+        """Carry out a commit that has waited for the batch before it, unless that is not done."""
+        if is_idle:
+            self.start(request)
+        else:
+            text = "the batch before it is not in its queues yet"
+            shortage = self._staging.shortage()
+            self._reply(ErrorReply(NO_ROOM, f"{text}: {shortage}" if shortage else text))
+
+    def _await_idle(self, name: bytes, wait_ms: int | None, done: Callable[[bool], None]) -> None:
+        """Call `done(True)` once the busy sink is idle, or `done(False)` after `wait_ms`."""
+        waiting = [done]
+        timers: list[Timer] = []
+
+        def end(is_idle: bool) -> None:
+            if waiting:
+                for timer in timers:
+                    timer.cancel()
+                waiting.pop()(is_idle)
+
+        if wait_ms is not None:
+            timers.append(self._clock.call_later(wait_ms / 1000, lambda: end(False)))
+        self._staging.when_idle(name, lambda: end(True))
+
     def _when_moved(self, request: CommitBatch, is_repeated: bool) -> None:
         staging = self._staging
         name = request.sink.encode()
         if request.wait_ms == 0 or not staging.is_busy(name):
             self._reply(BatchCommitted(is_repeated, not staging.is_busy(name)))
             return
-        timers: list[Timer] = []
 
-        def answer() -> None:
-            if timers:
-                timers.pop().cancel()
-                self._reply(BatchCommitted(is_repeated, not staging.is_busy(name)))
+        def answer(_is_idle: bool) -> None:
+            is_moved = not staging.is_busy(name)
+            shortage = "" if is_moved else staging.shortage()
+            self._reply(BatchCommitted(is_repeated, is_moved, shortage))
 
-        timers.append(self._clock.call_later(request.wait_ms / 1000, answer))
-        staging.when_idle(name, answer)
+        self._await_idle(name, request.wait_ms, answer)
 
     def _names(self) -> set[bytes]:
         stages = self._staging.stages.values()

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from warrenmq.admin.fields import BatchBefore, GroupName, Position, ShortStr, WaitMs
+from warrenmq.admin.fields import BatchBefore, GroupName, Position, RoomMs, ShortStr, WaitMs
 
 
 class OpenStage(Struct, tag="open_stage", forbid_unknown_fields=True, frozen=True):
@@ -21,11 +21,13 @@ class StageMessages(Struct, tag="stage_messages", forbid_unknown_fields=True, fr
     """Append messages to a stage of this session. Reply: Staged, when there is room for more.
 
     `block` has for each message the size of the rest (u32, big-endian), then the body of a PUBLISH
-    record (docs/storage/format.md) without positions.
+    record (docs/storage/format.md) without positions. With `room_ms`, refused when the batch has
+    found no room for so long (code `no_room`).
     """
 
     stage: Position
     block: memoryview
+    room_ms: RoomMs | None = None
 
 
 class FinishStage(Struct, tag="finish_stage", forbid_unknown_fields=True, frozen=True):
@@ -40,7 +42,8 @@ class CommitBatch(Struct, tag="commit_batch", forbid_unknown_fields=True, frozen
 
     May be repeated. With `mandatory`, refused when a message would reach no queue (code
     `unroutable`). With `after`, refused unless that was the sink's last batch (-1: it had none;
-    code `precondition`). The reply comes when the commit is durable and either all messages are
+    code `precondition`). With `room_ms`, refused when the batch before it has messages left for so
+    long (code `no_room`). The reply comes when the commit is durable and either all messages are
     published or `wait_ms` are over.
     """
 
@@ -50,6 +53,7 @@ class CommitBatch(Struct, tag="commit_batch", forbid_unknown_fields=True, frozen
     mandatory: bool = True
     wait_ms: WaitMs = 0
     after: BatchBefore | None = None
+    room_ms: RoomMs | None = None
 
 
 class AbortStages(Struct, tag="abort_stages", forbid_unknown_fields=True, frozen=True):
@@ -99,11 +103,13 @@ class StageFinished(Struct, tag="stage_finished", frozen=True):
 class BatchCommitted(Struct, tag="batch_committed", frozen=True):
     """The batch is durably committed; `is_repeated`: by an earlier request.
 
-    `is_moved`: all of its messages are in their queues.
+    `is_moved`: all of its messages are in their queues; if not, `shortage` says what the broker is
+    short of, or nothing.
     """
 
     is_repeated: bool
     is_moved: bool
+    shortage: str = ""
 
 
 class StagesAborted(Struct, tag="stages_aborted", frozen=True):

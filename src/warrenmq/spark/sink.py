@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -45,6 +46,7 @@ from warrenmq.spark.sink_blocks import BlockMaker
 from warrenmq.spark.sink_node import uri_of_sink
 from warrenmq.spark.sink_options import SinkOptions
 from warrenmq.spark.task_failure import raise_failures, unless_permanent
+from warrenmq.vocabulary.error_codes import NO_ROOM
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -90,6 +92,7 @@ def stage_rows(
     """
     maker = BlockMaker(options.exchange, options.routing_key, options.is_persistent)
     wait_s = options.confirm_timeout_ms / 1000
+    room_ms = options.away_timeout_ms
     client: AdminClient | None = None
     opened: StageOpened | None = None
     count = 0
@@ -112,7 +115,8 @@ def stage_rows(
                         f"a message of {len(block)} bytes is above max_message_size of the broker"
                     )
                     raise SourceError(f"{_NOT_STAGED}: {text}")
-                client.request(StageMessages(opened.stage, block), Staged, wait_s)
+                request = StageMessages(opened.stage, block, room_ms)
+                client.request(request, Staged, room_ms / 1000)
                 count += messages
         if client is not None and opened is not None:
             unroutable = client.request(
@@ -120,7 +124,7 @@ def stage_rows(
             ).unroutable
     except (AdminRefusedError, NodeUnreachableError) as error:
         raise (BrokerAwayError if is_transient(error) else SourceError)(
-            f"{_NOT_STAGED}: {error}"
+            f"{_NOT_STAGED}: {_text_of(error, options)}"
         ) from None
     finally:
         # Closing the connection aborts a stage that is not finished.
@@ -143,14 +147,19 @@ def commit(
     commits only if the sink's last batch is `after` (-1: no batch yet). Raises SourceError when the
     broker refuses the batch or does not move it in time.
     """
-    wait_ms = _WAIT_MS if is_awaited else 0
-    request = CommitBatch(sink, batch, _stages(parts), options.is_mandatory, wait_ms, after)
+    request = CommitBatch(
+        sink, batch, _stages(parts), options.is_mandatory, 0, after, options.away_timeout_ms
+    )
     deadline = time.monotonic() + options.confirm_timeout_ms / 1000
     is_repeated: bool | None = None
     try:
         link = _link(options, sink)
         while True:
-            reply = link.request(request, BatchCommitted, options.confirm_timeout_ms / 1000)
+            if is_awaited:
+                left_ms = max(0, round((deadline - time.monotonic()) * 1000))
+                request = replace(request, wait_ms=min(left_ms, _WAIT_MS))
+            wait_s = (options.away_timeout_ms + request.wait_ms) / 1000
+            reply = link.request(request, BatchCommitted, wait_s)
             if is_repeated is None:
                 # Only the first reply counts: the requests that follow repeat the commit
                 # themselves.
@@ -158,12 +167,15 @@ def commit(
             if reply.is_moved or not is_awaited:
                 return is_repeated
             if time.monotonic() > deadline:
+                because = f": {reply.shortage}" if reply.shortage else ""
                 raise SourceError(
                     f"batch {batch} of sink '{sink}' is committed, and not yet in its queues after "
-                    f"{options.confirm_timeout_ms} ms (confirmTimeoutMs); the broker goes on with it"
+                    f"{options.confirm_timeout_ms} ms (confirmTimeoutMs){because}; the broker goes on with it"
                 )
     except AdminRefusedError as error:
-        raise SourceError(f"batch {batch} of sink '{sink}' was refused: {error.text}") from None
+        raise SourceError(
+            f"batch {batch} of sink '{sink}' was refused: {_text_of(error, options)}"
+        ) from None
 
 
 def abort(options: SinkOptions, parts: Sequence[object]) -> None:
@@ -177,6 +189,13 @@ def abort(options: SinkOptions, parts: Sequence[object]) -> None:
                 client.request(AbortStages(stages), StagesAborted)
         except (AdminRefusedError, NodeUnreachableError, SourceError):
             return
+
+
+def _text_of(error: Exception, options: SinkOptions) -> str:
+    """The text of `error`; it names the time-out if the broker had no room for so long."""
+    if isinstance(error, AdminRefusedError) and error.code == NO_ROOM:
+        return f"given up after {options.away_timeout_ms / 1000:g} s ({_TIMEOUT_OPTION}): {error}"
+    return str(error)
 
 
 def _link(options: SinkOptions, sink: str) -> BrokerLink:

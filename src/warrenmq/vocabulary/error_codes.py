@@ -27,6 +27,8 @@ DATA_LOSS: Final = "data_loss"
 # The broker could not make the request durable, for want of disk space for example. Nothing is
 # lost; a retry may succeed.
 STORAGE_FAILED: Final = "storage_failed"
+# Memory or disk of the broker is short, and the request has waited for as long as it may.
+NO_ROOM: Final = "no_room"
 # A fault of the broker stopped the request half-way; the broker's log has the details.
 INTERNAL: Final = "internal_error"
 # Some messages of a sink's batch would reach no queue.

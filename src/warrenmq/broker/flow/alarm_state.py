@@ -48,6 +48,16 @@ class AlarmState:
             return b"low on memory"
         return b"low on disk" if self.memory_since_ms == OFF else b"low on memory & disk"
 
+    def names(self) -> str:
+        """The alarms that are on, in words for a client that has waited in vain."""
+        if self.disk_since_ms == OFF:
+            subject = "the memory alarm of the broker is"
+        elif self.memory_since_ms == OFF:
+            subject = "the disk alarm of the broker is"
+        else:
+            subject = "the memory and disk alarms of the broker are"
+        return f"{subject} on; publishers are blocked until that ends"
+
     def is_crowded(self) -> bool:
         """True while all connections keep so many bytes that blocked ones must not be read."""
         return self.kept_bytes > self.kept_bytes_max

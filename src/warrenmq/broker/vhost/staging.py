@@ -206,6 +206,13 @@ class Staging:
         node = self.vhost.node
         return node.alarms.is_on or node.disk_flow.is_full(self.vhost.journal)
 
+    def shortage(self) -> str:
+        """Why clients must wait before they stage more, in words; "" if they need not."""
+        if not self.is_full():
+            return ""
+        alarms = self.vhost.node.alarms
+        return alarms.names() if alarms.is_on else "the disk cannot keep up"
+
     # -- sinks -------------------------------------------------------------------------------------
 
     def last_batch(self, name: bytes) -> i64:

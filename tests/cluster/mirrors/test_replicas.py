@@ -4,7 +4,7 @@ import pytest
 
 from tests.cluster.mirrors.replica_world import World
 from warrenmq.cluster.groups.mirror_policy import ALL, MirrorPolicy
-from warrenmq.cluster.groups.transitions import STOPPED, UNSYNCED
+from warrenmq.cluster.groups.transitions import STOPPED, TRANSFERRED, UNSYNCED
 from warrenmq.cluster.mirrors.in_sync import HELD_MS
 from warrenmq.cluster.mirrors.silences import HAND_OUT_MS, SILENT_MS
 from warrenmq.cluster.mirrors.sync_target import TAKING
@@ -361,6 +361,23 @@ def test_another_policy_decides_who_follows_a_master_that_stops(is_for_stops: bo
     a.restart()
     world.heal()
     assert len(world.master.has()) == (0 if is_for_stops else 3)
+
+
+def test_a_master_that_stops_in_good_order_hands_over_with_exact_flags() -> None:
+    world = World()
+    world.run(3)
+    a = world["a"]
+    a.publish(6)
+    world.run(5)
+    a.take(2)
+    ended: list[int] = []
+    assert a.replica.leave(ended.append)
+    a.take(2)
+    world.run(5)
+    b = world["b"]
+    assert b.is_master and world.group.reason == TRANSFERRED and len(ended) == 1
+    a.kill()
+    assert [marked for _, _, marked in b.has()] == [True, True, False, False, False, False]
 
 
 def test_a_master_that_may_be_replaced_unsafely_confirms_with_its_lease_only() -> None:

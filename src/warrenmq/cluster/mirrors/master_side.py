@@ -92,14 +92,22 @@ class MasterOwner(ABC):
         """
 
 
+def _ignore() -> None:
+    """Nobody waits for the end of a hand-over."""
+
+
 class _HandOver:
     """A master that is about to hand over to the member `to`, and delivers nothing meanwhile.
 
     `number`: the ring message up to which the mirror must have everything by `deadline_ms`.
     """
 
-    def __init__(self, to: Member, number: int, deadline_ms: int) -> None:
+    def __init__(
+        self, to: Member, number: int, deadline_ms: int, ended: Callable[[], None]
+    ) -> None:
         self.to = to
+        # Called once, when this node is no master any more, or stays one.
+        self.ended = ended
         self.number = number
         self.deadline_ms = deadline_ms
         # It was proposed, so the store of the cluster may have decided it.
@@ -231,6 +239,7 @@ class MasterSide(FeedOwner):
     def _stop(self) -> None:
         self._is_stopped = True
         self.copy.queue.set_gate(OPEN)
+        self._end_hand_over()
         self.feed.end()
         for source in self.sources.values():
             source.stop()
@@ -382,12 +391,13 @@ class MasterSide(FeedOwner):
             source.cancel()
         return bool(found)
 
-    def hand_over(self, node: bytes) -> bool:
+    def hand_over(self, node: bytes, ended: Callable[[], None] = _ignore) -> bool:
         """Make the mirror on `node` the master; False: it is no mirror in sync.
 
         Deliveries stop now, and go on here if nothing comes of it. The change is proposed once the
         mirror has heard of all of them; a mirror that has not by LEVEL_MS does not become master.
-        Publishes that wait for a confirm when that is decided are refused.
+        Publishes that wait for a confirm when that is decided are refused. `ended` is called when
+        it is over, unless another hand-over is under way.
         """
         member = self._group.member_of(node)
         if member is None or member not in self._group.synced_mirrors:
@@ -395,7 +405,7 @@ class MasterSide(FeedOwner):
         if self._hand_over is None:
             now_ms = self._host.now_ms()
             number = int(self.feed.carrier)
-            self._hand_over = _HandOver(member, number, now_ms + LEVEL_MS)
+            self._hand_over = _HandOver(member, number, now_ms + LEVEL_MS, ended)
             self._set_gate()
             self._advance_hand_over(self._hand_over, now_ms)
         return True
@@ -426,9 +436,12 @@ class MasterSide(FeedOwner):
         )
 
     def _end_hand_over(self) -> None:
-        """Deliver again: this node stays the master."""
+        """Deliver again, if this node stays the master."""
+        hand_over = self._hand_over
         self._hand_over = None
         self._set_gate()
+        if hand_over is not None:
+            hand_over.ended()
 
     def _hand_over_hanging(self) -> None:
         """Let the oldest mirror in sync lead, because this node's disk hangs."""

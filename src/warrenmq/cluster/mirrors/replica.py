@@ -20,6 +20,7 @@ from functools import partial
 from typing import Final
 
 from warrenmq.cluster.groups.group import Copy, Group, Member
+from warrenmq.cluster.groups.group_proposer import DECIDED
 from warrenmq.cluster.groups.mirror_policy import UNMIRRORED, MirrorPolicy
 from warrenmq.cluster.groups.transitions import (
     FORGOTTEN,
@@ -175,14 +176,20 @@ class Replica:
     def leave(self, done: Callable[[int], None]) -> bool:
         """Propose nothing more, as the node stops in good order.
 
-        A master without a mirror in sync lets its group know, so that `ha-promote-on-shutdown`
-        decides who leads then. Returns whether it does; `done` is called when that is decided.
+        A master hands over to a mirror in sync, so that redelivered flags stay exact. Without one it
+        lets its group know, so that `ha-promote-on-shutdown` decides who leads then. Returns whether
+        it does either; `done` is called when that is decided.
         """
         self._is_leaving = True
         group, member = self.group, self.member
         if self.master is None or group is None or member is None:
             return False
-        if not group.mirrors or group.synced_mirrors:
+        if not group.mirrors:
+            return False
+        for mirror in group.synced_mirrors:
+            if self._host.is_reachable(mirror.id.node):
+                return self.master.hand_over(mirror.id.node, lambda: done(DECIDED))
+        if group.synced_mirrors:
             return False
         stopped = partial(died, member=member.id, reason=STOPPED)
         self.propose("stopped", stopped, done)

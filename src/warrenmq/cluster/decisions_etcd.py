@@ -26,8 +26,8 @@ _THREADS: Final = 8
 _PAUSE_S: Final = 1.0
 # A lease counts as ended so much earlier than etcd can end it (s).
 _LEASE_MARGIN_S: Final = 1.0
-# Two answers of etcd that are further apart have a break between them (s). Renewals come each second;
-# a cut that lets a mirror find its master silent (`MASTER_SILENT_MS`) is longer.
+# Two answers of etcd that are further apart have a break between them (s). Renewals come each
+# second; a cut that lets a mirror find its master silent (`MASTER_SILENT_MS`) is longer.
 CONTACT_S: Final = 3.0
 _NO_LEASE: Final = "this node has lost its lease"
 

@@ -162,9 +162,9 @@ class GroupMember:
             oldest = ready.at(ready.index_of_seq(self.reserved))
         if oldest is not None and oldest.has_content:
             return oldest.message.timestamp_ms
-        first: i64 = (
-            max(self.reserved, queue.backing.first_ready_seq) if oldest is None else oldest.seq
-        )
+        first: i64 = max(self.reserved, queue.backing.first_ready_seq)
+        if oldest is not None:
+            first = oldest.seq
         return self.oldest_ms if self.oldest_seq >= first else -1
 
     def find_oldest(self, done: Callable[[], None]) -> None:
@@ -422,8 +422,7 @@ class GroupMember:
 
     def _end_attaching(self) -> None:
         self.is_attaching = False
-        watchers = self.attach_watchers
-        self.attach_watchers = []
+        watchers, self.attach_watchers = self.attach_watchers, []
         for watcher in watchers:
             watcher()
 
@@ -448,15 +447,14 @@ class GroupMember:
     def detach(self, now_ms: i64) -> None:
         """Let go of a queue that is deleted or hidden; settle what it has not taken back."""
         self._cancel_load()
-        queue = self.queue
-        self.queue = None
+        queue, self.queue = self.queue, None
         if queue is not None:
             for entry in self.reserved_entries:
                 queue.leave(entry, ACKED, now_ms)
-            if self.is_attaching:
-                queue.demand.is_restoring = False
         self.reserved_entries = []
         if self.is_attaching:
+            if queue is not None:
+                queue.demand.is_restoring = False
             self._end_attaching()
 
     def end(self) -> None:
@@ -467,8 +465,7 @@ class GroupMember:
     def release(self, now_ms: i64) -> None:
         """Requeue the reserved messages, as the group is deleted or reads the queue no more."""
         self._cancel_load()
-        reserved_entries = self.reserved_entries
-        self.reserved_entries = []
+        reserved_entries, self.reserved_entries = self.reserved_entries, []
         self.reserved = self.acked
         queue = self.queue
         if queue is not None:
@@ -568,9 +565,8 @@ class GroupMember:
 
     def _cancel_load(self) -> None:
         # A stale load leaves its messages in the queue.
-        load = self._load
-        if load is not None:
-            load.is_stale = True
+        if self._load is not None:
+            self._load.is_stale = True
 
     def _keep_loaded(self, queue: Queue, entries: list[Entry]) -> None:
         self.reserved_entries.extend(entries)

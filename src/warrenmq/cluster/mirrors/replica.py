@@ -176,9 +176,9 @@ class Replica:
     def leave(self, done: Callable[[int], None]) -> bool:
         """Propose nothing more, as the node stops in good order.
 
-        A master hands over to a mirror in sync, so that redelivered flags stay exact. Without one it
-        lets its group know, so that `ha-promote-on-shutdown` decides who leads then. Returns whether
-        it does either; `done` is called when that is decided.
+        A master hands over to a mirror in sync, so that redelivered flags stay exact. Without one
+        it lets its group know, so that `ha-promote-on-shutdown` decides who leads then. Returns
+        whether it does either; `done` is called when that is decided.
         """
         self._is_leaving = True
         group, member = self.group, self.member

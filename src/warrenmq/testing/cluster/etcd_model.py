@@ -82,7 +82,7 @@ class EtcdModel:
         # The process of etcd stands still: nothing is decided, and no lease ends before it goes on.
         self.is_paused = False
         # Transactions that have reached it meanwhile; who proposed them has got no answer.
-        self._held: list[tuple[list[Condition], list[Change]]] = []
+        self._deferred: list[tuple[list[Condition], list[Change]]] = []
         # Keys that are deleted with the lease of a node: its exclusive queues.
         self._leased: dict[bytes, bytes] = {}
 
@@ -124,15 +124,15 @@ class EtcdModel:
         self.history.append((revision, told))
         return revision
 
-    def hold(self, conditions: list[Condition], changes: list[Change]) -> None:
+    def defer(self, conditions: list[Condition], changes: list[Change]) -> None:
         """Take a transaction that is carried out when etcd goes on."""
-        self._held.append((conditions, changes))
+        self._deferred.append((conditions, changes))
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """End a pause: carry out what has come meanwhile."""
         self.is_paused = False
-        held, self._held = self._held, []
-        for conditions, changes in held:
+        deferred, self._deferred = self._deferred, []
+        for conditions, changes in deferred:
             self.commit(conditions, changes)
 
     def has_lease(self, lease: NodeIs | None) -> bool:
@@ -291,7 +291,7 @@ class ModelledStore(DecisionStore):
         if self.lease is not None:
             conditions = [*conditions, self.lease]
         if self.is_reachable and self._model.is_paused:
-            self._model.hold(conditions, changes)
+            self._model.defer(conditions, changes)
         if not self.has_answers:
             done(CommitResult(0, "etcd does not answer"))
             return

@@ -163,7 +163,7 @@ class World:
     def resume_etcd(self) -> None:
         """Let etcd go on after a pause; first it ends all leases whose time is over."""
         if self.model.is_paused:
-            self.model.go_on()
+            self.model.resume()
             for member in self.members.values():
                 if self.now_ms >= member.lease_ends_ms:
                     self.recording.tell(f"        the lease of {member.name} ends")

@@ -487,10 +487,12 @@ def _raise_descriptor_limit() -> None:
 def _announce(line: str) -> None:
     """Write the ready line to standard output, which may be a file on a full disk."""
     try:
-        # Without a buffer, which the end of the process would try to write again.
-        os.write(sys.stdout.fileno(), line.encode())
+        print(line, flush=True)
     except OSError as error:
         logger.warning("the ready line cannot be written: %s", error.strerror)
+        # The end of the process would fail with what is left in the buffer.
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 async def _run(config: Config, read_again: Callable[[], Loaded]) -> int:
@@ -508,7 +510,7 @@ async def _run(config: Config, read_again: Callable[[], Loaded]) -> int:
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, node.request_stop)
     loop.add_signal_handler(signal.SIGHUP, reload_node, node, read_again)
-    _announce(f"warren is ready: {listeners} management=off\n")
+    _announce(f"warren is ready: {listeners} management=off")
     await node.wait_stopped()
     return 0
 

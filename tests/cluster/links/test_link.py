@@ -173,12 +173,12 @@ def test_a_ping_every_heartbeat_whatever_else_is_sent() -> None:
     node, _, end, _ = connected()
     ping = b"\0\0\0\x10\6"
     found = []
-    for now_ms in range(0, 5 * HEARTBEAT_MS, 50):
+    for now_ms in range(0, 4 * HEARTBEAT_MS, 50):
         node.links.tick(now_ms)
         end.send(DATA, 16, b"")
         if ping in output(end):
             found.append(now_ms)
-    assert found == [HEARTBEAT_MS, 2 * HEARTBEAT_MS, 3 * HEARTBEAT_MS, 4 * HEARTBEAT_MS]
+    assert found == [0, HEARTBEAT_MS, 2 * HEARTBEAT_MS, 3 * HEARTBEAT_MS]
 
 
 def test_pings_keep_an_idle_link_up() -> None:
@@ -193,7 +193,6 @@ def test_pings_keep_an_idle_link_up() -> None:
 
 def test_a_side_knows_which_of_its_pings_have_arrived() -> None:
     one, other, end, far_end = connected()
-    assert end.echoed_ms == 0, "the other side has answered the handshake"
     one.links.tick(HEARTBEAT_MS)
     shuttle(end, far_end, HEARTBEAT_MS)
     assert end.echoed_ms == 0, "the other side has sent nothing since"

@@ -129,7 +129,7 @@ class WorldNode(ReplicaHost):
     def wake(self) -> None:
         pass
 
-    def send(self, node: bytes, payload: bytes) -> None:
+    def send(self, node: bytes, payload: bytes, is_urgent: bool = False) -> None:
         self.world.send(self.name, node, payload)
 
     def silence_ms(self, node: bytes) -> int:
@@ -175,7 +175,7 @@ class WorldNode(ReplicaHost):
     def _heard_until_ms(self, node: bytes) -> int:
         world = self.world
         is_dead = not world.nodes[node].is_running and self.has_lease()
-        if is_dead or (self.name, node) in world.links:
+        if is_dead or ((self.name, node) in world.links and (node, self.name) not in world.fresh):
             return FOR_EVER
         return world.down_ms[self.name, node] + HAND_OUT_MS
 
@@ -325,6 +325,8 @@ class World:
         self.masters: list[tuple[bytes, int]] = []
         self.renewed: list[bytes] = []
         self.restarts = 0
+        # Directions of links in which no ping has arrived since the link was made.
+        self.fresh: set[tuple[bytes, bytes]] = set()
         self.history: list[Group] = []
         for name in names:
             self.nodes[bytes([name])] = WorldNode(self, bytes([name]))
@@ -370,6 +372,7 @@ class World:
             return
         self.links[one, other] = deque()
         self.links[other, one] = deque()
+        self.fresh |= {(one, other), (other, one)}
         nodes[0].replica.on_link_up(other)
         nodes[1].replica.on_link_up(one)
 
@@ -384,9 +387,10 @@ class World:
                 self.link(name, other)
 
     def deliver(self, sender: bytes, receiver: bytes) -> bool:
-        """Deliver the next frame between two nodes."""
+        """Deliver the next frame between two nodes; behind the last one comes a ping."""
         link = self.links.get((sender, receiver))
         if not link:
+            self.fresh.discard((sender, receiver))
             return False
         payload = link.popleft()
         decode_record(payload)

@@ -108,3 +108,24 @@ def test_a_master_goes_on_once_silent_mirrors_are_left_out() -> None:
         a.take(1)
         world.round(100)
     assert len(world.seen.deliveries) == 50
+
+
+def test_a_deposed_master_hands_out_nothing_when_its_links_are_back() -> None:
+    """It hears of its end by the new link before it hears that its mirrors hear it."""
+    world = World()
+    world.run(3)
+    a, b = world["a"], world["b"]
+    a.publish(40)
+    world.run(5)
+    a.take(3)
+    a.is_cut_off = True
+    world.cut_all(b"a")
+    world.run(60, 100)
+    assert b.is_master and a.is_master
+    world.link_all(b"a")
+    before = len(world.seen.deliveries)
+    a.take(1)
+    assert len(world.seen.deliveries) == before
+    while world.deliver(b"b", b"a"):
+        pass
+    assert not a.is_master

@@ -109,6 +109,10 @@ def test_a_mirror_is_certain_to_follow_for_some_time_after_it_has_heard() -> Non
     assert peers.heard_until_ms(NODE, 1 << 40) == 6000 + HAND_OUT_MS
     peers.link_down(NODE)
     assert peers.heard_until_ms(NODE, 1 << 40) == 6000 + HAND_OUT_MS
+    new_link: Any = QuietLink(NODE.decode(), 0)
+    peers.link_up(new_link)
+    assert peers.heard_until_ms(NODE, 1 << 40) == 6000 + HAND_OUT_MS, "it has said nothing yet"
+    peers.link_down(NODE)
     peers.refused(NODE)
     assert peers.heard_until_ms(NODE, 20_000) == 20_000, "the lease keeps it from taking over"
     assert peers.heard_until_ms(NODE, 0) == 6000 + HAND_OUT_MS

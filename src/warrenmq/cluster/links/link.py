@@ -133,9 +133,9 @@ class Link:
         self._last_tick_ms: i64 = now_ms
         # Counted by ticks, since the last byte.
         self._silence_ms: i64 = 0
-        # Time of this side's last ping that the other side has got. The handshake, which begins
-        # now and which the other side answers, counts as the first one.
-        self._echoed_ms: i64 = now_ms
+        # Time of this side's last ping that the other side has got; 0: none. The handshake does not
+        # count: frames that the other side sends when the link comes up arrive before its pings.
+        self._echoed_ms: i64 = 0
         # Time in the last ping of the other side, on its clock; 0: none has come.
         self._peer_ms: i64 = 0
         if self.is_dialled:
@@ -165,7 +165,11 @@ class Link:
 
     @property
     def echoed_ms(self) -> i64:
-        """The other side has heard this one at this time (ms, on this side's clock), or later."""
+        """The other side has heard this one at this time (ms, on this side's clock), or later.
+
+        0 before the first echo. Everything in the lane CONTROL that the other side has sent since
+        the link came up has arrived before that.
+        """
         return self._echoed_ms
 
     @property
@@ -279,6 +283,9 @@ class Link:
         if len(payload) != _PING_BYTES:
             self.close("the other side broke the protocol of the links: a ping of another length")
             return
+        if self._peer_ms == 0:
+            # The other side hands out nothing before it has an echo.
+            self._next_ping_ms = now_ms
         self._peer_ms = read_i64_be(payload, 0)
         # Never a time to come, whatever the other side says.
         self._echoed_ms = max(self._echoed_ms, min(read_i64_be(payload, 8), now_ms))
@@ -294,7 +301,6 @@ class Link:
         if self._handshake.is_complete:
             self._reader.payload_max = PAYLOAD_BYTES_MAX
             self.peer = self._handshake.peer
-            self._next_ping_ms = now_ms + HEARTBEAT_MS
             self.is_up = True
             self._owner.on_up(self)
 

@@ -23,9 +23,9 @@ class NodeHost(ReplicaHost):
         self._proposer = proposer
         self._put = put
 
-    def send(self, node: bytes, payload: bytes) -> None:
+    def send(self, node: bytes, payload: bytes, is_urgent: bool = False) -> None:
         """See ReplicaHost."""
-        self._peers.send(node, payload)
+        self._peers.send(node, payload, is_urgent)
 
     def silence_ms(self, node: bytes) -> int:
         """See ReplicaHost."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from warrenmq.cluster.links.frames import DATA
+from warrenmq.cluster.links.frames import CONTROL, DATA
 from warrenmq.cluster.links.link import Link
 from warrenmq.cluster.mirrors.silences import HAND_OUT_MS, MASTER_SILENT_MS, SILENT_MS
 
@@ -71,7 +71,7 @@ class MirrorPeers:
         self._silent_ms[node] = 0 if link is None else int(link.silence_ms)
         self._lost_ms[node] = 0
         if link is not None:
-            self._echoed_ms[node] = int(link.echoed_ms)
+            self._echoed_ms[node] = max(self._echoed_ms.get(node, 0), int(link.echoed_ms))
         self._probe(node.decode())
 
     def refused(self, node: bytes) -> bool:
@@ -137,16 +137,22 @@ class MirrorPeers:
         `lease_ends_ms`: when the lease of this node ends at the earliest.
         """
         link = self._links.get(node)
-        echoed_ms = self._echoed_ms.get(node, 0) if link is None else int(link.echoed_ms)
+        echoed_ms = self._echoed_ms.get(node, 0)
+        if link is not None:
+            echoed_ms = max(echoed_ms, int(link.echoed_ms))
         until_ms = echoed_ms + HAND_OUT_MS
         return max(until_ms, lease_ends_ms) if node in self._refusing else until_ms
 
     def is_reachable(self, node: bytes) -> bool:
-        """Whether there is a link to `node`."""
-        return node in self._links
+        """Whether there is a link to `node`, on which it is heard."""
+        link = self._links.get(node)
+        return link is not None and link.silence_ms < SILENT_MS
 
-    def send(self, node: bytes, payload: bytes) -> None:
-        """Send a record to a replica on `node`; without a link it is dropped."""
+    def send(self, node: bytes, payload: bytes, is_urgent: bool = False) -> None:
+        """Send a record to a replica on `node`; without a link it is dropped.
+
+        `is_urgent`: before all others that wait, and before the next ping.
+        """
         link = self._links.get(node)
         if link is not None:
-            link.send(DATA, MIRRORS, payload)
+            link.send(CONTROL if is_urgent else DATA, MIRRORS, payload)

@@ -255,6 +255,8 @@ class Replica:
             copy, newest, member, self.policy, heard, self._host, self._sides, is_heir
         )
         self._host.take_over(copy, self.master.in_sync)
+        for node in newest.recoverable:
+            self._tell_deposed(newest, node)
         self._host.wake()
 
     def _step_down(self, master: MasterSide) -> None:
@@ -392,9 +394,13 @@ class Replica:
                 self.mirror.link_is_new(self._host.now_ms())
             if self._wants_new_copy:
                 self.begin_anew()
+        self._tell_deposed(group, node)
+
+    def _tell_deposed(self, group: Group, node: bytes) -> None:
+        """Tell a node that may not have heard that it is master no more, before it hears a ping."""
         if node in group.recoverable and group.member_of(node) is None:
-            # The node may not have heard that it is master no more.
-            self.send(node, NewerRecord(group.epoch))
+            newer = encode_record(self.key, NewerRecord(group.epoch))
+            self._host.send(node, newer, is_urgent=True)
 
     def send(self, node: bytes, record: MirrorRecord) -> None:
         """Send a record to a node."""

@@ -29,8 +29,11 @@ class ReplicaHost(ABC):
         """Ask for the end of a turn, which calls `Replica.end_turn`."""
 
     @abstractmethod
-    def send(self, node: bytes, payload: bytes) -> None:
-        """Send a record (`records.py`) to `node` after all earlier ones; drop it without a link."""
+    def send(self, node: bytes, payload: bytes, is_urgent: bool = False) -> None:
+        """Send a record (`records.py`) to `node` after all earlier ones; drop it without a link.
+
+        `is_urgent`: before all others that wait.
+        """
 
     @abstractmethod
     def silence_ms(self, node: bytes) -> int:

@@ -217,6 +217,7 @@ class WorldNode(ReplicaHost):
 
     def end_turn(self) -> None:
         if self.is_running:
+            self.move_gates()
             self.replica.end_turn()
             self.node.work()
             self.replica.end_turn()

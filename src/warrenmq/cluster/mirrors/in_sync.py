@@ -62,9 +62,9 @@ class InSync(ConfirmSource):
 
     def __init__(self, epoch: int, members: Iterable[bytes], min_sync: int = 1) -> None:
         super().__init__()
-        # Where a mirror that is not in sync may take over when this node does not run: whether
-        # nobody can have done that. Nothing is confirmed otherwise (F3).
-        self.has_lease: Callable[[], bool] | None = None
+        # Whether no other copy can have taken over; nothing is confirmed otherwise (F3). None: there
+        # is no other copy.
+        self.is_master: Callable[[], bool] | None = None
         self.epoch: int = epoch
         self.min_sync: int = min_sync
         # The mirrors in the recorded set.
@@ -246,7 +246,7 @@ class InSync(ConfirmSource):
 
     def count_no_mirrors(self) -> None:
         """Let nothing count but the master's own copy: the queue is mirrored no more."""
-        self.has_lease = None
+        self.is_master = None
         self.min_sync = 1
         self._admitted.clear()
         self.set_members(())
@@ -288,8 +288,8 @@ class InSync(ConfirmSource):
         finish_together(parties, ok)
 
     def finish_ready(self) -> None:
-        """Confirm what may be confirmed: called several times a second, as leases come back."""
-        if self.has_lease is not None and not self.has_lease():
+        """Confirm what may be confirmed: called several times a second, as gates open again."""
+        if self.is_master is not None and not self.is_master():
             return
         upto = min((self._marks.get(node, 0) for node in self.members), default=None)
         waiting = self._waiting

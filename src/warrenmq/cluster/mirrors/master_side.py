@@ -49,7 +49,7 @@ from warrenmq.cluster.mirrors.silences import SILENT_MS
 from warrenmq.cluster.mirrors.sync_records import Levels, decode
 from warrenmq.cluster.mirrors.sync_source import SyncLink, SyncSource
 from warrenmq.cluster.ring.view import MemberId
-from warrenmq.queues.hand_out_gate import CLOSED, OPEN
+from warrenmq.queues.hand_out_gate import CLOSED, OPEN, HandOutGate
 from warrenmq.queues.ring_feed import FeedOwner, RingFeed
 from warrenmq.vocabulary.fail_points import fail_point
 
@@ -154,7 +154,9 @@ class MasterSide(FeedOwner):
         self._lacks_member: bool = self._find_lack()
         self._hand_over: _HandOver | None = None
         self._is_stopped: bool = False
-        self._fence()
+        self._gate: HandOutGate = OPEN
+        self.in_sync.is_master = self._may_act
+        self._set_gate()
         self.feed: RingFeed = RingFeed(copy.queue, self)
         if is_heir:
             copy.applier.mark_all_delivered()
@@ -193,32 +195,31 @@ class MasterSide(FeedOwner):
             return
         self._policy = policy
         self.in_sync.min_sync = policy.min_sync
-        self._fence()
+        self._set_gate()
         for source in self.sources.values():
             source.batch_messages = policy.sync_batch_size
             source.automate(policy.is_automatic)
 
-    def _fence(self) -> None:
-        """Confirm only with the lease, if a mirror that is not in sync may take over."""
-        may_be_replaced = self._policy.promotes_unsynced_on_failure
-        self.in_sync.has_lease = self._host.has_lease if may_be_replaced else None
-        self._set_gate()
-
     def _set_gate(self) -> None:
-        """Let the queue hand out messages as long as no other copy can have taken over."""
+        """Let the queue confirm and hand out as long as no other copy can have taken over.
+
+        A master that hands over only confirms.
+        """
         if self._is_stopped:
             # An answer to what this master has proposed may come when another one is there.
             return
         queue = self.copy.queue
-        gate = CLOSED
-        if self._hand_over is None:
-            # A mirror that counts without a record may have one by now.
-            mirrors = [node for node in self.in_sync.members if self._group.member_of(node)]
-            needs_lease = self._lacks_member or self._policy.promotes_unsynced_on_failure
-            gate = self._host.gate(frozenset(mirrors), needs_lease)
+        # A mirror that counts without a record may have one by now.
+        mirrors = [node for node in self.in_sync.members if self._group.member_of(node)]
+        needs_lease = self._lacks_member or self._policy.promotes_unsynced_on_failure
+        self._gate = self._host.gate(frozenset(mirrors), needs_lease)
+        gate = self._gate if self._hand_over is None else CLOSED
         if gate is not queue.demand.gate:
             queue.set_gate(gate)
             self._host.wake()
+
+    def _may_act(self) -> bool:
+        return self._host.now_ms() < self._gate.until_ms
 
     def step_down(self) -> None:
         """Refuse everything that waits, and send nothing more: this is no master now."""

@@ -51,10 +51,6 @@ class NodeHost(ReplicaHost):
         """The rank of a proposal of the queue; see `proposal_queue.py`."""
         return LATER if is_later else USUAL
 
-    def has_lease(self) -> bool:
-        """See ReplicaHost."""
-        return self._proposer.lease_left_ms() > 0
-
     def contact_ms(self) -> int:
         """See ReplicaHost."""
         return self._proposer.contact_ms()

@@ -66,10 +66,6 @@ class ReplicaHost(ABC):
         """
 
     @abstractmethod
-    def has_lease(self) -> bool:
-        """Whether no change can be made on condition that this node does not run."""
-
-    @abstractmethod
     def contact_ms(self) -> int:
         """For how long the store of the cluster has answered this node without a break (ms)."""
 

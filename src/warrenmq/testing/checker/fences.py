@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from warrenmq.testing.checker.facts import DeliveryFacts, Facts
+from warrenmq.testing.checker.facts import NEVER, DeliveryFacts, Facts
 from warrenmq.testing.checker.violation import Rule, Violation
 
+# The kind of a fault that lets few bytes of a second through, and loses none.
+SLOW_LINK = "slow link"
 # A client learns of a lost connection so much later than the broker, at most.
 _LATE_LOSS_US = 5_000_000
 # What a master hands out, or gets acked, is in flight to its copies for so long at most.
@@ -56,7 +58,14 @@ def _is_undone(before: DeliveryFacts, again: DeliveryFacts) -> bool:
 
 
 def _has_fault(facts: Facts, before: DeliveryFacts, again: DeliveryFacts, bound_us: int) -> bool:
-    return any(before.at_us - bound_us <= fault.at_us <= again.at_us for fault in facts.faults)
+    for fault in facts.faults:
+        from_us = fault.at_us
+        if fault.kind == SLOW_LINK:
+            # What has gathered on the link breaks it for some time after its end, too.
+            from_us = facts.fault_ends.get(fault.fault, NEVER)
+        if fault.at_us <= again.at_us and before.at_us - bound_us <= from_us:
+            return True
+    return False
 
 
 def judge_single_consumers(facts: Facts, bound_us: int) -> list[Violation]:

@@ -21,7 +21,9 @@ def judge_losses(facts: Facts) -> list[Violation]:
                 if queue in facts.drained and not facts.removes(message, queue):
                     found += _judge_copy(message, queue)
         for rejected in message.rejected:
-            if rejected.settled_us != NEVER and rejected.letters in facts.drained:
+            # A master that dies may take along what it has not confirmed, delivered or not.
+            is_kept = message.is_promised and rejected.settled_us != NEVER
+            if is_kept and rejected.letters in facts.drained:
                 found += _judge_letter(message, rejected)
     return found
 

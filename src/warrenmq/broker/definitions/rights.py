@@ -44,8 +44,13 @@ class Right:
         self._pattern: Pattern | None = None
         # Why the expression is invalid, or not supported; "" = it is neither.
         self.error: str = ""
+        # An empty expression stands for `^$`. A start has this one and that of no name only, and
+        # needs no library for them.
+        self._is_empty: bool = pattern == ""
+        if self._is_empty or pattern == _NOTHING:
+            return
         try:
-            self._pattern = compiled(pattern or "^$")
+            self._pattern = compiled(pattern)
         except PatternError as error:
             self.error = str(error)
 
@@ -55,7 +60,11 @@ class Right:
         if known is not None:
             return known
         pattern = self._pattern
-        found = pattern is not None and pattern.is_found_in(name)
+        if self._is_empty:
+            # The end is also before a last newline.
+            found = name == b"" or name == b"\n"
+        else:
+            found = pattern is not None and pattern.is_found_in(name)
         if len(self._known) >= self._remembered_max:
             self._known.clear()
         self._known[name] = found

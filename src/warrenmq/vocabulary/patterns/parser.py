@@ -171,7 +171,7 @@ class _Parser:
             if source.take_until(b"\n") is None:
                 source.at = len(source.pattern)
             return True
-        if not SPACE >> octet & 1:
+        if not SPACE >> int(octet) & 1:
             return False
         source.at += 1
         return True
@@ -360,7 +360,7 @@ class _Parser:
         """The name of a group, up to `end`, which is read as well."""
         source = self._source
         start = source.at
-        while source.peek() != NOTHING and WORD >> source.peek() & 1:
+        while source.peek() != NOTHING and WORD >> int(source.peek()) & 1:
             source.at += 1
         name = source.pattern[start : source.at]
         if name[:1].isdigit():
@@ -410,7 +410,7 @@ class _Parser:
         if source.skips(b"P="):
             return self._named_reference(b")")
         if source.skips(b"P<") or source.skips(b"<"):
-            if source.peek() == NOTHING or not (WORD >> source.peek() & 1):
+            if source.peek() == NOTHING or not (WORD >> int(source.peek()) & 1):
                 raise source.error("unrecognized character after (?<")
             return self._capture(b">")
         if source.skips(b"'"):

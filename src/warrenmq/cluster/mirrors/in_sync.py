@@ -62,8 +62,8 @@ class InSync(ConfirmSource):
 
     def __init__(self, epoch: int, members: Iterable[bytes], min_sync: int = 1) -> None:
         super().__init__()
-        # Whether no other copy can have taken over; nothing is confirmed otherwise (F3). None: there
-        # is no other copy.
+        # Whether no other copy can have taken over; nothing is confirmed otherwise (F3). None:
+        # there is no other copy.
         self.is_master: Callable[[], bool] | None = None
         self.epoch: int = epoch
         self.min_sync: int = min_sync

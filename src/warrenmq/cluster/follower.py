@@ -104,8 +104,8 @@ class Follower:
         self._is_busy = False
         # Puts the groups of mirrored queues in force; None: this node has no mirrored queues.
         self.groups: GroupWatch | None = None
-        # Whether an unexpected error of one queue costs a start that queue only. Without it the
-        # error passes, so that no test and no simulation misses it.
+        # True: a start skips a queue that fails with an unexpected error, and goes on. False: the
+        # error is raised, so that tests and simulations see it.
         self.sets_aside = False
         # Ids of the copies that this node has of mirrored queues, hidden or not, by vhost and name.
         self._copy_ids: dict[tuple[bytes, bytes], int] = {}

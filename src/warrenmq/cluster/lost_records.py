@@ -12,7 +12,7 @@ from typing import Final
 
 from warrenmq.cluster.records import RunningNode
 
-# How long a node without a record keeps its links (ms).
+# A node that has lost its record keeps its links for this time at most (ms).
 KEPT_MS: Final = 10_000
 
 

@@ -125,5 +125,5 @@ class DeadFiles:
         return is_first and last.live_bytes == 0 and last.pins == 0
 
     def on_checkpoint(self) -> None:
-        """Begin the wait anew: a checkpoint is being taken."""
+        """Restart the wait for a checkpoint, as one is being taken."""
         self._since_ms = 0

@@ -63,7 +63,7 @@ def _finish_exchange(path: Path) -> None:
 
 
 def _fill(room: Path, data: bytes, mode: int) -> None:
-    # Without O_TRUNC, which would give the blocks away.
+    # O_TRUNC would free the blocks that this file reserves.
     descriptor = os.open(room, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode)
     with open(descriptor, "wb", buffering=0) as file:
         written = 0

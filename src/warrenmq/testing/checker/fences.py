@@ -18,7 +18,7 @@ from warrenmq.testing.checker.violation import Rule, Violation
 SLOW_LINK = "slow link"
 # A client learns of a lost connection so much later than the broker, at most.
 _LATE_LOSS_US = 5_000_000
-# What a master hands out, or gets acked, is in flight to its copies for so long at most.
+# Longest time that a delivery or an ack takes from a master to its copies.
 IN_FLIGHT_US = 1_000_000
 # Deliveries of one consumer with longer pauses are several spells of it.
 _PAUSE_US = 2_000_000

@@ -151,7 +151,7 @@ class Atomic(Node):
 
 @final
 class Look(Node):
-    """A branch matches from here on, or up to here; `is_negative`: none does.
+    """A look ahead or behind: one of its branches matches there; `is_negative`: none does.
 
     Each branch of a look behind has a fixed length of its own.
     """

@@ -195,7 +195,7 @@ class Program:
         self._add(CLOSE, slots, 0)
 
     def _write_inner(self, code: i64, node: Node) -> None:
-        """An atomic group or a look; one behind begins as many octets back as it takes."""
+        """Add an atomic group or a look. A look behind starts its own length before the place."""
         start = self._add(code, 0, node.shortest)
         self._write(node)
         self._add(ACCEPT, 0, 0)

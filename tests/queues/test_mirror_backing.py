@@ -69,10 +69,6 @@ class Link(OperationFeed):
         for _ in range(2):
             self.mirror.settle(runs, NOW_MS)
 
-    def deleted(self) -> None:
-        self.model.deleted()
-        self.mirror.delete(NOW_MS)
-
 
 class MirroredQueueMachine(QueueMachine):
     def __init__(self) -> None:

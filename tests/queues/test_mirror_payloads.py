@@ -70,10 +70,6 @@ class Both(OperationFeed):
         for feed in self.feeds:
             feed.settled_runs(list(runs), reason)
 
-    def deleted(self) -> None:
-        for feed in self.feeds:
-            feed.deleted()
-
 
 class Master(FeedOwner):
     """The master's side of one queue: its feed, and what is on the way to the mirror."""

@@ -14,7 +14,6 @@ from warrenmq.queues.leave_reason import ACKED, MAXLEN
 from warrenmq.queues.link_records import MalformedRecordError, RecordReader
 from warrenmq.queues.mirror_applier import MirrorApplier, StaleEpochError, UnknownEpochError
 from warrenmq.queues.mirror_records import (
-    DELETE,
     DELIVERED,
     EPOCH,
     LEVEL,
@@ -274,21 +273,6 @@ def test_a_copy_keeps_the_mark_of_a_message_that_came_marked() -> None:
     master.feed.repeat(0, master.queue.next_seq)
     copy.apply(master.payload(), NOW_MS)
     assert copy.queue.backing.ready.at(0).redelivered
-
-
-def test_a_deleted_queue_ends_its_copies() -> None:
-    master = Master(QueueTraits(max_priority=2))
-    copy = new_copy(QueueTraits(max_priority=2))
-    master.publish()
-    master.publish(priority=2)
-    copy.apply(master.payload(), NOW_MS)
-    for backing in master.queue.backings():
-        backing.delete(NOW_MS)
-    payload = master.payload()
-    assert read(payload) == [(DELETE,)]
-    for _ in range(2):
-        copy.apply(payload, NOW_MS)
-    assert copy.is_deleted and copy.queue.is_deleted
 
 
 def test_a_master_that_ends_gathers_nothing_more() -> None:

@@ -78,6 +78,21 @@ FAILED: dict[str, tuple[int, str, str, list[Step]]] = {
             step("long_wait", 4000),
         ],
     ),
+    "mirrors dropped what their master had deleted and the cluster had not": (
+        3,
+        MIN_MASTERS,
+        policy("", 3),
+        [
+            step("declare", 2, 3),
+            step("long_wait", 600),
+            step("etcd_cut", 2),
+            step("delete", 2, 3),
+            step("wait", 50),
+            step("crash", 2, "kill", 0),
+            step("long_wait", 9000),
+            step("restart", 2),
+        ],
+    ),
     "a node missed that a queue had moved before its group ended": (
         4,
         CLIENT_LOCAL,

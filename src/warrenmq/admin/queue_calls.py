@@ -16,7 +16,7 @@ from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.definitions.metadata import DeleteQueue as DeleteQueueChange
 from warrenmq.broker.definitions.removal_changes import removal_changes
 from warrenmq.broker.definitions.rights import QUEUE
-from warrenmq.broker.vhost.queue_checks import needs_decision, purge_failure
+from warrenmq.broker.vhost.queue_checks import purge_failure
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.queue import Queue
 from warrenmq.vocabulary.error_codes import (
@@ -94,10 +94,10 @@ class QueueCalls:
         if request.if_unused and len(queue.consumers) > 0:
             raise Refusal(PRECONDITION, f"{text} in use")
         count = queue.ready_count
-        shared = self._broker.shared
-        if shared is not None and needs_decision(queue, request.if_empty, request.if_unused):
-            shared.propose(
-                [DeleteQueueChange(vhost.name, queue.id, queue.name)],
+        decider = vhost.decider_of(queue)
+        if decider is not None:
+            decider.propose(
+                vhost.deletion_of(queue),
                 lambda failure, _now_ms: self._on_proposed(failure, request, queue, count),
             )
             return
@@ -110,6 +110,7 @@ class QueueCalls:
                 self._reply(ErrorReply(STORAGE_FAILED, text))
 
         changes = vhost.remove_queue(queue, self._clock.now_ms(), self._permits.user.shown_name)
+        shared = self._broker.shared
         if shared is None:
             vhost.commit_with(changes, done, True)
         else:

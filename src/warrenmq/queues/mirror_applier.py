@@ -14,7 +14,6 @@ from mypy_extensions import i64
 from warrenmq.queues.link_records import MalformedRecordError, RecordReader
 from warrenmq.queues.mirror_backing import HELD_BYTES, MirrorBacking
 from warrenmq.queues.mirror_records import (
-    DELETE,
     DELIVERED,
     EPOCH,
     HEAD_BYTES,
@@ -50,8 +49,6 @@ class MirrorApplier:
 
     def __init__(self, queue: Queue, held_bytes: i64 = HELD_BYTES) -> None:
         self.queue: Queue = queue
-        # The master's queue is deleted, and the copy with it.
-        self.is_deleted: bool = False
         # Messages come by `fill` too, until `end_sync` returns True.
         self.is_syncing: bool = False
         self._held_bytes: i64 = held_bytes
@@ -109,7 +106,7 @@ class MirrorApplier:
         if epoch > known and (len(payload) == HEAD_BYTES or payload[HEAD_BYTES] != EPOCH):
             raise UnknownEpochError(f"a payload of epoch {epoch} came in epoch {known}")
         is_for_disk = False
-        while reader.has_more() and not self.is_deleted:
+        while reader.has_more():
             kind = reader.octet()
             if kind == PUBLISH:
                 is_for_disk = self._publish(reader, now_ms) or is_for_disk
@@ -128,10 +125,6 @@ class MirrorApplier:
                 self._level(reader)
             elif kind == EPOCH:
                 is_for_disk = self._begin_epoch(reader, epoch, now_ms) or is_for_disk
-            elif kind == DELETE:
-                self.is_deleted = True
-                for level in self.levels():
-                    level.delete(now_ms)
             else:
                 raise MalformedRecordError(f"no record has kind {kind}")
         return is_for_disk

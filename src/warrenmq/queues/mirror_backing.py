@@ -163,11 +163,6 @@ class MirrorBacking:
             self._pass_over(next_seq)
         return backing.begin_epoch(epoch)
 
-    def delete(self, now_ms: i64) -> None:
-        """Drop all content: the master's queue was deleted."""
-        self._forget_held()
-        self.backing.delete(now_ms)
-
     @property
     def held_from(self) -> i64:
         """The seq id from which on messages are held; 0: none is."""

@@ -15,7 +15,6 @@ which ascend and neither touch nor overlap.
     SPARED        level u8, runs               the only delivery of each reached nobody
     SETTLED       level u8, reason u8, runs    gone (`leave_reason.py`), published before or not
     RETURN_COUNT  count u32, (seq i64, returns u32) * count    of a quorum queue: it has one level
-    DELETE        the queue is gone; the last record
 
 A `published` is flags u8, time of the publish i64 (ms since 1970), with the flag EXPIRES the time
 of expiry i64 (ms since 1970), and a message.
@@ -42,7 +41,6 @@ DELIVERED: Final = 4
 SPARED: Final = 5
 SETTLED: Final = 6
 RETURN_COUNT: Final = 7
-DELETE: Final = 8
 
 # Flags of a published message.
 PERSISTENT: Final = 1

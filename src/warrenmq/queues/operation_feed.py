@@ -58,7 +58,3 @@ class OperationFeed:
     def level_began(self, level: i64) -> OperationFeed | None:
         """A level of the same queue begins, that of priority `level`: returns its feed."""
         return None
-
-    def deleted(self) -> None:
-        """The queue is gone with all its messages. This is the last notification."""
-        raise RuntimeError("abstract")

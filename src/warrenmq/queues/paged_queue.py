@@ -273,10 +273,7 @@ class PagedQueue(QueueContents):
         self.is_deleted = True
         self.memory.end()
         self.purges.begin(self, True, now_ms)
-        feed = self.feed
-        if feed is not None:
-            self.feed = None
-            feed.deleted()
+        self.feed = None
 
     # -- start-up ----------------------------------------------------------------------------------
 

@@ -24,7 +24,6 @@ from mypy_extensions import i64, mypyc_attr
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import PURGED
 from warrenmq.queues.mirror_records import (
-    DELETE,
     DELIVERED,
     HEAD_BYTES,
     SPARED,
@@ -158,9 +157,6 @@ class LevelFeed(OperationFeed):
     def level_began(self, level: i64) -> OperationFeed | None:
         return self._feed.add_level(level)
 
-    def deleted(self) -> None:
-        self._feed.delete()
-
     def repeat(self, below: i64) -> None:
         """See `RingFeed.repeat`."""
         queue = self._feed.queue
@@ -292,7 +288,6 @@ class RingFeed:
         # What EPOCH says in the next payload: (level, next seq).
         self._starts: list[tuple[i64, i64]] = []
         self._is_changed: bool = False
-        self._is_deleted: bool = False
 
     # -- begin and end -----------------------------------------------------------------------------
 
@@ -354,11 +349,6 @@ class RingFeed:
             if feed.level == level:
                 feed.repeat(below)
 
-    def delete(self) -> None:
-        """Let the next payload end with DELETE."""
-        self._is_deleted = True
-        self.note_changed()
-
     # -- payloads ----------------------------------------------------------------------------------
 
     @property
@@ -406,6 +396,4 @@ class RingFeed:
             returned = feed.take_returned()
             if len(returned) > 0:
                 write_return_counts(out, returned)
-        if self._is_deleted:
-            out.append(DELETE)
         return out.getvalue()

@@ -8,10 +8,10 @@ from warrenmq.broker.channel.channel import Channel
 from warrenmq.broker.channel.definition_replies import propose, reply_at_once, reply_when_gone
 from warrenmq.broker.channel.remote_calls import Attempt, delete_remote
 from warrenmq.broker.channel.topology import check_owner, named_queue
-from warrenmq.broker.definitions.metadata import Change, DeleteQueue
+from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.definitions.rights import QUEUE
 from warrenmq.broker.definitions.shared import SharedDefinitions
-from warrenmq.broker.vhost.queue_checks import check_delete, needs_decision
+from warrenmq.broker.vhost.queue_checks import check_delete
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.remote_queue import RemoteQueue
 from warrenmq.wire.errors import PRECONDITION_FAILED, ChannelException
@@ -42,9 +42,9 @@ def _delete(channel: Channel, method: QueueDelete, attempt: Attempt) -> None:
     elif isinstance(queue, Queue):
         check_delete(vhost, queue, method.if_empty, method.if_unused)
         count = queue.ready_count
-        shared = vhost.node.shared
-        if shared is not None and needs_decision(queue, method.if_empty, method.if_unused):
-            _propose_deletion(channel, shared, method, queue, attempt)
+        decider = vhost.decider_of(queue)
+        if decider is not None:
+            _propose_deletion(channel, decider, method, queue, attempt)
             return
         channel.cancels.is_deferred = True
         user = channel.connection.client.user_name
@@ -55,12 +55,12 @@ def _delete(channel: Channel, method: QueueDelete, attempt: Attempt) -> None:
 
 def _propose_deletion(
     channel: Channel,
-    shared: SharedDefinitions,
+    decider: SharedDefinitions,
     method: QueueDelete,
     queue: Queue,
     attempt: Attempt,
 ) -> None:
-    """Delete a mirrored queue that may only go as it is here, if the cluster agrees."""
+    """Delete a mirrored queue, which may only go as it is here, once the cluster has decided it."""
     vhost = channel.vhost
     count = queue.ready_count
 
@@ -70,4 +70,4 @@ def _propose_deletion(
         else:
             _delete(channel, method, attempt)
 
-    propose(channel, shared, [DeleteQueue(vhost.name, queue.id, queue.name)], look_again)
+    propose(channel, decider, vhost.deletion_of(queue), look_again)

@@ -23,7 +23,8 @@ class SharedDefinitions:
         """Propose to make what `changes` (Put...) define; all is decided together.
 
         The names must be free, and the ends of a binding must still be those this node knows. A
-        DeleteQueue among them deletes a mirrored queue, if its group is the one this node knows.
+        DeleteQueue among them deletes a mirrored queue, if its group is the one this node knows,
+        and each DeleteBinding one of its bindings.
         `done(failure, now_ms)`: with "" this node has the outcome, so the caller looks again
         whether the thing exists; it may be the work of another. Otherwise nothing was decided in
         time, for the reason `failure`.

@@ -20,15 +20,6 @@ def check_consume(vhost: VhostQueues, queue: Queue, exclusive: bool) -> None:
         raise ChannelException(ACCESS_REFUSED, f"{vhost.queue_text(queue.name)} in exclusive use")
 
 
-def needs_decision(queue: Queue, if_empty: bool, if_unused: bool) -> bool:
-    """Whether a deletion under conditions must be decided before anything is deleted.
-
-    This node may be the master of a mirrored queue no more, without having heard of it; then others
-    know whether the queue is empty, or used.
-    """
-    return (if_empty or if_unused) and queue.confirm_source is not None
-
-
 def check_delete(vhost: VhostQueues, queue: Queue, if_empty: bool, if_unused: bool) -> None:
     """Raise ChannelException 406 or ConnectionException 540 if the queue may not be deleted."""
     text = vhost.queue_text(queue.name)

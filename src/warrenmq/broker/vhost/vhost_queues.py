@@ -7,6 +7,7 @@ metadata in the same group commit as the messages that depend on it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from mypy_extensions import i64
 
@@ -19,7 +20,7 @@ from warrenmq.broker.definitions.metadata import (
     PutQueuePart,
     PutVhost,
 )
-from warrenmq.broker.definitions.removal_changes import removal_changes
+from warrenmq.broker.definitions.removal_changes import delete_binding, removal_changes
 from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.event_listener import INTERNAL_USER
 from warrenmq.broker.flow.channel_side import ChannelSide
@@ -39,6 +40,9 @@ from warrenmq.routing.router import RemovedBindings, Router
 from warrenmq.store.change_sets import ChangeSet
 from warrenmq.store.journal import Journal
 from warrenmq.store.vhost_store import VhostStore
+
+# Bindings of a deleted queue that go in the same decision.
+_DECIDED_BINDINGS_MAX: Final = 100
 
 
 class VhostQueues:
@@ -168,21 +172,39 @@ class VhostQueues:
         return changes
 
     def delete_queue(self, queue: Queue, now_ms: i64) -> None:
-        """Delete a queue without a client that waits: auto-deleted, exclusive or expired.
-
-        A queue that has copies on other nodes stays until the cluster has decided it: this node
-        may be its master no more, without having heard of it.
-        """
+        """Delete a queue without a client that waits: auto-deleted, exclusive or expired."""
         if queue.is_deleted or queue.is_hidden:
             return
-        shared = self.node.shared
+        decider = self.decider_of(queue)
         source = queue.confirm_source
-        if shared is None or source is None:
+        if decider is None or source is None:
             self.add_changes(self.remove_queue(queue, now_ms))
         elif not source.is_leaving:
             source.is_leaving = True
             decided = LeavingQueue(self, queue, source).on_decided
-            shared.propose([DeleteQueue(self.name, queue.id, queue.name)], decided)
+            decider.propose(self.deletion_of(queue), decided)
+
+    def decider_of(self, queue: Queue) -> SharedDefinitions | None:
+        """Who decides on the deletion of `queue` before anything of it is deleted; None: nobody.
+
+        A queue that has copies on other nodes stays until the cluster has decided it. This node may
+        be its master no more, without having heard of it, or die before it is decided: then a
+        mirror goes on with all messages.
+        """
+        return None if queue.confirm_source is None else self.node.shared
+
+    def deletion_of(self, queue: Queue) -> list[Change]:
+        """The changes by which the cluster deletes a queue of this node with its bindings.
+
+        Bindings beyond those that one decision takes stay, and are void.
+        """
+        changes: list[Change] = []
+        for binding in queue.incoming:
+            if len(changes) == _DECIDED_BINDINGS_MAX:
+                break
+            changes.append(delete_binding(self.name, binding))
+        changes.append(DeleteQueue(self.name, queue.id, queue.name))
+        return changes
 
     def delete_unused(self, queue: Queue, now_ms: i64) -> None:
         """Delete `queue` if it is to go with its last consumer, and has none any more."""

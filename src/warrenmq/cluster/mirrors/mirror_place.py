@@ -295,9 +295,6 @@ class MirrorPlace:
         """See ReplicaHost."""
         group = self.replica.group
         assert group is not None
-        if copy.queue.is_deleted:
-            # What stood for it is gone, too.
-            return
         self.log("This node is not the leader any more")
         self._replace(copy.queue, self._remote_queue(group))
         self.vhost.set_confirm_source(copy.queue, None)

@@ -264,12 +264,7 @@ class Replica:
         master.step_down()
         self.master = None
         self._host.step_down(master.copy)
-        if master.copy.queue.is_deleted:
-            # A client has deleted it, which the cluster has not decided yet.
-            self.copy = None
-            self._heard = UNKNOWN
-        else:
-            master.copy.reopen()
+        master.copy.reopen()
 
     def _open_copy(self) -> MirrorCopy:
         if self.copy is None:

@@ -10,11 +10,9 @@ from librt.strings import write_i64_be
 from mypy_extensions import i64
 
 from warrenmq.broker.connection.connection import ConnectionHost
-from warrenmq.broker.definitions.metadata import DeleteQueue
 from warrenmq.broker.vhost.queue_checks import (
     check_consume,
     check_delete,
-    needs_decision,
     purge_refusal,
 )
 from warrenmq.broker.vhost.vhost import Vhost
@@ -171,7 +169,7 @@ class _PendingDelete:
 
 
 class _ProposedDelete:
-    """A deletion of a mirrored queue under conditions, for the cluster to decide."""
+    """A deletion of a mirrored queue, for the cluster to decide."""
 
     def __init__(self, call: i64, queue: Queue, answers: CallAnswers) -> None:
         self._call: i64 = call
@@ -304,11 +302,10 @@ class QueueCalls:
             is_if_empty = (argument & IF_EMPTY) != 0
             is_if_unused = (argument & IF_UNUSED) != 0
             check_delete(vhost, queue, is_if_empty, is_if_unused)
-            shared = vhost.node.shared
-            if shared is not None and needs_decision(queue, is_if_empty, is_if_unused):
+            decider = vhost.decider_of(queue)
+            if decider is not None:
                 proposed = _ProposedDelete(call, queue, self._answers)
-                removal = DeleteQueue(vhost.name, queue.id, queue.name)
-                shared.propose([removal], proposed.on_decided)
+                decider.propose(vhost.deletion_of(queue), proposed.on_decided)
             else:
                 self._delete(call, vhost, queue, now_ms)
         else:

@@ -36,7 +36,6 @@ class MirrorModel(OperationFeed):
         backing = queue.backing
         self.name = queue.name.decode()
         self.messages: dict[int, Copied] = {}
-        self.is_deleted = False
         delta = backing.ready.delta
         # Seq ids of the ready messages that were on disk when the mirror began: [first, end).
         self._unknown = (int(delta.start), int(delta.end)) if delta.count > 0 else (0, 0)
@@ -80,10 +79,6 @@ class MirrorModel(OperationFeed):
         runs = merge_runs(list(runs))
         for seq in [seq for seq in self.messages if contains(runs, seq)]:
             del self.messages[seq]
-
-    def deleted(self) -> None:
-        self.messages.clear()
-        self.is_deleted = True
 
     def _expect(self, seq: int, what: str) -> Copied:
         copied = self.messages.get(seq)
@@ -161,8 +156,7 @@ def follow(mirrors: dict[int, MirrorModel], queues: list[Queue]) -> None:
         mirror.compare(queue)
     live = {int(queue.id) for queue in queues}
     for queue_id in [queue_id for queue_id in mirrors if queue_id not in live]:
-        if not mirrors.pop(queue_id).is_deleted:
-            raise Violation("mirror", f"queue {queue_id} went without a word")
+        del mirrors[queue_id]
 
 
 def _entries(queue: Queue) -> list[Entry]:

@@ -25,6 +25,8 @@ BEAT_MS: Final = 100
 _ALWAYS: Final = "always"
 # Rounds in which nodes and network may go on without the time passing.
 _ROUNDS_MAX: Final = 2000
+# A disk without a fault ends a job within this time (ms).
+_DISK_MS_MAX: Final = 1000
 
 
 class World:
@@ -57,6 +59,8 @@ class World:
         self.disk_pace = 1.0
         # Nodes with slow disks: the chance of each, as above.
         self.slow_disks: dict[str, float] = {}
+        # When each lane of a node's disk last ended a job or had none.
+        self._disk_ms: dict[tuple[str, str], int] = {}
         # Nodes that do not reach etcd, and those whose answers are often lost.
         self.cut_from_etcd: set[str] = set()
         self.loses_answers: set[str] = set()
@@ -242,12 +246,20 @@ class World:
         return not (other in self.members or other in self._silent or any(path.is_cut))
 
     def _run_disk(self, member: Member) -> None:
-        pace = min(self.disk_pace, self.slow_disks.get(member.name, 1.0))
+        name = member.name
+        pace = min(self.disk_pace, self.slow_disks.get(name, 1.0))
         for lane in LANES:
-            if member.lanes[lane].has_work() and self.rng.random() < pace:
+            if not member.lanes[lane].has_work():
+                self._disk_ms[name, lane] = self.now_ms
+                continue
+            # Only a disk that is slow by a fault may keep acks from the platter for long.
+            waited_ms = self.now_ms - self._disk_ms.setdefault((name, lane), self.now_ms)
+            must_run = waited_ms >= _DISK_MS_MAX and name not in self.slow_disks
+            if must_run or self.rng.random() < pace:
                 member.run(lane)
-                if self.rng.random() < pace:
+                if must_run or self.rng.random() < pace:
                     member.finish(lane)
+                    self._disk_ms[name, lane] = self.now_ms
 
     def pump(self) -> None:
         """Let everything happen that needs no time."""

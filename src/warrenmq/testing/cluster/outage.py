@@ -29,9 +29,11 @@ from warrenmq.testing.cluster.world import World
 from warrenmq.testing.leaving.histories import DROP_HEAD, QueueRules
 from warrenmq.testing.simulated.file_system import KILL, POWER
 
-_STEP_MS: Final = 10
-# Time between two publishes, and the size of each message.
+# Time between two publishes, in which the world takes some steps: short for limits below a second.
 _PACE_MS: Final = 20
+_LONG_PACE_MS: Final = 100
+_STEPS: Final = 2
+# Bytes of each message.
 _SIZE: Final = 20
 # How long the publisher works before the fault, and after the limit of the fault.
 _BEFORE_MS: Final = 200
@@ -60,10 +62,11 @@ def run_outage(world: World, kind: str) -> None:
     world.clients.append(client)
     world.pump()
     first = recording.event_count
-    _publish(world, client, place.queue, _BEFORE_MS)
+    pace_ms = _PACE_MS if fault.limit_ms < 1000 else _LONG_PACE_MS
+    _publish(world, client, place.queue, _BEFORE_MS, pace_ms)
     name = recording.outage(kind, place.master, fault.limit_ms)
     fault.begin(world, place)
-    _publish(world, client, place.queue, fault.limit_ms + _AFTER_MS)
+    _publish(world, client, place.queue, fault.limit_ms + _AFTER_MS, pace_ms)
     recording.judge_gap(first)
     recording.fault_over(name)
     fault.end(world, place)
@@ -74,12 +77,12 @@ def _takes_all(rules: QueueRules) -> bool:
     return not rules.has_limit() or rules.overflow == DROP_HEAD
 
 
-def _publish(world: World, client: Publisher, queue: bytes, ms: int) -> None:
+def _publish(world: World, client: Publisher, queue: bytes, ms: int, pace_ms: int) -> None:
     """Publish at a steady pace for a time."""
-    for _ in range(ms // _PACE_MS):
+    for _ in range(ms // pace_ms):
         client.publish(b"", queue, _SIZE, True, False)
         world.pump()
-        world.advance(_PACE_MS, _STEP_MS)
+        world.advance(pace_ms, pace_ms // _STEPS)
 
 
 def _freeze(world: World, name: str, is_frozen: bool) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warrenmq.queues.group_error import GroupError
+from warrenmq.queues.planned_range import PlannedRange
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.reader_group import GROUP_SLICE_MESSAGES, GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup
@@ -187,7 +188,7 @@ def test_slices_lie_at_multiples_and_skip_what_is_empty(node: MemoryNode) -> Non
         queue.get(True, NOW_MS)
     group = open_group(node)
     reserve(group, 0)
-    found = group.slices(0, 101, 16, False)
+    found = PlannedRange(group, 0, 101, False).slices(16)
     assert [(start, end, count) for start, end, count, _ in found] == [
         (16, 32, 1),
         (32, 48, 16),
@@ -200,8 +201,11 @@ def test_slices_lie_at_multiples_and_skip_what_is_empty(node: MemoryNode) -> Non
         len(e.message.body) + 5 for e in group.reserved_entries
     )
     ack(group, 40)
-    assert refusal(group.slices, 0, 101, 16, False) == DATA_LOSS
-    assert [part[:2] for part in group.slices(0, 200, 64, True)] == [(40, 64), (64, 101)]
+    assert refusal(PlannedRange, group, 0, 101, False) == DATA_LOSS
+    assert [part[:2] for part in PlannedRange(group, 0, 200, True).slices(64)] == [
+        (40, 64),
+        (64, 101),
+    ]
 
 
 def test_newest_opener_wins_and_older_epochs_are_refused_by_name(node: MemoryNode) -> None:

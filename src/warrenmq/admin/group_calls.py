@@ -11,8 +11,9 @@ Therefore `ack` commits twice, and an ack inside a reserve goes into the next de
 """
 
 from collections.abc import Callable
+from typing import Final
 
-from warrenmq.admin.clock import Clock
+from warrenmq.admin.clock import Clock, Timer
 from warrenmq.admin.group_store import commit_acks, commit_group, storage_failed
 from warrenmq.admin.node import AdminVhost
 from warrenmq.admin.protocol import (
@@ -41,13 +42,18 @@ from warrenmq.broker.definitions.metadata import DeleteReaderGroup
 from warrenmq.broker.definitions.rights import QUEUE, Rights
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.group_error import GroupError
+from warrenmq.queues.planned_range import PlannedRange
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.reader_group import GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup
 from warrenmq.queues.record_block import encode_block
 from warrenmq.queues.segment_places import SegmentPlaces
-from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, BAD_REQUEST, NOT_FOUND
+from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, BAD_REQUEST, NOT_FOUND, PRECONDITION
 from warrenmq.vocabulary.names import name_text
+
+# Interval (s) at which a plan looks whether the dead letters of its range have left their queue.
+# They wait for the journal, or for another node.
+DEAD_LETTERS_RETRY_S: Final = 0.02
 
 
 class GroupCalls:
@@ -71,12 +77,16 @@ class GroupCalls:
         self._rights = rights
         self._reply = reply
         self._poll: ReservePoll | None = None
+        self._plan_timer: Timer | None = None
 
     def stop(self) -> None:
-        """Cancel the waiting Reserve: the session has ended."""
+        """Cancel the Reserve and the PlanRange that wait: the session has ended."""
         if self._poll is not None:
             self._poll.stop()
             self._poll = None
+        if self._plan_timer is not None:
+            self._plan_timer.cancel()
+            self._plan_timer = None
 
     # -- opening -----------------------------------------------------------------------------------
 
@@ -192,13 +202,54 @@ class GroupCalls:
             self.stop()
             raise
 
-    def plan_range(self, request: PlanRange) -> RangePlan:
-        """PlanRange: the slices that contain messages."""
+    def plan_range(self, request: PlanRange) -> None:
+        """PlanRange: reject what is too large, then answer with the slices that have messages."""
+        if request.body_bytes_max is not None:
+            self._reject_larger(request, request.body_bytes_max)
+        self._plan(request)
+
+    def _reject_larger(self, request: PlanRange, body_bytes_max: int) -> None:
+        """Reject messages with larger bodies. GroupError when they would be lost."""
+        member, planned = self._planned(request)
+        queue = member.queue
+        large = planned.larger(body_bytes_max)
+        if not large or queue is None:
+            return
+        if not self._vhost.takes_dead_letters(queue):
+            raise GroupError(
+                PRECONDITION,
+                f"queue '{name_text(queue.name)}' has no dead-letter exchange that exists, so its message "
+                f"{large[0].seq} with a body of {large[0].body_bytes} bytes (limit {body_bytes_max}) would be lost",
+            )
+        planned.reject(large, self._clock.now_ms())
+
+    def _planned(self, request: PlanRange) -> tuple[GroupMember, PlannedRange]:
         member = self._expect(request.group, request.epoch, request.incarnation)
-        slices = member.slices(request.start, request.end, request.slice_size, request.is_lenient)
-        if not request.with_files:
-            return RangePlan([Slice(*values) for values in slices])
-        return RangePlan([self._with_files(member, Slice(*values)) for values in slices])
+        return member, PlannedRange(member, request.start, request.end, request.is_lenient)
+
+    def _plan(self, request: PlanRange) -> None:
+        """Answer when no message of the range is on its way to the dead-letter exchange.
+
+        The caller may ack the range after the answer. A dead letter that a crash brings back below
+        the acked position would be read by nobody.
+        """
+        member, planned = self._planned(request)
+        queue = member.queue
+        if queue is not None and self._vhost.has_dead_letters(queue, planned.start, planned.end):
+            self._plan_timer = self._clock.call_later(
+                DEAD_LETTERS_RETRY_S, lambda: self._plan_later(request)
+            )
+            return
+        parts = [Slice(*values) for values in planned.slices(request.slice_size)]
+        if request.with_files:
+            parts = [self._with_files(member, part) for part in parts]
+        self._reply(RangePlan(parts))
+
+    def _plan_later(self, request: PlanRange) -> None:
+        try:
+            self._plan(request)
+        except GroupError as error:
+            self._reply(ErrorReply(error.code, error.text))
 
     def _with_files(self, member: GroupMember, part: Slice) -> Slice:
         """The slice with the files to read it from, when these have all of its messages."""

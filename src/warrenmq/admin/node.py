@@ -122,6 +122,15 @@ class AdminVhost:
             channel.collect_unacked(queue.ledger, from_seq, queue.next_seq, found)
         return min([int(entry.seq) for entry in found], default=-1)
 
+    def takes_dead_letters(self, queue: Queue) -> bool:
+        """Whether a rejected message of `queue` goes to an exchange that exists."""
+        rule = queue.settings.dead_letters
+        return rule is not None and rule.exchange in self._vhost.router.exchanges
+
+    def has_dead_letters(self, queue: Queue, first: int, end: int) -> bool:
+        """Whether dead letters of `queue` in [first, end) have not left it yet."""
+        return self._vhost.delayed.handovers.has_between(queue.ledger, first, end)
+
     def recover(self, definition: PutReaderGroup, members: list[PutGroupMember]) -> None:
         """Restore a group with `members`; it reserves again the live messages of their ranges.
 

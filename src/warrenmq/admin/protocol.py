@@ -129,8 +129,13 @@ class Reserve(Struct, tag="reserve", forbid_unknown_fields=True, frozen=True):
     acks: bool = True
 
 
-class PlanRange(Struct, tag="plan_range", forbid_unknown_fields=True, frozen=True):
-    """Cut a reserved range of one queue at multiples of `slice_size`. Reply: RangePlan."""
+class PlanRange(
+    Struct, tag="plan_range", forbid_unknown_fields=True, frozen=True, omit_defaults=True
+):
+    """Cut a reserved range of one queue at multiples of `slice_size`. Reply: RangePlan.
+
+    The reply comes when no message of the range is on its way to the dead-letter exchange.
+    """
 
     group: GroupName
     epoch: Position
@@ -142,6 +147,9 @@ class PlanRange(Struct, tag="plan_range", forbid_unknown_fields=True, frozen=Tru
     is_lenient: bool = False
     # Name the files that contain a slice, for a reader on the same disk.
     with_files: bool = False
+    # Reject the messages of the range whose bodies are larger (bytes): they become dead letters.
+    # None: reject none.
+    body_bytes_max: Position | None = None
 
 
 class Fetch(Struct, tag="fetch", forbid_unknown_fields=True, frozen=True):

@@ -255,7 +255,7 @@ class AdminSession:
                 case Reserve():
                     groups.reserve(request)
                 case PlanRange():
-                    self._reply(groups.plan_range(request))
+                    groups.plan_range(request)
                 case Fetch():
                     groups.fetch(request)
                 case Ack():

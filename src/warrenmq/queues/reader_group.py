@@ -243,33 +243,18 @@ class GroupMember:
             index += 1
         return True
 
-    def slices(
-        self, start: i64, end: i64, slice_size: i64, is_lenient: bool
-    ) -> list[tuple[i64, i64, i64, i64]]:
-        """Cut [start, end) at multiples of `slice_size`: (from, to, messages, bytes) a slice.
-
-        Slices without messages are left out. The same range always has the same slices, also after
-        a restart. `is_lenient` cuts off the acked part of the range instead of refusing the range.
-        """
-        if is_lenient:
-            start = min(max(start, self.acked), self.reserved)
-            end = max(min(end, self.reserved), start)
-        self._check_range(start, end)
-        found: list[tuple[i64, i64, i64, i64]] = []
-        index = self._index_of(start)
-        stop = self._index_of(end)
-        while index < stop:
-            slice_end: i64 = (self.reserved_entries[index].seq // slice_size + 1) * slice_size
-            messages: i64 = 0
-            total_bytes: i64 = 0
-            while index < stop and self.reserved_entries[index].seq < slice_end:
-                messages += 1
-                total_bytes += self.reserved_entries[index].content_bytes
-                index += 1
-            found.append(
-                (max(start, slice_end - slice_size), min(end, slice_end), messages, total_bytes)
+    def check_range(self, start: i64, end: i64) -> None:
+        """Raise GroupError unless [start, end) is reserved and not acked."""
+        if start > end:
+            raise GroupError(PRECONDITION, f"range [{start}, {end}) ends before it begins")
+        if start < self.acked and start < end:
+            raise GroupError(
+                DATA_LOSS, acked_text(self.group_name, self.queue_name, self.acked, start)
             )
-        return found
+        if end > self.reserved:
+            raise GroupError(
+                DATA_LOSS, beyond_text(self.group_name, self.queue_name, self.reserved, end)
+            )
 
     def fetch(self, start: i64, end: i64, max_messages: i64, max_bytes: i64) -> list[Entry]:
         """Reserved messages of [start, end) from its beginning, at least one if there is one.
@@ -277,7 +262,7 @@ class GroupMember:
         The same range may be fetched again and again. Entries may lack their content: see
         `load_contents`.
         """
-        self._check_range(start, end)
+        self.check_range(start, end)
         found: list[Entry] = []
         index = self._index_of(start)
         stop = self._index_of(end)
@@ -485,7 +470,7 @@ class GroupMember:
             )
 
     def forget(self, lost: list[Entry]) -> None:
-        """Remove reserved messages that are in `lost`; the store has settled them."""
+        """Remove reserved messages that are in `lost`: somebody else has settled or taken them."""
         for entry in lost:
             if self.has_reserved(entry):
                 del self.reserved_entries[self._index_of(entry.seq)]
@@ -586,15 +571,3 @@ class GroupMember:
             else:
                 high = middle
         return low
-
-    def _check_range(self, start: i64, end: i64) -> None:
-        if start > end:
-            raise GroupError(PRECONDITION, f"range [{start}, {end}) ends before it begins")
-        if start < self.acked and start < end:
-            raise GroupError(
-                DATA_LOSS, acked_text(self.group_name, self.queue_name, self.acked, start)
-            )
-        if end > self.reserved:
-            raise GroupError(
-                DATA_LOSS, beyond_text(self.group_name, self.queue_name, self.reserved, end)
-            )

@@ -195,15 +195,16 @@ class MemoryNode:
         durable: bool = True,
         settings: QueueSettings | None = None,
         owner: object | None = None,
+        arguments: bytes = b"",
     ) -> Queue:
-        """Declare a queue durably."""
+        """Declare a queue durably. A start takes the settings from `arguments`."""
         queue_id = self.broker.next_queue_id()
         definition = QueueDefinition(
-            name, queue_id, durable, False, owner, b"", settings or QueueSettings()
+            name, queue_id, durable, False, owner, arguments, settings or QueueSettings()
         )
         queue = self.vhost.add_queue(definition, self.clock.now_ms())
         self.vhost.add_changes(
-            [PutQueue(b"/", queue.id, name, durable, False, b"")] if durable else []
+            [PutQueue(b"/", queue.id, name, durable, False, arguments)] if durable else []
         )
         self.commit()
         return queue

@@ -102,6 +102,10 @@ class Handovers:
         """Whether a taken entry is still to be handed over: its content is not lost."""
         return self._taken.has(entry)
 
+    def has_between(self, ledger: QueueLedger, first: i64, end: i64) -> bool:
+        """Whether messages of the queue of `ledger` in [first, end) are still on their way."""
+        return len(self._taken.find(ledger, first, end)) > 0
+
     def settle(self, entry: Entry, reason: i64, now_ms: i64) -> None:
         """Settle a taken entry that needs no copy, or whose copy need not be durable."""
         self._taken.remove(entry)

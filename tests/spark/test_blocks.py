@@ -241,19 +241,19 @@ def test_default_schema_leaves_out_what_the_options_say() -> None:
 def test_schema_with_unknown_or_mistyped_columns_is_refused() -> None:
     """A wrong schema is refused before reading; without columns Spark would count no rows."""
     with pytest.raises(OptionError, match="no columns"):
-        check_schema(StructType(), True, True)
+        check_schema(StructType(), True, True, "fail")
     with pytest.raises(OptionError, match="unknown column 'offset'"):
-        check_schema(StructType().add("offset", "long"), True, True)
+        check_schema(StructType().add("offset", "long"), True, True, "fail")
     with pytest.raises(OptionError, match="column 'seq' is bigint, not string"):
-        check_schema(StructType().add("seq", "string"), True, True)
-    check_schema(StructType().add("seq", "long", False), True, True)
+        check_schema(StructType().add("seq", "string"), True, True, "fail")
+    check_schema(StructType().add("seq", "long", False), True, True, "fail")
     with pytest.raises(OptionError, match="'message_id' may be null"):
-        check_schema(StructType().add("message_id", "string", False), True, True)
+        check_schema(StructType().add("message_id", "string", False), True, True, "fail")
     with pytest.raises(OptionError, match="column 'body', and option 'includeBody' leaves it out"):
-        check_schema(default_schema(True, True), False, True)
+        check_schema(default_schema(True, True), False, True, "fail")
     with pytest.raises(OptionError, match="column 'headers', and option 'includeHeaders'"):
-        check_schema(default_schema(True, True), True, False)
-    check_schema(default_schema(False, False), False, False)
+        check_schema(default_schema(True, True), True, False, "fail")
+    check_schema(default_schema(False, False), False, False, "fail")
 
 
 def test_what_is_never_null_is_never_null() -> None:
@@ -263,7 +263,7 @@ def test_what_is_never_null_is_never_null() -> None:
     for name in schema.names:
         never = StructType().add(name, schema[name].dataType, False)
         if batch.column(name).null_count == 0:
-            check_schema(never, True, True)
+            check_schema(never, True, True, "fail")
         else:
             with pytest.raises(OptionError, match="may be null"):
-                check_schema(never, True, True)
+                check_schema(never, True, True, "fail")

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.process import BrokerProcess
@@ -101,8 +101,11 @@ def test_no_store_is_an_error_when_it_is_planned(tmp_path: Path) -> None:
 
 
 @pytest.mark.kill
-def test_a_running_node_is_read_through_a_snapshot(tmp_path: Path) -> None:
+def test_a_running_node_is_read_through_a_snapshot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A snapshot has the confirmed messages, and is deleted at the end."""
+    monkeypatch.setattr("warrenmq.spark.large_bodies.BODY_BYTES_MAX", 9000)
     node = BrokerProcess(tmp_path / "node")
     node.start()
     scratch = tmp_path / "scratch"
@@ -119,9 +122,13 @@ def test_a_running_node_is_read_through_a_snapshot(tmp_path: Path) -> None:
         confirms.drain()
         with node_snapshot(node.uri, scratch) as path:
             schema = StructType(
-                [StructField("seq", LongType()), StructField("queue", StringType())]
+                [
+                    StructField("seq", LongType()),
+                    StructField("queue", StringType()),
+                    StructField("body", BinaryType()),
+                ]
             )
-            source = WarrenStoreDataSource({"path": str(path)})
+            source = WarrenStoreDataSource({"path": str(path), "largeBodies": "null"})
             reader = pickle.loads(pickle.dumps(source.reader(schema)))  # our own
             rows = [
                 row
@@ -130,7 +137,15 @@ def test_a_running_node_is_read_through_a_snapshot(tmp_path: Path) -> None:
                 for batch in reader.read(partition)
                 for row in batch.to_pylist()
             ]
-            assert rows == [{"seq": seq, "queue": "q"} for seq in range(1, 101)]
+            assert [(row["seq"], row["queue"]) for row in rows] == [
+                (seq, "q") for seq in range(1, 101)
+            ]
+            # The bodies have from 2 to 9,903 bytes.
+            assert [row["seq"] for row in rows if row["body"] is None] == list(range(91, 101))
+            failing = WarrenStoreDataSource({"path": str(path)}).reader(schema)
+            with pytest.raises(SourceError, match=r"is too large .* largeBodies=null"):
+                for partition in failing.partitions():
+                    list(failing.read(partition))
         assert list(scratch.iterdir()) == []
         peer.drop()
     finally:

@@ -374,23 +374,6 @@ def test_group_is_required_and_filters_are_not_offered(make: Make) -> None:
     assert type(batch).pushFilters.__qualname__.startswith("DataSourceReader.")
 
 
-def test_large_message_is_refused_by_name_unless_bodies_are_left_out(
-    node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A large message is refused: a JVM could run out of memory in the middle of a write."""
-    monkeypatch.setattr("warrenmq.spark.fetching.BODY_BYTES_MAX", 1000)
-    node.publish(b"q", bytes(2000))
-    reader = make()
-    initial = reader.initialOffset()
-    end = latest(reader, initial)
-    with pytest.raises(SourceError, match="too large for Spark"):
-        rows(reader, initial, end)
-    without = make(includeBody="false")
-    (partition,) = without.partitions(initial, end)
-    (batch,) = without.read(partition)
-    assert batch.column("size").to_pylist() == [2000]
-
-
 def test_damage_on_the_way_is_found_unless_nobody_looks(
     node: MemoryNode, link: MemoryLink, make: Make
 ) -> None:

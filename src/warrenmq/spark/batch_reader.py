@@ -27,6 +27,7 @@ from warrenmq.admin.protocol import (
 from warrenmq.spark.broker_link import BrokerLink, link_to
 from warrenmq.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
 from warrenmq.spark.homes import Homes, Place, homes_of
+from warrenmq.spark.large_bodies import DEAD_LETTER, READ_CHOICES, usable
 from warrenmq.spark.options import EVERYTHING, LATEST, Bound, OptionError, SourceOptions
 from warrenmq.spark.retry import SourceError
 from warrenmq.vocabulary.error_codes import NOT_FOUND, PRECONDITION
@@ -84,6 +85,10 @@ class WarrenBatchReader(DataSourceReader):
             raise OptionError(
                 "option 'startingOffsets': a batch read that begins at the latest message is empty"
             )
+        if options.large_bodies == DEAD_LETTER:
+            raise OptionError(
+                "option 'largeBodies': deadLetter is for streams, as batch reads leave messages in their queues"
+            )
         self._options = options
         self._schema = schema
 
@@ -109,8 +114,8 @@ class WarrenBatchReader(DataSourceReader):
             if part.home not in readers:
                 link = self._link(part.home, part.place)
                 readers[part.home] = RangeReader(self._options, self._schema, link)
-            reader = readers[part.home]
-            yield from reader.read(name_text(part.queue), part, part.peek, _refused)
+            batches = readers[part.home].read(name_text(part.queue), part, part.peek, _refused)
+            yield from usable(batches, self._options.large_bodies, READ_CHOICES)
 
     def _queues(self) -> list[tuple[bytes, str]]:
         """The queues to read with their homes: those in the options, or all that match.

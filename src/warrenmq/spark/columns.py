@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from warrenmq.spark.large_bodies import NULL
 from warrenmq.spark.options import OptionError
 
 COLUMNS: Final[dict[str, DataType]] = {
@@ -46,7 +47,8 @@ COLUMNS: Final[dict[str, DataType]] = {
     "headers_raw": BinaryType(),
     "body": BinaryType(),
 }
-# Columns that have a value in every row; all other columns are null where a property is not set.
+# Columns that have a value in every row. Other columns are null where a property is not set, and
+# `body` where the option `largeBodies` says so.
 _NEVER_NULL: Final = frozenset(
     (
         "vhost",
@@ -58,7 +60,6 @@ _NEVER_NULL: Final = frozenset(
         "redelivered",
         "persistent",
         "size",
-        "body",
     )
 )
 
@@ -71,7 +72,9 @@ def default_schema(include_body: bool, include_headers: bool) -> StructType:
     )
 
 
-def check_schema(schema: StructType, include_body: bool, include_headers: bool) -> None:
+def check_schema(
+    schema: StructType, include_body: bool, include_headers: bool, large_bodies: str
+) -> None:
     """Raise OptionError unless a read can fill every column of a user-given schema.
 
     A column is refused when it is unknown, has another type, is left out by an option, or is NOT
@@ -84,7 +87,10 @@ def check_schema(schema: StructType, include_body: bool, include_headers: bool) 
             raise OptionError(
                 f"the schema has column '{column.name}', and option '{left_out[column.name]}' leaves it out"
             )
-        if not column.nullable and column.name not in _NEVER_NULL:
+        may_be_null = column.name not in _NEVER_NULL
+        if column.name == "body":
+            may_be_null = large_bodies == NULL
+        if not column.nullable and may_be_null:
             raise OptionError(f"column '{column.name}' may be null: the schema cannot say NOT NULL")
 
 

@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 # on huge batches, and each small one costs a round trip.
 FETCH_MESSAGES: Final = 10_000
 FETCH_BYTES: Final = 8 * 1024 * 1024
-# Largest message that a task hands to Spark. A larger one can end a JVM with a 2 GiB heap in the
-# middle of a write, permanently and without an error.
-BODY_BYTES_MAX: Final = 64 * 1024 * 1024
 # About the most tasks of a batch, unless `minPartitions` asks for more. A task costs about 90 ms of
 # CPU before it reads anything, so there are few: no more than a small machine can use.
 TASKS_WANTED: Final = 16
@@ -109,8 +106,7 @@ class RangeReader:
         """Record batches of the messages of a range.
 
         `ask(start, with_bodies)` builds the request for the messages from `start` on. Raises the
-        error that `on_refusal` makes of a refusal, and SourceError for a damaged block or for a
-        message that is too large for Spark.
+        error that `on_refusal` makes of a refusal, and SourceError for a damaged block.
         """
         from warrenmq.tables.blocks import BlockBatches
 
@@ -125,13 +121,6 @@ class RangeReader:
                 batch = builder.build(fetched.block)
             except ValueError as error:
                 raise SourceError(f"queue '{queue}', from position {start} on: {error}") from None
-            # A message that is too large is alone in its block: blocks are limited to FETCH_BYTES.
-            size = len(fetched.block)
-            if builder.needs_bodies and batch.num_rows == 1 and size > BODY_BYTES_MAX:
-                raise SourceError(
-                    f"a message of {size} bytes is too large for Spark (limit {BODY_BYTES_MAX}): "
-                    "read it with a consumer, or leave bodies out (includeBody=false)"
-                )
             if batch.num_rows:
                 yield batch
             start = fetched.next

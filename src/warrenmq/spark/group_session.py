@@ -149,9 +149,18 @@ class GroupSession:
             raise final(error) from None
 
     def plan(
-        self, key: QueueKey, start: int, end: int, slice_size: int, with_files: bool
+        self,
+        key: QueueKey,
+        start: int,
+        end: int,
+        slice_size: int,
+        with_files: bool,
+        body_bytes_max: int | None,
     ) -> list[Slice]:
-        """The slices of [start, end) of one queue that have messages."""
+        """The slices of [start, end) of one queue that have messages.
+
+        Messages with larger bodies than `body_bytes_max` are rejected first; None: none are.
+        """
         request = PlanRange(
             group=self._group,
             epoch=self.epoch(key.home),
@@ -161,6 +170,7 @@ class GroupSession:
             slice_size=slice_size,
             is_lenient=not self._options.fail_on_data_loss,
             with_files=with_files,
+            body_bytes_max=body_bytes_max,
         )
         try:
             return self.link_to_home(key.home).request(request, RangePlan).slices

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
 
 from warrenmq.admin.client import URI_VARIABLE, NodeAddress
+from warrenmq.spark.large_bodies import STREAM_CHOICES
 from warrenmq.vocabulary.patterns.name_pattern import NamePattern
 
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -44,6 +45,7 @@ COMMON_OPTIONS: Final = (
     "minPartitions",
     "includeBody",
     "includeHeaders",
+    "largeBodies",
     "verify",
     "retryTimeoutMs",
 )
@@ -105,6 +107,8 @@ class SourceOptions:
     min_partitions: int
     include_body: bool
     include_headers: bool
+    # One of large_bodies.STREAM_CHOICES.
+    large_bodies: str
     # True: the checksums of bodies are compared when messages arrive.
     is_verified: bool
     retry_timeout_ms: int
@@ -141,6 +145,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         raise OptionError("option 'maxTriggerDelay' means nothing without 'minMessagesPerTrigger'")
     max_messages = parse_number(given, "maxMessagesPerTrigger", 100_000, 1, EVERYTHING)
     queues, pattern = _queues(given), _pattern(given)
+    include_body = parse_boolean(given, "includeBody", True)
     start = _bound(given, "starting", (EARLIEST, LATEST))
     end = _bound(given, "ending", (LATEST,))
     for name in (*start.seqs, *end.seqs):
@@ -160,8 +165,9 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         seq_from=parse_number(given, "seqFrom", 0, 0, EVERYTHING),
         seq_to=parse_number(given, "seqTo", EVERYTHING, 0, EVERYTHING),
         min_partitions=parse_number(given, "minPartitions", 1, 1, _PARTITIONS_MAX),
-        include_body=parse_boolean(given, "includeBody", True),
+        include_body=include_body,
         include_headers=parse_boolean(given, "includeHeaders", True),
+        large_bodies=parse_large_bodies(given, include_body, STREAM_CHOICES),
         is_verified=parse_choice(given, "verify", ("crc", "none")) == "crc",
         retry_timeout_ms=parse_number(given, "retryTimeoutMs", 120_000, 0, 86_400_000),
         group=parse_plain_name(given, "group"),
@@ -220,6 +226,15 @@ def parse_choice(given: Mapping[str, str], name: str, choices: tuple[str, ...]) 
         if choice.lower() == value.lower():
             return choice
     raise OptionError(f"option '{name}' is one of {', '.join(choices)}, not '{value}'")
+
+
+def parse_large_bodies(
+    given: Mapping[str, str], include_body: bool, choices: tuple[str, ...]
+) -> str:
+    """The choice in option `largeBodies`. Raises OptionError, also when bodies are left out."""
+    if "largebodies" in given and not include_body:
+        raise OptionError("option 'largeBodies' means nothing with includeBody=false")
+    return parse_choice(given, "largeBodies", choices)
 
 
 def parse_names(given: Mapping[str, str], name: str) -> tuple[str, ...] | None:

@@ -92,7 +92,8 @@ class WarrenDataSource(DataSource):
         return WarrenStreamWriter(_sink_options(given, schema, overwrite))
 
     def _check(self, schema: StructType) -> None:
-        check_schema(schema, self._options.include_body, self._options.include_headers)
+        options = self._options
+        check_schema(schema, options.include_body, options.include_headers, options.large_bodies)
 
 
 def _sink_options(given: Mapping[str, str], schema: StructType, overwrite: bool) -> SinkOptions:

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
+from warrenmq.spark.large_bodies import READ_CHOICES
 from warrenmq.spark.options import (
     OptionError,
     check_names,
     parse_boolean,
     parse_choice,
+    parse_large_bodies,
     parse_names,
     parse_number,
     parse_time_ms,
@@ -22,7 +24,7 @@ _VERIFY: Final = ("vhost", "verify")
 _RANGES: Final = ("queues", "seqFrom", "seqTo", "enqueuedFrom", "enqueuedTo")
 # Options that each table has beside `path` and `table`.
 TABLE_OPTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "messages": (*_VERIFY, *_RANGES, "includeBody"),
+    "messages": (*_VERIFY, *_RANGES, "includeBody", "largeBodies"),
     "positions": (*_VERIFY, *_RANGES),
     "files": _VERIFY,
     "journal": _VERIFY,
@@ -46,6 +48,8 @@ class StoreOptions:
     enqueued_to_ms: int | None
     verify: str
     include_body: bool
+    # One of large_bodies.READ_CHOICES.
+    large_bodies: str
 
     def read_options(self) -> "ReadOptions":
         """The options that the reader of tables takes."""
@@ -75,6 +79,7 @@ def parse_store_options(options: Mapping[str, str]) -> StoreOptions:
         raise OptionError(
             "option 'path' is missing: the data directory of a stopped node, or a backup"
         )
+    include_body = parse_boolean(given, "includeBody", True)
     return StoreOptions(
         path=_local_path(path),
         table=table,
@@ -85,7 +90,8 @@ def parse_store_options(options: Mapping[str, str]) -> StoreOptions:
         enqueued_from_ms=parse_time_ms(given, "enqueuedFrom"),
         enqueued_to_ms=parse_time_ms(given, "enqueuedTo"),
         verify=parse_choice(given, "verify", ("crc", "none")),
-        include_body=parse_boolean(given, "includeBody", True),
+        include_body=include_body,
+        large_bodies=parse_large_bodies(given, include_body, READ_CHOICES),
     )
 
 

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from warrenmq.spark.columns import check_columns
-from warrenmq.spark.fetching import BODY_BYTES_MAX
+from warrenmq.spark.large_bodies import READ_CHOICES, usable
 from warrenmq.spark.retry import SourceError
 from warrenmq.spark.store_options import StoreOptions, parse_store_options
 from warrenmq.spark.worker import settle
@@ -99,13 +99,7 @@ class StoreReader(DataSourceReader):
         settle()
         schema = to_arrow_schema(self._schema, timezone="UTC")
         try:
-            for batch in read(partition.partition, schema):
-                # A message that is too large comes as a batch of one row.
-                if batch.num_rows == 1 and batch.nbytes > BODY_BYTES_MAX:
-                    raise SourceError(
-                        f"a message of {batch.nbytes} bytes is too large for Spark (limit {BODY_BYTES_MAX}): "
-                        "leave bodies out (includeBody=false)"
-                    )
-                yield batch
+            batches = read(partition.partition, schema)
+            yield from usable(batches, self._options.large_bodies, READ_CHOICES)
         except (ReadError, OSError) as error:
             raise SourceError(str(error)) from None

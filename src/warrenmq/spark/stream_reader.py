@@ -39,6 +39,7 @@ from warrenmq.spark.file_access import FileSlices, store_id_of, wants_files
 from warrenmq.spark.group_session import GroupSession, Limits, final
 from warrenmq.spark.homes import Place
 from warrenmq.spark.lag import with_lag
+from warrenmq.spark.large_bodies import STREAM_CHOICES, rejected_above, usable
 from warrenmq.spark.offsets import OffsetError, OffsetFormat, OffsetJson, QueueKey
 from warrenmq.spark.options import EVERYTHING, OptionError, SourceOptions
 from warrenmq.spark.retry import SourceError
@@ -178,6 +179,10 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator["RecordBatch"]:
         """Record batches of some slices; may be repeated until the group acks the range."""
+        yield from usable(self.batches(partition), self._options.large_bodies, STREAM_CHOICES)
+
+    def batches(self, partition: InputPartition) -> Iterator["RecordBatch"]:
+        """Like `read`, for readers of groups that give no rows to a JVM: bodies of any size."""
         assert isinstance(partition, GroupPartition)
         readers: dict[str, RangeReader] = {}
         files: dict[str, FileSlices] = {}
@@ -226,6 +231,7 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Slices are cut at multiples of `slice_size` seq ids.
         """
         has_files: dict[str, bool] = {}
+        body_bytes_max = rejected_above(self._options.large_bodies, self._schema.names)
         found = []
         for key, (begin, stop) in ranges.items():
             place = self._group.place(key.home)
@@ -233,7 +239,9 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 has_files[key.home] = wants_files(
                     self._options, None if place is None else place.host
                 )
-            for part in self._group.plan(key, begin, stop, slice_size, has_files[key.home]):
+            for part in self._group.plan(
+                key, begin, stop, slice_size, has_files[key.home], body_bytes_max
+            ):
                 piece = GroupSlice(
                     self._group_name,
                     self._group.epoch(key.home),

@@ -349,3 +349,16 @@ def test_workers_are_forked_with_everything_loaded() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_body_that_is_too_large_for_spark_is_archived(
+    node: MemoryNode, link: MemoryLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bodies go from a worker into a file; no JVM sees them."""
+    monkeypatch.setattr("warrenmq.spark.large_bodies.BODY_BYTES_MAX", 1000)
+    bodies = [b"first", bytes(2000), b"last"]
+    for body in bodies:
+        node.publish(b"q", body)
+    archive = Archive(tmp_path)
+    archive.run()
+    assert archive.bodies() == bodies

@@ -70,7 +70,7 @@ class ArchiveReader(WarrenStreamReader):
         try:
             with StagedFiles(self._staging) as files:
                 for partition in partitions:
-                    for batch in self.read(partition):
+                    for batch in self.batches(partition):
                         files.write(batch)
         except (OSError, SourceError) as error:
             yield f"{_FAILED}{error}"

@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from warrenmq.spark.large_bodies import READ_CHOICES
 from warrenmq.spark.options import (
     OptionError,
     check_names,
     parse_boolean,
     parse_choice,
+    parse_large_bodies,
     parse_number,
     parse_plain_name,
     parse_short_text,
@@ -30,6 +32,7 @@ AMQP_STREAM_OPTIONS: Final = (
     "failOnDataLoss",
     "includeBody",
     "includeHeaders",
+    "largeBodies",
 )
 AMQP_SINK_OPTIONS: Final = ("exchange", "routingKey", "sinkId", "mandatory", "confirmTimeoutMs")
 SPOOL_BYTES_MIN: Final = 1024 * 1024
@@ -53,6 +56,8 @@ class AmqpSourceOptions:
     fail_on_data_loss: bool
     include_body: bool
     include_headers: bool
+    # One of large_bodies.READ_CHOICES: the broker has acked what the spool has.
+    large_bodies: str
     retry_timeout_ms: int
 
 
@@ -95,6 +100,7 @@ def parse_amqp_source(options: Mapping[str, str]) -> AmqpSourceOptions:
             "option 'spoolDir' is the absolute path of a directory, one for each query, where messages are kept "
             "until Spark has committed them"
         )
+    include_body = parse_boolean(given, "includeBody", True)
     return AmqpSourceOptions(
         uri=parse_uri(given),
         queue=queue,
@@ -106,8 +112,9 @@ def parse_amqp_source(options: Mapping[str, str]) -> AmqpSourceOptions:
         max_bytes=parse_number(given, "maxBytesPerTrigger", 128 * 1024 * 1024, 1, 1 << 62),
         long_poll_ms=parse_number(given, "longPollMs", 2_000, 0, 60_000),
         fail_on_data_loss=parse_boolean(given, "failOnDataLoss", True),
-        include_body=parse_boolean(given, "includeBody", True),
+        include_body=include_body,
         include_headers=parse_boolean(given, "includeHeaders", True),
+        large_bodies=parse_large_bodies(given, include_body, READ_CHOICES),
         retry_timeout_ms=parse_number(given, "retryTimeoutMs", 120_000, 0, 86_400_000),
     )
 

@@ -45,7 +45,7 @@ class AmqpSource:
         from warrenmq.spark.amqp.stream_reader import AmqpStreamReader
 
         options = parse_amqp_source(self._options)
-        check_schema(schema, options.include_body, options.include_headers)
+        check_schema(schema, options.include_body, options.include_headers, options.large_bodies)
         return AmqpStreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> AmqpBatchWriter:

@@ -33,8 +33,8 @@ from warrenmq.admin.client import NodeAddress
 from warrenmq.spark.amqp.consumer import SpoolConsumer, known_ids
 from warrenmq.spark.amqp.options import AmqpSourceOptions
 from warrenmq.spark.amqp.spool import Spool
-from warrenmq.spark.fetching import BODY_BYTES_MAX
 from warrenmq.spark.lag import SourceLag, with_lag
+from warrenmq.spark.large_bodies import READ_CHOICES, usable
 from warrenmq.spark.offsets import OFFSET_VERSION, OffsetJson
 from warrenmq.spark.retry import SourceError
 from warrenmq.tables.spool import SpoolError, SpoolSlice, read_slice
@@ -166,14 +166,8 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, SpoolPartition)
         schema = to_arrow_schema(self._schema, timezone="UTC")
         try:
-            for batch in read_slice(partition.part, schema):
-                # A message that is too large comes as a batch of one row.
-                if batch.num_rows == 1 and batch.nbytes > BODY_BYTES_MAX:
-                    raise SourceError(
-                        f"a message of {batch.nbytes} bytes is too large for Spark (limit {BODY_BYTES_MAX}): "
-                        "leave bodies out (includeBody=false)"
-                    )
-                yield batch
+            batches = read_slice(partition.part, schema)
+            yield from usable(batches, self._options.large_bodies, READ_CHOICES)
         except (SpoolError, OSError) as error:
             raise SourceError(str(error)) from None
 

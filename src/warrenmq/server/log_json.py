@@ -2,16 +2,16 @@
 
 import json
 import logging
-from datetime import UTC, datetime
+
+from warrenmq.server.log_time import stamp
 
 
 class JsonFormatter(logging.Formatter):
     """Formats events with RabbitMQ's names of the fields: time, level, msg, and `domain`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        time = datetime.fromtimestamp(record.created, UTC).astimezone()
         fields = {
-            "time": time.isoformat(sep=" ", timespec="microseconds"),
+            "time": stamp(record.created),
             "level": record.levelname.lower(),
             "msg": record.getMessage(),
             "domain": record.name,

@@ -6,6 +6,7 @@ from typing import Final
 
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.log_options import LEVELS, LogOptions
+from warrenmq.server.log_time import stamp
 
 # The loggers of a category; a category that is not here has no part in warren's log.
 _LOGGERS: Final = {
@@ -15,6 +16,15 @@ _LOGGERS: Final = {
     "queue": ("warren.queue",),
 }
 _PLAIN_TEXT: Final = "%(asctime)s [%(levelname)s] %(name)s: %(message)s"
+
+
+class _PlainFormatter(logging.Formatter):
+    """Formats events as lines of text that begin with the time."""
+
+    def formatTime(  # noqa: N802  # the library's name
+        self, record: logging.LogRecord, datefmt: str | None = None
+    ) -> str:
+        return stamp(record.created)
 
 
 def open_log(options: LogOptions) -> None:
@@ -56,7 +66,7 @@ def _prepared(handler: logging.Handler, level: str, formatter: str) -> logging.H
 
         handler.setFormatter(JsonFormatter())
     else:
-        handler.setFormatter(logging.Formatter(_PLAIN_TEXT))
+        handler.setFormatter(_PlainFormatter(_PLAIN_TEXT))
     return handler
 
 

@@ -41,6 +41,7 @@ from warrenmq.server.control_listener import ControlListener
 from warrenmq.server.definitions_file import DataDirectoryError, DefinitionsLostError
 from warrenmq.server.disk_monitor import DiskMonitor, free_bytes
 from warrenmq.server.heap_release import find_heap_release
+from warrenmq.server.life_lines import LifeLines
 from warrenmq.server.listening.addresses import Ends
 from warrenmq.server.listening.listeners import ListenError, Listeners
 from warrenmq.server.listening.tls import TlsError
@@ -155,6 +156,7 @@ class Node:
         # Protocol ("amqp", "amqp/ssl"), interface and port of each listening socket.
         self.listeners: list[tuple[str, str, int]] = []
         self._stopped = asyncio.Event()
+        self._life = LifeLines()
 
     # -- start and stop ----------------------------------------------------------------------------
 
@@ -169,6 +171,7 @@ class Node:
         self._listening = Listeners(self, partial(ClientProtocol, self))
         # Before the data directory is made: a node that cannot listen leaves nothing behind.
         self._listening.bind()
+        self._life.starting(self.config, self._listening.all_text())
         self._data = open_data_directory(
             self.config, self.broker, self.clock.now_ms(), self._cluster
         )
@@ -251,10 +254,14 @@ class Node:
         """See `ProcessHost`."""
         return ("", "") if self._listening is None else self._listening.certificates()
 
-    def request_stop(self) -> None:
-        """Close connections, make everything durable, mark a clean stop (SIGTERM and SIGINT)."""
+    def request_stop(self, why: str) -> None:
+        """Close connections, make everything durable, mark a clean stop.
+
+        `why`: a signal or a command, for the log.
+        """
         if not self.is_stopping:
             self.is_stopping = True
+            self._life.stopping(why)
             self._stop_task = self.loop.create_task(self._stop())
 
     async def wait_stopped(self) -> None:
@@ -262,7 +269,6 @@ class Node:
         await self._stopped.wait()
 
     async def _stop(self) -> None:
-        logger.info("stopping")
         assert self._listening is not None and self._flusher is not None and self._data is not None
         assert self._workers is not None and self._vhosts is not None
         self._listening.close()
@@ -291,6 +297,7 @@ class Node:
         self._vhosts.close()
         self._data.close()
         self._memory.close()
+        self._life.stopped()
         self._stopped.set()
 
     async def _run_steps(self, steps: Iterator[None]) -> None:
@@ -508,7 +515,7 @@ async def _run(config: Config, read_again: Callable[[], Loaded]) -> int:
         logger.error("cannot start: %s", error)
         return _START_FAILED_EXIT
     for signal_number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(signal_number, node.request_stop)
+        loop.add_signal_handler(signal_number, node.request_stop, signal_number.name)
     loop.add_signal_handler(signal.SIGHUP, reload_node, node, read_again)
     _announce(f"warren is ready: {listeners} management=off")
     await node.wait_stopped()

@@ -51,8 +51,8 @@ class ProcessHost(Protocol):
     def certificates(self) -> tuple[str, str]:
         """The node's own certificates and the trusted ones, in use by TLS listeners, as PEM."""
 
-    def request_stop(self) -> None:
-        """Stop the node cleanly."""
+    def request_stop(self, why: str) -> None:
+        """Stop the node cleanly, for the reason `why`."""
 
     async def import_definitions(self) -> None:
         """Import the definitions that the configuration names. Raises DefinitionsNotLoaded."""
@@ -155,7 +155,7 @@ class NodeProcess:
 
     def stop(self) -> None:
         """Stop the node."""
-        self._host.request_stop()
+        self._host.request_stop("warrenctl stop")
 
     def first_definitions(self) -> list[Change]:
         """The definitions of an empty node."""

@@ -66,6 +66,6 @@ class NodeThread:
 
     def stop(self) -> None:
         """Stop the node in order."""
-        self._loop.call_soon_threadsafe(self.node.request_stop)
+        self._loop.call_soon_threadsafe(self.node.request_stop, "the test is over")
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive()

@@ -140,8 +140,11 @@ class Listeners:
     def ready_text(self) -> str:
         """`amqp=HOST:PORT amqps=HOST:PORT`: the first listener of each kind that there is."""
         first = {listener.is_tls: listener.address for listener in reversed(self.all)}
-        names = {False: "amqp", True: "amqps"}
-        return " ".join(f"{names[is_tls]}={shown(first[is_tls])}" for is_tls in sorted(first))
+        return " ".join(_named(is_tls, first[is_tls]) for is_tls in sorted(first))
+
+    def all_text(self) -> str:
+        """All listeners, in the form of `ready_text`."""
+        return " ".join(_named(each.is_tls, each.address) for each in self.all)
 
     def reload_tls(self) -> str:
         """Read certificates and options again; returns why the old ones stay, or ""."""
@@ -334,6 +337,10 @@ def bound_socket(host: str, port: int) -> socket.socket:
         raise
     listener.setblocking(False)
     return listener
+
+
+def _named(is_tls: bool, address: Address) -> str:
+    return f"{'amqps' if is_tls else 'amqp'}={shown(address)}"
 
 
 def _listen_fault(address: Address, is_tls: bool, error: OSError) -> str:

@@ -23,7 +23,6 @@ from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.event_listener import EventListener
 from warrenmq.broker.flow.alarm_state import OFF
 from warrenmq.broker.flow.alarms import Alarms
-from warrenmq.broker.mirrors import MirrorControl
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.memory_monitor import MemoryMonitor
 from warrenmq.queues.queue import Queue
@@ -68,8 +67,6 @@ class Broker(ConnectionHost):
         # The values (JSON) of all parameters, by vhost, component and name; global ones have an
         # empty vhost and component.
         self.parameters: dict[tuple[bytes, str, str], str] = {}
-        # The copies of mirrored queues; None: this node replicates nothing.
-        self.mirrors: MirrorControl | None = None
         self._random_bytes: Callable[[int], bytes] = random_bytes
         self._heartbeats: HeartbeatTimers = HeartbeatTimers()
         self._ids: _FreeIds = _FreeIds()

@@ -85,6 +85,13 @@ class MirrorListing(ABC):
         Every node answers for every queue of the cluster, since the groups are known to all.
         """
 
+    @abstractmethod
+    def awaits_master(self, vhost: bytes, queue: bytes) -> bool:
+        """Whether a mirrored queue that nobody serves may have a master within some seconds.
+
+        False: no node within reach has a copy that may take over, so clients need not wait.
+        """
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class MirrorControl(MirrorListing):

@@ -14,7 +14,7 @@ from warrenmq.cluster.groups.group import Group
 from warrenmq.cluster.groups.group_change import group_change, group_of, with_group
 from warrenmq.cluster.groups.group_proposer import QUEUES_MAX
 from warrenmq.cluster.groups.known_nodes import KnownNodes
-from warrenmq.cluster.groups.transitions import died
+from warrenmq.cluster.groups.transitions import died, join
 from warrenmq.cluster.links.link import Link
 from warrenmq.cluster.mirroring import Mirroring, Prober
 from warrenmq.cluster.mirrors.place_key import place_key
@@ -206,3 +206,35 @@ def test_a_node_asks_to_be_taken_in_when_it_has_a_link_to_the_master(survivor: S
     replicas.on_link_up(ONE)
     survivor.rest()
     assert all(group.member_of(TWO) is not None for group in survivor.groups().values())
+
+
+def test_clients_wait_for_a_master_only_while_one_can_come(survivor: Survivor) -> None:
+    """The second node has the only link to clients here; the first and the third one lead."""
+    survivor.declare([b"ours"], ONE, TWO)
+    survivor.declare([b"elsewhere"], ONE, THREE)
+    survivor.declare([b"unsynced"], THREE)
+    survivor.declare([b"alone"], ONE)
+    for put in survivor.model.load().queues:
+        if put.name == b"unsynced":
+            joined = made(join(made(group_of(put)), copy(TWO)))
+            survivor.model.commit(*group_change(put, joined))
+    survivor.settle()
+    control = survivor.node.memory.broker.mirrors
+    assert control is not None
+
+    def awaited() -> set[bytes]:
+        names = (b"ours", b"elsewhere", b"unsynced", b"alone", b"no queue")
+        return {name for name in names if control.awaits_master(b"/", name)}
+
+    # Nothing was heard of the others yet, which may still be electing.
+    assert awaited() == {b"ours", b"elsewhere"}
+    survivor.lose(THREE)
+    assert awaited() == {b"ours"}, "its only other copy is dead, too"
+    survivor.mirroring.peers.link_up(cast(Link, QuietLink(ONE.decode(), 0)))
+    assert awaited() == {b"ours", b"elsewhere", b"alone"}, "their home is back"
+    definition = {"ha-mode": "all", "ha-promote-on-failure": "always"}
+    policy = {"pattern": ".*", "apply-to": "queues", "priority": 0, "definition": definition}
+    survivor.node.vhost.put_parameter("policy", "ha", json.dumps(policy))
+    for place in survivor.mirroring.replicas.places.values():
+        place.obey_policy()
+    assert b"unsynced" in awaited()

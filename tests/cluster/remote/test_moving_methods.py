@@ -11,6 +11,7 @@ from tests.cluster.remote.three_nodes import THIRD, ThreeNodes, channel_at, left
 from tests.cluster.remote.two_nodes import BACK, FRONT, Decisions
 from tests.support.brokers.amqp_frames import BODY, PERSISTENT, frame, header_frame, method_frame
 from tests.support.brokers.amqp_peer import Message
+from tests.support.brokers.mirrors import MirrorsOfTest
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.wire.methods import (
     BasicAck,
@@ -97,6 +98,33 @@ def test_a_method_does_not_wait_for_ever(
     before = nodes.front.now_ms
     channel.refused(method, 404, text)
     assert 4900 <= nodes.front.now_ms - before <= 5500
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["at once", "meanwhile"])
+@pytest.mark.parametrize(
+    "method",
+    [BasicGet(b"q"), BasicConsume(b"q"), QueuePurge(b"q"), QueueDeclare(b"q", True)],
+    ids=lambda method: type(method).__name__,
+)
+def test_a_method_waits_for_no_master_that_cannot_come(
+    nodes: ThreeNodes, method: AnyMethod, is_late: bool
+) -> None:
+    """`is_late`: the last copy that might take over is lost while the method waits."""
+    channel = mirrored(nodes)
+    mirrors = nodes.front.broker.mirrors = MirrorsOfTest()
+    mirrors.has_heir = is_late
+    nodes.isolate(BACK)
+    before = nodes.front.now_ms
+    if is_late:
+        channel.send(method)
+        nodes.advance(1000)
+        assert list(channel.replies) == []
+        mirrors.has_heir = False
+    else:
+        channel.send(method)
+    text = "home node 'back@host' of durable queue 'q' in vhost '/' is down or inaccessible"
+    channel.closed_with(404, text, method)
+    assert nodes.front.now_ms - before <= (1100 if is_late else 0)
 
 
 def test_a_publish_between_two_masters_is_nacked(nodes: ThreeNodes) -> None:

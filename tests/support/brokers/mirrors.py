@@ -53,6 +53,8 @@ class MirrorsOfTest(MirrorControl):
         self.next: list[MirrorFacts] = []
         self.failure = ""
         self.is_syncing = False
+        # Whether a copy may take over when a master is lost.
+        self.has_heir = True
 
     def put(self, queue: str, found: MirrorFacts) -> None:
         """The copies of a queue of the vhost `/`."""
@@ -60,6 +62,9 @@ class MirrorsOfTest(MirrorControl):
 
     def facts_of(self, vhost: bytes, queue: bytes) -> MirrorFacts | None:
         return self.next.pop(0) if self.next else self.copies.get((vhost, queue))
+
+    def awaits_master(self, vhost: bytes, queue: bytes) -> bool:
+        return self.has_heir
 
     def synchronise(self, vhost: bytes, queue: bytes) -> str:
         self.asked.append(("sync", queue))

@@ -4,6 +4,7 @@ The channel is suspended until the answer comes, so that its later methods keep 
 
 A queue with copies on several nodes has no master for a moment when its node is lost. A method that
 needs the master waits for it, at most MASTER_WAIT_MS, and is handled once more from its beginning.
+It does not wait when no copy within reach can take over.
 """
 
 from __future__ import annotations
@@ -37,13 +38,24 @@ class _MethodWait(MasterWait):
 
     def on_tick(self, now_ms: i64) -> bool:
         channel = self._channel
-        taker = channel.vhost.taker(self._queue.name)
-        is_down = isinstance(taker, RemoteQueue) and taker.home.session is None
-        if is_down and now_ms < self._attempt.until_ms and not channel.is_closed:
-            return False
+        name = self._queue.name
         attempt = self._attempt
+        is_waiting = now_ms < attempt.until_ms and not channel.is_closed
+        if is_waiting and _is_down(channel, name) and _awaits_master(channel, name):
+            return False
         resume_method(channel, lambda: attempt.handle(attempt), now_ms)
         return True
+
+
+def _is_down(channel: Channel, name: bytes) -> bool:
+    """Whether the queue `name` exists, and this node cannot reach the node that serves it."""
+    taker = channel.vhost.taker(name)
+    return isinstance(taker, RemoteQueue) and taker.home.session is None
+
+
+def _awaits_master(channel: Channel, name: bytes) -> bool:
+    mirrors = channel.connection.node.mirrors
+    return mirrors is None or mirrors.awaits_master(channel.vhost.name, name)
 
 
 class Attempt:
@@ -54,11 +66,13 @@ class Attempt:
         # When to stop waiting (ms); 0: it has not begun to wait.
         self.until_ms: i64 = 0
 
-    def may_wait(self, queue: RemoteQueue, now_ms: i64) -> bool:
+    def may_wait(self, channel: Channel, queue: RemoteQueue, now_ms: i64) -> bool:
         """Whether there may be a master of `queue` soon, which is worth to wait for."""
         if not queue.keeps_consumers and queue.replaced_by is None:
             return False
-        return self.until_ms == 0 or now_ms < self.until_ms
+        if self.until_ms != 0 and now_ms >= self.until_ms:
+            return False
+        return not _is_down(channel, queue.name) or _awaits_master(channel, queue.name)
 
     def wait(self, channel: Channel, queue: RemoteQueue) -> None:
         """Suspend `channel` until `queue` has a master, then handle the method again.
@@ -66,7 +80,7 @@ class Attempt:
         Raises ChannelException 404 if that may not be, or not any more.
         """
         now_ms = channel.connection.now_ms
-        if not self.may_wait(queue, now_ms):
+        if not self.may_wait(channel, queue, now_ms):
             raise down_error(channel, queue)
         if self.until_ms == 0:
             self.until_ms = now_ms + MASTER_WAIT_MS
@@ -164,7 +178,7 @@ class QueueCall(ChannelCall):
             super().on_answer(answer, now_ms)
 
     def on_session_over(self, now_ms: i64) -> None:
-        if self.attempt.may_wait(self.target, now_ms):
+        if self.attempt.may_wait(self.channel, self.target, now_ms):
             self.abandon(None, now_ms)
             self.try_again(now_ms)
         else:
@@ -275,7 +289,7 @@ def delete_remote(
     is_alone = nowait and not queue.keeps_consumers
     call = _NoWait(None) if is_alone else _Delete(channel, queue, nowait, attempt)
     if not queue.ask_deletion(call, if_empty, if_unused):
-        if not attempt.may_wait(queue, channel.connection.now_ms):
+        if not attempt.may_wait(channel, queue, channel.connection.now_ms):
             return False
         attempt.wait(channel, queue)
         return True

@@ -14,6 +14,7 @@ from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.event_listener import EventListener
 from warrenmq.broker.flow.alarms import Alarms
 from warrenmq.broker.flow.disk_flow import DiskFlow
+from warrenmq.broker.mirrors import MirrorControl
 from warrenmq.broker.vhost.remote_nodes import RemoteNodes
 from warrenmq.broker.vhost.slice_carrier import SliceCarrier
 from warrenmq.queues.memory_account import MemoryAccount
@@ -39,6 +40,8 @@ class NodeServices:
         # None: the node runs alone, and its own metadata has all definitions.
         self.shared: SharedDefinitions | None = None
         self.remote_nodes: RemoteNodes = RemoteNodes(wake)
+        # The copies of mirrored queues; None: this node replicates nothing.
+        self.mirrors: MirrorControl | None = None
         # None: staged messages go to other nodes as other copies do, perhaps twice after a crash.
         self.slice_carrier: SliceCarrier | None = None
 

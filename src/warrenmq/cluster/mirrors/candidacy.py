@@ -6,11 +6,25 @@ from functools import partial
 from typing import NamedTuple
 
 from warrenmq.cluster.groups.group import Group, Member
+from warrenmq.cluster.groups.mirror_policy import MirrorPolicy
 from warrenmq.cluster.groups.succession import fenced_nodes, successor, unsynced_successor
-from warrenmq.cluster.groups.transitions import Transition, died, promote, promote_unsafe
+from warrenmq.cluster.groups.transitions import (
+    STOPPED,
+    Transition,
+    died,
+    promote,
+    promote_unsafe,
+)
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
 from warrenmq.cluster.mirrors.silences import MASTER_SILENT_MS, SILENT_MS
+
+
+def may_be_unsafe(group: Group, policy: MirrorPolicy) -> bool:
+    """Whether `policy` lets a mirror that lacks messages lead when no copy in sync can."""
+    if group.is_down and group.reason == STOPPED:
+        return policy.promotes_unsynced_on_shutdown
+    return policy.promotes_unsynced_on_failure
 
 
 class Candidacy(NamedTuple):
@@ -24,13 +38,13 @@ class Candidacy(NamedTuple):
 
 
 def candidacy(
-    group: Group, member: Member, copy: MirrorCopy, host: ReplicaHost, may_be_unsafe: bool
+    group: Group, member: Member, copy: MirrorCopy, host: ReplicaHost, policy: MirrorPolicy
 ) -> Candidacy | None:
     """What the mirror `member` of this node proposes; None while it is not its turn.
 
-    `may_be_unsafe`: with no copy in sync within reach, one that lacks messages may take over once
-    all nodes with complete copies are known not to run. Without that, the group is recorded as down
-    when the master is known not to run, so that everybody sees it (F9).
+    If the policy allows it (`may_be_unsafe`), and no copy in sync is within reach, one that lacks
+    messages may take over once all nodes with complete copies are known not to run. Otherwise the
+    group is recorded as down when the master is known not to run, so that everybody sees it (F9).
     """
     master = group.master_member
     if master is not None and not _may_depose(host, master.id.node):
@@ -46,7 +60,7 @@ def candidacy(
     heir = successor(down, reachable)
     is_safe = heir == member
     if not is_safe and not (
-        may_be_unsafe
+        may_be_unsafe(group, policy)
         and unsynced_successor(down, reachable) == member
         and all(host.is_dead(node) for node in fenced_nodes(down, member))
     ):

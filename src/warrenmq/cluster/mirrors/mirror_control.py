@@ -8,12 +8,15 @@ from typing import Final
 
 from warrenmq.broker.mirrors import MirrorControl, MirrorFacts
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
+from warrenmq.cluster.groups.group import Group
 from warrenmq.cluster.groups.known_nodes import KnownNodes
+from warrenmq.cluster.mirrors.candidacy import may_be_unsafe
 from warrenmq.cluster.mirrors.mirror_facts import facts_of_replica
 from warrenmq.cluster.mirrors.mirror_place import MirrorPlace
 from warrenmq.cluster.mirrors.place_key import place_key
 from warrenmq.cluster.mirrors.rebalancing import plan_moves
 from warrenmq.cluster.mirrors.replicas import Replicas
+from warrenmq.cluster.mirrors.silences import SILENT_MS
 from warrenmq.vocabulary.names import name_text
 
 # Masters that one rebalancing moves at a time.
@@ -38,6 +41,27 @@ class ReplicaControl(MirrorControl):
         if place is None or group is None:
             return None
         return facts_of_replica(place.replica, place.birth, group, self._is_online)
+
+    def awaits_master(self, vhost: bytes, queue: bytes) -> bool:
+        """See MirrorListing."""
+        place = self._place(vhost, queue)
+        group = None if place is None else place.replica.group
+        if place is None or group is None:
+            return False
+        nodes = {copy.node for copy in group.sync}
+        if may_be_unsafe(group, place.replica.policy):
+            nodes.update(mirror.id.node for mirror in group.mirrors)
+        return any(self._may_lead(node, group) for node in nodes)
+
+    def _may_lead(self, node: bytes, group: Group) -> bool:
+        """Whether `node`, which has a copy that may lead, may do so soon."""
+        peers = self._replicas.peers
+        if node == self._replicas.me.node:
+            return True
+        if node == group.master_node:
+            return peers.is_reachable(node)
+        # Without a link to it, this node may hear of its promotion all the same.
+        return not peers.is_dead(node) and peers.silence_ms(node) < SILENT_MS
 
     def synchronise(self, vhost: bytes, queue: bytes) -> str:
         """See MirrorControl."""

@@ -296,15 +296,7 @@ class Replica:
                 if self._may_rejoin(group):
                     self.propose("rejoin", lambda newest: rejoin(newest, self.me))
         elif self.copy is not None and group.master != self.member.id:
-            chance = candidacy(
-                group,
-                self.member,
-                self.copy,
-                self._host,
-                self.policy.promotes_unsynced_on_shutdown
-                if group.is_down and group.reason == STOPPED
-                else self.policy.promotes_unsynced_on_failure,
-            )
+            chance = candidacy(group, self.member, self.copy, self._host, self.policy)
             if chance is not None:
                 fail_point("mirrors.chosen")
                 self.propose(("promote", group.version), chance.transition, None, chance.fence)

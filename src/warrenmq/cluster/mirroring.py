@@ -91,8 +91,24 @@ class Mirroring(MirrorLinks):
     def set_running(self, running: dict[str, RunningNode]) -> None:
         """Take over the records of the running nodes."""
         self._running = dict(running)
-        self._nodes.set_running(running)
         self.replicas.set_running({name.encode() for name in running})
+        self._know_nodes()
+
+    def _know_nodes(self) -> None:
+        """Let placement know which nodes can have copies.
+
+        A record stays until the lease of its node ends. A node whose host refuses connections is
+        dead for certain, so its copies are replaced without that delay; a silent one may come back
+        with its copies.
+        """
+        self._nodes.set_running(
+            {
+                name: record
+                for name, record in self._running.items()
+                if not self.peers.is_dead(name.encode())
+            }
+        )
+        self.replicas.look_again()
 
     def leave(self, done: Callable[[], None]) -> None:
         """Call `done` when the groups know that this node stops in good order: `Replica.leave`."""
@@ -114,6 +130,7 @@ class Mirroring(MirrorLinks):
 
     def link_up(self, link: Link) -> None:
         self.peers.link_up(link)
+        self._know_nodes()
         self.replicas.on_link_up(link.peer_name.encode())
 
     def link_down(self, name: str) -> None:
@@ -132,6 +149,7 @@ class Mirroring(MirrorLinks):
 
     def _on_refused(self, name: bytes) -> None:
         if self.peers.refused(name):
+            self._know_nodes()
             self.replicas.on_gone(name)
             self._wake()
 

@@ -25,11 +25,15 @@ from warrenmq.cluster.records import RunningNode
 ONE, TWO, THREE = NAMES
 
 
-class NoProbes(Prober):
-    """A prober that never hears anything."""
+class Probes(Prober):
+    """A prober that hears a refusal of the nodes of `refusing`, and nothing else."""
+
+    def __init__(self) -> None:
+        self.refusing: set[str] = set()
 
     def probe(self, name: str, record: RunningNode, refused: Callable[[], None]) -> None:
-        pass
+        if name in self.refusing:
+            refused()
 
 
 class Survivor(Cluster):
@@ -39,29 +43,36 @@ class Survivor(Cluster):
         super().__init__()
         self.node = self.nodes[1]
         self.store = self.node.store
+        self.probes = Probes()
+        self.known = KnownNodes()
         self.mirroring = Mirroring(
             copy(TWO),
-            NoProbes(),
+            self.probes,
             self.node.memory.broker,
             self.node.follower,
             self.store,
             self.clock,
-            KnownNodes(),
+            self.known,
             lambda: None,
         )
-        policy = {
-            "pattern": ".*",
-            "apply-to": "queues",
-            "priority": 0,
-            "definition": {"ha-mode": "all"},
-        }
-        self.node.vhost.put_parameter("policy", "ha", json.dumps(policy))
+        self.set_policy({"ha-mode": "all"})
         self.mirroring.set_running(
             {
                 name.decode(): RunningNode(copy(name).replica_id, 1, "127.0.0.1", 1, "1")
                 for name in NAMES
             }
         )
+
+    def set_policy(self, definition: dict[str, object]) -> None:
+        """Mirror all queues by a policy."""
+        policy = {"pattern": ".*", "apply-to": "queues", "priority": 0, "definition": definition}
+        self.node.vhost.put_parameter("policy", "ha", json.dumps(policy))
+        self.mirroring.replicas.on_policies(self.node.vhost)
+
+    def link(self, *names: bytes) -> None:
+        """Make links to nodes."""
+        for name in names:
+            self.mirroring.link_up(cast(Link, QuietLink(name.decode(), 0)))
 
     def declare(self, names: list[bytes], *nodes: bytes) -> None:
         """Declare queues with copies on `nodes`, the master's first."""
@@ -202,8 +213,7 @@ def test_a_node_asks_to_be_taken_in_when_it_has_a_link_to_the_master(survivor: S
     replicas.on_link_up(THREE)
     survivor.mirroring.end_turn()
     assert survivor.busy_count() == 0
-    survivor.mirroring.peers.link_up(cast(Link, QuietLink(ONE.decode(), 0)))
-    replicas.on_link_up(ONE)
+    survivor.link(ONE)
     survivor.rest()
     assert all(group.member_of(TWO) is not None for group in survivor.groups().values())
 
@@ -230,11 +240,32 @@ def test_clients_wait_for_a_master_only_while_one_can_come(survivor: Survivor) -
     assert awaited() == {b"ours", b"elsewhere"}
     survivor.lose(THREE)
     assert awaited() == {b"ours"}, "its only other copy is dead, too"
-    survivor.mirroring.peers.link_up(cast(Link, QuietLink(ONE.decode(), 0)))
+    survivor.link(ONE)
     assert awaited() == {b"ours", b"elsewhere", b"alone"}, "their home is back"
-    definition = {"ha-mode": "all", "ha-promote-on-failure": "always"}
-    policy = {"pattern": ".*", "apply-to": "queues", "priority": 0, "definition": definition}
-    survivor.node.vhost.put_parameter("policy", "ha", json.dumps(policy))
+    survivor.set_policy({"ha-mode": "all", "ha-promote-on-failure": "always"})
     for place in survivor.mirroring.replicas.places.values():
         place.obey_policy()
     assert b"unsynced" in awaited()
+
+
+@pytest.mark.parametrize("is_certain", [True, False], ids=["dead", "silent"])
+def test_a_mirror_is_replaced_at_once_if_its_death_is_certain(
+    survivor: Survivor, is_certain: bool
+) -> None:
+    """A silent node may come back with its copy: until its lease ends its queues prefer it."""
+    survivor.set_policy({"ha-mode": "exactly", "ha-params": 2})
+    names = [b"q%d" % number for number in range(8)]
+    survivor.declare(names, TWO, ONE)
+    survivor.link(ONE, THREE)
+    if is_certain:
+        survivor.probes.refusing.add(ONE.decode())
+    survivor.mirroring.link_down(ONE.decode())
+    for _ in range(6):
+        survivor.clock.advance(500)
+        survivor.mirroring.tick()
+    survivor.rest()
+    has_new = {name for name, group in survivor.groups().items() if group.member_of(THREE)}
+    assert survivor.changed() == set(names), "the death of each mirror is recorded"
+    assert (has_new == set(names)) == is_certain
+    survivor.link(ONE)
+    assert set(survivor.known.by_name) == set(NAMES), "it has come back"

@@ -10,7 +10,7 @@ from warrenmq.cluster.records import RunningNode
 
 
 class KnownNodes:
-    """The running nodes of the cluster, from the records that this node follows."""
+    """The nodes of the cluster that have a record and are not known to be dead."""
 
     def __init__(self) -> None:
         # What placement asks of them, by name. A node that is not here does not run.

@@ -208,6 +208,9 @@ class Replicas(GroupWatch, PlaceOwner):
         for node in self.peers.set_running(names):
             if self.peers.is_dead(node):
                 self.on_gone(node)
+
+    def look_again(self) -> None:
+        """Look at the placement of all queues that this node leads: the nodes have changed."""
         self._wanted.look_again()
         self.wake()
 

@@ -118,6 +118,7 @@ class Mirroring(MirrorLinks):
             nonlocal left
             left -= 1
             if left == 0:
+                self.replicas.log.flush()
                 done()
 
         for place in self.replicas.places.values():

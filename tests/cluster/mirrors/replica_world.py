@@ -88,6 +88,8 @@ class WorldNode(ReplicaHost):
         # Versions of the group that it has not heard of.
         self.unheard: deque[Group] = deque()
         self.out: list[Entry] = []
+        # What the replica has logged.
+        self.lines: list[str] = []
         self.gates: dict[tuple[frozenset[bytes], bool], HandOutGate] = {}
         # Sealed batches are on disk only when the test says so.
         self.copy: MirrorCopy | None = None
@@ -122,6 +124,9 @@ class WorldNode(ReplicaHost):
         return mirror.marks.durable_upto == master.feed.taken_count
 
     # -- ReplicaHost -------------------------------------------------------------------------------
+
+    def log(self, text: str, event: str) -> None:
+        self.lines.append(text)
 
     def now_ms(self) -> int:
         return self.world.clock.now_ms()

@@ -9,6 +9,7 @@ from collections import deque
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode, VirtualClock
 from warrenmq.broker.definitions.metadata import PutQueuePart
 from warrenmq.cluster.mirrors.records import SyncRecord
+from warrenmq.cluster.mirrors.sync_lines import SyncLines
 from warrenmq.cluster.mirrors.sync_records import CHUNK, decode
 from warrenmq.cluster.mirrors.sync_source import IN_SYNC, SyncLink, SyncSource
 from warrenmq.cluster.mirrors.sync_target import SyncOwner, SyncTarget
@@ -122,7 +123,15 @@ class Pair:
         self.is_joined = False
         self.bodies = 0
         self.begin_epoch()
-        self.source = SyncSource(self.queue, Link(self), batch_messages, rate_bytes, is_automatic)
+        self.lines: list[str] = []
+        self.source = SyncSource(
+            self.queue,
+            Link(self),
+            batch_messages,
+            rate_bytes,
+            is_automatic,
+            SyncLines("n2", lambda text, _event: self.lines.append(text)),
+        )
         self.mirror.declare(NAME, durable, self.settings)
         self.open_copy()
 

@@ -1,6 +1,7 @@
 """All replicas of a node whose cluster loses another one: which queues change first."""
 
 import json
+import logging
 from collections.abc import Callable
 from typing import cast
 
@@ -269,3 +270,24 @@ def test_a_mirror_is_replaced_at_once_if_its_death_is_certain(
     assert (has_new == set(names)) == is_certain
     survivor.link(ONE)
     assert set(survivor.known.by_name) == set(NAMES), "it has come back"
+
+
+def test_a_policy_that_mirrors_a_queue_promotes_nobody(
+    survivor: Survivor, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "warren.mirrors")
+    put = PutQueue(b"/", 0, b"q", True, False, b"", node=TWO)
+    survivor.model.commit([], [put])
+    survivor.settle()
+    survivor.link(ONE, THREE)
+    for definition in ('{"ha-mode": "all"}', '{"max-length": 9}', '{"ha-mode": "all"}'):
+        survivor.set_policy(json.loads(definition))
+        for _ in range(4):
+            survivor.clock.advance(3000)
+            survivor.mirroring.tick()
+            survivor.rest()
+    assert survivor.groups()[b"q"].epoch > 1, "its master is another one than that of before"
+    for node in ("n1", "n3"):
+        adding = f"Mirrored queue 'q' in vhost '/': Adding mirror on node '{node}'"
+        assert caplog.messages.count(adding) == 2, "once for each policy"
+    assert "Promoting" not in caplog.text and "leads" not in caplog.text

@@ -1,5 +1,6 @@
 """A mirror that is synchronised equals its master, however much it had before."""
 
+import re
 from collections import deque
 
 import pytest
@@ -377,3 +378,47 @@ def test_a_damaged_message_is_skipped(is_lazy: bool) -> None:
     pair.synchronise()
     ours, theirs = pair.drain_both()
     assert ours == theirs and len(ours) == 99
+
+
+def test_the_log_follows_a_synchronisation_from_its_start_to_its_end() -> None:
+    pair = Pair(rate_bytes=20_000)
+    pair.publish(40, size=20_000)
+    pair.join()
+    for _ in range(350):
+        pair.turn(100)
+    assert pair.is_in_sync
+    start, *progress, end = pair.lines
+    assert start == "Synchronising the mirror on node 'n2', messages to send: 40"
+    assert 1 <= len(progress) <= 2, "ten seconds lie between two lines"
+    for line in progress:
+        found = re.fullmatch(
+            r"Synchronising the mirror on node 'n2', (\d+) %; messages sent: (\d+)", line
+        )
+        assert found is not None and int(found[1]) == int(found[2]) * 100 // 40, line
+    assert re.fullmatch(
+        r"The mirror on node 'n2' is synchronised, in \d\d\.\d s; messages: 40, bytes: 80\d{4}", end
+    )
+
+
+def test_the_log_says_that_a_synchronisation_was_given_up() -> None:
+    pair = Pair(rate_bytes=2000)
+    pair.publish(40, size=1000)
+    pair.join()
+    for _ in range(30):
+        pair.turn(100)
+    pair.source.cancel()
+    pair.source.start()
+    pair.leave()
+    start, cancelled, again, lost = pair.lines
+    sent = 40 - int(again.rpartition(" ")[2])
+    assert start.endswith("messages to send: 40") and sent > 0
+    stopped = "Synchronising the mirror on node 'n2' has stopped: "
+    assert cancelled == f"{stopped}it was cancelled; messages sent: {sent}"
+    assert lost == f"{stopped}the mirror, its link or the leader is lost; messages sent: {sent}"
+
+
+def test_the_log_has_nothing_of_a_queue_without_messages() -> None:
+    pair = Pair()
+    pair.join()
+    pair.synchronise()
+    assert pair.lines == []

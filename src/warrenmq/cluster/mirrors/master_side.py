@@ -46,12 +46,14 @@ from warrenmq.cluster.mirrors.records import (
 )
 from warrenmq.cluster.mirrors.replica_host import ReplicaHost
 from warrenmq.cluster.mirrors.silences import SILENT_MS
+from warrenmq.cluster.mirrors.sync_lines import SyncLines
 from warrenmq.cluster.mirrors.sync_records import Levels, decode
 from warrenmq.cluster.mirrors.sync_source import SyncLink, SyncSource
 from warrenmq.cluster.ring.view import MemberId
 from warrenmq.queues.hand_out_gate import CLOSED, OPEN, HandOutGate
 from warrenmq.queues.ring_feed import FeedOwner, RingFeed
 from warrenmq.vocabulary.fail_points import fail_point
+from warrenmq.vocabulary.names import name_text
 
 # A mirror that was late is not recorded as in sync again for this time.
 READMIT_MS: Final = 5000
@@ -460,6 +462,7 @@ class MasterSide(FeedOwner):
                 self._policy.sync_batch_size,
                 0,
                 self._policy.is_automatic,
+                SyncLines(name_text(node), self._host.log),
             )
         return source
 

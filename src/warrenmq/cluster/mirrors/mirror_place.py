@@ -7,7 +7,6 @@ force, else a remote queue of the master's node. The vhost replaces one by the o
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
@@ -20,10 +19,12 @@ from warrenmq.cluster.groups.group_proposer import GroupProposer
 from warrenmq.cluster.groups.mirror_policy import UNMIRRORED, MirrorPolicy
 from warrenmq.cluster.groups.proposal_queue import URGENT
 from warrenmq.cluster.groups.queue_policy import policy_of
-from warrenmq.cluster.groups.transitions import UNSYNCED, Transition
+from warrenmq.cluster.groups.transitions import Transition
 from warrenmq.cluster.mirrors.gates import Gates
+from warrenmq.cluster.mirrors.group_lines import lines_of
 from warrenmq.cluster.mirrors.in_sync import InSync
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
+from warrenmq.cluster.mirrors.mirror_log import MirrorLog
 from warrenmq.cluster.mirrors.node_host import NodeHost
 from warrenmq.cluster.mirrors.peers import MirrorPeers
 from warrenmq.cluster.mirrors.place_key import place_key
@@ -33,10 +34,7 @@ from warrenmq.queues.hand_out_gate import HandOutGate
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.remote_queue import RemoteQueue
-from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import AmqpError
-
-logger = logging.getLogger("warren.mirrors")
 
 # A step of a queue's placement that led to nothing is taken again after this time (ms).
 _STEP_MS: Final = 2_000
@@ -54,6 +52,7 @@ class PlaceOwner(ABC):
     follower: Follower
     proposer: GroupProposer
     gates: Gates
+    log: MirrorLog
     # The time (ms), which never goes back.
     now_ms: Callable[[], int]
 
@@ -121,9 +120,12 @@ class MirrorPlace:
             return master.in_sync.is_waiting
         return self.replica.mirror is not None and self.is_used(now_ms)
 
-    def log(self, text: str, level: int = logging.INFO) -> None:
-        """Log what happens to the queue, in words that operators of RabbitMQ look for."""
-        logger.log(level, "Mirrored %s: %s", self.vhost.queue_text(self.name), text)
+    def log(self, text: str, event: str = "") -> None:
+        """Log what happens to the queue, in words that operators of RabbitMQ look for.
+
+        `event`: see `MirrorLog.write`.
+        """
+        self._owner.log.write(self.vhost.queue_text(self.name), text, event)
 
     def obey_policy(self) -> None:
         """Let the replica obey the policies that apply now."""
@@ -184,8 +186,13 @@ class MirrorPlace:
     def follow(self, put: PutQueue, group: Group) -> None:
         """Put a version of the group in force."""
         self.put = put
-        if self.replica.group is None:
+        before = self.replica.group
+        if before is None:
             self._begin(group)
+        elif before.version < group.version:
+            queue = self.vhost.queue_text(self.name)
+            for line in lines_of(before, group, self._owner.me.node):
+                self._owner.log.write(queue, line.text, level=line.level)
         self.replica.on_group(group)
         self._stand_for(group)
         self._owner.touch(self)
@@ -279,16 +286,6 @@ class MirrorPlace:
         self.vhost.set_confirm_source(queue, source)
         taker = self.vhost.taker(self.name)
         if taker is not None and taker is not queue:
-            group = self.replica.group
-            assert group is not None
-            # A new queue begins with its master: nobody is promoted.
-            if group.epoch > 1:
-                here = name_text(self._owner.me.node)
-                if group.reason == UNSYNCED:
-                    text = f"Promoting unsynchronised mirror on node '{here}' to leader"
-                    self.log(f"{text}; messages that it lacks are lost", logging.WARNING)
-                else:
-                    self.log(f"Promoting mirror on node '{here}' to leader")
             self._replace(taker, queue)
 
     def step_down(self, copy: MirrorCopy) -> None:
@@ -321,6 +318,9 @@ class _ReplicaHost(NodeHost):
 
     def gate(self, nodes: frozenset[bytes], needs_lease: bool) -> HandOutGate:
         return self._owner.gates.gate(nodes, needs_lease, self._owner.now_ms())
+
+    def log(self, text: str, event: str) -> None:
+        self._place.log(text, event)
 
     def open_copy(self) -> MirrorCopy:
         return self._place.open_copy()

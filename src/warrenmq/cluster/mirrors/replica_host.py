@@ -18,6 +18,10 @@ Fence = Callable[[Group], Collection[bytes]]
 class ReplicaHost(ABC):
     """The node, as the replica of one queue sees it."""
 
+    @abstractmethod
+    def log(self, text: str, event: str) -> None:
+        """Log what happens to the queue; see `MirrorLog.write`."""
+
     # -- other nodes -------------------------------------------------------------------------------
 
     @abstractmethod

@@ -30,6 +30,7 @@ from warrenmq.cluster.groups.transitions import (
 from warrenmq.cluster.groups.wanted_mirrors import BeginGroup, WantedMirrors, WantedStep
 from warrenmq.cluster.mirrors.early_records import EarlyRecords
 from warrenmq.cluster.mirrors.gates import Gates
+from warrenmq.cluster.mirrors.mirror_log import MirrorLog
 from warrenmq.cluster.mirrors.mirror_place import MirrorPlace, PlaceOwner, ignore_outcome
 from warrenmq.cluster.mirrors.peers import MirrorPeers
 from warrenmq.cluster.mirrors.place_key import place_key
@@ -68,6 +69,7 @@ class Replicas(GroupWatch, PlaceOwner):
         self.proposer = proposer
         self.now_ms = now_ms
         self.wake = wake
+        self.log = MirrorLog(now_ms)
         self.gates = Gates(peers, proposer.lease_left_ms)
         # By `place_key`.
         self.places: dict[int, MirrorPlace] = {}
@@ -248,6 +250,7 @@ class Replicas(GroupWatch, PlaceOwner):
     def tick(self) -> None:
         """Look after what only time changes; called about every 50 ms."""
         now_ms = self.now_ms()
+        self.log.tick()
         for node in self.peers.tick(now_ms):
             self.on_gone(node)
         self._resume(self.gates.tick(now_ms))
@@ -318,11 +321,9 @@ class Replicas(GroupWatch, PlaceOwner):
         if isinstance(step, AddMirror):
             copy = self._nodes.copy_of(step.node)
             if copy is not None and self.peers.is_reachable(step.node):
-                place.log(f"Adding mirror on node '{name_text(step.node)}'")
                 added = copy
                 place.propose(lambda newest: join(newest, added))
         elif isinstance(step, DropCopy):
-            place.log(f"Dropping queue mirror on node '{name_text(step.node)}'")
             node = step.node
             place.propose(lambda newest: drop(newest, by, node))
         elif isinstance(step, MoveMaster):

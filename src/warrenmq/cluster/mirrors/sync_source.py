@@ -21,6 +21,7 @@ from collections import deque
 from typing import Final
 
 from warrenmq.cluster.mirrors.records import MalformedMirrorRecord, SyncRecord
+from warrenmq.cluster.mirrors.sync_lines import SyncLines
 from warrenmq.cluster.mirrors.sync_pace import SyncPace
 from warrenmq.cluster.mirrors.sync_reader import FoundMessage, SyncReader
 from warrenmq.cluster.mirrors.sync_records import (
@@ -101,7 +102,7 @@ class SyncSource:
     """Synchronises the mirror behind `link` with its master, `queue`.
 
     `batch_messages`: the most messages read at a time. `rate_bytes`: bytes a second; 0: no limit.
-    `is_automatic`: begins by itself, not with `start`.
+    `is_automatic`: begins by itself, not with `start`. `lines`: its part of the log.
     """
 
     def __init__(
@@ -110,7 +111,8 @@ class SyncSource:
         link: SyncLink,
         batch_messages: int,
         rate_bytes: int,
-        is_automatic: bool = True,
+        is_automatic: bool,
+        lines: SyncLines,
     ) -> None:
         self.queue: Queue = queue
         self.batch_messages: int = batch_messages
@@ -121,6 +123,7 @@ class SyncSource:
         # Bytes of all chunks sent since the start, for figures and tests.
         self.sent_bytes: int = 0
         self._link: SyncLink = link
+        self._lines: SyncLines = lines
         self._pace: SyncPace = SyncPace(rate_bytes)
         self._attempt: int = 0
         self._pieces: Pieces = Pieces()
@@ -200,6 +203,7 @@ class SyncSource:
         self._is_wanted = False
         self.is_automatic = False
         if self.state == SENDING:
+            self._lines.breaks("it was cancelled", self.sent_count)
             self.state = WAITING
 
     def set_rate(self, rate_bytes: int) -> None:
@@ -208,6 +212,7 @@ class SyncSource:
 
     def stop(self) -> None:
         """Forget the attempt: the link is down, the mirror has left, or this is no master now."""
+        self._lines.breaks("the mirror, its link or the leader is lost", self.sent_count)
         for _, reader in self._readers:
             reader.is_stopped = True
         self._readers = []
@@ -267,6 +272,7 @@ class SyncSource:
             if self.state != ENDING:
                 raise MalformedMirrorRecord("a mirror is in sync that has not got all")
             self.state = IN_SYNC
+            self._lines.ends(self.sent_count, self.sent_bytes, self._now_ms)
             self._link.synced()
         else:
             self.stop()
@@ -306,6 +312,7 @@ class SyncSource:
     def _send_from_here(self) -> None:
         self.state = SENDING
         self._owed_since_ms = self._now_ms
+        self._lines.begins(self._whole_count - self.sent_count, self.sent_bytes, self._now_ms)
 
     # -- turns -------------------------------------------------------------------------------------
 
@@ -323,8 +330,11 @@ class SyncSource:
         self._pace.refill(now_ms, self._link.ring_bytes())
         if self.state == SENDING:
             self._send(now_ms)
+            left, sent = self.progress()
+            self._lines.advances(sent, left, now_ms)
         is_owed = self._taken_number < self._chunk_number or self.state == ENDING
         if is_owed and now_ms - self._owed_since_ms >= ANSWER_MS:
+            self._lines.breaks("the mirror does not answer", self.sent_count)
             self._end_attempt(TIMED_OUT)
             return 0
         if now_ms - self._reported_ms >= PROGRESS_MS:

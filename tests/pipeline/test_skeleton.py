@@ -16,7 +16,7 @@ from warrenmq.pipeline import spark_run
 from warrenmq.pipeline.progress import JsonProgress, Step
 from warrenmq.pipeline.result import JobError, JobResult, must_have_parent
 from warrenmq.pipeline.sharing import Sharing
-from warrenmq.pipeline.spark_run import StartingSpark, one_line
+from warrenmq.pipeline.spark_run import StartingSpark
 from warrenmq.spark import SparkUnavailableError
 
 
@@ -99,20 +99,6 @@ def test_a_result_is_told_in_words() -> None:
         "is dry: no",
         "waiting: a 1, b 2",
     ]
-
-
-def test_an_error_of_ours_is_found_in_what_spark_makes_of_it() -> None:
-    """Spark's error gives the text of warren's own error, otherwise its first line."""
-    text = (
-        "[STREAM_FAILED] Query [id = 1] terminated with exception: Traceback (most recent call last):\n"
-        "  File \"x.py\", line 3, in read\nwarrenmq.spark.broker_link.SourceError: no queue 'q' in vhost '/'\n SQLSTATE: XXKST"
-    )
-    assert one_line(text) == "no queue 'q' in vhost '/'"
-    java = "An error occurred while calling o7.parquet.\n: org.apache.spark.SparkException: [FAILED_READ] x\n\tat a.b"
-    assert one_line(java) == "[FAILED_READ] x"
-    assert one_line("\n[PATH_NOT_FOUND] Path does not exist: file:/x.\nmore") == (
-        "[PATH_NOT_FOUND] Path does not exist: file:/x."
-    )
 
 
 def test_a_spark_that_does_not_start_is_told_to_who_asks_for_it() -> None:

@@ -33,6 +33,7 @@ PAGES_WITH_BLOCKS = (
     "store.md",
     "archive.md",
     "jobs.md",
+    "errors.md",
 )
 
 

@@ -18,7 +18,7 @@ from tests.support.brokers.tls_process import TlsBroker
 from tests.support.stores.stopped_node import FAN, LARGE, MESSAGES, SMALL, make_data_directory
 from warrenmq.admin.client import AdminClient, NodeAddress
 from warrenmq.admin.protocol import GroupList, GroupStatus, ListGroups
-from warrenmq.spark import SparkUnavailableError
+from warrenmq.spark import SparkUnavailableError, reason_of
 from warrenmq.spark.java import require_spark
 
 if TYPE_CHECKING:
@@ -246,8 +246,9 @@ def test_errors_reach_the_user_with_their_text(
     assert "geheim" not in str(caught.value)
     reader = stream(spark, broker, "not-there").load()
     query = reader.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
-    with pytest.raises(Exception, match="no queue 'not-there' in vhost '/'"):
+    with pytest.raises(Exception, match="no queue 'not-there' in vhost '/'") as caught:
         query.awaitTermination(QUERY_TIMEOUT_S)
+    assert reason_of(caught.value) == "no queue 'not-there' in vhost '/'"
 
 
 @pytest.mark.kill

@@ -27,8 +27,9 @@ from warrenmq.offline.data_directory import ToolError
 from warrenmq.pipeline.archives.job import INTERVAL_S, MERGE_BYTES
 from warrenmq.pipeline.progress import Progress
 from warrenmq.pipeline.result import FAILED_EXIT, JobError, JobResult
-from warrenmq.pipeline.spark_run import one_line, program_ends_with_job
+from warrenmq.pipeline.spark_run import program_ends_with_job
 from warrenmq.spark import SparkUnavailableError
+from warrenmq.spark.reason import one_line
 
 _log = logging.getLogger("warren.pipeline")
 

@@ -1,7 +1,6 @@
 """Spark for a job: a session or a context, with Spark's errors reduced to one line."""
 
 import contextlib
-import re
 import signal
 import threading
 import time
@@ -14,11 +13,11 @@ from warrenmq.pipeline.sharing import ContextSharing, ServerSharing, Sharing
 from warrenmq.spark import session
 from warrenmq.spark.java import require_packages, require_spark
 from warrenmq.spark.local_session import CONNECT_SCHEME, light_context
+from warrenmq.spark.reason import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_CALL: Final = re.compile(r"An error occurred while calling \S+\.\n: (?:[\w.$]+: )?")
 _ERROR_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 # Settings of a local Spark context that only this job uses.
 _LOCAL_SETTINGS: Final = {"spark.python.daemon.module": "warrenmq.pipeline.task_daemon"}
@@ -27,9 +26,6 @@ _LOCAL_SETTINGS: Final = {"spark.python.daemon.module": "warrenmq.pipeline.task_
 _ends_with_job = False
 # False hides Spark's log of failed tasks: the job's error says the same without the stacks.
 _shows_logs = False
-# Matches an error of warren inside the traceback of a Python worker, which is how the driver gets
-# it.
-_OURS: Final = re.compile(r"\bwarrenmq\.[\w.]+(?:Error|Exception): (.+)")
 
 
 @contextlib.contextmanager
@@ -62,7 +58,7 @@ def spark_for(
         with _without_logs():
             yield own
     except (PySparkException, Py4JError) as error:
-        raise JobError(one_line(str(error))) from error
+        raise JobError(reason_of(error)) from error
 
 
 @contextlib.contextmanager
@@ -169,7 +165,7 @@ def starting_spark(
         try:
             yield spark
         except (PySparkException, Py4JError) as error:
-            raise JobError(one_line(str(error))) from error
+            raise JobError(reason_of(error)) from error
 
 
 def program_ends_with_job(shows_logs: bool = False) -> None:
@@ -185,14 +181,3 @@ def program_ends_with_job(shows_logs: bool = False) -> None:
 def _tells_failures() -> bool:
     """Whether Spark logs its errors: not in a command, which prints each as one line itself."""
     return _shows_logs or not _ends_with_job
-
-
-def one_line(text: str) -> str:
-    """Reduce an error of Spark to one line: the last error of warren in it, else the first line."""
-    ours = _OURS.findall(text)
-    if ours:
-        return str(ours[-1]).strip()
-    # Drop the first line of a Java error, which only names the call.
-    text = _CALL.sub("", text)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else "Spark failed without an error message"

@@ -5,7 +5,8 @@
 - `sink.py` writes; `sink_blocks.py` and `sink_columns.py` turn rows into messages.
 - `amqp/` reads from and writes to brokers of other kinds.
 - `store_source.py` is the data source "warren_store": the files of a store.
-- `java.py` and `local_session.py` start Spark; `lag.py` reports how far behind a stream is.
+- `java.py` and `local_session.py` start Spark; `lag.py` reports how far behind a stream is,
+  and `reason.py` why it has failed.
 
 The package needs the extra `warrenmq[spark]`. Importing the package imports neither pyspark nor
 pyarrow. Only `pipeline/` and the command line import it; the broker does not. See docs/spark/.
@@ -15,5 +16,6 @@ from warrenmq.spark.java import SparkUnavailableError
 from warrenmq.spark.lag import SourceLag, lag_of
 from warrenmq.spark.local_session import session
 from warrenmq.spark.node_snapshot import node_snapshot
+from warrenmq.spark.reason import reason_of
 
-__all__ = ["SourceLag", "SparkUnavailableError", "lag_of", "node_snapshot", "session"]
+__all__ = ["SourceLag", "SparkUnavailableError", "lag_of", "node_snapshot", "reason_of", "session"]

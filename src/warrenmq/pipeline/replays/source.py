@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from warrenmq.pipeline.backups.manifest import MANIFEST_NAME
 from warrenmq.pipeline.result import JobError
+from warrenmq.spark.reason import reason_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -64,7 +65,7 @@ def read_sources(
             # Force the analysis, which Spark Connect delays: it reports errors of the filter.
             frame.schema  # noqa: B018 - a property that runs the analysis
         except PySparkException as error:
-            raise JobError(f"the filter cannot be used: {_first_line(error)}") from None
+            raise JobError(f"the filter cannot be used: {reason_of(error).rstrip(';')}") from None
     check_columns(frame.select(*message_columns(frame)).schema, sources, exchange)
     if exchange is not None:
         return frame.withColumn(EXCHANGE_NAME, f.lit(bytearray(exchange.encode())))
@@ -146,7 +147,7 @@ def delta_files(source: Path) -> list[tuple[str, dict[str, Any]]]:
         actions = table.get_add_actions(flatten=True)
     except DeltaError as error:
         raise JobError(
-            f"{source} is no Delta table that can be read: {_first_line(error)}"
+            f"{source} is no Delta table that can be read: {reason_of(error).rstrip(';')}"
         ) from None
     if not_read:
         raise JobError(
@@ -238,9 +239,3 @@ def check_columns(schema: "StructType", sources: Sequence[Path], exchange: str |
 
 def _literal(path: Path) -> str:
     return "".join([f"\\{each}" if each in _PATTERN else each for each in str(path)])
-
-
-def _first_line(error: Exception) -> str:
-    from warrenmq.pipeline.spark_run import one_line
-
-    return one_line(str(error)).rstrip(";")

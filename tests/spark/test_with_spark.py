@@ -346,3 +346,28 @@ def test_a_stream_without_a_group_says_so(
     with pytest.raises(Exception, match="option 'group' is missing") as caught:
         writer.start().awaitTermination(QUERY_TIMEOUT_S)
     assert "UnboundLocalError" not in str(caught.value)
+
+
+def test_two_queries_of_one_frame_are_refused(
+    spark: "SparkSession", broker: BrokerProcess, channel: BlockingChannel, tmp_path: Path
+) -> None:
+    """The second query says at its start that it needs another group; the first one reads on."""
+    fill(channel, "shared", 50)
+    frame = stream(spark, broker, "shared").load()
+    queries = []
+    try:
+        for name in ("first", "second"):
+            writer = frame.writeStream.format("noop")
+            queries.append(writer.option("checkpointLocation", str(tmp_path / name)).start())
+            if name == "first":
+                queries[0].processAllAvailable()
+        with pytest.raises(Exception, match="in use by another query") as caught:
+            queries[1].awaitTermination(QUERY_TIMEOUT_S)
+        assert reason_of(caught.value).startswith("reader group 'group-shared' is in use by")
+        fill(channel, "shared", 50, 50)
+        queries[0].processAllAvailable()
+    finally:
+        for query in queries:
+            query.stop()
+    assert queries[0].exception() is None
+    assert status(broker, "group-shared").members[0].acked == 101

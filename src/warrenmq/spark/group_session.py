@@ -27,6 +27,7 @@ from warrenmq.admin.protocol import (
     Slice,
 )
 from warrenmq.spark.broker_link import BrokerLink, link_to
+from warrenmq.spark.group_claim import claim_group
 from warrenmq.spark.group_parts import ALONE, GroupParts
 from warrenmq.spark.homes import Place
 from warrenmq.spark.lag import SourceLag
@@ -98,7 +99,11 @@ class GroupSession:
         return self._met_at
 
     def open(self) -> None:
-        """Create or take over the group under a new epoch; SourceError when the broker refuses."""
+        """Create or take over the group under a new epoch.
+
+        Raises SourceError when the broker refuses, or another query beside this one has the group.
+        """
+        claim_group(self._options.uri, self._group)
         try:
             self._open()
         except AdminRefusedError as error:

@@ -5,7 +5,9 @@ import pickle
 import pytest
 
 from warrenmq.admin.client import URI_VARIABLE
+from warrenmq.spark.amqp.options import parse_amqp_source
 from warrenmq.spark.options import EVERYTHING, Bound, OptionError, parse_options
+from warrenmq.spark.sink_options import parse_sink_options
 
 GIVEN = {"uri": "amqp://u:geheim@h:1", "queues": "q"}
 
@@ -101,6 +103,36 @@ def test_what_cannot_be_honoured_is_an_error_in_one_line(extra: dict[str, str], 
         parse_options(GIVEN | extra)
     assert "geheim" not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("maxOffsetsPerTrigger", " (did you mean maxMessagesPerTrigger?)"),
+        ("minOffsetsPerTrigger", " (did you mean minMessagesPerTrigger?)"),
+        ("subscribe", " (did you mean queues?)"),
+        ("subscribePattern", " (did you mean queuesPattern?)"),
+        ("kafka.group.id", " (did you mean group?)"),
+        ("maxMesagesPerTrigger", " (did you mean maxMessagesPerTrigger?)"),
+        ("queue", " (did you mean queues?)"),
+        ("startingOffsetsByTimestamp", ""),
+        ("kafka.bootstrap.servers", ""),
+    ],
+)
+def test_a_name_from_kafka_or_a_misspelt_one_has_a_hint(name: str, meant: str) -> None:
+    """The error names the option that means the same, and no option for a name of another kind."""
+    with pytest.raises(OptionError) as caught:
+        parse_options(GIVEN | {name: "5"})
+    begin = f"unknown option '{name.lower()}'{meant}; format "
+    assert str(caught.value).startswith(begin)
+
+
+def test_the_hint_is_an_option_of_the_same_kind_of_use() -> None:
+    """The hint for `subscribe` is the option of the broker's kind, and writing has no such one."""
+    with pytest.raises(OptionError, match=r"'subscribe' \(did you mean queue\?\)"):
+        parse_amqp_source({"broker": "amqp", "subscribe": "q"})
+    with pytest.raises(OptionError, match="unknown option 'subscribe'; writing"):
+        parse_sink_options({"subscribe": "q"})
 
 
 def test_queues_are_named_by_a_list_or_by_a_pattern() -> None:

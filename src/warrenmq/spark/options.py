@@ -61,6 +61,16 @@ STREAM_OPTIONS: Final = (
     "ackOn",
 )
 BATCH_OPTIONS: Final = ("endingOffsets", "endingTimestamp", "seqFrom", "seqTo")
+# Options of Kafka's source in Spark, in lower case, and the options here that mean the same.
+_KNOWN_FROM_KAFKA: Final = {
+    "subscribe": ("queues", "queue"),
+    "subscribepattern": ("queuesPattern",),
+    "maxoffsetspertrigger": ("maxMessagesPerTrigger",),
+    "minoffsetspertrigger": ("minMessagesPerTrigger",),
+    "kafka.group.id": ("group",),
+}
+# How alike an unknown and a known name must be for a hint, from 0 to 1.
+_LIKENESS_MIN: Final = 0.8
 # Options that exclude each other: ways to say where reading starts, and where it ends.
 _STARTS: Final = ("startingOffsets", "startingTimestamp", "seqFrom")
 _ENDS: Final = ("endingOffsets", "endingTimestamp", "seqTo")
@@ -189,7 +199,22 @@ def check_names(given: Mapping[str, str], known: tuple[str, ...], owner_has: str
     names = {name.lower() for name in known}
     for name in sorted(given):
         if name not in names:
-            raise OptionError(f"unknown option '{name}'; {owner_has}: {', '.join(known)}")
+            raise OptionError(
+                f"unknown option '{name}'{_hint(name, known)}; {owner_has}: {', '.join(known)}"
+            )
+
+
+def _hint(name: str, known: tuple[str, ...]) -> str:
+    """The option of `known` that somebody who wrote `name` may have meant; "" without one."""
+    # Imported only for an error: a worker does not wait for the library.
+    from difflib import get_close_matches
+
+    meant = [each for each in known if each in _KNOWN_FROM_KAFKA.get(name, ())]
+    if not meant:
+        by_lower_case = {each.lower(): each for each in known}
+        similar = get_close_matches(name, by_lower_case, 1, _LIKENESS_MIN)
+        meant = [by_lower_case[each] for each in similar]
+    return f" (did you mean {meant[0]}?)" if meant else ""
 
 
 def parse_number(

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,24 @@ import pytest
 from tests.support.command_line import warren
 from tests.support.stores.stopped_node import MESSAGES
 from tests.support.stores.stopped_node_fixtures import data, original, store
-from warrenmq.pipeline import engine, verify_job
+from warrenmq.pipeline import (
+    archive,
+    backup,
+    engine,
+    import_rabbitmq,
+    replay,
+    report,
+    restore,
+    restore_live,
+    verify_job,
+)
 from warrenmq.pipeline.engine import LOCAL_BYTES_MAX, is_local, sharing_for
 from warrenmq.pipeline.progress import Silent
 from warrenmq.pipeline.result import JobError
 from warrenmq.pipeline.sharing import LocalSharing
 from warrenmq.pipeline.tasks import run_tasks
 from warrenmq.pipeline.verify_job import verify
+from warrenmq.spark import SparkUnavailableError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,6 +146,53 @@ def test_the_command_verifies_a_small_store_without_java(original: Path, tmp_pat
 def test_verify_says_the_same_in_spark(spark: "SparkSession", data: Path, store: Path) -> None:
     sorted(store.glob("msg_store_persistent/*.rdq"))[0].write_bytes(b"noise" * 100)
     assert vars(verify(data, spark=spark)) == vars(verify(data, engine="local"))
+
+
+# The address of a broker that is away.
+NOBODY = "amqp://guest:guest@127.0.0.1:1/"
+# Runs a job with the engine spark, or one that takes nothing else; arguments are a directory and
+# the URI of a broker.
+SPARK_JOBS: dict[str, Callable[[Path, str], object]] = {
+    "archive": lambda place, uri: archive(place / "new", uri=uri, queues=["q"], retry_timeout_s=0),
+    "replay": lambda place, uri: replay([place], uri=uri, engine="spark", retry_timeout_s=0),
+    "replay with a filter": lambda place, uri: replay(
+        [place], uri=uri, where="seq > 1", retry_timeout_s=0
+    ),
+    "restore to a node": lambda place, uri: restore_live(
+        place, uri, engine="spark", retry_timeout_s=0
+    ),
+    "backup": lambda place, uri: backup(uri, place / "new", engine="spark", retry_timeout_s=0),
+    "report": lambda place, uri: report(
+        place / "new.html", uri=uri, engine="spark", retry_timeout_s=0
+    ),
+    "restore": lambda place, uri: restore(place, place.parent / "new", engine="spark"),
+    "verify": lambda place, uri: verify(place, engine="spark"),
+    "import": lambda place, uri: import_rabbitmq(place, place.parent / "new", engine="spark"),
+}
+
+
+@pytest.mark.parametrize("job", SPARK_JOBS)
+def test_a_job_says_that_java_is_missing_before_it_waits_for_anything(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error comes before the broker is asked, and the job leaves nothing behind."""
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "jdk"))
+    with pytest.raises(SparkUnavailableError, match="JAVA_HOME is set, but there is no"):
+        SPARK_JOBS[job](tmp_path, NOBODY)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("job", ["replay", "restore to a node"])
+def test_a_job_that_publishes_says_that_pyspark_is_missing(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a JVM too, since the sink belongs to the data source."""
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(SparkUnavailableError, match="pyspark is not installed: pip install"):
+        if job == "replay":
+            replay([tmp_path], uri=NOBODY, retry_timeout_s=0)
+        else:
+            restore_live(tmp_path, NOBODY, retry_timeout_s=0)
 
 
 def test_a_spark_that_is_named_is_taken() -> None:

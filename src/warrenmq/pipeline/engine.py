@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from warrenmq.pipeline.progress import Progress, Step
 from warrenmq.pipeline.result import JobError
 from warrenmq.pipeline.sharing import LocalSharing, Sharing
-from warrenmq.spark.java import SparkUnavailableError, require_spark
+from warrenmq.spark.java import SparkUnavailableError, require_packages, require_spark
 from warrenmq.spark.local_session import CONNECT_SCHEME
 
 if TYPE_CHECKING:
@@ -52,11 +52,14 @@ def require_engine(
 ) -> None:
     """Raise every error that choosing an engine could raise, before the size of the input is known.
 
-    This includes the error that a package or program that the engine needs is not installed.
+    This includes the error that a package or program that the engine needs is not installed. Every
+    job calls it first: nobody should wait for a broker to learn that Java is missing.
     """
     if is_local(engine, 0, master, given):
         require_modules("pyarrow", "numpy")
-    elif given is None and not (master or "").startswith(CONNECT_SCHEME):
+    elif given is None and (master or "").startswith(CONNECT_SCHEME):
+        require_packages()
+    elif given is None:
         require_spark()
 
 
@@ -86,10 +89,9 @@ def sharing_for(
 ) -> Iterator[Sharing]:
     """Yield the engine for a job with `size` bytes of input (see `is_local`).
 
-    Raises the errors of `starting_spark`.
+    Call `require_engine` first. Raises the errors of `starting_spark`.
     """
     if is_local(engine, size, master, given):
-        require_modules("pyarrow", "numpy")
         with contextlib.closing(LocalSharing()) as local:
             yield local
         return

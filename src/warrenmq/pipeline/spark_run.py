@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from warrenmq.pipeline.result import JobError
 from warrenmq.pipeline.sharing import ContextSharing, ServerSharing, Sharing
 from warrenmq.spark import session
-from warrenmq.spark.java import require_packages, require_spark
+from warrenmq.spark.java import require_packages
 from warrenmq.spark.local_session import CONNECT_SCHEME, light_context
 from warrenmq.spark.reason import reason_of
 
@@ -133,13 +133,10 @@ def starting_spark(
     """Yield Spark for a job without SQL: of `given`, the active one, or a new one at `master`.
 
     Spark starts in a thread while the block runs; a session of a Spark Connect server is opened
-    before the block. A new Spark is stopped at the end. SparkUnavailableError when Spark or Java is
-    missing; errors of Spark inside the block become JobError.
+    before the block. A new Spark is stopped at the end. Errors of Spark inside the block become
+    JobError. Call `require_engine` first.
     """
     is_for_server = given is None and master is not None and master.startswith(CONNECT_SCHEME)
-    if given is None and not is_for_server:
-        require_spark()
-    require_packages()
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql.utils import is_remote

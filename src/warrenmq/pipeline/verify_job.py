@@ -29,7 +29,7 @@ from warrenmq.offline.problems import (
     Problem,
 )
 from warrenmq.offline.sizes import tree_bytes
-from warrenmq.pipeline.engine import Engine, sharing_for
+from warrenmq.pipeline.engine import Engine, require_engine, sharing_for
 from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult, must_have_parent
 from warrenmq.pipeline.sharing import Sharing
@@ -138,6 +138,7 @@ def verify(
     interrupted call can be resumed; the directory is removed at the end. Raises ToolError and
     JobError.
     """
+    require_engine(engine, master, spark)
     progress = progress or Silent()
     if damage_to is not None and not damage_to.absolute().parent.is_dir():
         # Fail before hours of work.

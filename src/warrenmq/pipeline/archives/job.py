@@ -25,6 +25,7 @@ from warrenmq.admin.client import (
 from warrenmq.admin.protocol import GroupList, ListGroups
 from warrenmq.pipeline.archives.directory import ArchiveDirectory, Format
 from warrenmq.pipeline.broker import address_of, as_job_error, must_be_reachable
+from warrenmq.pipeline.engine import require_engine
 from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.result import JobError, JobResult
 from warrenmq.pipeline.sharing import Sharing
@@ -159,6 +160,11 @@ def archive(
     )
     books.check_places()
     progress = progress or Silent()
+    require_engine("spark", master, spark)
+    if format == "delta":
+        from warrenmq.pipeline.archives.delta import require_deltalake
+
+        require_deltalake()
     must_be_reachable(uri, "warren archive", retry_timeout_s)
     progress.show(Step("starting Spark"))
     started_s = time.monotonic()
@@ -189,11 +195,9 @@ def _archive(
 ) -> ArchiveResult:
     """Run the job under the lock of `books`. `started_s`: when it began, in monotonic seconds."""
     from warrenmq.pipeline.archives.batch import BatchWriter, put_in_place
-    from warrenmq.pipeline.archives.delta import DeltaFiles, require_deltalake
+    from warrenmq.pipeline.archives.delta import DeltaFiles
     from warrenmq.pipeline.archives.merge import ParquetFiles
 
-    if format == "delta":
-        require_deltalake()
     books.open(format, vhost, stream.group)
     files = DeltaFiles(books) if format == "delta" else ParquetFiles(books)
     before = books.committed()

@@ -36,7 +36,7 @@ from warrenmq.pipeline.backups.manifest import (
     write_topology,
 )
 from warrenmq.pipeline.backups.topology import topology_of
-from warrenmq.pipeline.engine import Engine, sharing_for
+from warrenmq.pipeline.engine import Engine, require_engine, sharing_for
 from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult
 from warrenmq.pipeline.sharing import Sharing
@@ -107,6 +107,7 @@ def backup(
     `retry_timeout_s` seconds while the node does not answer. Raises ToolError, JobError, and
     refusals of the node.
     """
+    require_engine(engine, master, spark)
     progress = progress or Silent()
     target = absolute(target)
     name = vhost if vhost is not None else _vhost_of(str(source))

@@ -21,7 +21,7 @@ from warrenmq.offline.store_plan import Part, PartManifest, QueueExtent, WriterS
 from warrenmq.offline.store_writer import StoreWriter
 from warrenmq.pipeline.backups.manifest import Manifest, read_topology
 from warrenmq.pipeline.backups.topology import definitions_of
-from warrenmq.pipeline.engine import Engine, sharing_for
+from warrenmq.pipeline.engine import Engine, require_engine, sharing_for
 from warrenmq.pipeline.progress import Progress, Silent
 from warrenmq.pipeline.result import JobError, JobResult
 from warrenmq.pipeline.sharing import Sharing
@@ -74,6 +74,7 @@ def restore(
     Another call resumes an interrupted restore. Raises ToolError and JobError, and leaves nothing
     at `directory` then.
     """
+    require_engine(engine, master, spark)
     from warrenmq.pipeline.backups.chain import open_chain
 
     progress = progress or Silent()

@@ -20,7 +20,7 @@ from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.pipeline.backups.manifest import SEQ_END, QueueEntry, read_topology
 from warrenmq.pipeline.backups.topology import definitions_of
 from warrenmq.pipeline.broker import address_of, as_job_error, must_be_reachable, reach
-from warrenmq.pipeline.engine import Engine, sharing_for
+from warrenmq.pipeline.engine import Engine, require_engine, sharing_for
 from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobError, JobResult
 from warrenmq.pipeline.sharing import Sharing
@@ -32,6 +32,7 @@ from warrenmq.pipeline.staged_publisher import (
     pieces,
 )
 from warrenmq.pipeline.tasks import run_tasks
+from warrenmq.spark.java import require_packages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,6 +99,9 @@ def restore_live(
     ToolError and JobError. An error before the first message leaves the node as it was, except for
     definitions that were missing and are declared.
     """
+    require_engine(engine, master, spark)
+    # The sink that publishes belongs to the data source.
+    require_packages()
     from warrenmq.pipeline.backups.chain import open_chain
 
     chain = open_chain(backup, bases)

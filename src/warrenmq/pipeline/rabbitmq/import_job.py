@@ -34,7 +34,7 @@ from warrenmq.pipeline.backups.manifest import (
     write_topology,
 )
 from warrenmq.pipeline.backups.topology import topology_of
-from warrenmq.pipeline.engine import Engine, sharing_for
+from warrenmq.pipeline.engine import Engine, require_engine, sharing_for
 from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.rabbitmq.imported_definitions import ImportedDefinitions, defined_queues
 from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobError, JobResult
@@ -127,6 +127,7 @@ def import_rabbitmq(
     messages, and the user guest. Another call resumes an interrupted import. Raises ToolError and
     JobError.
     """
+    require_engine(engine, master, spark)
     from warrenmq.admin.definitions.document import DefinitionsError, parse_document
     from warrenmq.tables.rabbitmq.import_plan import VHOSTS_PATH, NotADataDirectory, plan
 

@@ -19,7 +19,7 @@ import msgspec
 from warrenmq.admin.client import RETRY_TIMEOUT_S, NodeAddress
 from warrenmq.offline.sizes import tree_bytes
 from warrenmq.pipeline.broker import RETRY_OPTION, address_of, as_job_error, must_be_reachable
-from warrenmq.pipeline.engine import Engine, is_local
+from warrenmq.pipeline.engine import Engine, is_local, require_engine
 from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.replays.directory import (
     ReplayDirectory,
@@ -36,6 +36,7 @@ from warrenmq.pipeline.staged_publisher import (
     StagedPublisher,
     pieces,
 )
+from warrenmq.spark.java import require_packages
 from warrenmq.spark.retry import Retry
 
 if TYPE_CHECKING:
@@ -189,8 +190,14 @@ def replay(
         if checkpoint
         else default_checkpoint(work.identity, address.where)
     )
+    # The sink that publishes belongs to the data source.
+    require_packages()
+    if where is not None and engine == "auto":
+        # A filter is an expression of Spark.
+        engine = "spark"
     if dry_run or not directory.has_chosen:
         must_be_there(places)
+        require_engine(engine, master, spark)
     must_be_reachable(uri, "warren replay", retry_timeout_s)
     # The exchange to check before Spark starts: if it is missing, Spark would sort in vain.
     named = [] if exchange is None else [exchange.encode()]

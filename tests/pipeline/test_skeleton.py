@@ -5,6 +5,7 @@ import datetime
 import json
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -103,15 +104,16 @@ def test_a_result_is_told_in_words() -> None:
 
 def test_a_spark_that_does_not_start_is_told_to_who_asks_for_it() -> None:
     """A failed start of Spark is raised only at `wait`: another error may say more."""
-    spark = StartingSpark()
 
     def fail() -> Sharing:
         raise SparkUnavailableError("no java")
 
-    spark.fill(fail)
-    for _ in range(2):
-        with pytest.raises(SparkUnavailableError, match="no java"):
-            spark.wait()
+    with ThreadPoolExecutor(1) as thread:
+        spark = StartingSpark(fail, thread)
+        spark.begin()
+        for _ in range(2):
+            with pytest.raises(SparkUnavailableError, match="no java"):
+                spark.wait()
 
 
 def test_ctrl_c_waits_while_spark_starts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +121,7 @@ def test_ctrl_c_waits_while_spark_starts(monkeypatch: pytest.MonkeyPatch) -> Non
     pytest.importorskip("pyspark")
     came_to_its_end = False
 
-    def start(*_: object, tells_failures: bool) -> object:
+    def start(*_: object, tells_failures: bool, is_light: bool) -> object:
         nonlocal came_to_its_end
         os.kill(os.getpid(), signal.SIGINT)
         came_to_its_end = True
@@ -134,7 +136,7 @@ def test_ctrl_c_waits_while_spark_starts(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_spark_that_cannot_be_had_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     protocol = pytest.importorskip("py4j.protocol")
 
-    def fail(*_: object, tells_failures: bool) -> object:
+    def fail(*_: object, tells_failures: bool, is_light: bool) -> object:
         raise protocol.Py4JError(
             "An error occurred while calling None.Context.\n: x.SparkException: Could not parse Master URL\n\tat x"
         )

@@ -10,10 +10,14 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import SparkSession
 
+from tests.support.spark.inline import InlineSpark
+from warrenmq.pipeline.spark_run import spark_for
 from warrenmq.spark import SparkUnavailableError, local_session, session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+LIGHT = "-XX:TieredStopAtLevel=1"
 
 
 class RecordingBuilder:
@@ -83,6 +87,18 @@ def test_without_a_master_the_session_is_local_with_all_cores(builder: Recording
     assert builder.settings["spark.sql.shuffle.partitions"] == str(cores)
     assert "ExitOnOutOfMemoryError" in builder.settings["spark.driver.extraJavaOptions"]
     assert os.environ["PYSPARK_PYTHON"]
+
+
+def test_a_job_gets_the_light_jvm(
+    builder: RecordingBuilder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job's session has the options of a JVM that compiles less; other sessions do not."""
+    with monkeypatch.context() as patch:
+        patch.setattr(builder, "getOrCreate", InlineSpark)
+        with spark_for("replay", None):
+            assert LIGHT in builder.settings["spark.driver.extraJavaOptions"]
+    make(None)
+    assert LIGHT not in builder.settings["spark.driver.extraJavaOptions"]
 
 
 def test_a_cluster_gets_none_of_the_settings_for_one_machine(builder: RecordingBuilder) -> None:

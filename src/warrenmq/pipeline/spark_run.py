@@ -1,11 +1,12 @@
 """Spark for a job: a session or a context, with Spark's errors reduced to one line."""
 
 import contextlib
+import functools
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from warrenmq.pipeline.result import JobError
@@ -16,6 +17,7 @@ from warrenmq.spark.local_session import CONNECT_SCHEME, light_context
 from warrenmq.spark.reason import reason_of
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _ERROR_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -48,7 +50,9 @@ def spark_for(
             spark = (
                 given
                 if given is not None
-                else session(f"warren {job}", master, tells_failures=_tells_failures())
+                else session(
+                    f"warren {job}", master, tells_failures=_tells_failures(), is_light=True
+                )
             )
         own = spark.newSession()
         # Use one time zone, so that times differ from dates and partition values in the same way on
@@ -103,27 +107,30 @@ def _without_logs() -> Iterator[None]:
 
 
 class StartingSpark:
-    """Spark while it starts, and the engine that it provides once it runs."""
+    """Spark that a thread starts when it is wanted, and the engine that it provides then."""
 
-    def __init__(self) -> None:
-        self._sharing: Future[Sharing] = Future()
-        self._begun_s = time.monotonic()
+    def __init__(self, make: Callable[[], Sharing], thread: Executor) -> None:
+        self._make = make
+        self._thread = thread
+        self._sharing: Future[Sharing] | None = None
         # Seconds that Spark took to start; 0.0 until it runs.
         self.seconds = 0.0
 
+    def begin(self) -> "Future[Sharing]":
+        """Let the thread start Spark, unless it has done so."""
+        if self._sharing is None:
+            self._sharing = self._thread.submit(self._start)
+        return self._sharing
+
     def wait(self) -> Sharing:
         """Wait until Spark runs and return its engine. Raises the error of a failed start."""
-        return self._sharing.result()
+        return self.begin().result()
 
-    def fill(self, make: Callable[[], Sharing]) -> None:
-        """Start Spark with `make` and pass the engine, or the error, to `wait`."""
-        try:
-            sharing = make()
-        except BaseException as error:
-            self._sharing.set_exception(error)
-        else:
-            self.seconds = time.monotonic() - self._begun_s
-            self._sharing.set_result(sharing)
+    def _start(self) -> Sharing:
+        begun_s = time.monotonic()
+        sharing = self._make()
+        self.seconds = time.monotonic() - begun_s
+        return sharing
 
 
 @contextlib.contextmanager
@@ -132,37 +139,40 @@ def starting_spark(
 ) -> Iterator[StartingSpark]:
     """Yield Spark for a job without SQL: of `given`, the active one, or a new one at `master`.
 
-    Spark starts in a thread while the block runs; a session of a Spark Connect server is opened
-    before the block. A new Spark is stopped at the end. Errors of Spark inside the block become
-    JobError. Call `require_engine` first.
+    Spark starts in a thread, while the block runs and not before it wants Spark; a session of a
+    Spark Connect server is opened before the block. A new Spark is stopped at the end. Errors of
+    Spark inside the block become JobError. Call `require_engine` first.
     """
     is_for_server = given is None and master is not None and master.startswith(CONNECT_SCHEME)
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql.utils import is_remote
 
-    spark = StartingSpark()
-    if is_for_server or is_remote():
-        with spark_for(job, master, given) as session:
-            spark.fill(lambda: ServerSharing(session))
-            yield spark
-        return
     # If the block ends while Spark still starts, leaving the executor waits for its thread, which
     # pushes the Spark context on the stack; the stack then leaves that context too.
     with contextlib.ExitStack() as stack:
-        if given is not None:
-            context = given.sparkContext
-            spark.fill(lambda: ContextSharing(context))
+        thread = stack.enter_context(ThreadPoolExecutor(1, "warren-spark"))
+        make: Callable[[], Sharing]
+        if is_for_server or is_remote():
+            session = stack.enter_context(spark_for(job, master, given))
+            make = functools.partial(ServerSharing, session)
+        elif given is not None:
+            make = functools.partial(ContextSharing, given.sparkContext)
         else:
             made = light_context(
                 f"warren {job}", master, _LOCAL_SETTINGS, not _ends_with_job, _tells_failures()
             )
-            thread = stack.enter_context(ThreadPoolExecutor(1, "warren-spark"))
-            thread.submit(spark.fill, lambda: ContextSharing(stack.enter_context(made)))
+            make = functools.partial(_entered, stack, made)
         try:
-            yield spark
+            yield StartingSpark(make, thread)
         except (PySparkException, Py4JError) as error:
             raise JobError(reason_of(error)) from error
+
+
+def _entered(
+    stack: contextlib.ExitStack, made: "contextlib.AbstractContextManager[SparkContext]"
+) -> Sharing:
+    return ContextSharing(stack.enter_context(made))
 
 
 def program_ends_with_job(shows_logs: bool = False) -> None:

@@ -23,7 +23,7 @@ CONNECT_SCHEME: Final = "sc://"
 
 # Without this option a JVM that runs out of memory hangs.
 _JAVA_OPTIONS: Final = "-XX:+ExitOnOutOfMemoryError"
-# Options of a JVM that computes nothing itself: it compiles less, starts sooner and costs half.
+# Options of a JVM that computes little itself: it compiles less, starts sooner and costs half.
 _LIGHT_JAVA_OPTIONS: Final = f"{_JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
@@ -40,6 +40,7 @@ def session(
     master: str | None = None,
     settings: Mapping[str, str] | None = None,
     tells_failures: bool = True,
+    is_light: bool = False,
 ) -> "SparkSession":
     """The active Spark session, unchanged, or a new one with warren's settings and `settings`.
 
@@ -48,7 +49,7 @@ def session(
     cores that this process may use. Raises SparkUnavailableError, in one line, when pyspark or Java
     17 or newer is missing. A session of your own works too: warren needs none of these settings,
     and its formats need no registration. With `tells_failures=False` Spark does not log the errors
-    that it raises.
+    that it raises. With `is_light` a new JVM starts sooner and compiles less, for a short program.
     """
     if master is not None and master.startswith(CONNECT_SCHEME):
         require_packages()
@@ -67,7 +68,8 @@ def session(
         values = dict(_SETTINGS)
     else:
         builder = builder.master(master)
-        values = _settings(master, f"{_JAVA_OPTIONS} {log_options(tells_failures)}")
+        java_options = _LIGHT_JAVA_OPTIONS if is_light else _JAVA_OPTIONS
+        values = _settings(master, f"{java_options} {log_options(tells_failures)}")
     for key, value in (values | dict(settings or {})).items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

@@ -9,7 +9,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from concurrent.futures import wait
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +57,14 @@ class Archive:
 
     def __init__(self, place: Path) -> None:
         self.sharing = InlineSharing()
-        self.spark = StartingSpark()
-        self.spark.fill(lambda: self.sharing)
+        # The number of Sparks that were started.
+        self.starts = 0
+        self.spark = StartingSpark(self.started, ThreadPoolExecutor(1))
         self.books = ArchiveDirectory(place / "target", place / "target.checkpoint")
+
+    def started(self) -> InlineSharing:
+        self.starts += 1
+        return self.sharing
 
     def run(
         self,
@@ -127,6 +132,19 @@ def test_run_after_run_archives_what_came(
     assert archive.run().batches == 0
     # Each batch is small, so it is one task.
     assert archive.sharing.tasks == [1, 1, 1, 1]
+
+
+def test_an_archive_of_nothing_starts_no_spark(
+    node: MemoryNode, link: MemoryLink, tmp_path: Path
+) -> None:
+    """A run starts Spark once there are messages, and not when all are archived or none came."""
+    empty = Archive(tmp_path)
+    assert (empty.run().batches, empty.starts) == (0, 0)
+    fill(node, 25)
+    first = Archive(tmp_path)
+    assert (first.run().batches, first.starts) == (3, 1)
+    second = Archive(tmp_path)
+    assert (second.run().batches, second.starts) == (0, 0)
 
 
 def test_a_large_batch_is_shared_out(

@@ -166,7 +166,6 @@ def archive(
 
         require_deltalake()
     must_be_reachable(uri, "warren archive", retry_timeout_s)
-    progress.show(Step("starting Spark"))
     started_s = time.monotonic()
     with starting_spark("archive", master, spark) as starting, books.locked():
         return _archive(
@@ -289,6 +288,9 @@ def _run(
             reader.prepareForTriggerAvailableNow()
         before = books.committed()
         start = reader.initialOffset() if before is None else before.offset
+        if reader.has_waiting():
+            # Spark starts while the broker reserves the first batch.
+            spark.begin()
         while not stopping.is_set():
             begun_s = time.monotonic()
             # This call also acks all messages below `start`, which are committed.

@@ -43,6 +43,11 @@ class ArchiveReader(WarrenStreamReader):
         super().__init__(options, default_schema(include_body=True, include_headers=True))
         self._staging = staging
 
+    def has_waiting(self) -> bool:
+        """Whether the queues have messages that no batch has; False when the broker is silent."""
+        lag = self._group.lag()
+        return lag is not None and lag.messages > 0
+
     def tasks(self, start: OffsetJson, end: OffsetJson, tasks_max: int) -> list[GroupPartition]:
         """Cut [start, end) into few tasks of about one size: an archive's files should be large."""
         ranges = self.ranges(start, end)

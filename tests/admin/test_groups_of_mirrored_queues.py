@@ -7,7 +7,7 @@ import pytest
 from tests.admin.test_groups_on_disk import PausedNode
 from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from tests.support.brokers.one_queue_group import end_of, one_queue, open_one
-from warrenmq.admin.protocol import GroupList, ListGroups, OpenGroup
+from warrenmq.admin.protocol import ErrorReply, GroupList, ListGroups, OpenGroup, Request
 from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.queues.mirror_applier import MirrorApplier
 from warrenmq.queues.queue import Queue
@@ -64,9 +64,34 @@ def test_a_copy_that_is_hidden_at_a_start_has_nothing_reserved(node: MemoryNode)
     assert (copy.is_hidden, copy.ready_count, copy.unacked_count) == (True, COUNT, 0)
     open_copy(node, copy)
     client = MemoryClient(node)
-    assert client.refused(group.reserve(0)) == DATA_LOSS
+    assert "has moved: another node" in text_of(client, group.reserve(0))
     assert client.refused(group.ack(HELD + 1)) == DATA_LOSS
     assert copy.ready_count == COUNT
+
+
+def text_of(client: MemoryClient, request: Request) -> str:
+    """The text of the data loss that answers `request`."""
+    reply = client.ask(request)
+    assert isinstance(reply, ErrorReply) and reply.code == DATA_LOSS, reply
+    return reply.text
+
+
+def test_a_reader_learns_that_its_queue_has_moved_and_is_not_deleted(node: MemoryNode) -> None:
+    """It learns so while it reads, when it starts again beside the new master, and by a pattern."""
+    group = one_queue(MemoryClient(node).must(OpenGroup("g", [b"q"])))
+    hide(node)
+    client = MemoryClient(node)
+    moved = (
+        "reader group 'g': queue 'q' (incarnation 1) has moved: another node has become its master"
+    )
+    assert text_of(client, group.reserve(HELD + 1)) == moved
+    assert text_of(client, OpenGroup("g", [], elsewhere=[b"q"])) == moved
+    by_pattern = MemoryNode(MemoryDisk())
+    by_pattern.declare(b"q")
+    client = MemoryClient(by_pattern)
+    client.must(OpenGroup("g", [], "q"))
+    hide(by_pattern)
+    assert text_of(client, OpenGroup("g", [], "q")) == moved
 
 
 def test_a_queue_that_is_hidden_while_a_group_takes_its_messages_back(

@@ -7,7 +7,7 @@ pytest.importorskip("pyspark")
 from tests.spark.driving import Make, bounds, fill, latest, numbered, rows
 from tests.spark.links import MemoryLink
 from tests.support.brokers.memory_node import MemoryNode
-from warrenmq.spark.offsets import OffsetJson
+from warrenmq.spark.offsets import OffsetJson, QueueKey
 from warrenmq.spark.retry import SourceError
 
 
@@ -232,3 +232,15 @@ def test_many_small_queues_share_tasks(node: MemoryNode, make: Make) -> None:
     end = latest(reader, initial)
     assert len(reader.partitions(initial, end)) <= 20
     assert rows(reader, initial, end) == numbered(0, 80)
+
+
+@pytest.mark.parametrize(("home", "end"), [("a", "is deleted"), ("b", "is on another node now")])
+def test_a_queue_of_the_checkpoint_that_has_moved_is_not_called_deleted(
+    make: Make, home: str, end: str
+) -> None:
+    """A queue of that name on another node says that the master has moved, or a new declaration."""
+    reader = make()
+    (member,) = reader._group.members
+    reader._group._met_at = {QueueKey("q", 2, home): 0}
+    with pytest.raises(SourceError, match=rf"data loss: queue 'q' \(incarnation 1\) {end}"):
+        reader._group.report_gone({QueueKey("q", member.incarnation, "a"): 5})

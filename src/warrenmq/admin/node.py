@@ -154,7 +154,7 @@ class AdminVhost:
                 member.acked,
                 member.reserved,
                 member.is_ended,
-                None if queue is None or queue.is_hidden else queue,
+                queue,
             )
 
     def queues_above(self, queue_id: int) -> list[Queue]:

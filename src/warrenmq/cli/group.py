@@ -79,7 +79,7 @@ def show_command(
     rows = [["queue", "incarnation", "acked", "reserved", "held", "lag", "lag seconds"]]
     for member in status.members:
         numbers = [member.incarnation, member.acked, member.reserved, member.held, member.lag]
-        queue_name = name_text(member.queue) + (" (deleted)" if member.is_lost else "")
+        queue_name = name_text(member.queue) + (" (deleted or moved)" if member.is_lost else "")
         rows.append([queue_name, *map(str, numbers), f"{member.lag_seconds:.1f}"])
     print_rows(rows, 1)
 

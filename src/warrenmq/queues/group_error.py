@@ -2,6 +2,7 @@
 
 from mypy_extensions import i64
 
+from warrenmq.vocabulary.error_codes import DATA_LOSS
 from warrenmq.vocabulary.names import name_text
 
 
@@ -32,4 +33,13 @@ def beyond_text(group: bytes, queue: bytes, reserved: i64, position: i64) -> str
         f"reader group '{name_text(group)}' has reserved up to position {reserved} of queue "
         f"'{name_text(queue)}'; position {position} is above it (is the group a new one of that "
         "name, or the broker's data directory an old copy?)"
+    )
+
+
+def gone_error(group: bytes, queue: bytes, queue_id: i64, has_moved: bool) -> GroupError:
+    """The refusal of a queue that this node does not serve any more: deleted, or moved."""
+    end = "has moved: another node has become its master" if has_moved else "is deleted"
+    return GroupError(
+        DATA_LOSS,
+        f"reader group '{name_text(group)}': queue '{name_text(queue)}' (incarnation {queue_id}) {end}",
     )

@@ -32,7 +32,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from warrenmq.queues.entry import ALPHA, GAMMA, Entry
-from warrenmq.queues.group_error import GroupError, acked_text, beyond_text
+from warrenmq.queues.group_error import GroupError, acked_text, beyond_text, gone_error
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.loading import EntryContents, IndexCopies, RangeLoad, peek_anywhere
 from warrenmq.queues.paging import journal_missing
@@ -41,7 +41,6 @@ from warrenmq.queues.reservation import ENOUGH, EVERYTHING, LOADING, MORE, Reser
 from warrenmq.store.content_load import RECORD_OVERHEAD_BYTES
 from warrenmq.store.message import NOT_JOURNALED
 from warrenmq.vocabulary.error_codes import DATA_LOSS, PRECONDITION
-from warrenmq.vocabulary.names import name_text
 
 # Messages reserved or acked in one step; the bound limits how long other work on the loop waits.
 GROUP_SLICE_MESSAGES: Final = 2048
@@ -61,6 +60,8 @@ class GroupMember:
         self.queue_id: i64 = queue_id
         # None: the queue is deleted, recovery did not find it, or its master has moved.
         self.queue: Queue | None = None
+        # Another node has become the master of the queue.
+        self.has_moved: bool = False
         # The queue was deleted when it had nothing left to read, so nothing is lost.
         self.is_ended: bool = False
         self.acked: i64 = acked
@@ -97,17 +98,13 @@ class GroupMember:
     # -- the calls, in the order a reader makes them -----------------------------------------------
 
     def expect_queue(self, now_ms: i64) -> Queue:
-        """The queue; GroupError when it is deleted.
+        """The queue; GroupError when it is deleted or has moved.
 
         The call counts as use: a queue does not expire under a reader.
         """
         queue = self.queue
         if queue is None:
-            raise GroupError(
-                DATA_LOSS,
-                f"reader group '{name_text(self.group_name)}': queue '{name_text(self.queue_name)}' "
-                f"(incarnation {self.queue_id}) is deleted",
-            )
+            raise gone_error(self.group_name, self.queue_name, self.queue_id, self.has_moved)
         queue.last_used_ms = now_ms
         return queue
 
@@ -434,6 +431,7 @@ class GroupMember:
         self._cancel_load()
         queue, self.queue = self.queue, None
         if queue is not None:
+            self.has_moved = queue.is_hidden
             for entry in self.reserved_entries:
                 queue.leave(entry, ACKED, now_ms)
         self.reserved_entries = []

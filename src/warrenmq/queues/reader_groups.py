@@ -19,7 +19,7 @@ from typing import Final, final
 from mypy_extensions import i64
 
 from warrenmq.queues.entry import Entry
-from warrenmq.queues.group_error import GroupError
+from warrenmq.queues.group_error import GroupError, gone_error
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.reader_group import GroupMember
 from warrenmq.store.message import QueueLedger
@@ -124,13 +124,15 @@ class ReaderGroup:
         is_ended: bool,
         queue: Queue | None,
     ) -> None:
-        """Restore a member from its definition; `queue`: None when it is gone or hidden."""
+        """Restore a member from its definition; `queue`: None when it is gone."""
         member = GroupMember(self.name, queue_name, queue_id, acked, max(acked, reserved))
         member.stored_acked = acked
         member.stored_reserved = reserved
         member.is_ended = is_ended
         self.members[queue_id] = member
-        if queue is not None:
+        if queue is not None and queue.is_hidden:
+            member.has_moved = True
+        elif queue is not None:
             member.attach(queue)
 
     def leave(self, member: GroupMember, now_ms: i64) -> None:
@@ -230,6 +232,8 @@ class ReaderGroups:
             return
         for member in group.ordered():
             if member.is_lost and member.queue_name in elsewhere:
+                if member.has_moved:
+                    raise gone_error(member.group_name, member.queue_name, member.queue_id, True)
                 raise GroupError(
                     DATA_LOSS,
                     f"reader group '{name_text(name)}' was reading an earlier queue "
@@ -371,6 +375,8 @@ def _refuse_loss(group: ReaderGroup, queues: list[Queue], pattern: str) -> None:
                 f"(incarnation {successor.id})",
             )
         if pattern != "" and pattern == group.pattern:
+            if member.has_moved:
+                raise gone_error(member.group_name, member.queue_name, member.queue_id, True)
             raise GroupError(
                 DATA_LOSS,
                 f"reader group '{name_text(group.name)}' was reading queue '{name_text(member.queue_name)}' "

@@ -200,7 +200,16 @@ class GroupSession:
         """
         for key, seq in stored.items():
             if key not in self.members and key not in self._ended and self.is_wanted(key):
-                self.lose(f"queue {key} is deleted, with its messages from {seq} on")
+                self.lose_queue(key, f"from {seq} on")
+
+    def lose_queue(self, key: QueueKey, messages: str) -> None:
+        """Report as lost a queue of the checkpoint that the group lacks; `messages` of it, too."""
+        if any(each.name == key.name and each.home != key.home for each in self.members):
+            self.lose(
+                f"queue {key} is on another node now: its master has moved, or it was declared again there"
+            )
+        else:
+            self.lose(f"queue {key} is deleted, with its messages {messages}")
 
     def is_wanted(self, key: QueueKey) -> bool:
         """Whether the options name this queue, or their pattern matches it."""

@@ -214,7 +214,7 @@ class WarrenStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             if key not in self._group.members:
                 if self._group.is_wanted(key):
-                    self._group.lose(f"queue {key} is deleted, with its messages up to {stop}")
+                    self._group.lose_queue(key, f"up to {stop}")
                 continue
             begin = first.get(key, self._group.members[key])
             if begin > stop:

@@ -1,15 +1,18 @@
 """Tests the preparation of Spark's Python workers, which happens once in each of them."""
 
 import gc
+import os
 import socket
 import subprocess
 import sys
+from pathlib import Path
+from typing import IO
 
 import pytest
 
 pytest.importorskip("pyspark")
 
-from warrenmq.spark import worker_daemon
+from tests.support.awaiting import eventually
 from warrenmq.spark.worker import settle
 
 # Objects that are made after `settle` are collected, even after a second `settle`.
@@ -42,18 +45,38 @@ assert seen() is None
 """
 
 
-def test_a_worker_whose_jvm_has_gone_says_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A worker whose JVM has gone prints nothing; PySpark's daemon would print a stack for each."""
+def read_number(file: IO[bytes]) -> int:
+    return int.from_bytes(file.read(4), "big")
 
-    def gone(sock: socket.socket, authenticated: bool) -> int:
-        raise BrokenPipeError
 
-    monkeypatch.setattr(worker_daemon, "_work", gone)
-    with socket.socket() as sock:
-        assert worker_daemon.worker(sock, True) == 1
-    assert tuple(capsys.readouterr()) == ("", "")
+@pytest.mark.parametrize(
+    "module", ["warrenmq.spark.worker_daemon", "warrenmq.pipeline.task_daemon"]
+)
+def test_workers_whose_jvm_has_gone_say_nothing(module: str, tmp_path: Path) -> None:
+    """Neither one that is forked for nobody nor an idle one; PySpark prints a stack for each."""
+    environment = {
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true",
+        "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path),
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+    }
+    with subprocess.Popen(
+        [sys.executable, "-m", module, "pyspark.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | environment,
+    ) as process:
+        assert process.stdin and process.stdout and process.stderr
+        address = process.stdout.read(read_number(process.stdout))
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        with socket.socket(socket.AF_UNIX) as nobody:
+            nobody.connect(address)
+        with socket.socket(socket.AF_UNIX) as idle, idle.makefile("rb") as replies:
+            idle.connect(address)
+            assert str(read_number(replies)) in children.read_text().split()
+        eventually(lambda: children.read_text() == "", "both workers have ended")
+        process.stdin.close()
+        assert process.stderr.read() == b""
 
 
 def test_a_worker_spares_what_it_has_loaded_once() -> None:

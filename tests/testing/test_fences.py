@@ -81,6 +81,11 @@ VIOLATIONS: dict[str, tuple[Rule, list[AnyEvent]]] = {
         [session("a", is_single=True), session("b", is_single=True), fault(2),
          *fed("a", 2, 14), *fed("b", 4, 16)],
     ),
+    "a master that moves has given its messages to others before": (
+        Rule.FENCE,
+        [*TWO_SESSIONS, moved(1, 1, "n1"), fault(2, "policy", True), delivery(8, "a"),
+         delivery(9, "b", again=True), *settled(10, "b"), moved(12, 2, "n2")],
+    ),
     "a master moves twice": (
         Rule.MOVES,
         [moved(1, 1, "n1"), fault(2), moved(3, 2, "n2"), moved(8, 3, "n1")],
@@ -108,6 +113,10 @@ VIOLATIONS: dict[str, tuple[Rule, list[AnyEvent]]] = {
 EXCUSED: dict[str, list[AnyEvent]] = {
     "a master hands out until the bound": [
         *TWO_SESSIONS, fault(2), delivery(6, "a"), delivery(9, "b", again=True), *settled(10, "b"),
+    ],
+    "a master moves long after the policy that asked for it": [
+        *TWO_SESSIONS, moved(1, 1, "n1"), fault(2, "policy", True), delivery(8, "a"),
+        moved(12, 2, "n2"), delivery(13, "b", again=True), *settled(14, "b"),
     ],
     "a consumer that gave its message back": [
         *TWO_SESSIONS, delivery(2, "a"), Requeue(3 * S, "a", 1), delivery(9, "b", again=True),

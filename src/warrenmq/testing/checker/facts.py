@@ -196,6 +196,13 @@ class Facts:
             for report in self.masters
         )
 
+    def is_transferred(self, queue: str, after_us: int, before_us: int) -> bool:
+        """Whether the master of a queue moved in good order in this time."""
+        return any(
+            after_us <= moment <= before_us and self._is_transfer(moment)
+            for moment in self.moves_of(queue)
+        )
+
     def _is_transfer(self, at_us: int) -> bool:
         """Whether the last fault before this moment lets masters hand over in good order."""
         before = [fault for fault in self.faults if fault.at_us <= at_us]

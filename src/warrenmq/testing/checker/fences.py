@@ -4,7 +4,8 @@ A fault may part a master from the copies that take over. What it hands out from
 again, so it may do so for `bound_us` only. A hand-out shows as *undone* when its message comes
 again although its consumer neither gave it back nor went away: then its master was replaced, and a
 fault must have begun after the hand-out, or at most `bound_us` before it. Where the old and the new
-master hear each other, what is in flight at the change may come again, too.
+master hear each other, what is in flight at the change may come again, too. A policy may move a
+master long after it was set, once the next one is in sync: what consumers have then comes again.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def judge_hand_outs(facts: Facts, bound_us: int) -> list[Violation]:
                     not _is_undone(before, again)
                     or _has_fault(facts, before, again, bound_us)
                     or is_in_flight(facts, queue, before.at_us)
+                    or facts.is_transferred(queue, before.at_us, again.at_us)
                 ):
                     continue
                 text = (

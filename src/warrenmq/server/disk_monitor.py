@@ -29,7 +29,7 @@ def interval_ms(free_bytes: int, limit_bytes: int) -> int:
     """Time (ms) until the next measurement."""
     if free_bytes < limit_bytes:
         return INTERVAL_MAX_MS
-    ideal = 2 * (free_bytes - limit_bytes) // FAST_BYTES_PER_MS
+    ideal = (free_bytes - limit_bytes) // (2 * FAST_BYTES_PER_MS)
     return max(INTERVAL_MIN_MS, min(INTERVAL_MAX_MS, ideal))
 
 

@@ -79,9 +79,15 @@ class EntryDeque:
             self._drop_youngest()
         return entry
 
+    def first(self) -> Entry:
+        """The oldest entry; the deque must not be empty."""
+        entry = self._oldest[self._head]
+        assert entry is not None
+        return entry
+
     def first_seq(self) -> i64:
         """Seq id of the oldest entry; the deque must not be empty."""
-        return self.at(0).seq
+        return self.first().seq
 
     def last(self) -> Entry:
         """The youngest entry; the deque must not be empty."""

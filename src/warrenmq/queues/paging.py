@@ -160,7 +160,7 @@ class PageStep:
         """
         ready = self.contents.ready
         while excess > 0 and ready.q1.count > 0:
-            entry = ready.q1.at(0)
+            entry = ready.q1.first()
             if not self._may_push(entry):
                 break
             ready.push_q1()
@@ -359,7 +359,7 @@ class PageStep:
         To index that entry, all positions below `index_upto` are indexed with it.
         """
         ready = self.contents.ready
-        entry = ready.q2.at(0) if ready.q2.count > 0 else ready.q1.at(0)
+        entry = ready.q2.first() if ready.q2.count > 0 else ready.q1.first()
         if entry.journal_state != INDEXED:
             self.index(index_upto)
             if entry.journal_state != INDEXED:

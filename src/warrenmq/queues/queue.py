@@ -29,7 +29,7 @@ from warrenmq.queues.confirm_source import ConfirmSource
 from warrenmq.queues.consumer_use import ConsumerUse
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.delta import UNKNOWN
-from warrenmq.queues.entry import Consumer, Entry
+from warrenmq.queues.entry import ALPHA, Consumer, Entry
 from warrenmq.queues.hand_out_gate import OPEN
 from warrenmq.queues.leave_reason import ACKED, DELIVERY_LIMIT, EXPIRED, MAXLEN
 from warrenmq.queues.leveled_queue import LeveledQueue
@@ -213,11 +213,9 @@ class Queue(LeveledQueue):
         if not backing.memory.is_changed:
             backing.memory.touch()
         fetched: i64 = 0
-        while ready.count > 0:
-            if ready.head_state() != READY:
-                break
+        while ready.has_head_entry():
             head = ready.head()
-            if not self._transit.admits(backing, head.body_bytes):
+            if head.form != ALPHA or not self._transit.admits(backing, head.body_bytes):
                 break
             if head.expiry_ms != 0 and head.expiry_ms <= now_ms:
                 if not self._may_drop(backing, now_ms):

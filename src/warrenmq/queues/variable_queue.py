@@ -110,9 +110,9 @@ class VariableQueue:
     def head_state(self) -> i64:
         """EMPTY, READY, or LOADING when the oldest message or its content is on disk."""
         if self.q4.count > 0:
-            return READY if self.q4.at(0).form == ALPHA else LOADING
+            return READY if self.q4.first().form == ALPHA else LOADING
         if self.q3.count > 0:
-            return READY if self.q3.at(0).form == ALPHA else LOADING
+            return READY if self.q3.first().form == ALPHA else LOADING
         return LOADING if self.count > 0 else EMPTY
 
     def has_head_entry(self) -> bool:
@@ -121,7 +121,7 @@ class VariableQueue:
 
     def head(self) -> Entry:
         """The oldest entry; it must be in memory."""
-        return self.q4.at(0) if self.q4.count > 0 else self.q3.at(0)
+        return self.q4.first() if self.q4.count > 0 else self.q3.first()
 
     def fetch(self) -> Entry:
         """Take the oldest entry (S70); it must be in memory."""

@@ -40,7 +40,7 @@ class Marks(MarkOwner):
 def open_copy(node: MemoryNode, held_bytes: int = 1 << 20) -> MirrorApplier:
     """The copy of queue q on `node`, opened anew."""
     queue = node.vhost.queues.get(b"q") or node.declare(b"q")
-    queue.is_hidden = True
+    queue.begin_hidden()
     applier = MirrorApplier(queue, held_bytes)
     opened: list[bool] = []
     applier.reopen(lambda: opened.append(True))

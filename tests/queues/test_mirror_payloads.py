@@ -112,7 +112,7 @@ class Mirror:
 
     def __init__(self, host: ModelHost, durable: bool, is_lazy: bool) -> None:
         self.queue = host.declare(durable, is_lazy, -1)
-        self.queue.is_hidden = True
+        self.queue.begin_hidden()
         # So little that it holds a few messages.
         self.applier = MirrorApplier(self.queue, held_bytes=2500)
         reopened: list[bool] = []

@@ -76,7 +76,7 @@ def new_queue(host: ModelHost, traits: QueueTraits | None = None, ttl_ms: int = 
 
 def new_copy(traits: QueueTraits | None = None) -> MirrorApplier:
     queue = new_queue(LeveledHost(), traits)
-    queue.is_hidden = True
+    queue.begin_hidden()
     applier = MirrorApplier(queue)
     applier.reopen(lambda: None)
     return applier

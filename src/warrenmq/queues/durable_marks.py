@@ -26,20 +26,30 @@ class MarkOwner:
 
 
 class DurableMarks(ConfirmWaiter):
-    """The mark of one mirror, whose vhost has `journal`."""
+    """The mark of one mirror, whose vhost has `journal`.
 
-    def __init__(self, journal: Journal, owner: MarkOwner) -> None:
+    `before`: the marks of the mirror that had the same copy before. What that one applied is part
+    of the copy: the new mark waits for it, and fails with it.
+    """
+
+    def __init__(
+        self, journal: Journal, owner: MarkOwner, before: DurableMarks | None = None
+    ) -> None:
         # Number of the last message of the ring that is durable here with all before it.
         self.durable_upto: i64 = 0
-        self.has_failed: bool = False
+        self.has_failed: bool = before is not None and before.has_failed
         self._journal: Journal = journal
         self._owner: MarkOwner = owner
         # Number of the last message that was applied.
         self._applied: i64 = 0
-        # The youngest run that waits for its batch.
-        self._newest: ConfirmRun | None = None
+        # Runs that wait for their batches, the oldest first.
+        self._waiting: list[ConfirmRun] = []
         # The mirror holds messages that are not in the journal yet.
         self._is_paused: bool = False
+        if before is not None:
+            for run in before._waiting:
+                if run.party is not None:
+                    self._add_run(run.party, 0)
 
     def note(self, number: i64, is_for_disk: bool) -> None:
         """Note that the mirror has applied message `number`, higher than all before.
@@ -57,9 +67,10 @@ class DurableMarks(ConfirmWaiter):
 
     def watch(self) -> None:
         """Fail if the gathering batch does; the mark does not rise with it."""
-        newest = self._newest
-        if not self.has_failed and (newest is None or newest.party is not self._journal.batch):
-            self._add_run(0)
+        newest = self._newest()
+        batch: ConfirmParty = self._journal.batch
+        if not self.has_failed and (newest is None or newest.party is not batch):
+            self._add_run(batch, 0)
 
     def pause(self) -> None:
         """Let the mark stay where it is, while the mirror is synchronised: it holds messages."""
@@ -72,8 +83,8 @@ class DurableMarks(ConfirmWaiter):
             self._wait(True)
 
     def on_decided(self, run: ConfirmRun) -> None:
-        if run is self._newest:
-            self._newest = None
+        # Batches end in order.
+        self._waiting.pop(0)
         if self.has_failed:
             return
         if run.ok:
@@ -83,22 +94,25 @@ class DurableMarks(ConfirmWaiter):
             self._owner.mark_failed()
 
     def _wait(self, is_for_disk: bool) -> None:
-        newest = self._newest
+        newest = self._newest()
         batch: ConfirmParty = self._journal.batch
         if newest is not None and (not is_for_disk or newest.party is batch):
             newest.last = self._applied
         elif is_for_disk:
-            self._add_run(self._applied)
+            self._add_run(batch, self._applied)
         else:
             self._raise(self._applied)
 
-    def _add_run(self, upto: i64) -> None:
-        """Wait for the gathering batch, which makes everything up to message `upto` durable."""
-        batch: ConfirmParty = self._journal.batch
+    def _newest(self) -> ConfirmRun | None:
+        """The youngest run that waits for its batch."""
+        return self._waiting[-1] if len(self._waiting) > 0 else None
+
+    def _add_run(self, batch: ConfirmParty, upto: i64) -> None:
+        """Wait for a batch, which makes everything up to message `upto` durable."""
         run = ConfirmRun(self, upto, 1)
         run.party = batch
         batch.runs.append(run)
-        self._newest = run
+        self._waiting.append(run)
 
     def _raise(self, upto: i64) -> None:
         if upto > self.durable_upto:

@@ -215,8 +215,15 @@ class LeveledQueue(MessageTaker):
             self.settings.is_lazy,
             backing.host,
         )
+        level.ledger.is_copy = backing.ledger.is_copy
         levels.add(priority, level)
         return level
+
+    def follow_seqs(self) -> None:
+        """Take the seq ids of a master from now on, and tell nobody what happens."""
+        for backing in self.backings():
+            backing.feed = None
+            backing.ledger.is_copy = True
 
     # -- invariants --------------------------------------------------------------------------------
 

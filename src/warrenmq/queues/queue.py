@@ -550,12 +550,15 @@ class Queue(LeveledQueue):
 
         Call `end_hiding` when the queue is known as the other node's.
         """
-        self.is_hidden = True
+        self.begin_hidden()
         self.confirm_source = None
         self.set_gate(OPEN)
-        for backing in self.backings():
-            backing.feed = None
         return self.demand.release_all()
+
+    def begin_hidden(self) -> None:
+        """Be a copy, new or restored, of a queue whose master is another node."""
+        self.is_hidden = True
+        self.follow_seqs()
 
     def end_hiding(self, now_ms: i64) -> None:
         """Call all that wait for messages; they find the queue hidden."""
@@ -567,6 +570,7 @@ class Queue(LeveledQueue):
         self.is_hidden = False
         self.last_used_ms = now_ms
         for backing in self.backings():
+            backing.ledger.is_copy = False
             backing.on_arrival()
 
     def delete(self, now_ms: i64) -> list[Consumer]:

@@ -175,7 +175,7 @@ def debt_to_pay(store: VhostStore) -> i64:
 
 def _rewritable_bytes(ledger: QueueLedger, dead_tail_bytes: i64) -> i64:
     # A full segment is rewritten as soon as two checkpoints cover its end. The next checkpoint ends
-    # the segment that is still appended to.
+    # the segment that is still appended to, except in a copy, which waits for its master.
     index = ledger.index
     garbage: i64 = 0
     if index is not None:
@@ -184,7 +184,7 @@ def _rewritable_bytes(ledger: QueueLedger, dead_tail_bytes: i64) -> i64:
             if is_full:
                 is_payable = not segment.was_refused and index.is_worth_rewriting(segment, True)
             else:
-                is_payable = index.has_wasteful_tail(dead_tail_bytes)
+                is_payable = not ledger.is_copy and index.has_wasteful_tail(dead_tail_bytes)
             if is_payable:
                 garbage += segment.garbage_bytes
     return garbage

@@ -224,15 +224,19 @@ class SegmentRewriter:
         contents are in a file that is to be emptied. The next message of the queue is
         then the first of the next segment. The old segment can be deleted or rewritten as soon as
         it holds the messages of its range that were in the journal only.
+
+        A copy of a mirrored queue leaves its segment when its master has.
         """
         queue_access = self.queue_access
+        ledger = queue.ledger
         is_emptying = self._files.logs.has_emptied and _is_tail_emptied(index)
-        if queue_access is None or not (
-            is_emptying or index.has_wasteful_tail(self._files.settings.dead_tail_bytes)
+        if (
+            queue_access is None
+            or ledger.is_copy
+            or not (is_emptying or index.has_wasteful_tail(self._files.settings.dead_tail_bytes))
         ):
             return
         tail = index.segments[-1]
-        ledger = queue.ledger
         is_empty = queue_access.is_empty(ledger.queue_id)
         is_urgent = is_emptying or self._debt.payable_bytes > 0
         if not is_urgent and (tail.live > 0 or not is_empty):

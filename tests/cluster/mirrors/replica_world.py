@@ -187,7 +187,7 @@ class WorldNode(ReplicaHost):
     def open_copy(self) -> MirrorCopy:
         if NAME not in self.node.vhost.queues:
             self.node.declare(NAME)
-        self.queue.is_hidden = True
+        self.queue.begin_hidden()
         return MirrorCopy(self.queue, self.node.vhost.journal)
 
     def renew_copy(self, copy: MirrorCopy) -> MirrorCopy:
@@ -208,7 +208,7 @@ class WorldNode(ReplicaHost):
         out = self.out
         self.out = []
         copy.queue.requeue(out, self.now_ms())
-        copy.queue.is_hidden = True
+        copy.queue.begin_hidden()
         copy.queue.confirm_source = None
 
     # -- what the test does ------------------------------------------------------------------------

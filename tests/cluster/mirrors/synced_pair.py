@@ -158,7 +158,7 @@ class Pair:
         """Open the copy that the mirror has of the queue."""
         self.mirror.vhost.host.page_batch = 4
         self.copy = self.mirror.vhost.queues[NAME]
-        self.copy.is_hidden = True
+        self.copy.begin_hidden()
         self.applier = MirrorApplier(self.copy, self.held_bytes)
         reopened: list[bool] = []
         self.applier.reopen(lambda: reopened.append(True))

@@ -315,7 +315,7 @@ class VhostQueues:
         The caller stores the definition of a durable queue.
         """
         queue = Queue(definition, self.host, now_ms)
-        queue.is_hidden = True
+        queue.begin_hidden()
         self.queues_by_id[queue.id] = queue
         return queue
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from warrenmq.queues.durable_marks import DurableMarks
 from warrenmq.queues.mirror_applier import MirrorApplier
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.ring_feed import next_start
@@ -25,6 +26,8 @@ class MirrorCopy:
         self.queue: Queue = queue
         self.journal: Journal = journal
         self.applier: MirrorApplier = MirrorApplier(queue)
+        # Those of the last mirror that had the copy: they know what of it is not on disk.
+        self.marks: DurableMarks | None = None
         # What the copy has is known; before, no operation may be applied.
         self.is_ready: bool = False
         self._is_opening: bool = False

@@ -85,7 +85,8 @@ class MirrorSide(MarkOwner):
         self._first_attempt: int = attempt
         # The last ring message that arrived; 0: none.
         self.received_upto: int = 0
-        self.marks: DurableMarks = DurableMarks(copy.journal, self)
+        self.marks: DurableMarks = DurableMarks(copy.journal, self, copy.marks)
+        copy.marks = self.marks
         # Set once the mirror knows that it is, or may be, incomplete.
         self.target: SyncTarget | None = None
         self._is_in_sync: bool = is_in_sync

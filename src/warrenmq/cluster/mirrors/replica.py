@@ -221,7 +221,10 @@ class Replica:
             copy, epoch, is_in_sync, self._heard, self._sides, now_ms, self._sync_attempt
         )
         self.mirror = mirror
-        if self.ring is not None and self.ring.is_joined:
+        if mirror.marks.has_failed:
+            # Its disk has failed since the last mirror ended.
+            self.begin_anew()
+        elif self.ring is not None and self.ring.is_joined:
             mirror.joined(now_ms)
 
     def _end_mirror(self, mirror: MirrorSide) -> None:

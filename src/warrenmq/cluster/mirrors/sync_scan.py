@@ -124,13 +124,15 @@ class OfferScan:
         settled = comparison.only_theirs
         common = int(count_of(offered.runs) - count_of(settled))
         end = int(backing.ledger.next_seq)
+        # Such a mirror would take the next messages for old ones.
+        is_ahead = offered.next_seq > end
         if offered.known_from > 0:
             end = min(end, offered.known_from)
         self._found.append(
             LevelDifference(
                 offered.level,
                 settled,
-                len(comparison.only_mine) > 0,
+                is_ahead or len(comparison.only_mine) > 0,
                 common,
                 offered.next_seq,
                 max(end, offered.next_seq),

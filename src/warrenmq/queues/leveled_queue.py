@@ -215,7 +215,7 @@ class LeveledQueue(MessageTaker):
             self.settings.is_lazy,
             backing.host,
         )
-        level.ledger.is_copy = backing.ledger.is_copy
+        level.store.is_copy = backing.store.is_copy
         levels.add(priority, level)
         return level
 
@@ -223,7 +223,7 @@ class LeveledQueue(MessageTaker):
         """Take the seq ids of a master from now on, and tell nobody what happens."""
         for backing in self.backings():
             backing.feed = None
-            backing.ledger.is_copy = True
+            backing.store.is_copy = True
 
     # -- invariants --------------------------------------------------------------------------------
 

@@ -570,7 +570,7 @@ class Queue(LeveledQueue):
         self.is_hidden = False
         self.last_used_ms = now_ms
         for backing in self.backings():
-            backing.ledger.is_copy = False
+            backing.store.is_copy = False
             backing.on_arrival()
 
     def delete(self, now_ms: i64) -> list[Consumer]:

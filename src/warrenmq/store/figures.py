@@ -26,6 +26,7 @@ from warrenmq.store.content_log import ContentLogs
 from warrenmq.store.content_store import COMPACTION_FILES_MIN, ContentStore
 from warrenmq.store.journal_window import window_bytes
 from warrenmq.store.message import QueueLedger
+from warrenmq.store.queue_store import QueueStore
 from warrenmq.store.vhost_store import VhostStore
 
 # Payable bytes below this part of the allowance (by default 64 MiB) count as no debt: an exact
@@ -144,11 +145,11 @@ def payable_bytes(store: VhostStore) -> i64:
     tail_bytes = store.settings.dead_tail_bytes
     refused: set[int] = set()
     for queue in store.queues.values():
-        payable += _rewritable_bytes(queue.ledger, tail_bytes)
+        payable += _rewritable_bytes(queue, tail_bytes)
         _add_refused_logs(queue.ledger, refused)
     payable += store.files.logs.payable_bytes(store.settings.empty_garbage_percent, refused)
     for queue in store.transient_queues.values():
-        payable += _rewritable_bytes(queue.ledger, tail_bytes)
+        payable += _rewritable_bytes(queue, tail_bytes)
     return payable + (
         _compactable_bytes(store.contents.persistent) + _compactable_bytes(store.contents.transient)
     )
@@ -173,9 +174,10 @@ def debt_to_pay(store: VhostStore) -> i64:
     return min(payable, StoreFigures(store).debt_bytes)
 
 
-def _rewritable_bytes(ledger: QueueLedger, dead_tail_bytes: i64) -> i64:
+def _rewritable_bytes(queue: QueueStore, dead_tail_bytes: i64) -> i64:
     # A full segment is rewritten as soon as two checkpoints cover its end. The next checkpoint ends
     # the segment that is still appended to, except in a copy, which waits for its master.
+    ledger = queue.ledger
     index = ledger.index
     garbage: i64 = 0
     if index is not None:
@@ -184,7 +186,7 @@ def _rewritable_bytes(ledger: QueueLedger, dead_tail_bytes: i64) -> i64:
             if is_full:
                 is_payable = not segment.was_refused and index.is_worth_rewriting(segment, True)
             else:
-                is_payable = not ledger.is_copy and index.has_wasteful_tail(dead_tail_bytes)
+                is_payable = not queue.is_copy and index.has_wasteful_tail(dead_tail_bytes)
             if is_payable:
                 garbage += segment.garbage_bytes
     return garbage

@@ -156,8 +156,6 @@ class QueueLedger:
         # Acks of the queue are written to the journal.
         self.is_durable: bool = False
         self.next_seq: i64 = 1
-        # The queue is a copy, whose master on another node gives the seq ids: none may be skipped.
-        self.is_copy: bool = False
         # Every live message at or below this seq id was handed out, except those that `delivered`
         # spares. Written at a clean stop, for the redelivered flag after a restart (W29).
         self.delivered_upto: i64 = 0

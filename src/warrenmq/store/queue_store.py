@@ -64,6 +64,8 @@ class QueueStore:
         self.places: PlacesWriter = files.places
         # The queue is deleted; the references it holds are being released.
         self.is_deleted: bool = False
+        # The queue is a copy, whose master on another node gives the seq ids: none may be skipped.
+        self.is_copy: bool = False
         # The queue's row in the last checkpoint.
         self.row: bytes = b""
         # `QueueIndex.version` from which `row` was made; -1: none.

@@ -232,7 +232,7 @@ class SegmentRewriter:
         is_emptying = self._files.logs.has_emptied and _is_tail_emptied(index)
         if (
             queue_access is None
-            or ledger.is_copy
+            or queue.is_copy
             or not (is_emptying or index.has_wasteful_tail(self._files.settings.dead_tail_bytes))
         ):
             return

@@ -349,6 +349,27 @@ def test_the_mark_stays_after_a_failed_batch(node: MemoryNode) -> None:
     assert (owner.raised, owner.failures, marks.has_failed) == ([], 1, True)
 
 
+@pytest.mark.parametrize("ok", [True, False])
+def test_the_next_mirror_of_a_copy_waits_for_what_the_last_one_wrote(
+    node: MemoryNode, ok: bool
+) -> None:
+    copy = open_copy(node)
+    before = DurableMarks(node.vhost.journal, Marks())
+    publish(node, copy, range(1, 3))
+    before.note(1, True)
+    batch = node.vhost.journal.seal()
+    publish(node, copy, range(3, 4))
+    before.note(2, True)
+    owner = Marks()
+    marks = DurableMarks(node.vhost.journal, owner, before)
+    marks.note(1, False)
+    assert (owner.raised, owner.failures) == ([], 0)
+    (node.driver.flush if ok else node.driver.fail)(batch, node.clock.now_ms())
+    node.commit()
+    assert (owner.raised, owner.failures) == (([1], 0) if ok else ([], 1))
+    assert DurableMarks(node.vhost.journal, Marks(), marks).has_failed is not ok
+
+
 def test_the_mark_waits_while_a_mirror_is_synchronised(node: MemoryNode) -> None:
     copy = open_copy(node)
     owner = Marks()

@@ -214,6 +214,7 @@ class ModelStore(QueueStore):
         self.host = host
         self.ledger = ledger
         self.is_durable = is_durable
+        self.is_copy = False
         self.live: dict[int, Stored] = {}
         self.is_loading = False
         self.was_deleted = False

@@ -12,7 +12,7 @@ from tests.simulation.planted_mirror_bugs import PLANTED, history, policy, publi
 from tests.support.explored import explored_seeds
 from tests.support.skips import has_no_meaning
 from warrenmq.build import build_name
-from warrenmq.cluster.placement import CLIENT_LOCAL, MIN_MASTERS
+from warrenmq.cluster.placement import CLIENT_LOCAL, MIN_MASTERS, RANDOM
 from warrenmq.testing.cluster.histories import ClusterHistory
 from warrenmq.testing.cluster.simulation import ClusterSimulation, mirror_story, run_mirror_seeds
 from warrenmq.testing.leaving.histories import QueueRules, Step
@@ -165,6 +165,23 @@ def test_a_synchronisation_sends_what_a_full_disk_has_refused() -> None:
     ]
     rules = (QueueRules(is_lazy=True),)
     assert ClusterSimulation(history(3, policy("", 2), steps, rules)).run() is None
+
+
+def test_a_new_master_knows_what_the_disk_of_a_mirror_has_refused() -> None:
+    """The batch failed between two epochs, and the mirror of the second counted as in sync."""
+    steps = (
+        step("disk_full", 0, 0),
+        step("cut", 2, 1, "one way"),
+        step("publish", 0, -1, 2, 1, 5584, 1, 0),
+        step("consume", 0, 2, 0, 0, 1),
+        step("long_wait", 4000),
+        step("long_wait", 4000),
+        step("blackout", "ordered"),
+    )
+    limits = Limits(dead_tail_bytes=512, segment_entries=8, page_batch=4, rewrite_min_bytes=2048)
+    policies = (("hb", policy("", 2)), ("ha", policy("^q[0246]", 3)))
+    failed = ClusterHistory(1, 3, RANDOM, 0.9, limits, steps, policies=policies)
+    assert ClusterSimulation(failed).run() is None
 
 
 @pytest.mark.parametrize("name", FAILED)

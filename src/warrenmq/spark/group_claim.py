@@ -12,6 +12,7 @@ import errno
 import hashlib
 import os
 import socket
+import sys
 import time
 from typing import Final
 
@@ -30,8 +31,10 @@ def claim_group(uri: str, group: str) -> None:
     """Claim `group` of the broker at `uri` for as long as this process lives; repeats do nothing.
 
     Raises SourceError when another process that the same program has started has claimed it, and
-    lives on for CLAIM_TIMEOUT_S.
+    lives on for CLAIM_TIMEOUT_S. Only Linux has such names; elsewhere nothing is claimed.
     """
+    if sys.platform != "linux":
+        return
     name = _name(NodeAddress(uri), group)
     if (os.getpid(), name) in _claims:
         return

@@ -184,6 +184,32 @@ def test_a_new_master_knows_what_the_disk_of_a_mirror_has_refused() -> None:
     assert ClusterSimulation(failed).run() is None
 
 
+def test_a_copy_skips_no_seq_ids() -> None:
+    """A mirror of an emptied queue began a new segment, and took its master's messages for old."""
+    steps = (
+        Step("consume", (0, 0, 1, 0, 0), 263983674),
+        Step("publish", (2, -1, 0, 2, 221, 0, 1), 3172297058),
+        Step("publish", (0, -1, 0, 5, 440, 1, 1), 48066201),
+        Step("ack", (0, 3, 0), 1983668545),
+        Step("get", (2, 0), 3043456386),
+        Step("get", (0, 6), 3549713823),
+        Step("feed", (0, 5000), 1598718261),
+    )
+    limits = Limits(
+        segment_entries=8,
+        dead_tail_bytes=512,
+        journal_file_bytes=4096,
+        page_batch=1,
+        embed_below=256,
+    )
+    rules = (QueueRules(is_lazy=True, max_priority=3),)
+    policies = (("ha", policy("", 4)),)
+    failed = ClusterHistory(
+        911063, 3, RANDOM, 0.9, limits, steps, policies, rules, parting="two deaths"
+    )
+    assert ClusterSimulation(failed).run() is None
+
+
 @pytest.mark.parametrize("name", FAILED)
 def test_a_history_that_has_failed_holds(name: str) -> None:
     nodes, locator, value, steps = FAILED[name]

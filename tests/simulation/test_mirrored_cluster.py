@@ -137,6 +137,19 @@ FAILED: dict[str, tuple[int, str, str, list[Step]]] = {
             step("crash", 0, "kill", 0),
         ],
     ),
+    "a delayed message left with a copy that another one replaced": (
+        3,
+        MIN_MASTERS,
+        policy("", 3),
+        [
+            step("crash", 0, "kill", 0),
+            step("crash", 1, "kill", 0),
+            step("etcd_cut", 2),
+            step("delay", 2, 2, 50),
+            step("wait", 300),
+            step("crash", 2, "kill", 0),
+        ],
+    ),
     "a transient queue that was mirrored once outlived its node": (
         4,
         CLIENT_LOCAL,

@@ -249,7 +249,9 @@ class DelayedMessages:
             due.on_copied(now_ms)
         else:
             options = CopyOptions(properties.expiration_ms, properties.priority, entry.redelivered)
-            self.handovers.remote.send(due, distant, due.copy, options, now_ms)
+            # No MOVE yet: a copy of a mirrored queue that has it may be replaced by another one.
+            copy = Message(message.address, raw, message.body, properties.persistent, now_ms)
+            self.handovers.remote.send(due, distant, copy, options, now_ms)
 
     def arrive(self, due: _DueMessage, now_ms: i64) -> None:
         """Publish `due` to its queues on this node, and let it go."""

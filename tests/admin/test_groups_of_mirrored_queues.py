@@ -77,7 +77,7 @@ def text_of(client: MemoryClient, request: Request) -> str:
 
 
 def test_a_reader_learns_that_its_queue_has_moved_and_is_not_deleted(node: MemoryNode) -> None:
-    """It learns so while it reads, when it starts again beside the new master, and by a pattern."""
+    """The error says "moved" to a reader that reads on, starts again, or names a pattern."""
     group = one_queue(MemoryClient(node).must(OpenGroup("g", [b"q"])))
     hide(node)
     client = MemoryClient(node)

@@ -92,7 +92,7 @@ def test_without_a_master_the_session_is_local_with_all_cores(builder: Recording
 def test_a_job_gets_the_light_jvm(
     builder: RecordingBuilder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job's session has the options of a JVM that compiles less; other sessions do not."""
+    """Jobs get the JVM flags that save start-up time; sessions of users keep Spark's own."""
     with monkeypatch.context() as patch:
         patch.setattr(builder, "getOrCreate", InlineSpark)
         with spark_for("replay", None):

@@ -52,7 +52,7 @@ from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, BAD_REQUEST, NOT_FOU
 from warrenmq.vocabulary.names import name_text
 
 # Interval (s) at which a plan looks whether the dead letters of its range have left their queue.
-# They wait for the journal, or for another node.
+# The letters wait for the journal, or for another node.
 DEAD_LETTERS_RETRY_S: Final = 0.02
 
 

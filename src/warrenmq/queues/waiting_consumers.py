@@ -10,7 +10,7 @@ from warrenmq.queues.entry import Consumer, WaitingPlace
 
 
 class _Level:
-    """The waiting consumers of one priority: `first`, then `others` in order."""
+    """The consumers of one priority that wait for a message; `first` is served before `others`."""
 
     def __init__(self, first: Consumer) -> None:
         self.priority: i64 = first.priority

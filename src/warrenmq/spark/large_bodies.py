@@ -22,7 +22,7 @@ DEAD_LETTER: Final = "deadLetter"
 # Choices of a read that cannot reject messages; the first one is the default.
 READ_CHOICES: Final = (FAIL, NULL)
 STREAM_CHOICES: Final = (FAIL, NULL, DEAD_LETTER)
-# What an error says about the other choices.
+# The part of an error that names the other choices.
 _REMEDIES: Final = {
     NULL: "largeBodies=null reads it without its body",
     DEAD_LETTER: "largeBodies=deadLetter rejects it",

@@ -88,7 +88,7 @@ class WorldNode(ReplicaHost):
         # Versions of the group that it has not heard of.
         self.unheard: deque[Group] = deque()
         self.out: list[Entry] = []
-        # What the replica has logged.
+        # Lines that the replica has logged.
         self.lines: list[str] = []
         self.gates: dict[tuple[frozenset[bytes], bool], HandOutGate] = {}
         # Sealed batches are on disk only when the test says so.

@@ -1,4 +1,4 @@
-"""What the log says of mirrored queues: who died, who leads and why, in how few lines."""
+"""The log tells who died, which mirror leads now and why, and sums up when queues are many."""
 
 import logging
 

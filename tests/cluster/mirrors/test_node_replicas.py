@@ -71,7 +71,7 @@ class Survivor(Cluster):
         self.mirroring.replicas.on_policies(self.node.vhost)
 
     def link(self, *names: bytes) -> None:
-        """Make links to nodes."""
+        """Let this node have a link to each of the nodes `names`."""
         for name in names:
             self.mirroring.link_up(cast(Link, QuietLink(name.decode(), 0)))
 

@@ -137,7 +137,7 @@ def test_run_after_run_archives_what_came(
 def test_an_archive_of_nothing_starts_no_spark(
     node: MemoryNode, link: MemoryLink, tmp_path: Path
 ) -> None:
-    """A run starts Spark once there are messages, and not when all are archived or none came."""
+    """The archive job starts Spark with the first new message, and without one not at all."""
     empty = Archive(tmp_path)
     assert (empty.run().batches, empty.starts) == (0, 0)
     fill(node, 25)

@@ -1,4 +1,4 @@
-"""Queues of a node in memory whose rejected messages go to the queue `dead`."""
+"""Declares queues on an in-memory node that dead-letter what is rejected to the queue `dead`."""
 
 from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.memory_node import MemoryNode

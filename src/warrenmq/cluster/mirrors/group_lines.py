@@ -1,4 +1,4 @@
-"""What the log says when the group of a mirrored queue changes.
+"""Log lines about a change of the group of a mirrored queue.
 
 The node of the leader tells what became of the copies. Nobody leads a group that is down, so each
 node with a copy tells of that. Leader is RabbitMQ's word for a master in its log.
@@ -80,7 +80,7 @@ def _led(before: Group, group: Group, here: bytes) -> list[GroupLine]:
 
 
 def _mirrors(before: Group, group: Group) -> list[GroupLine]:
-    """What became of the mirrors of a group with a leader."""
+    """The lines about mirrors that came, left, or changed between in and out of sync."""
     lines = [
         GroupLine(f"Dropping queue mirror on node '{name_text(node)}'")
         for node in before.recoverable

@@ -26,7 +26,7 @@ class MirrorCopy:
         self.queue: Queue = queue
         self.journal: Journal = journal
         self.applier: MirrorApplier = MirrorApplier(queue)
-        # Those of the last mirror that had the copy: they know what of it is not on disk.
+        # The marks of the last mirror with this copy know the journal batches that are not on disk.
         self.marks: DurableMarks | None = None
         # What the copy has is known; before, no operation may be applied.
         self.is_ready: bool = False

@@ -1,4 +1,4 @@
-"""What the log says of the synchronisation of one mirror: its start, its progress and its end."""
+"""Log lines about the synchronisation of one mirror: its start, its progress and its end."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ PROGRESS_LINE_MS: Final = 10_000
 
 
 class SyncLines:
-    """The synchronisations of the mirror on `node`, one after the other.
+    """Writes the lines about each synchronisation of the mirror on `node`.
 
-    `write` takes a line, and what it has in common with those about other queues.
+    `write(line, event)`: lines of other queues about the same event are counted together.
     """
 
     def __init__(self, node: str, write: Callable[[str, str], None]) -> None:
@@ -25,7 +25,7 @@ class SyncLines:
         self._earlier_bytes = 0
 
     def begins(self, messages: int, sent_bytes: int, now_ms: int) -> None:
-        """The mirror lacks so many messages; `sent_bytes` were sent to it before."""
+        """Log that the mirror is about to get `messages`; `sent_bytes` were sent to it before."""
         if self._began_ms is None and messages > 0:
             self._began_ms = self._told_ms = now_ms
             self._earlier_bytes = sent_bytes
@@ -33,7 +33,7 @@ class SyncLines:
             self._write(f"{event}, messages to send: {messages}", event)
 
     def advances(self, messages: int, left: int, now_ms: int) -> None:
-        """So many messages are sent in this attempt; how many are left is an estimate."""
+        """Log the progress now and then: `messages` are sent, and about `left` are missing."""
         if self._began_ms is not None and now_ms - self._told_ms >= PROGRESS_LINE_MS:
             self._told_ms = now_ms
             event = f"Synchronising the {self._mirror}"

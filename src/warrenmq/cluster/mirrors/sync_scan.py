@@ -124,7 +124,7 @@ class OfferScan:
         settled = comparison.only_theirs
         common = int(count_of(offered.runs) - count_of(settled))
         end = int(backing.ledger.next_seq)
-        # Such a mirror would take the next messages for old ones.
+        # A mirror that is ahead would take the master's next messages for old ones.
         is_ahead = offered.next_seq > end
         if offered.known_from > 0:
             end = min(end, offered.known_from)

@@ -252,7 +252,7 @@ class World:
             if not member.lanes[lane].has_work():
                 self._disk_ms[name, lane] = self.now_ms
                 continue
-            # Only a disk that is slow by a fault may keep acks from the platter for long.
+            # Acks of more than a second are on disk, unless a fault has made the disk slow.
             waited_ms = self.now_ms - self._disk_ms.setdefault((name, lane), self.now_ms)
             must_run = waited_ms >= _DISK_MS_MAX and name not in self.slow_disks
             if must_run or self.rng.random() < pace:

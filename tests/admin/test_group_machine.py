@@ -33,7 +33,7 @@ from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.variable_queue import UNLIMITED
 from warrenmq.store.message import QueueLedger
-from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED
+from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED, STORAGE_FAILED
 
 SLICE = 4
 NAMES = (b"qa", b"qb", b"qc")
@@ -268,6 +268,11 @@ class GroupMachine(RuleBasedStateMachine):
         if isinstance(reply, ErrorReply) and reply.code == DATA_LOSS:
             assert self.has_lost_queue, reply
             self.group = self.open_again()
+            reply = self.reserve(max_messages, min_messages, commit_ok, is_torn)
+        if isinstance(reply, ErrorReply) and commit_ok:
+            # A lazy queue's messages of a failed batch are safe after the next checkpoint, which
+            # the refused call has requested.
+            assert reply.code == STORAGE_FAILED, reply
             reply = self.reserve(max_messages, min_messages, commit_ok, is_torn)
         if isinstance(reply, ErrorReply):
             assert not commit_ok, reply

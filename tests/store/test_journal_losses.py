@@ -83,6 +83,19 @@ def test_a_damaged_release_that_the_checkpoint_counts_costs_no_other_queue(
         assert driver.found(queue_id) == {1: body}
 
 
+def test_a_release_of_a_failed_batch_is_due_again(driver: CheckedStore) -> None:
+    """The content would otherwise keep its space until somebody publishes or acks again."""
+    driver.publish(LARGE, 1)
+    driver.commit()
+    driver.settle(1)
+    fail_commit(driver)
+    assert driver.store.journal.is_due(driver.now_ms)
+    driver.commit()
+    assert not driver.store.journal.has_pending()
+    driver.reopen()
+    assert driver.store.contents.persistent.valid_bytes == 0
+
+
 def test_a_damaged_release_behind_the_checkpoint_does_not_count(driver: CheckedStore) -> None:
     driver.publish(LARGE, 1, 2)
     driver.commit()

@@ -88,6 +88,8 @@ class Journal:
         # Ledgers of all durable queues, by queue id.
         self.ledgers: dict[int, QueueLedger] = {}
         self.failed_count: i64 = 0
+        # Number of the last batch that failed; 0: none did.
+        self.last_failed: i64 = 0
         # Bytes of address, properties and body of journaled messages, each once however many
         # queues it goes to. Hand-overs do not count.
         self.published_bytes: i64 = 0
@@ -546,6 +548,7 @@ class Journal:
 
     def _on_failed(self, batch: Batch) -> None:
         self.failed_count += 1
+        self.last_failed = batch.number
         self._needs_new_file = True
         self._has_failed_acks = True
         self._undeleted.extend(batch.delete_files)
@@ -591,3 +594,6 @@ class Journal:
             self.files[-1].size_bytes -= batch.part_bytes
             if batch.found.is_file_gone:
                 self.gone_upto = batch.file_number
+        # Releases, MOVEs and epochs are written again, although nothing new may ever gather.
+        if self.has_pending():
+            self.is_wanted = True

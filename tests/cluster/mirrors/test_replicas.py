@@ -243,6 +243,23 @@ def test_a_master_whose_disk_hangs_hands_over() -> None:
     assert a.has() == world["b"].has() == world["c"].has()
 
 
+def test_a_master_whose_disk_fails_confirms_nothing_of_the_batch() -> None:
+    """A node seals a batch before its replicas end the turn: the next batch may be durable."""
+    world = World()
+    world.run(3)
+    a = world["a"]
+    a.publish(2)
+    batch = a.node.vhost.journal.seal()
+    a.end_turn()
+    a.node.driver.fail(batch, a.now_ms())
+    world.run(3)
+    assert (world.seen.confirmed, world.seen.refused) == (set(), {1, 2})
+    a.publish(1)
+    world.run(3)
+    assert world.seen.confirmed == {3}
+    assert world["b"].has() == world["c"].has() == a.has()
+
+
 def test_a_master_whose_disk_hangs_stays_if_no_mirror_is_in_sync() -> None:
     world = World(b"a")
     world.run(3)

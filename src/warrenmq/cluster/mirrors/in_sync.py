@@ -26,6 +26,7 @@ from warrenmq.cluster.mirrors.mirror_lag import SentLog
 from warrenmq.cluster.mirrors.silences import SILENT_MS
 from warrenmq.queues.confirm_source import ConfirmSource
 from warrenmq.store.confirm_run import ConfirmParty, finish_together
+from warrenmq.store.journal import Journal
 
 # Bytes of operations that mirrors lack from which on publishers have to wait.
 ROOM_BYTES: Final = 8 * 1024 * 1024
@@ -39,10 +40,14 @@ HELD_MS: Final = 30_000
 
 
 class MirrorParty:
-    """The publishes of a turn; `confirms` is what they wait for."""
+    """The publishes of a turn; `confirms` is what they wait for.
 
-    def __init__(self) -> None:
+    `first_batch`: number of the journal batch that gathered at the first of them.
+    """
+
+    def __init__(self, first_batch: int) -> None:
         self.confirms: ConfirmParty = ConfirmParty()
+        self.first_batch: int = first_batch
         # The last ring message with something of the turn; -1 while the turn lasts.
         self.number: int = -1
         self.sealed_ms: int = 0
@@ -65,6 +70,8 @@ class InSync(ConfirmSource):
         # Whether no other copy can have taken over; nothing is confirmed otherwise (F3). None:
         # there is no other copy.
         self.is_master: Callable[[], bool] | None = None
+        # The journal of the queue's vhost on this node; None: the queue is transient.
+        self.journal: Journal | None = None
         self.epoch: int = epoch
         self.min_sync: int = min_sync
         # The mirrors in the recorded set.
@@ -95,7 +102,9 @@ class InSync(ConfirmSource):
         """See ConfirmSource."""
         party = self._gathering
         if party is None:
-            party = self._gathering = MirrorParty()
+            journal = self.journal
+            first_batch = 0 if journal is None else int(journal.batch.number)
+            party = self._gathering = MirrorParty(first_batch)
         return party.confirms
 
     def has_room(self) -> bool:

@@ -31,7 +31,7 @@ from warrenmq.cluster.groups.transitions import (
     out_of_sync,
     transfer,
 )
-from warrenmq.cluster.mirrors.in_sync import InSync, MirrorParty
+from warrenmq.cluster.mirrors.in_sync import InSync
 from warrenmq.cluster.mirrors.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.mirror_lag import Sent
 from warrenmq.cluster.mirrors.records import (
@@ -152,6 +152,8 @@ class MasterSide(FeedOwner):
         # When each mirror that was late may be recorded as in sync again.
         self._readmit_ms: dict[bytes, int] = {}
         self.in_sync: InSync = InSync(group.epoch, self._counted(), policy.min_sync)
+        if copy.queue.durable:
+            self.in_sync.journal = copy.journal
         # Some copy in sync has no living member, so nothing is confirmed until it is left out.
         self._lacks_member: bool = self._find_lack()
         self._hand_over: _HandOver | None = None
@@ -335,7 +337,8 @@ class MasterSide(FeedOwner):
         """Let the publishes of this turn wait for their copies."""
         party = self.in_sync.seal(int(self.feed.taken_count), now_ms)
         if party is not None:
-            self.copy.when_durable(partial(_on_durable, self.in_sync, party))
+            # The journal may have sealed a batch with publishes of this turn already.
+            self.copy.when_durable(party.first_batch, partial(self.in_sync.durable_here, party))
             if self._lacks_member:
                 self.check()
 
@@ -546,10 +549,6 @@ class MasterSide(FeedOwner):
 
     def _counted(self) -> list[bytes]:
         return [copy.node for copy in self._group.sync if copy.node != self._node]
-
-
-def _on_durable(in_sync: InSync, party: MirrorParty, ok: bool, now_ms: int) -> None:
-    in_sync.durable_here(party, ok)
 
 
 class _MirrorLink(SyncLink):

@@ -69,12 +69,18 @@ class MirrorCopy:
         """The first seq id if this copy begins the next epoch; see `ring_feed.next_start`."""
         return int(next_start(self.queue, highest_start))
 
-    def when_durable(self, done: Callable[[bool, int], None]) -> None:
-        """Call `done(ok, now_ms)` once all is on disk that must be: nothing if it is transient."""
+    def when_durable(self, first_batch: int, done: Callable[[bool], None]) -> None:
+        """Call `done(ok)` once everything since batch `first_batch` is on disk, or a batch failed.
+
+        Nothing of a transient queue must be on disk.
+        """
         if self.queue.durable:
-            self.journal.when_durable(done)
+            self.journal.when_durable(lambda ok, _now_ms: done(ok and self._has_all(first_batch)))
         else:
-            done(True, 0)
+            done(True)
+
+    def _has_all(self, first_batch: int) -> bool:
+        return self.journal.last_failed < first_batch
 
     def _on_reopened(self) -> None:
         self._is_opening = False

@@ -19,7 +19,7 @@ from warrenmq.testing.cluster.letters import (
     letter_name,
     origin_of,
 )
-from warrenmq.testing.leaving.histories import DROP_HEAD, NOWHERE, QueueRules
+from warrenmq.testing.leaving.histories import DROP_HEAD, NOWHERE, REJECT_PUBLISH, QueueRules
 from warrenmq.testing.leaving.model import EXPIRED, MAXLEN, REJECTED
 from warrenmq.testing.models.messages import Violation
 
@@ -159,8 +159,11 @@ class Promises:
         deliveries = [] if known is None else known.deliveries.get(queue, [])
         if any(each.is_acked and not self._is_rejected(each) for each in deliveries):
             return ""
-        if not any(map(self._is_rejected, deliveries)) and not self._may_go(facts, message, queue):
-            return f"{message} is gone from {queue}"
+        if not any(map(self._is_rejected, deliveries)):
+            if self._may_be_refused(facts, message, queue):
+                return ""
+            if not self._may_go(facts, message, queue):
+                return f"{message} is gone from {queue}"
         name = self.target_of(queue)
         target = next((each for each in facts.drained if name_of(each) == name), "")
         letter = letter_name(message, name_of(queue))
@@ -178,14 +181,18 @@ class Promises:
         ttl_ms = self._ttl_ms(message, queue)
         if ttl_ms and self._drained_ms[queue] >= sent.at_ms + ttl_ms:
             return True
-        rules = self.of(queue)
         # Only a dead letter is confirmed to nobody when a full queue refuses it.
-        is_limited = rules.overflow == DROP_HEAD or is_letter(message)
-        return (
-            rules.max_length > 0
-            and is_limited
-            and self._count_others(facts, message, queue) >= rules.max_length
-        )
+        is_limited = self.of(queue).overflow == DROP_HEAD or is_letter(message)
+        return is_limited and self._may_be_full(facts, message, queue)
+
+    def _may_be_refused(self, facts: Facts, message: str, queue: str) -> bool:
+        """Whether a full queue may have refused a dead letter, of which no other comes."""
+        is_refusing = self.of(queue).overflow == REJECT_PUBLISH
+        return is_letter(message) and is_refusing and self._may_be_full(facts, message, queue)
+
+    def _may_be_full(self, facts: Facts, message: str, queue: str) -> bool:
+        max_length = self.of(queue).max_length
+        return max_length > 0 and self._count_others(facts, message, queue) >= max_length
 
     def _count_others(self, facts: Facts, message: str, queue: str) -> int:
         """The most messages that a limit may have kept instead of this one."""

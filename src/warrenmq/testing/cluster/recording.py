@@ -449,6 +449,10 @@ class Recording:
                         # A dead letter leaves its queue when the target has it.
                         self.counts["messages that a fault has doubled"] += 1
                         continue
+                    if _stood_still(facts, delivery.session.start.node, settled.settled_us):
+                        # It had the message before, and nobody could take that back from it.
+                        self.counts["deliveries of nodes that stood still"] += 1
+                        continue
                     raise Violation("again", f"{name} was acked, and came again from {queue}")
 
     def _is_firm(self, queue: str, settled: DeliveryFacts) -> bool:
@@ -474,3 +478,13 @@ class Recording:
         sent = self.promises.sent[event.message]
         gone_us = self._emptied_us if sent.is_persistent else self._crashed_us
         return any(gone_us.get(queue, 0) >= sent.at_us for queue in sent.queues)
+
+
+def _stood_still(facts: Facts, node: str, at_us: int) -> bool:
+    """Whether a node was frozen at this moment."""
+    return any(
+        fault.kind == "freeze"
+        and fault.node == f"{node}-{node}"
+        and fault.at_us <= at_us < facts.fault_ends.get(fault.fault, NEVER)
+        for fault in facts.faults
+    )

@@ -41,7 +41,7 @@ from warrenmq.offline.part_writer import MessageColumns, address_of, write_part
 from warrenmq.offline.store_plan import Part, PartManifest, QueueExtent
 from warrenmq.offline.store_writer import StoreWriter
 from warrenmq.spark import session
-from warrenmq.store.queue_index import SEGMENT_ENTRIES
+from warrenmq.store.model.queue_index import SEGMENT_ENTRIES
 from warrenmq.wire.properties import Properties
 
 if TYPE_CHECKING:

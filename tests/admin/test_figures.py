@@ -19,7 +19,7 @@ from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.variable_queue import EMPTY
 from warrenmq.store.figures import StoreFigures
-from warrenmq.store.store_settings import GARBAGE_ALLOWANCE_BYTES
+from warrenmq.store.settings import GARBAGE_ALLOWANCE_BYTES
 
 SMALL = 10
 LARGE = 5000

@@ -32,7 +32,7 @@ from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.variable_queue import UNLIMITED
-from warrenmq.store.message import QueueLedger
+from warrenmq.store.model.message import QueueLedger
 from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED, STORAGE_FAILED
 
 SLICE = 4

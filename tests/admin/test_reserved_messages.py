@@ -15,7 +15,7 @@ from warrenmq.admin.protocol import (
     Reserved,
 )
 from warrenmq.store.figures import StoreFigures
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 
 
 @pytest.fixture

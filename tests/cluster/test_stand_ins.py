@@ -4,7 +4,7 @@ from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warrenmq.broker.vhost.stage import Stage
 from warrenmq.broker.vhost.stand_ins import StandIns
 from warrenmq.queues.message_taker import MessageTaker
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 
 ORIGIN = b"0123456789abcdef"
 STAGE = 7

@@ -8,7 +8,7 @@ from crc32c import crc32c
 from tests.golden.reading import SETTINGS, unpack
 from tests.support.brokers.process import BrokerProcess
 from warrenmq.store.disk.format_version import NewerFormatError, refuse_newer_formats
-from warrenmq.store.record import FILE_HEADER_BYTES, FORMAT_VERSION
+from warrenmq.store.records.record import FILE_HEADER_BYTES, FORMAT_VERSION
 
 HERE = Path(__file__).parent
 FORMAT_2 = "74f060a"

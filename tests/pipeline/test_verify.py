@@ -17,7 +17,7 @@ from warrenmq.offline.check import check_directory
 from warrenmq.offline.data_directory import ToolError
 from warrenmq.pipeline import verify_job
 from warrenmq.pipeline.verify_job import VerifyResult, verify
-from warrenmq.store.checkpoint import CHECKPOINT_CONTENT, CHECKPOINT_QUEUE
+from warrenmq.store.records.checkpoint import CHECKPOINT_CONTENT, CHECKPOINT_QUEUE
 
 __all__ = ["data", "original", "store"]
 

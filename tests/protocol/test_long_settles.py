@@ -10,7 +10,7 @@ from tests.support.brokers.fixtures import Amqp
 from tests.support.brokers.memory_broker import EngineLink, MemoryBroker
 from warrenmq.broker.channel.settling import LONG_MESSAGES, SLICE_MESSAGES
 from warrenmq.queues.queue import Queue
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 from warrenmq.wire.method import Method
 from warrenmq.wire.methods import (
     BasicAck,

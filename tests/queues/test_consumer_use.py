@@ -7,7 +7,7 @@ from warrenmq.queues.consumer_use import ConsumerUse
 from warrenmq.queues.entry import Consumer, Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 
 HALF = 1000
 

@@ -15,7 +15,7 @@ from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED, MAXLEN
 from warrenmq.queues.loading import RangeLoad
 from warrenmq.queues.queue import Queue
-from warrenmq.store.epochs import Epochs
+from warrenmq.store.model.epochs import Epochs
 
 SEED = st.integers(0, 1 << 30)
 

@@ -2,7 +2,7 @@
 
 from tests.support.brokers.memory_node import NO_EXPIRATION, MemoryDisk, MemoryNode
 from warrenmq.queues.settings import QueueSettings, QueueTraits
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 
 
 def test_each_level_begins_the_epoch_and_a_new_one_joins_it() -> None:

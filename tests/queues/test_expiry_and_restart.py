@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warrenmq.queues.queue import Queue
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 
 COUNT = 5_000
 NEVER = -1

@@ -15,7 +15,7 @@ from warrenmq.queues.queue import Queue
 from warrenmq.queues.sliced_runs import merged, subtracted
 from warrenmq.queues.sliced_work import PIECE_STEPS, SLICE_STEPS, SlicedWork
 from warrenmq.queues.turn import DONE, MORE
-from warrenmq.store.runs import Runs, merge_runs, subtract
+from warrenmq.store.model.runs import Runs, merge_runs, subtract
 
 
 @pytest.fixture

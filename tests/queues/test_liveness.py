@@ -12,7 +12,7 @@ from warrenmq.queues.memory_account import AHEAD_SHARE
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.transit import LARGE_BYTES
 from warrenmq.queues.variable_queue import EMPTY, UNLIMITED
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 
 ROOM = 150_000
 TRANSIT = 200_000

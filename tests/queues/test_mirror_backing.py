@@ -15,8 +15,8 @@ from warrenmq.queues.mirror_backing import MirrorBacking
 from warrenmq.queues.operation_feed import OperationFeed
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.variable_queue import UNLIMITED
-from warrenmq.store.message import Message
-from warrenmq.store.runs import Runs
+from warrenmq.store.model.message import Message
+from warrenmq.store.model.runs import Runs
 from warrenmq.testing.models.mirror import MirrorModel
 
 ADDRESS = b"\x00\x01q"

@@ -14,8 +14,8 @@ from warrenmq.queues.mirror_applier import MirrorApplier
 from warrenmq.queues.mirror_snapshot import LevelCopy, LiveScan, LiveSearch, describe_copy
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.ring_feed import FeedOwner, RingFeed, next_start
-from warrenmq.store.message import Message
-from warrenmq.store.runs import Runs, merge_runs
+from warrenmq.store.model.message import Message
+from warrenmq.store.model.runs import Runs, merge_runs
 
 ADDRESS = b"\x00\x01q"
 

@@ -21,8 +21,8 @@ from warrenmq.queues.operation_feed import OperationFeed
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.ring_feed import FeedOwner, RingFeed, next_start
 from warrenmq.queues.variable_queue import UNLIMITED
-from warrenmq.store.message import Message
-from warrenmq.store.runs import Runs, add_run, contains
+from warrenmq.store.model.message import Message
+from warrenmq.store.model.runs import Runs, add_run, contains
 from warrenmq.testing.models.mirror import MirrorModel
 
 NOW_MS = 1_000

@@ -8,8 +8,8 @@ from warrenmq.queues.memory_account import AHEAD_BYTES_MAX
 from warrenmq.queues.paging import permitted_beta_count
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.variable_queue import UNLIMITED
-from warrenmq.store.message import Message
-from warrenmq.store.queue_index import SEGMENT_ENTRIES
+from warrenmq.store.model.message import Message
+from warrenmq.store.model.queue_index import SEGMENT_ENTRIES
 
 BATCH = 2048
 

@@ -12,7 +12,7 @@ from warrenmq.queues.entry import ALPHA, Consumer, Entry
 from warrenmq.queues.loading import EntryContents, RangeLoad
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.variable_queue import EMPTY, UNLIMITED
-from warrenmq.store.message import ABSENT, Message
+from warrenmq.store.model.message import ABSENT, Message
 from warrenmq.testing.models.mirror import MirrorModel, follow
 
 ADDRESS = b"\x00\x01q"

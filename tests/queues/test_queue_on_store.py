@@ -9,8 +9,8 @@ from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.variable_queue import EMPTY
-from warrenmq.store.jobs import ReadRanges, StoreJob
-from warrenmq.store.message import Message, QueueLedger
+from warrenmq.store.jobs.job import ReadRanges, StoreJob
+from warrenmq.store.model.message import Message, QueueLedger
 from warrenmq.testing.simulated.file_system import Fault
 
 LARGE = 5000

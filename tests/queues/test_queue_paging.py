@@ -20,7 +20,7 @@ from warrenmq.queues.entry import ALPHA, BETA, GAMMA
 from warrenmq.queues.paging import Progress, page_slice
 from warrenmq.queues.turn import MORE, STEPS_A_MESSAGE, TURN_STEPS, TURN_STEPS_MAX, WRITE_STEPS
 from warrenmq.queues.variable_queue import EMPTY, LOADING, READY, UNLIMITED
-from warrenmq.store.message import INDEXED, Message
+from warrenmq.store.model.message import INDEXED, Message
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from warrenmq.queues.memory_account import FOREVER_S
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.turn import TURN_STEPS, WRITE_STEPS
 from warrenmq.queues.variable_queue import UNLIMITED
-from warrenmq.store.message import Message, QueueLedger
+from warrenmq.store.model.message import Message, QueueLedger
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from warrenmq.queues.loading import AHEAD_MESSAGES
 from warrenmq.queues.memory_account import AHEAD_BYTES_MAX, AHEAD_SHARE
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.variable_queue import UNLIMITED
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 
 ROOM = 10_000
 # Bytes that count as content beside the body: address and properties.

@@ -42,7 +42,7 @@ from warrenmq.queues.ring_feed import (
     next_start,
 )
 from warrenmq.queues.settings import QueueSettings, QueueTraits
-from warrenmq.store.message import Message, QueueLedger
+from warrenmq.store.model.message import Message, QueueLedger
 
 ADDRESS = b"\x00\x01q"
 # The first seq id of the first epoch of a new queue.

@@ -15,7 +15,7 @@ from warrenmq.queues.entry import Consumer, Entry
 from warrenmq.queues.entry_deque import BLOCK_ENTRIES, EntryDeque
 from warrenmq.queues.variable_queue import VariableQueue
 from warrenmq.queues.waiting_consumers import ConsumerCircle
-from warrenmq.store.message import Message, QueueLedger
+from warrenmq.store.model.message import Message, QueueLedger
 
 QUEUE = ModelHost().declare(durable=False)
 MACHINE = settings(

@@ -9,7 +9,7 @@ from warrenmq.broker.output import STUCK_MS, Output
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.transit import LARGE_BYTES, Transit
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 
 MIB = 1 << 20
 

@@ -14,7 +14,7 @@ from warrenmq.queues.variable_queue import (
     UNLIMITED,
     VariableQueue,
 )
-from warrenmq.store.message import INDEXED, ContentRef, Message
+from warrenmq.store.model.message import INDEXED, ContentRef, Message
 
 SEGMENT = 16384
 

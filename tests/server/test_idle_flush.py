@@ -14,7 +14,7 @@ from tests.support.awaiting import eventually
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.node_thread import NodeThread
-from warrenmq.store.journal import FLUSH_INTERVAL_MS, Journal
+from warrenmq.store.journal.journal import FLUSH_INTERVAL_MS, Journal
 
 
 class StandingClock:

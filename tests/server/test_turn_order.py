@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.brokers.node_thread import NodeThread
-from warrenmq.store.batch import Batch
 from warrenmq.store.disk.flusher import FlushJob
+from warrenmq.store.journal.batch import Batch
 
 
 @pytest.fixture

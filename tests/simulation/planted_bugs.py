@@ -9,14 +9,26 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import PutBinding, PutGroupMember, PutReaderGroup, PutSink
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.routing.exchange import Binding
-from warrenmq.store.checkpoint import CHECKPOINT_QUEUE
 from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
 from warrenmq.store.disk.job_runner import JobRunner
 from warrenmq.store.disk.space_reserve import SpaceReserve
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.jobs import AppendFile, ReadRanges, RewriteSegment, StoreJob, WriteCheckpoint
-from warrenmq.store.log_places import ENTRY_BYTES, PLACES, PLACES_HEAD_BYTES
-from warrenmq.store.record import FILE_HEADER_BYTES, MOVE, MOVE_REF, RECORD_HEADER_BYTES, RELEASE
+from warrenmq.store.jobs.job import (
+    AppendFile,
+    ReadRanges,
+    RewriteSegment,
+    StoreJob,
+    WriteCheckpoint,
+)
+from warrenmq.store.records.checkpoint import CHECKPOINT_QUEUE
+from warrenmq.store.records.log_places import ENTRY_BYTES, PLACES, PLACES_HEAD_BYTES
+from warrenmq.store.records.record import (
+    FILE_HEADER_BYTES,
+    MOVE,
+    MOVE_REF,
+    RECORD_HEADER_BYTES,
+    RELEASE,
+)
 from warrenmq.testing.models.damage import STORE_ID
 from warrenmq.testing.simulated.file_system import SimulatedFileHandle, SimulatedFileSystem
 from warrenmq.testing.simulated.node_parts import NodeParts

@@ -25,8 +25,8 @@ from warrenmq.queues.entry import Entry
 from warrenmq.queues.link_records import DONE
 from warrenmq.queues.remote_consumer import RemoteConsumer
 from warrenmq.queues.remote_session import RemoteEntry, RemoteSession
-from warrenmq.store.confirm_run import ConfirmParty
-from warrenmq.store.message import QueueLedger
+from warrenmq.store.journal.confirm_run import ConfirmParty
+from warrenmq.store.model.message import QueueLedger
 
 # Decisions with which a history begins, before its steps.
 SETTLED = 20

@@ -14,7 +14,7 @@ from warrenmq.queues.entry import ALPHA, Entry, QueueEnd
 from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import DeadLetterRule
-from warrenmq.store.message import Message, Position
+from warrenmq.store.model.message import Message, Position
 
 # Turns for which `lose_at_the_hand_over` keeps a dead letter nowhere.
 HELD_TURNS = 4

@@ -27,8 +27,8 @@ from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.priority_levels import PriorityLevels
 from warrenmq.queues.ring_feed import EPOCH_GAP, LevelFeed
 from warrenmq.queues.settings import LengthLimit
-from warrenmq.store.message import Message
-from warrenmq.store.runs import Runs
+from warrenmq.store.model.message import Message
+from warrenmq.store.model.runs import Runs
 from warrenmq.testing.cluster.features import (
     DEAD_MIRRORS,
     FREEZE_MIRROR,

@@ -1,7 +1,7 @@
 """The simulation's judgement of a flipped bit."""
 
-from warrenmq.store.message import Message, Position, QueueLedger
-from warrenmq.store.record import FILE_MAGIC, INDEX_MAGIC, RecordWriter
+from warrenmq.store.model.message import Message, Position, QueueLedger
+from warrenmq.store.records.record import FILE_MAGIC, INDEX_MAGIC, RecordWriter
 from warrenmq.testing.models.damage import STORE_ID, damage_of
 from warrenmq.testing.models.messages import body_of
 

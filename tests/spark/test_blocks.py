@@ -20,7 +20,7 @@ from warrenmq.queues.entry import Entry
 from warrenmq.queues.record_block import encode_block
 from warrenmq.spark.columns import COLUMNS, check_schema, default_schema
 from warrenmq.spark.options import OptionError
-from warrenmq.store.message import Message, QueueLedger
+from warrenmq.store.model.message import Message, QueueLedger
 from warrenmq.tables.blocks import BlockBatches
 from warrenmq.tables.blocks import read_block as scan_block
 from warrenmq.wire.field_table import Field, encode_table, fields_from_python

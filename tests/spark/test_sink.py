@@ -41,7 +41,7 @@ from warrenmq.spark.sink_blocks import BlockMaker
 from warrenmq.spark.sink_options import SinkOptions, parse_sink_options
 from warrenmq.spark.source import WarrenDataSource
 from warrenmq.spark.task_failure import TaskFailed
-from warrenmq.store.publish_body import decode_message
+from warrenmq.store.records.publish_body import decode_message
 from warrenmq.wire.properties import decode_properties
 
 SCHEMA = StructType([StructField("body", BinaryType()), StructField("routing_key", StringType())])

@@ -29,8 +29,8 @@ from warrenmq.offline.problems import (
     WRONG_COUNT,
     CheckResult,
 )
-from warrenmq.store.checkpoint import CHECKPOINT_CONTENT, CHECKPOINT_QUEUE
-from warrenmq.store.record import FILE_HEADER_BYTES, crc_seed, record_length
+from warrenmq.store.records.checkpoint import CHECKPOINT_CONTENT, CHECKPOINT_QUEUE
+from warrenmq.store.records.record import FILE_HEADER_BYTES, crc_seed, record_length
 
 pytestmark = pytest.mark.kill
 

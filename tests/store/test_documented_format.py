@@ -22,9 +22,9 @@ from tests.support.stores.documented_bytes import (
 )
 from tests.support.stores.made_files import STORE_ID, message_of
 from tests.support.stores.store_driver import StoreDriver
-from warrenmq.store.checkpoint import decode_checkpoint
-from warrenmq.store.message import Message, MovedMessage, Position
-from warrenmq.store.store_settings import StoreSettings
+from warrenmq.store.model.message import Message, MovedMessage, Position
+from warrenmq.store.records.checkpoint import decode_checkpoint
+from warrenmq.store.settings import StoreSettings
 from warrenmq.tables.reading import KIND_NAMES
 
 # -- a store that has written every kind of record -------------------------------------------------
@@ -216,7 +216,7 @@ def test_every_record_that_the_page_describes_is_written_and_where_it_says(
 
 def test_type_numbers_are_those_of_the_code() -> None:
     modules = [
-        importlib.import_module(f"warrenmq.store.{name}")
+        importlib.import_module(f"warrenmq.store.records.{name}")
         for name in ("record", "checkpoint", "log_places")
     ]
     for name, structure in structures().items():

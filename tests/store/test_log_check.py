@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.store.test_content_logs import REFERRING, deepen, logs_of
-from tests.store.test_index_rebuild import lose_checkpoints
-from tests.store.test_log_rebuild import places_in, segments_of
+from tests.store.disk.test_index_rebuild import lose_checkpoints
+from tests.store.disk.test_log_rebuild import places_in, segments_of
+from tests.store.index.test_content_logs import REFERRING, deepen, logs_of
 from tests.support.stores.checked_directory import checked, edit
 from tests.support.stores.store_driver import CheckedStore
 from warrenmq.offline.problems import (
@@ -18,8 +18,8 @@ from warrenmq.offline.problems import (
     NO_CHECKPOINT,
     NOT_OURS,
 )
-from warrenmq.store.log_places import ENTRY_BYTES, PLACES_HEAD_BYTES
-from warrenmq.store.record import RECORD_HEADER_BYTES, RecordWriter
+from warrenmq.store.records.log_places import ENTRY_BYTES, PLACES_HEAD_BYTES
+from warrenmq.store.records.record import RECORD_HEADER_BYTES, RecordWriter
 
 
 @pytest.fixture

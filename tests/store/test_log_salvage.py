@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.store.disk.test_index_rebuild import lose_checkpoints
+from tests.store.disk.test_log_rebuild import places_in, segments_of
+from tests.store.index.test_content_logs import REFERRING, deepen, logs_of
 from tests.store.test_check import flip
-from tests.store.test_content_logs import REFERRING, deepen, logs_of
-from tests.store.test_index_rebuild import lose_checkpoints
-from tests.store.test_log_rebuild import places_in, segments_of
 from tests.support.stores.checked_directory import reported, salvaged
 from tests.support.stores.made_files import STORE_ID
 from tests.support.stores.store_driver import CheckedStore

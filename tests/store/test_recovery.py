@@ -16,9 +16,9 @@ from tests.support.stores.dict_disk.journal_driver import (
 )
 from tests.support.stores.made_files import STORE_ID
 from warrenmq.build import build_name
-from warrenmq.store.content_records import write_publish_ref
-from warrenmq.store.message import ContentRef, Message, MovedMessage, Position, QueueLedger
-from warrenmq.store.record import FILE_HEADER_BYTES, FILE_MAGIC, RecordWriter
+from warrenmq.store.model.message import ContentRef, Message, MovedMessage, Position, QueueLedger
+from warrenmq.store.records.content import write_publish_ref
+from warrenmq.store.records.record import FILE_HEADER_BYTES, FILE_MAGIC, RecordWriter
 from warrenmq.store.recovery import JournalReplay
 
 NUMBER = 3

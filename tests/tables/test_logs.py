@@ -20,8 +20,8 @@ from warrenmq.broker.definitions.metadata import Definitions, PutQueue, PutVhost
 from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
 from warrenmq.store.disk.files import STORE_ID_NAME
 from warrenmq.store.disk.snapshot import VhostSnapshot
-from warrenmq.store.record import FILE_HEADER_BYTES
-from warrenmq.store.store_settings import StoreSettings
+from warrenmq.store.records.record import FILE_HEADER_BYTES
+from warrenmq.store.settings import StoreSettings
 from warrenmq.tables import message_batches, planning
 from warrenmq.tables.file_scan import OpenFile
 from warrenmq.tables.parts import ReadOptions

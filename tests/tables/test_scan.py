@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warrenmq.store.content_records import Release, write_publish_ref, write_release
-from warrenmq.store.message import ContentRef, Message, Position, QueueLedger
-from warrenmq.store.publish_body import decode_message
-from warrenmq.store.record import (
+from warrenmq.store.model.message import ContentRef, Message, Position, QueueLedger
+from warrenmq.store.records.content import Release, write_publish_ref, write_release
+from warrenmq.store.records.publish_body import decode_message
+from warrenmq.store.records.record import (
     FILE_HEADER_BYTES,
     FILE_MAGIC,
     POSITION_BYTES,

@@ -33,7 +33,7 @@ from warrenmq.offline.check import check_directory
 from warrenmq.offline.data_directory import opened
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.disk.snapshot import VhostSnapshot
-from warrenmq.store.record import crc_seed
+from warrenmq.store.records.record import crc_seed
 from warrenmq.tables import message_batches, planning
 from warrenmq.tables.contents import ContentReader
 from warrenmq.tables.file_scan import OpenFile, scan_file

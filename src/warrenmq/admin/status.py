@@ -26,7 +26,7 @@ from warrenmq.queues.queue_figures import FormFigures, QueueFigures
 from warrenmq.queues.reader_group import GroupMember
 from warrenmq.queues.reader_groups import ReaderGroup, ReaderGroups
 from warrenmq.store.figures import ContentFigures, StoreFigures
-from warrenmq.store.write_figures import WriteFigures, amplification
+from warrenmq.store.upkeep.write_figures import WriteFigures, amplification
 from warrenmq.vocabulary.names import name_text
 
 

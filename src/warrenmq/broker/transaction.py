@@ -16,7 +16,7 @@ from warrenmq.queues.memory_account import MESSAGE_BYTES
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.stale_entry import StaleEnd, StaleEntry
 from warrenmq.routing.exchange import Exchange
-from warrenmq.store.message import Message, QueueLedger
+from warrenmq.store.model.message import Message, QueueLedger
 
 # Memory of a publish (bytes) beside address, properties and body: the `Message`, the
 # `TransactionPublish` and its list entry.

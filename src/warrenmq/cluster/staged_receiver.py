@@ -21,7 +21,7 @@ from warrenmq.cluster.staged_calls import (
     decode_request,
 )
 from warrenmq.queues.message_taker import MessageTaker
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 
 _FULL = "memory or disk is short"
 

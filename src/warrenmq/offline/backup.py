@@ -34,13 +34,13 @@ from warrenmq.offline.data_directory import (
     opened,
 )
 from warrenmq.offline.problems import JOURNAL_GAP, CheckResult
-from warrenmq.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME, decode_checkpoint
 from warrenmq.store.disk.files import make_directories, read_whole, sync_directory, sync_file
 from warrenmq.store.disk.index_rebuild import CONTENT_NAME, SEGMENT_NAME
 from warrenmq.store.disk.log_reader import LOG_NAME
 from warrenmq.store.disk.snapshot import NoStore, find_store_id
-from warrenmq.store.layout import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
-from warrenmq.store.queue_index import SEGMENT_ENTRIES
+from warrenmq.store.model.layout import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
+from warrenmq.store.model.queue_index import SEGMENT_ENTRIES
+from warrenmq.store.records.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME, decode_checkpoint
 
 _DATABASE_NAMES: Final = (DATABASE_NAME, f"{DATABASE_NAME}-wal", f"{DATABASE_NAME}-shm")
 

@@ -33,17 +33,18 @@ from warrenmq.offline.problems import (
     CheckResult,
     Problem,
 )
-from warrenmq.store.content_file import GONE, ContentFile
-from warrenmq.store.content_scan import ContentScan
+from warrenmq.store.contents.file import GONE, ContentFile
+from warrenmq.store.contents.scan import ContentScan
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, known_store_id
 from warrenmq.store.disk.index_rebuild import QUEUE_NAME, SEGMENT_NAME
 from warrenmq.store.disk.log_reader import LogRecord, is_referred
 from warrenmq.store.disk.snapshot import NoStore, ReferenceCounts, VhostSnapshot
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.layout import QUEUES_NAME
-from warrenmq.store.log_places import file_of, offset_of
-from warrenmq.store.queue_index import SEGMENT_ENTRIES, Segment
-from warrenmq.store.record import (
+from warrenmq.store.model.layout import QUEUES_NAME
+from warrenmq.store.model.queue_index import SEGMENT_ENTRIES, Segment
+from warrenmq.store.model.runs import Runs, add_run
+from warrenmq.store.records.log_places import file_of, offset_of
+from warrenmq.store.records.record import (
     FILE_HEADER_BYTES,
     INDEX_MAGIC,
     RECORD_HEADER_BYTES,
@@ -51,7 +52,6 @@ from warrenmq.store.record import (
     file_header_number,
 )
 from warrenmq.store.recovery import RecoveredQueue
-from warrenmq.store.runs import Runs, add_run
 
 # Called with the number of bytes of each read.
 OnBytes = Callable[[int], None]

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from warrenmq.store.disk.log_reader import LogRecord
-from warrenmq.store.record import FILE_MAGIC, file_header_is_valid, file_header_number
+from warrenmq.store.model.runs import Runs, contains, remove_run, subtract
+from warrenmq.store.records.record import FILE_MAGIC, file_header_is_valid, file_header_number
 from warrenmq.store.recovery import RecoveredQueue
-from warrenmq.store.runs import Runs, contains, remove_run, subtract
 
 # How an entry fails.
 DAMAGED_RECORD: Final = "is damaged"

@@ -13,7 +13,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from warrenmq.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warrenmq.store.disk.files import (
     JOURNAL_DIRECTORY,
     LOST_AND_FOUND,
@@ -24,9 +23,10 @@ from warrenmq.store.disk.files import (
 from warrenmq.store.disk.read_only_files import ReadOnlyFiles
 from warrenmq.store.disk.snapshot import VhostSnapshot
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.layout import QUEUES_NAME
-from warrenmq.store.message import Message, Position
-from warrenmq.store.queue_index import SEGMENT_ENTRIES
+from warrenmq.store.model.layout import QUEUES_NAME
+from warrenmq.store.model.message import Message, Position
+from warrenmq.store.model.queue_index import SEGMENT_ENTRIES
+from warrenmq.store.records.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warrenmq.store.recovery import JournalReplay
 
 # A name may end in a number, if lost+found already had an entry of that name.

@@ -18,11 +18,11 @@ import msgspec
 from warrenmq.offline.data_directory import VHOSTS_PATH, ToolError
 from warrenmq.offline.store_builder import JOURNAL_FILE_BYTES, StoreBuilder
 from warrenmq.offline.store_plan import Part, PartManifest, StorePlan, WriterSettings
-from warrenmq.store.content_records import REFERENCES_MAX
 from warrenmq.store.disk.files import known_store_id, make_directories, put_whole
 from warrenmq.store.disk.local_file_system import LocalFileSystem
-from warrenmq.store.message import ContentRef, Message, Position, QueueLedger
-from warrenmq.store.store_settings import StoreSettings
+from warrenmq.store.model.message import ContentRef, Message, Position, QueueLedger
+from warrenmq.store.records.content import REFERENCES_MAX
+from warrenmq.store.settings import StoreSettings
 
 PLAN_NAME: Final = "plan.json"
 DATA_NAME: Final = "data"

@@ -9,15 +9,15 @@ from typing import Any, Final
 from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.offline.check import is_deleted_queue
 from warrenmq.offline.data_directory import VhostDirectory, files_of, opened, queue_names
-from warrenmq.store.content_records import content_bytes_of
 from warrenmq.store.disk.files import journal_path
 from warrenmq.store.disk.log_reader import is_referred
 from warrenmq.store.disk.snapshot import NoStore, VhostSnapshot
-from warrenmq.store.log_places import ENTRY_BYTES, file_of, offset_of, read_bytes_of
-from warrenmq.store.message import Position
-from warrenmq.store.queue_index import SEGMENT_ENTRIES, Segment
+from warrenmq.store.model.message import Position
+from warrenmq.store.model.queue_index import SEGMENT_ENTRIES, Segment
+from warrenmq.store.records.content import content_bytes_of
+from warrenmq.store.records.log_places import ENTRY_BYTES, file_of, offset_of, read_bytes_of
 from warrenmq.store.recovery import RecoveredQueue
-from warrenmq.store.write_figures import amplification
+from warrenmq.store.upkeep.write_figures import amplification
 
 # Upper bounds of the histogram's size classes, in bytes of body; one more class has larger bodies.
 SIZE_CLASSES: Final = (0, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 16777216)

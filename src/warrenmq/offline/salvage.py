@@ -40,8 +40,7 @@ from warrenmq.offline.data_directory import (
 )
 from warrenmq.offline.lost_queues import find_lost_queues
 from warrenmq.offline.store_builder import StoreBuilder
-from warrenmq.store.content_file import GONE, ContentFile, index_of
-from warrenmq.store.content_records import StoredContent, decode_content
+from warrenmq.store.contents.file import GONE, ContentFile, index_of
 from warrenmq.store.disk.files import (
     journal_numbers,
     journal_path,
@@ -52,9 +51,11 @@ from warrenmq.store.disk.files import (
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.disk.log_reader import is_referred, runs_of
 from warrenmq.store.disk.snapshot import NoStore, ReferenceCounts, VhostSnapshot
-from warrenmq.store.message import ABSENT, ContentRef, Message, Position, QueueLedger
-from warrenmq.store.queue_index import SEGMENT_ENTRIES, Segment
-from warrenmq.store.record import (
+from warrenmq.store.model.message import ABSENT, ContentRef, Message, Position, QueueLedger
+from warrenmq.store.model.queue_index import SEGMENT_ENTRIES, Segment
+from warrenmq.store.model.runs import Runs, contains, merge_runs, subtract
+from warrenmq.store.records.content import StoredContent, decode_content
+from warrenmq.store.records.record import (
     FLAG_REDELIVERED,
     FLAG_TRANSIENT,
     POSITION_BYTES,
@@ -63,7 +64,6 @@ from warrenmq.store.record import (
     read_u64,
 )
 from warrenmq.store.recovery import JournalReplay, RecoveredQueue
-from warrenmq.store.runs import Runs, contains, merge_runs, subtract
 
 # The vhost that a first start makes has this id.
 _FIRST_VHOST_ID: Final = 1

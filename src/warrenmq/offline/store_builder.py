@@ -9,16 +9,16 @@ import secrets
 from typing import Final
 
 from warrenmq.offline.data_directory import ToolError
-from warrenmq.store.content_file import ContentFile
+from warrenmq.store.contents.file import ContentFile
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY, load_store_id
 from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
 from warrenmq.store.disk.job_runner import JobRunner
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.layout import PERSISTENT_NAME, QUEUES_NAME
-from warrenmq.store.message import ContentRef, Message, Position, QueueLedger
-from warrenmq.store.queue_index import QueueIndex
-from warrenmq.store.queue_store import QueueStore
-from warrenmq.store.store_settings import StoreSettings
+from warrenmq.store.index.queue_store import QueueStore
+from warrenmq.store.model.layout import PERSISTENT_NAME, QUEUES_NAME
+from warrenmq.store.model.message import ContentRef, Message, Position, QueueLedger
+from warrenmq.store.model.queue_index import QueueIndex
+from warrenmq.store.settings import StoreSettings
 from warrenmq.store.vhost_store import VhostStore
 
 # Contents and positions are gathered up to these limits before they are written.

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from warrenmq.store.content_store import FILE_SIZE_LIMIT
-from warrenmq.store.queue_index import SEGMENT_ENTRIES
+from warrenmq.store.contents.store import FILE_SIZE_LIMIT
+from warrenmq.store.model.queue_index import SEGMENT_ENTRIES
 
 PLAN_FORMAT: Final = 1
 # The default of a node (`queue_index_embed_msgs_below`).

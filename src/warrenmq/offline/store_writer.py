@@ -43,14 +43,7 @@ from warrenmq.offline.store_plan import (
     WriterSettings,
     plan_parts,
 )
-from warrenmq.store.checkpoint import (
-    CHECKPOINT_NAME,
-    PREVIOUS_NAME,
-    Checkpoint,
-    CheckpointQueue,
-    decode_checkpoint,
-)
-from warrenmq.store.content_file import ContentFile, number_in_row
+from warrenmq.store.contents.file import ContentFile, number_in_row
 from warrenmq.store.disk.files import (
     JOURNAL_DIRECTORY,
     load_store_id,
@@ -62,10 +55,17 @@ from warrenmq.store.disk.files import (
     sync_file,
 )
 from warrenmq.store.disk.local_file_system import LocalFileSystem
-from warrenmq.store.layout import PERSISTENT_NAME, QUEUES_NAME
-from warrenmq.store.message import QueueLedger
-from warrenmq.store.queue_index import QueueIndex
-from warrenmq.store.runs import add_run
+from warrenmq.store.model.layout import PERSISTENT_NAME, QUEUES_NAME
+from warrenmq.store.model.message import QueueLedger
+from warrenmq.store.model.queue_index import QueueIndex
+from warrenmq.store.model.runs import add_run
+from warrenmq.store.records.checkpoint import (
+    CHECKPOINT_NAME,
+    PREVIOUS_NAME,
+    Checkpoint,
+    CheckpointQueue,
+    decode_checkpoint,
+)
 
 
 @dataclass

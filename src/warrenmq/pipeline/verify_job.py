@@ -35,15 +35,15 @@ from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult, must_have_p
 from warrenmq.pipeline.sharing import Sharing
 from warrenmq.pipeline.state_files import fingerprint
 from warrenmq.pipeline.tasks import run_tasks
-from warrenmq.store.content_file import ContentFile
+from warrenmq.store.contents.file import ContentFile
 from warrenmq.store.disk.files import make_directories
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.disk.log_reader import LogReader, LogRecord, is_referred
 from warrenmq.store.disk.snapshot import NoStore, SegmentPlace, VhostSnapshot, positions_in_segment
-from warrenmq.store.log_places import file_of, offset_of
-from warrenmq.store.queue_index import Segment
+from warrenmq.store.model.queue_index import Segment
+from warrenmq.store.model.runs import Runs, add_run
+from warrenmq.store.records.log_places import file_of, offset_of
 from warrenmq.store.recovery import RecoveredQueue
-from warrenmq.store.runs import Runs, add_run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -349,8 +349,8 @@ def _log_rows(files: LocalFileSystem, log: LogFile, store_id: bytes) -> list[tup
 def _content_scan(files: LocalFileSystem, path: str, number: int, store_id: bytes) -> Any:
     from functools import partial
 
-    from warrenmq.store.content_scan import ContentScan
-    from warrenmq.store.record import crc_seed
+    from warrenmq.store.contents.scan import ContentScan
+    from warrenmq.store.records.record import crc_seed
 
     return ContentScan(partial(files.read, path), files.size(path), crc_seed(store_id, number))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mypy_extensions import mypyc_attr
 
-from warrenmq.store.confirm_run import ConfirmParty
+from warrenmq.store.journal.confirm_run import ConfirmParty
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

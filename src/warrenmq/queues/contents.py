@@ -22,9 +22,9 @@ from warrenmq.queues.queue_memory import QueueMemory
 from warrenmq.queues.turn import TurnShare
 from warrenmq.queues.unacked_account import UnackedAccount
 from warrenmq.queues.variable_queue import VariableQueue
-from warrenmq.store.message import NOT_JOURNALED
-from warrenmq.store.queue_store import QueueStore
-from warrenmq.store.runs import Runs
+from warrenmq.store.index.queue_store import QueueStore
+from warrenmq.store.model.message import NOT_JOURNALED
+from warrenmq.store.model.runs import Runs
 
 # Each time that a queue has so many more runs of spared messages, it forgets the settled ones.
 SPARED_RUNS: Final = 64

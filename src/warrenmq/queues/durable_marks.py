@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from mypy_extensions import i64, mypyc_attr
 
-from warrenmq.store.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
-from warrenmq.store.journal import Journal
+from warrenmq.store.journal.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
+from warrenmq.store.journal.journal import Journal
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

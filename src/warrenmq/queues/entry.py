@@ -11,7 +11,14 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.routing.exchange import Destination
-from warrenmq.store.message import ABSENT, INDEXED, NOT_JOURNALED, Message, Position, QueueLedger
+from warrenmq.store.model.message import (
+    ABSENT,
+    INDEXED,
+    NOT_JOURNALED,
+    Message,
+    Position,
+    QueueLedger,
+)
 
 # Forms: where the content and the position of an entry are; see `variable_queue.py`.
 ALPHA: Final = 0  # content in memory

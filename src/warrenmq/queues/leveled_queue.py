@@ -16,7 +16,7 @@ from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.priority_levels import PriorityLevels
 from warrenmq.queues.queue_host import QueueHost
-from warrenmq.store.message import QueueLedger
+from warrenmq.store.model.message import QueueLedger
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -56,7 +56,7 @@ from librt.strings import (
 )
 from mypy_extensions import i32, i64
 
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 
 OPEN: Final = 1
 CLOSE: Final = 2

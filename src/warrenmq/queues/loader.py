@@ -7,9 +7,9 @@ from mypy_extensions import i64, mypyc_attr
 from warrenmq.queues.entry import EntryLedger
 from warrenmq.queues.transit import Transit
 from warrenmq.queues.variable_queue import VariableQueue
-from warrenmq.store.jobs import LoadDone
-from warrenmq.store.queue_store import QueueStore
-from warrenmq.store.runs import Runs
+from warrenmq.store.index.queue_store import QueueStore
+from warrenmq.store.jobs.job import LoadDone
+from warrenmq.store.model.runs import Runs
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -16,8 +16,8 @@ from warrenmq.queues.contents import QueueContents
 from warrenmq.queues.entry import ALPHA, Entry
 from warrenmq.queues.loader import Load
 from warrenmq.queues.variable_queue import VariableQueue
-from warrenmq.store.message import Message, Position
-from warrenmq.store.runs import contains
+from warrenmq.store.model.message import Message, Position
+from warrenmq.store.model.runs import contains
 
 # The most messages that one load reads ahead for consumers; see `QueueHost.ahead_bytes`.
 AHEAD_MESSAGES: Final = 512

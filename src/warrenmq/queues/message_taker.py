@@ -11,8 +11,8 @@ from mypy_extensions import i64, mypyc_attr
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.entry import Consumer, QueueEnd
 from warrenmq.queues.settings import DeadLetterRule, QueueSettings
-from warrenmq.store.confirm_run import ConfirmParty
-from warrenmq.store.message import Message
+from warrenmq.store.journal.confirm_run import ConfirmParty
+from warrenmq.store.model.message import Message
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

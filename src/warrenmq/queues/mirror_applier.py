@@ -28,8 +28,8 @@ from warrenmq.queues.mirror_records import (
 )
 from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
-from warrenmq.store.message import Message
-from warrenmq.store.runs import Runs, contains
+from warrenmq.store.model.message import Message
+from warrenmq.store.model.runs import Runs, contains
 
 
 class EpochError(Exception):

@@ -31,9 +31,9 @@ from warrenmq.queues.mirror_snapshot import LiveScan, count_of
 from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.sliced_runs import subtracted
 from warrenmq.queues.sliced_work import SlicedWork
-from warrenmq.store.epochs import Epochs
-from warrenmq.store.message import PENDING, Message
-from warrenmq.store.runs import Runs, add_run, add_runs, contains, index_of_run, subtract
+from warrenmq.store.model.epochs import Epochs
+from warrenmq.store.model.message import PENDING, Message
+from warrenmq.store.model.runs import Runs, add_run, add_runs, contains, index_of_run, subtract
 
 # The most memory that the held messages of one level take (bytes).
 HELD_BYTES: Final = 64 << 20

@@ -31,8 +31,8 @@ from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
 from warrenmq.queues.link_records import MalformedRecordError, RecordReader, write_message
-from warrenmq.store.message import Message
-from warrenmq.store.runs import Runs
+from warrenmq.store.model.message import Message
+from warrenmq.store.model.runs import Runs
 
 EPOCH: Final = 1
 LEVEL: Final = 2

@@ -28,9 +28,9 @@ from warrenmq.queues.sliced_runs import merged, subtracted
 from warrenmq.queues.sliced_work import SlicedWork
 from warrenmq.queues.turn import SLICE_MESSAGES
 from warrenmq.queues.variable_queue import VariableQueue
-from warrenmq.store.epochs import Epochs
-from warrenmq.store.message import Position
-from warrenmq.store.runs import Runs, add_run, contains, index_of_run
+from warrenmq.store.model.epochs import Epochs
+from warrenmq.store.model.message import Position
+from warrenmq.store.model.runs import Runs, add_run, contains, index_of_run
 
 # Runs of messages in memory that are found in one piece of work. Each takes a binary search.
 _PIECE_RUNS: Final = 64

@@ -11,7 +11,7 @@ from __future__ import annotations
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.queues.entry import Entry
-from warrenmq.store.runs import Runs
+from warrenmq.store.model.runs import Runs
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

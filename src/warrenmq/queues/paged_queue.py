@@ -22,8 +22,8 @@ from warrenmq.queues.paging import Progress, index_slice, page_slice
 from warrenmq.queues.purging import Purge, Purges
 from warrenmq.queues.queue_host import QueueHost
 from warrenmq.queues.turn import DONE, MORE
-from warrenmq.store.epochs import Epochs
-from warrenmq.store.message import INDEXED, NOT_JOURNALED, Message, Position
+from warrenmq.store.model.epochs import Epochs
+from warrenmq.store.model.message import INDEXED, NOT_JOURNALED, Message, Position
 
 
 class PagedQueue(QueueContents):

@@ -27,7 +27,7 @@ from warrenmq.queues.entry import ALPHA, BETA, GAMMA, Entry
 from warrenmq.queues.read_ahead import kept_count
 from warrenmq.queues.turn import DONE, MORE, WAIT_FOR_DISK, WAIT_FOR_SEAL, WRITE_STEPS
 from warrenmq.queues.variable_queue import UNLIMITED
-from warrenmq.store.message import INDEXED, NOT_JOURNALED, PENDING, Message, Position
+from warrenmq.store.model.message import INDEXED, NOT_JOURNALED, PENDING, Message, Position
 
 
 class Progress:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from warrenmq.queues.paged_queue import PagedQueue
-from warrenmq.store.message import QueueLedger
+from warrenmq.store.model.message import QueueLedger
 
 
 class PriorityLevels:

@@ -20,9 +20,9 @@ from warrenmq.queues.entry_deque import EntryDeque
 from warrenmq.queues.leave_reason import PURGED
 from warrenmq.queues.loader import Load
 from warrenmq.queues.turn import DONE, SLICE_MESSAGES, TurnShare, TurnShares
-from warrenmq.store.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
-from warrenmq.store.message import INDEXED, Position
-from warrenmq.store.runs import Runs, add_run
+from warrenmq.store.journal.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
+from warrenmq.store.model.message import INDEXED, Position
+from warrenmq.store.model.runs import Runs, add_run
 
 
 class Purge:

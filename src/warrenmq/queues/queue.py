@@ -51,8 +51,8 @@ from warrenmq.queues.transit import LARGE_BYTES, Transit
 from warrenmq.queues.turn import SLICE_MESSAGES
 from warrenmq.queues.variable_queue import EMPTY, LOADING, READY
 from warrenmq.queues.waiting_consumers import ConsumerCircle
-from warrenmq.store.confirm_run import ConfirmParty
-from warrenmq.store.message import Message
+from warrenmq.store.journal.confirm_run import ConfirmParty
+from warrenmq.store.model.message import Message
 
 # `is_behind`: with fewer waiting messages a queue just has traffic.
 BACKLOG_MIN: Final = 500

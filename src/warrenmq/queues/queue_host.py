@@ -14,8 +14,8 @@ from warrenmq.queues.entry import Entry, EntryLedger, QueueEnd
 from warrenmq.queues.memory_account import MemoryAccount, MemoryUser
 from warrenmq.queues.settings import DeadLetterRule
 from warrenmq.queues.turn import TurnShare, TurnShares
-from warrenmq.store.message import Message, QueueLedger
-from warrenmq.store.queue_store import QueueStore
+from warrenmq.store.index.queue_store import QueueStore
+from warrenmq.store.model.message import Message, QueueLedger
 
 LOAD_BYTES: Final = 4194304
 AHEAD_BYTES: Final = 1048576

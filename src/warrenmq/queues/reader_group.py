@@ -38,8 +38,8 @@ from warrenmq.queues.loading import EntryContents, IndexCopies, RangeLoad, peek_
 from warrenmq.queues.paging import journal_missing
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.reservation import ENOUGH, EVERYTHING, LOADING, MORE, Reservation
-from warrenmq.store.content_load import RECORD_OVERHEAD_BYTES
-from warrenmq.store.message import NOT_JOURNALED
+from warrenmq.store.index.content_load import RECORD_OVERHEAD_BYTES
+from warrenmq.store.model.message import NOT_JOURNALED
 from warrenmq.vocabulary.error_codes import DATA_LOSS, PRECONDITION
 
 # Messages reserved or acked in one step; the bound limits how long other work on the loop waits.

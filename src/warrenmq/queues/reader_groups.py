@@ -22,7 +22,7 @@ from warrenmq.queues.entry import Entry
 from warrenmq.queues.group_error import GroupError, gone_error
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.reader_group import GroupMember
-from warrenmq.store.message import QueueLedger
+from warrenmq.store.model.message import QueueLedger
 from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED, NOT_FOUND, PRECONDITION
 from warrenmq.vocabulary.names import name_text
 from warrenmq.vocabulary.patterns.name_pattern import NamePattern

@@ -1,4 +1,4 @@
-"""A block: messages in bulk, encoded as the records of a file of the store (store/record.py).
+"""A block: messages in bulk, encoded as the records of a file of the store (records/record.py).
 
 A block begins with a file header, whose store id and number seed the checksums. One PUBLISH record
 for each message follows, with one position, as in a segment of an index: a reader of segments reads
@@ -9,8 +9,8 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from warrenmq.queues.entry import Entry
-from warrenmq.store.message import Position
-from warrenmq.store.record import (
+from warrenmq.store.model.message import Position
+from warrenmq.store.records.record import (
     INDEX_MAGIC,
     PUBLISH,
     PUBLISH_HEAD,

@@ -45,8 +45,8 @@ from warrenmq.queues.remote_session import (
     SessionQueue,
 )
 from warrenmq.queues.settings import DROP_HEAD, DeadLetterRule, QueueSettings
-from warrenmq.store.confirm_run import ConfirmParty
-from warrenmq.store.message import Message
+from warrenmq.store.journal.confirm_run import ConfirmParty
+from warrenmq.store.model.message import Message
 from warrenmq.wire.errors import NOT_FOUND
 
 # Bytes of publishes on their way to one queue above which its publishers have to wait.

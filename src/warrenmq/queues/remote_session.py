@@ -57,8 +57,8 @@ from warrenmq.queues.link_records import (
 )
 from warrenmq.queues.queue_link import FRAME_BYTES, OPERATIONS, QueueLink
 from warrenmq.queues.settings import NO_LIMIT
-from warrenmq.store.confirm_run import ConfirmParty, finish_together
-from warrenmq.store.message import Message, QueueLedger
+from warrenmq.store.journal.confirm_run import ConfirmParty, finish_together
+from warrenmq.store.model.message import Message, QueueLedger
 from warrenmq.vocabulary.fail_points import fail_point
 
 

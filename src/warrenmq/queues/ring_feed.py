@@ -37,8 +37,8 @@ from warrenmq.queues.mirror_records import (
 )
 from warrenmq.queues.operation_feed import OperationFeed
 from warrenmq.queues.queue import Queue
-from warrenmq.store.message import Message, RunGatherer
-from warrenmq.store.runs import Runs, add_run, merge_runs, remove_run, subtract
+from warrenmq.store.model.message import Message, RunGatherer
+from warrenmq.store.model.runs import Runs, add_run, merge_runs, remove_run, subtract
 
 # Distance of the first seq ids of two epochs, at least. The messages that a master publishes before
 # it notices that nobody takes them fit in.

@@ -6,15 +6,15 @@ from mypy_extensions import i64
 
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
-from warrenmq.store.content_log import ContentLogs
-from warrenmq.store.log_places import file_of, offset_of, read_bytes_of
-from warrenmq.store.message import INDEXED
-from warrenmq.store.queue_index import Segment
-from warrenmq.store.record import FILE_HEADER_BYTES
+from warrenmq.store.model.content_log import ContentLogs
+from warrenmq.store.model.message import INDEXED
+from warrenmq.store.model.queue_index import Segment
+from warrenmq.store.records.log_places import file_of, offset_of, read_bytes_of
+from warrenmq.store.records.record import FILE_HEADER_BYTES
 
-# Bytes of a PUBLISH record with one position (store/record.py) beside its content: the header, the
-# position with its count, time and flags, the lengths of properties and body. The lengths of the
-# two names count as content.
+# Bytes of a PUBLISH record with one position (store/records/record.py) beside its content: the
+# header, the position with its count, time and flags, the lengths of properties and body. The
+# lengths of the two names count as content.
 _OVERHEAD_BYTES: Final = 16 + 4 + 21 + 9 + 4 + 4
 # Messages in more runs, or in more byte ranges, than this are not worth describing.
 _RUNS_MAX: Final = 1000

@@ -1,4 +1,4 @@
-"""Operations on long lists of runs of seq ids (`store/runs.py`) in pieces, for `sliced_work.py`.
+"""Operations on long lists of runs of seq ids (`model/runs.py`) in pieces, for `sliced_work.py`.
 
 Each is a generator that appends its result to `found`. The lists that it reads must not change.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from mypy_extensions import i64
 
 from warrenmq.queues.sliced_work import PIECE_STEPS, RUN_STEPS
-from warrenmq.store.runs import Runs, index_of_run
+from warrenmq.store.model.runs import Runs, index_of_run
 
 
 def subtracted(runs: Runs, others: list[Runs], found: Runs) -> Iterator[int]:

@@ -11,7 +11,7 @@ from mypy_extensions import i64, mypyc_attr
 from warrenmq.queues.entry import Entry, QueueEnd
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
-from warrenmq.store.message import ABSENT, QueueLedger
+from warrenmq.store.model.message import ABSENT, QueueLedger
 
 
 class StaleEnd(QueueEnd):

@@ -10,7 +10,7 @@ from mypy_extensions import i64
 
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.leveled_queue import LeveledQueue
-from warrenmq.store.epochs import epoch_of
+from warrenmq.store.model.epochs import epoch_of
 
 
 def settle_if_ready(

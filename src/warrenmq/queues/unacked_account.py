@@ -7,7 +7,7 @@ from mypy_extensions import i64
 
 from warrenmq.queues.entry import ALPHA, Entry
 from warrenmq.queues.memory_account import ENTRY_BYTES, MESSAGE_BYTES
-from warrenmq.store.message import QueueLedger
+from warrenmq.store.model.message import QueueLedger
 
 
 class UnackedAccount:

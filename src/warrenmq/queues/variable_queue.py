@@ -32,7 +32,7 @@ from warrenmq.queues.delta import UNKNOWN, Delta
 from warrenmq.queues.entry import ALPHA, BETA, GAMMA, Entry
 from warrenmq.queues.entry_deque import EntryDeque
 from warrenmq.queues.memory_account import ENTRY_BYTES, MESSAGE_BYTES
-from warrenmq.store.message import INDEXED
+from warrenmq.store.model.message import INDEXED
 
 # States of the head. EMPTY: there is no ready message.
 EMPTY: Final = 0

@@ -20,10 +20,10 @@ from warrenmq.broker.definitions.metadata import (
     MetadataError,
 )
 from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
-from warrenmq.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY, LOST_AND_FOUND, make_directories
 from warrenmq.store.disk.space_reserve import SpaceReserve
-from warrenmq.store.layout import PERSISTENT_NAME, QUEUES_NAME
+from warrenmq.store.model.layout import PERSISTENT_NAME, QUEUES_NAME
+from warrenmq.store.records.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 
 logger = logging.getLogger("warren.startup")
 

@@ -61,7 +61,7 @@ from warrenmq.server.vhost_driver import VhostDriver, start_drivers, stop_driver
 from warrenmq.store.disk.flusher import Flusher, FlushJob, is_kept_up
 from warrenmq.store.disk.line_limit import LineLimit
 from warrenmq.store.disk.workers import Workers
-from warrenmq.store.jobs import StoreJob
+from warrenmq.store.jobs.job import StoreJob
 
 if TYPE_CHECKING:
     from warrenmq.cluster.node import ClusterNode

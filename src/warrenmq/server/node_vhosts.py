@@ -20,8 +20,8 @@ from warrenmq.store.disk.flusher import Flusher, FlusherCall
 from warrenmq.store.disk.job_runner import JobRunner
 from warrenmq.store.disk.line_limit import LineLimit
 from warrenmq.store.disk.workers import Workers
-from warrenmq.store.jobs import StoreJob
-from warrenmq.store.journal import Journal
+from warrenmq.store.jobs.job import StoreJob
+from warrenmq.store.journal.journal import Journal
 
 logger = logging.getLogger("warren.node")
 

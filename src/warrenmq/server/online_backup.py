@@ -1,6 +1,6 @@
 """Backups of a running node: one at a time, while everything else continues.
 
-1. Each vhost takes a checkpoint and from then on deletes nothing (store/backup_pins.py).
+1. Each vhost takes a checkpoint and from then on deletes nothing (store/upkeep/backup_pins.py).
 2. When all vhosts have one, the end of the backup is fixed: the bytes of all sealed batches. The
    flusher copies the definitions between two batches, when exactly these batches are durable, so
    definitions and messages are of the same commit.
@@ -33,11 +33,11 @@ from warrenmq.offline.backup_files import (
     take_files,
 )
 from warrenmq.offline.data_directory import DATABASE_NAME, VHOSTS_PATH, ToolError
-from warrenmq.store.backup_pins import BackupListener
-from warrenmq.store.checkpoint import CHECKPOINT_NAME
 from warrenmq.store.disk.files import STORE_ID_NAME, make_directories, sync_file
 from warrenmq.store.disk.flusher import FlusherCall
-from warrenmq.store.jobs import COMPACT, StoreJob
+from warrenmq.store.jobs.job import COMPACT, StoreJob
+from warrenmq.store.records.checkpoint import CHECKPOINT_NAME
+from warrenmq.store.upkeep.backup_pins import BackupListener
 
 logger = logging.getLogger("warren.backup")
 

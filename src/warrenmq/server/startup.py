@@ -41,7 +41,7 @@ from warrenmq.store.disk.flusher import BatchFlusher
 from warrenmq.store.disk.format_version import NewerFormatError, refuse_newer_formats
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.disk.space_reserve import SpaceReserve
-from warrenmq.store.store_settings import HOLD_BYTES, StoreSettings
+from warrenmq.store.settings import HOLD_BYTES, StoreSettings
 
 logger = logging.getLogger("warren.startup")
 

@@ -12,8 +12,8 @@ from typing import Final, Protocol
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
 from warrenmq.store.disk.line_limit import LineLimit
-from warrenmq.store.jobs import StoreJob
-from warrenmq.store.journal import FLUSH_INTERVAL_MS
+from warrenmq.store.jobs.job import StoreJob
+from warrenmq.store.journal.journal import FLUSH_INTERVAL_MS
 
 logger = logging.getLogger("warren.node")
 

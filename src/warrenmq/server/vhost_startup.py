@@ -22,9 +22,9 @@ from warrenmq.store.disk.files import (
 from warrenmq.store.disk.orphans import embed_contents
 from warrenmq.store.disk.store_reader import StoreReport, clear_queues, read_store
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.layout import QUEUES_NAME
+from warrenmq.store.model.layout import QUEUES_NAME
 from warrenmq.store.recovery import Damage
-from warrenmq.store.store_settings import StoreSettings
+from warrenmq.store.settings import StoreSettings
 from warrenmq.wire.errors import AmqpError
 
 logger = logging.getLogger("warren.startup")

@@ -8,12 +8,12 @@ beyond that are its debt (W10). `payable_bytes` is the part that the store is ab
 itself, whatever clients do: files that the next checkpoints delete, garbage that compaction and the
 rewriting of segments will free, garbage of journal files that stay and are to be emptied, and the
 journal beyond its window. While some debt is payable, compaction runs at a higher rate, and
-segments are rewritten sooner (`queue_index.py`).
+segments are rewritten sooner (`model/queue_index.py`).
 
 Publishers wait only for the debt that they may have caused, or that threatens the disk: the growth
-of the store since its lowest size in this debt (`debt.py`), as far as it is payable, since they
-might wait for the rest for ever. So a purge, which turns live bytes into debt, stops no publisher,
-and no publisher can go on publishing faster than the store frees space.
+of the store since its lowest size in this debt (`upkeep/debt.py`), as far as it is payable, since
+they might wait for the rest for ever. So a purge, which turns live bytes into debt, stops no
+publisher, and no publisher can go on publishing faster than the store frees space.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warrenmq.store.content_log import ContentLogs
-from warrenmq.store.content_store import COMPACTION_FILES_MIN, ContentStore
-from warrenmq.store.journal_window import window_bytes
-from warrenmq.store.message import QueueLedger
-from warrenmq.store.queue_store import QueueStore
+from warrenmq.store.contents.store import COMPACTION_FILES_MIN, ContentStore
+from warrenmq.store.index.queue_store import QueueStore
+from warrenmq.store.journal.window import window_bytes
+from warrenmq.store.model.content_log import ContentLogs
+from warrenmq.store.model.message import QueueLedger
 from warrenmq.store.vhost_store import VhostStore
 
 # Payable bytes below this part of the allowance (by default 64 MiB) count as no debt: an exact
@@ -156,7 +156,7 @@ def payable_bytes(store: VhostStore) -> i64:
 
 
 def update_debt(store: VhostStore) -> None:
-    """Renew `store.debt`; takes time in proportion to the queues and segments."""
+    """Renew `store.upkeep.debt`; takes time in proportion to the queues and segments."""
     payable = debt_to_pay(store)
     store.debt.update(payable, StoreFigures(store).disk_bytes if payable > 0 else 0)
 

@@ -27,14 +27,22 @@ from collections.abc import Callable
 
 from mypy_extensions import i64
 
-from warrenmq.store.checkpoint import Checkpoint, CheckpointQueue
-from warrenmq.store.content_log import ContentLog
-from warrenmq.store.content_records import content_bytes_of, decode_publish_ref, decode_release
-from warrenmq.store.epochs import add_epoch
-from warrenmq.store.message import WRITTEN, ContentRef, JournalFile, Message, Position, QueueLedger
-from warrenmq.store.publish_body import decode_message
-from warrenmq.store.queue_index import QueueIndex
-from warrenmq.store.record import (
+from warrenmq.store.model.content_log import ContentLog
+from warrenmq.store.model.epochs import add_epoch
+from warrenmq.store.model.message import (
+    WRITTEN,
+    ContentRef,
+    JournalFile,
+    Message,
+    Position,
+    QueueLedger,
+)
+from warrenmq.store.model.queue_index import QueueIndex
+from warrenmq.store.model.runs import Runs, add_run, contains, remove_run
+from warrenmq.store.records.checkpoint import Checkpoint, CheckpointQueue
+from warrenmq.store.records.content import content_bytes_of, decode_publish_ref, decode_release
+from warrenmq.store.records.publish_body import decode_message
+from warrenmq.store.records.record import (
     ACK,
     CLEAN_STOP,
     EPOCH,
@@ -63,7 +71,6 @@ from warrenmq.store.record import (
     read_u64,
     record_length,
 )
-from warrenmq.store.runs import Runs, add_run, contains, remove_run
 
 
 class Damage:

@@ -12,28 +12,28 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from warrenmq.store.backup_pins import BackupPins
-from warrenmq.store.batch import Batch
-from warrenmq.store.checkpoint import Checkpoint
-from warrenmq.store.checkpoints import Checkpoints
-from warrenmq.store.compaction import Compaction
-from warrenmq.store.content_store import ContentStore
-from warrenmq.store.debt import Debt
-from warrenmq.store.job_queue import JobQueue
-from warrenmq.store.jobs import StoreJob
-from warrenmq.store.journal import Journal
-from warrenmq.store.journal_window import DeadFiles, files_to_retire
-from warrenmq.store.layout import PERSISTENT_NAME, TRANSIENT_NAME
-from warrenmq.store.losses import LossReport
-from warrenmq.store.message import Position, QueueLedger
-from warrenmq.store.queue_access import QueueAccess
-from warrenmq.store.queue_store import QueueStore
+from warrenmq.store.contents.store import ContentStore
+from warrenmq.store.contents.stored_contents import StoredContents
+from warrenmq.store.index.losses import LossReport
+from warrenmq.store.index.queue_store import QueueStore
+from warrenmq.store.index.segment_files import SegmentFiles
+from warrenmq.store.index.segment_loss import SegmentLoss
+from warrenmq.store.jobs.job import StoreJob
+from warrenmq.store.jobs.job_queue import JobQueue
+from warrenmq.store.journal.batch import Batch
+from warrenmq.store.journal.journal import Journal
+from warrenmq.store.journal.window import DeadFiles, files_to_retire
+from warrenmq.store.model.layout import PERSISTENT_NAME, TRANSIENT_NAME
+from warrenmq.store.model.message import Position, QueueLedger
+from warrenmq.store.model.queue_access import QueueAccess
+from warrenmq.store.records.checkpoint import Checkpoint
 from warrenmq.store.recovery import JournalReplay, RecoveredQueue
-from warrenmq.store.segment_files import SegmentFiles
-from warrenmq.store.segment_loss import SegmentLoss
-from warrenmq.store.segment_rewrite import SegmentRewriter
-from warrenmq.store.store_settings import StoreSettings
-from warrenmq.store.stored_contents import StoredContents
+from warrenmq.store.settings import StoreSettings
+from warrenmq.store.upkeep.backup_pins import BackupPins
+from warrenmq.store.upkeep.checkpoints import Checkpoints
+from warrenmq.store.upkeep.compaction import Compaction
+from warrenmq.store.upkeep.debt import Debt
+from warrenmq.store.upkeep.segment_rewrite import SegmentRewriter
 
 
 class VhostStore:
@@ -113,7 +113,7 @@ class VhostStore:
     def restore(self, checkpoint: Checkpoint | None, replay: JournalReplay) -> None:
         """Take over the recovered journal and checkpoint; `adopt` does so for each queue.
 
-        The persistent content store must be filled already (`content_recovery.py`).
+        The persistent content store must be filled already (`contents/recovery.py`).
         """
         journal = self.journal
         journal.adopt(replay.files, replay.next_file_number)

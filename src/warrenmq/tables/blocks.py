@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from warrenmq.store.record import (
+from warrenmq.store.records.record import (
     FILE_HEADER_BYTES,
     INDEX_MAGIC,
     crc_seed,

@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from warrenmq.store.layout import JOURNAL_NAME
-from warrenmq.store.log_places import PLACES
-from warrenmq.store.record import crc_seed
+from warrenmq.store.model.layout import JOURNAL_NAME
+from warrenmq.store.records.log_places import PLACES
+from warrenmq.store.records.record import crc_seed
 from warrenmq.tables.file_scan import RECORD_TYPE, Array, FileChangedError, OpenFile, scan_file
 from warrenmq.tables.scan import RecordScan
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from warrenmq.store.record import FILE_HEADER_BYTES
+from warrenmq.store.records.record import FILE_HEADER_BYTES
 from warrenmq.tables.scan import POSITION_FIELDS, RECORD_FIELDS, RecordScan
 
 Array = np.ndarray[Any, Any]

@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from warrenmq.store.log_places import PLACES
-from warrenmq.store.record import FLAG_REDELIVERED, PUBLISH_REF
+from warrenmq.store.records.log_places import PLACES
+from warrenmq.store.records.record import FLAG_REDELIVERED, PUBLISH_REF
 from warrenmq.tables.columns import (
     FROM_PROPERTIES,
     as_strings,

@@ -20,7 +20,7 @@ from warrenmq.offline.data_directory import (
     files_of,
     opened,
 )
-from warrenmq.store.content_file import GONE, ContentFile
+from warrenmq.store.contents.file import GONE, ContentFile
 from warrenmq.store.disk.files import (
     LOST_AND_FOUND,
     STORE_ID_NAME,
@@ -29,10 +29,10 @@ from warrenmq.store.disk.files import (
     known_store_id,
 )
 from warrenmq.store.disk.snapshot import NoStore, VhostSnapshot
-from warrenmq.store.layout import PERSISTENT_NAME
-from warrenmq.store.queue_index import Segment
+from warrenmq.store.model.layout import PERSISTENT_NAME
+from warrenmq.store.model.queue_index import Segment
+from warrenmq.store.model.runs import Runs, subtract
 from warrenmq.store.recovery import RecoveredQueue
-from warrenmq.store.runs import Runs, subtract
 from warrenmq.tables.contents import ContentTable
 from warrenmq.tables.metadata import metadata_rows
 from warrenmq.tables.parts import (

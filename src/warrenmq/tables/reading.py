@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from warrenmq.offline.data_directory import ToolError, locked
-from warrenmq.store.log_places import PLACES
-from warrenmq.store.record import (
+from warrenmq.store.records.log_places import PLACES
+from warrenmq.store.records.record import (
     ACK,
     CLEAN_STOP,
     CONTENT,

@@ -1,7 +1,7 @@
 """Reads a damaged segment as a start would repair it; nothing on the disk changes.
 
 Damage may have taken entries whose contents are in logs. The store finds such entries again in
-these logs (`store/entry_search.py`), when a load meets the damage.
+these logs (`store/index/entry_search.py`), when a load meets the damage.
 """
 
 import contextlib
@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from warrenmq.store.entry_search import SegmentRepair
-from warrenmq.store.record import FILE_HEADER_BYTES, crc_seed
+from warrenmq.store.index.entry_search import SegmentRepair
+from warrenmq.store.records.record import FILE_HEADER_BYTES, crc_seed
 from warrenmq.tables.file_scan import (
     POSITION_TYPE,
     RECORD_TYPE,

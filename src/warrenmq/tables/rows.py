@@ -4,8 +4,8 @@ from typing import Final
 
 import numpy as np
 
-from warrenmq.store.log_places import PLACES
-from warrenmq.store.record import FLAG_TRANSIENT, PUBLISH, PUBLISH_REF
+from warrenmq.store.records.log_places import PLACES
+from warrenmq.store.records.record import FLAG_TRANSIENT, PUBLISH, PUBLISH_REF
 from warrenmq.tables.file_scan import Array, Piece
 from warrenmq.tables.parts import FilePart, QueuePart, ReadOptions
 

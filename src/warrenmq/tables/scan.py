@@ -11,15 +11,15 @@ from crc32c import crc32c
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
-from warrenmq.store.content_records import (
+from warrenmq.store.records.content import (
     CONTENT_HEAD_BYTES,
     content_id_of,
     decode_publish_ref,
     decode_release,
     references_of,
 )
-from warrenmq.store.index_records import behind_damage
-from warrenmq.store.log_places import (
+from warrenmq.store.records.index import behind_damage
+from warrenmq.store.records.log_places import (
     ENTRY_BYTES,
     PLACES,
     PLACES_HEAD_BYTES,
@@ -27,8 +27,8 @@ from warrenmq.store.log_places import (
     has_position,
     read_entry,
 )
-from warrenmq.store.publish_body import message_bounds
-from warrenmq.store.record import (
+from warrenmq.store.records.publish_body import message_bounds
+from warrenmq.store.records.record import (
     ACK,
     CLEAN_STOP,
     CONTENT,

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from warrenmq.store.record import (
+from warrenmq.store.records.record import (
     FILE_HEADER_BYTES,
     FILE_MAGIC,
     PUBLISH,

@@ -11,8 +11,8 @@ from random import Random
 from typing import Final
 
 from warrenmq.broker.vhost.stage import MOVE_SLICE_MESSAGES
-from warrenmq.store.queue_index import REWRITE_MIN_BYTES
-from warrenmq.store.store_settings import DEAD_TAIL_BYTES
+from warrenmq.store.model.queue_index import REWRITE_MIN_BYTES
+from warrenmq.store.settings import DEAD_TAIL_BYTES
 from warrenmq.testing.operations import (
     DISK_ALARM,
     MEMORY_ALARM,

@@ -14,9 +14,9 @@ from typing import Final
 
 from warrenmq.queues.settings import QueueSettings
 from warrenmq.queues.variable_queue import UNLIMITED
-from warrenmq.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY
-from warrenmq.store.journal import FLUSH_INTERVAL_MS
+from warrenmq.store.journal.journal import FLUSH_INTERVAL_MS
+from warrenmq.store.records.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warrenmq.testing.many_histories import error_violation
 from warrenmq.testing.models.commit_token import CommitToken
 from warrenmq.testing.models.damage import acks_in, damage_of, is_whole

@@ -6,7 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.support.brokers.memory_broker import MemoryBroker
 from warrenmq.broker.channel.confirms import PublishConfirms
-from warrenmq.store.confirm_run import ConfirmParty
+from warrenmq.store.journal.confirm_run import ConfirmParty
 from warrenmq.wire.encode import PROTOCOL_HEADER
 from warrenmq.wire.frames import FRAME_METHOD, NEED_DATA, FrameBuffer
 from warrenmq.wire.methods import BasicAck, BasicNack, decode_method

@@ -11,8 +11,8 @@ from warrenmq.broker.flow.disk_flow import DEBT_STOP_BYTES, STOP_BYTES, STORE_ST
 from warrenmq.broker.flow.throttle import FLOW_SHOWN_MS
 from warrenmq.queues.turn import TURN_STEPS_MAX
 from warrenmq.store.figures import StoreFigures, debt_to_pay, payable_bytes
-from warrenmq.store.jobs import CompactContents, StoreJob
-from warrenmq.store.store_settings import GARBAGE_ALLOWANCE_BYTES
+from warrenmq.store.jobs.job import CompactContents, StoreJob
+from warrenmq.store.settings import GARBAGE_ALLOWANCE_BYTES
 from warrenmq.wire.methods import BasicPublish
 from warrenmq.wire.properties import NO_PROPERTIES
 

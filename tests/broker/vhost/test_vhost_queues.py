@@ -1,7 +1,7 @@
 """A queue that is gone in memory is gone after a restart too, also if the disk fails meanwhile."""
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
-from warrenmq.store.change_sets import RETRY_MS
+from warrenmq.store.journal.change_sets import RETRY_MS
 
 
 def test_a_deletion_that_nobody_waits_for_is_retried_until_it_is_stored() -> None:

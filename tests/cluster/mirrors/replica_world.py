@@ -25,8 +25,8 @@ from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.ring_feed import epoch_start
 from warrenmq.queues.variable_queue import EMPTY
-from warrenmq.store.confirm_run import ConfirmRun, ConfirmWaiter
-from warrenmq.store.message import Message, QueueLedger
+from warrenmq.store.journal.confirm_run import ConfirmRun, ConfirmWaiter
+from warrenmq.store.model.message import Message, QueueLedger
 
 BIRTH = 0
 NAME = b"q"

@@ -22,7 +22,7 @@ from warrenmq.queues.queue import Queue
 from warrenmq.queues.ring_feed import FeedOwner, RingFeed, next_start
 from warrenmq.queues.settings import QueueSettings
 from warrenmq.queues.variable_queue import EMPTY
-from warrenmq.store.message import Message, QueueLedger
+from warrenmq.store.model.message import Message, QueueLedger
 
 NAME = b"q"
 # (level, seq, body, properties, expiry ms, is redelivered) of a message.

@@ -3,7 +3,7 @@
 from warrenmq.cluster.mirrors.in_sync import BEHIND_MS, HELD_MS, InSync, MirrorParty
 from warrenmq.cluster.mirrors.mirror_lag import Sent
 from warrenmq.cluster.mirrors.silences import SILENT_MS
-from warrenmq.store.confirm_run import ConfirmRun, ConfirmWaiter
+from warrenmq.store.journal.confirm_run import ConfirmRun, ConfirmWaiter
 
 
 class Publishes(ConfirmWaiter):

@@ -21,7 +21,7 @@ from warrenmq.cluster.mirrors.records import (
     encode_record,
 )
 from warrenmq.queues.ring_feed import next_start
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 
 A, B, C = b"a", b"b", b"c"
 

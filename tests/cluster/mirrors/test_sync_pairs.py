@@ -13,7 +13,7 @@ from warrenmq.cluster.mirrors.sync_source import SCANNING
 from warrenmq.queues.mirror_backing import HELD_BYTES
 from warrenmq.queues.mirror_records import write_publish, write_published
 from warrenmq.queues.settings import QueueSettings, QueueTraits
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 
 CHUNK_BYTES = 1000
 

@@ -31,7 +31,7 @@ from warrenmq.cluster.mirrors.sync_records import (
     encode_note,
 )
 from warrenmq.cluster.mirrors.sync_scan import Pieces
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 
 LEVEL = LevelRuns(3, 1000, 7, [(1, 5), (9, 9), (600, 999)])
 

@@ -1,7 +1,7 @@
 """A source of confirms for a mirrored queue that confirms or refuses when the test says so."""
 
 from warrenmq.queues.confirm_source import ConfirmSource
-from warrenmq.store.confirm_run import ConfirmParty
+from warrenmq.store.journal.confirm_run import ConfirmParty
 
 
 class HeldParties(ConfirmSource):

@@ -26,7 +26,7 @@ from warrenmq.queues.operation_feed import OperationFeed
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_link import OPERATIONS
 from warrenmq.queues.remote_queue import RemoteQueue
-from warrenmq.store.runs import Runs
+from warrenmq.store.model.runs import Runs
 
 THIRD = b"third@host"
 # Seq ids between the last one of a master and the first one of the next.

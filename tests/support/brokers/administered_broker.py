@@ -12,7 +12,7 @@ from warrenmq.admin.definitions.export import export_definitions
 from warrenmq.admin.definitions.importing import DefinitionsImport
 from warrenmq.broker.definitions.metadata import Change, PutVhost
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.store.store_settings import StoreSettings
+from warrenmq.store.settings import StoreSettings
 from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 
 

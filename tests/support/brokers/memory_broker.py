@@ -17,7 +17,7 @@ from warrenmq.broker.definitions.metadata import Definitions, PutPermission, Put
 from warrenmq.broker.definitions.passwords import hash_password
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.store.store_settings import StoreSettings
+from warrenmq.store.settings import StoreSettings
 from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 
 JOURNAL_FILE_BYTES = 1 << 24

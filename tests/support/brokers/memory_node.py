@@ -43,9 +43,9 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import QueueSettings
-from warrenmq.store.change_sets import ChangeSet
-from warrenmq.store.message import Message
-from warrenmq.store.store_settings import StoreSettings
+from warrenmq.store.journal.change_sets import ChangeSet
+from warrenmq.store.model.message import Message
+from warrenmq.store.settings import StoreSettings
 from warrenmq.testing.simulated.file_system import POWER, SimulatedFileSystem
 
 FILE_BYTES = 1 << 20

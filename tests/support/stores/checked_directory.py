@@ -15,7 +15,7 @@ from warrenmq.offline.store_builder import StoreBuilder
 from warrenmq.store.disk.files import STORE_ID_NAME
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.disk.snapshot import VhostSnapshot
-from warrenmq.store.store_settings import StoreSettings
+from warrenmq.store.settings import StoreSettings
 
 VHOST = PutVhost(b"/", 1)
 

@@ -1,9 +1,9 @@
 """Store files made by hand: a store id, a message, segments and content files with messages."""
 
-from warrenmq.store.content_records import write_content
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.message import Message, Position, QueueLedger
-from warrenmq.store.record import CONTENT_MAGIC, INDEX_MAGIC, RecordWriter
+from warrenmq.store.model.message import Message, Position, QueueLedger
+from warrenmq.store.records.content import write_content
+from warrenmq.store.records.record import CONTENT_MAGIC, INDEX_MAGIC, RecordWriter
 
 STORE_ID = bytes(range(16))
 SEGMENT = "queues/7/3.idx"

@@ -15,9 +15,10 @@ from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_host import QueueHost
 from warrenmq.queues.settings import QueueSettings
 from warrenmq.queues.variable_queue import EMPTY
-from warrenmq.store.epochs import add_epoch
-from warrenmq.store.jobs import LoadDone
-from warrenmq.store.message import (
+from warrenmq.store.index.queue_store import QueueStore
+from warrenmq.store.jobs.job import LoadDone
+from warrenmq.store.model.epochs import add_epoch
+from warrenmq.store.model.message import (
     ABSENT,
     INDEXED,
     NOT_JOURNALED,
@@ -29,7 +30,6 @@ from warrenmq.store.message import (
     Position,
     QueueLedger,
 )
-from warrenmq.store.queue_store import QueueStore
 
 NOW_MS = 1_700_000_000_000
 

@@ -3,7 +3,7 @@
 from tests.support.stores.model_store import ModelHost
 from warrenmq.queues.entry import Consumer, Entry
 from warrenmq.queues.queue import Queue
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 
 SMALL = 10
 LARGE = 200

@@ -10,9 +10,9 @@ from pathlib import Path
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.ledger import Confirms, connect
-from warrenmq.store.checkpoint import CHECKPOINT_NAME
-from warrenmq.store.journal_window import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
-from warrenmq.store.record import (
+from warrenmq.store.journal.window import WINDOW_BYTES_PER_QUEUE, WINDOW_FILES
+from warrenmq.store.records.checkpoint import CHECKPOINT_NAME
+from warrenmq.store.records.record import (
     CHECKPOINT_MAGIC,
     FILE_HEADER_BYTES,
     RECORD_HEADER_BYTES,

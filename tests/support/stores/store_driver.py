@@ -13,19 +13,26 @@ from pathlib import Path
 
 from tests.support.stores.failing_files import FailingFiles
 from tests.support.stores.made_files import STORE_ID, message_of
-from warrenmq.store.batch import Batch
 from warrenmq.store.disk.files import read_whole
 from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
 from warrenmq.store.disk.job_runner import JobRunner
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.disk.store_reader import StoreReport, read_store
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.jobs import LoadDone, StoreJob, WriteCheckpoint
-from warrenmq.store.losses import LossReport
-from warrenmq.store.message import INDEXED, PENDING, JournalFile, Message, Position, QueueLedger
-from warrenmq.store.queue_access import QueueAccess
-from warrenmq.store.queue_store import QueueStore
-from warrenmq.store.store_settings import StoreSettings
+from warrenmq.store.index.losses import LossReport
+from warrenmq.store.index.queue_store import QueueStore
+from warrenmq.store.jobs.job import LoadDone, StoreJob, WriteCheckpoint
+from warrenmq.store.journal.batch import Batch
+from warrenmq.store.model.message import (
+    INDEXED,
+    PENDING,
+    JournalFile,
+    Message,
+    Position,
+    QueueLedger,
+)
+from warrenmq.store.model.queue_access import QueueAccess
+from warrenmq.store.settings import StoreSettings
 
 START_MS = 1_700_000_000_000
 TURN_MS = 30

@@ -43,7 +43,7 @@ from warrenmq.queues.entry import Consumer, Entry, QueueEnd
 from warrenmq.queues.leave_reason import ACKED, REJECTED
 from warrenmq.queues.settings import NO_LIMIT
 from warrenmq.queues.turn import TurnShares
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 from warrenmq.wire.errors import (
     PRECONDITION_FAILED,
     ChannelException,

@@ -9,7 +9,7 @@ from warrenmq.broker.transaction import Transaction
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.stale_entry import StaleEnd
-from warrenmq.store.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
+from warrenmq.store.journal.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
 from warrenmq.wire.errors import (
     PRECONDITION_FAILED,
     RESOURCE_ERROR,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from warrenmq.broker.flow.client_socket import ClientSocket
-from warrenmq.store.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
+from warrenmq.store.journal.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
 
 
 class PublishConfirms(ConfirmWaiter):

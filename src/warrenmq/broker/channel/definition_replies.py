@@ -22,7 +22,7 @@ from warrenmq.broker.channel.suspended_method import resume_method
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.vhost.new_definitions import New, store_new
-from warrenmq.store.change_sets import ChangeSet
+from warrenmq.store.journal.change_sets import ChangeSet
 from warrenmq.wire.errors import RESOURCE_ERROR, ChannelException, ConnectionException
 from warrenmq.wire.method import Method
 

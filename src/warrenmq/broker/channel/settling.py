@@ -19,7 +19,7 @@ from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.queues.entry import Entry, QueueEnd
 from warrenmq.queues.stale_entry import StaleEnd
 from warrenmq.queues.turn import DONE, MORE, TurnShare, TurnShares
-from warrenmq.store.message import QueueLedger
+from warrenmq.store.model.message import QueueLedger
 
 # Up to so many messages are settled at once, within some 10 ms.
 LONG_MESSAGES: Final = 8192

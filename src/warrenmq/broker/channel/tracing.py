@@ -15,7 +15,7 @@ from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.settings import NO_LIMIT
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 from warrenmq.wire.field_table import Field, decode_table, encode_table
 from warrenmq.wire.field_types import (
     TAG_ARRAY,

@@ -16,7 +16,7 @@ from mypy_extensions import i64
 
 from warrenmq.queues.entry import Entry, QueueEnd
 from warrenmq.queues.stale_entry import StaleEnd, StaleEntry
-from warrenmq.store.message import QueueLedger
+from warrenmq.store.model.message import QueueLedger
 from warrenmq.wire.errors import PRECONDITION_FAILED, ChannelException
 from warrenmq.wire.primitives import unsigned64
 

@@ -18,7 +18,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from warrenmq.store.change_sets import DefinitionsError
+from warrenmq.store.journal.change_sets import DefinitionsError
 
 # A limit that is not set.
 NO_LIMIT: Final = -1
@@ -407,8 +407,8 @@ class PutStage(Change):
     """A stage: a queue that clients do not see, with the messages of one part of a sink's batch.
 
     `finished_ms` is 0 until the stage is complete. No queue would get `unroutable_count` of the
-    messages; the first of these has the address `unroutable` (as in store/message.py). `target` is
-    the queue for all messages; if it is empty, they are routed.
+    messages; the first of these has the address `unroutable` (as in store/model/message.py).
+    `target` is the queue for all messages; if it is empty, they are routed.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ from mypy_extensions import i64
 from warrenmq.broker.transaction import Transaction
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.stale_entry import StaleEnd
-from warrenmq.store.message import QueueLedger
+from warrenmq.store.model.message import QueueLedger
 
 
 class ChannelSide:

@@ -30,7 +30,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.broker.flow.throttle import ThrottledClient
-from warrenmq.store.journal import Journal
+from warrenmq.store.journal.journal import Journal
 
 STOP_BYTES: Final = 33554432
 STORE_STOP_BYTES: Final = 67108864

@@ -8,8 +8,8 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from warrenmq.queues.message_taker import MessageTaker
-from warrenmq.store.confirm_run import ConfirmParty
-from warrenmq.store.message import Message
+from warrenmq.store.journal.confirm_run import ConfirmParty
+from warrenmq.store.model.message import Message
 
 
 def arrive(

@@ -31,7 +31,7 @@ from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import NO_LIMIT, DeadLetterRule
 from warrenmq.queues.turn import TurnShare
 from warrenmq.routing.exchange import Exchange
-from warrenmq.store.message import NOT_JOURNALED, Message, MovedMessage
+from warrenmq.store.model.message import NOT_JOURNALED, Message, MovedMessage
 
 logger = logging.getLogger("warren.dead_letters")
 

@@ -22,7 +22,7 @@ from warrenmq.queues.queue_host import QueueHost
 from warrenmq.queues.read_ahead import want_head
 from warrenmq.queues.settings import QueueSettings
 from warrenmq.queues.variable_queue import READY
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 
 # The width of a bucket of each kind is 2 ** shift ms: 1 s, 131 s, 4.7 h.
 SHIFTS: Final = (10, 17, 24)

@@ -30,7 +30,7 @@ from warrenmq.queues.loading import EntryContents
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.routing.delay import X_DELAY, delay_ms
 from warrenmq.routing.exchange import Exchange
-from warrenmq.store.message import NOT_JOURNALED, Message, MovedMessage, QueueLedger
+from warrenmq.store.model.message import NOT_JOURNALED, Message, MovedMessage, QueueLedger
 from warrenmq.wire.field_table import Field, decode_table, encode_table
 from warrenmq.wire.field_types import TAG_LONG, TAG_SIGNED_INT
 from warrenmq.wire.properties import decode_properties

@@ -1,11 +1,11 @@
 """Hand-overs: messages that leave one queue and enter others, and are never lost between the two.
 
 A message that is handed over is unacked in its queue. Its copy goes to the other queues, with a
-record of its own kind (MOVE, `store/moves.py`). When the copy is durable, the message is settled in
-its queue. A crash before that leaves the message in its queue, a crash after it leaves both: the
-start finds the MOVE and settles the message (`restore_moved`). So a message may be doubled only
-where the copy was delivered before the crash and the batch with it was not durable, and where one
-of several queues has refused the copy: what becomes of that has records of its own.
+record of its own kind (MOVE, `store/journal/moves.py`). When the copy is durable, the message is
+settled in its queue. A crash before that leaves the message in its queue, a crash after it leaves
+both: the start finds the MOVE and settles the message (`restore_moved`). So a message may be
+doubled only where the copy was delivered before the crash and the batch with it was not durable,
+and where one of several queues has refused the copy: what becomes of that has records of its own.
 
 What is handed over in one turn waits for the journal together. Copies for queues of other nodes,
 and for mirrored ones, come first (`remote_copies.py`): those for this node alone, and the MOVE,
@@ -26,9 +26,9 @@ from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.mirror_backing import MirrorBacking
 from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.turn import TurnShare
-from warrenmq.store.journal import Journal
-from warrenmq.store.message import JournalFile, MovedMessage, QueueLedger
-from warrenmq.store.runs import Runs, add_run
+from warrenmq.store.journal.journal import Journal
+from warrenmq.store.model.message import JournalFile, MovedMessage, QueueLedger
+from warrenmq.store.model.runs import Runs, add_run
 
 # Content (bytes) and number of messages that may be on their way before queues have to wait.
 OUT_BYTES_MAX: Final = 8 * 1024 * 1024

@@ -11,7 +11,7 @@ from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.queue import Queue
 from warrenmq.routing.exchange import Binding, Exchange
-from warrenmq.store.change_sets import ChangeSet
+from warrenmq.store.journal.change_sets import ChangeSet
 
 New = Exchange | Queue | Binding
 

@@ -10,9 +10,9 @@ from warrenmq.broker.vhost.loss_log import LossLog
 from warrenmq.broker.vhost.vhost_queue_host import VhostQueueHost
 from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.turn import WRITE_STEPS
-from warrenmq.store.losses import LossReport
-from warrenmq.store.message import INDEXED, JournalFile, Position
-from warrenmq.store.queue_access import QueueAccess
+from warrenmq.store.index.losses import LossReport
+from warrenmq.store.model.message import INDEXED, JournalFile, Position
+from warrenmq.store.model.queue_access import QueueAccess
 
 # One turn moves at least this many positions to indexes, for all queues together, even if the
 # queues have used up the steps of the turn.

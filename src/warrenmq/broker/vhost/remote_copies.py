@@ -19,8 +19,8 @@ from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.remote_queue import RemoteQueue
 from warrenmq.queues.remote_session import RemoteParty
-from warrenmq.store.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
-from warrenmq.store.message import Message
+from warrenmq.store.journal.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
+from warrenmq.store.model.message import Message
 
 # Pause before copies are sent again (ms).
 RETRY_MS: Final = 100

@@ -6,8 +6,8 @@ from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.broker.vhost.remote_copies import CopyWaiter
 from warrenmq.queues.remote_queue import RemoteQueue
-from warrenmq.store.journal import Journal
-from warrenmq.store.message import MovedMessage
+from warrenmq.store.journal.journal import Journal
+from warrenmq.store.model.message import MovedMessage
 
 
 class StagePlace:

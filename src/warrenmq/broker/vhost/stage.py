@@ -13,8 +13,8 @@ from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import QueueSettings
-from warrenmq.store.journal import Journal
-from warrenmq.store.message import JournalFile, MovedMessage
+from warrenmq.store.journal.journal import Journal
+from warrenmq.store.model.message import JournalFile, MovedMessage
 from warrenmq.vocabulary.names import name_text
 
 # Messages that one turn moves for each sink.

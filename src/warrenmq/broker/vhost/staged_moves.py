@@ -23,7 +23,7 @@ from warrenmq.queues.entry import Entry
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.remote_queue import RemoteQueue
 from warrenmq.routing.exchange import Exchange
-from warrenmq.store.message import Message, MovedMessage
+from warrenmq.store.model.message import Message, MovedMessage
 
 
 class _Move:

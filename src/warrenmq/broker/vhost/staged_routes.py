@@ -18,7 +18,7 @@ from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.routing.exchange import Exchange
 from warrenmq.routing.topic import TOPIC
-from warrenmq.store.message import Message
+from warrenmq.store.model.message import Message
 from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, BAD_REQUEST, NOT_FOUND, PRECONDITION
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import AmqpError

@@ -8,9 +8,9 @@ no commit names are dropped after STAGE_TTL_MS.
 
 After the commit point the messages are moved: taken from the stages in order, routed through their
 exchanges, published, and settled in their stage once the journal's batch with their publishes is
-durable (`store/journal.py`, "Moves"). A start resumes with the stages that the row names; messages
-that the journal records as published are only settled (`Stage.moved`). So each message is in the
-queues it was routed to exactly once, and in order for each stage.
+durable (`store/journal/journal.py`, "Moves"). A start resumes with the stages that the row names;
+messages that the journal records as published are only settled (`Stage.moved`). So each message is
+in the queues it was routed to exactly once, and in order for each stage.
 
 A message is checked when it is staged: its properties, its exchange, whether a queue would get it.
 
@@ -57,9 +57,9 @@ from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import NO_LIMIT
 from warrenmq.queues.variable_queue import LOADING, READY
-from warrenmq.store.message import JournalFile, QueueLedger
-from warrenmq.store.publish_body import decode_message
-from warrenmq.store.record import read_u32
+from warrenmq.store.model.message import JournalFile, QueueLedger
+from warrenmq.store.records.publish_body import decode_message
+from warrenmq.store.records.record import read_u32
 from warrenmq.vocabulary.error_codes import (
     BAD_REQUEST,
     NOT_FOUND,

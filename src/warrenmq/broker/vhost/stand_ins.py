@@ -18,8 +18,8 @@ from warrenmq.broker.vhost.stage import Stage, is_stand_in, stand_in_name
 from warrenmq.broker.vhost.staged_routes import inspect
 from warrenmq.broker.vhost.staging import Staging
 from warrenmq.queues.message_taker import MessageTaker
-from warrenmq.store.journal import Journal
-from warrenmq.store.message import Message, MovedMessage
+from warrenmq.store.journal.journal import Journal
+from warrenmq.store.model.message import Message, MovedMessage
 
 
 class StandIns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mypy_extensions import i64
 
 from warrenmq.queues.entry import Entry
-from warrenmq.store.message import QueueLedger
+from warrenmq.store.model.message import QueueLedger
 
 
 class TakenEntries:

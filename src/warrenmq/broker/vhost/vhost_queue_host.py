@@ -16,8 +16,8 @@ from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_host import QueueHost
 from warrenmq.queues.settings import DeadLetterRule
 from warrenmq.queues.turn import TurnShare
-from warrenmq.store.message import Message, MovedMessage, QueueLedger
-from warrenmq.store.queue_store import QueueStore
+from warrenmq.store.index.queue_store import QueueStore
+from warrenmq.store.model.message import Message, MovedMessage, QueueLedger
 from warrenmq.store.vhost_store import VhostStore
 
 

@@ -37,8 +37,8 @@ from warrenmq.queues.stale_entry import StaleEnd
 from warrenmq.routing.equivalence import resource_text
 from warrenmq.routing.exchange import Exchange
 from warrenmq.routing.router import RemovedBindings, Router
-from warrenmq.store.change_sets import ChangeSet
-from warrenmq.store.journal import Journal
+from warrenmq.store.journal.change_sets import ChangeSet
+from warrenmq.store.journal.journal import Journal
 from warrenmq.store.vhost_store import VhostStore
 
 # Bindings of a deleted queue that go in the same decision.

@@ -25,8 +25,8 @@ from typing import Final
 from warrenmq.cluster.mirrors.mirror_lag import SentLog
 from warrenmq.cluster.mirrors.silences import SILENT_MS
 from warrenmq.queues.confirm_source import ConfirmSource
-from warrenmq.store.confirm_run import ConfirmParty, finish_together
-from warrenmq.store.journal import Journal
+from warrenmq.store.journal.confirm_run import ConfirmParty, finish_together
+from warrenmq.store.journal.journal import Journal
 
 # Bytes of operations that mirrors lack from which on publishers have to wait.
 ROOM_BYTES: Final = 8 * 1024 * 1024

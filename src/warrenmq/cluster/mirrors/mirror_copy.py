@@ -8,7 +8,7 @@ from warrenmq.queues.durable_marks import DurableMarks
 from warrenmq.queues.mirror_applier import MirrorApplier
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.ring_feed import next_start
-from warrenmq.store.journal import Journal
+from warrenmq.store.journal.journal import Journal
 
 
 def needs_new_copy(queue: Queue | None, birth: int) -> bool:

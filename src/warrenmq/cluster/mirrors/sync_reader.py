@@ -15,7 +15,7 @@ from mypy_extensions import i64
 from warrenmq.queues.entry import ALPHA, Entry
 from warrenmq.queues.loading import AHEAD_MESSAGES, ContentsLoad, EntryContents
 from warrenmq.queues.paged_queue import PagedQueue
-from warrenmq.store.message import Message, Position
+from warrenmq.store.model.message import Message, Position
 
 
 class FoundMessage:

@@ -43,8 +43,8 @@ from mypy_extensions import i32, i64
 from warrenmq.cluster.mirrors.records import MalformedMirrorRecord, SyncRecord
 from warrenmq.queues.link_records import MalformedRecordError, RecordReader, write_message
 from warrenmq.queues.mirror_records import SEQ_END, read_runs, read_seq, write_runs
-from warrenmq.store.message import Message
-from warrenmq.store.runs import Runs
+from warrenmq.store.model.message import Message
+from warrenmq.store.model.runs import Runs
 
 OFFER: Final = 32
 ANSWER: Final = 33

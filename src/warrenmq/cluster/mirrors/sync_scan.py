@@ -18,7 +18,7 @@ from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.sliced_runs import subtracted
 from warrenmq.queues.sliced_work import SlicedWork
-from warrenmq.store.runs import Runs
+from warrenmq.store.model.runs import Runs
 
 
 class LevelDifference:

@@ -10,8 +10,8 @@ from mypy_extensions import i64
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.link_records import DONE, FAILED, FINISHED
 from warrenmq.queues.queue_link import EVENTS, FRAME_BYTES, QueueLink
-from warrenmq.store.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
-from warrenmq.store.message import QueueLedger
+from warrenmq.store.journal.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
+from warrenmq.store.model.message import QueueLedger
 from warrenmq.vocabulary.fail_points import fail_point
 
 

@@ -43,7 +43,7 @@ from warrenmq.pipeline.state_files import fingerprint
 from warrenmq.pipeline.tasks import run_tasks
 from warrenmq.pipeline.unfinished import Unfinished, absolute, unfinished
 from warrenmq.store.disk.files import make_directories, sync_directory
-from warrenmq.store.queue_index import SEGMENT_ENTRIES
+from warrenmq.store.model.queue_index import SEGMENT_ENTRIES
 from warrenmq.tables.file_figures import DataFile, QueueRows
 
 if TYPE_CHECKING:

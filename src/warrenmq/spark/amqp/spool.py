@@ -30,8 +30,13 @@ from warrenmq.spark.amqp.connection import Delivery
 from warrenmq.spark.retry import SourceError
 from warrenmq.store.disk.files import make_directories, put_whole, sync_directory
 from warrenmq.store.disk.local_file_system import LocalFileHandle, LocalFileSystem
-from warrenmq.store.message import Message, Position, QueueLedger
-from warrenmq.store.record import FILE_HEADER_BYTES, FILE_MAGIC, STORE_ID_BYTES, RecordWriter
+from warrenmq.store.model.message import Message, Position, QueueLedger
+from warrenmq.store.records.record import (
+    FILE_HEADER_BYTES,
+    FILE_MAGIC,
+    STORE_ID_BYTES,
+    RecordWriter,
+)
 from warrenmq.tables.spool import QUEUE_ID, SpoolError, SpoolFile, SpoolSlice, read_spool_file
 from warrenmq.wire.properties import DELIVERY_MODE_PERSISTENT, delivery_mode
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from warrenmq.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
-from warrenmq.store.content_records import decode_content
 from warrenmq.store.file_system import FileHandle, FileSystem
-from warrenmq.store.layout import JOURNAL_NAME, PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
-from warrenmq.store.message import Message, Position
-from warrenmq.store.record import (
+from warrenmq.store.model.layout import JOURNAL_NAME, PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
+from warrenmq.store.model.message import Message, Position
+from warrenmq.store.records.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
+from warrenmq.store.records.content import decode_content
+from warrenmq.store.records.record import (
     CHECKPOINT_MAGIC,
     FILE_HEADER_BYTES,
     FILE_MAGIC,

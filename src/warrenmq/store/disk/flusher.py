@@ -31,13 +31,13 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from warrenmq.store.batch import Batch
-from warrenmq.store.change_sets import ChangeSet, DefinitionsError
-from warrenmq.store.content_store import ContentWrite
+from warrenmq.store.contents.store import ContentWrite
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY, journal_path
 from warrenmq.store.disk.space_reserve import SpaceReserve
 from warrenmq.store.file_system import FileHandle, FileSystem
-from warrenmq.store.journal import Journal
+from warrenmq.store.journal.batch import Batch
+from warrenmq.store.journal.change_sets import ChangeSet, DefinitionsError
+from warrenmq.store.journal.journal import Journal
 from warrenmq.vocabulary.fail_points import fail_point
 
 logger = logging.getLogger("warren.flusher")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from warrenmq.store.disk.files import checkpoint_and_journal_headers
 from warrenmq.store.disk.local_file_system import LocalFileSystem
-from warrenmq.store.record import FORMAT_VERSION, file_format_version, file_header_is_whole
+from warrenmq.store.records.record import FORMAT_VERSION, file_format_version, file_header_is_whole
 
 
 class NewerFormatError(Exception):

@@ -26,8 +26,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from warrenmq.store.checkpoint import Checkpoint, CheckpointHead, CheckpointQueue
-from warrenmq.store.content_scan import scan_contents
+from warrenmq.store.contents.scan import scan_contents
 from warrenmq.store.disk.files import (
     JOURNAL_DIRECTORY,
     is_directory,
@@ -40,11 +39,15 @@ from warrenmq.store.disk.files import (
     remove_if_there,
 )
 from warrenmq.store.disk.log_reader import LogReader
-from warrenmq.store.entry_search import SegmentRepair
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.index_records import IndexScan, behind_damage, first_seq
-from warrenmq.store.layout import PERSISTENT_NAME, QUEUES_NAME
-from warrenmq.store.log_places import (
+from warrenmq.store.index.entry_search import SegmentRepair
+from warrenmq.store.model.layout import PERSISTENT_NAME, QUEUES_NAME
+from warrenmq.store.model.message import ContentRef, Message, Position, QueueLedger
+from warrenmq.store.model.queue_index import Segment
+from warrenmq.store.model.runs import add_run, contains
+from warrenmq.store.records.checkpoint import Checkpoint, CheckpointHead, CheckpointQueue
+from warrenmq.store.records.index import IndexScan, behind_damage, first_seq
+from warrenmq.store.records.log_places import (
     PLACES,
     PlacesWriter,
     entry_count,
@@ -53,9 +56,7 @@ from warrenmq.store.log_places import (
     read_bytes_of,
     read_entry,
 )
-from warrenmq.store.message import ContentRef, Message, Position, QueueLedger
-from warrenmq.store.queue_index import Segment
-from warrenmq.store.record import (
+from warrenmq.store.records.record import (
     FILE_HEADER_BYTES,
     FILE_MAGIC,
     INDEX_MAGIC,
@@ -69,7 +70,6 @@ from warrenmq.store.record import (
     record_length,
 )
 from warrenmq.store.recovery import JournalReplay
-from warrenmq.store.runs import add_run, contains
 
 SEGMENT_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,9})\.idx")
 QUEUE_NAME: Final = re.compile(r"[1-9][0-9]{0,9}")

@@ -1,4 +1,4 @@
-"""Runs the jobs of `store/jobs.py` on a file system, on the thread that calls.
+"""Runs the jobs of `store/jobs/job.py` on a file system, on the thread that calls.
 
 A power failure or a failed call leaves the old state or the new one, whole: a file that replaces
 another is written beside it, synced, and put in its place by a rename. Only then are files deleted.
@@ -19,15 +19,15 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from warrenmq.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
-from warrenmq.store.content_scan import Source, compact_contents, find_contents
+from warrenmq.store.contents.scan import Source, compact_contents, find_contents
 from warrenmq.store.disk.append_files import AppendFiles, FileGoneError
 from warrenmq.store.disk.files import begin_new, keep_damage, put_aside, remove_if_there, write_new
 from warrenmq.store.disk.line_limit import LineLimit
 from warrenmq.store.disk.space_reserve import SpaceReserve
-from warrenmq.store.entry_search import SegmentRepair
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.jobs import (
+from warrenmq.store.index.entry_search import SegmentRepair
+from warrenmq.store.index.segment_copy import SegmentCopy, places_in
+from warrenmq.store.jobs.job import (
     AppendFile,
     CompactContents,
     FindContents,
@@ -40,9 +40,9 @@ from warrenmq.store.jobs import (
     StoreJob,
     WriteCheckpoint,
 )
-from warrenmq.store.layout import JOURNAL_NAME, PERSISTENT_NAME
-from warrenmq.store.record import FILE_HEADER_BYTES, body_is_valid, crc_seed, record_length
-from warrenmq.store.segment_copy import SegmentCopy, places_in
+from warrenmq.store.model.layout import JOURNAL_NAME, PERSISTENT_NAME
+from warrenmq.store.records.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
+from warrenmq.store.records.record import FILE_HEADER_BYTES, body_is_valid, crc_seed, record_length
 
 logger = logging.getLogger("warren.disk")
 

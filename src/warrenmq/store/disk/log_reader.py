@@ -1,19 +1,21 @@
 """Reads contents in journal files without a node, wherever these files are.
 
-A file that has left the journal is in the content store's directory (`content_log.py`). Each record
-in it names its queues and seq ids, so messages are found without any index.
+A file that has left the journal is in the content store's directory (`store/model/content_log.py`).
+Each record in it names its queues and seq ids, so messages are found without any index.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from warrenmq.store.content_load import LOG_GAP_BYTES, LOG_READ_BYTES
 from warrenmq.store.disk.files import is_directory, journal_path, read_whole
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.index_records import behind_damage
-from warrenmq.store.layout import PERSISTENT_NAME
-from warrenmq.store.log_places import (
+from warrenmq.store.index.content_load import LOG_GAP_BYTES, LOG_READ_BYTES
+from warrenmq.store.model.layout import PERSISTENT_NAME
+from warrenmq.store.model.message import ABSENT, INDEXED, Message, Position, QueueLedger
+from warrenmq.store.model.runs import Runs, add_run
+from warrenmq.store.records.index import behind_damage
+from warrenmq.store.records.log_places import (
     file_of,
     may_encode,
     message_at,
@@ -21,9 +23,8 @@ from warrenmq.store.log_places import (
     place_of,
     read_bytes_of,
 )
-from warrenmq.store.message import ABSENT, INDEXED, Message, Position, QueueLedger
-from warrenmq.store.publish_body import decode_message, message_bounds
-from warrenmq.store.record import (
+from warrenmq.store.records.publish_body import decode_message, message_bounds
+from warrenmq.store.records.record import (
     ACK,
     FILE_HEADER_BYTES,
     FLAG_REDELIVERED,
@@ -40,7 +41,6 @@ from warrenmq.store.record import (
     read_u64,
     record_length,
 )
-from warrenmq.store.runs import Runs, add_run
 
 LOG_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,17})\.wal")
 # Contents are read for so many positions, or so many bytes, at a time.

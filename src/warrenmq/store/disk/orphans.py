@@ -10,9 +10,10 @@ from warrenmq.store.disk.files import put_whole, read_whole
 from warrenmq.store.disk.index_rebuild import SEGMENT_NAME
 from warrenmq.store.disk.log_reader import LogReader
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.index_records import behind_damage
-from warrenmq.store.layout import QUEUES_NAME
-from warrenmq.store.log_places import (
+from warrenmq.store.model.layout import QUEUES_NAME
+from warrenmq.store.model.message import ABSENT, INDEXED, Position, QueueLedger
+from warrenmq.store.records.index import behind_damage
+from warrenmq.store.records.log_places import (
     PLACES,
     PlaceEntry,
     PlacesWriter,
@@ -20,8 +21,7 @@ from warrenmq.store.log_places import (
     place_of,
     read_entry,
 )
-from warrenmq.store.message import ABSENT, INDEXED, Position, QueueLedger
-from warrenmq.store.record import (
+from warrenmq.store.records.record import (
     FILE_HEADER_BYTES,
     FLAG_REDELIVERED,
     RECORD_HEADER_BYTES,

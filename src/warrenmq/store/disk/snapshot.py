@@ -10,20 +10,21 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final, NamedTuple
 
-from warrenmq.store.content_file import ContentFile, index_of
-from warrenmq.store.content_records import decode_content, decode_publish_ref
-from warrenmq.store.content_scan import ContentScan
+from warrenmq.store.contents.file import ContentFile, index_of
+from warrenmq.store.contents.scan import ContentScan
 from warrenmq.store.disk.files import known_store_id, set_aside_strange
 from warrenmq.store.disk.index_rebuild import PIECE_BYTES, scan_segment
 from warrenmq.store.disk.log_reader import LogReader
 from warrenmq.store.disk.read_only_files import ReadOnlyFiles
 from warrenmq.store.disk.store_reader import StoreReport, read_store
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.index_records import IndexScan
-from warrenmq.store.layout import PERSISTENT_NAME, QUEUES_NAME
-from warrenmq.store.message import ContentRef, Message, Position, QueueLedger
-from warrenmq.store.queue_index import SEGMENT_ENTRIES, QueueIndex, Segment
-from warrenmq.store.record import (
+from warrenmq.store.model.layout import PERSISTENT_NAME, QUEUES_NAME
+from warrenmq.store.model.message import ContentRef, Message, Position, QueueLedger
+from warrenmq.store.model.queue_index import SEGMENT_ENTRIES, QueueIndex, Segment
+from warrenmq.store.model.runs import Runs
+from warrenmq.store.records.content import decode_content, decode_publish_ref
+from warrenmq.store.records.index import IndexScan
+from warrenmq.store.records.record import (
     FILE_HEADER_BYTES,
     PUBLISH_REF,
     RECORD_HEADER_BYTES,
@@ -32,8 +33,7 @@ from warrenmq.store.record import (
     record_length,
 )
 from warrenmq.store.recovery import JournalReplay, RecoveredQueue
-from warrenmq.store.runs import Runs
-from warrenmq.store.store_settings import StoreSettings
+from warrenmq.store.settings import StoreSettings
 from warrenmq.store.vhost_store import VhostStore
 
 # Called with (path, offset, bytes) of each stretch that is no record.

@@ -12,8 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from warrenmq.store.change_sets import DefinitionsError
 from warrenmq.store.file_system import FileSystem
+from warrenmq.store.journal.change_sets import DefinitionsError
 
 logger = logging.getLogger("warren.reserve")
 

@@ -9,9 +9,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from warrenmq.store.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME, Checkpoint, decode_checkpoint
-from warrenmq.store.content_file import number_in_row
-from warrenmq.store.content_recovery import ContentRecovery
+from warrenmq.store.contents.file import number_in_row
+from warrenmq.store.contents.recovery import ContentRecovery
 from warrenmq.store.disk.files import (
     JOURNAL_DIRECTORY,
     is_directory,
@@ -25,9 +24,15 @@ from warrenmq.store.disk.index_rebuild import RebuiltIndex, rebuild_index
 from warrenmq.store.disk.log_reader import LOG_NAME
 from warrenmq.store.disk.orphans import embed_contents
 from warrenmq.store.file_system import FileSystem
-from warrenmq.store.layout import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
-from warrenmq.store.queue_store import QueueStore
-from warrenmq.store.record import (
+from warrenmq.store.index.queue_store import QueueStore
+from warrenmq.store.model.layout import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
+from warrenmq.store.records.checkpoint import (
+    CHECKPOINT_NAME,
+    PREVIOUS_NAME,
+    Checkpoint,
+    decode_checkpoint,
+)
+from warrenmq.store.records.record import (
     CONTENT_MAGIC,
     FILE_HEADER_BYTES,
     FILE_MAGIC,
@@ -39,7 +44,7 @@ from warrenmq.store.record import (
     next_header,
 )
 from warrenmq.store.recovery import Damage, JournalReplay
-from warrenmq.store.store_settings import StoreSettings
+from warrenmq.store.settings import StoreSettings
 from warrenmq.store.vhost_store import VhostStore
 
 # A file with a damaged header is searched this far (bytes) for a record.

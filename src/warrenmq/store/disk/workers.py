@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from warrenmq.store.jobs import COMPACT, READ, WRITE, StoreJob
+from warrenmq.store.jobs.job import COMPACT, READ, WRITE, StoreJob
 
 logger = logging.getLogger("warren.workers")
 

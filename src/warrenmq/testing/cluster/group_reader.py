@@ -24,8 +24,8 @@ from warrenmq.admin.protocol import (
     Reserved,
 )
 from warrenmq.cluster.mirrors.in_sync import InSync
-from warrenmq.store.publish_body import decode_message
-from warrenmq.store.record import (
+from warrenmq.store.records.publish_body import decode_message
+from warrenmq.store.records.record import (
     FILE_HEADER_BYTES,
     FLAG_REDELIVERED,
     RECORD_HEADER_BYTES,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.operation_feed import OperationFeed
 from warrenmq.queues.queue import Queue
-from warrenmq.store.runs import Runs, contains, merge_runs
+from warrenmq.store.model.runs import Runs, contains, merge_runs
 from warrenmq.testing.models.messages import Violation
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from warrenmq.store.message import MovedMessage
+from warrenmq.store.model.message import MovedMessage
 from warrenmq.testing.models.messages import QueueModel, Violation, number_of
 from warrenmq.testing.models.sink_records import StagedMessage
 from warrenmq.testing.models.sinks import StagedMessages

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from warrenmq.admin.protocol import DeleteGroup, Fetch, Fetched
-from warrenmq.store.publish_body import decode_message
-from warrenmq.store.record import (
+from warrenmq.store.records.publish_body import decode_message
+from warrenmq.store.records.record import (
     FILE_HEADER_BYTES,
     INDEX_MAGIC,
     RECORD_HEADER_BYTES,

@@ -18,7 +18,7 @@ from warrenmq.offline.backup_files import OnPiece, SourceFile
 from warrenmq.offline.data_directory import VHOSTS_PATH, ToolError
 from warrenmq.server.online_backup import Backup, BackupRunner, BackupServices
 from warrenmq.store.disk.flusher import FlusherCall
-from warrenmq.store.jobs import StoreJob
+from warrenmq.store.jobs.job import StoreJob
 from warrenmq.testing.models.oracle import Oracle
 from warrenmq.testing.models.sinks import StagedMessages
 from warrenmq.testing.simulated.file import SimulatedFile

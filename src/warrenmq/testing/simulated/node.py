@@ -2,7 +2,7 @@
 
 The node uses `server/vhost_driver.py` and `server/vhost_startup.py`. Work that threads do in a
 running node runs here when the simulation says so: each lane (the flusher and the lanes of
-`store/jobs.py`) has jobs that wait for the disk, and jobs that have run while the loop has not
+`store/jobs/job.py`) has jobs that wait for the disk, and jobs that have run while the loop has not
 learned of their end yet.
 """
 
@@ -29,15 +29,15 @@ from warrenmq.queues.memory_account import AHEAD_BYTES_MAX
 from warrenmq.queues.queue_host import AHEAD_BYTES, LOAD_BYTES
 from warrenmq.server.vhost_driver import VhostDriver, finish_job, start_drivers, stop_drivers
 from warrenmq.server.vhost_startup import open_vhost
-from warrenmq.store.change_sets import RETRY_MS
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY
 from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
 from warrenmq.store.disk.line_limit import LineLimit
 from warrenmq.store.disk.space_reserve import SpaceReserve
 from warrenmq.store.disk.store_reader import StoreReport
-from warrenmq.store.jobs import COMPACT, READ, WRITE, StoreJob
-from warrenmq.store.journal import BUFFER_BYTES
-from warrenmq.store.store_settings import BEHIND_BYTES, DEAD_BYTES, GROUP_BYTES, StoreSettings
+from warrenmq.store.jobs.job import COMPACT, READ, WRITE, StoreJob
+from warrenmq.store.journal.change_sets import RETRY_MS
+from warrenmq.store.journal.journal import BUFFER_BYTES
+from warrenmq.store.settings import BEHIND_BYTES, DEAD_BYTES, GROUP_BYTES, StoreSettings
 from warrenmq.store.vhost_store import VhostStore
 from warrenmq.testing.models.commit_token import CommitToken
 from warrenmq.testing.models.damage import STORE_ID
@@ -56,7 +56,7 @@ FLUSH: Final = "flush"
 READ_LANE: Final = "read"
 # Threads of the read lane, as in `store/disk/workers.py`; each other lane has one thread.
 READERS: Final = 2
-# The flusher's lane, and the lanes of `store/jobs.py` by name.
+# The flusher's lane, and the lanes of `store/jobs/job.py` by name.
 LANES: Final = (FLUSH, "write", "read", "compact")
 _LANE_NAMES: Final = {WRITE: "write", READ: "read", COMPACT: "compact"}
 # Time (ms) that one step of a start or a stop takes.

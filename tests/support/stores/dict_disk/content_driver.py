@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from tests.support.stores.dict_disk.disk import DictDisk
 from tests.support.stores.made_files import STORE_ID, message_of, numbered_body
-from warrenmq.store.content_records import decode_content
-from warrenmq.store.content_recovery import ContentRecovery
-from warrenmq.store.content_scan import Copied, Source, compact_contents, find_contents
-from warrenmq.store.content_store import ContentStore, ContentWrite
-from warrenmq.store.jobs import CompactContents
-from warrenmq.store.message import ContentRef, Message, Position, QueueLedger
-from warrenmq.store.record import (
+from warrenmq.store.contents.recovery import ContentRecovery
+from warrenmq.store.contents.scan import Copied, Source, compact_contents, find_contents
+from warrenmq.store.contents.store import ContentStore, ContentWrite
+from warrenmq.store.jobs.job import CompactContents
+from warrenmq.store.model.message import ContentRef, Message, Position, QueueLedger
+from warrenmq.store.records.content import decode_content
+from warrenmq.store.records.record import (
     CONTENT_MAGIC,
     RECORD_HEADER_BYTES,
     crc_seed,

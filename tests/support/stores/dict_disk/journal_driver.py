@@ -14,12 +14,19 @@ from dataclasses import dataclass
 
 from tests.support.stores.dict_disk.disk import DictDisk
 from tests.support.stores.made_files import STORE_ID, message_of, numbered_body
-from warrenmq.store.batch import Batch
-from warrenmq.store.content_store import ContentStore
-from warrenmq.store.journal import Journal
-from warrenmq.store.journal_window import files_to_retire
-from warrenmq.store.message import INDEXED, NOT_JOURNALED, WRITTEN, Message, Position, QueueLedger
-from warrenmq.store.record import FILE_HEADER_BYTES
+from warrenmq.store.contents.store import ContentStore
+from warrenmq.store.journal.batch import Batch
+from warrenmq.store.journal.journal import Journal
+from warrenmq.store.journal.window import files_to_retire
+from warrenmq.store.model.message import (
+    INDEXED,
+    NOT_JOURNALED,
+    WRITTEN,
+    Message,
+    Position,
+    QueueLedger,
+)
+from warrenmq.store.records.record import FILE_HEADER_BYTES
 from warrenmq.store.recovery import JournalReplay
 
 SEGMENT_ENTRIES = 16384

@@ -1,0 +1,78 @@
+"""The sizes that a vhost's store works with, and their defaults."""
+
+from typing import Final
+
+from mypy_extensions import i64
+
+from warrenmq.store.journal.journal import BUFFER_BYTES
+from warrenmq.store.model.queue_index import REWRITE_MIN_BYTES, SEGMENT_ENTRIES
+
+# A queue may leave its last segment from this size on (`StoreSettings.dead_tail_bytes`).
+DEAD_TAIL_BYTES: Final = 65536
+# Appends are written in groups of about this size.
+GROUP_BYTES: Final = 4194304
+# A node lets appends wait for others up to this many bytes (`StoreSettings.hold_bytes`).
+HOLD_BYTES: Final = 262144
+# More waiting bytes of appends than this mean that the disk cannot keep up.
+BEHIND_BYTES: Final = 67108864
+# This much dead space is worth a checkpoint at once; less is worth one after a while.
+DEAD_BYTES: Final = 33554432
+# The store may take twice its live bytes plus this on disk before it is in debt (G8).
+GARBAGE_ALLOWANCE_BYTES: Final = 1073741824
+# A stretch takes some memory as long as it lives, and a sparse file work: fewer messages of a queue
+# in one journal file are copied to the queue's index.
+REFER_ENTRIES: Final = 16
+REFER_BYTES: Final = 16384
+# The rule of content files (S34).
+EMPTY_FILES_MIN: Final = 3
+EMPTY_GARBAGE_PERCENT: Final = 50
+
+
+class StoreSettings:
+    """The settings of one vhost's store: sizes in bytes, `segment_entries` in seq ids."""
+
+    def __init__(
+        self,
+        journal_file_size_limit: i64,
+        content_file_size_limit: i64 = 16777216,
+        embed_below: i64 = 4096,
+        segment_entries: i64 = SEGMENT_ENTRIES,
+        rewrite_min_bytes: i64 = REWRITE_MIN_BYTES,
+        dead_tail_bytes: i64 = DEAD_TAIL_BYTES,
+        garbage_allowance_bytes: i64 = GARBAGE_ALLOWANCE_BYTES,
+        buffer_bytes: i64 = BUFFER_BYTES,
+        group_bytes: i64 = GROUP_BYTES,
+        behind_bytes: i64 = BEHIND_BYTES,
+        dead_bytes: i64 = DEAD_BYTES,
+        refer_entries: i64 = REFER_ENTRIES,
+        refer_bytes: i64 = REFER_BYTES,
+        empty_files_min: i64 = EMPTY_FILES_MIN,
+        empty_garbage_percent: i64 = EMPTY_GARBAGE_PERCENT,
+        hold_bytes: i64 = 0,
+    ) -> None:
+        self.journal_file_size_limit: i64 = journal_file_size_limit
+        self.content_file_size_limit: i64 = content_file_size_limit
+        self.embed_below: i64 = embed_below
+        self.segment_entries: i64 = segment_entries
+        # A segment with few live entries is rewritten from this size on.
+        self.rewrite_min_bytes: i64 = rewrite_min_bytes
+        # A queue leaves the segment it appends to from this size on, when few of its entries are
+        # alive.
+        self.dead_tail_bytes: i64 = dead_tail_bytes
+        self.garbage_allowance_bytes: i64 = garbage_allowance_bytes
+        self.buffer_bytes: i64 = buffer_bytes
+        self.group_bytes: i64 = group_bytes
+        self.behind_bytes: i64 = behind_bytes
+        self.dead_bytes: i64 = dead_bytes
+        # A queue's index begins to refer to a journal file for at least so many messages in a row.
+        self.refer_entries: i64 = refer_entries
+        # And for at least so many bytes of records.
+        self.refer_bytes: i64 = refer_bytes
+        # Files that have left the journal are emptied when there are at least so many.
+        self.empty_files_min: i64 = empty_files_min
+        # And when more of their bytes than this is garbage.
+        self.empty_garbage_percent: i64 = empty_garbage_percent
+        # Appends that nothing waits for gather up to so many bytes, for HOLD_MS at most
+        # (`jobs/write_lane.py`); 0: each is written at once. Only a caller that comes back by
+        # itself, as a node does, may let them gather.
+        self.hold_bytes: i64 = hold_bytes

@@ -14,10 +14,10 @@ from warrenmq.admin.figures_protocol import (
     VhostStatus,
 )
 from warrenmq.broker.definitions.metadata import PutUser
+from warrenmq.queues.backing.variable_queue import EMPTY
 from warrenmq.queues.entry import ALPHA, BETA, Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.variable_queue import EMPTY
 from warrenmq.store.figures import StoreFigures
 from warrenmq.store.settings import GARBAGE_ALLOWANCE_BYTES
 

@@ -28,10 +28,10 @@ from warrenmq.admin.protocol import (
     Reserve,
     Reserved,
 )
+from warrenmq.queues.backing.variable_queue import UNLIMITED
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.variable_queue import UNLIMITED
 from warrenmq.store.model.message import QueueLedger
 from warrenmq.vocabulary.error_codes import DATA_LOSS, FENCED, STORAGE_FAILED
 

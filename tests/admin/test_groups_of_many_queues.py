@@ -24,7 +24,7 @@ from warrenmq.admin.protocol import (
     SeekTime,
     TimeSought,
 )
-from warrenmq.queues.reader_groups import MEMBERS_MAX
+from warrenmq.queues.readers.groups import MEMBERS_MAX
 from warrenmq.queues.settings import QueueSettings, QueueTraits
 from warrenmq.vocabulary.error_codes import BAD_REQUEST, DATA_LOSS, NOT_FOUND, PRECONDITION
 

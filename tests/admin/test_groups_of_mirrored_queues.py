@@ -9,9 +9,9 @@ from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNo
 from tests.support.brokers.one_queue_group import end_of, one_queue, open_one
 from warrenmq.admin.protocol import ErrorReply, GroupList, ListGroups, OpenGroup, Request
 from warrenmq.broker.definitions.metadata import PutQueue
-from warrenmq.queues.mirror_applier import MirrorApplier
+from warrenmq.queues.mirror.applier import MirrorApplier
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.remote_queue import RemoteQueue
+from warrenmq.queues.remote.queue import RemoteQueue
 from warrenmq.testing.simulated.file_system import POWER
 from warrenmq.vocabulary.error_codes import DATA_LOSS
 

@@ -17,8 +17,8 @@ from warrenmq.admin.protocol import (
     Peek,
     QueueDescription,
 )
-from warrenmq.queues.reader_group import RESERVED_BYTES_MAX
-from warrenmq.queues.reservation import EVERYTHING
+from warrenmq.queues.readers.group import RESERVED_BYTES_MAX
+from warrenmq.queues.readers.reservation import EVERYTHING
 from warrenmq.testing.simulated.file_system import POWER
 from warrenmq.vocabulary.error_codes import DATA_LOSS, STORAGE_FAILED
 

@@ -21,7 +21,7 @@ from warrenmq.admin.protocol import ErrorReply
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.queues.definition import QueueDefinition
-from warrenmq.queues.queue_link import QueueLink
+from warrenmq.queues.remote.queue_link import QueueLink
 
 HOME = "a@one"
 DESCRIBE = DescribeMirrors(vhost="/", queue=b"q")

@@ -9,11 +9,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from tests.queues.test_queue_on_store import forget_gets, held_out, take
+from tests.queues.backing.test_queue_on_store import forget_gets, held_out, take
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
+from warrenmq.queues.backing.loading import RangeLoad
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED, MAXLEN
-from warrenmq.queues.loading import RangeLoad
 from warrenmq.queues.queue import Queue
 from warrenmq.store.model.epochs import Epochs
 

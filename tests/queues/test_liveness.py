@@ -8,10 +8,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tests.support.brokers.model_sockets import ModelSocket, SocketConsumer, check_woken
 from tests.support.stores.model_store import ModelHost
 from tests.support.stores.paging_queues import ADDRESS
-from warrenmq.queues.memory_account import AHEAD_SHARE
+from warrenmq.queues.backing.variable_queue import EMPTY, UNLIMITED
+from warrenmq.queues.memory.account import AHEAD_SHARE
+from warrenmq.queues.memory.transit import LARGE_BYTES
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.transit import LARGE_BYTES
-from warrenmq.queues.variable_queue import EMPTY, UNLIMITED
 from warrenmq.store.model.message import Message
 
 ROOM = 150_000

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.support.stores.model_store import ModelHost
+from warrenmq.queues.backing.loading import EntryContents, RangeLoad
+from warrenmq.queues.backing.variable_queue import EMPTY, UNLIMITED
 from warrenmq.queues.entry import ALPHA, Consumer, Entry
-from warrenmq.queues.loading import EntryContents, RangeLoad
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.variable_queue import EMPTY, UNLIMITED
 from warrenmq.store.model.message import ABSENT, Message
 from warrenmq.testing.models.mirror import MirrorModel, follow
 

@@ -10,7 +10,7 @@ from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.memory_broker import EngineLink, MemoryBroker
 from tests.support.brokers.node_thread import NodeThread
-from warrenmq.queues.transit import CLOSE_AFTER_MS
+from warrenmq.queues.memory.transit import CLOSE_AFTER_MS
 
 MIB = 1 << 20
 ROOM = 4 * MIB

@@ -22,9 +22,9 @@ from warrenmq.cluster.own_definitions import own_definitions
 from warrenmq.cluster.queue_ends import QueueEnds
 from warrenmq.cluster.remote.link_events import LinkUnacked, PartyOutcomes
 from warrenmq.queues.entry import Entry
-from warrenmq.queues.link_records import DONE
-from warrenmq.queues.remote_consumer import RemoteConsumer
-from warrenmq.queues.remote_session import RemoteEntry, RemoteSession
+from warrenmq.queues.remote.consumer import RemoteConsumer
+from warrenmq.queues.remote.link_records import DONE
+from warrenmq.queues.remote.session import RemoteEntry, RemoteSession
 from warrenmq.store.journal.confirm_run import ConfirmParty
 from warrenmq.store.model.message import QueueLedger
 

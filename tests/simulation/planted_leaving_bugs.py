@@ -10,8 +10,8 @@ import pytest
 
 from warrenmq.broker.vhost.dead_letters import DeadLetters, _DeadLetter
 from warrenmq.broker.vhost.delayed_messages import DelayedMessages
+from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.entry import ALPHA, Entry, QueueEnd
-from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import DeadLetterRule
 from warrenmq.store.model.message import Message, Position

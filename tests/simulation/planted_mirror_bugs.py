@@ -18,14 +18,14 @@ from warrenmq.cluster.mirrors.replica import Replica
 from warrenmq.cluster.mirrors.replica_host import ReplicaHost
 from warrenmq.cluster.mirrors.silences import MASTER_SILENT_MS
 from warrenmq.cluster.placement import CLIENT_LOCAL
+from warrenmq.queues.backing.paged_queue import PagedQueue
+from warrenmq.queues.backing.priority_levels import PriorityLevels
 from warrenmq.queues.hand_out_gate import OPEN, HandOutGate
 from warrenmq.queues.leave_reason import PURGED
 from warrenmq.queues.leveled_queue import LeveledQueue
-from warrenmq.queues.mirror_applier import MirrorApplier
-from warrenmq.queues.mirror_backing import MirrorBacking
-from warrenmq.queues.paged_queue import PagedQueue
-from warrenmq.queues.priority_levels import PriorityLevels
-from warrenmq.queues.ring_feed import EPOCH_GAP, LevelFeed
+from warrenmq.queues.mirror.applier import MirrorApplier
+from warrenmq.queues.mirror.backing import MirrorBacking
+from warrenmq.queues.mirror.ring_feed import EPOCH_GAP, LevelFeed
 from warrenmq.queues.settings import LengthLimit
 from warrenmq.store.model.message import Message
 from warrenmq.store.model.runs import Runs

@@ -5,7 +5,7 @@ import pytest
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.queues.loading import RangeLoad
+from warrenmq.queues.backing.loading import RangeLoad
 from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
 from warrenmq.store.disk.space_reserve import SpaceReserve
 from warrenmq.store.file_system import FileSystem

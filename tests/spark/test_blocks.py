@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from tests.support.spark.blocks import read_block
 from warrenmq.queues.entry import Entry
-from warrenmq.queues.record_block import encode_block
+from warrenmq.queues.readers.record_block import encode_block
 from warrenmq.spark.columns import COLUMNS, check_schema, default_schema
 from warrenmq.spark.options import OptionError
 from warrenmq.store.model.message import Message, QueueLedger

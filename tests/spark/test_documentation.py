@@ -72,8 +72,7 @@ def test_every_error_that_is_explained_is_one_that_can_come() -> None:
     source = ROOT / "src" / "warrenmq"
     files = [
         *(source / "spark").rglob("*.py"),
-        *(source / "queues").glob("reader_group*.py"),
-        source / "queues/group_error.py",
+        *(source / "queues/readers").glob("group*.py"),
         source / "admin/client.py",
         source / "admin/group_calls.py",
     ]

@@ -45,8 +45,8 @@ S14 | Written data are not yet synced data | store.file_system:FileHandle
     simulation/test_planted_bugs.py::test_a_planted_bug_is_found
 S15 | A single copy is a single point of failure | argued: replication is not the store's business
 S16 | A message is written for one of two reasons: persistence or memory
-    | queues.queue:Queue.publish queues.paging:PageStep
-    queues/test_queue_paging.py::test_large_persistent_messages_become_gamma_and_transient_ones_beta
+    | queues.queue:Queue.publish queues.backing.paging:PageStep
+    queues/backing/test_queue_paging.py::test_large_persistent_messages_become_gamma_and_transient_ones_beta
 S17 | A buffer of 1 MiB stands in front of the journal file | store.journal.journal:BUFFER_BYTES
     store/test_documented_limits.py::test_limits_are_those_of_the_code
     store/journal/test_due.py::test_s17_a_full_buffer_is_due_at_once
@@ -62,18 +62,18 @@ S19 | The buffer is flushed at once when the node has nothing else to do
     server/test_idle_flush.py::test_a_publish_to_an_idle_node_waits_for_no_timer
 S20 | Persistent messages reach the kernel | store.disk.flusher:BatchFlusher.flush
     store/disk/test_flusher.py::test_what_is_written_is_what_was_sealed
-S21 | Transient messages are paged too, and a start removes them | queues.paging:PageStep
+S21 | Transient messages are paged too, and a start removes them | queues.backing.paging:PageStep
     store.disk.store_reader:read_store
     store/disk/test_index_rebuild.py::test_transient_messages_of_an_earlier_life_do_not_count
 S22 | Persistent messages stay in memory too, and are the first to leave it
-    | queues.entry:Entry.is_on_disk queues.paging:PageStep._push_alphas
-    queues/test_queue_paging.py::test_large_persistent_messages_become_gamma_and_transient_ones_beta
+    | queues.entry:Entry.is_on_disk queues.backing.paging:PageStep._push_alphas
+    queues/backing/test_queue_paging.py::test_large_persistent_messages_become_gamma_and_transient_ones_beta
 S23 | A confirm says that the message is durable | store.journal.journal:Journal.on_done
     protocol/test_confirms.py::test_a_persistent_message_is_confirmed_by_the_commit_only
     simulation/test_planted_bugs.py::test_a_planted_bug_is_found
 S24 | Timers drive syncs, rates, and the expiry of queues and messages
     | server.vhost_driver:VhostDriver.end_turn server.node:Node._tick_expiry
-    queues.memory_monitor:MemoryMonitor.tick protocol/test_expiry.py::test_an_unused_queue_expires
+    queues.memory.monitor:MemoryMonitor.tick protocol/test_expiry.py::test_an_unused_queue_expires
 S25 | One store keeps the contents of all queues of a vhost, by id
     | store.contents.store:ContentStore
     store/contents/test_store.py::test_a_fan_out_is_stored_once_and_removed_last
@@ -131,9 +131,9 @@ S46 | RabbitMQ before 3.7 has another layout of directories | argued: imports re
 S47 | RabbitMQ since 3.7 has the directories that imports read
     | tables/rabbitmq/test_real_directories.py::test_every_message_is_there_in_order
 S48 | A queue has a protocol part and an engine | argued: a matter of structure, queues.queue:Queue
-    and queues.variable_queue:VariableQueue
+    and queues.backing.variable_queue:VariableQueue
 S49 | A message goes straight to a consumer when none waits before it | queues.queue:Queue.publish
-    queues/test_queue_paging.py::test_t63_direct_delivery
+    queues/backing/test_queue_paging.py::test_t63_direct_delivery
     queues/test_queue_machine.py::TestQueueMachine
 S50 | An alpha has its content and its position in memory | queues.entry:ALPHA
     queues/test_queue_machine.py::TestQueueMachine
@@ -141,69 +141,81 @@ S51 | A beta has its position in memory and its content on disk | queues.entry:B
     queues/test_queue_machine.py::TestQueueMachine
 S52 | A gamma has its content on disk, and its position both in memory and on disk
     | queues.entry:GAMMA queues/test_queue_machine.py::TestQueueMachine
-S53 | A delta is on disk only | queues.delta:Delta queues/test_queue_machine.py::TestQueueMachine
-S54 | Persistent messages are on disk in every form | queues.paging:PageStep._may_push
+S53 | A delta is on disk only | queues.backing.delta:Delta
+    queues/test_queue_machine.py::TestQueueMachine
+S54 | Persistent messages are on disk in every form | queues.backing.paging:PageStep._may_push
     store.journal.journal:Journal queues/test_queue_machine.py::TestQueueMachine
 S55 | Not every message passes through every form | queues/test_queue_machine.py::TestQueueMachine
-S56 | The parts of a queue are q1, q2, delta, q3 and q4 | queues.variable_queue:VariableQueue
-    queues.variable_queue:VariableQueue.check queues/test_queue_machine.py::TestQueueMachine
+S56 | The parts of a queue are q1, q2, delta, q3 and q4
+    | queues.backing.variable_queue:VariableQueue
+    queues.backing.variable_queue:VariableQueue.check queues/test_queue_machine.py::TestQueueMachine
 S57 | Messages go from memory to disk and back to memory
     | queues/test_queue_machine.py::TestQueueMachine
-S58 | A queue whose consumers keep up stays alpha | queues.queue_memory:QueueMemory.expect_paging
+S58 | A queue whose consumers keep up stays alpha
+    | queues.backing.queue_memory:QueueMemory.expect_paging
     store/test_recovery.py::test_a_journal_that_keeps_up_writes_nothing
 S59 | target_ram_count follows from the rates; without memory pressure there is none
-    | queues.queue_memory:QueueMemory.set_duration
-    queues/test_memory_monitor.py::test_the_worked_example_to_the_target_of_a_queue
+    | queues.backing.queue_memory:QueueMemory.set_duration
+    queues/memory/test_monitor.py::test_the_worked_example_to_the_target_of_a_queue
 S60 | Unacked messages count; the count is compared with the target after each operation
-    | queues.queue_memory:QueueMemory.ram_count queues.paged_queue:PagedQueue.run_slice
-    queues/test_queue_unacked.py::test_t54_unacked_messages_leave_memory_and_come_back
+    | queues.backing.queue_memory:QueueMemory.ram_count
+    queues.backing.paged_queue:PagedQueue.run_slice
+    queues/backing/test_queue_unacked.py::test_t54_unacked_messages_leave_memory_and_come_back
 S61 | A publish goes to q4 when q3 and delta are empty, else to q1
-    | queues.variable_queue:VariableQueue.append queues/test_queue_machine.py::TestQueueMachine
+    | queues.backing.variable_queue:VariableQueue.append
+    queues/test_queue_machine.py::TestQueueMachine
 S62 | Messages of q4 move to the old end of q3, youngest first
-    | queues.variable_queue:VariableQueue.push_q4 queues.paging:PageStep._push_alphas
-    queues/test_queue_paging.py::test_large_persistent_messages_become_gamma_and_transient_ones_beta
-    queues/test_queue_paging.py::test_alphas_sink_from_q1_oldest_first_then_from_q4_youngest_first
+    | queues.backing.variable_queue:VariableQueue.push_q4
+    queues.backing.paging:PageStep._push_alphas
+    queues/backing/test_queue_paging.py::test_large_persistent_messages_become_gamma_and_transient_ones_beta
+    queues/backing/test_queue_paging.py::test_alphas_sink_from_q1_oldest_first_then_from_q4_youngest_first
 S63 | Messages of q3 move to delta, youngest first; its oldest stays
-    | queues.paging:PageStep._push_old queues/test_queue_paging.py::test_c7_the_oldest_of_q3_stays
+    | queues.backing.paging:PageStep._push_old
+    queues/backing/test_queue_paging.py::test_c7_the_oldest_of_q3_stays
 S64 | Messages of q1 move to q2 or q3, before those of q4 move
-    | queues.variable_queue:VariableQueue.push_q1 queues.paging:PageStep._push_alphas
-    queues/test_queue_paging.py::test_alphas_sink_from_q1_oldest_first_then_from_q4_youngest_first
-S65 | permitted_beta_count bounds the betas and gammas | queues.paging:permitted_beta_count
-    queues/test_paging.py::test_permitted_betas
+    | queues.backing.variable_queue:VariableQueue.push_q1
+    queues.backing.paging:PageStep._push_alphas
+    queues/backing/test_queue_paging.py::test_alphas_sink_from_q1_oldest_first_then_from_q4_youngest_first
+S65 | permitted_beta_count bounds the betas and gammas | queues.backing.paging:permitted_beta_count
+    queues/backing/test_paging.py::test_permitted_betas
 S66 | Messages move to delta in batches, from q3 first, then from q2
-    | queues.paging:PageStep._push_middle
-    queues/test_queue_paging.py::test_s66_only_lumps_go_to_delta
+    | queues.backing.paging:PageStep._push_middle
+    queues/backing/test_queue_paging.py::test_s66_only_lumps_go_to_delta
 S67 | A bound limits the writes under way | queues.turn:TURN_STEPS
     store.index.segment_files:SegmentFiles.is_behind
-    queues/test_queue_paging.py::test_a_turn_pages_a_bounded_number_of_messages_and_more_than_came_in
-    queues/test_queue_paging.py::test_a_disk_that_is_behind_is_given_no_more
-S68 | The middle of a queue goes to disk, in batches | queues.paging:PageStep._push_middle
-    queues/test_queue_paging.py::test_a_batch_that_is_cut_goes_to_delta_to_its_end
+    queues/backing/test_queue_paging.py::test_a_turn_pages_a_bounded_number_of_messages_and_more_than_came_in
+    queues/backing/test_queue_paging.py::test_a_disk_that_is_behind_is_given_no_more
+S68 | The middle of a queue goes to disk, in batches | queues.backing.paging:PageStep._push_middle
+    queues/backing/test_queue_paging.py::test_a_batch_that_is_cut_goes_to_delta_to_its_end
 S69 | A queue's target is the desired duration times its rates
-    | queues.memory_monitor:desired_duration
-    queues/test_memory_monitor.py::test_the_desired_duration
-S70 | Consumers take from q4, then from q3 | queues.variable_queue:VariableQueue.fetch
+    | queues.memory.monitor:desired_duration
+    queues/memory/test_monitor.py::test_the_desired_duration
+S70 | Consumers take from q4, then from q3 | queues.backing.variable_queue:VariableQueue.fetch
     queues/test_queue_machine.py::TestQueueMachine
-S71 | q1 becomes q4 when q3 and delta are empty | queues.variable_queue:VariableQueue._keep_shape
-    queues/test_variable_queue.py::test_taking_the_last_of_q3_makes_q1_the_head
-S72 | A batch of delta is loaded when q3 is empty | queues.variable_queue:VariableQueue.accept
-    queues.loading:ReadAhead queues/test_variable_queue.py::test_an_emptied_delta_hands_on_to_q2
-S73 | If q3 is empty, so is everything behind it | queues.variable_queue:VariableQueue.check
+S71 | q1 becomes q4 when q3 and delta are empty
+    | queues.backing.variable_queue:VariableQueue._keep_shape
+    queues/backing/test_variable_queue.py::test_taking_the_last_of_q3_makes_q1_the_head
+S72 | A batch of delta is loaded when q3 is empty
+    | queues.backing.variable_queue:VariableQueue.accept
+    queues.backing.loading:ReadAhead
+    queues/backing/test_variable_queue.py::test_an_emptied_delta_hands_on_to_q2
+S73 | If q3 is empty, so is everything behind it | queues.backing.variable_queue:VariableQueue.check
     queues/test_queue_machine.py::TestQueueMachine
 S74 | A queue has one of two modes, chosen by an argument | queues.arguments:parse_arguments
     protocol/test_queues.py::test_bad_argument
 S75 | A lazy queue writes messages to disk at once and reads them when they are consumed
-    | queues.paging:PageStep.page_lazy queues/test_queue_machine.py::TestQueueMachine
+    | queues.backing.paging:PageStep.page_lazy queues/test_queue_machine.py::TestQueueMachine
     kill/test_mixed_load.py::test_killed_under_mixed_load
 S76 | A restart removes the transient messages of a lazy queue
     | store.index.queue_store:QueueStore._is_lasting
     store/index/test_segments.py::test_transient_messages_are_paged_and_do_not_outlive_the_node
-S77 | Paging must not block | queues.turn:TurnShares.run_slices queues.paging:PageStep
-    queues/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
+S77 | Paging must not block | queues.turn:TurnShares.run_slices queues.backing.paging:PageStep
+    queues/backing/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
 S78 | A lazy queue of 10,000,000 messages takes 1.5 MB of memory | bench.backlog:measure
-    queues/test_queue_paging.py::test_s75_lazy_keeps_nothing_without_consumers_and_a_little_with_one
-S79 | A backlog slows a queue down | bench.backlog:measure queues.read_ahead:read_ahead_of_consumers
-    queues/test_queue_paging.py::test_the_next_batch_is_read_before_the_last_one_is_used_up
+    queues/backing/test_queue_paging.py::test_s75_lazy_keeps_nothing_without_consumers_and_a_little_with_one
+S79 | A backlog slows a queue down | bench.backlog:measure
+    queues.backing.read_ahead:read_ahead_of_consumers
+    queues/backing/test_queue_paging.py::test_the_next_batch_is_read_before_the_last_one_is_used_up
 S80 | Prefetch, multiple acks and flow control bound the load
     | protocol/test_qos.py::test_per_consumer_limit_is_exact protocol/test_settle.py::test_multiple
     broker/flow/test_disk_flow.py::test_who_publishes_to_a_disk_that_lags_is_stopped_until_half_is_written
@@ -214,8 +226,8 @@ S81 | Recovery works after any kind of end | store.disk.store_reader:read_store
 S82 | A store can be backed up and restored
     | kill/test_backup.py::test_what_was_confirmed_before_a_backup_is_in_it
     kill/test_backup.py::test_a_restore_looks_before_it_writes
-S83 | The memory monitor bounds the memory of all queues | queues.memory_monitor:MemoryMonitor
-    queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold
+S83 | The memory monitor bounds the memory of all queues | queues.memory.monitor:MemoryMonitor
+    queues/memory/test_monitor.py::test_a_flood_stays_at_the_threshold
 
 W1 | A message is confirmed before it is synced
     | simulation/test_planted_bugs.py::test_a_planted_bug_is_found
@@ -257,19 +269,20 @@ W13 | Embedded messages cost memory | argued: an index is not in memory here, se
 W14 | A message that a length limit drops is written first | queues.queue:Queue.publish
     queues/test_limits_before_the_disk.py::test_only_what_stays_is_written
 W15 | Paging blocks the queue and bloats memory | queues.turn:TurnShares.run_slices
-    queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold
-W16 | Idle queues are woken | queues/test_memory_monitor.py::test_idle_queues_are_not_touched
-W17 | A start loads lazy queues into memory | queues.paged_queue:PagedQueue.restore_delta
+    queues/memory/test_monitor.py::test_a_flood_stays_at_the_threshold
+W16 | Idle queues are woken | queues/memory/test_monitor.py::test_idle_queues_are_not_touched
+W17 | A start loads lazy queues into memory | queues.backing.paged_queue:PagedQueue.restore_delta
     broker.vhost.vhost:Vhost._restore_backing
     kill/test_store_on_disk.py::test_a_start_reads_no_bodies_and_takes_no_memory_for_them
 W18 | The messages of a single segment are never paged
-    | queues.memory_account:MemoryAccount.ahead_room
-    queues/test_paging.py::test_small_messages_of_one_segment_are_paged_too
-W19 | Batches have no limit | queues.purging:Purge.settle_slice queues.queue:Queue.drop_expired_head
-    queues.reader_group:GROUP_SLICE_MESSAGES
-    queues/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
-    queues/test_queue_unacked.py::test_w19_a_purge_takes_turns
-    queues/test_queue_paging.py::test_t56_expired_messages_are_dropped_in_slices
+    | queues.memory.account:MemoryAccount.ahead_room
+    queues/backing/test_paging.py::test_small_messages_of_one_segment_are_paged_too
+W19 | Batches have no limit | queues.backing.purging:Purge.settle_slice
+    queues.queue:Queue.drop_expired_head
+    queues.readers.group:GROUP_SLICE_MESSAGES
+    queues/backing/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
+    queues/backing/test_queue_unacked.py::test_w19_a_purge_takes_turns
+    queues/backing/test_queue_paging.py::test_t56_expired_messages_are_dropped_in_slices
 W20 | Damage stops the whole vhost | kill/test_restart.py::test_damage_costs_what_is_damaged
     store/disk/test_index_rebuild.py::test_what_is_not_ours_is_kept
 W21 | A full disk stops the broker | store.disk.space_reserve:SpaceReserve
@@ -306,7 +319,7 @@ W28 | A file's name is not durable when the file is
     store/disk/test_flusher.py::test_contents_are_durable_before_the_journal_is_written
     simulation/test_simulated_file_system.py::test_a_name_needs_its_directory_synced
     store/disk/test_checkpoint_job.py::test_power_fails_in_any_call_of_a_checkpoint
-W29 | A crash redelivers every message | queues.paged_queue:PagedQueue.restore
+W29 | A crash redelivers every message | queues.backing.paged_queue:PagedQueue.restore
     kill/test_restart.py::test_a_clean_stop_remembers_what_was_delivered
     store/test_recovery.py::test_the_mark_of_a_clean_stop_ends_with_the_next_start
     queues/test_delivered_flags.py::TestDeliveredFlags
@@ -321,7 +334,7 @@ G2 | A message whose ack is synced does not come back
     simulation/test_histories.py::test_the_fixed_seeds_hold
 G3 | Messages keep their order, and a requeued message returns to its place
     | protocol/test_settle.py::test_requeue_to_the_original_place
-    queues/test_queue_unacked.py::test_t53_a_block_that_comes_back_in_reverse_keeps_its_order
+    queues/backing/test_queue_unacked.py::test_t53_a_block_that_comes_back_in_reverse_keeps_its_order
     queues/test_queue_machine.py::TestQueueMachine
 G4 | No damaged message is delivered | kill/test_restart.py::test_damage_costs_what_is_damaged
     store/contents/test_compaction.py::test_damage_costs_one_content
@@ -330,9 +343,9 @@ G5 | A start reads at most what no checkpoint covers | store.disk.store_reader:r
     bench.workloads:run_restart
     store/index/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
 G6 | No queue stalls another | queues.turn:TurnShares.run_slices bench.interference:measure
-    queues/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
+    queues/backing/test_queue_paging.py::test_w19_paging_goes_in_slices_and_other_queues_have_their_turn
 G7 | Memory is bounded whatever the backlog | bench.backlog:measure
-    queues/test_memory_monitor.py::test_a_flood_stays_at_the_threshold
+    queues/memory/test_monitor.py::test_a_flood_stays_at_the_threshold
 G8 | The disk holds at most twice the live bytes, plus 1 GiB | store.upkeep.debt:Debt
     store.upkeep.segment_rewrite:SegmentRewriter
     store/upkeep/test_disk_use.py::test_g8_segments_of_which_less_than_half_is_alive
@@ -456,10 +469,10 @@ T43 | Writes are short | store/disk/test_file_system.py::test_thousands_of_parts
     store/disk/test_flusher.py::test_a_write_that_fails_half_way
 T44 | The memory limit is reached, with huge and with idle queues
     | server/test_limits.py::test_a_node_that_fills_up_and_is_emptied_again
-    queues/test_memory_monitor.py::test_many_idle_queues_are_asked_in_slices
-    queues/test_memory_monitor.py::test_idle_queues_are_not_touched
+    queues/memory/test_monitor.py::test_many_idle_queues_are_asked_in_slices
+    queues/memory/test_monitor.py::test_idle_queues_are_not_touched
 T45 | Alarms are raised and cleared
-    | queues/test_memory_monitor.py::test_the_disk_alarm_stops_paging_at_once_and_its_end_starts_it
+    | queues/memory/test_monitor.py::test_the_disk_alarm_stops_paging_at_once_and_its_end_starts_it
     protocol/test_blocked.py::test_of_two_alarms_the_last_to_clear_unblocks
     protocol/test_blocked.py::test_what_a_blocked_connection_settles_is_settled
 T46 | The disk is slow | kill/test_store_on_disk.py::test_a_slow_disk_under_a_lazy_queue
@@ -471,13 +484,14 @@ T48 | Garbage gathers behind a slow consumer
     | store/contents/test_compaction.py::test_the_garbage_stays_bounded_with_a_slow_consumer
 T50 | The invariants hold after every step | queues/test_queue_machine.py::TestQueueMachine
 T51 | A segment and a half of messages has a memory target of 0
-    | queues/test_paging.py::test_one_segment_and_a_half_without_memory
-T52 | permitted_beta_count has the right values | queues/test_paging.py::test_permitted_betas
-    queues/test_paging.py::test_a_larger_target_permits_no_less
+    | queues/backing/test_paging.py::test_one_segment_and_a_half_without_memory
+T52 | permitted_beta_count has the right values
+    | queues/backing/test_paging.py::test_permitted_betas
+    queues/backing/test_paging.py::test_a_larger_target_permits_no_less
 T53 | Requeues arrive in any order and return to any part
     | queues/test_queue_machine.py::TestQueueMachine
     protocol/test_settle.py::test_requeue_in_any_order
-T54 | Unacked messages are paged | queues/test_paging.py::test_unacked_messages_are_paged
+T54 | Unacked messages are paged | queues/backing/test_paging.py::test_unacked_messages_are_paged
     queues/test_queue_machine.py::TestQueueMachine
 T55 | A queue is purged with and without unacked messages | protocol/test_queues.py::test_purge
     queues/test_queue_machine.py::TestQueueMachine

@@ -6,7 +6,7 @@ from types import FrameType
 from typing import Any
 
 from tests.support.skips import does_not_apply
-from warrenmq.queues import entry_deque
+from warrenmq.queues.backing import entry_deque
 
 
 def lines_run(work: Callable[[], object]) -> int:

@@ -1,6 +1,6 @@
 """The reader group calls of one session: what must be durable before which answer.
 
-queues/reader_group.py knows the rules of a group. This module supplies what these rules need from
+queues/readers/group.py knows the rules of a group. This module supplies what these rules need from
 outside: the queues that exist, the commit before an answer, and turns of the loop, so that an ack
 of a million messages delays nobody. Reserve requests are in reserve_poll.py.
 
@@ -41,13 +41,13 @@ from warrenmq.admin.status import group_status
 from warrenmq.broker.definitions.metadata import DeleteReaderGroup
 from warrenmq.broker.definitions.rights import QUEUE, Rights
 from warrenmq.queues.entry import Entry
-from warrenmq.queues.group_error import GroupError
-from warrenmq.queues.planned_range import PlannedRange
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_group import GroupMember
-from warrenmq.queues.reader_groups import ReaderGroup
-from warrenmq.queues.record_block import encode_block
-from warrenmq.queues.segment_places import SegmentPlaces
+from warrenmq.queues.readers.group import GroupMember
+from warrenmq.queues.readers.group_error import GroupError
+from warrenmq.queues.readers.groups import ReaderGroup
+from warrenmq.queues.readers.planned_range import PlannedRange
+from warrenmq.queues.readers.record_block import encode_block
+from warrenmq.queues.readers.segment_places import SegmentPlaces
 from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, BAD_REQUEST, NOT_FOUND, PRECONDITION
 from warrenmq.vocabulary.names import name_text
 

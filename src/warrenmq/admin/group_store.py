@@ -5,7 +5,7 @@ from collections.abc import Callable
 from warrenmq.admin.node import AdminVhost, member_definition
 from warrenmq.admin.protocol import ErrorReply
 from warrenmq.broker.definitions.metadata import Change, DeleteGroupMember, PutReaderGroup
-from warrenmq.queues.reader_groups import ReaderGroup
+from warrenmq.queues.readers.groups import ReaderGroup
 from warrenmq.vocabulary.error_codes import STORAGE_FAILED
 
 

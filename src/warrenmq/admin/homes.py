@@ -8,8 +8,8 @@ from typing import Final, Protocol
 from warrenmq.admin.homes_protocol import LocateQueues, NodePlace, QueueHome, QueuesLocated
 from warrenmq.broker.definitions.rights import QUEUE, Rights
 from warrenmq.cluster.records import RunningNode
-from warrenmq.queues.group_error import GroupError
-from warrenmq.queues.reader_groups import compile_pattern
+from warrenmq.queues.readers.group_error import GroupError
+from warrenmq.queues.readers.groups import compile_pattern
 from warrenmq.vocabulary.error_codes import BAD_REQUEST
 
 # Interfaces that stand for all addresses of a machine.

@@ -37,8 +37,8 @@ from warrenmq.broker.vhost.staging import Staging
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_group import GroupMember
-from warrenmq.queues.reader_groups import ReaderGroup, ReaderGroups
+from warrenmq.queues.readers.group import GroupMember
+from warrenmq.queues.readers.groups import ReaderGroup, ReaderGroups
 from warrenmq.vocabulary.error_codes import UNREACHABLE
 from warrenmq.vocabulary.names import name_text
 

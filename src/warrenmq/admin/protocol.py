@@ -7,7 +7,7 @@ an `ErrorReply`. The connection stays usable after it, unless the frame itself w
 login was refused: then the node closes it after the reply.
 
 The decoder bounds the numbers of a request: all that pass fit an i64 and leave room for arithmetic.
-Messages in bulk travel as one binary value, a block (queues/record_block.py).
+Messages in bulk travel as one binary value, a block (queues/readers/record_block.py).
 
 The field named `held` counts messages that reader groups have reserved.
 """

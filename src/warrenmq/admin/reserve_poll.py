@@ -14,11 +14,11 @@ from warrenmq.admin.group_store import commit_acks, commit_group, storage_failed
 from warrenmq.admin.node import AdminVhost
 from warrenmq.admin.protocol import ErrorReply, MemberRange, Reply, Reserve, Reserved
 from warrenmq.broker.definitions.rights import QUEUE, Rights
-from warrenmq.queues.group_error import GroupError
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_group import GROUP_SLICE_MESSAGES, GroupMember
-from warrenmq.queues.reader_groups import ReaderGroup
-from warrenmq.queues.reservation import EVERYTHING, LOADING, MORE, Reservation
+from warrenmq.queues.readers.group import GROUP_SLICE_MESSAGES, GroupMember
+from warrenmq.queues.readers.group_error import GroupError
+from warrenmq.queues.readers.groups import ReaderGroup
+from warrenmq.queues.readers.reservation import EVERYTHING, LOADING, MORE, Reservation
 
 # Retry interval (s) when the next messages lie behind some that a consumer has not settled. A retry
 # on every publish would be too dear: to find out who has which messages unacked, it walks over

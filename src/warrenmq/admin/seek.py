@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from warrenmq.queues.backing.loading import peek_anywhere
 from warrenmq.queues.entry import Entry
-from warrenmq.queues.loading import peek_anywhere
 from warrenmq.queues.queue import Queue
 
 

@@ -63,12 +63,12 @@ from warrenmq.admin.sink_protocol import (
     SinkRequest,
 )
 from warrenmq.broker.vhost.stage import Author
+from warrenmq.queues.backing.loading import peek_anywhere
 from warrenmq.queues.entry import Entry
-from warrenmq.queues.group_error import GroupError
-from warrenmq.queues.loading import peek_anywhere
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.reader_groups import refuse_unreadable
-from warrenmq.queues.record_block import encode_block
+from warrenmq.queues.readers.group_error import GroupError
+from warrenmq.queues.readers.groups import refuse_unreadable
+from warrenmq.queues.readers.record_block import encode_block
 from warrenmq.vocabulary.error_codes import (
     ACCESS_REFUSED,
     BAD_REQUEST,

@@ -23,8 +23,8 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.build import build_name
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_figures import FormFigures, QueueFigures
-from warrenmq.queues.reader_group import GroupMember
-from warrenmq.queues.reader_groups import ReaderGroup, ReaderGroups
+from warrenmq.queues.readers.group import GroupMember
+from warrenmq.queues.readers.groups import ReaderGroup, ReaderGroups
 from warrenmq.store.figures import ContentFigures, StoreFigures
 from warrenmq.store.upkeep.write_figures import WriteFigures, amplification
 from warrenmq.vocabulary.names import name_text

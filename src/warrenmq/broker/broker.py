@@ -24,7 +24,7 @@ from warrenmq.broker.event_listener import EventListener
 from warrenmq.broker.flow.alarm_state import OFF
 from warrenmq.broker.flow.alarms import Alarms
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.queues.memory_monitor import MemoryMonitor
+from warrenmq.queues.memory.monitor import MemoryMonitor
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import NO_LIMIT
 

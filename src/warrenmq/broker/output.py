@@ -9,7 +9,7 @@ from typing import Final
 from librt.strings import BytesWriter, write_i16_be, write_i32_be, write_i64_be
 from mypy_extensions import i16, i32, i64
 
-from warrenmq.queues.transit import LARGE_BYTES, Transit
+from warrenmq.queues.memory.transit import LARGE_BYTES, Transit
 from warrenmq.wire.encode import write_heartbeat, write_method_frame
 from warrenmq.wire.frames import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD, FRAME_OVERHEAD
 from warrenmq.wire.method import Method

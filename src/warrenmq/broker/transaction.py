@@ -12,7 +12,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.queues.entry import Entry
-from warrenmq.queues.memory_account import MESSAGE_BYTES
+from warrenmq.queues.memory.account import MESSAGE_BYTES
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.stale_entry import StaleEnd, StaleEntry
 from warrenmq.routing.exchange import Exchange

@@ -1,7 +1,7 @@
 """What the links of a node carry: which decisions the others have followed, and remote queues.
 
 FOLLOWED     the revision (8 bytes) of the last decision that the sender has followed
-OPERATIONS   clients of the sender use queues of the receiver (`queues/link_records.py`)
+OPERATIONS   clients of the sender use queues of the receiver (`queues/remote/link_records.py`)
 EVENTS       what became of that
 MIRRORS      records of the replicas of mirrored queues (`mirrors/records.py`)
 NODE_CALL, NODE_ANSWER      calls between nodes (`node_calls.py`)
@@ -21,8 +21,8 @@ from warrenmq.cluster.links.frames import CONTROL, DATA
 from warrenmq.cluster.links.link import Link, LinkHandler
 from warrenmq.cluster.mirrors.peers import MIRRORS
 from warrenmq.cluster.node_calls import NODE_ANSWER, NODE_CALL, NodeCalls
-from warrenmq.queues.link_records import MalformedRecordError
-from warrenmq.queues.queue_link import EVENTS, OPERATIONS, QueueLink
+from warrenmq.queues.remote.link_records import MalformedRecordError
+from warrenmq.queues.remote.queue_link import EVENTS, OPERATIONS, QueueLink
 
 FOLLOWED: Final = 16
 _REVISION_BYTES: Final = 8

@@ -14,7 +14,7 @@ from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.mirror_placement import first_nodes, rank_of
 from warrenmq.cluster.groups.queue_policy import policy_of
 from warrenmq.cluster.groups.transitions import create
-from warrenmq.queues.ring_feed import epoch_start
+from warrenmq.queues.mirror.ring_feed import epoch_start
 from warrenmq.wire.field_table import decode_table
 
 CLIENT_LOCAL = "client-local"

@@ -17,7 +17,7 @@ from warrenmq.cluster.follower import RemoteEnds
 from warrenmq.cluster.node_links import LinkEnds
 from warrenmq.cluster.remote.remote_clients import RemoteClients
 from warrenmq.queues.definition import QueueDefinition
-from warrenmq.queues.queue_link import QueueLink
+from warrenmq.queues.remote.queue_link import QueueLink
 
 
 class QueueEnds(RemoteEnds, LinkEnds):

@@ -26,7 +26,7 @@ from warrenmq.cluster.staged_calls import (
     decode_answer,
     encode_request,
 )
-from warrenmq.queues.remote_queue import RemoteQueue
+from warrenmq.queues.remote.queue import RemoteQueue
 from warrenmq.vocabulary.names import name_text
 
 logger = logging.getLogger("warren.cluster")

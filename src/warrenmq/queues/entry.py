@@ -20,7 +20,7 @@ from warrenmq.store.model.message import (
     QueueLedger,
 )
 
-# Forms: where the content and the position of an entry are; see `variable_queue.py`.
+# Forms: where the content and the position of an entry are; see `backing/variable_queue.py`.
 ALPHA: Final = 0  # content in memory
 BETA: Final = 1  # content in a content store, position in memory only
 GAMMA: Final = 2  # content on disk, position in the index and in memory

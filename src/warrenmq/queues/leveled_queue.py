@@ -1,20 +1,20 @@
 """The parts of a queue: one, or one for each level of a priority queue, with their figures.
 
-Each level is a `PagedQueue` with a ledger of its own (`priority_levels.py`). All levels share the
-queue's consumers.
+Each level is a `PagedQueue` with a ledger of its own (`backing/priority_levels.py`). All levels
+share the queue's consumers.
 """
 
 from __future__ import annotations
 
 from mypy_extensions import i64, mypyc_attr
 
+from warrenmq.queues.backing.head_demand import HeadDemand
+from warrenmq.queues.backing.paged_queue import PagedQueue
+from warrenmq.queues.backing.priority_levels import PriorityLevels
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.entry import Consumer, EntryLedger
 from warrenmq.queues.hand_out_gate import HandOutGate
-from warrenmq.queues.head_demand import HeadDemand
 from warrenmq.queues.message_taker import MessageTaker
-from warrenmq.queues.paged_queue import PagedQueue
-from warrenmq.queues.priority_levels import PriorityLevels
 from warrenmq.queues.queue_host import QueueHost
 from warrenmq.store.model.message import QueueLedger
 

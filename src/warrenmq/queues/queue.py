@@ -25,18 +25,21 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq.queues.backing.delta import UNKNOWN
+from warrenmq.queues.backing.paged_queue import PagedQueue
+from warrenmq.queues.backing.purging import QueuePurge
+from warrenmq.queues.backing.read_ahead import keep_ahead, want_head
+from warrenmq.queues.backing.variable_queue import EMPTY, LOADING, READY
+from warrenmq.queues.backing.waiting_consumers import ConsumerCircle
 from warrenmq.queues.confirm_source import ConfirmSource
 from warrenmq.queues.consumer_use import ConsumerUse
 from warrenmq.queues.definition import QueueDefinition
-from warrenmq.queues.delta import UNKNOWN
 from warrenmq.queues.entry import ALPHA, Consumer, Entry
 from warrenmq.queues.hand_out_gate import OPEN
 from warrenmq.queues.leave_reason import ACKED, DELIVERY_LIMIT, EXPIRED, MAXLEN
 from warrenmq.queues.leveled_queue import LeveledQueue
-from warrenmq.queues.paged_queue import PagedQueue
-from warrenmq.queues.purging import QueuePurge
+from warrenmq.queues.memory.transit import LARGE_BYTES, Transit
 from warrenmq.queues.queue_host import QueueHost
-from warrenmq.queues.read_ahead import keep_ahead, want_head
 from warrenmq.queues.settings import (
     DROP_HEAD,
     NO_LIMIT,
@@ -47,10 +50,7 @@ from warrenmq.queues.settings import (
     lower_limit,
 )
 from warrenmq.queues.stale_settles import settle_if_ready
-from warrenmq.queues.transit import LARGE_BYTES, Transit
 from warrenmq.queues.turn import SLICE_MESSAGES
-from warrenmq.queues.variable_queue import EMPTY, LOADING, READY
-from warrenmq.queues.waiting_consumers import ConsumerCircle
 from warrenmq.store.journal.confirm_run import ConfirmParty
 from warrenmq.store.model.message import Message
 
@@ -69,7 +69,7 @@ class Queue(LeveledQueue):
         # How many messages the queue may have; None: any number.
         self.limit: LengthLimit | None = self.settings.limit
         # A copy of a queue whose master is another node: it is in the store and serves nobody. Its
-        # messages come and go by the master's operations only (`mirror_backing.py`).
+        # messages come and go by the master's operations only (`mirror/backing.py`).
         self.is_hidden: bool = False
         # None: no other node has a copy, and a confirm waits for this node's journal only. Set it
         # with `VhostQueues.set_confirm_source`.

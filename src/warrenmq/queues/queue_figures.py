@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from warrenmq.queues.paged_queue import PagedQueue
+from warrenmq.queues.backing.paged_queue import PagedQueue
+from warrenmq.queues.backing.variable_queue import UNLIMITED
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.variable_queue import UNLIMITED
 
 
 class FormFigures:

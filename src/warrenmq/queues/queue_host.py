@@ -11,7 +11,7 @@ from typing import Final
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.queues.entry import Entry, EntryLedger, QueueEnd
-from warrenmq.queues.memory_account import MemoryAccount, MemoryUser
+from warrenmq.queues.memory.account import MemoryAccount, MemoryUser
 from warrenmq.queues.settings import DeadLetterRule
 from warrenmq.queues.turn import TurnShare, TurnShares
 from warrenmq.store.index.queue_store import QueueStore

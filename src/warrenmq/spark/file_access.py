@@ -1,9 +1,9 @@
 """Lets tasks that see the node's disk read slices of a stream from files, without its event loop.
 
-The node names the files when a batch is planned (queues/segment_places.py). A task uses a file only
-if it carries the id of the node's store, because a machine may have a file of the same name that
-belongs to another node. A file that is gone, short, damaged or foreign is no error: the task then
-fetches the slice over the network.
+The node names the files when a batch is planned (queues/readers/segment_places.py). A task uses a
+file only if it carries the id of the node's store, because a machine may have a file of the same
+name that belongs to another node. A file that is gone, short, damaged or foreign is no error: the
+task then fetches the slice over the network.
 """
 
 import socket

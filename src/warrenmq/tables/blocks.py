@@ -1,4 +1,4 @@
-"""Turns blocks of messages (queues/record_block.py) into Arrow, by the code that reads stores."""
+"""Turns blocks of messages (readers/record_block.py) into Arrow, by the code that reads stores."""
 
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,8 @@
 """Reads a slice of a queue from the files that a running node named for it.
 
-queues/segment_places.py finds the files for the node. The node may rewrite a file at any time. The
-result of a read is therefore used only if every record was whole and the files had exactly the
-messages that the node counted. Otherwise the caller fetches the messages from the node.
+queues/readers/segment_places.py finds the files for the node. The node may rewrite a file at any
+time. The result of a read is therefore used only if every record was whole and the files had
+exactly the messages that the node counted. Otherwise the caller fetches the messages from the node.
 """
 
 from collections.abc import Sequence

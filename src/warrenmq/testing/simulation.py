@@ -12,8 +12,8 @@ from __future__ import annotations
 from random import Random
 from typing import Final
 
+from warrenmq.queues.backing.variable_queue import UNLIMITED
 from warrenmq.queues.settings import QueueSettings
-from warrenmq.queues.variable_queue import UNLIMITED
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY
 from warrenmq.store.journal.journal import FLUSH_INTERVAL_MS
 from warrenmq.store.records.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME

@@ -9,7 +9,7 @@ from tests.support.brokers.memory_broker import MemoryBroker
 from tests.support.stores.model_store import ModelHost
 from tests.support.stores.paging_queues import Taker
 from warrenmq.broker.flow.rotation import Rotation
-from warrenmq.queues.variable_queue import READY
+from warrenmq.queues.backing.variable_queue import READY
 
 STEPS = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2), st.integers(0, 3)), max_size=40)
 

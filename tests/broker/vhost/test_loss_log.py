@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
+from warrenmq.queues.backing.variable_queue import EMPTY
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.variable_queue import EMPTY
 
 LARGE = 5000
 COUNT = 300

@@ -19,12 +19,12 @@ from warrenmq.cluster.mirrors.records import decode_record
 from warrenmq.cluster.mirrors.replica import MASTER, Replica
 from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
 from warrenmq.cluster.mirrors.silences import HAND_OUT_MS
+from warrenmq.queues.backing.variable_queue import EMPTY
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.hand_out_gate import FOR_EVER, HandOutGate
 from warrenmq.queues.leave_reason import ACKED
+from warrenmq.queues.mirror.ring_feed import epoch_start
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.ring_feed import epoch_start
-from warrenmq.queues.variable_queue import EMPTY
 from warrenmq.store.journal.confirm_run import ConfirmRun, ConfirmWaiter
 from warrenmq.store.model.message import Message, QueueLedger
 

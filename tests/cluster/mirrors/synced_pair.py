@@ -13,15 +13,15 @@ from warrenmq.cluster.mirrors.sync_lines import SyncLines
 from warrenmq.cluster.mirrors.sync_records import CHUNK, decode
 from warrenmq.cluster.mirrors.sync_source import IN_SYNC, SyncLink, SyncSource
 from warrenmq.cluster.mirrors.sync_target import SyncOwner, SyncTarget
-from warrenmq.queues.durable_marks import DurableMarks, MarkOwner
+from warrenmq.queues.backing.variable_queue import EMPTY
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED
-from warrenmq.queues.mirror_applier import MirrorApplier
-from warrenmq.queues.mirror_backing import HELD_BYTES
+from warrenmq.queues.mirror.applier import MirrorApplier
+from warrenmq.queues.mirror.backing import HELD_BYTES
+from warrenmq.queues.mirror.durable_marks import DurableMarks, MarkOwner
+from warrenmq.queues.mirror.ring_feed import FeedOwner, RingFeed, next_start
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.ring_feed import FeedOwner, RingFeed, next_start
 from warrenmq.queues.settings import QueueSettings
-from warrenmq.queues.variable_queue import EMPTY
 from warrenmq.store.model.message import Message, QueueLedger
 
 NAME = b"q"

@@ -20,7 +20,7 @@ from warrenmq.cluster.mirrors.records import (
     decode_record,
     encode_record,
 )
-from warrenmq.queues.ring_feed import next_start
+from warrenmq.queues.mirror.ring_feed import next_start
 from warrenmq.store.model.message import Message
 
 A, B, C = b"a", b"b", b"c"

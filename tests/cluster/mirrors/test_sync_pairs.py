@@ -10,8 +10,8 @@ from tests.cluster.mirrors.synced_pair import Pair
 from warrenmq.cluster.mirrors import sync_source, sync_target
 from warrenmq.cluster.mirrors.sync_records import CANCEL, CHUNK, DEPOSED, OFFER, Note, decode
 from warrenmq.cluster.mirrors.sync_source import SCANNING
-from warrenmq.queues.mirror_backing import HELD_BYTES
-from warrenmq.queues.mirror_records import write_publish, write_published
+from warrenmq.queues.mirror.backing import HELD_BYTES
+from warrenmq.queues.mirror.records import write_publish, write_published
 from warrenmq.queues.settings import QueueSettings, QueueTraits
 from warrenmq.store.model.message import Message
 

@@ -13,8 +13,8 @@ from tests.support.brokers.amqp_frames import LOCKED, table
 from tests.support.brokers.amqp_peer import ChannelPeer
 from tests.support.brokers.memory_broker import EngineLink
 from warrenmq.queues.leave_reason import ACKED
-from warrenmq.queues.link_records import DONE, FINISHED, RETURN, SETTLE, MalformedRecordError
-from warrenmq.queues.remote_consumer import WINDOW_BYTES, WINDOW_MESSAGES
+from warrenmq.queues.remote.consumer import WINDOW_BYTES, WINDOW_MESSAGES
+from warrenmq.queues.remote.link_records import DONE, FINISHED, RETURN, SETTLE, MalformedRecordError
 from warrenmq.wire.methods import (
     BasicCancel,
     BasicCancelOk,

@@ -7,7 +7,7 @@ from tests.cluster.remote.two_nodes import TwoNodes
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.amqp_peer import ChannelPeer
 from tests.support.brokers.memory_broker import EngineLink
-from warrenmq.queues.remote_queue import UNAPPLIED_BYTES_MAX
+from warrenmq.queues.remote.queue import UNAPPLIED_BYTES_MAX
 
 BODY = bytes(1024 * 1024)
 FEW = UNAPPLIED_BYTES_MAX // len(BODY) // 2

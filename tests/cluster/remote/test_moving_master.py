@@ -7,7 +7,7 @@ import pytest
 from tests.cluster.remote.three_nodes import THIRD, ThreeNodes, channel_at, left, mirrored
 from tests.cluster.remote.two_nodes import BACK, FRONT
 from tests.support.brokers.amqp_peer import Message
-from warrenmq.queues.remote_queue import REFUSALS_MAX
+from warrenmq.queues.remote.queue import REFUSALS_MAX
 from warrenmq.wire.field_table import encode_table, fields_from_python
 from warrenmq.wire.methods import (
     BasicCancel,

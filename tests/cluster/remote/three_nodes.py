@@ -18,14 +18,14 @@ from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.cluster.remote.remote_clients import RemoteClients
 from warrenmq.queues.arguments import parse_arguments
+from warrenmq.queues.backing.operation_feed import OperationFeed
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.message_taker import MessageTaker
-from warrenmq.queues.mirror_backing import MirrorBacking
-from warrenmq.queues.operation_feed import OperationFeed
+from warrenmq.queues.mirror.backing import MirrorBacking
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.queue_link import OPERATIONS
-from warrenmq.queues.remote_queue import RemoteQueue
+from warrenmq.queues.remote.queue import RemoteQueue
+from warrenmq.queues.remote.queue_link import OPERATIONS
 from warrenmq.store.model.runs import Runs
 
 THIRD = b"third@host"

@@ -25,7 +25,7 @@ from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.cluster.remote.remote_clients import RemoteClients
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.queues.definition import QueueDefinition
-from warrenmq.queues.queue_link import EVENTS, OPERATIONS, QueueLink
+from warrenmq.queues.remote.queue_link import EVENTS, OPERATIONS, QueueLink
 
 FRONT = b"front@host"
 BACK = b"back@host"

@@ -7,14 +7,14 @@ queue with the stored positions.
 
 from collections.abc import Callable
 
+from warrenmq.queues.backing.variable_queue import EMPTY
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED
-from warrenmq.queues.memory_account import MemoryAccount
+from warrenmq.queues.memory.account import MemoryAccount
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_host import QueueHost
 from warrenmq.queues.settings import QueueSettings
-from warrenmq.queues.variable_queue import EMPTY
 from warrenmq.store.index.queue_store import QueueStore
 from warrenmq.store.jobs.job import LoadDone
 from warrenmq.store.model.epochs import add_epoch

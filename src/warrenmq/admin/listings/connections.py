@@ -21,7 +21,7 @@ from warrenmq.broker.connection.states import CLOSED, RUNNING, STATE_NAMES
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.remote_queue import RemoteQueue
+from warrenmq.queues.remote.queue import RemoteQueue
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.methods import ConnectionTuneOk
 

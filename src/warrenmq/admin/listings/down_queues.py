@@ -17,7 +17,7 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.mirrors import MirrorFacts
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.arguments import CLASSIC, QUORUM
-from warrenmq.queues.remote_queue import RemoteQueue
+from warrenmq.queues.remote.queue import RemoteQueue
 from warrenmq.vocabulary.names import name_text
 
 

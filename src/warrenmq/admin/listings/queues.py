@@ -32,10 +32,10 @@ from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.mirrors import MirrorFacts
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.arguments import CLASSIC, QUORUM
+from warrenmq.queues.backing.paged_queue import PagedQueue
+from warrenmq.queues.backing.variable_queue import READY, UNLIMITED
 from warrenmq.queues.entry import QueueEnd
-from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.variable_queue import READY, UNLIMITED
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import ConnectionException
 from warrenmq.wire.properties import decode_properties

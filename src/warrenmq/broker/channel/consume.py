@@ -11,9 +11,9 @@ from warrenmq.broker.channel.topology import named_queue, usable_queue
 from warrenmq.broker.vhost.queue_checks import check_consume
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.remote_consumer import RemoteConsumer
-from warrenmq.queues.remote_queue import RemoteQueue
-from warrenmq.queues.remote_session import CallAnswer
+from warrenmq.queues.remote.consumer import RemoteConsumer
+from warrenmq.queues.remote.queue import RemoteQueue
+from warrenmq.queues.remote.session import CallAnswer
 from warrenmq.wire.errors import (
     NOT_ALLOWED,
     NOT_IMPLEMENTED,

@@ -9,12 +9,12 @@ from warrenmq.broker.channel.remote_calls import Attempt, QueueCall
 from warrenmq.broker.channel.suspended_method import resume_method
 from warrenmq.broker.channel.topology import usable_queue
 from warrenmq.broker.dead_letters.death_headers import with_delivery_count
+from warrenmq.queues.backing.variable_queue import LOADING
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.remote_queue import RemoteQueue
-from warrenmq.queues.remote_session import CallAnswer
-from warrenmq.queues.variable_queue import LOADING
+from warrenmq.queues.remote.queue import RemoteQueue
+from warrenmq.queues.remote.session import CallAnswer
 from warrenmq.wire.errors import RESOURCE_LOCKED, ChannelException
 from warrenmq.wire.methods import BasicGet, BasicGetEmpty, BasicGetOk
 

@@ -18,7 +18,7 @@ from warrenmq.broker.transaction import routed_names
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.remote_queue import RemoteQueue
+from warrenmq.queues.remote.queue import RemoteQueue
 from warrenmq.routing.exchange import Exchange
 from warrenmq.routing.topic import TOPIC
 from warrenmq.wire.errors import (

@@ -13,7 +13,7 @@ from warrenmq.broker.definitions.rights import QUEUE
 from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.vhost.queue_checks import check_delete
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.remote_queue import RemoteQueue
+from warrenmq.queues.remote.queue import RemoteQueue
 from warrenmq.wire.errors import PRECONDITION_FAILED, ChannelException
 from warrenmq.wire.methods import QueueDelete, QueueDeleteOk
 

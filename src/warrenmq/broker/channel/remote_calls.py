@@ -17,10 +17,16 @@ from mypy_extensions import i64
 from warrenmq.broker.channel.channel import Channel
 from warrenmq.broker.channel.suspended_method import resume_method
 from warrenmq.broker.vhost.remote_nodes import MasterWait
-from warrenmq.queues.link_records import CALL_COUNTS, CALL_PROBE, CALL_PURGE, MOVED, write_name
-from warrenmq.queues.remote_node import RemoteNode
-from warrenmq.queues.remote_queue import RemoteQueue
-from warrenmq.queues.remote_session import CallAnswer, SessionCall
+from warrenmq.queues.remote.link_records import (
+    CALL_COUNTS,
+    CALL_PROBE,
+    CALL_PURGE,
+    MOVED,
+    write_name,
+)
+from warrenmq.queues.remote.node import RemoteNode
+from warrenmq.queues.remote.queue import RemoteQueue
+from warrenmq.queues.remote.session import CallAnswer, SessionCall
 from warrenmq.wire.errors import NOT_FOUND, AmqpError, ChannelException, ConnectionException
 from warrenmq.wire.methods import QueueDeclareOk, QueueDeleteOk, QueuePurgeOk
 

@@ -45,7 +45,7 @@ from warrenmq.queues.arguments import (
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.remote_queue import RemoteQueue
+from warrenmq.queues.remote.queue import RemoteQueue
 from warrenmq.routing.equivalence import (
     assert_equivalent_arguments,
     assert_equivalent_exchange,

@@ -1,10 +1,10 @@
 """Finds connections whose clients do not read their sockets, and closes the worst of them (G6).
 
 The node limits the bytes of large messages on their way to sockets: it has one room for all
-(`queues/transit.py`). Stuck sockets could fill this room, and the large messages of all other
-connections would wait. So bytes for stuck sockets do not count, up to a second room of the same
-size. Connections are closed when three conditions hold: the stuck bytes exceed that second room,
-another client could take a message that waits for room, and the sockets have been stuck for
+(`queues/memory/transit.py`). Stuck sockets could fill this room, and the large messages of all
+other connections would wait. So bytes for stuck sockets do not count, up to a second room of the
+same size. Connections are closed when three conditions hold: the stuck bytes exceed that second
+room, another client could take a message that waits for room, and the sockets have been stuck for
 `close_after_ms`. Those with the most bytes are closed first. RabbitMQ has no such limit and ends in
 its memory alarm, which stops every publisher.
 """
@@ -13,7 +13,7 @@ from mypy_extensions import i64
 
 from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.connection.states import CLOSED
-from warrenmq.queues.transit import Transit
+from warrenmq.queues.memory.transit import Transit
 
 
 def scan_sockets(connections: list[Connection], transit: Transit, now_ms: i64) -> None:

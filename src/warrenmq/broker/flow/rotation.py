@@ -10,8 +10,8 @@ from collections import OrderedDict
 
 from mypy_extensions import i64
 
+from warrenmq.queues.backing.waiting_consumers import WaitingConsumers
 from warrenmq.queues.entry import Consumer, QueueEnd
-from warrenmq.queues.waiting_consumers import WaitingConsumers
 
 
 class Rotation:

@@ -32,7 +32,7 @@ from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.flow.client_socket import ClientSocket
 from warrenmq.broker.output import Output
 from warrenmq.broker.transaction import Transaction
-from warrenmq.queues.memory_account import MemoryAccount
+from warrenmq.queues.memory.account import MemoryAccount
 from warrenmq.wire.errors import PRECONDITION_FAILED, AmqpError, ChannelException
 from warrenmq.wire.methods import ConnectionBlocked, ConnectionUnblocked
 

@@ -23,9 +23,9 @@ from warrenmq.broker.vhost.handovers import Handovers
 from warrenmq.broker.vhost.remote_copies import CopyOptions, CopyWaiter, distant_of, local_of
 from warrenmq.broker.vhost.vhost_queue_host import QueueOffice
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
+from warrenmq.queues.backing.loading import EntryContents
 from warrenmq.queues.entry import ALPHA, Entry, QueueEnd
 from warrenmq.queues.leave_reason import DELIVERY_LIMIT, EXPIRED, MAXLEN, REJECTED
-from warrenmq.queues.loading import EntryContents
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import NO_LIMIT, DeadLetterRule

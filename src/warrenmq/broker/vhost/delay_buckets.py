@@ -15,13 +15,13 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq.queues.backing.read_ahead import want_head
+from warrenmq.queues.backing.variable_queue import READY
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.entry import Consumer, Entry
 from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.queue_host import QueueHost
-from warrenmq.queues.read_ahead import want_head
 from warrenmq.queues.settings import QueueSettings
-from warrenmq.queues.variable_queue import READY
 from warrenmq.store.model.message import Message
 
 # The width of a bucket of each kind is 2 ** shift ms: 1 s, 131 s, 4.7 h.

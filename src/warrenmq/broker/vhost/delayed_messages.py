@@ -24,9 +24,9 @@ from warrenmq.broker.vhost.handovers import Handovers
 from warrenmq.broker.vhost.remote_copies import CopyOptions, CopyWaiter, distant_of, local_of
 from warrenmq.broker.vhost.taken_entries import TakenEntries
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
+from warrenmq.queues.backing.loading import EntryContents
 from warrenmq.queues.entry import ALPHA, Entry
 from warrenmq.queues.leave_reason import ACKED
-from warrenmq.queues.loading import EntryContents
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.routing.delay import X_DELAY, delay_ms
 from warrenmq.routing.exchange import Exchange

@@ -21,10 +21,10 @@ from mypy_extensions import i64
 from warrenmq.broker.vhost.remote_copies import RemoteCopies
 from warrenmq.broker.vhost.taken_entries import TakenEntries
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
+from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leveled_queue import LeveledQueue
-from warrenmq.queues.mirror_backing import MirrorBacking
-from warrenmq.queues.paged_queue import PagedQueue
+from warrenmq.queues.mirror.backing import MirrorBacking
 from warrenmq.queues.turn import TurnShare
 from warrenmq.store.journal.journal import Journal
 from warrenmq.store.model.message import JournalFile, MovedMessage, QueueLedger

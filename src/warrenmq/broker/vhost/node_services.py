@@ -17,10 +17,10 @@ from warrenmq.broker.flow.disk_flow import DiskFlow
 from warrenmq.broker.mirrors import MirrorControl
 from warrenmq.broker.vhost.remote_nodes import RemoteNodes
 from warrenmq.broker.vhost.slice_carrier import SliceCarrier
-from warrenmq.queues.memory_account import MemoryAccount
+from warrenmq.queues.memory.account import MemoryAccount
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.queue_link import TurnEnd
-from warrenmq.queues.remote_node import RemoteNode
+from warrenmq.queues.remote.node import RemoteNode
+from warrenmq.queues.remote.queue_link import TurnEnd
 
 
 class NodeServices:

@@ -8,7 +8,7 @@ from mypy_extensions import i64
 
 from warrenmq.broker.vhost.loss_log import LossLog
 from warrenmq.broker.vhost.vhost_queue_host import VhostQueueHost
-from warrenmq.queues.paged_queue import PagedQueue
+from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.turn import WRITE_STEPS
 from warrenmq.store.index.losses import LossReport
 from warrenmq.store.model.message import INDEXED, JournalFile, Position

@@ -17,8 +17,8 @@ from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.remote_queue import RemoteQueue
-from warrenmq.queues.remote_session import RemoteParty
+from warrenmq.queues.remote.queue import RemoteQueue
+from warrenmq.queues.remote.session import RemoteParty
 from warrenmq.store.journal.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
 from warrenmq.store.model.message import Message
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from mypy_extensions import i64
 
 from warrenmq.broker.flow.remote_flow import RemoteFlow
-from warrenmq.queues.queue_link import TurnEnd
-from warrenmq.queues.remote_node import RemoteNode
+from warrenmq.queues.remote.node import RemoteNode
+from warrenmq.queues.remote.queue_link import TurnEnd
 
 
 class MasterWait:

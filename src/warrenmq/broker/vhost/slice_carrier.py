@@ -5,7 +5,7 @@ from __future__ import annotations
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.broker.vhost.remote_copies import CopyWaiter
-from warrenmq.queues.remote_queue import RemoteQueue
+from warrenmq.queues.remote.queue import RemoteQueue
 from warrenmq.store.journal.journal import Journal
 from warrenmq.store.model.message import MovedMessage
 

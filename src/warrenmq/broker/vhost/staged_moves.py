@@ -21,7 +21,7 @@ from warrenmq.broker.vhost.staged_routes import StagedRoutes, inspect
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.message_taker import MessageTaker
-from warrenmq.queues.remote_queue import RemoteQueue
+from warrenmq.queues.remote.queue import RemoteQueue
 from warrenmq.routing.exchange import Exchange
 from warrenmq.store.model.message import Message, MovedMessage
 

@@ -52,11 +52,11 @@ from warrenmq.broker.vhost.stage import (
 from warrenmq.broker.vhost.staged_moves import StagedMoves
 from warrenmq.broker.vhost.staged_routes import StagedRoutes
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
+from warrenmq.queues.backing.variable_queue import LOADING, READY
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import NO_LIMIT
-from warrenmq.queues.variable_queue import LOADING, READY
 from warrenmq.store.model.message import JournalFile, QueueLedger
 from warrenmq.store.records.publish_body import decode_message
 from warrenmq.store.records.record import read_u32

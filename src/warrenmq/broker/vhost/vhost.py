@@ -19,9 +19,9 @@ from warrenmq.broker.vhost.queue_access import VhostLossReport, VhostQueueAccess
 from warrenmq.broker.vhost.staging import Staging
 from warrenmq.broker.vhost.vhost_queues import VhostQueues
 from warrenmq.queues.arguments import parse_arguments
+from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.leveled_queue import LeveledQueue
-from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import NO_LIMIT
 from warrenmq.store.figures import update_debt

@@ -8,10 +8,10 @@ from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.vhost.node_services import NodeServices
+from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.entry import Entry, EntryLedger, QueueEnd
 from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.message_taker import MessageTaker
-from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.queue_host import QueueHost
 from warrenmq.queues.settings import DeadLetterRule

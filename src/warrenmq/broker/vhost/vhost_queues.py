@@ -32,7 +32,7 @@ from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.entry import Consumer
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.remote_queue import RemoteQueue
+from warrenmq.queues.remote.queue import RemoteQueue
 from warrenmq.queues.stale_entry import StaleEnd
 from warrenmq.routing.equivalence import resource_text
 from warrenmq.routing.exchange import Exchange

@@ -51,7 +51,7 @@ from warrenmq.cluster.mirrors.sync_records import Levels, decode
 from warrenmq.cluster.mirrors.sync_source import SyncLink, SyncSource
 from warrenmq.cluster.ring.view import MemberId
 from warrenmq.queues.hand_out_gate import CLOSED, OPEN, HandOutGate
-from warrenmq.queues.ring_feed import FeedOwner, RingFeed
+from warrenmq.queues.mirror.ring_feed import FeedOwner, RingFeed
 from warrenmq.vocabulary.fail_points import fail_point
 from warrenmq.vocabulary.names import name_text
 

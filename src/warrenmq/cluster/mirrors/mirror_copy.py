@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from warrenmq.queues.durable_marks import DurableMarks
-from warrenmq.queues.mirror_applier import MirrorApplier
+from warrenmq.queues.mirror.applier import MirrorApplier
+from warrenmq.queues.mirror.durable_marks import DurableMarks
+from warrenmq.queues.mirror.ring_feed import next_start
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.ring_feed import next_start
 from warrenmq.store.journal.journal import Journal
 
 

@@ -33,7 +33,7 @@ from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.hand_out_gate import HandOutGate
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.remote_queue import RemoteQueue
+from warrenmq.queues.remote.queue import RemoteQueue
 from warrenmq.wire.errors import AmqpError
 
 # A step of a queue's placement that led to nothing is taken again after this time (ms).

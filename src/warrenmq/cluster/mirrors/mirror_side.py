@@ -31,9 +31,9 @@ from warrenmq.cluster.mirrors.records import (
 )
 from warrenmq.cluster.mirrors.sync_records import decode
 from warrenmq.cluster.mirrors.sync_target import IN_SYNC, SyncOwner, SyncTarget
-from warrenmq.queues.durable_marks import DurableMarks, MarkOwner
-from warrenmq.queues.link_records import MalformedRecordError
-from warrenmq.queues.mirror_applier import StaleEpochError, UnknownEpochError
+from warrenmq.queues.mirror.applier import StaleEpochError, UnknownEpochError
+from warrenmq.queues.mirror.durable_marks import DurableMarks, MarkOwner
+from warrenmq.queues.remote.link_records import MalformedRecordError
 from warrenmq.vocabulary.fail_points import fail_point
 
 # A mirror that is in sync, and has got no ring message for this time, asks what it lacks.

@@ -38,7 +38,7 @@ from warrenmq.cluster.mirrors.records import HandOverRecord, MalformedMirrorReco
 from warrenmq.cluster.mirrors.visits import Visits
 from warrenmq.cluster.ring.frames import MalformedRingFrame
 from warrenmq.queues.hand_out_gate import HandOutGate
-from warrenmq.queues.ring_feed import next_start
+from warrenmq.queues.mirror.ring_feed import next_start
 from warrenmq.vocabulary.names import name_text
 
 # Interval at which a replica with open business is checked (ms).

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from mypy_extensions import i64
 
+from warrenmq.queues.backing.loading import AHEAD_MESSAGES, ContentsLoad, EntryContents
+from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.entry import ALPHA, Entry
-from warrenmq.queues.loading import AHEAD_MESSAGES, ContentsLoad, EntryContents
-from warrenmq.queues.paged_queue import PagedQueue
 from warrenmq.store.model.message import Message, Position
 
 

@@ -1,9 +1,9 @@
 """Records with which a mirror gets the messages that it misses from its master.
 
 They travel as `SyncRecord` of `records.py`: a kind and a body. Integers are big-endian: u8, u32,
-i64; a `message` is that of `link_records.py`. The mirror draws the number of an attempt, which is
-higher than all its numbers before; records of another attempt than the current one count for
-nothing.
+i64; a `message` is that of `queues/remote/link_records.py`. The mirror draws the number of an
+attempt, which is higher than all its numbers before; records of another attempt than the current
+one count for nothing.
 
     OFFER     attempt i64, epoch i64, flags u8, levels     mirror: which messages it has
     ANSWER    attempt i64, epoch i64, flags u8, levels     master: which of them it must drop
@@ -41,8 +41,8 @@ from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
 from warrenmq.cluster.mirrors.records import MalformedMirrorRecord, SyncRecord
-from warrenmq.queues.link_records import MalformedRecordError, RecordReader, write_message
-from warrenmq.queues.mirror_records import SEQ_END, read_runs, read_seq, write_runs
+from warrenmq.queues.mirror.records import SEQ_END, read_runs, read_seq, write_runs
+from warrenmq.queues.remote.link_records import MalformedRecordError, RecordReader, write_message
 from warrenmq.store.model.message import Message
 from warrenmq.store.model.runs import Runs
 

@@ -1,10 +1,11 @@
 """What a master finds out about the copy of a mirror, before it sends anything.
 
-A seq id means the same message at every copy for ever (`ring_feed.py`), so two copies differ by
-their seq ids only. What the mirror has and the master has not is settled there: the master settled
-it while the mirror was away, or the mirror was a master itself and published what nobody else got
-(the divergent tail). What the mirror lacks is missing. A copy grows at its end only, so the mirror
-can take what is missing from its next seq id on. If it lacks anything below, it begins anew.
+A seq id means the same message at every copy for ever (`queues/mirror/ring_feed.py`), so two copies
+differ by their seq ids only. What the mirror has and the master has not is settled there: the
+master settled it while the mirror was away, or the mirror was a master itself and published what
+nobody else got (the divergent tail). What the mirror lacks is missing. A copy grows at its end
+only, so the mirror can take what is missing from its next seq id on. If it lacks anything below, it
+begins anew.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from collections.abc import Callable, Iterator
 
 from warrenmq.cluster.mirrors.records import MalformedMirrorRecord
 from warrenmq.cluster.mirrors.sync_records import LevelRuns, Levels
-from warrenmq.queues.mirror_snapshot import LiveScan, count_of
-from warrenmq.queues.paged_queue import PagedQueue
+from warrenmq.queues.backing.paged_queue import PagedQueue
+from warrenmq.queues.mirror.sliced_runs import subtracted
+from warrenmq.queues.mirror.sliced_work import SlicedWork
+from warrenmq.queues.mirror.snapshot import LiveScan, count_of
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.sliced_runs import subtracted
-from warrenmq.queues.sliced_work import SlicedWork
 from warrenmq.store.model.runs import Runs
 
 
@@ -55,7 +56,7 @@ class Comparison:
         self._next_seq: int = next_seq
 
     def pieces(self) -> Iterator[int]:
-        """Compare the lists, yielding the steps of each piece (`sliced_work.py`)."""
+        """Compare the lists, yielding the steps of each piece (`queues/mirror/sliced_work.py`)."""
         yield from subtracted(self._theirs, [self._mine], self.only_theirs)
         above = [(self._next_seq, max(self._next_seq, self._mine[-1][1]))] if self._mine else []
         yield from subtracted(self._mine, [self._theirs, above], self.only_mine)

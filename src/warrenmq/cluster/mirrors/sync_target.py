@@ -6,7 +6,7 @@ Operations of the ring are applied all the while, by the owner. Chunks are ackno
 are on disk, so the master sends no faster than the disk writes, and an interrupted synchronisation
 keeps what arrived (F7): the next offer has it. A pass ends with DONE. The copy may lack messages
 then that came over the ring and were more than it could keep beside the pass
-(`mirror_backing.py`); another pass begins at once.
+(`queues/mirror/backing.py`); another pass begins at once.
 
 The mirror hears from its master every few seconds. When it does not, it offers anew (F16).
 """
@@ -37,11 +37,11 @@ from warrenmq.cluster.mirrors.sync_records import (
     encode_note,
 )
 from warrenmq.cluster.mirrors.sync_scan import Pieces
-from warrenmq.queues.durable_marks import DurableMarks
-from warrenmq.queues.link_records import MalformedRecordError
-from warrenmq.queues.mirror_applier import MirrorApplier
-from warrenmq.queues.mirror_snapshot import LevelCopy, describe_copy
-from warrenmq.queues.sliced_work import SLICE_STEPS, SlicedWork
+from warrenmq.queues.mirror.applier import MirrorApplier
+from warrenmq.queues.mirror.durable_marks import DurableMarks
+from warrenmq.queues.mirror.sliced_work import SLICE_STEPS, SlicedWork
+from warrenmq.queues.mirror.snapshot import LevelCopy, describe_copy
+from warrenmq.queues.remote.link_records import MalformedRecordError
 
 # The mirror offers anew when it has not heard from its master for this time (ms).
 SILENT_MS: Final = 10_000

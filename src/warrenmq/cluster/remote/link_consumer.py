@@ -1,4 +1,4 @@
-"""A consumer of another node's client at a queue of this node; see `queues/remote_consumer.py`."""
+"""A consumer of another node's client at a queue of this node; see `queues/remote/consumer.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from mypy_extensions import i32, i64
 
 from warrenmq.cluster.remote.link_events import LinkEvents, LinkUnacked
 from warrenmq.queues.entry import Consumer, Entry
-from warrenmq.queues.link_records import (
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.remote.link_records import (
     CANCELLED,
     DELIVER,
     READY,
@@ -16,7 +17,6 @@ from warrenmq.queues.link_records import (
     write_number,
     write_unused,
 )
-from warrenmq.queues.queue import Queue
 
 
 class LinkConsumers:

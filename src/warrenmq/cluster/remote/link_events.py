@@ -8,8 +8,8 @@ from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i64
 
 from warrenmq.queues.entry import Entry
-from warrenmq.queues.link_records import DONE, FAILED, FINISHED
-from warrenmq.queues.queue_link import EVENTS, FRAME_BYTES, QueueLink
+from warrenmq.queues.remote.link_records import DONE, FAILED, FINISHED
+from warrenmq.queues.remote.queue_link import EVENTS, FRAME_BYTES, QueueLink
 from warrenmq.store.journal.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
 from warrenmq.store.model.message import QueueLedger
 from warrenmq.vocabulary.fail_points import fail_point

@@ -19,8 +19,11 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.remote.link_consumer import LinkConsumer, LinkConsumers
 from warrenmq.cluster.remote.link_events import LinkEvents, LinkUnacked
 from warrenmq.cluster.remote.used_queues import UsedQueue, UsedQueues
+from warrenmq.queues.backing.purging import QueuePurge
+from warrenmq.queues.backing.variable_queue import LOADING
 from warrenmq.queues.entry import Entry
-from warrenmq.queues.link_records import (
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.remote.link_records import (
     CALL_CONSUME,
     CALL_COUNTS,
     CALL_DELETE,
@@ -40,9 +43,6 @@ from warrenmq.queues.link_records import (
     write_delivery,
     write_message,
 )
-from warrenmq.queues.purging import QueuePurge
-from warrenmq.queues.queue import Queue
-from warrenmq.queues.variable_queue import LOADING
 from warrenmq.routing.equivalence import resource_text
 from warrenmq.wire.errors import (
     NOT_FOUND,

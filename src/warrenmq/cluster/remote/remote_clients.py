@@ -1,8 +1,8 @@
 """The clients of one other node, as users of the queues of this node.
 
 `take_frame` handles their operations in order; what becomes of them goes back as events. The
-formats are in `queues/link_records.py`. A publish is confirmed (FINISHED) when the journal's batch
-with it is durable, a transient one when it is in the queue.
+formats are in `queues/remote/link_records.py`. A publish is confirmed (FINISHED) when the journal's
+batch with it is durable, a transient one when it is in the queue.
 
 When the link goes down, it is as if a channel had closed: the consumers are gone, and what was
 unacked returns to its place, marked redelivered.
@@ -19,7 +19,8 @@ from warrenmq.cluster.remote.queue_calls import QueueCalls
 from warrenmq.cluster.remote.used_queues import UsedQueue, UsedQueues
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED, REJECTED
-from warrenmq.queues.link_records import (
+from warrenmq.queues.queue import Queue
+from warrenmq.queues.remote.link_records import (
     APPLIED,
     ASKS,
     AWAIT,
@@ -48,8 +49,7 @@ from warrenmq.queues.link_records import (
     write_number,
     write_number_and,
 )
-from warrenmq.queues.queue import Queue
-from warrenmq.queues.queue_link import QueueLink, TurnEnd
+from warrenmq.queues.remote.queue_link import QueueLink, TurnEnd
 from warrenmq.queues.settings import NO_LIMIT
 from warrenmq.vocabulary.fail_points import fail_point
 

@@ -26,7 +26,12 @@ from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64, mypyc_attr
 
 from warrenmq.cluster.ring.view import MemberId
-from warrenmq.queues.link_records import MalformedRecordError, RecordReader, write_name, write_text
+from warrenmq.queues.remote.link_records import (
+    MalformedRecordError,
+    RecordReader,
+    write_name,
+    write_text,
+)
 
 ACTIVITY: Final = 1
 CATCHUP: Final = 2

@@ -20,8 +20,8 @@ from warrenmq.spark.options import SourceOptions
 from warrenmq.spark.retry import SourceError
 from warrenmq.spark.stream_reader import GroupPartition, WarrenStreamReader
 
-# Messages of a slice; as many as an index segment has (queues/segment_places.py), so that a slice
-# on disk lies in one.
+# Messages of a slice; as many as an index segment has (queues/readers/segment_places.py), so that a
+# slice on disk lies in one.
 ARCHIVE_SLICE_MESSAGES: Final = 16384
 # A task for fewer messages costs more than it saves, and leaves a smaller file.
 TASK_MESSAGES_MIN: Final = 32768

@@ -27,7 +27,7 @@ CLEAN_STOP   empty; the last record of a journal that was closed in order
 PREDECESSOR  number u64 of the journal file before this one and u64 bytes of it that count;
              the first record of every journal file but the first
 PUBLISH_HEAD a PUBLISH that ends with the length of the message's body, without its bytes;
-             only in the admin protocol (`queues/record_block.py`), never in a file
+             only in the admin protocol (`queues/readers/record_block.py`), never in a file
 MOVE         queue id u32 · seq u64 (the place of the original) · the body of a PUBLISH. The record
              says that the message at this place was handed over: a reader of a MOVE must not
              publish it again

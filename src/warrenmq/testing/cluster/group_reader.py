@@ -259,7 +259,7 @@ class GroupReader:
 
 
 def _messages(block: bytes) -> list[_Read]:
-    """The messages of a block (`queues/record_block.py`)."""
+    """The messages of a block (`queues/readers/record_block.py`)."""
     seed = crc_seed(block[12:28], file_header_number(block))
     at = FILE_HEADER_BYTES
     found = []

@@ -12,9 +12,9 @@ from random import Random
 from typing import Final
 
 from warrenmq.broker.definitions.metadata import DeleteParameter, PutParameter
+from warrenmq.queues.backing.variable_queue import UNLIMITED
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import DROP_HEAD, LengthLimit
-from warrenmq.queues.variable_queue import UNLIMITED
 from warrenmq.testing.leaving.clients import ConsumingClients, Publisher, drain
 from warrenmq.testing.leaving.histories import (
     FANOUT,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from warrenmq.queues.backing.operation_feed import OperationFeed
 from warrenmq.queues.entry import Entry
-from warrenmq.queues.operation_feed import OperationFeed
 from warrenmq.queues.queue import Queue
 from warrenmq.store.model.runs import Runs, contains, merge_runs
 from warrenmq.testing.models.messages import Violation

@@ -64,7 +64,7 @@ def take_back(node: SimulatedNode, oracle: Oracle) -> dict[int, dict[int, int]]:
 
 
 def read_numbers(block: memoryview, oracle: Oracle) -> list[int]:
-    """Message numbers in a block (`queues/record_block.py`); Violation on damaged content."""
+    """Message numbers in a block (`readers/record_block.py`); Violation on damaged content."""
     data = bytes(block)
     assert file_header_is_valid(data, INDEX_MAGIC, b"")
     seed = crc_seed(data[12:28], file_header_number(data))

@@ -25,7 +25,7 @@ from warrenmq.broker.flow.alarms import RELEASE_BYTES
 from warrenmq.broker.flow.disk_flow import STOP_BYTES, STORE_STOP_BYTES
 from warrenmq.broker.vhost.stage import MOVE_SLICE_MESSAGES
 from warrenmq.queues.leveled_queue import LeveledQueue
-from warrenmq.queues.memory_account import AHEAD_BYTES_MAX
+from warrenmq.queues.memory.account import AHEAD_BYTES_MAX
 from warrenmq.queues.queue_host import AHEAD_BYTES, LOAD_BYTES
 from warrenmq.server.vhost_driver import VhostDriver, finish_job, start_drivers, stop_drivers
 from warrenmq.server.vhost_startup import open_vhost

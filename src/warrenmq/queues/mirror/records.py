@@ -1,0 +1,180 @@
+"""What a master tells the copies of its queue: operations on messages, encoded without objects.
+
+A payload is the epoch of the master (i64) and a sequence of records, handled in order. The first
+byte of a record is its kind. Integers are big-endian: u8, u32, i64; a `message` is that of
+`queues/remote/link_records.py`. A `level` (u8) is a priority: the ledgers of the levels have other
+numbers on each node. `runs` are a count (u32) and as many pairs (first i64, last i64) of inclusive
+seq ids, which ascend and neither touch nor overlap.
+
+    EPOCH         epoch i64, count u32, (level u8, next seq i64) * count
+                  the master begins its epoch; its next message in the level gets the next seq
+    LEVEL         level u8                     a level begins
+    PUBLISH       level u8, first seq i64, count u32, published * count
+                  messages with consecutive seq ids, behind all others of the level
+    DELIVERED     level u8, runs               delivered or reserved, and not settled yet
+    SPARED        level u8, runs               the only delivery of each reached nobody
+    SETTLED       level u8, reason u8, runs    gone (`queues/leave_reason.py`), published before or
+                                               not
+    RETURN_COUNT  count u32, (seq i64, returns u32) * count    of a quorum queue: it has one level
+
+A `published` is flags u8, time of the publish i64 (ms since 1970), with the flag EXPIRES the time
+of expiry i64 (ms since 1970), and a message.
+
+A message that becomes a dead letter needs no record before it is settled, nor does one that
+returns to its place: a copy has both among its messages all the time.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from librt.strings import BytesWriter, write_i32_be, write_i64_be
+from mypy_extensions import i32, i64
+
+from warrenmq.queues.remote.link_records import MalformedRecordError, RecordReader, write_message
+from warrenmq.store.model.message import Message
+from warrenmq.store.model.runs import Runs
+
+EPOCH: Final = 1
+LEVEL: Final = 2
+PUBLISH: Final = 3
+DELIVERED: Final = 4
+SPARED: Final = 5
+SETTLED: Final = 6
+RETURN_COUNT: Final = 7
+
+# Flags of a published message.
+PERSISTENT: Final = 1
+# A consumer may have had the message before.
+REDELIVERED: Final = 2
+EXPIRES: Final = 4
+
+# Seq ids are below this: the number of a queue's segment file has 32 bits.
+SEQ_END: Final = 1 << 46
+# Bytes in front of the records of a payload.
+HEAD_BYTES: Final = 8
+
+
+def write_epoch(out: BytesWriter, epoch: i64, starts: list[tuple[i64, i64]]) -> None:
+    """Append EPOCH; `starts`: (level, next seq) of each level."""
+    out.append(EPOCH)
+    write_i64_be(out, epoch)
+    count: i64 = len(starts)
+    write_i32_be(out, i32(count))
+    for level, seq in starts:
+        out.append(level)
+        write_i64_be(out, seq)
+
+
+def write_level(out: BytesWriter, level: i64) -> None:
+    """Append LEVEL."""
+    out.append(LEVEL)
+    out.append(level)
+
+
+def write_publish(out: BytesWriter, level: i64, first_seq: i64, count: i64) -> None:
+    """Append PUBLISH up to its messages; `write_published` appends each of them."""
+    out.append(PUBLISH)
+    out.append(level)
+    write_i64_be(out, first_seq)
+    write_i32_be(out, i32(count))
+
+
+def write_published(
+    out: BytesWriter, message: Message, persistent: bool, redelivered: bool, expiry_ms: i64
+) -> None:
+    """Append one message of PUBLISH; `expiry_ms` 0: it never expires."""
+    flags: i64 = 0
+    if persistent:
+        flags |= PERSISTENT
+    if redelivered:
+        flags |= REDELIVERED
+    if expiry_ms != 0:
+        flags |= EXPIRES
+    out.append(flags)
+    write_i64_be(out, message.timestamp_ms)
+    if expiry_ms != 0:
+        write_i64_be(out, expiry_ms)
+    write_message(out, message)
+
+
+def write_handled(out: BytesWriter, kind: i64, level: i64, runs: Runs) -> None:
+    """Append DELIVERED or SPARED."""
+    out.append(kind)
+    out.append(level)
+    write_runs(out, runs)
+
+
+def write_settled(out: BytesWriter, level: i64, reason: i64, runs: Runs) -> None:
+    """Append SETTLED."""
+    out.append(SETTLED)
+    out.append(level)
+    out.append(reason)
+    write_runs(out, runs)
+
+
+def write_return_counts(out: BytesWriter, counts: list[tuple[i64, i64]]) -> None:
+    """Append RETURN_COUNT; `counts`: (seq, how often the message was returned)."""
+    out.append(RETURN_COUNT)
+    size: i64 = len(counts)
+    write_i32_be(out, i32(size))
+    for seq, count in counts:
+        write_i64_be(out, seq)
+        write_i32_be(out, i32(count))
+
+
+def write_runs(out: BytesWriter, runs: Runs) -> None:
+    """Append runs with their count."""
+    count: i64 = len(runs)
+    write_i32_be(out, i32(count))
+    for first, last in runs:
+        write_i64_be(out, first)
+        write_i64_be(out, last)
+
+
+def read_seq(reader: RecordReader) -> i64:
+    """The next seq id."""
+    seq = reader.integer()
+    if seq < 1 or seq >= SEQ_END:
+        raise MalformedRecordError("a seq id is out of range")
+    return seq
+
+
+def read_runs(reader: RecordReader) -> Runs:
+    """The next runs."""
+    left = reader.number()
+    runs: Runs = []
+    # A run that began where another one ended would be part of that one.
+    lowest: i64 = 1
+    while left > 0:
+        first = read_seq(reader)
+        last = read_seq(reader)
+        if first < lowest or last < first:
+            raise MalformedRecordError("runs of seq ids do not ascend")
+        runs.append((first, last))
+        lowest = last + 2
+        left -= 1
+    return runs
+
+
+class PublishedReader:
+    """Reads the messages of PUBLISH; its attributes belong to the message that it read last."""
+
+    def __init__(self) -> None:
+        self.redelivered: bool = False
+        # Milliseconds since 1970; 0: never.
+        self.expiry_ms: i64 = 0
+
+    def read(self, reader: RecordReader) -> Message:
+        """The next message."""
+        flags = reader.octet()
+        if flags > (PERSISTENT | REDELIVERED | EXPIRES):
+            raise MalformedRecordError("a message has unknown flags")
+        timestamp_ms = reader.integer()
+        self.redelivered = (flags & REDELIVERED) != 0
+        self.expiry_ms = 0
+        if (flags & EXPIRES) != 0:
+            self.expiry_ms = reader.integer()
+            if self.expiry_ms <= 0:
+                raise MalformedRecordError("a time of expiry is out of range")
+        return reader.message((flags & PERSISTENT) != 0, timestamp_ms)

@@ -30,8 +30,8 @@ from bench.brokers import Broker, WarrenBroker
 from bench.measure import MeasureError
 from bench.process_costs import ProcessCosts
 from bench.scenario import Scenario, depth, remove, run_scenario
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.protocol import DeleteGroup, GroupDeleted, GroupList, ListGroups
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.requests import DeleteGroup, GroupDeleted, GroupList, ListGroups
 
 QUEUE = "bench-archive"
 JOB_TIMEOUT_S = 900.0

@@ -15,8 +15,8 @@ from demo.checks import DemoError
 from demo.corpus import QueuePlan
 from demo.processes import Processes, has_ended
 from demo.spark_records import SparkResults
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.protocol import GroupList, GroupStatus, ListGroups
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.requests import GroupList, GroupStatus, ListGroups
 from warrenmq.spark import SparkUnavailableError
 from warrenmq.spark.java import require_spark
 

@@ -9,8 +9,13 @@ import sys
 
 import msgspec
 
-from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
-from warrenmq.admin.mirror_protocol import DescribeMirrors, MirrorStatus
+from warrenmq.admin.client.client import (
+    AdminClient,
+    AdminRefusedError,
+    NodeAddress,
+    NodeUnreachableError,
+)
+from warrenmq.admin.protocol.mirrors import DescribeMirrors, MirrorStatus
 
 
 def main() -> None:

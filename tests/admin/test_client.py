@@ -13,14 +13,14 @@ from tests.support.brokers.one_queue_group import end_of, one_queue
 from tests.support.brokers.process import BrokerProcess
 from tests.support.command_line import nobody
 from tests.support.spark.blocks import read_block
-from warrenmq.admin.client import (
+from warrenmq.admin.client.client import (
     REPLY_TIMEOUT_S,
     AdminClient,
     AdminRefusedError,
     NodeAddress,
     NodeUnreachableError,
 )
-from warrenmq.admin.protocol import (
+from warrenmq.admin.protocol.requests import (
     PROTOCOL_HEADER,
     Ack,
     Acked,

@@ -11,9 +11,10 @@ from pika.exceptions import AMQPError
 
 from tests.support.awaiting import eventually
 from tests.support.brokers.node_thread import NodeThread
-from warrenmq.admin.client import AdminClient, LocalAddress
-from warrenmq.admin.control_file import read_control_file
-from warrenmq.admin.control_protocol import (
+from warrenmq.admin.client.client import AdminClient, LocalAddress
+from warrenmq.admin.client.control_file import read_control_file
+from warrenmq.admin.events.queue import BYTES_MAX, EVENTS_MAX, EventQueue
+from warrenmq.admin.protocol.control import (
     AddUser,
     AddVhost,
     ChangePassword,
@@ -35,8 +36,7 @@ from warrenmq.admin.control_protocol import (
     SetVhostLimits,
     SetVhostTags,
 )
-from warrenmq.admin.event_queue import BYTES_MAX, EVENTS_MAX, EventQueue
-from warrenmq.admin.watch_protocol import EVENT_NAMES, Events, NextEvents, WatchEvents
+from warrenmq.admin.protocol.watching import EVENT_NAMES, Events, NextEvents, WatchEvents
 
 WAIT_MS = 10_000
 

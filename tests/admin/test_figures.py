@@ -5,7 +5,7 @@ import random
 import pytest
 
 from tests.support.brokers.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
-from warrenmq.admin.figures_protocol import (
+from warrenmq.admin.protocol.figures import (
     DescribeNode,
     ListQueues,
     NodeStatus,

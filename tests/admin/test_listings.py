@@ -14,11 +14,11 @@ from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.amqp_peer import Peer
 from tests.support.brokers.memory_broker import MemoryBroker
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
-from warrenmq.admin.control_protocol import List, Rows
 from warrenmq.admin.listings.listing import LISTINGS, UnknownColumns, UnknownVhost, listing
 from warrenmq.admin.listings.pids import connection_pid
 from warrenmq.admin.listings.tls_names import TlsNames, tls_names
-from warrenmq.admin.protocol import decode_reply, encode_frame
+from warrenmq.admin.protocol.control import List, Rows
+from warrenmq.admin.protocol.requests import decode_reply, encode_frame
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.peer_certificate import PeerCertificate
 from warrenmq.broker.definitions.metadata import PutUser

@@ -4,8 +4,8 @@ import pytest
 
 from tests.support.brokers.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
 from tests.support.brokers.staged import staged_message
-from warrenmq.admin.figures_protocol import DescribeNode, ListQueues
-from warrenmq.admin.protocol import (
+from warrenmq.admin.protocol.figures import DescribeNode, ListQueues
+from warrenmq.admin.protocol.requests import (
     Ack,
     DeleteGroup,
     DescribeQueue,
@@ -24,7 +24,7 @@ from warrenmq.admin.protocol import (
     Reserved,
     SeekTime,
 )
-from warrenmq.admin.sink_protocol import (
+from warrenmq.admin.protocol.sinks import (
     CommitBatch,
     DescribeSink,
     FinishStage,

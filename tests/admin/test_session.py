@@ -5,8 +5,8 @@ import pytest
 from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from tests.support.brokers.one_queue_group import OneQueue, end_of, open_one
 from tests.support.spark.blocks import read_block
-from warrenmq.admin.client import NodeAddress
-from warrenmq.admin.protocol import (
+from warrenmq.admin.client.client import NodeAddress
+from warrenmq.admin.protocol.requests import (
     REQUEST_BYTES_MAX,
     Acked,
     DeleteGroup,

@@ -6,7 +6,7 @@ import pytest
 
 from tests.admin.test_sinks import one_batch
 from tests.support.brokers.staged import bodies, settle, stage, staged_message, started
-from warrenmq.admin.sink_protocol import BatchCommitted, CommitBatch
+from warrenmq.admin.protocol.sinks import BatchCommitted, CommitBatch
 from warrenmq.broker.flow.disk_flow import STOP_BYTES, STORE_STOP_BYTES
 from warrenmq.queues.settings import NO_LIMIT, REJECT_PUBLISH, REJECT_PUBLISH_DLX, LengthLimit
 

@@ -2,9 +2,8 @@
 
 from tests.support.brokers.memory_node import MemoryClient, MemoryNode
 from tests.support.brokers.staged import bodies, settle, stage, staged_message, started
-from warrenmq.admin.protocol import ErrorReply
-from warrenmq.admin.room_waits import FORGET_MS
-from warrenmq.admin.sink_protocol import (
+from warrenmq.admin.protocol.requests import ErrorReply
+from warrenmq.admin.protocol.sinks import (
     BatchCommitted,
     CommitBatch,
     OpenStage,
@@ -12,6 +11,7 @@ from warrenmq.admin.sink_protocol import (
     StageMessages,
     StageOpened,
 )
+from warrenmq.admin.room_waits import FORGET_MS
 from warrenmq.vocabulary.error_codes import NO_ROOM
 
 

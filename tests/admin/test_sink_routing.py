@@ -8,8 +8,8 @@ import pytest
 
 from tests.support.brokers.memory_node import MemoryClient, MemoryNode
 from tests.support.brokers.staged import PERSISTENT, bodies, settle, stage, staged_message, started
-from warrenmq.admin.protocol import ErrorReply
-from warrenmq.admin.sink_protocol import (
+from warrenmq.admin.protocol.requests import ErrorReply
+from warrenmq.admin.protocol.sinks import (
     BatchCommitted,
     CommitBatch,
     DeleteSink,

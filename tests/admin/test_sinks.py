@@ -15,11 +15,11 @@ from tests.support.brokers.staged import (
     staged_message,
     started,
 )
-from warrenmq.admin.protocol import (
+from warrenmq.admin.protocol.requests import (
     REQUEST_BYTES_MAX,
     ErrorReply,
 )
-from warrenmq.admin.sink_protocol import (
+from warrenmq.admin.protocol.sinks import (
     AbortStages,
     BatchCommitted,
     CommitBatch,

@@ -8,8 +8,8 @@ import pytest
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.brokers.node_thread import NodeThread
 from tests.support.command_line import nobody, warren, warren_json
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.protocol import GroupOpened, OpenGroup, Reserve, Reserved
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.requests import GroupOpened, OpenGroup, Reserve, Reserved
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from tests.support.brokers.node_thread import NodeThread
 from tests.support.brokers.staged import staged_message
 from tests.support.command_line import warren, warren_json
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.sink_protocol import (
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.sinks import (
     BatchCommitted,
     CommitBatch,
     FinishStage,

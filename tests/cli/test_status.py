@@ -19,9 +19,9 @@ from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.brokers.node_thread import NodeThread
 from tests.support.command_line import nobody, warren, warren_json
 from warrenmq import __version__
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.figures_protocol import DescribeNode, NodeStatus
-from warrenmq.admin.protocol import (
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.figures import DescribeNode, NodeStatus
+from warrenmq.admin.protocol.requests import (
     LENGTH_BYTES,
     PROTOCOL_HEADER,
     PROTOCOL_VERSION,

@@ -19,9 +19,9 @@ from tests.support.brokers.amqp_peer import ChannelPeer
 from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.staged import staged_message
 from tests.support.kills.ledger import Confirms, connect
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.protocol import Ack, Acked, GroupOpened, OpenGroup, Reserve, Reserved
-from warrenmq.admin.sink_protocol import (
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.requests import Ack, Acked, GroupOpened, OpenGroup, Reserve, Reserved
+from warrenmq.admin.protocol.sinks import (
     BatchCommitted,
     CommitBatch,
     FinishStage,

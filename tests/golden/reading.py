@@ -10,9 +10,9 @@ import pyarrow as pa
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.ledger import connect
 from tests.support.kills.mixed_vhost import shown
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.protocol import GroupList, ListGroups
-from warrenmq.admin.sink_protocol import BatchCommitted, CommitBatch
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.requests import GroupList, ListGroups
+from warrenmq.admin.protocol.sinks import BatchCommitted, CommitBatch
 from warrenmq.offline.check import check_directory
 from warrenmq.offline.data_directory import opened
 from warrenmq.tables.parts import ReadOptions

@@ -9,7 +9,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.brokers.node_thread import NodeThread
-from warrenmq.admin.administration import Refusal
+from warrenmq.admin.definitions.administration import Refusal
 from warrenmq.broker.definitions.metadata import Change, PutVhost
 
 

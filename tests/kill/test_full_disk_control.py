@@ -10,8 +10,9 @@ from tests.support.brokers.amqp_peer import ConnectionClosedError
 from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.ledger import connect
 from tests.support.stores.small_disk import SmallDisk, mounted_disk
-from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress
-from warrenmq.admin.control_protocol import (
+from warrenmq.admin.client.client import AdminClient, AdminRefusedError, NodeAddress
+from warrenmq.admin.client.definitions import import_definitions
+from warrenmq.admin.protocol.control import (
     AddUser,
     AddVhost,
     ControlRequest,
@@ -22,7 +23,6 @@ from warrenmq.admin.control_protocol import (
     Rows,
     SetPolicy,
 )
-from warrenmq.admin.import_client import import_definitions
 from warrenmq.vocabulary.error_codes import STORAGE_FAILED
 from warrenmq.wire.methods import QueueDeclare, QueueDeclareOk
 

@@ -22,7 +22,7 @@ from tests.support.kills.ledger import Confirms, connect
 from tests.support.rabbitmq.files import make_node, make_queue, message_term, segment_publish
 from tests.support.spark.inline import InlineSpark
 from tests.support.stores.made_backups import run_backup, run_restore
-from warrenmq.admin.client import AdminRefusedError
+from warrenmq.admin.client.client import AdminRefusedError
 from warrenmq.broker.definitions.metadata import Definitions, PutQueue, PutVhost
 from warrenmq.offline.backup_files import incomplete_path
 from warrenmq.offline.check import check_directory

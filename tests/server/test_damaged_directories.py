@@ -14,8 +14,8 @@ from tests.support.brokers.amqp_peer import ChannelClosedError
 from tests.support.brokers.node_thread import NodeThread
 from tests.support.explored import explored_seeds
 from tests.support.stores.full_directory import QUEUES, SETTINGS, make_full_directory
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.protocol import GroupList, GroupOpened, ListGroups, OpenGroup
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.requests import GroupList, GroupOpened, ListGroups, OpenGroup
 from warrenmq.wire.methods import QueueDeclare, QueueDeclareOk
 
 VHOST = "msg_stores/vhosts/1"

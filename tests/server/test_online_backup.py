@@ -5,8 +5,8 @@ from pathlib import Path
 
 from tests.support.awaiting import eventually
 from tests.support.brokers.node_thread import NodeThread
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.protocol import (
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.requests import (
     BACKUP_FAILED,
     BackupStatus,
     CancelBackup,

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.support.brokers.memory_node import MemoryClient, MemoryNode
-from warrenmq.admin.client import AdminRefusedError, ReplyType
-from warrenmq.admin.protocol import ErrorReply, Fetched, Request
+from warrenmq.admin.client.client import AdminRefusedError, ReplyType
+from warrenmq.admin.protocol.requests import ErrorReply, Fetched, Request
 from warrenmq.spark.retry import SourceError
 
 URI = "amqp://guest:guest@memory/"

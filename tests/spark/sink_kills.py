@@ -25,8 +25,8 @@ from tests.spark.kills import (
     run_many,
 )
 from tests.spark.sink_app import ROWS
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.sink_protocol import ListSinks, SinkList
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.sinks import ListSinks, SinkList
 
 
 class SinkRun(Run):

@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.brokers.process import BrokerProcess
-from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress, ReplyType
-from warrenmq.admin.protocol import DescribeQueue, GroupList, ListGroups, QueueDescription, Request
+from warrenmq.admin.client.client import AdminClient, AdminRefusedError, NodeAddress, ReplyType
+from warrenmq.admin.protocol.requests import (
+    DescribeQueue,
+    GroupList,
+    ListGroups,
+    QueueDescription,
+    Request,
+)
 from warrenmq.spark.broker_link import BrokerLink, link_to
 from warrenmq.spark.retry import SourceError
 from warrenmq.vocabulary.error_codes import STORAGE_FAILED

@@ -73,8 +73,8 @@ def test_every_error_that_is_explained_is_one_that_can_come() -> None:
     files = [
         *(source / "spark").rglob("*.py"),
         *(source / "queues/readers").glob("group*.py"),
-        source / "admin/client.py",
-        source / "admin/group_calls.py",
+        source / "admin/client/client.py",
+        source / "admin/readers/calls.py",
     ]
     # Join texts that consist of several adjacent literals.
     code = re.sub(r'"\s+f?"', "", "\n".join(path.read_text() for path in files))

@@ -12,8 +12,8 @@ pytest.importorskip("pyspark")
 from tests.spark.driving import latest
 from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.brokers.node_thread import NodeThread
-from warrenmq.admin.client import AdminClient
-from warrenmq.admin.protocol import Fetch, Reply, Request
+from warrenmq.admin.client.client import AdminClient
+from warrenmq.admin.protocol.requests import Fetch, Reply, Request
 from warrenmq.spark import file_access
 from warrenmq.spark.offsets import OffsetJson
 from warrenmq.spark.source import WarrenDataSource

@@ -4,7 +4,7 @@ import pickle
 
 import pytest
 
-from warrenmq.admin.client import URI_VARIABLE
+from warrenmq.admin.client.client import URI_VARIABLE
 from warrenmq.spark.amqp.options import parse_amqp_source
 from warrenmq.spark.options import EVERYTHING, Bound, OptionError, parse_options
 from warrenmq.spark.sink_options import parse_sink_options

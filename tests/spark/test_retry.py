@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from warrenmq.admin.client import AdminRefusedError, NodeUnreachableError, OtherBrokerError
+from warrenmq.admin.client.client import AdminRefusedError, NodeUnreachableError, OtherBrokerError
 from warrenmq.spark import retry
 from warrenmq.spark.amqp.connection import AmqpLostError, AmqpRefusedError
 from warrenmq.spark.retry import BrokerAwayError, Retry, SourceError, is_transient

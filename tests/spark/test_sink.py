@@ -15,11 +15,16 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from tests.support.brokers.process import BrokerProcess
-from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
-from warrenmq.admin.protocol import (
+from warrenmq.admin.client.client import (
+    AdminClient,
+    AdminRefusedError,
+    NodeAddress,
+    NodeUnreachableError,
+)
+from warrenmq.admin.protocol.requests import (
     STAGE_BYTES,
 )
-from warrenmq.admin.sink_protocol import (
+from warrenmq.admin.protocol.sinks import (
     DeleteSink,
     DescribeSink,
     ListSinks,

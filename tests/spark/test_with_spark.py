@@ -16,8 +16,8 @@ from tests.support.awaiting import eventually
 from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.tls_process import TlsBroker
 from tests.support.stores.stopped_node import FAN, LARGE, MESSAGES, SMALL, make_data_directory
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.protocol import GroupList, GroupStatus, ListGroups
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.requests import GroupList, GroupStatus, ListGroups
 from warrenmq.spark import SparkUnavailableError, reason_of
 from warrenmq.spark.java import require_spark
 

@@ -20,7 +20,7 @@ HELPERS = """
 import os, time
 from pathlib import Path
 import pika, pytest
-from warrenmq.admin.control_protocol import List, Rows
+from warrenmq.admin.protocol.control import List, Rows
 
 def channel(url):
     return pika.BlockingConnection(pika.URLParameters(url)).channel()

@@ -38,8 +38,8 @@ REPLACED = {
 KEEPS_HELD = tuple(
     f"src/warrenmq/{name}.py"
     for name in (
-        "admin/figures_protocol",
-        "admin/protocol",
+        "admin/protocol/figures",
+        "admin/protocol/requests",
         "admin/status",
         "cli/group",
         "spark/group_session",

@@ -14,8 +14,8 @@ import pytest
 from tests.support.brokers.fixtures import FOREIGN_URI
 from tests.support.brokers.node_thread import NodeThread
 from tests.support.skips import does_not_apply
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.control_protocol import AddUser, Done, SetPermissions
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.control import AddUser, Done, SetPermissions
 from warrenmq.topology import (
     Binding,
     Change,

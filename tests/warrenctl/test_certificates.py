@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.brokers.tls_process import TlsBroker
 from tests.support.certificates import Authority
-from warrenmq.admin.watch_protocol import ListenerCertificates
+from warrenmq.admin.protocol.watching import ListenerCertificates
 from warrenmq.cli.control import main
 from warrenmq.cli.control.certificates import expirations, expiring, in_words
 

@@ -16,9 +16,9 @@ from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.tls_process import TlsBroker
 from tests.support.command_line import nobody
 from tests.support.skips import does_not_apply
-from warrenmq.admin.client import AdminClient, LocalAddress
-from warrenmq.admin.control_file import ControlFile, read_control_file, write_control_file
-from warrenmq.admin.control_protocol import List, Rows
+from warrenmq.admin.client.client import AdminClient, LocalAddress
+from warrenmq.admin.client.control_file import ControlFile, read_control_file, write_control_file
+from warrenmq.admin.protocol.control import List, Rows
 from warrenmq.cli.control import main
 from warrenmq.cli.control.absent import REASONS
 from warrenmq.cli.control.command import Command

@@ -19,7 +19,7 @@ from tests.support.brokers.process import BrokerProcess
 from tests.warrenctl.differences import DIFFERENCES, Difference
 from tests.warrenctl.runner import Place, Result, run_families
 from tests.warrenctl.scenario import FAMILIES, Call
-from warrenmq.admin.control_file import read_control_file
+from warrenmq.admin.client.control_file import read_control_file
 from warrenmq.cli.control import main
 from warrenmq.cli.control.programs import PROGRAMS
 

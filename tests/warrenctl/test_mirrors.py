@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.brokers.mirrors import MirrorsOfTest, copy, facts
 from tests.support.brokers.node_thread import NodeThread
-from warrenmq.admin.control_file import read_control_file
+from warrenmq.admin.client.control_file import read_control_file
 from warrenmq.cli.control import main
 
 Warrenctl = Callable[..., tuple[int, str, str]]

@@ -10,7 +10,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from tests.support.brokers.process import BrokerProcess
-from warrenmq.admin.control_file import read_control_file
+from warrenmq.admin.client.control_file import read_control_file
 from warrenmq.cli.control import main
 
 _SINGLE: Final = {"x-single-active-consumer": True}

@@ -15,7 +15,7 @@ from pika.exceptions import ChannelClosedByBroker, ConnectionClosedByBroker
 
 import warrenmq
 from tests.support.brokers.process import BrokerProcess
-from warrenmq.admin.control_file import read_control_file
+from warrenmq.admin.client.control_file import read_control_file
 from warrenmq.cli.control import main
 from warrenmq.cli.control.feature_flags import FEATURE_FLAGS
 from warrenmq.cli.control.output import Style, Table, pretty_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Protocol
 
-from warrenmq.admin.homes_protocol import LocateQueues, NodePlace, QueueHome, QueuesLocated
+from warrenmq.admin.protocol.homes import LocateQueues, NodePlace, QueueHome, QueuesLocated
 from warrenmq.broker.definitions.rights import QUEUE, Rights
 from warrenmq.cluster.records import RunningNode
 from warrenmq.queues.readers.group_error import GroupError

@@ -12,19 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
-from warrenmq.admin.administration import Administration
+from warrenmq.admin.client.control_file import LOCAL_USER
 from warrenmq.admin.clock import Clock
-from warrenmq.admin.cluster_access import ClusterAccess
-from warrenmq.admin.control_calls import ControlCalls
-from warrenmq.admin.control_file import LOCAL_USER
-from warrenmq.admin.control_protocol import ControlRequest
-from warrenmq.admin.event_stream import EventStream
-from warrenmq.admin.figures_protocol import NodeStatus, QueueList, VhostStatus
+from warrenmq.admin.control.calls import ControlCalls
+from warrenmq.admin.control.cluster_access import ClusterAccess
+from warrenmq.admin.control.node_control import NodeControl
+from warrenmq.admin.control.peers import Answer
+from warrenmq.admin.definitions.administration import Administration
+from warrenmq.admin.events.stream import EventStream
 from warrenmq.admin.homes import RunningNodes, locate
-from warrenmq.admin.homes_protocol import LocateQueues, QueuesLocated
-from warrenmq.admin.node_control import NodeControl
-from warrenmq.admin.peers import Answer
-from warrenmq.admin.protocol import BackupStatus, ErrorReply, LocalLogin, Login, Reply
+from warrenmq.admin.protocol.control import ControlRequest
+from warrenmq.admin.protocol.figures import NodeStatus, QueueList, VhostStatus
+from warrenmq.admin.protocol.homes import LocateQueues, QueuesLocated
+from warrenmq.admin.protocol.requests import BackupStatus, ErrorReply, LocalLogin, Login, Reply
 from warrenmq.admin.room_waits import RoomWaits
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.admin.status import node_status, queue_status, vhost_status

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import msgspec
 
 from warrenmq.admin.clock import Clock
+from warrenmq.admin.control.peers import Answer, decode_passed
 from warrenmq.admin.node import AdminNode
-from warrenmq.admin.peers import Answer, decode_passed
-from warrenmq.admin.protocol import ErrorReply
+from warrenmq.admin.protocol.requests import ErrorReply
 from warrenmq.cluster.node_calls import Answerer
 from warrenmq.vocabulary.error_codes import BAD_REQUEST
 

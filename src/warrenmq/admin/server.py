@@ -6,7 +6,7 @@ on one request at a time, so replies keep the order of the requests, and starts 
 does not read (`pause_writing`). A client that sends and never reads costs one reply and two
 requests of the largest size at most, which is REQUEST_BYTES_MAX until it stages messages.
 
-The calls for reader groups are in group_calls.py, those for sinks in sink_calls.py.
+The calls for reader groups are in readers/calls.py, those for sinks in sink_calls.py.
 """
 
 from collections.abc import Callable
@@ -14,18 +14,17 @@ from typing import Final, Protocol
 
 import warrenmq
 from warrenmq.admin.clock import Clock
-from warrenmq.admin.control_calls import ControlCalls
-from warrenmq.admin.control_protocol import (
+from warrenmq.admin.control.calls import ControlCalls
+from warrenmq.admin.node import AdminNode, AdminVhost, BackupRefused
+from warrenmq.admin.protocol.control import (
     ADMINISTRATOR,
     IMPORT_BYTES_MAX,
     MONITORING,
     ControlRequest,
 )
-from warrenmq.admin.figures_protocol import DescribeNode, ListQueues
-from warrenmq.admin.group_calls import GroupCalls
-from warrenmq.admin.homes_protocol import LocateQueues
-from warrenmq.admin.node import AdminNode, AdminVhost, BackupRefused
-from warrenmq.admin.protocol import (
+from warrenmq.admin.protocol.figures import DescribeNode, ListQueues
+from warrenmq.admin.protocol.homes import LocateQueues
+from warrenmq.admin.protocol.requests import (
     LENGTH_BYTES,
     PROTOCOL_VERSION,
     REQUEST_BYTES_MAX,
@@ -55,13 +54,14 @@ from warrenmq.admin.protocol import (
     decode_request,
     encode_frame,
 )
-from warrenmq.admin.seek import seek_time
-from warrenmq.admin.session_user import SessionUser
-from warrenmq.admin.sink_calls import SinkCalls, block_bytes_max
-from warrenmq.admin.sink_protocol import (
+from warrenmq.admin.protocol.sinks import (
     OpenStage,
     SinkRequest,
 )
+from warrenmq.admin.readers.calls import GroupCalls
+from warrenmq.admin.readers.seek import seek_time
+from warrenmq.admin.session_user import SessionUser
+from warrenmq.admin.sink_calls import SinkCalls, block_bytes_max
 from warrenmq.broker.vhost.stage import Author
 from warrenmq.queues.backing.loading import peek_anywhere
 from warrenmq.queues.entry import Entry

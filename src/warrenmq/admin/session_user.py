@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from warrenmq.admin.control_protocol import ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER
+from warrenmq.admin.protocol.control import ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER
 from warrenmq.broker.definitions.access import Access
 from warrenmq.broker.definitions.account import IMPERSONATOR, Account
 from warrenmq.broker.definitions.metadata import PutUser

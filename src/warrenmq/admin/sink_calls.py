@@ -12,8 +12,8 @@ from typing import Final
 
 from warrenmq.admin.clock import Clock, Timer
 from warrenmq.admin.node import AdminVhost
-from warrenmq.admin.protocol import REQUEST_BYTES_MAX, STAGE_BYTES, ErrorReply, Reply
-from warrenmq.admin.sink_protocol import (
+from warrenmq.admin.protocol.requests import REQUEST_BYTES_MAX, STAGE_BYTES, ErrorReply, Reply
+from warrenmq.admin.protocol.sinks import (
     AbortStages,
     BatchCommitted,
     CommitBatch,

@@ -1,7 +1,7 @@
 """Builds the admin replies with figures of node, stores and queues; opens no file, never waits."""
 
 import warrenmq
-from warrenmq.admin.figures_protocol import (
+from warrenmq.admin.protocol.figures import (
     ContentStatus,
     FormStatus,
     IndexStatus,
@@ -15,7 +15,7 @@ from warrenmq.admin.figures_protocol import (
     VhostStatus,
     WriteStatus,
 )
-from warrenmq.admin.protocol import GroupStatus, MemberStatus
+from warrenmq.admin.protocol.requests import GroupStatus, MemberStatus
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.flow.alarm_state import OFF
 from warrenmq.broker.vhost.dead_letters import REASON_TEXTS

@@ -4,9 +4,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from warrenmq.admin.client import AdminClient, NodeAddress, NodeUnreachableError
-from warrenmq.admin.homes_protocol import LocateQueues, QueuesLocated
-from warrenmq.admin.node_addresses import listener_for, uri_at
+from warrenmq.admin.client.client import AdminClient, NodeAddress, NodeUnreachableError
+from warrenmq.admin.client.node_addresses import listener_for, uri_at
+from warrenmq.admin.protocol.homes import LocateQueues, QueuesLocated
 from warrenmq.cli.connection import Node, node_client
 
 

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from warrenmq.admin.backup_client import BackupFailedError, back_up_node
-from warrenmq.admin.protocol import BackupStatus
+from warrenmq.admin.client.backup import BackupFailedError, back_up_node
+from warrenmq.admin.protocol.requests import BackupStatus
 from warrenmq.cli.connection import NamedBy, Node, node_client, takes_node
 from warrenmq.cli.output import fail
 from warrenmq.cli.progress import progress_bar

@@ -4,9 +4,9 @@ The decorator `takes_node` replaces a command's parameter `node: Node` with thes
 or `--host` and `--port`, or else the environment variable WARREN_URI names the node; without any of
 them it is this machine's node. `--user`, `--password` and `--vhost` override parts of the URI.
 
-The node of this machine is the one that admin/local_node.py finds, as for `warrenctl`; commands
-that only ask it something need no user there. Where no node is found, and for commands that connect
-as AMQP clients, it is DEFAULT_URI.
+The node of this machine is the one that admin/client/local_node.py finds, as for `warrenctl`;
+commands that only ask it something need no user there. Where no node is found, and for commands
+that connect as AMQP clients, it is DEFAULT_URI.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 
 import typer
 
-from warrenmq.admin.client import (
+from warrenmq.admin.client.client import (
     RETRY_TIMEOUT_S,
     URI_VARIABLE,
     AdminClient,
@@ -28,8 +28,8 @@ from warrenmq.admin.client import (
     NodeAddress,
     NodeUnreachableError,
 )
-from warrenmq.admin.control_file import ControlFileError
-from warrenmq.admin.local_node import LocalNode, find_local_node
+from warrenmq.admin.client.control_file import ControlFileError
+from warrenmq.admin.client.local_node import LocalNode, find_local_node
 from warrenmq.cli.output import fail
 
 # The node of this machine, with the user of every new node.

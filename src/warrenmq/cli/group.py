@@ -9,8 +9,14 @@ from typing import Annotated
 import msgspec
 import typer
 
-from warrenmq.admin.client import AdminRefusedError
-from warrenmq.admin.protocol import DeleteGroup, GroupDeleted, GroupList, GroupStatus, ListGroups
+from warrenmq.admin.client.client import AdminRefusedError
+from warrenmq.admin.protocol.requests import (
+    DeleteGroup,
+    GroupDeleted,
+    GroupList,
+    GroupStatus,
+    ListGroups,
+)
 from warrenmq.cli.all_nodes import clients_of_all
 from warrenmq.cli.connection import Node, takes_node
 from warrenmq.cli.output import AsJson, fail, print_json, print_rows

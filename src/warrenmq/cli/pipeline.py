@@ -19,7 +19,7 @@ from typing import Annotated, Final
 import typer
 
 from warrenmq import pipeline as jobs
-from warrenmq.admin.client import AdminRefusedError, NodeUnreachableError
+from warrenmq.admin.client.client import AdminRefusedError, NodeUnreachableError
 from warrenmq.broker.definitions.metadata import MetadataError
 from warrenmq.cli.connection import NamedBy, Node, takes_node_and_waits
 from warrenmq.cli.job_progress import ProgressKind, progress_of

@@ -6,8 +6,8 @@ from typing import Annotated, Final, NamedTuple
 
 import typer
 
-from warrenmq.admin.client import AdminClient
-from warrenmq.admin.figures_protocol import ListQueues, QueueList, QueueStatus
+from warrenmq.admin.client.client import AdminClient
+from warrenmq.admin.protocol.figures import ListQueues, QueueList, QueueStatus
 from warrenmq.offline.sizes import size_text
 
 TITLES: Final = (

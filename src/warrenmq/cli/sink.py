@@ -9,8 +9,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from warrenmq.admin.client import AdminRefusedError, ReplyType
-from warrenmq.admin.sink_protocol import (
+from warrenmq.admin.client.client import AdminRefusedError, ReplyType
+from warrenmq.admin.protocol.sinks import (
     DeleteSink,
     DescribeSink,
     ListSinks,

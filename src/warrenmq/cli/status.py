@@ -5,7 +5,7 @@ Exit status: 0, or 2 with one line on standard error when the node does not answ
 
 import msgspec
 
-from warrenmq.admin.figures_protocol import (
+from warrenmq.admin.protocol.figures import (
     ContentStatus,
     DescribeNode,
     LogStatus,

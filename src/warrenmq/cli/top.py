@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from warrenmq.admin.client import AdminClient
+from warrenmq.admin.client.client import AdminClient
 from warrenmq.cli.connection import Node, node_client, takes_node
 from warrenmq.cli.output import print_rows
 from warrenmq.cli.queue_rows import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from warrenmq.admin.tls_parameters import AMQPS_PORT, TlsParameters
+from warrenmq.admin.client.tls_parameters import AMQPS_PORT, TlsParameters
 from warrenmq.perf.errors import PerfError
 
 FLAGS: Final = ("persistent", "mandatory")

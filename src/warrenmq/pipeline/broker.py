@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
-from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress
+from warrenmq.admin.client.client import AdminClient, AdminRefusedError, NodeAddress
 from warrenmq.pipeline.result import JobError
 from warrenmq.spark.broker_link import connect
 from warrenmq.spark.retry import SourceError

@@ -10,8 +10,8 @@ one of another run at the same time.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from warrenmq.admin.client import AdminRefusedError
-from warrenmq.admin.sink_protocol import DeleteSink, DescribeSink, SinkDeleted, SinkStatus
+from warrenmq.admin.client.client import AdminRefusedError
+from warrenmq.admin.protocol.sinks import DeleteSink, DescribeSink, SinkDeleted, SinkStatus
 from warrenmq.pipeline.broker import RETRY_OPTION, address_of, as_job_error
 from warrenmq.pipeline.result import JobError
 from warrenmq.spark.broker_link import link_to

@@ -15,7 +15,7 @@ from typing import Final
 
 _LOADED: Final = (
     "pyspark.worker",
-    "warrenmq.admin.client",
+    "warrenmq.admin.client.client",
     "warrenmq.pipeline.archives.files",
     "warrenmq.pipeline.archives.source",
     "warrenmq.tables.blocks",

@@ -17,7 +17,7 @@ from typing import Final, Protocol, cast
 
 from warrenmq.admin.clock import LoopClock
 from warrenmq.admin.node import AdminNode
-from warrenmq.admin.protocol import PROTOCOL_HEADER as ADMIN_HEADER
+from warrenmq.admin.protocol.requests import PROTOCOL_HEADER as ADMIN_HEADER
 from warrenmq.admin.server import AdminSession
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.connection import Connection

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from warrenmq.admin.control_file import ControlFile, remove_control_file, write_control_file
+from warrenmq.admin.client.control_file import ControlFile, remove_control_file, write_control_file
 from warrenmq.server.listening.addresses import Ends, ends_of
 from warrenmq.store.disk.space_reserve import SpaceReserve
 

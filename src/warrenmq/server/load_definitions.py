@@ -11,12 +11,12 @@ import json
 import logging
 from pathlib import Path
 
-from warrenmq.admin.administration import Administration, Refusal
 from warrenmq.admin.clock import Clock
-from warrenmq.admin.control_protocol import Imported
+from warrenmq.admin.definitions.administration import Administration, Refusal
 from warrenmq.admin.definitions.export import IMPORTED_HASH
 from warrenmq.admin.definitions.importing import DefinitionsImport
-from warrenmq.admin.lenient_json import JsonError, strict_json
+from warrenmq.admin.definitions.lenient_json import JsonError, strict_json
+from warrenmq.admin.protocol.control import Imported
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change, PutParameter
 from warrenmq.server.config.settings import Config

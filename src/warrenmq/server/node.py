@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from warrenmq.admin.administration import Administration
 from warrenmq.admin.clock import LoopClock
+from warrenmq.admin.definitions.administration import Administration
 from warrenmq.admin.node import AdminNode
 from warrenmq.admin.peer_calls import PeerCalls
 from warrenmq.broker.broker import Broker

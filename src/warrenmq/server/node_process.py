@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import warrenmq
-from warrenmq.admin.cluster_protocol import ListenerStatus
-from warrenmq.admin.control_protocol import ControlStatus
-from warrenmq.admin.watch_protocol import ListenerCertificates
+from warrenmq.admin.protocol.cluster import ListenerStatus
+from warrenmq.admin.protocol.control import ControlStatus
+from warrenmq.admin.protocol.watching import ListenerCertificates
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.flow.alarm_state import OFF

@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 
 import warrenmq
 from warrenmq.admin.node import BackupRefused
-from warrenmq.admin.protocol import BACKUP_DONE, BACKUP_FAILED, BackupStatus
+from warrenmq.admin.protocol.requests import BACKUP_DONE, BACKUP_FAILED, BackupStatus
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.offline.backup_files import (
     ManifestBuilder,

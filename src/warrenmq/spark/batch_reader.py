@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from warrenmq.admin.client import AdminRefusedError
-from warrenmq.admin.figures_protocol import ListQueues, QueueList
-from warrenmq.admin.homes_protocol import LocateQueues
-from warrenmq.admin.protocol import (
+from warrenmq.admin.client.client import AdminRefusedError
+from warrenmq.admin.protocol.figures import ListQueues, QueueList
+from warrenmq.admin.protocol.homes import LocateQueues
+from warrenmq.admin.protocol.requests import (
     DescribeQueue,
     Peek,
     QueueDescription,

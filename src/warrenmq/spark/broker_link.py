@@ -7,14 +7,14 @@ range again gives the same result.
 
 import os
 
-from warrenmq.admin.client import (
+from warrenmq.admin.client.client import (
     AdminClient,
     AdminRefusedError,
     NodeAddress,
     NodeUnreachableError,
     ReplyType,
 )
-from warrenmq.admin.protocol import Request
+from warrenmq.admin.protocol.requests import Request
 from warrenmq.spark.retry import Retry, is_transient
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from warrenmq.admin.client import AdminRefusedError
-from warrenmq.admin.protocol import Fetched, Request
+from warrenmq.admin.client.client import AdminRefusedError
+from warrenmq.admin.protocol.requests import Fetched, Request
 from warrenmq.spark.broker_link import BrokerLink
 from warrenmq.spark.options import SourceOptions
 from warrenmq.spark.retry import SourceError

@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Final
 
-from warrenmq.admin.client import NodeAddress
+from warrenmq.admin.client.client import NodeAddress
 from warrenmq.spark.retry import SourceError
 
 # How long a claim waits for the process of a query that was just stopped (s).

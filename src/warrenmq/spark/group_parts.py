@@ -10,8 +10,8 @@ not tell its queues from deleted ones.
 import time
 from typing import Final
 
-from warrenmq.admin.homes_protocol import LocateQueues, QueuesLocated
-from warrenmq.admin.protocol import GroupOpened, Member, OpenGroup, Reserve, Reserved
+from warrenmq.admin.protocol.homes import LocateQueues, QueuesLocated
+from warrenmq.admin.protocol.requests import GroupOpened, Member, OpenGroup, Reserve, Reserved
 from warrenmq.spark.broker_link import BrokerLink
 from warrenmq.spark.homes import Homes, Place, homes_of
 from warrenmq.spark.options import EARLIEST, SourceOptions

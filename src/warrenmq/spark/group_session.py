@@ -13,8 +13,8 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from warrenmq.admin.client import AdminRefusedError, NodeAddress
-from warrenmq.admin.protocol import (
+from warrenmq.admin.client.client import AdminRefusedError, NodeAddress
+from warrenmq.admin.protocol.requests import (
     Ack,
     Acked,
     GroupList,

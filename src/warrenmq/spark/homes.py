@@ -9,14 +9,14 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from warrenmq.admin.client import (
+from warrenmq.admin.client.client import (
     AdminClient,
     AdminRefusedError,
     NodeAddress,
     NodeUnreachableError,
 )
-from warrenmq.admin.homes_protocol import LocateQueues, NodePlace, QueuesLocated
-from warrenmq.admin.node_addresses import listener_for, uri_at
+from warrenmq.admin.client.node_addresses import listener_for, uri_at
+from warrenmq.admin.protocol.homes import LocateQueues, NodePlace, QueuesLocated
 from warrenmq.spark.broker_link import BrokerLink
 from warrenmq.spark.retry import Retry
 from warrenmq.vocabulary.error_codes import BAD_REQUEST

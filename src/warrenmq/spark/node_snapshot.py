@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from warrenmq.admin.backup_client import back_up_node
-from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.client.backup import back_up_node
+from warrenmq.admin.client.client import AdminClient, NodeAddress
 
 
 @contextlib.contextmanager

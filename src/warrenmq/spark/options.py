@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import quote, urlsplit, urlunsplit
 
-from warrenmq.admin.client import URI_VARIABLE, NodeAddress
+from warrenmq.admin.client.client import URI_VARIABLE, NodeAddress
 from warrenmq.spark.large_bodies import STREAM_CHOICES
 from warrenmq.vocabulary.patterns.name_pattern import NamePattern
 

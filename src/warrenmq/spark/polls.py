@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from warrenmq.admin.protocol import Reserve, Reserved
+from warrenmq.admin.protocol.requests import Reserve, Reserved
 from warrenmq.spark.broker_link import BrokerLink
 from warrenmq.spark.retry import SourceError
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 
-from warrenmq.admin.client import (
+from warrenmq.admin.client.client import (
     AdminRefusedError,
     NodeUnreachableError,
     OtherBrokerError,

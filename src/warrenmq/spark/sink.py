@@ -23,8 +23,13 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
-from warrenmq.admin.sink_protocol import (
+from warrenmq.admin.client.client import (
+    AdminClient,
+    AdminRefusedError,
+    NodeAddress,
+    NodeUnreachableError,
+)
+from warrenmq.admin.protocol.sinks import (
     AbortStages,
     BatchCommitted,
     CommitBatch,

@@ -7,7 +7,7 @@ Only properties and addresses that come from columns are made row by row.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from warrenmq.admin.protocol import STAGE_BYTES
+from warrenmq.admin.protocol.requests import STAGE_BYTES
 from warrenmq.spark.retry import SourceError
 from warrenmq.spark.sink_columns import SINK_COLUMNS, MessageMaker
 

@@ -6,15 +6,15 @@ has the stages. The option `uri` may name another node later, so a sink is looke
 
 import os
 
-from warrenmq.admin.client import (
+from warrenmq.admin.client.client import (
     AdminClient,
     AdminRefusedError,
     NodeAddress,
     NodeUnreachableError,
 )
-from warrenmq.admin.homes_protocol import LocateQueues, QueuesLocated
-from warrenmq.admin.node_addresses import listener_for, uri_at
-from warrenmq.admin.sink_protocol import DescribeSink, SinkStatus
+from warrenmq.admin.client.node_addresses import listener_for, uri_at
+from warrenmq.admin.protocol.homes import LocateQueues, QueuesLocated
+from warrenmq.admin.protocol.sinks import DescribeSink, SinkStatus
 from warrenmq.spark.retry import Retry
 from warrenmq.vocabulary.error_codes import BAD_REQUEST, NOT_FOUND
 

@@ -32,8 +32,8 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from warrenmq.admin.client import AdminRefusedError
-from warrenmq.admin.protocol import Fetch, Fetched, Request, Slice
+from warrenmq.admin.client.client import AdminRefusedError
+from warrenmq.admin.protocol.requests import Fetch, Fetched, Request, Slice
 from warrenmq.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
 from warrenmq.spark.file_access import FileSlices, store_id_of, wants_files
 from warrenmq.spark.group_session import GroupSession, Limits, final

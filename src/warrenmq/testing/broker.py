@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote
 
 if TYPE_CHECKING:
-    from warrenmq.admin.client import AdminClient
+    from warrenmq.admin.client.client import AdminClient
 
 Settings = Mapping[str, object]
 Definitions = Mapping[str, Any]
@@ -89,8 +89,8 @@ class WarrenBroker:
         Raises ControlFileError when the broker does not run.
         """
         if self._admin is None:
-            from warrenmq.admin.client import AdminClient, LocalAddress
-            from warrenmq.admin.control_file import read_control_file
+            from warrenmq.admin.client.client import AdminClient, LocalAddress
+            from warrenmq.admin.client.control_file import read_control_file
 
             self._admin = AdminClient(LocalAddress(read_control_file(self.data_dir)), "tests")
         return self._admin

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from warrenmq.admin.control_protocol import AddVhost, DeleteVhost, Done, SetPermissions
+from warrenmq.admin.protocol.control import AddVhost, DeleteVhost, Done, SetPermissions
 from warrenmq.testing.broker import USER, WarrenBroker
 
 _numbers: Final = itertools.count(1)

@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from warrenmq.admin.client import AdminClient
-from warrenmq.admin.control_protocol import List, Rows
+from warrenmq.admin.client.client import AdminClient
+from warrenmq.admin.protocol.control import List, Rows
 from warrenmq.topology.arguments import ArgumentValue
 from warrenmq.topology.planning import Existing, ExistingExchange, ExistingQueue
 

@@ -11,7 +11,7 @@ import pika
 import pika.exceptions
 from pika.adapters.blocking_connection import BlockingChannel
 
-from warrenmq.admin.client import NodeAddress
+from warrenmq.admin.client.client import NodeAddress
 from warrenmq.topology.requests import Refused, Request
 
 _CONNECT_TIMEOUT_S: Final = 10.0

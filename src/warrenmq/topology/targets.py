@@ -81,7 +81,7 @@ async def plan_async(topology: Topology, target: AsyncTarget) -> Plan:
 
 def _plan_of_node(topology: Topology, uri: str) -> Plan | str:
     """The plan for a warren node, or the reason why the node shows nothing."""
-    from warrenmq.admin.client import (
+    from warrenmq.admin.client.client import (
         AdminClient,
         AdminRefusedError,
         NodeAddress,

@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from tests.support.brokers.administered_broker import AdministeredBroker
-from warrenmq.admin.administration import Refusal
-from warrenmq.admin.control_protocol import (
+from warrenmq.admin.definitions.administration import Refusal
+from warrenmq.admin.definitions.declaring import Declaring
+from warrenmq.admin.definitions.importing import DefinitionsImport
+from warrenmq.admin.definitions.new_topology import TopologyPlanning
+from warrenmq.admin.protocol.control import (
     IMPORT_CANCELLED,
     IMPORT_COMPARING,
     IMPORT_DECLARING,
@@ -18,9 +21,6 @@ from warrenmq.admin.control_protocol import (
     IMPORT_READING,
     IMPORT_STORING,
 )
-from warrenmq.admin.definitions.declaring import Declaring
-from warrenmq.admin.definitions.importing import DefinitionsImport
-from warrenmq.admin.definitions.new_topology import TopologyPlanning
 from warrenmq.broker.definitions.passwords import MD5, SHA256, hash_password
 from warrenmq.routing.exchange import Binding
 from warrenmq.vocabulary.error_codes import (

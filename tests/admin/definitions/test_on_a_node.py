@@ -10,9 +10,10 @@ import pytest
 
 from tests.support.brokers.node_thread import NodeThread
 from tests.support.brokers.process import BrokerProcess
-from warrenmq.admin.client import AdminClient, AdminRefusedError, LocalAddress
-from warrenmq.admin.control_file import read_control_file
-from warrenmq.admin.control_protocol import (
+from warrenmq.admin.client.client import AdminClient, AdminRefusedError, LocalAddress
+from warrenmq.admin.client.control_file import read_control_file
+from warrenmq.admin.client.definitions import import_definitions
+from warrenmq.admin.protocol.control import (
     IMPORT_CANCELLED,
     IMPORT_DONE,
     CancelImport,
@@ -24,7 +25,6 @@ from warrenmq.admin.control_protocol import (
     ImportDefinitions,
     ImportStatus,
 )
-from warrenmq.admin.import_client import import_definitions
 
 GOLDEN = Path(__file__).with_name("golden")
 # Each user of the golden exports who has a password, with a vhost that it may enter.

@@ -10,8 +10,8 @@ import pytest
 
 from tests.support.brokers.administered_broker import AdministeredBroker
 from tests.support.rabbitmq.public_files import ACCEPTED, PublicFile, public_files
-from warrenmq.admin.administration import Refusal
-from warrenmq.admin.lenient_json import JsonError, strict_json
+from warrenmq.admin.definitions.administration import Refusal
+from warrenmq.admin.definitions.lenient_json import JsonError, strict_json
 
 FILES = public_files(Path(__file__).with_name("public_definitions.txt"))
 

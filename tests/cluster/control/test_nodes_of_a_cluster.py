@@ -11,9 +11,10 @@ import pytest
 from tests.support.awaiting import eventually
 from tests.support.cluster.trio import ClusterNode, ClusterNodes, Printed, channels
 from tests.support.etcd import EtcdServer
-from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress
-from warrenmq.admin.cluster_protocol import ForgetNode
-from warrenmq.admin.control_protocol import (
+from warrenmq.admin.client.client import AdminClient, AdminRefusedError, NodeAddress
+from warrenmq.admin.listings.pids import node_of_pid
+from warrenmq.admin.protocol.cluster import ForgetNode
+from warrenmq.admin.protocol.control import (
     CloseConnections,
     Counted,
     DeleteQueue,
@@ -21,7 +22,6 @@ from warrenmq.admin.control_protocol import (
     PurgeQueue,
     Rows,
 )
-from warrenmq.admin.listings.pids import node_of_pid
 from warrenmq.vocabulary.error_codes import ACCESS_REFUSED
 
 DURABLE = pika.BasicProperties(delivery_mode=2)

@@ -9,8 +9,8 @@ import pytest
 from tests.support.awaiting import eventually
 from tests.support.cluster.trio import ClusterNode, ClusterNodes, channels
 from tests.support.etcd import EtcdServer
-from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress
-from warrenmq.admin.protocol import (
+from warrenmq.admin.client.client import AdminClient, AdminRefusedError, NodeAddress
+from warrenmq.admin.protocol.requests import (
     Ack,
     Acked,
     GroupOpened,

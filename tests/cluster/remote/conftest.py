@@ -10,7 +10,7 @@ from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.fixtures import Amqp
 from tests.support.brokers.memory_broker import EngineLink
 from tests.support.skips import does_not_apply
-from warrenmq.admin.control_protocol import PolicyKind
+from warrenmq.admin.protocol.control import PolicyKind
 from warrenmq.broker.definitions.settings import Settings
 
 

@@ -18,8 +18,8 @@ from tests.support.brokers.staged import staged_message
 from tests.support.kills.ledger import Confirms, connect
 from tests.support.spark.inline import InlineSpark
 from tests.support.stores.made_backups import Backups, damage_one_message, run_backup, run_restore
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.sink_protocol import (
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.sinks import (
     BatchCommitted,
     CommitBatch,
     FinishStage,

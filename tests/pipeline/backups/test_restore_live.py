@@ -22,9 +22,9 @@ from tests.support.brokers.process import BrokerProcess
 from tests.support.kills.mixed_vhost import SETTINGS, contents_of, shown
 from tests.support.spark.inline import InlineSpark
 from tests.support.stores.made_backups import Backups, run_backup
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.figures_protocol import ListQueues, QueueList
-from warrenmq.admin.sink_protocol import ListSinks, SinkList
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.figures import ListQueues, QueueList
+from warrenmq.admin.protocol.sinks import ListSinks, SinkList
 from warrenmq.broker.definitions.metadata import Definitions, PutUser
 from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
 from warrenmq.offline.data_directory import opened

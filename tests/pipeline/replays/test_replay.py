@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.brokers.process import BrokerProcess
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.sink_protocol import DeleteSink, ListSinks, SinkDeleted, SinkList
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.sinks import DeleteSink, ListSinks, SinkDeleted, SinkList
 from warrenmq.pipeline import JobError, ReplayResult, Step, replay
 from warrenmq.pipeline.replays.directory import ReplayDirectory, ReplayIdentity, default_checkpoint
 from warrenmq.pipeline.replays.job import _Replay, _sink_options

@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.support.brokers.tls_process import TlsBroker
-from warrenmq.admin.client import AdminClient, NodeAddress, NodeUnreachableError, TlsRefusedError
-from warrenmq.admin.control_protocol import List, Rows
-from warrenmq.admin.figures_protocol import DescribeNode, NodeStatus
+from warrenmq.admin.client.client import (
+    AdminClient,
+    NodeAddress,
+    NodeUnreachableError,
+    TlsRefusedError,
+)
+from warrenmq.admin.protocol.control import List, Rows
+from warrenmq.admin.protocol.figures import DescribeNode, NodeStatus
 from warrenmq.perf.options import PerfOptions
 from warrenmq.perf.run import run
 from warrenmq.spark.amqp.connection import AmqpConnection

@@ -18,7 +18,7 @@ from tests.support.brokers.process import BrokerProcess
 from tests.support.brokers.tls_process import TlsBroker
 from tests.support.brokers.watched_broker import MIB, WatchedBroker
 from tests.support.certificates import Authority, chain_file
-from warrenmq.admin.client import AdminClient, NodeAddress
+from warrenmq.admin.client.client import AdminClient, NodeAddress
 from warrenmq.server.listening.listeners import bound_socket
 from warrenmq.wire.encode import PROTOCOL_HEADER
 

@@ -25,7 +25,7 @@ from tests.support.brokers.other_brokers import (
     fill,
     message_count,
 )
-from warrenmq.admin.client import NodeAddress
+from warrenmq.admin.client.client import NodeAddress
 from warrenmq.spark.amqp.connection import AmqpConnection
 from warrenmq.spark.amqp.options import parse_amqp_source
 from warrenmq.spark.amqp.stream_reader import AmqpStreamReader

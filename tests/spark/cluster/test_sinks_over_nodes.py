@@ -13,8 +13,8 @@ from tests.spark.cluster.over_nodes import drained, fan
 from tests.support.awaiting import eventually
 from tests.support.cluster.trio import ClusterNode
 from tests.support.command_line import warren, warren_json
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.sink_protocol import DescribeSink, ListSinks, SinkList, SinkStatus
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.sinks import DescribeSink, ListSinks, SinkList, SinkStatus
 from warrenmq.spark.sink import StagedRows, commit, stage_rows
 from warrenmq.spark.sink_options import SinkOptions, parse_sink_options
 

@@ -5,11 +5,11 @@ from collections.abc import Callable
 
 from tests.support.brokers.memory_broker import MemoryBroker
 from tests.support.stores.store_driver import StoreDriver
-from warrenmq.admin.administration import Administration, Refusal
 from warrenmq.admin.clock import Timer
-from warrenmq.admin.control_protocol import Imported
+from warrenmq.admin.definitions.administration import Administration, Refusal
 from warrenmq.admin.definitions.export import export_definitions
 from warrenmq.admin.definitions.importing import DefinitionsImport
+from warrenmq.admin.protocol.control import Imported
 from warrenmq.broker.definitions.metadata import Change, PutVhost
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.store.settings import StoreSettings

@@ -21,8 +21,8 @@ from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.memory_broker import MemoryBroker
 from tests.support.brokers.process import BrokerProcess
 from tests.support.skips import does_not_apply
-from warrenmq.admin.client import AdminClient, NodeAddress
-from warrenmq.admin.control_protocol import ClearPolicy, Done, PolicyKind, SetPolicy
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.control import ClearPolicy, Done, PolicyKind, SetPolicy
 from warrenmq.broker.definitions.settings import Settings
 
 FOREIGN_URI = os.environ.get("WARREN_TEST_AMQP_URI", "")

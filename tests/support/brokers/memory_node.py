@@ -11,7 +11,7 @@ from random import Random
 
 from tests.support.stores.store_driver import StoreDriver
 from warrenmq.admin.node import AdminNode, AdminVhost
-from warrenmq.admin.protocol import (
+from warrenmq.admin.protocol.requests import (
     LENGTH_BYTES,
     ErrorReply,
     Login,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from tests.support.brokers.memory_node import MemoryClient
-from warrenmq.admin.protocol import Ack, GroupOpened, OpenGroup, Reserve, Reserved
+from warrenmq.admin.protocol.requests import Ack, GroupOpened, OpenGroup, Reserve, Reserved
 
 MANY = 1 << 40
 

@@ -1,7 +1,7 @@
 """Messages as clients of a sink stage them, and helpers for the node that publishes them."""
 
 from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
-from warrenmq.admin.sink_protocol import (
+from warrenmq.admin.protocol.sinks import (
     FinishStage,
     OpenStage,
     StageFinished,

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from warrenmq.admin.administration import Refusal
+from warrenmq.admin.definitions.administration import Refusal
 from warrenmq.admin.definitions.conversion import (
     global_parameter_of,
     invalid_patterns,

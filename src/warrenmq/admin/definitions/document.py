@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from warrenmq.admin.lenient_json import JsonError, strict_json
+from warrenmq.admin.definitions.lenient_json import JsonError, strict_json
 
 # Rows that one step parses, compares, declares or exports.
 SLICE_ROWS: Final = 100

@@ -9,9 +9,14 @@ cancelled until its first change is handed to the disk.
 import logging
 from collections.abc import Callable, Iterator, Sized
 
-from warrenmq.admin.administration import Administration, Refusal
 from warrenmq.admin.clock import Clock, GuardedClock
-from warrenmq.admin.control_protocol import (
+from warrenmq.admin.definitions.administration import Administration, Refusal
+from warrenmq.admin.definitions.declaring import Declaring
+from warrenmq.admin.definitions.differences import NodeDifference
+from warrenmq.admin.definitions.document import DefinitionsError, Document, parse_steps
+from warrenmq.admin.definitions.new_topology import TopologyPlanning
+from warrenmq.admin.definitions.proposing import Proposing
+from warrenmq.admin.protocol.control import (
     IMPORT_CANCELLED,
     IMPORT_COMPARING,
     IMPORT_DECLARING,
@@ -21,11 +26,6 @@ from warrenmq.admin.control_protocol import (
     Imported,
     ImportStatus,
 )
-from warrenmq.admin.definitions.declaring import Declaring
-from warrenmq.admin.definitions.differences import NodeDifference
-from warrenmq.admin.definitions.document import DefinitionsError, Document, parse_steps
-from warrenmq.admin.definitions.new_topology import TopologyPlanning
-from warrenmq.admin.definitions.proposing import Proposing
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.vocabulary.error_codes import INTERNAL, INVALID, NO_SUCH_VHOST, STORAGE_FAILED

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from warrenmq.admin.administration import Refusal
+from warrenmq.admin.definitions.administration import Refusal
 from warrenmq.admin.definitions.conversion import (
     LeftOut,
     binding_of,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from warrenmq.admin.administration import Refusal
+from warrenmq.admin.definitions.administration import Refusal
 from warrenmq.admin.definitions.document import DefinitionsError
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from warrenmq.admin.control_protocol import List
 from warrenmq.admin.definitions.export import user_limits
 from warrenmq.admin.listings.columns import Columns, ListingOf, vhost_of, vhosts_of
 from warrenmq.admin.listings.parameters import compact_json
+from warrenmq.admin.protocol.control import List
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import PutPermission, PutTopicPermission, PutUser
 from warrenmq.broker.vhost.vhost import Vhost

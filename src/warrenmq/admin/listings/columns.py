@@ -7,7 +7,7 @@ values. Names and texts that are no UTF-8 get replacement characters.
 from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
-from warrenmq.admin.control_protocol import List
+from warrenmq.admin.protocol.control import List
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.wire.field_table import Field, decode_table

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from warrenmq.admin.control_protocol import List
 from warrenmq.admin.listings.columns import Columns, ListingOf, table_value, vhost_of
 from warrenmq.admin.listings.pids import channel_pid, connection_pid
 from warrenmq.admin.listings.tls_names import tls_names
+from warrenmq.admin.protocol.control import List
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.channel.channel import Channel, ChannelConsumer
 from warrenmq.broker.connection.connection import Connection

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from warrenmq.admin.control_protocol import List
 from warrenmq.admin.listings.columns import Columns, ListingOf, table_value, vhost_of
 from warrenmq.admin.listings.mirrors import COPY_COLUMNS, MIRROR_COLUMNS, needs_facts
 from warrenmq.admin.listings.queues import QUEUES
+from warrenmq.admin.protocol.control import List
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.mirrors import MirrorFacts
 from warrenmq.broker.vhost.vhost import Vhost

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from warrenmq.admin.control_protocol import List
 from warrenmq.admin.listings.columns import ListingOf, table_value, vhost_of
+from warrenmq.admin.protocol.control import List
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.routing.exchange import Binding, Exchange

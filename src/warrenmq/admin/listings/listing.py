@@ -8,7 +8,6 @@ which it is made, and an object that ends in between may be missing.
 from collections.abc import Collection, Iterator
 from typing import Any, Final
 
-from warrenmq.admin.control_protocol import List
 from warrenmq.admin.listings import (
     access,
     connections,
@@ -19,6 +18,7 @@ from warrenmq.admin.listings import (
     queues,
 )
 from warrenmq.admin.listings.columns import Listing, UnknownVhost
+from warrenmq.admin.protocol.control import List
 from warrenmq.broker.broker import Broker
 
 __all__ = ["LISTINGS", "SPREAD", "UnknownColumns", "UnknownVhost", "down_queue_rows", "listing"]

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from warrenmq.admin.control_protocol import List
 from warrenmq.admin.listings.columns import Columns, ListingOf
+from warrenmq.admin.protocol.control import List
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.login_attempts import AttemptCount
 from warrenmq.vocabulary.names import name_text

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from warrenmq.admin.control_protocol import List
 from warrenmq.admin.listings.columns import Columns, ListingOf, vhost_of
+from warrenmq.admin.protocol.control import List
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.policies.policy import POLICY, Policy
 from warrenmq.vocabulary.names import name_text

@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from warrenmq.admin.control_protocol import List
 from warrenmq.admin.listings.columns import Columns, ListingOf, table_value, vhost_of
 from warrenmq.admin.listings.mirrors import COPY_COLUMNS, MIRROR_COLUMNS, needs_facts
 from warrenmq.admin.listings.pids import channel_pid, connection_pid, queue_pid
+from warrenmq.admin.protocol.control import List
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.channel.channel import ChannelConsumer
 from warrenmq.broker.connection.connection import Connection

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from warrenmq.admin.watch_protocol import ListenerCertificates
+from warrenmq.admin.protocol.watching import ListenerCertificates
 
 _PEM: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 _VERSION_TAG: Final = 0xA0

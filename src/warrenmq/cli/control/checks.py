@@ -3,8 +3,8 @@
 import socket
 from typing import Final
 
-from warrenmq.admin.control_protocol import List, Rows
-from warrenmq.admin.watch_protocol import Certificates, DescribeCertificates
+from warrenmq.admin.protocol.control import List, Rows
+from warrenmq.admin.protocol.watching import Certificates, DescribeCertificates
 from warrenmq.cli.control.cluster import describe_cluster
 from warrenmq.cli.control.command import DEFAULT_TIMEOUT_S, Command, Run
 from warrenmq.cli.control.exits import CommandError, UsageError, bad_argument

@@ -3,14 +3,14 @@
 import json
 from typing import Any, Final
 
-from warrenmq.admin.cluster_protocol import (
+from warrenmq.admin.protocol.cluster import (
     ClusterStatus,
     DescribeCluster,
     ForgetNode,
     JoinCluster,
     MemberDescription,
 )
-from warrenmq.admin.control_protocol import List, Rows
+from warrenmq.admin.protocol.control import List, Rows
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import SOFTWARE, CommandError
 from warrenmq.cli.control.feature_flags import FEATURE_FLAGS, flag_state

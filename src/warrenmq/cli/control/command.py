@@ -8,8 +8,8 @@ from typing import Final, Literal, TypeVar
 
 from msgspec import Struct
 
-from warrenmq.admin.control_protocol import Done
-from warrenmq.admin.protocol import Reply, Request
+from warrenmq.admin.protocol.control import Done
+from warrenmq.admin.protocol.requests import Reply, Request
 from warrenmq.cli.control.link import Link
 from warrenmq.cli.control.output import Output
 from warrenmq.cli.control.parsing import CommandLine, Option

@@ -4,7 +4,7 @@ import re
 import time
 from typing import Final, Literal
 
-from warrenmq.admin.control_protocol import CloseConnections, Counted, List, Rows, SetListening
+from warrenmq.admin.protocol.control import CloseConnections, Counted, List, Rows, SetListening
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError
 from warrenmq.cli.control.link import Refused

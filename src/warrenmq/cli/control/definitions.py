@@ -5,14 +5,14 @@ import sys
 from pathlib import Path
 from typing import Final
 
-from warrenmq.admin.control_protocol import (
+from warrenmq.admin.client.definitions import import_definitions
+from warrenmq.admin.definitions.lenient_json import JsonError, strict_json
+from warrenmq.admin.protocol.control import (
     ExportDefinitions,
     Exported,
     ImportDefinitions,
     ImportStatus,
 )
-from warrenmq.admin.import_client import import_definitions
-from warrenmq.admin.lenient_json import JsonError, strict_json
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import DATA, CommandError, bad_argument
 from warrenmq.cli.control.output import Output, Text

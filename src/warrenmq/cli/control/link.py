@@ -1,7 +1,7 @@
 """Finds the node of a command and talks to it over the admin protocol.
 
 `--uri`, or `--data-dir`, or else WARREN_URI name the node. Without them it is the node of this
-machine, which admin/local_node.py finds. `--node` says which node is expected there.
+machine, which admin/client/local_node.py finds. `--node` says which node is expected there.
 """
 
 import os
@@ -9,7 +9,7 @@ import socket
 from contextlib import suppress
 from typing import TypeVar
 
-from warrenmq.admin.client import (
+from warrenmq.admin.client.client import (
     URI_VARIABLE,
     AdminClient,
     AdminRefusedError,
@@ -17,10 +17,10 @@ from warrenmq.admin.client import (
     NodeAddress,
     NodeUnreachableError,
 )
-from warrenmq.admin.control_file import ControlFileError
-from warrenmq.admin.control_protocol import ControlStatus, DescribeControl
-from warrenmq.admin.local_node import LocalNode, find_local_node
-from warrenmq.admin.protocol import Reply, Request
+from warrenmq.admin.client.control_file import ControlFileError
+from warrenmq.admin.client.local_node import LocalNode, find_local_node
+from warrenmq.admin.protocol.control import ControlStatus, DescribeControl
+from warrenmq.admin.protocol.requests import Reply, Request
 from warrenmq.cli.control.exits import BY_REFUSAL, DATA, UNAVAILABLE, USAGE, CommandError
 from warrenmq.vocabulary.error_codes import NO_SUCH_VHOST
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final, Literal
 
-from warrenmq.admin.control_protocol import List, Rows
+from warrenmq.admin.protocol.control import List, Rows
 from warrenmq.cli.control.command import DEFAULT_TIMEOUT_S, Command, Run
 from warrenmq.cli.control.exits import UsageError
 from warrenmq.cli.control.link import Refused

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from warrenmq.admin.control_protocol import List, Rows
-from warrenmq.admin.watch_protocol import ResetLoginAttempts, SetSourceTracking
+from warrenmq.admin.protocol.control import List, Rows
+from warrenmq.admin.protocol.watching import ResetLoginAttempts, SetSourceTracking
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.listings import GROUP
 from warrenmq.cli.control.output import Output, Table, Text

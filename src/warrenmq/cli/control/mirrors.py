@@ -5,9 +5,9 @@ from typing import Any, Final, get_args
 
 from msgspec import to_builtins
 
-from warrenmq.admin.cluster_protocol import SetDraining
-from warrenmq.admin.control_protocol import Counted, Done, List, Rows
-from warrenmq.admin.mirror_protocol import (
+from warrenmq.admin.protocol.cluster import SetDraining
+from warrenmq.admin.protocol.control import Counted, Done, List, Rows
+from warrenmq.admin.protocol.mirrors import (
     CancelSync,
     DescribeMirrors,
     MasterCounts,
@@ -17,7 +17,7 @@ from warrenmq.admin.mirror_protocol import (
     RebalanceQueues,
     SyncQueue,
 )
-from warrenmq.admin.protocol import Request
+from warrenmq.admin.protocol.requests import Request
 from warrenmq.cli.control.command import Command, ReplyType, Run
 from warrenmq.cli.control.exits import CommandError
 from warrenmq.cli.control.link import Refused

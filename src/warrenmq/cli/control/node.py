@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from warrenmq.admin.cluster_protocol import DescribeMember, MemberDescription
-from warrenmq.admin.control_protocol import (
+from warrenmq.admin.protocol.cluster import DescribeMember, MemberDescription
+from warrenmq.admin.protocol.control import (
     ControlStatus,
     DescribeControl,
     ResetNode,

@@ -3,7 +3,8 @@
 import json
 from typing import Any, Final
 
-from warrenmq.admin.control_protocol import (
+from warrenmq.admin.definitions.lenient_json import JsonError, strict_json
+from warrenmq.admin.protocol.control import (
     ClearGlobalParameter,
     ClearParameter,
     List,
@@ -12,7 +13,6 @@ from warrenmq.admin.control_protocol import (
     SetParameter,
     SetVhostLimits,
 )
-from warrenmq.admin.lenient_json import JsonError, strict_json
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError
 from warrenmq.cli.control.link import Refused

@@ -2,7 +2,7 @@
 
 from typing import Final, Literal
 
-from warrenmq.admin.control_protocol import (
+from warrenmq.admin.protocol.control import (
     ClearPermissions,
     ClearTopicPermissions,
     List,
@@ -10,7 +10,7 @@ from warrenmq.admin.control_protocol import (
     SetPermissions,
     SetTopicPermissions,
 )
-from warrenmq.admin.protocol import Request
+from warrenmq.admin.protocol.requests import Request
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError
 from warrenmq.cli.control.link import Refused

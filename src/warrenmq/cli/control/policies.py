@@ -3,7 +3,7 @@
 import json
 from typing import Final
 
-from warrenmq.admin.control_protocol import ClearPolicy, List, PolicyKind, Rows, SetPolicy
+from warrenmq.admin.protocol.control import ClearPolicy, List, PolicyKind, Rows, SetPolicy
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError
 from warrenmq.cli.control.output import Output, Table

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from warrenmq.admin.control_protocol import Counted, DeleteQueue, PurgeQueue
+from warrenmq.admin.protocol.control import Counted, DeleteQueue, PurgeQueue
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import USAGE, CommandError
 from warrenmq.cli.control.link import Refused

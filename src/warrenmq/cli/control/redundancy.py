@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from warrenmq.admin.control_protocol import List, Rows
+from warrenmq.admin.protocol.control import List, Rows
 from warrenmq.cli.control.cluster import describe_cluster
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError

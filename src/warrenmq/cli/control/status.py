@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
-from warrenmq.admin.cluster_protocol import MemberDescription
-from warrenmq.admin.control_protocol import ControlStatus, DescribeControl
+from warrenmq.admin.protocol.cluster import MemberDescription
+from warrenmq.admin.protocol.control import ControlStatus, DescribeControl
 from warrenmq.cli.control import listings
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import UsageError

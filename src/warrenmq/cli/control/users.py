@@ -4,7 +4,7 @@ import json
 import sys
 from typing import Final
 
-from warrenmq.admin.control_protocol import (
+from warrenmq.admin.protocol.control import (
     AddUser,
     ChangePassword,
     CheckPassword,
@@ -14,7 +14,7 @@ from warrenmq.admin.control_protocol import (
     SetUserLimits,
     SetUserTags,
 )
-from warrenmq.admin.protocol import Request
+from warrenmq.admin.protocol.requests import Request
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import DATA, SOFTWARE, CommandError, bad_argument
 from warrenmq.cli.control.link import Refused

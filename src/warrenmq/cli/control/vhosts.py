@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from warrenmq.admin.control_protocol import (
+from warrenmq.admin.protocol.control import (
     AddVhost,
     DeleteVhost,
     List,

@@ -3,7 +3,7 @@
 import time
 from typing import Final
 
-from warrenmq.admin.watch_protocol import (
+from warrenmq.admin.protocol.watching import (
     EVENT_NAMES,
     Certificates,
     DescribeCertificates,

@@ -15,14 +15,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from warrenmq.admin.client import (
+from warrenmq.admin.client.client import (
     RETRY_TIMEOUT_S,
     AdminClient,
     AdminRefusedError,
     NodeAddress,
     NodeUnreachableError,
 )
-from warrenmq.admin.protocol import GroupList, ListGroups
+from warrenmq.admin.protocol.requests import GroupList, ListGroups
 from warrenmq.pipeline.archives.directory import ArchiveDirectory, Format
 from warrenmq.pipeline.broker import address_of, as_job_error, must_be_reachable
 from warrenmq.pipeline.engine import require_engine

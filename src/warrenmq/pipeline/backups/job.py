@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 import warrenmq
-from warrenmq.admin.client import RETRY_TIMEOUT_S
+from warrenmq.admin.client.client import RETRY_TIMEOUT_S
 from warrenmq.offline.backup_files import must_be_outside, now_text, put_in_place
 from warrenmq.offline.data_directory import VHOSTS_PATH, ToolError, locked, opened
 from warrenmq.offline.sizes import tree_bytes
@@ -200,7 +200,7 @@ class _Job:
         shutil.rmtree(snapshot.parent, ignore_errors=True)
 
     def _make_snapshot(self) -> Path:
-        from warrenmq.admin.backup_client import BackupFailedError, back_up_node
+        from warrenmq.admin.client.backup import BackupFailedError, back_up_node
         from warrenmq.pipeline.broker import reach
 
         place = self.snapshot_directory if self.snapshot_directory is not None else self.begun.path
@@ -343,7 +343,7 @@ class _Job:
 
 
 def _vhost_of(source: str) -> str:
-    from warrenmq.admin.client import NodeAddress
+    from warrenmq.admin.client.client import NodeAddress
 
     if "://" not in source:
         return "/"

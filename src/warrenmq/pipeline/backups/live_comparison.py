@@ -12,8 +12,13 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from warrenmq.admin.client import AdminClient, AdminRefusedError, NodeAddress, NodeUnreachableError
-from warrenmq.admin.protocol import DescribeQueue, Fetched, Peek, QueueDescription
+from warrenmq.admin.client.client import (
+    AdminClient,
+    AdminRefusedError,
+    NodeAddress,
+    NodeUnreachableError,
+)
+from warrenmq.admin.protocol.requests import DescribeQueue, Fetched, Peek, QueueDescription
 from warrenmq.pipeline.backups.chain import Chain, rows_of_queue
 from warrenmq.pipeline.backups.manifest import SEQ_END
 from warrenmq.tables.blocks import BlockBatches

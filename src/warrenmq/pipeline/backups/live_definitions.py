@@ -7,7 +7,7 @@ is refused with the difference.
 from dataclasses import dataclass
 from typing import Any, Final
 
-from warrenmq.admin.client import NodeAddress
+from warrenmq.admin.client.client import NodeAddress
 from warrenmq.broker.definitions.metadata import Definitions, PutBinding, PutExchange, PutQueue
 from warrenmq.pipeline.broker import RETRY_OPTION, as_job_error
 from warrenmq.pipeline.result import JobError

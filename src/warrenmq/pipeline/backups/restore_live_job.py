@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from warrenmq.admin.client import RETRY_TIMEOUT_S, AdminClient
-from warrenmq.admin.figures_protocol import ListQueues, QueueList
-from warrenmq.admin.sink_protocol import OpenStage, StageOpened
+from warrenmq.admin.client.client import RETRY_TIMEOUT_S, AdminClient
+from warrenmq.admin.protocol.figures import ListQueues, QueueList
+from warrenmq.admin.protocol.sinks import OpenStage, StageOpened
 from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.pipeline.backups.manifest import SEQ_END, QueueEntry, read_topology
 from warrenmq.pipeline.backups.topology import definitions_of

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from warrenmq.admin.client import RETRY_TIMEOUT_S, NodeAddress
+from warrenmq.admin.client.client import RETRY_TIMEOUT_S, NodeAddress
 from warrenmq.offline.sizes import tree_bytes
 from warrenmq.pipeline.broker import RETRY_OPTION, address_of, as_job_error, must_be_reachable
 from warrenmq.pipeline.engine import Engine, is_local, require_engine

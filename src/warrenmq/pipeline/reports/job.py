@@ -14,15 +14,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from warrenmq.admin.backup_client import BackupFailedError
-from warrenmq.admin.client import (
+from warrenmq.admin.client.backup import BackupFailedError
+from warrenmq.admin.client.client import (
     RETRY_TIMEOUT_S,
     AdminClient,
     AdminRefusedError,
     NodeAddress,
     NodeUnreachableError,
 )
-from warrenmq.admin.figures_protocol import (
+from warrenmq.admin.protocol.figures import (
     DescribeNode,
     ListQueues,
     NodeStatus,

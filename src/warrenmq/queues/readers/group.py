@@ -23,7 +23,7 @@ reserved range, it would change the range between two reads, and an ack of the r
 
 The incarnation of a queue is its id, which is never used twice: a queue deleted and declared again
 is another incarnation. No clock, no I/O: the caller does the long poll and waits for the journal
-(admin/group_calls.py).
+(admin/readers/calls.py).
 """
 
 from collections.abc import Callable

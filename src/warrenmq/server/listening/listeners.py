@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
-from warrenmq.admin.protocol import PROTOCOL_HEADER as ADMIN_HEADER
+from warrenmq.admin.protocol.requests import PROTOCOL_HEADER as ADMIN_HEADER
 from warrenmq.server.config.settings import Config
 from warrenmq.server.config.tcp_options import TcpOptions
 from warrenmq.server.listening.addresses import Ends, ends_of, shown

@@ -18,7 +18,7 @@ from typing import Final, TypeAlias, TypeVar
 
 from librt.strings import BytesWriter
 
-from warrenmq.admin.client import NodeAddress, TlsRefusedError, open_socket
+from warrenmq.admin.client.client import NodeAddress, TlsRefusedError, open_socket
 from warrenmq.spark.retry import MayPassError
 from warrenmq.wire.encode import HEARTBEAT_FRAME, PROTOCOL_HEADER, write_method_frame
 from warrenmq.wire.errors import CONNECTION_FORCED, INTERNAL_ERROR, AmqpError

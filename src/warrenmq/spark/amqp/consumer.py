@@ -13,7 +13,7 @@ import time
 from collections import deque
 from typing import Final
 
-from warrenmq.admin.client import NodeAddress
+from warrenmq.admin.client.client import NodeAddress
 from warrenmq.spark.amqp.connection import AmqpConnection, AmqpLostError, AmqpRefusedError, Delivery
 from warrenmq.spark.amqp.options import AmqpSourceOptions
 from warrenmq.spark.amqp.spool import Spool

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from librt.strings import BytesWriter
 
-from warrenmq.admin.client import NodeAddress
+from warrenmq.admin.client.client import NodeAddress
 from warrenmq.spark.amqp.connection import (
     CHANNEL,
     AmqpConnection,

@@ -29,7 +29,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from warrenmq.admin.client import NodeAddress
+from warrenmq.admin.client.client import NodeAddress
 from warrenmq.spark.amqp.consumer import SpoolConsumer, known_ids
 from warrenmq.spark.amqp.options import AmqpSourceOptions
 from warrenmq.spark.amqp.spool import Spool

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from warrenmq.admin.protocol import (
+from warrenmq.admin.protocol.requests import (
     Ack,
     Acked,
     ErrorReply,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from warrenmq.admin.protocol import ErrorReply, Reply, Request
-from warrenmq.admin.sink_protocol import (
+from warrenmq.admin.protocol.requests import ErrorReply, Reply, Request
+from warrenmq.admin.protocol.sinks import (
     BatchCommitted,
     CommitBatch,
     FinishStage,

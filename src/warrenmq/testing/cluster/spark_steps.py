@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from warrenmq.admin.protocol import DeleteGroup, ErrorReply, GroupDeleted, Reply
+from warrenmq.admin.protocol.requests import DeleteGroup, ErrorReply, GroupDeleted, Reply
 from warrenmq.testing.cluster.feeding import Feeding
 from warrenmq.testing.cluster.group_reader import GroupReader
 from warrenmq.testing.cluster.node_steps import NodeSteps, queue_name

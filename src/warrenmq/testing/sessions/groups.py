@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from warrenmq.admin.protocol import (
+from warrenmq.admin.protocol.requests import (
     Ack,
     Acked,
     DeleteGroup,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from warrenmq.admin.protocol import DeleteGroup, Fetch, Fetched
+from warrenmq.admin.protocol.requests import DeleteGroup, Fetch, Fetched
 from warrenmq.store.records.publish_body import decode_message
 from warrenmq.store.records.record import (
     FILE_HEADER_BYTES,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from warrenmq.admin.protocol import (
+from warrenmq.admin.protocol.requests import (
     LENGTH_BYTES,
     LoggedIn,
     Login,

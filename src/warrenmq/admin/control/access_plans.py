@@ -1,0 +1,345 @@
+"""Plans of operations on users, permissions, vhosts and parameters: their checks and changes.
+
+Each function returns the changes of one operation, for `Administration.run`, or raises Refusal.
+Texts that RabbitMQ has are RabbitMQ's.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from warrenmq.admin.control.node_control import NodeControl
+from warrenmq.admin.definitions.administration import Refusal
+from warrenmq.admin.protocol.control import (
+    AddUser,
+    AddVhost,
+    ChangePassword,
+    ClearGlobalParameter,
+    ClearParameter,
+    ClearPermissions,
+    ClearPolicy,
+    ClearTopicPermissions,
+    DeleteUser,
+    SetGlobalParameter,
+    SetParameter,
+    SetPermissions,
+    SetPolicy,
+    SetTopicPermissions,
+    SetTracing,
+    SetUserLimits,
+    SetUserTags,
+    SetVhostLimits,
+    SetVhostTags,
+)
+from warrenmq.admin.protocol.control import DeleteVhost as DeleteVhostRequest
+from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.limits import check_limits
+from warrenmq.broker.definitions.metadata import (
+    Change,
+    DeleteParameter,
+    DeletePermission,
+    DeleteTopicPermission,
+    DeleteVhost,
+    PutParameter,
+    PutPermission,
+    PutTopicPermission,
+    PutUser,
+    PutVhost,
+)
+from warrenmq.broker.definitions.metadata import DeleteUser as DeleteUserChange
+from warrenmq.broker.definitions.passwords import hash_password
+from warrenmq.broker.definitions.rights import Right
+from warrenmq.broker.policies.mirroring import normal_definition
+from warrenmq.broker.policies.policy import POLICY, check_policy
+from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.vocabulary.error_codes import (
+    BAD_REQUEST,
+    EXISTS,
+    INVALID,
+    NO_SUCH_USER,
+    NO_SUCH_VHOST,
+    NOT_FOUND,
+    PRECONDITION,
+)
+
+VHOST_LIMITS = ("vhost-limits", "limits")
+# Components whose parameters have operations of their own.
+OWN_COMPONENTS = ("policy", "operator_policy", "vhost-limits", "user-limits", "")
+
+
+class AccessPlans:
+    """The plans of one node's operations."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        # The algorithm of new passwords.
+        self._hashing = broker.settings.password_hashing
+
+    # -- users -------------------------------------------------------------------------------------
+
+    def add_user(self, request: AddUser) -> list[Change]:
+        """A new user without tags."""
+        name = request.name.encode()
+        if not name:
+            raise Refusal(BAD_REQUEST, "user name cannot be empty")
+        if name in self._broker.access.users:
+            raise Refusal(EXISTS, f'User "{request.name}" already exists')
+        return [PutUser(name, self._hash(request.password), self._hashing, [])]
+
+    def delete_user(self, request: DeleteUser) -> list[Change]:
+        """Delete a user."""
+        self._user(request.name)
+        return [DeleteUserChange(request.name.encode())]
+
+    def change_password(self, request: ChangePassword) -> list[Change]:
+        """Set or clear a user's password."""
+        user = self._user(request.name)
+        password = request.password
+        password_hash = b"" if password is None else self._hash(password)
+        return [_changed_user(user, password_hash, self._hashing)]
+
+    def set_user_tags(self, request: SetUserTags) -> list[Change]:
+        """Replace a user's tags."""
+        user = self._user(request.name)
+        changed = _changed_user(user, user.password_hash, user.hashing)
+        changed.tags = list(dict.fromkeys(request.tags))
+        return [changed]
+
+    def set_user_limits(self, request: SetUserLimits) -> list[Change]:
+        """Set or remove limits of a user."""
+        user = self._user(request.name)
+        changed = _changed_user(user, user.password_hash, user.hashing)
+        if request.max_connections is not None:
+            changed.max_connections = request.max_connections
+        if request.max_channels is not None:
+            changed.max_channels = request.max_channels
+        return [changed]
+
+    # -- permissions -------------------------------------------------------------------------------
+
+    def set_permissions(self, request: SetPermissions) -> list[Change]:
+        """Set a user's permissions in a vhost."""
+        self._vhost(request.vhost)
+        self._user(request.user)
+        for pattern in (request.configure, request.write, request.read):
+            _check_pattern(pattern)
+        return [
+            PutPermission(
+                request.vhost.encode(),
+                request.user.encode(),
+                request.configure,
+                request.write,
+                request.read,
+            )
+        ]
+
+    def clear_permissions(self, request: ClearPermissions) -> list[Change]:
+        """Take a user's access to a vhost away."""
+        self._vhost(request.vhost)
+        self._user(request.user)
+        return [DeletePermission(request.vhost.encode(), request.user.encode())]
+
+    def set_topic_permissions(self, request: SetTopicPermissions) -> list[Change]:
+        """Set a user's permissions at a topic exchange, which need not exist."""
+        self._vhost(request.vhost)
+        self._user(request.user)
+        for pattern in (request.write, request.read):
+            _check_pattern(pattern)
+        return [
+            PutTopicPermission(
+                request.vhost.encode(),
+                request.user.encode(),
+                request.exchange.encode(),
+                request.write,
+                request.read,
+            )
+        ]
+
+    def clear_topic_permissions(self, request: ClearTopicPermissions) -> list[Change]:
+        """Clear a user's permissions at one topic exchange, or at all."""
+        self._vhost(request.vhost)
+        self._user(request.user)
+        vhost, user = request.vhost.encode(), request.user.encode()
+        if request.exchange is not None:
+            return [DeleteTopicPermission(vhost, user, request.exchange.encode())]
+        return [
+            DeleteTopicPermission(vhost, user, exchange)
+            for exchange in self._broker.access.topic_exchanges(user, vhost)
+        ]
+
+    # -- vhosts ------------------------------------------------------------------------------------
+
+    def add_vhost(self, request: AddVhost) -> list[Change]:
+        """Create a vhost, which no user may enter yet."""
+        name = request.name.encode()
+        if name in self._broker.vhosts:
+            return []
+        queue_type = request.default_queue_type
+        if queue_type not in ("", "classic", "quorum", "stream", "undefined"):
+            raise Refusal(INVALID, f"invalid default queue type '{queue_type}'")
+        if queue_type == "undefined":
+            queue_type = ""
+        vhost_id = self._broker.next_vhost_id()
+        # Definitions that a deleted vhost of this name left behind must not come back.
+        return [
+            DeleteVhost(name),
+            PutVhost(name, vhost_id, request.description, list(request.tags), queue_type),
+        ]
+
+    def delete_vhost(self, request: DeleteVhostRequest) -> list[Change]:
+        """Delete a vhost."""
+        self._vhost(request.name)
+        return [DeleteVhost(request.name.encode())]
+
+    def set_vhost_tags(self, request: SetVhostTags) -> list[Change]:
+        """Replace a vhost's tags."""
+        changed = _copy(self._vhost(request.name).definition)
+        changed.tags = list(dict.fromkeys(request.tags))
+        return [changed]
+
+    def set_tracing(self, request: SetTracing) -> list[Change]:
+        """Switch tracing of a vhost on or off."""
+        changed = _copy(self._vhost(request.vhost).definition)
+        changed.is_tracing = request.is_on
+        return [changed]
+
+    def set_vhost_limits(self, request: SetVhostLimits) -> list[Change]:
+        """Replace a vhost's limits."""
+        vhost = self._vhost(request.vhost).name
+        value = _json(request.definition)
+        if value == {}:
+            return [DeleteParameter(vhost, *VHOST_LIMITS)]
+        _check(lambda: check_limits(request.definition))
+        return [PutParameter(vhost, *VHOST_LIMITS, json.dumps(value))]
+
+    def reset(self, control: NodeControl) -> list[Change]:
+        """Delete everything and begin anew; only while the broker does not run."""
+        if control.is_running:
+            raise Refusal(PRECONDITION, "this command requires the broker to be stopped first")
+        return self.empty() + control.first_definitions()
+
+    def empty(self) -> list[Change]:
+        """Delete everything."""
+        changes: list[Change] = []
+        changes += [DeleteVhost(name) for name in self._broker.vhosts]
+        changes += [DeleteUserChange(name) for name in self._broker.access.users]
+        changes += [DeleteParameter(*key) for key in self._broker.parameters if not key[0]]
+        return changes
+
+    # -- policies and parameters -------------------------------------------------------------------
+
+    def set_policy(self, request: SetPolicy) -> list[Change]:
+        """Set a policy or an operator policy."""
+        vhost = self._vhost(request.vhost).name
+        definition = _json(request.definition)
+        if isinstance(definition, dict):
+            definition = normal_definition(definition)
+        value = json.dumps(
+            {
+                "pattern": request.pattern,
+                "definition": definition,
+                "priority": request.priority,
+                "apply-to": request.apply_to,
+            }
+        )
+        _check(lambda: check_policy(request.kind, request.name, value))
+        return [PutParameter(vhost, request.kind, request.name, value)]
+
+    def clear_policy(self, request: ClearPolicy) -> list[Change]:
+        """Delete a policy or an operator policy."""
+        vhost = self._vhost(request.vhost).name
+        return self._clear(vhost, request.kind, request.name)
+
+    def set_parameter(self, request: SetParameter) -> list[Change]:
+        """Set a parameter that a plug-in of RabbitMQ would use."""
+        vhost = self._vhost(request.vhost).name
+        _expect_foreign(request.component, "set")
+        return [
+            PutParameter(vhost, request.component, request.name, json.dumps(_json(request.value)))
+        ]
+
+    def clear_parameter(self, request: ClearParameter) -> list[Change]:
+        """Delete a parameter."""
+        vhost = self._vhost(request.vhost).name
+        _expect_foreign(request.component, "cleared")
+        return self._clear(vhost, request.component, request.name)
+
+    def set_global_parameter(self, request: SetGlobalParameter) -> list[Change]:
+        """Set a parameter of the whole broker."""
+        return [PutParameter(b"", "", request.name, json.dumps(_json(request.value)))]
+
+    def clear_global_parameter(self, request: ClearGlobalParameter) -> list[Change]:
+        """Delete a parameter of the whole broker."""
+        return self._clear(b"", "", request.name)
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def _clear(self, vhost: bytes, component: str, name: str) -> list[Change]:
+        if (vhost, component, name) not in self._broker.parameters:
+            raise Refusal(NOT_FOUND, "Parameter does not exist")
+        return [DeleteParameter(vhost, component, name)]
+
+    def _user(self, name: str) -> PutUser:
+        user = self._broker.access.users.get(name.encode())
+        if user is None:
+            raise Refusal(NO_SUCH_USER, f'User "{name}" does not exist')
+        return user
+
+    def _vhost(self, name: str) -> Vhost:
+        vhost = self._broker.vhosts.get(name.encode())
+        if vhost is None:
+            raise Refusal(NO_SUCH_VHOST, f'Virtual host "{name}" does not exist')
+        return vhost
+
+    def _hash(self, password: str) -> bytes:
+        reason = self._broker.settings.credential_rules.refusal(password.encode())
+        if reason:
+            raise Refusal(INVALID, reason)
+        return hash_password(password.encode(), self._hashing)
+
+
+def _changed_user(user: PutUser, password_hash: bytes, hashing: str) -> PutUser:
+    """A copy of the user with another password."""
+    return PutUser(
+        user.name, password_hash, hashing, user.tags, user.max_connections, user.max_channels
+    )
+
+
+def _copy(vhost: PutVhost) -> PutVhost:
+    return PutVhost(
+        vhost.name,
+        vhost.id,
+        vhost.description,
+        vhost.tags,
+        vhost.default_queue_type,
+        vhost.is_tracing,
+    )
+
+
+def _check_pattern(pattern: str) -> None:
+    error = Right(pattern).error
+    if error:
+        raise Refusal(INVALID, f"invalid regular expression {pattern}: {error}")
+
+
+def _expect_foreign(component: str, done: str) -> None:
+    """Raise Refusal for a component whose parameters have operations of their own."""
+    if component == POLICY:
+        raise Refusal(INVALID, f"policies may not be {done} using this method")
+    if component in OWN_COMPONENTS:
+        raise Refusal(INVALID, f"component {component} not found")
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise Refusal(BAD_REQUEST, "JSON decoding error") from None
+
+
+def _check(check: Any) -> None:
+    try:
+        check()
+    except ValueError as error:
+        raise Refusal(INVALID, str(error)) from None

@@ -1,0 +1,173 @@
+"""Requests and replies of the admin protocol for sinks; `requests.py` has the others."""
+
+from msgspec import Struct
+
+from warrenmq.admin.protocol.fields import (
+    BatchBefore,
+    GroupName,
+    Position,
+    RoomMs,
+    ShortStr,
+    WaitMs,
+)
+
+
+class OpenStage(Struct, tag="open_stage", forbid_unknown_fields=True, frozen=True):
+    """Begin a stage for a part of a sink's batch. Reply: StageOpened.
+
+    With `queue`, for administrators only, all of its messages go to that queue, whatever exchange
+    and routing key they name.
+    """
+
+    sink: GroupName
+    batch: Position
+    queue: ShortStr = b""
+
+
+class StageMessages(Struct, tag="stage_messages", forbid_unknown_fields=True, frozen=True):
+    """Append messages to a stage of this session. Reply: Staged, when there is room for more.
+
+    `block` has for each message the size of the rest (u32, big-endian), then the body of a PUBLISH
+    record (docs/storage/format.md) without positions. With `room_ms`, refused when the batch has
+    found no room for so long (code `no_room`).
+    """
+
+    stage: Position
+    block: memoryview
+    room_ms: RoomMs | None = None
+
+
+class FinishStage(Struct, tag="finish_stage", forbid_unknown_fields=True, frozen=True):
+    """Finish a stage that has `messages` messages. Reply: StageFinished, when it is durable."""
+
+    stage: Position
+    messages: Position
+
+
+class CommitBatch(Struct, tag="commit_batch", forbid_unknown_fields=True, frozen=True):
+    """Publish `stages`, in this order, as a batch of the sink. Reply: BatchCommitted.
+
+    May be repeated. With `mandatory`, refused when a message would reach no queue (code
+    `unroutable`). With `after`, refused unless that was the sink's last batch (-1: it had none;
+    code `precondition`). With `room_ms`, refused when the batch before it has messages left for so
+    long (code `no_room`). The reply comes when the commit is durable and either all messages are
+    published or `wait_ms` are over.
+    """
+
+    sink: GroupName
+    batch: Position
+    stages: list[Position]
+    mandatory: bool = True
+    wait_ms: WaitMs = 0
+    after: BatchBefore | None = None
+    room_ms: RoomMs | None = None
+
+
+class AbortStages(Struct, tag="abort_stages", forbid_unknown_fields=True, frozen=True):
+    """Drop stages, except committed ones. Reply: StagesAborted."""
+
+    stages: list[Position]
+
+
+class DescribeSink(Struct, tag="describe_sink", forbid_unknown_fields=True, frozen=True):
+    """Describe one sink. Reply: SinkStatus."""
+
+    sink: GroupName
+
+
+class ListSinks(Struct, tag="list_sinks", forbid_unknown_fields=True, frozen=True):
+    """List all sinks of the vhost. Reply: SinkList."""
+
+
+class DeleteSink(Struct, tag="delete_sink", forbid_unknown_fields=True, frozen=True):
+    """Forget a sink and drop its stages. Reply: SinkDeleted."""
+
+    sink: GroupName
+
+
+class StageOpened(Struct, tag="stage_opened", frozen=True):
+    """The session has the stage `stage` until it finishes it.
+
+    A block may have up to `block_bytes_max` bytes; a larger request ends the session.
+    """
+
+    stage: int
+    block_bytes_max: int
+
+
+class Staged(Struct, tag="staged", frozen=True):
+    """The node has staged `messages` more messages."""
+
+    messages: int
+
+
+class StageFinished(Struct, tag="stage_finished", frozen=True):
+    """The stage is durable and outlives the session; `unroutable` messages would reach no queue."""
+
+    unroutable: int
+
+
+class BatchCommitted(Struct, tag="batch_committed", frozen=True):
+    """The batch is durably committed; `is_repeated`: by an earlier request.
+
+    `is_moved`: all of its messages are in their queues; if not, `shortage` says what the broker is
+    short of, or nothing.
+    """
+
+    is_repeated: bool
+    is_moved: bool
+    shortage: str = ""
+
+
+class StagesAborted(Struct, tag="stages_aborted", frozen=True):
+    """`count` stages were dropped."""
+
+    count: int
+
+
+class SinkStatus(Struct, tag="sink_status", frozen=True):
+    """One sink.
+
+    `batch` is the last one committed (None: none yet). `is_busy` says whether it is still being
+    published, and `messages_left` how many of its messages are left. `stages` counts the
+    uncommitted stages, `staged_messages` their messages.
+    """
+
+    sink: str
+    batch: int | None
+    is_busy: bool
+    messages_left: int
+    stages: int
+    staged_messages: int
+
+
+class SinkList(Struct, tag="sink_list", frozen=True):
+    """All sinks of the vhost, by name."""
+
+    sinks: list[SinkStatus]
+
+
+class SinkDeleted(Struct, tag="sink_deleted", frozen=True):
+    """The sink is durably deleted."""
+
+
+SinkRequest = (
+    OpenStage
+    | StageMessages
+    | FinishStage
+    | CommitBatch
+    | AbortStages
+    | DescribeSink
+    | ListSinks
+    | DeleteSink
+)
+SinkReply = (
+    StageOpened
+    | Staged
+    | StageFinished
+    | BatchCommitted
+    | StagesAborted
+    | SinkStatus
+    | SinkList
+    | SinkDeleted
+)

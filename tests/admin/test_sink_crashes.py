@@ -1,6 +1,6 @@
 """Every message of a sink exists once, wherever the node is killed.
 
-The subjects are broker/vhost/staging.py and store/journal/moves.py.
+The subjects are broker/vhost/sinks/staging.py and store/journal/moves.py.
 """
 
 from random import Random

@@ -1,7 +1,7 @@
 """Messages of a sink are routed through every kind of exchange and queue.
 
 Exchanges and queues may be declared and deleted between stage, commit and move. The subjects are
-broker/vhost/staged_routes.py and broker/vhost/staging.py.
+broker/vhost/sinks/staged_routes.py and broker/vhost/sinks/staging.py.
 """
 
 import pytest

@@ -1,6 +1,6 @@
 """Sinks publish exactly once: stages, commits, and their state after a crash.
 
-The subjects are broker/vhost/staging.py and admin/sink_calls.py.
+The subjects are broker/vhost/sinks/staging.py and admin/sink_calls.py.
 """
 
 import pytest
@@ -36,7 +36,7 @@ from warrenmq.admin.protocol.sinks import (
 )
 from warrenmq.broker.definitions.metadata import PutUser
 from warrenmq.broker.definitions.settings import Settings
-from warrenmq.broker.vhost.stage import STAGE_TTL_MS
+from warrenmq.broker.vhost.sinks.stage import STAGE_TTL_MS
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.wire.properties import Properties
 

@@ -1,8 +1,8 @@
 """Stand-ins for stages of other nodes: each of their messages is taken once, whatever crashes."""
 
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
-from warrenmq.broker.vhost.stage import Stage
-from warrenmq.broker.vhost.stand_ins import StandIns
+from warrenmq.broker.vhost.sinks.stage import Stage
+from warrenmq.broker.vhost.sinks.stand_ins import StandIns
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.store.model.message import Message
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from warrenmq.broker.vhost.dead_letters import DeadLetters, _DeadLetter
-from warrenmq.broker.vhost.delayed_messages import DelayedMessages
+from warrenmq.broker.vhost.handovers.dead_letters import DeadLetters, _DeadLetter
+from warrenmq.broker.vhost.handovers.delayed_messages import DelayedMessages
 from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.entry import ALPHA, Entry, QueueEnd
 from warrenmq.queues.queue import Queue

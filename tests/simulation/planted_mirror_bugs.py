@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from warrenmq.broker.vhost import dead_letters
-from warrenmq.broker.vhost.dead_letters import DeadLetters
+from warrenmq.broker.vhost.handovers import dead_letters
+from warrenmq.broker.vhost.handovers.dead_letters import DeadLetters
 from warrenmq.cluster.groups.group import Group, Member
 from warrenmq.cluster.mirrors.gates import Gates
-from warrenmq.cluster.mirrors.in_sync import InSync
 from warrenmq.cluster.mirrors.records import Heard
-from warrenmq.cluster.mirrors.replica import Replica
-from warrenmq.cluster.mirrors.replica_host import ReplicaHost
+from warrenmq.cluster.mirrors.replica.host import ReplicaHost
+from warrenmq.cluster.mirrors.replica.in_sync import InSync
+from warrenmq.cluster.mirrors.replica.replica import Replica
 from warrenmq.cluster.mirrors.silences import MASTER_SILENT_MS
 from warrenmq.cluster.placement import CLIENT_LOCAL
 from warrenmq.queues.backing.paged_queue import PagedQueue
@@ -144,14 +144,14 @@ def promote_beside_a_complete_copy(patch: pytest.MonkeyPatch) -> None:
     def nobody(group: Group, candidate: Member) -> frozenset[bytes]:
         return frozenset()
 
-    patch.setattr("warrenmq.cluster.mirrors.candidacy.fenced_nodes", nobody)
+    patch.setattr("warrenmq.cluster.mirrors.replica.candidacy.fenced_nodes", nobody)
 
 
 def wait_for_late_mirrors(patch: pytest.MonkeyPatch) -> None:
     """A master gives a silent mirror thirty seconds."""
-    patch.setattr("warrenmq.cluster.mirrors.in_sync.SILENT_MS", 30_000)
-    patch.setattr("warrenmq.cluster.mirrors.in_sync.BEHIND_MS", 30_000)
-    patch.setattr("warrenmq.cluster.mirrors.master_side.SILENT_MS", 30_000)
+    patch.setattr("warrenmq.cluster.mirrors.replica.in_sync.SILENT_MS", 30_000)
+    patch.setattr("warrenmq.cluster.mirrors.replica.in_sync.BEHIND_MS", 30_000)
+    patch.setattr("warrenmq.cluster.mirrors.replica.master_side.SILENT_MS", 30_000)
 
 
 def hand_out_without_a_gate(patch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ def depose_after_an_absence(patch: pytest.MonkeyPatch) -> None:
     def may_depose(host: ReplicaHost, master: bytes) -> bool:
         return host.is_dead(master) or host.silence_ms(master) >= MASTER_SILENT_MS
 
-    patch.setattr("warrenmq.cluster.mirrors.candidacy._may_depose", may_depose)
+    patch.setattr("warrenmq.cluster.mirrors.replica.candidacy._may_depose", may_depose)
     patch.setattr(Replica, "_may_rejoin", lambda self, group: True)
 
 

@@ -33,7 +33,7 @@ from warrenmq.broker.definitions.login_attempts import ADMIN
 from warrenmq.broker.definitions.login_guard import source_address
 from warrenmq.broker.definitions.metadata import Change, PutGroupMember, PutReaderGroup
 from warrenmq.broker.definitions.rights import Rights
-from warrenmq.broker.vhost.staging import Staging
+from warrenmq.broker.vhost.sinks.staging import Staging
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue

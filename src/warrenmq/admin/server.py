@@ -62,7 +62,7 @@ from warrenmq.admin.readers.calls import GroupCalls
 from warrenmq.admin.readers.seek import seek_time
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.admin.sink_calls import SinkCalls, block_bytes_max
-from warrenmq.broker.vhost.stage import Author
+from warrenmq.broker.vhost.sinks.stage import Author
 from warrenmq.queues.backing.loading import peek_anywhere
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue

@@ -1,4 +1,4 @@
-"""The sink calls of one session: filling stages and committing batches (broker/vhost/staging.py).
+"""The sink calls of one session: filling stages and committing batches (vhost/sinks/staging.py).
 
 This module decides when an answer leaves. Staged messages are answered when there is room for more,
 so that a client is as fast as memory and disk allow. A commit waits for the batch before it. A
@@ -32,8 +32,8 @@ from warrenmq.admin.protocol.sinks import (
     StageOpened,
     StagesAborted,
 )
-from warrenmq.broker.vhost.stage import Author, Stage, StageError, is_stand_in
-from warrenmq.broker.vhost.staging import Staging
+from warrenmq.broker.vhost.sinks.stage import Author, Stage, StageError, is_stand_in
+from warrenmq.broker.vhost.sinks.staging import Staging
 from warrenmq.vocabulary.error_codes import (
     ACCESS_REFUSED,
     NO_ROOM,

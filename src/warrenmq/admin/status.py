@@ -18,7 +18,7 @@ from warrenmq.admin.protocol.figures import (
 from warrenmq.admin.protocol.requests import GroupStatus, MemberStatus
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.flow.alarm_state import OFF
-from warrenmq.broker.vhost.dead_letters import REASON_TEXTS
+from warrenmq.broker.vhost.handovers.dead_letters import REASON_TEXTS
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.build import build_name
 from warrenmq.queues.queue import Queue

@@ -16,7 +16,7 @@ from warrenmq.cluster.groups.group_proposer import GroupProposer
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.wanted_mirrors import WantedMirrors
 from warrenmq.cluster.links.link import Link
-from warrenmq.cluster.mirrors.mirror_control import ReplicaControl
+from warrenmq.cluster.mirrors.control import ReplicaControl
 from warrenmq.cluster.mirrors.peers import MirrorPeers
 from warrenmq.cluster.mirrors.replicas import Replicas
 from warrenmq.cluster.node_links import MirrorLinks

@@ -10,8 +10,8 @@ from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.metadata.gateway import EtcdGateway
 from warrenmq.cluster.node import ClusterNode, ClusterSettings, NodeClock
 from warrenmq.cluster.node_calls import Answerer
-from warrenmq.cluster.staged_carrier import StagedCarrier
-from warrenmq.cluster.staged_receiver import StagedReceiver
+from warrenmq.cluster.sinks.carrier import StagedCarrier
+from warrenmq.cluster.sinks.receiver import StagedReceiver
 from warrenmq.server.config.cluster_options import ClusterOptions
 from warrenmq.server.config.settings import Config
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from warrenmq.broker.vhost.stage import MOVE_SLICE_MESSAGES
+from warrenmq.broker.vhost.sinks.stage import MOVE_SLICE_MESSAGES
 from warrenmq.store.model.queue_index import REWRITE_MIN_BYTES
 from warrenmq.store.settings import DEAD_TAIL_BYTES
 from warrenmq.testing.operations import (

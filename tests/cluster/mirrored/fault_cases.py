@@ -3,15 +3,15 @@
 | case | fault | also in (below `tests/cluster`) |
 |---|---|---|
 | `t1-STEP` | a master dies at each step of a ring message | `mirrored/test_faults.py` |
-| `t2-STEP`, `t2-alias` | a mirror does | `mirrors/test_replica_histories.py`, `ring/` |
+| `t2-STEP`, `t2-alias` | a mirror does | `mirrors/replica/test_replica_histories.py`, `ring/` |
 | `t3-row`, `t3-two`, `t3-STEP` | two deaths, the second one that of the heir | the simulator |
 | | t4: joins during traffic and deaths | `ring/test_storm.py`, the simulator |
 | `t5-freeze-SECONDS` | a node stands still | `mirrored_faults.py` |
 | `t6-...` | partitions, and links that come and go | `mirrored/test_faults.py` |
 | `t7-...` | losses of etcd | `nodes/test_etcd.py`: compacted, wiped, late |
-| `t8-...` | slow links, and disks that hang | `mirrors/test_replicas.py` |
-| `t9-...` | full disks | `mirrors/test_replicas.py` |
-| | t10: synchronisation | `mirrors/test_sync_pairs.py` |
+| `t8-...` | slow links, and disks that hang | `mirrors/replica/test_replicas.py` |
+| `t9-...` | full disks | `mirrors/replica/test_replicas.py` |
+| | t10: synchronisation | `mirrors/sync/test_pairs.py` |
 | `t11-...` | disks that were emptied or exchanged | `test_starting.py` |
 | `t12-rolling` | rolling restarts | `nodes/test_rolling.py` |
 | `t13-PROMOTES-MIRRORS-LOSS` | who becomes master | `groups/test_transitions.py` |

@@ -21,8 +21,8 @@ from warrenmq.cluster.groups.transitions import (
     rejoin,
     transfer,
 )
-from warrenmq.cluster.mirrors.group_lines import lines_of
-from warrenmq.cluster.mirrors.mirror_log import BURST_MS, LINES_MAX, QUIET_MS, MirrorLog
+from warrenmq.cluster.mirrors.log.group_lines import lines_of
+from warrenmq.cluster.mirrors.log.mirror_log import BURST_MS, LINES_MAX, QUIET_MS, MirrorLog
 
 A, B, C = b"a", b"b", b"c"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cluster.mirrors.replica_world import World
+from tests.cluster.mirrors.replica.replica_world import World
 from warrenmq.cluster.groups.group_proposer import UNANSWERED
 from warrenmq.cluster.mirrors.records import MalformedMirrorRecord, encode_message
 

@@ -9,7 +9,7 @@ from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.brokers.amqp_peer import ChannelPeer
 from tests.support.brokers.staged import staged_message
 from warrenmq.broker.definitions.rights import NO_RIGHTS
-from warrenmq.broker.vhost.stage import Author
+from warrenmq.broker.vhost.sinks.stage import Author
 from warrenmq.wire.properties import NO_PROPERTIES, Properties
 
 

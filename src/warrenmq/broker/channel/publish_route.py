@@ -15,7 +15,7 @@ from warrenmq.broker.channel.direct_reply import REPLY_TO
 from warrenmq.broker.content.properties import PublishProperties
 from warrenmq.broker.definitions.rights import EXCHANGE, TopicRights
 from warrenmq.broker.transaction import routed_names
-from warrenmq.broker.vhost.vhost_queues import VhostQueues
+from warrenmq.broker.vhost.queues import VhostQueues
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.remote.queue import RemoteQueue

@@ -16,7 +16,7 @@ from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import Channel
 from warrenmq.broker.channel.suspended_method import resume_method
-from warrenmq.broker.vhost.remote_nodes import MasterWait
+from warrenmq.broker.vhost.remote.nodes import MasterWait
 from warrenmq.queues.remote.link_records import (
     CALL_COUNTS,
     CALL_PROBE,

@@ -451,7 +451,7 @@ class PutQueuePart(Change):
 
     `owner`: the id of the queue, of which the part is a level; 0: the part has delayed messages.
     `number`: the priority of the level, or the time of the delayed messages
-    (`broker/vhost/delayed_messages.py`).
+    (`broker/vhost/handovers/delayed_messages.py`).
     """
 
     def __init__(self, vhost: bytes, id: i64, owner: i64, number: i64) -> None:

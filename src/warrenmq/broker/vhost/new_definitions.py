@@ -8,7 +8,7 @@ deleted, with everything that was declared on it meanwhile.
 from __future__ import annotations
 
 from warrenmq.broker.definitions.metadata import Change
-from warrenmq.broker.vhost.vhost_queues import VhostQueues
+from warrenmq.broker.vhost.queues import VhostQueues
 from warrenmq.queues.queue import Queue
 from warrenmq.routing.exchange import Binding, Exchange
 from warrenmq.store.journal.change_sets import ChangeSet

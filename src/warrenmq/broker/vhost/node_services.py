@@ -15,8 +15,8 @@ from warrenmq.broker.event_listener import EventListener
 from warrenmq.broker.flow.alarms import Alarms
 from warrenmq.broker.flow.disk_flow import DiskFlow
 from warrenmq.broker.mirrors import MirrorControl
-from warrenmq.broker.vhost.remote_nodes import RemoteNodes
-from warrenmq.broker.vhost.slice_carrier import SliceCarrier
+from warrenmq.broker.vhost.remote.nodes import RemoteNodes
+from warrenmq.broker.vhost.remote.slice_carrier import SliceCarrier
 from warrenmq.queues.memory.account import MemoryAccount
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.remote.node import RemoteNode

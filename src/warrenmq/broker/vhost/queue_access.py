@@ -7,7 +7,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.broker.vhost.loss_log import LossLog
-from warrenmq.broker.vhost.vhost_queue_host import VhostQueueHost
+from warrenmq.broker.vhost.queue_host import VhostQueueHost
 from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.turn import WRITE_STEPS
 from warrenmq.store.index.losses import LossReport

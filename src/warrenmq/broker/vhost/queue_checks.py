@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from warrenmq.broker.vhost.vhost_queues import VhostQueues
+from warrenmq.broker.vhost.queues import VhostQueues
 from warrenmq.queues.queue import Queue
 from warrenmq.wire.errors import (
     ACCESS_REFUSED,

@@ -10,14 +10,14 @@ from mypy_extensions import i64
 from warrenmq.broker.definitions.limits import VHOST_LIMITS
 from warrenmq.broker.definitions.metadata import PutQueue, PutQueuePart
 from warrenmq.broker.flow.alarm_state import OFF
-from warrenmq.broker.vhost.dead_letters import DeadLetters
-from warrenmq.broker.vhost.delayed_messages import DelayedMessages
-from warrenmq.broker.vhost.handovers import Handovers
+from warrenmq.broker.vhost.handovers.dead_letters import DeadLetters
+from warrenmq.broker.vhost.handovers.delayed_messages import DelayedMessages
+from warrenmq.broker.vhost.handovers.handovers import Handovers
 from warrenmq.broker.vhost.loss_log import LossLog
 from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.broker.vhost.queue_access import VhostLossReport, VhostQueueAccess
-from warrenmq.broker.vhost.staging import Staging
-from warrenmq.broker.vhost.vhost_queues import VhostQueues
+from warrenmq.broker.vhost.queues import VhostQueues
+from warrenmq.broker.vhost.sinks.staging import Staging
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.definition import QueueDefinition

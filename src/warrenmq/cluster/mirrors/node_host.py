@@ -9,7 +9,7 @@ from warrenmq.cluster.groups.group_proposer import GroupProposer
 from warrenmq.cluster.groups.proposal_queue import LATER, USUAL
 from warrenmq.cluster.groups.transitions import Transition
 from warrenmq.cluster.mirrors.peers import MirrorPeers
-from warrenmq.cluster.mirrors.replica_host import Fence, ReplicaHost
+from warrenmq.cluster.mirrors.replica.host import Fence, ReplicaHost
 
 
 class NodeHost(ReplicaHost):

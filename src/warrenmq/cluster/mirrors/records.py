@@ -9,7 +9,7 @@ A payload begins with the key of the queue (i64, `place_key.py`) and the kind of
     FAILED    epoch i64               the disk of the sender's copy has failed
     NEWER     epoch i64               answers a record of a lower epoch: the sender knows this one
     HAND_OVER epoch i64, node bytes   asks the master of `epoch` to let the mirror on `node` lead
-    32 to 63  bytes                   records of a synchronisation (`sync_records.py`)
+    32 to 63  bytes                   records of a synchronisation (`sync/records.py`)
 
 A ring message of a master is its number (i64, from 1, counted for each master of an epoch) and the
 operations of a turn. Between the two, the first one has what its master has heard of the epochs

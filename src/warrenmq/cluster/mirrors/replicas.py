@@ -30,9 +30,9 @@ from warrenmq.cluster.groups.transitions import (
 from warrenmq.cluster.groups.wanted_mirrors import BeginGroup, WantedMirrors, WantedStep
 from warrenmq.cluster.mirrors.early_records import EarlyRecords
 from warrenmq.cluster.mirrors.gates import Gates
-from warrenmq.cluster.mirrors.mirror_log import MirrorLog
-from warrenmq.cluster.mirrors.mirror_place import MirrorPlace, PlaceOwner, ignore_outcome
+from warrenmq.cluster.mirrors.log.mirror_log import MirrorLog
 from warrenmq.cluster.mirrors.peers import MirrorPeers
+from warrenmq.cluster.mirrors.place import MirrorPlace, PlaceOwner, ignore_outcome
 from warrenmq.cluster.mirrors.place_key import place_key
 from warrenmq.cluster.mirrors.records import HandOverRecord, MalformedMirrorRecord, key_of
 from warrenmq.cluster.mirrors.visits import Visits

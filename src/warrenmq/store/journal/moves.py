@@ -1,11 +1,11 @@
 """Moves: messages that were handed over from one queue to others, as the journal records them.
 
-The original is a staged message (`broker/vhost/staging.py`), a dead letter or a delayed message
-(`broker/vhost/handovers.py`). Its copy gets a record of its own kind (MOVE) when it is published. A
-start that finds a MOVE settles the original instead of publishing it once more. The broker settles
-the original by an ordinary ack, once the batch of the MOVE is durable. The file with the MOVE stays
-until that ack is sealed too (`JournalFile.pins`): the MOVE may be the only record of where the
-message is. A copy has a MOVE whether or not any of its positions is durable.
+The original is a staged message (`broker/vhost/sinks/staging.py`), a dead letter or a delayed
+message (`broker/vhost/handovers/handovers.py`). Its copy gets a record of its own kind (MOVE) when
+it is published. A start that finds a MOVE settles the original instead of publishing it once more.
+The broker settles the original by an ordinary ack, once the batch of the MOVE is durable. The file
+with the MOVE stays until that ack is sealed too (`JournalFile.pins`): the MOVE may be the only
+record of where the message is. A copy has a MOVE whether or not any of its positions is durable.
 
 A MOVE is never retracted. The MOVE of a failed batch may be on the disk, and a retraction of it
 whose own batch is torn could leave the message nowhere. The next batch therefore writes the MOVE

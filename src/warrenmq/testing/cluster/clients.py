@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from warrenmq.cluster.mirrors.in_sync import InSync
+from warrenmq.cluster.mirrors.replica.in_sync import InSync
 from warrenmq.routing.delay import X_DELAY
 from warrenmq.testing.checker.events import CANCELLED
 from warrenmq.testing.cluster.member import Member

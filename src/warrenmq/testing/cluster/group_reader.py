@@ -23,7 +23,7 @@ from warrenmq.admin.protocol.requests import (
     Reserve,
     Reserved,
 )
-from warrenmq.cluster.mirrors.in_sync import InSync
+from warrenmq.cluster.mirrors.replica.in_sync import InSync
 from warrenmq.store.records.publish_body import decode_message
 from warrenmq.store.records.record import (
     FILE_HEADER_BYTES,

@@ -11,9 +11,9 @@ from warrenmq.cluster.groups.group_change import group_of
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.mirror_placement import next_step, rank_of
 from warrenmq.cluster.groups.queue_policy import policy_of
-from warrenmq.cluster.mirrors.mirror_place import MirrorPlace
+from warrenmq.cluster.mirrors.place import MirrorPlace
 from warrenmq.cluster.mirrors.place_key import place_key
-from warrenmq.cluster.mirrors.sync_reader import FoundMessage, SyncReader
+from warrenmq.cluster.mirrors.sync.reader import FoundMessage, SyncReader
 from warrenmq.testing.checker.events import CopyMessage
 from warrenmq.testing.cluster.letters import message_name
 from warrenmq.testing.cluster.member import Member as Node

@@ -15,9 +15,9 @@ from typing import Final
 from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.cluster.groups.group import Group
 from warrenmq.cluster.groups.group_change import group_of
-from warrenmq.cluster.mirrors.mirror_place import MirrorPlace
-from warrenmq.cluster.mirrors.mirror_side import MirrorSide
-from warrenmq.cluster.mirrors.sync_target import IN_SYNC
+from warrenmq.cluster.mirrors.place import MirrorPlace
+from warrenmq.cluster.mirrors.replica.mirror_side import MirrorSide
+from warrenmq.cluster.mirrors.sync.target import IN_SYNC
 from warrenmq.testing.checker.facts import NEVER
 from warrenmq.testing.cluster.etcd_model import EtcdModel
 from warrenmq.testing.cluster.member import Member, MemberWatch

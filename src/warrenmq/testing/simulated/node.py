@@ -23,7 +23,7 @@ from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.flow.alarm_state import KEPT_BYTES_MAX
 from warrenmq.broker.flow.alarms import RELEASE_BYTES
 from warrenmq.broker.flow.disk_flow import STOP_BYTES, STORE_STOP_BYTES
-from warrenmq.broker.vhost.stage import MOVE_SLICE_MESSAGES
+from warrenmq.broker.vhost.sinks.stage import MOVE_SLICE_MESSAGES
 from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.memory.account import AHEAD_BYTES_MAX
 from warrenmq.queues.queue_host import AHEAD_BYTES, LOAD_BYTES

@@ -73,9 +73,9 @@ demo-cluster: setup ## a mirrored queue on three nodes loses its master three ti
 test: lint test-most test-interpreted test-apart ## everything that a change must pass
 
 # Tests of code that is never compiled run once, and so do those that start whole clusters.
-ONCE := bench cli cluster/control cluster/groups cluster/metadata cluster/mirrored cluster/nodes cluster/rig cluster/ring demo examples packaging peers pipeline spark testing tidy
+ONCE := bench cli cluster/control cluster/groups cluster/metadata cluster/mirrored cluster/nodes cluster/rig cluster/ring demo examples packaging peers pipeline simulator/checker spark testing tidy
 # Spark, which one process starts once, and tests that wait for processes of their own.
-APART := bench cli cluster demo packaging pipeline spark testing
+APART := bench cli cluster demo packaging pipeline simulator/checker spark testing
 
 # Prints its log when it is over, as what runs beside it prints, too.
 define beside
@@ -106,7 +106,7 @@ test-pure: $(VENV)/requirements ## those tests against the sources, interpreted,
 
 SEEDS ?= 10000
 simulate: setup ## SEEDS=n crash histories of a simulated node and disk, on all cores
-	@$(BIN)/python -m warrenmq.testing.simulate --seeds $(SEEDS) $(SIMULATE_ARGS)
+	@$(BIN)/python -m simulator.simulate --seeds $(SEEDS) $(SIMULATE_ARGS)
 
 SEED ?= 13
 COUNT ?= 200

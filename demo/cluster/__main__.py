@@ -21,7 +21,7 @@ from demo.cluster.picture import draw, gap_table
 from demo.cluster.story import ClusterStory
 from demo.processes import Processes
 from demo.report import show_checks
-from warrenmq.testing.checker.violation import Rule
+from simulator.checker.violation import Rule
 
 MISSING_EXIT = 2
 INTERRUPTED_EXIT = 130

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from warrenmq.testing.checker.events import AnyEvent, Confirm, Publish, PublishingEnd
+from simulator.checker.events import AnyEvent, Confirm, Publish, PublishingEnd
 
 
 @dataclass(frozen=True)

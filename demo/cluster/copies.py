@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from simulator.checker.events import CopyMessage, CopyReport
 from warrenmq.tables.parts import ReadOptions
 from warrenmq.tables.planning import plan
 from warrenmq.tables.reading import read
 from warrenmq.tables.schemas import COLUMNS, MESSAGES
-from warrenmq.testing.checker.events import CopyMessage, CopyReport
 
 _COLUMNS = ("seq", "message_id", "body", "redelivered")
 

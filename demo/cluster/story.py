@@ -22,10 +22,10 @@ from demo.cluster.nodes import CLIENTS, Etcd, Node, Watch
 from demo.cluster.tour import KEPT, KEPT_COUNT
 from demo.processes import Processes
 from demo.steps import Bar, Steps
-from warrenmq.testing.checker.events import FaultEnd, FaultStart, MasterReport
-from warrenmq.testing.checker.history import Recorder, now_us, read_history
-from warrenmq.testing.checker.verdict import Verdict, judge
-from warrenmq.testing.checker.violation import Rule
+from simulator.checker.events import FaultEnd, FaultStart, MasterReport
+from simulator.checker.history import Recorder, now_us, read_history
+from simulator.checker.verdict import Verdict, judge
+from simulator.checker.violation import Rule
 
 NAMES = ("n1", "n2", "n3")
 PREFIX = "orders"
@@ -130,7 +130,7 @@ class ClusterStory:
         with self._steps.step("Publishing and consuming on all nodes", None) as bar:
             uris = [part for node in self._nodes.values() for part in ("--uri", node.uri)]
             workload = self._run_client(
-                "warrenmq.testing.workload", *uris, "--history", str(self._history),
+                "simulator.workload", *uris, "--history", str(self._history),
                 "--seconds", "600", "--queues", "1", "--idle-queues", "0", "--prefix", PREFIX,
                 "--publishers", str(len(NAMES)), "--consumers", str(len(NAMES)),
                 "--rate", str(RATE),

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
+from simulator.simulated.file_system import KILL, ORDERED, POWER, Crash
 from tests.support.brokers.memory_node import USER, MemoryClient, MemoryDisk, MemoryNode
 from tests.support.brokers.staged import PERSISTENT, bodies, stage, staged_message
 from warrenmq.admin.protocol.sinks import BatchCommitted, CommitBatch
 from warrenmq.broker.definitions.metadata import PutUser
-from warrenmq.testing.simulated.file_system import KILL, ORDERED, POWER, Crash
 from warrenmq.wire.field_table import encode_table, fields_from_python
 from warrenmq.wire.properties import Properties
 

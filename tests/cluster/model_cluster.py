@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from simulator.cluster.etcd_model import EtcdModel, ModelledStore
 from tests.support.brokers.memory_broker import MemoryBroker
 from warrenmq.broker.definitions.metadata import Change, PutExchange, PutQueue, PutVhost
 from warrenmq.broker.vhost.vhost import Vhost
@@ -11,7 +12,6 @@ from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.follower import Follower, RemoteEnds
 from warrenmq.cluster.placement import CLIENT_LOCAL, Placement
 from warrenmq.queues.definition import QueueDefinition
-from warrenmq.testing.cluster.etcd_model import EtcdModel, ModelledStore
 
 NAMES = (b"n1", b"n2", b"n3")
 

@@ -4,7 +4,7 @@ from rich.console import Console
 
 from demo.cluster.confirms import Confirms, Fault, confirms_of
 from demo.cluster.picture import draw, gap_table
-from warrenmq.testing.checker.events import AnyEvent, Confirm, Publish, PublishingEnd
+from simulator.checker.events import AnyEvent, Confirm, Publish, PublishingEnd
 
 S = 1_000_000
 NAMES = {"p0": "n1", "p1": "n2"}

@@ -25,12 +25,12 @@ from tests.mutants.running import ROOT, TESTS_FAILED, copy_sources, run_tests
 PACKAGES = ("store", "queues", "broker", "wire")
 # A table generates this module; its own tests compare it with the table.
 LEFT_OUT = ("wire/methods.py",)
-ROUND = ("queues", "store", "broker", "wire", "routing", "protocol", "admin", "simulation")
+ROUND = ("queues", "store", "broker", "wire", "routing", "protocol", "admin", "simulator")
 # The directories of `ROUND` that are near to a package, the nearest first.
 NEAR = {
-    "store": ("store", "queues", "simulation", "admin", "protocol"),
-    "queues": ("queues", "simulation", "admin", "protocol", "store"),
-    "broker": ("broker", "protocol", "admin", "simulation"),
+    "store": ("store", "queues", "simulator", "admin", "protocol"),
+    "queues": ("queues", "simulator", "admin", "protocol", "store"),
+    "broker": ("broker", "protocol", "admin", "simulator"),
     "wire": ("wire", "protocol", "broker"),
 }
 # Seconds after which tests count as hanging: those of a directory take a third of it at most.

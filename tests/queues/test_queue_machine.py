@@ -7,13 +7,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from simulator.models.mirror import MirrorModel, follow
 from tests.support.stores.model_store import ModelHost
 from warrenmq.queues.backing.loading import EntryContents, RangeLoad
 from warrenmq.queues.backing.variable_queue import EMPTY, UNLIMITED
 from warrenmq.queues.entry import ALPHA, Consumer, Entry
 from warrenmq.queues.queue import Queue
 from warrenmq.store.model.message import ABSENT, Message
-from warrenmq.testing.models.mirror import MirrorModel, follow
 
 ADDRESS = b"\x00\x01q"
 QUEUES = st.integers(0, 1)

@@ -41,8 +41,8 @@ S13 | Only messages that matter should be persistent | argued: advice for users;
 S14 | Written data are not yet synced data | store.file_system:FileHandle
     store.disk.flusher:BatchFlusher
     store/disk/test_flusher.py::test_a_failing_call_fails_the_batch_and_the_next_one_succeeds
-    simulation/test_simulated_file_system.py::test_an_unsynced_write_is_kept_dropped_or_torn
-    simulation/test_planted_bugs.py::test_a_planted_bug_is_found
+    simulator/test_simulated_file_system.py::test_an_unsynced_write_is_kept_dropped_or_torn
+    simulator/test_planted_bugs.py::test_a_planted_bug_is_found
 S15 | A single copy is a single point of failure | argued: replication is not the store's business
 S16 | A message is written for one of two reasons: persistence or memory
     | queues.queue:Queue.publish queues.backing.paging:PageStep
@@ -70,7 +70,7 @@ S22 | Persistent messages stay in memory too, and are the first to leave it
     queues/backing/test_queue_paging.py::test_large_persistent_messages_become_gamma_and_transient_ones_beta
 S23 | A confirm says that the message is durable | store.journal.journal:Journal.on_done
     protocol/test_confirms.py::test_a_persistent_message_is_confirmed_by_the_commit_only
-    simulation/test_planted_bugs.py::test_a_planted_bug_is_found
+    simulator/test_planted_bugs.py::test_a_planted_bug_is_found
 S24 | Timers drive syncs, rates, and the expiry of queues and messages
     | server.vhost_driver:VhostDriver.end_turn server.node:Node._tick_expiry
     queues.memory.monitor:MemoryMonitor.tick protocol/test_expiry.py::test_an_unused_queue_expires
@@ -220,7 +220,7 @@ S80 | Prefetch, multiple acks and flow control bound the load
     | protocol/test_qos.py::test_per_consumer_limit_is_exact protocol/test_settle.py::test_multiple
     broker/flow/test_disk_flow.py::test_who_publishes_to_a_disk_that_lags_is_stopped_until_half_is_written
 S81 | Recovery works after any kind of end | store.disk.store_reader:read_store
-    simulation/test_histories.py::test_the_fixed_seeds_hold
+    simulator/test_histories.py::test_the_fixed_seeds_hold
     store/model/test_epochs.py::test_an_epoch_outlives_the_journal_file_that_it_was_written_to
     store/model/test_epochs.py::test_the_epoch_of_a_failed_batch_is_written_again
 S82 | A store can be backed up and restored
@@ -230,7 +230,7 @@ S83 | The memory monitor bounds the memory of all queues | queues.memory.monitor
     queues/memory/test_monitor.py::test_a_flood_stays_at_the_threshold
 
 W1 | A message is confirmed before it is synced
-    | simulation/test_planted_bugs.py::test_a_planted_bug_is_found
+    | simulator/test_planted_bugs.py::test_a_planted_bug_is_found
     store/disk/test_flusher.py::test_any_call_of_a_batch_fails
 W2 | Records have no checksums | store.records.record:body_is_valid
     store/test_recovery.py::test_every_flipped_bit_costs_one_message_at_most
@@ -261,7 +261,7 @@ W10 | Compaction falls behind; here its debt is shown, and publishers wait until
     admin/test_figures.py::test_debt_is_what_exceeds_twice_what_is_alive
 W11 | Reference counts are not durable
     | store/contents/test_recovery.py::test_references_after_recovery
-    simulation/test_planted_bugs.py::test_a_planted_bug_is_found
+    simulator/test_planted_bugs.py::test_a_planted_bug_is_found
 W12 | Each stored message takes memory | store.contents.file:ContentFile
     store.model.queue_index:QueueIndex
     kill/test_store_on_disk.py::test_a_start_reads_no_bodies_and_takes_no_memory_for_them
@@ -307,7 +307,7 @@ W24 | One live message keeps a whole file
 W25 | Only a stopped node can be backed up | store.upkeep.backup_pins:BackupPins
     kill/test_backup.py::test_what_was_confirmed_before_a_backup_is_in_it
 W26 | Allocated space is taken for data | store/test_recovery.py::test_junk_behind_the_last_record
-    simulation/test_simulated_file_system.py::test_space_that_was_allocated_reads_as_zeros
+    simulator/test_simulated_file_system.py::test_space_that_was_allocated_reads_as_zeros
 W27 | A failed sync is repeated and its success believed
     | store/disk/test_checkpoint_job.py::test_a_sync_that_failed_is_not_forgotten
     store/disk/test_flusher.py::test_a_failing_call_fails_the_batch_and_the_next_one_succeeds
@@ -317,7 +317,7 @@ W27 | A failed sync is repeated and its success believed
 W28 | A file's name is not durable when the file is
     | store/disk/test_files.py::test_directories_are_made_with_their_parents
     store/disk/test_flusher.py::test_contents_are_durable_before_the_journal_is_written
-    simulation/test_simulated_file_system.py::test_a_name_needs_its_directory_synced
+    simulator/test_simulated_file_system.py::test_a_name_needs_its_directory_synced
     store/disk/test_checkpoint_job.py::test_power_fails_in_any_call_of_a_checkpoint
 W29 | A crash redelivers every message | queues.backing.paged_queue:PagedQueue.restore
     kill/test_restart.py::test_a_clean_stop_remembers_what_was_delivered
@@ -326,19 +326,19 @@ W29 | A crash redelivers every message | queues.backing.paged_queue:PagedQueue.r
     store/model/test_delivered.py::test_each_live_message_is_in_the_set_or_not
 
 G1 | A confirmed message survives | kill/test_sigkill.py::test_killed_at_random_moments
-    simulation/test_histories.py::test_the_fixed_seeds_hold spark/test_exactly_once.py::TestStream
+    simulator/test_histories.py::test_the_fixed_seeds_hold spark/test_exactly_once.py::TestStream
     kill/test_mixed_load.py::test_killed_under_mixed_load
 G2 | A message whose ack is synced does not come back
     | kill/test_sigkill.py::test_killed_at_random_moments
     store/journal/test_machine.py::TestJournalMachine
-    simulation/test_histories.py::test_the_fixed_seeds_hold
+    simulator/test_histories.py::test_the_fixed_seeds_hold
 G3 | Messages keep their order, and a requeued message returns to its place
     | protocol/test_settle.py::test_requeue_to_the_original_place
     queues/backing/test_queue_unacked.py::test_t53_a_block_that_comes_back_in_reverse_keeps_its_order
     queues/test_queue_machine.py::TestQueueMachine
 G4 | No damaged message is delivered | kill/test_restart.py::test_damage_costs_what_is_damaged
     store/contents/test_compaction.py::test_damage_costs_one_content
-    simulation/test_histories.py::test_the_fixed_seeds_hold
+    simulator/test_histories.py::test_the_fixed_seeds_hold
 G5 | A start reads at most what no checkpoint covers | store.disk.store_reader:read_store
     bench.workloads:run_restart
     store/index/test_segments.py::test_a_start_reads_the_checkpoint_and_the_journal_behind_it
@@ -372,31 +372,31 @@ G13 | Operators can see a queue's parts, forms, targets and modes
 
 T1 | The node is killed at any point of a publish
     | kill/test_sigkill.py::test_killed_at_random_moments
-    simulation/test_histories.py::test_the_fixed_seeds_hold
+    simulator/test_histories.py::test_the_fixed_seeds_hold
 T2 | The node is killed during acks, requeues, purges, declares and deletes
     | kill/test_mixed_load.py::test_killed_under_mixed_load
-    simulation/test_histories.py::test_the_fixed_seeds_hold
+    simulator/test_histories.py::test_the_fixed_seeds_hold
 T3 | The node is killed during a roll, a checkpoint or a rename
     | store/disk/test_checkpoint_job.py::test_power_fails_in_any_call_of_a_checkpoint
     store/disk/test_flusher.py::test_any_call_of_a_batch_fails
-    simulation/test_histories.py::test_the_fixed_seeds_hold
+    simulator/test_histories.py::test_the_fixed_seeds_hold
 T4 | The node is killed in each step of a merge
     | store/disk/test_job_runner.py::test_any_call_of_a_compaction_fails
     store/contents/test_recovery.py::test_a_crash_during_a_compaction
     store/contents/test_recovery.py::test_a_crash_behind_a_compaction
 T5 | The node is killed during recovery, again and again
     | kill/test_restart.py::test_killed_while_it_starts
-    simulation/test_histories.py::test_the_fixed_seeds_hold
+    simulator/test_histories.py::test_the_fixed_seeds_hold
 T6 | A crash is followed by two clean stops | kill/test_restart.py::test_crash_then_clean_stops
     kill/test_store_on_disk.py::test_crash_clean_stop_clean_stop
 T7 | One queue crashes | argued: queues are objects of one process and do not crash apart from it
 T8 | One queue crashes again and again | argued: queues are objects of one process, see T7
 T9 | Power fails: all, some or none of the writes are on disk, in any order
-    | simulation/test_histories.py::test_the_fixed_seeds_hold
-    simulation/test_simulated_file_system.py::test_a_later_write_may_be_there_without_an_earlier_one
+    | simulator/test_histories.py::test_the_fixed_seeds_hold
+    simulator/test_simulated_file_system.py::test_a_later_write_may_be_there_without_an_earlier_one
 T10 | The node is killed while it stops with 40,000 queues (interpreted 5,000)
     | kill/test_many_queues.py::test_killed_while_it_stops kill/many.py::run
-T11 | The clock jumps | server.clock:Clock simulation/test_histories.py::test_the_fixed_seeds_hold
+T11 | The clock jumps | server.clock:Clock simulator/test_histories.py::test_the_fixed_seeds_hold
 T12 | An image of the disk is taken while the node runs
     | kill/test_store_on_disk.py::test_an_image_of_a_running_node
 T13 | Two nodes use one directory | kill/test_restart.py::test_one_data_directory_has_one_node
@@ -454,7 +454,7 @@ T33 | Unknown files are preserved
 T34 | A second recovery gives the same result, and counts are right
     | store/contents/test_recovery.py::test_references_after_recovery
     store/disk/test_index_rebuild.py::test_a_second_time_it_is_the_same
-T40 | Any write finds no space | simulation/test_histories.py::test_the_fixed_seeds_hold
+T40 | Any write finds no space | simulator/test_histories.py::test_the_fixed_seeds_hold
     kill/test_failing_disk.py::test_files_may_not_grow
     kill/test_failing_disk.py::test_started_on_a_disk_that_is_full
 T41 | Writes, syncs and reads fail with I/O errors

@@ -19,6 +19,7 @@ from warrenmq.build import COMPILED_PACKAGES
 
 ROOT = Path(__file__).parent.parent.parent
 SOURCES = ROOT / "src"
+SIMULATOR = ROOT / "simulator"
 
 MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
@@ -76,7 +77,11 @@ def tree(path: Path) -> ast.Module:
 
 
 def modules() -> list[Path]:
-    return [path for path in tracked(".py") if path.is_relative_to(SOURCES)]
+    return [
+        path
+        for path in tracked(".py")
+        if path.is_relative_to(SOURCES) or path.is_relative_to(SIMULATOR)
+    ]
 
 
 def name_of(path: Path) -> str:
@@ -163,9 +168,8 @@ def test_every_module_can_be_imported_alone() -> None:
     """
     for path in modules():
         if path.stem != "__main__":
-            importlib.import_module(
-                ".".join(path.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__")
-            )
+            name = path.relative_to(SOURCES if path.is_relative_to(SOURCES) else ROOT)
+            importlib.import_module(".".join(name.with_suffix("").parts).removesuffix(".__init__"))
 
 
 def test_names_say_something() -> None:

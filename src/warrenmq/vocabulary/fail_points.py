@@ -3,7 +3,7 @@
     fail_point("link.sent")
 
 costs a call and one test of a flag while nothing is armed, which is always so in a node that
-`warren server` started: only `warrenmq.testing.failing_node` arms fail points. What happens at a
+`warren server` started: only `simulator.failing_node` arms fail points. What happens at a
 point is the business of an action, because this package knows neither processes nor clocks.
 
 The name of a point is `part.moment` in the past tense: what has just happened when it is passed.

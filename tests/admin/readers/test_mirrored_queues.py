@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from simulator.simulated.file_system import POWER
 from tests.admin.readers.test_on_disk import PausedNode
 from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from tests.support.brokers.one_queue_group import end_of, one_queue, open_one
@@ -12,7 +13,6 @@ from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.queues.mirror.applier import MirrorApplier
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.remote.queue import RemoteQueue
-from warrenmq.testing.simulated.file_system import POWER
 from warrenmq.vocabulary.error_codes import DATA_LOSS
 
 COUNT = 3000

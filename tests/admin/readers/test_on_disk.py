@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from simulator.simulated.file_system import POWER
 from tests.support.brokers.memory_node import MemoryClient, MemoryDisk, MemoryNode
 from tests.support.brokers.one_queue_group import MANY, OneQueue, end_of, open_one
 from tests.support.spark.blocks import read_block
@@ -19,7 +20,6 @@ from warrenmq.admin.protocol.requests import (
 )
 from warrenmq.queues.readers.group import RESERVED_BYTES_MAX
 from warrenmq.queues.readers.reservation import EVERYTHING
-from warrenmq.testing.simulated.file_system import POWER
 from warrenmq.vocabulary.error_codes import DATA_LOSS, STORAGE_FAILED
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from simulator.simulated.file_system import SimulatedFileSystem
 from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.memory_broker import MemoryBroker
@@ -21,7 +22,6 @@ from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.policies.policy import check_policy, parse_policy
 from warrenmq.server.vhost_startup import open_vhost
 from warrenmq.store.settings import StoreSettings
-from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 from warrenmq.wire.methods import (
     BasicGet,
     ChannelFlow,

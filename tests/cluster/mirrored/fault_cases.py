@@ -23,7 +23,7 @@
 | | t20: clocks, ports and names | `nodes/test_places.py` |
 
 The numbers are not those of `docs/guarantees.md`. The simulator is `python -m
-warrenmq.testing.simulate --cluster`; a soak is the scenario `soak`.
+simulator.simulate --cluster`; a soak is the scenario `soak`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from simulator.checker.verdict import Verdict
 from tests.cluster.mirrored.etcd_faults import EtcdFaults
 from tests.cluster.mirrored.failover import fail_over
 from tests.cluster.mirrored.failover_clients import WATCHES
@@ -55,7 +56,6 @@ from tests.cluster.nodes.long_scenarios import say
 from tests.support.cluster.networks import Network
 from tests.support.cluster.workload_process import RecordedRun
 from tests.support.stores.small_disk import SmallDisk, mounted_disk
-from warrenmq.testing.checker.verdict import Verdict
 
 # The node whose disk may be filled.
 SMALL = "n3"

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from simulator.checker.verdict import Verdict
 from tests.cluster.mirrored.mirrored_cluster import MirroredCluster
 from tests.cluster.mirrored.mirrored_faults import CONFIRMS, MirroredFaults, gap_lines, judged
 from tests.cluster.nodes.long_scenarios import say
-from warrenmq.testing.checker.verdict import Verdict
 
 # Random faults of one history.
 FAULTS = 3

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable
 from statistics import median
 
+from simulator.checker.verdict import Verdict
 from tests.cluster.mirrored.mirrored_cluster import WINDOW_MS, MirroredCluster
 from tests.cluster.mirrored.network_faults import NetworkFaults
 from tests.cluster.mirrored.step_faults import MASTER_STEPS, MIRROR_STEPS, StepFaults
 from tests.cluster.nodes.real_cluster import await_writable
 from tests.support.cluster.relays import RelayNetwork
 from tests.support.cluster.workload_process import RecordedRun
-from warrenmq.testing.checker.verdict import Verdict
 
 # Confirms before and during a fault.
 CONFIRMS = 60

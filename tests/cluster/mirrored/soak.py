@@ -11,11 +11,11 @@ from pathlib import Path
 
 import psutil
 
+from simulator.checker.verdict import Verdict
 from tests.cluster.mirrored.mirrored_cluster import MirroredCluster
 from tests.cluster.mirrored.mirrored_faults import CONFIRMS, MirroredFaults, gap_lines, judged
 from tests.cluster.nodes.long_scenarios import say
 from tests.support.awaiting import eventually
-from warrenmq.testing.checker.verdict import Verdict
 
 FAULTS = 2
 # What a process may have more than when it was young: caches fill, and links come back.

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from statistics import median
 
+from simulator.checker.verdict import Verdict
 from tests.cluster.nodes.fail_point_kills import (
     DECLARE,
     JOIN,
@@ -17,7 +18,6 @@ from tests.cluster.nodes.fail_point_kills import (
 from tests.cluster.nodes.real_cluster import NAMES, RealCluster
 from tests.support.brokers.amqp_frames import PERSISTENT
 from tests.support.cluster.workload_process import RecordedRun
-from warrenmq.testing.checker.verdict import Verdict
 from warrenmq.wire.methods import BasicAck, BasicCancel, BasicNack, QueueDeclare
 
 CONFIRMS = 100

@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from simulator.failing_node import CLOCK_VARIABLE, VARIABLE
 from tests.support.awaiting import eventually
 from tests.support.brokers.amqp_frames import SocketLink
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
@@ -29,7 +30,6 @@ from tests.support.cluster.networks import Network, text_of
 from tests.support.cluster.parties import Party, running
 from tests.support.cluster.trio import Printed, warrenctl
 from tests.support.cluster.workload_process import RecordedRun
-from warrenmq.testing.failing_node import CLOCK_VARIABLE, VARIABLE
 from warrenmq.wire.methods import ConnectionOpen, ConnectionOpenOk, ConnectionTuneOk
 
 NAMES = ("n1", "n2", "n3")
@@ -67,7 +67,7 @@ class RealNode(Party):
             "cluster-listen": text_of(network.listen(name, LINKS)),
             "management": "off",
         }
-        command = [sys.executable, "-m", "warrenmq.testing.failing_node", "server"]
+        command = [sys.executable, "-m", "simulator.failing_node", "server"]
         command += [word for option, value in options.items() for word in (f"--{option}", value)]
         for key, value in {"loopback_users.guest": "false", **settings}.items():
             command += ["--set", f"{key}={value}"]

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from simulator.checker.violation import Rule
 from tests.cluster.nodes.long_scenarios import say
 from tests.cluster.nodes.networks_here import make_network
 from tests.cluster.partitions.nemeses import ETCD, KINDS, Nemesis
 from tests.cluster.partitions.partition_cluster import PartitionCluster
 from tests.cluster.partitions.rounds import ACK_BOUND_MS, Outcome, run_round
-from warrenmq.testing.checker.violation import Rule
 
 NODES = ("n1", "n2", "n3")
 # The second nemesis of a pair begins so long after the first one at most (s).

@@ -7,12 +7,12 @@ import threading
 from types import TracebackType
 from typing import Self
 
+from simulator.checker.events import MasterReport
+from simulator.checker.history import now_us
 from tests.cluster.nodes.real_cluster import CLIENT, CLUSTER, RealCluster
 from tests.support.cluster.etcd_parties import CLIENTS
 from tests.support.cluster.networks import text_of
 from warrenmq.cluster.groups.group import decode_group
-from warrenmq.testing.checker.events import MasterReport
-from warrenmq.testing.checker.history import now_us
 from warrenmq.vocabulary.names import name_text
 
 _PREFIX = f"/warren/{CLUSTER}/q/%2F/"

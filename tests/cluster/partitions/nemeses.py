@@ -19,6 +19,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+from simulator.checker.events import Removal
+from simulator.checker.history import now_us
+from simulator.workload.settings import WorkloadSettings
 from tests.cluster.mirrored.mirrored_cluster import PATTERN, POLICY
 from tests.cluster.partitions.partition_cluster import PartitionCluster
 from tests.support.awaiting import PATIENCE_S
@@ -26,9 +29,6 @@ from tests.support.brokers.amqp_peer import ChannelClosedError, ConnectionClosed
 from tests.support.cluster.namespaces import NamespaceNetwork
 from tests.support.cluster.parties import Party
 from tests.support.cluster.workload_process import RecordedRun
-from warrenmq.testing.checker.events import Removal
-from warrenmq.testing.checker.history import now_us
-from warrenmq.testing.workload.settings import WorkloadSettings
 from warrenmq.wire.methods import QueueDelete, QueuePurge
 
 ETCD = "e1"

@@ -4,12 +4,12 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from simulator.workload.settings import WorkloadSettings
 from tests.cluster.mirrored.mirrored_cluster import PATTERN, POLICY, MirroredCluster
 from tests.cluster.nodes.real_cluster import CLIENT
 from tests.support.awaiting import eventually
 from tests.support.brokers.amqp_frames import table
 from tests.support.cluster.workload_process import RecordedRun
-from warrenmq.testing.workload.settings import WorkloadSettings
 
 # One queue has two copies only.
 NARROW_KIND = "lazy"

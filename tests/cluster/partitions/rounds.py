@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from simulator.checker.facts import Facts
+from simulator.checker.gaps import Gap
+from simulator.checker.repeats import UndoneAck, undone_acks
+from simulator.checker.verdict import Verdict, judge
+from simulator.checker.violation import Rule
 from tests.cluster.nodes.real_cluster import await_writable
 from tests.cluster.partitions.master_watch import MasterWatch
 from tests.cluster.partitions.nemeses import Arena, Nemesis, perform
 from tests.cluster.partitions.partition_cluster import KINDS, RATE, PartitionCluster
-from warrenmq.testing.checker.facts import Facts
-from warrenmq.testing.checker.gaps import Gap
-from warrenmq.testing.checker.repeats import UndoneAck, undone_acks
-from warrenmq.testing.checker.verdict import Verdict, judge
-from warrenmq.testing.checker.violation import Rule
 
 # Acks of this time around the start of a fault may be undone (ms).
 ACK_BOUND_MS = 5000

@@ -1,8 +1,8 @@
 """Publishers and consumers of another node while the link is slow and goes down again and again.
 
-Rules of the checker hold (`testing/checker/`): what is confirmed is delivered or still there (C1),
-nothing comes that was not sent (C2), no message comes twice without its mark (C5), and an ack that
-a successful call followed is final (C6).
+Rules of the checker hold (`simulator/checker/`): what is confirmed is delivered or still there
+(C1), nothing comes that was not sent (C2), no message comes twice without its mark (C5), and an ack
+that a successful call followed is final (C6).
 """
 
 from collections import Counter

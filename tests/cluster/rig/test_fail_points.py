@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from warrenmq.testing.failing_node import VARIABLE, arm_fail_points
+from simulator.failing_node import VARIABLE, arm_fail_points
 from warrenmq.vocabulary.fail_points import FAIL_POINTS, FailPointError, fail_point
 
 # Passes two points ten times, and says so after each round.
 LOOP = """
 import os
-from warrenmq.testing.failing_node import VARIABLE, arm_fail_points
+from simulator.failing_node import VARIABLE, arm_fail_points
 from warrenmq.vocabulary.fail_points import fail_point
 if VARIABLE in os.environ:
     arm_fail_points(os.environ[VARIABLE])
@@ -104,8 +104,8 @@ def test_only_the_failing_node_reads_the_variable() -> None:
             text=True,
             check=False,
         )
-        for module in ("warrenmq", "warrenmq.testing.failing_node")
+        for module in ("warrenmq", "simulator.failing_node")
     }
     assert outcomes["warrenmq"].returncode == 0
-    assert outcomes["warrenmq.testing.failing_node"].returncode == 1
-    assert VARIABLE in outcomes["warrenmq.testing.failing_node"].stderr
+    assert outcomes["simulator.failing_node"].returncode == 1
+    assert VARIABLE in outcomes["simulator.failing_node"].stderr

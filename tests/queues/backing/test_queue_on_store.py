@@ -4,6 +4,7 @@ import errno
 
 import pytest
 
+from simulator.simulated.file_system import Fault
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
 from warrenmq.queues.backing.variable_queue import EMPTY
 from warrenmq.queues.entry import Entry
@@ -11,7 +12,6 @@ from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
 from warrenmq.store.jobs.job import ReadRanges, StoreJob
 from warrenmq.store.model.message import Message, QueueLedger
-from warrenmq.testing.simulated.file_system import Fault
 
 LARGE = 5000
 

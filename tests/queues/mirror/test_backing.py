@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from simulator.models.mirror import MirrorModel
 from tests.queues.test_queue_machine import QUEUES, QueueMachine
 from tests.support.stores.model_store import ModelHost
 from warrenmq.queues.backing.operation_feed import OperationFeed
@@ -17,7 +18,6 @@ from warrenmq.queues.mirror.backing import MirrorBacking
 from warrenmq.queues.queue import Queue
 from warrenmq.store.model.message import Message
 from warrenmq.store.model.runs import Runs
-from warrenmq.testing.models.mirror import MirrorModel
 
 ADDRESS = b"\x00\x01q"
 NOW_MS = 1_000

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
+from simulator.models.mirror import MirrorModel
 from tests.queues.test_queue_machine import QUEUES, QueueMachine
 from tests.support.stores.model_store import ModelHost
 from warrenmq.queues.backing.operation_feed import OperationFeed
@@ -23,7 +24,6 @@ from warrenmq.queues.mirror.snapshot import LevelCopy, describe_copy
 from warrenmq.queues.queue import Queue
 from warrenmq.store.model.message import Message
 from warrenmq.store.model.runs import Runs, add_run, contains
-from warrenmq.testing.models.mirror import MirrorModel
 
 NOW_MS = 1_000
 

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from simulator.simulated.file_system import KILL, ORDERED, POWER, Crash, SimulatedFileSystem
 from tests.support.stores.failing_files import DONE, HOWS, NOT_DONE
 from tests.support.stores.made_files import SEGMENT, STORE_ID, put, segment_records
 from tests.support.stores.store_driver import RunnerDriver
@@ -18,7 +19,6 @@ from warrenmq.store.jobs.job import (
     RewriteSegment,
     WriteCheckpoint,
 )
-from warrenmq.testing.simulated.file_system import KILL, ORDERED, POWER, Crash, SimulatedFileSystem
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from simulator.simulated.file_system import SimulatedFileSystem
 from warrenmq.store.disk import local_file_system
 from warrenmq.store.disk.files import put_whole, read_whole
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.file_system import FileSystem
-from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 
 
 @pytest.fixture

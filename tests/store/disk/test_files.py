@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
+from simulator.simulated.file_system import POWER, SimulatedFileSystem
 from tests.store.test_recovery import bodies_of, record_file
 from tests.support.stores.dict_disk.journal_driver import SEGMENT_ENTRIES, content_of
 from tests.support.stores.made_files import STORE_ID
@@ -22,7 +23,6 @@ from warrenmq.store.disk.store_reader import read_store
 from warrenmq.store.records.record import FILE_MAGIC, FORMAT_VERSION, RecordWriter
 from warrenmq.store.recovery import JournalReplay
 from warrenmq.store.settings import StoreSettings
-from warrenmq.testing.simulated.file_system import POWER, SimulatedFileSystem
 
 
 class Directory:

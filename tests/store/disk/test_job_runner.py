@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from simulator.simulated.file_system import KILL, ORDERED, POWER, Crash, SimulatedFileSystem
 from tests.support.stores.failing_files import DONE, HOWS, FailingFiles
 from tests.support.stores.made_files import SEGMENT, STORE_ID, content_file, put, segment_records
 from tests.support.stores.store_driver import RunnerDriver
@@ -29,7 +30,6 @@ from warrenmq.store.jobs.job import (
     WriteCheckpoint,
 )
 from warrenmq.store.records.record import crc_seed
-from warrenmq.testing.simulated.file_system import KILL, ORDERED, POWER, Crash, SimulatedFileSystem
 
 
 @pytest.fixture

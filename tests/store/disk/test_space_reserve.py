@@ -4,12 +4,12 @@ import errno
 
 import pytest
 
+from simulator.simulated.file_system import SimulatedFileSystem
 from tests.support.stores.dict_disk.journal_driver import JournalDriver
 from tests.support.stores.failing_files import FailingFiles
 from warrenmq.store.disk.files import put_whole
 from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
 from warrenmq.store.disk.space_reserve import SpaceReserve
-from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 
 # Bytes that the simulated disk allocates at a time.
 SIZE = 2_000

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from simulator.simulated.file_system import SimulatedFileSystem
 from tests.support.stores.made_files import STORE_ID
 from warrenmq.store.disk.job_runner import JobRunner
 from warrenmq.store.disk.workers import Stopped, Workers
 from warrenmq.store.jobs.job import COMPACT, READ, WRITE, StoreJob
-from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 
 PATIENCE_S = 30
 

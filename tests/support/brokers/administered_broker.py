@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 
+from simulator.simulated.file_system import SimulatedFileSystem
 from tests.support.brokers.memory_broker import MemoryBroker
 from tests.support.stores.store_driver import StoreDriver
 from warrenmq.admin.clock import Timer
@@ -13,7 +14,6 @@ from warrenmq.admin.protocol.control import Imported
 from warrenmq.broker.definitions.metadata import Change, PutVhost
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.store.settings import StoreSettings
-from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 
 
 class AdministeredBroker:

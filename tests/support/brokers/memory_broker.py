@@ -8,6 +8,7 @@ lets them fail.
 import hashlib
 import itertools
 
+from simulator.simulated.file_system import SimulatedFileSystem
 from tests.support.stores.store_driver import StoreDriver
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.connection import Connection
@@ -18,7 +19,6 @@ from warrenmq.broker.definitions.passwords import hash_password
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.store.settings import StoreSettings
-from warrenmq.testing.simulated.file_system import SimulatedFileSystem
 
 JOURNAL_FILE_BYTES = 1 << 24
 # Bytes that a socket buffers while the client does not read.

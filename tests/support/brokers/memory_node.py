@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable
 from random import Random
 
+from simulator.simulated.file_system import POWER, SimulatedFileSystem
 from tests.support.stores.store_driver import StoreDriver
 from warrenmq.admin.node import AdminNode, AdminVhost
 from warrenmq.admin.protocol.requests import (
@@ -46,7 +47,6 @@ from warrenmq.queues.settings import QueueSettings
 from warrenmq.store.journal.change_sets import ChangeSet
 from warrenmq.store.model.message import Message
 from warrenmq.store.settings import StoreSettings
-from warrenmq.testing.simulated.file_system import POWER, SimulatedFileSystem
 
 FILE_BYTES = 1 << 20
 NO_EXPIRATION = -1

@@ -9,7 +9,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from warrenmq.testing.checker.events import (
+from simulator.checker.events import (
     CLOSED,
     LOST,
     Ack,

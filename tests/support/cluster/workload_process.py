@@ -20,10 +20,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from simulator.checker.events import AnyEvent, Event, FaultEnd, FaultStart
+from simulator.checker.history import Recorder, now_us, read_history
+from simulator.checker.verdict import Verdict, judge
 from tests.support.awaiting import PATIENCE_S, eventually
-from warrenmq.testing.checker.events import AnyEvent, Event, FaultEnd, FaultStart
-from warrenmq.testing.checker.history import Recorder, now_us, read_history
-from warrenmq.testing.checker.verdict import Verdict, judge
 
 # How the history writes the events that tests wait for.
 _CONFIRM = b'"event":"confirm"'
@@ -56,7 +56,7 @@ class RecordedRun:
         self._counts: Counter[bytes] = Counter()
         # Lost connections before the last fault.
         self._losses_before = 0
-        self._command = [*prefix, sys.executable, "-m", "warrenmq.testing.workload", *options]
+        self._command = [*prefix, sys.executable, "-m", "simulator.workload", *options]
         self._command += ["--history", str(self._history), "--seconds", _SECONDS]
         for uri in uris:
             self._command += ["--uri", uri]

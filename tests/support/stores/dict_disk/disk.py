@@ -1,7 +1,7 @@
 """A simulated disk for a journal or a content store without a file system: file name -> bytes.
 
 A write that a failure or a crash interrupts leaves a first part of its bytes. Nothing else is lost:
-writes reach this disk in order and count as synced. `warrenmq.testing.simulated.file_system` loses
+writes reach this disk in order and count as synced. `simulator.simulated.file_system` loses
 and reorders writes as a real disk does.
 """
 

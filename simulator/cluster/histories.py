@@ -16,7 +16,7 @@ from simulator.cluster.recording.features import draw_outage, draw_parting, draw
 from simulator.leaving.histories import QueueRules, Step
 from simulator.simulated.file_system import KILL, ORDERED, POWER
 from simulator.simulated.node import Limits
-from warrenmq.cluster.placement import CLIENT_LOCAL, MIN_MASTERS, RANDOM
+from warrenmq.cluster.decisions.placement import CLIENT_LOCAL, MIN_MASTERS, RANDOM
 
 # The first queues are there all the time; the others come and go.
 FIXED_QUEUES: Final = 3

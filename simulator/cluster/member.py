@@ -1,8 +1,8 @@
 """A node of a simulated cluster: a simulated node with all parts of the cluster but the sockets.
 
-It stands for `cluster/node.py` and `cluster/starting.py`: a start opens what the cluster still has
-of the node's rows, makes the rest known, announces the node, and follows from there. Whoever drives
-the cluster decides when the node hears of decisions and of other nodes.
+It stands for `cluster/node.py` and `cluster/membership/starting.py`: a start opens what the cluster
+still has of the node's rows, makes the rest known, announces the node, and follows from there.
+Whoever drives the cluster decides when the node hears of decisions and of other nodes.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from warrenmq.broker.definitions.metadata import (
 )
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.cluster.decision_store import ClusterClock
-from warrenmq.cluster.decisions import ClusterDefinitions
-from warrenmq.cluster.decisions_etcd import CONTACT_S
+from warrenmq.cluster.decisions.decisions import ClusterDefinitions
+from warrenmq.cluster.decisions.etcd import CONTACT_S
+from warrenmq.cluster.decisions.follower import Follower
+from warrenmq.cluster.decisions.placement import Placement
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
-from warrenmq.cluster.follower import Follower
 from warrenmq.cluster.groups.group import Copy
 from warrenmq.cluster.groups.group_change import group_of
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.succession import is_only_complete_copy
 from warrenmq.cluster.links.handshake import Identity
 from warrenmq.cluster.links.links import Links
-from warrenmq.cluster.lost_records import LostRecords
+from warrenmq.cluster.links.node_calls import NodeCalls
+from warrenmq.cluster.membership.lost_records import LostRecords
+from warrenmq.cluster.membership.own_definitions import own_definitions
 from warrenmq.cluster.metadata.conditions import Alive, NodeIs
 from warrenmq.cluster.mirroring import Mirroring, Prober
-from warrenmq.cluster.node_calls import NodeCalls
 from warrenmq.cluster.node_links import FollowedPeers, NodeLinks
-from warrenmq.cluster.own_definitions import own_definitions
-from warrenmq.cluster.placement import Placement
 from warrenmq.cluster.queue_ends import QueueEnds
 from warrenmq.cluster.records import RunningNode
 
-# As in `cluster/membership.py`, `cluster/node.py` and `cluster/decisions_etcd.py`.
+# As in `cluster/membership/joining.py`, `cluster/node.py` and `cluster/decisions/etcd.py`.
 LEASE_MS: Final = 10_000
 RENEW_MS: Final = 1000
 _LEASE_MARGIN_MS: Final = 1000

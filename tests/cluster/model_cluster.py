@@ -7,10 +7,10 @@ from tests.support.brokers.memory_broker import MemoryBroker
 from warrenmq.broker.definitions.metadata import Change, PutExchange, PutQueue, PutVhost
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.decision_store import ClusterClock, Peers
-from warrenmq.cluster.decisions import ClusterDefinitions
+from warrenmq.cluster.decisions.decisions import ClusterDefinitions
+from warrenmq.cluster.decisions.follower import Follower, RemoteEnds
+from warrenmq.cluster.decisions.placement import CLIENT_LOCAL, Placement
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
-from warrenmq.cluster.follower import Follower, RemoteEnds
-from warrenmq.cluster.placement import CLIENT_LOCAL, Placement
 from warrenmq.queues.definition import QueueDefinition
 
 NAMES = (b"n1", b"n2", b"n3")

@@ -17,7 +17,7 @@ from tests.support.brokers.process import BrokerProcess
 from tests.support.command_line import warren
 from warrenmq.admin.definitions.document import parse_document
 from warrenmq.cli.control import main
-from warrenmq.cluster import placement
+from warrenmq.cluster.decisions import placement
 from warrenmq.pipeline.rabbitmq.imported_definitions import ImportedDefinitions
 
 ROOT: Final = Path(__file__).parents[2]

@@ -16,9 +16,9 @@ from warrenmq.broker.definitions.metadata import (
 )
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.decision_store import CommitResult
-from warrenmq.cluster.decisions import ClusterDefinitions
-from warrenmq.cluster.follower import Follower
-from warrenmq.cluster.own_definitions import own_definitions
+from warrenmq.cluster.decisions.decisions import ClusterDefinitions
+from warrenmq.cluster.decisions.follower import Follower
+from warrenmq.cluster.membership.own_definitions import own_definitions
 from warrenmq.cluster.queue_ends import QueueEnds
 from warrenmq.cluster.remote.link_events import LinkUnacked, PartyOutcomes
 from warrenmq.queues.entry import Entry

@@ -19,6 +19,7 @@ from simulator.leaving.histories import QueueRules, Step
 from simulator.simulated.node import Limits
 from warrenmq.broker.vhost.handovers import dead_letters
 from warrenmq.broker.vhost.handovers.dead_letters import DeadLetters
+from warrenmq.cluster.decisions.placement import CLIENT_LOCAL
 from warrenmq.cluster.groups.group import Group, Member
 from warrenmq.cluster.mirrors.gates import Gates
 from warrenmq.cluster.mirrors.records import Heard
@@ -26,7 +27,6 @@ from warrenmq.cluster.mirrors.replica.host import ReplicaHost
 from warrenmq.cluster.mirrors.replica.in_sync import InSync
 from warrenmq.cluster.mirrors.replica.replica import Replica
 from warrenmq.cluster.mirrors.silences import MASTER_SILENT_MS
-from warrenmq.cluster.placement import CLIENT_LOCAL
 from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.backing.priority_levels import PriorityLevels
 from warrenmq.queues.hand_out_gate import OPEN, HandOutGate

@@ -20,7 +20,7 @@ from tests.simulator.planted_cluster_bugs import PLANTED
 from tests.support.explored import explored_seeds
 from tests.support.skips import has_no_meaning
 from warrenmq.build import build_name
-from warrenmq.cluster.placement import MIN_MASTERS
+from warrenmq.cluster.decisions.placement import MIN_MASTERS
 
 FIXED_SEEDS = 15
 EXPLORED_SEEDS = 10

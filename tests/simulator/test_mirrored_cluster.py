@@ -16,7 +16,7 @@ from tests.simulator.planted_mirror_bugs import PLANTED, history, policy, publis
 from tests.support.explored import explored_seeds
 from tests.support.skips import has_no_meaning
 from warrenmq.build import build_name
-from warrenmq.cluster.placement import CLIENT_LOCAL, MIN_MASTERS, RANDOM
+from warrenmq.cluster.decisions.placement import CLIENT_LOCAL, MIN_MASTERS, RANDOM
 
 FIXED_SEEDS = 3
 EXPLORED_SEEDS = 2

@@ -10,7 +10,7 @@ from warrenmq.admin.clock import Clock
 from warrenmq.admin.control.peers import Answer, decode_passed
 from warrenmq.admin.node import AdminNode
 from warrenmq.admin.protocol.requests import ErrorReply
-from warrenmq.cluster.node_calls import Answerer
+from warrenmq.cluster.links.node_calls import Answerer
 from warrenmq.vocabulary.error_codes import BAD_REQUEST
 
 

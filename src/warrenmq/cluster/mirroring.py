@@ -10,7 +10,7 @@ from typing import Final
 
 from warrenmq.broker.broker import Broker
 from warrenmq.cluster.decision_store import ClusterClock, DecisionStore
-from warrenmq.cluster.follower import Follower
+from warrenmq.cluster.decisions.follower import Follower
 from warrenmq.cluster.groups.group import Copy
 from warrenmq.cluster.groups.group_proposer import GroupProposer
 from warrenmq.cluster.groups.known_nodes import KnownNodes

@@ -26,31 +26,31 @@ import msgspec
 import warrenmq
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change, Definitions, MetadataError
-from warrenmq.cluster.control import ClusterControl
 from warrenmq.cluster.decision_store import ClusterClock
-from warrenmq.cluster.decisions import ClusterDefinitions
-from warrenmq.cluster.decisions_etcd import EtcdDecisions
+from warrenmq.cluster.decisions.decisions import ClusterDefinitions
+from warrenmq.cluster.decisions.etcd import EtcdDecisions
+from warrenmq.cluster.decisions.follower import Apply, Follower, Store
+from warrenmq.cluster.decisions.placement import Placement
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.facts import LinkFacts
-from warrenmq.cluster.follower import Apply, Follower, Store
 from warrenmq.cluster.groups.group import Copy
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.links.handshake import Identity
 from warrenmq.cluster.links.links import Links
+from warrenmq.cluster.links.node_calls import NodeCalls
 from warrenmq.cluster.links.shell import LinkShell
 from warrenmq.cluster.links.tls import LinkTls
-from warrenmq.cluster.lost_records import LostRecords
-from warrenmq.cluster.membership import LEASE_S, Membership, NotYet, name_of, running_node
+from warrenmq.cluster.membership.control import ClusterControl
+from warrenmq.cluster.membership.joining import LEASE_S, Membership, NotYet, name_of, running_node
+from warrenmq.cluster.membership.lost_records import LostRecords
+from warrenmq.cluster.membership.starting import ClusterStart, Patience
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata, Watched
 from warrenmq.cluster.metadata.keys import parts_of
 from warrenmq.cluster.metadata.operations import KeyValue, RawDelete
 from warrenmq.cluster.mirroring import Mirroring, SocketProber
-from warrenmq.cluster.node_calls import NodeCalls
 from warrenmq.cluster.node_links import FollowedPeers, NodeLinks
-from warrenmq.cluster.placement import Placement
 from warrenmq.cluster.queue_ends import QueueEnds
 from warrenmq.cluster.records import NODES, RunningNode, copies_id
-from warrenmq.cluster.starting import ClusterStart, Patience
 
 logger = logging.getLogger("warren.cluster")
 

@@ -4,7 +4,7 @@ FOLLOWED     the revision (8 bytes) of the last decision that the sender has fol
 OPERATIONS   clients of the sender use queues of the receiver (`queues/remote/link_records.py`)
 EVENTS       what became of that
 MIRRORS      records of the replicas of mirrored queues (`mirrors/records.py`)
-NODE_CALL, NODE_ANSWER      calls between nodes (`node_calls.py`)
+NODE_CALL, NODE_ANSWER      calls between nodes (`links/node_calls.py`)
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from warrenmq.cluster.decision_store import Peers
 from warrenmq.cluster.facts import LinkFacts
 from warrenmq.cluster.links.frames import CONTROL, DATA
 from warrenmq.cluster.links.link import Link, LinkHandler
+from warrenmq.cluster.links.node_calls import NODE_ANSWER, NODE_CALL, NodeCalls
 from warrenmq.cluster.mirrors.peers import MIRRORS
-from warrenmq.cluster.node_calls import NODE_ANSWER, NODE_CALL, NodeCalls
 from warrenmq.queues.remote.link_records import MalformedRecordError
 from warrenmq.queues.remote.queue_link import EVENTS, OPERATIONS, QueueLink
 

@@ -13,7 +13,7 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.definitions.removal_changes import removal_changes
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.cluster.follower import RemoteEnds
+from warrenmq.cluster.decisions.follower import RemoteEnds
 from warrenmq.cluster.node_links import LinkEnds
 from warrenmq.cluster.remote.remote_clients import RemoteClients
 from warrenmq.queues.definition import QueueDefinition

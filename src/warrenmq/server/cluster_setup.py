@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable
 
 from warrenmq.broker.broker import Broker
+from warrenmq.cluster.links.node_calls import Answerer
 from warrenmq.cluster.links.tls import LinkTls, link_tls
 from warrenmq.cluster.metadata.endpoints import Credentials, TlsFiles
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.metadata.gateway import EtcdGateway
 from warrenmq.cluster.node import ClusterNode, ClusterSettings, NodeClock
-from warrenmq.cluster.node_calls import Answerer
 from warrenmq.cluster.sinks.carrier import StagedCarrier
 from warrenmq.cluster.sinks.receiver import StagedReceiver
 from warrenmq.server.config.cluster_options import ClusterOptions

@@ -27,7 +27,7 @@ from warrenmq.server.startup import first_definitions
 from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
 
 if TYPE_CHECKING:
-    from warrenmq.cluster.control import ClusterControl
+    from warrenmq.cluster.membership.control import ClusterControl
 
 # How long a stop of the broker waits for clients to leave (s).
 _CLIENTS_GONE_S: Final = 2.0

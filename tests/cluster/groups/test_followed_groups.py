@@ -19,7 +19,7 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.groups.group import Group
 from warrenmq.cluster.groups.group_change import group_change, with_group, without_group
 from warrenmq.cluster.groups.transitions import Mastership, drop, join
-from warrenmq.cluster.own_definitions import own_definitions
+from warrenmq.cluster.membership.own_definitions import own_definitions
 from warrenmq.queues.queue import Queue
 
 ONE, TWO, THREE = NAMES

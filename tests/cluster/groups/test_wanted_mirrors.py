@@ -7,13 +7,13 @@ import pytest
 from tests.cluster.groups.copies import copy, made, new_group
 from tests.cluster.model_cluster import NAMES, Cluster
 from warrenmq.broker.definitions.metadata import PutQueue
+from warrenmq.cluster.decisions.placement import CLIENT_LOCAL, Placement
 from warrenmq.cluster.groups.group import Copy, Group
 from warrenmq.cluster.groups.group_change import group_of, with_group
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.mirror_placement import AddMirror, DropCopy
 from warrenmq.cluster.groups.transitions import Mastership, died, drop
 from warrenmq.cluster.groups.wanted_mirrors import BeginGroup, EndGroup, WantedMirrors
-from warrenmq.cluster.placement import CLIENT_LOCAL, Placement
 from warrenmq.cluster.records import RunningNode
 from warrenmq.wire.field_table import Field, encode_table
 

@@ -2,7 +2,7 @@
 
 from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.cluster.follower import Follower
+from warrenmq.cluster.decisions.follower import Follower
 from warrenmq.cluster.groups.group_change import group_of
 from warrenmq.cluster.groups.group_watch import GroupWatch
 

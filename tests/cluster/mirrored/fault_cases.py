@@ -12,7 +12,7 @@
 | `t8-...` | slow links, and disks that hang | `mirrors/replica/test_replicas.py` |
 | `t9-...` | full disks | `mirrors/replica/test_replicas.py` |
 | | t10: synchronisation | `mirrors/sync/test_pairs.py` |
-| `t11-...` | disks that were emptied or exchanged | `test_starting.py` |
+| `t11-...` | disks that were emptied or exchanged | `tests/cluster/membership/test_starting.py` |
 | `t12-rolling` | rolling restarts | `nodes/test_rolling.py` |
 | `t13-PROMOTES-MIRRORS-LOSS` | who becomes master | `groups/test_transitions.py` |
 | `t13-alone-NODE`, `t13-forgotten-home` | what is left of a cluster | `mirrored/test_faults.py` |

@@ -1,4 +1,4 @@
-"""What admin sessions need of the cluster of a node; cluster/control.py implements it."""
+"""What admin sessions need of the cluster of a node; membership/control.py implements it."""
 
 from collections.abc import Callable
 from typing import Protocol

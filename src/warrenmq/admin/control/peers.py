@@ -14,7 +14,7 @@ import msgspec
 from warrenmq.admin.control.cluster_access import ClusterAccess
 from warrenmq.admin.protocol.control import ControlReply, ControlRequest
 from warrenmq.admin.protocol.requests import ErrorReply
-from warrenmq.cluster.node_calls import ANSWER_MS
+from warrenmq.cluster.links.node_calls import ANSWER_MS
 from warrenmq.vocabulary.error_codes import UNREACHABLE
 
 # What a node answers another one.

@@ -13,7 +13,7 @@ from typing import Final
 
 from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.cluster.follower import Follower
+from warrenmq.cluster.decisions.follower import Follower
 from warrenmq.cluster.groups.group import Copy, Group
 from warrenmq.cluster.groups.group_proposer import GroupProposer
 from warrenmq.cluster.groups.mirror_policy import UNMIRRORED, MirrorPolicy

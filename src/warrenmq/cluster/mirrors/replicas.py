@@ -14,7 +14,7 @@ from typing import Final
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.cluster.follower import Follower
+from warrenmq.cluster.decisions.follower import Follower
 from warrenmq.cluster.groups.group import Copy
 from warrenmq.cluster.groups.group_change import group_of
 from warrenmq.cluster.groups.group_proposer import UNANSWERED, GroupProposer

@@ -10,7 +10,7 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.vhost.sinks.stage import Stage
 from warrenmq.broker.vhost.sinks.stand_ins import StandIns
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.cluster.node_calls import Answerer
+from warrenmq.cluster.links.node_calls import Answerer
 from warrenmq.cluster.sinks.calls import (
     MARK,
     Carried,

@@ -3,7 +3,7 @@
 import pytest
 
 from warrenmq.broker.definitions.metadata import DeleteQueue, PutQueue, PutVhost
-from warrenmq.cluster.leaving import Departures
+from warrenmq.cluster.membership.leaving import Departures
 from warrenmq.cluster.metadata.conditions import Absent, Alive
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.metadata.gateway import EtcdGateway

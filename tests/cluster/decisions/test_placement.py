@@ -5,8 +5,8 @@ import pytest
 from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.memory_broker import MemoryBroker
 from warrenmq.broker.definitions.metadata import PutQueue
+from warrenmq.cluster.decisions.placement import CLIENT_LOCAL, MIN_MASTERS, RANDOM, Placement
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
-from warrenmq.cluster.placement import CLIENT_LOCAL, MIN_MASTERS, RANDOM, Placement
 
 HERE, OTHER = b"a@here", b"b@there"
 

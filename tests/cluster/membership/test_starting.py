@@ -20,13 +20,13 @@ from warrenmq.broker.definitions.metadata import (
     PutVhost,
 )
 from warrenmq.cluster.groups.group_change import with_group
-from warrenmq.cluster.identity import read_identity
-from warrenmq.cluster.membership import Membership, NotAdmitted
+from warrenmq.cluster.membership.identity import read_identity
+from warrenmq.cluster.membership.joining import Membership, NotAdmitted
+from warrenmq.cluster.membership.starting import ClusterStart
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.metadata.gateway import EtcdGateway
 from warrenmq.cluster.metadata.operations import RawDelete, end_of
 from warrenmq.cluster.records import RunningNode
-from warrenmq.cluster.starting import ClusterStart
 
 FIRST: list[Change] = [
     PutVhost(b"/", 1),

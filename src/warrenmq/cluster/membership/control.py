@@ -19,17 +19,17 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import DeleteVhost, MetadataError, PutQueue
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.facts import NO_MEMBER, ClusterFacts, EtcdFacts, LinkFacts, RunningFacts
-from warrenmq.cluster.identity import (
+from warrenmq.cluster.links.node_calls import NodeCalls
+from warrenmq.cluster.membership.identity import (
     DirectoryIdentity,
     IdentityError,
     forget_identity,
     read_identity,
     write_identity,
 )
-from warrenmq.cluster.leaving import Departures, removal_steps, without_copy
-from warrenmq.cluster.membership import LEASE_S, Membership, NotAdmitted, NotYet
+from warrenmq.cluster.membership.joining import LEASE_S, Membership, NotAdmitted, NotYet
+from warrenmq.cluster.membership.leaving import Departures, removal_steps, without_copy
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
-from warrenmq.cluster.node_calls import NodeCalls
 from warrenmq.cluster.records import RunningNode
 from warrenmq.vocabulary.error_codes import (
     EXISTS,

@@ -17,11 +17,11 @@ from typing import Final, TypeVar
 import msgspec
 
 from warrenmq.broker.definitions.metadata import Change, Definitions
-from warrenmq.cluster.identity import DirectoryIdentity, read_identity, write_identity
-from warrenmq.cluster.membership import Membership, NotAdmitted, NotYet
+from warrenmq.cluster.membership.identity import DirectoryIdentity, read_identity, write_identity
+from warrenmq.cluster.membership.joining import Membership, NotAdmitted, NotYet
+from warrenmq.cluster.membership.own_definitions import own_definitions, shared_definitions
 from warrenmq.cluster.metadata.errors import EtcdUnavailable
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
-from warrenmq.cluster.own_definitions import own_definitions, shared_definitions
 from warrenmq.cluster.records import ClusterMeta
 from warrenmq.vocabulary.fail_points import fail_point
 

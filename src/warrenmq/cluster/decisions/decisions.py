@@ -26,9 +26,9 @@ from warrenmq.cluster.decision_store import (
     DecisionStore,
     Peers,
 )
-from warrenmq.cluster.follower import Follower
+from warrenmq.cluster.decisions.follower import Follower
+from warrenmq.cluster.decisions.placement import Placement
 from warrenmq.cluster.metadata.conditions import Alive, Condition
-from warrenmq.cluster.placement import Placement
 
 logger = logging.getLogger("warren.cluster")
 

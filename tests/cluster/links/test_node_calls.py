@@ -7,9 +7,9 @@ import pytest
 from mypy_extensions import i64
 
 from tests.cluster.links.pairs import Recorder, TestNode, connect, identity, shuttle
-from warrenmq.cluster import node_calls
+from warrenmq.cluster.links import node_calls
 from warrenmq.cluster.links.link import WRITABLE_BYTES, Link
-from warrenmq.cluster.node_calls import (
+from warrenmq.cluster.links.node_calls import (
     ANSWER_BYTES_MAX,
     ANSWER_MS,
     NODE_CALL,

@@ -29,7 +29,7 @@ from warrenmq.broker.definitions.metadata import (
 from warrenmq.cluster.errors import ClusterError
 from warrenmq.cluster.groups.group_change import group_of
 from warrenmq.cluster.groups.succession import is_only_complete_copy
-from warrenmq.cluster.identity import DirectoryIdentity
+from warrenmq.cluster.membership.identity import DirectoryIdentity
 from warrenmq.cluster.metadata.conditions import Alive, NodeIs, Unchanged
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.metadata.keys import parts_of

@@ -36,10 +36,10 @@ from warrenmq.broker.definitions.metadata import (
 )
 from warrenmq.broker.policies.policy import OPERATOR_POLICY, POLICY
 from warrenmq.broker.vhost.vhost import Vhost
+from warrenmq.cluster.decisions.missed import missed_changes
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.groups.group_change import group_of
 from warrenmq.cluster.groups.group_watch import GroupWatch
-from warrenmq.cluster.missed import missed_changes
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.queue import Queue

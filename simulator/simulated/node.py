@@ -1,6 +1,6 @@
 """A whole node on a simulated disk, in place of `server/node.py`.
 
-The node uses `server/vhost_driver.py` and `server/vhost_startup.py`. Work that threads do in a
+The node uses `server/vhost_driver.py` and `server/startup/vhost.py`. Work that threads do in a
 running node runs here when the simulation says so: each lane (the flusher and the lanes of
 `store/jobs/job.py`) has jobs that wait for the disk, and jobs that have run while the loop has not
 learned of their end yet.
@@ -34,8 +34,8 @@ from warrenmq.broker.vhost.sinks.stage import MOVE_SLICE_MESSAGES
 from warrenmq.queues.leveled_queue import LeveledQueue
 from warrenmq.queues.memory.account import AHEAD_BYTES_MAX
 from warrenmq.queues.queue_host import AHEAD_BYTES, LOAD_BYTES
+from warrenmq.server.startup.vhost import open_vhost
 from warrenmq.server.vhost_driver import VhostDriver, finish_job, start_drivers, stop_drivers
-from warrenmq.server.vhost_startup import open_vhost
 from warrenmq.store.disk.files import JOURNAL_DIRECTORY
 from warrenmq.store.disk.flusher import BatchFlusher, FlushJob
 from warrenmq.store.disk.line_limit import LineLimit

@@ -6,7 +6,7 @@ import pytest
 
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.load import Flags, load, read_sources
-from warrenmq.server.config.log_options import LogOptions
+from warrenmq.server.config.options.log import LogOptions
 from warrenmq.server.config.settings import Config
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from warrenmq.server.config.environment import WITHOUT_EFFECT
-from warrenmq.server.config.erlang_terms import Binary, ErlangSyntaxError, parse_term
+from warrenmq.server.config.erlang.terms import Binary, ErlangSyntaxError, parse_term
 from warrenmq.server.config.load import Flags, Loaded, load, read_sources
 
 

@@ -11,8 +11,8 @@ from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.key import CONNECT, FIRST_START, LATER, NEVER, RELOAD, RESTART, Key
 from warrenmq.server.config.keys import ALL, CREDENTIAL_VALIDATORS, PASSWORD_HASHINGS
 from warrenmq.server.config.load import Flags, load, read_sources
-from warrenmq.server.config.log_options import LEVELS
 from warrenmq.server.config.lookup import find_key
+from warrenmq.server.config.options.log import LEVELS
 from warrenmq.server.config.settings import Config
 from warrenmq.server.config.waiting_keys import WAITING
 

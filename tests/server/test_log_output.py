@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from warrenmq.server.config.errors import ConfigError
-from warrenmq.server.config.log_options import LogOptions
-from warrenmq.server.log_file import next_rotation
-from warrenmq.server.log_output import log_files, open_log, rotate_log, set_log_level
+from warrenmq.server.config.options.log import LogOptions
+from warrenmq.server.log.file import next_rotation
+from warrenmq.server.log.output import log_files, open_log, rotate_log, set_log_level
 
 CONNECTION = logging.getLogger("warren.connection")
 NODE = logging.getLogger("warren.node")

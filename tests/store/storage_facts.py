@@ -549,7 +549,7 @@ T76 | RabbitMQ's directories are read
 T77 | The format has several versions | store.disk.format_version:refuse_newer_formats
     golden/test_versions.py::test_an_old_directory_turns_over
     golden/test_versions.py::test_a_later_format_is_refused_and_nothing_is_changed
-T78 | A start logs what it found | server.vhost_startup:_log_report
+T78 | A start logs what it found | server.startup.vhost:_log_report
     kill/test_restart.py::test_damage_costs_what_is_damaged
     broker/vhost/test_loss_log.py::test_what_a_start_finds_is_one_line_for_a_queue
 """

@@ -14,8 +14,8 @@ from tests.support.stores.stopped_node import MESSAGES, fingerprint
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.server.config.settings import Config
-from warrenmq.server.definitions_file import DefinitionsLostError
-from warrenmq.server.startup import open_data_directory
+from warrenmq.server.startup.definitions_file import DefinitionsLostError
+from warrenmq.server.startup.startup import open_data_directory
 
 pytestmark = pytest.mark.kill
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.load import Flags, read_sources
-from warrenmq.server.log_output import open_log
+from warrenmq.server.log.output import open_log
 
 CONFIGURATION_EXIT = 2
 

@@ -12,7 +12,7 @@ from warrenmq.cluster.metadata.gateway import EtcdGateway
 from warrenmq.cluster.node import ClusterNode, ClusterSettings, NodeClock
 from warrenmq.cluster.sinks.carrier import StagedCarrier
 from warrenmq.cluster.sinks.receiver import StagedReceiver
-from warrenmq.server.config.cluster_options import ClusterOptions
+from warrenmq.server.config.options.cluster import ClusterOptions
 from warrenmq.server.config.settings import Config
 
 # Hosts to listen on that are no place to dial.

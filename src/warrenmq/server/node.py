@@ -33,30 +33,30 @@ from warrenmq.broker.definitions.metadata import MetadataError
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.event_listener import INTERNAL_USER
 from warrenmq.cluster.errors import ClusterError
-from warrenmq.server.amqp_protocol import READ_BYTES, ClientProtocol
 from warrenmq.server.clock import Clock
 from warrenmq.server.config.load import Loaded
 from warrenmq.server.config.settings import Config
-from warrenmq.server.control_listener import ControlListener
-from warrenmq.server.definitions_file import DataDirectoryError, DefinitionsLostError
-from warrenmq.server.disk_monitor import DiskMonitor, free_bytes
-from warrenmq.server.heap_release import find_heap_release
-from warrenmq.server.life_lines import LifeLines
 from warrenmq.server.listening.addresses import Ends
+from warrenmq.server.listening.amqp_protocol import READ_BYTES, ClientProtocol
+from warrenmq.server.listening.control_listener import ControlListener
 from warrenmq.server.listening.listeners import ListenError, Listeners
 from warrenmq.server.listening.tls import TlsError
-from warrenmq.server.load_definitions import DefinitionsNotLoaded, load_definitions
-from warrenmq.server.memory_watch import (
+from warrenmq.server.log.life_lines import LifeLines
+from warrenmq.server.node_process import NodeProcess
+from warrenmq.server.node_vhosts import NodeVhosts
+from warrenmq.server.online_backup import BackupRunner, BackupServices, NodeBackups
+from warrenmq.server.reload import reload_node
+from warrenmq.server.resources.disk_monitor import DiskMonitor, free_bytes
+from warrenmq.server.resources.heap_release import find_heap_release
+from warrenmq.server.resources.memory_watch import (
     MemoryWatch,
     ResidentMemory,
     find_malloc_trim,
     total_memory_bytes,
 )
-from warrenmq.server.node_process import NodeProcess
-from warrenmq.server.node_vhosts import NodeVhosts
-from warrenmq.server.online_backup import BackupRunner, BackupServices, NodeBackups
-from warrenmq.server.reload import reload_node
-from warrenmq.server.startup import OpenedData, open_data_directory
+from warrenmq.server.startup.definitions_file import DataDirectoryError, DefinitionsLostError
+from warrenmq.server.startup.load_definitions import DefinitionsNotLoaded, load_definitions
+from warrenmq.server.startup.startup import OpenedData, open_data_directory
 from warrenmq.server.vhost_driver import VhostDriver, start_drivers, stop_drivers
 from warrenmq.store.disk.flusher import Flusher, FlushJob, is_kept_up
 from warrenmq.store.disk.line_limit import LineLimit

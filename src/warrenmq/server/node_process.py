@@ -17,13 +17,13 @@ from warrenmq.admin.protocol.watching import ListenerCertificates
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.flow.alarm_state import OFF
-from warrenmq.server.amqp_protocol import ClientProtocol
 from warrenmq.server.config.changes import field_value
 from warrenmq.server.config.keys import ALL
 from warrenmq.server.config.settings import Config
-from warrenmq.server.load_definitions import DefinitionsNotLoaded
-from warrenmq.server.log_output import log_files, rotate_log, set_log_level
-from warrenmq.server.startup import first_definitions
+from warrenmq.server.listening.amqp_protocol import ClientProtocol
+from warrenmq.server.log.output import log_files, rotate_log, set_log_level
+from warrenmq.server.startup.load_definitions import DefinitionsNotLoaded
+from warrenmq.server.startup.startup import first_definitions
 from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
 
 if TYPE_CHECKING:

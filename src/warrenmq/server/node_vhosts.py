@@ -14,7 +14,7 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change, MetadataError, PutVhost
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.server.clock import Clock
-from warrenmq.server.startup import OpenedData
+from warrenmq.server.startup.startup import OpenedData
 from warrenmq.server.vhost_driver import Shell, VhostDriver, finish_job, start_drivers
 from warrenmq.store.disk.flusher import Flusher, FlusherCall
 from warrenmq.store.disk.job_runner import JobRunner

@@ -18,7 +18,7 @@ from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.key import RESTART
 from warrenmq.server.config.load import Loaded
 from warrenmq.server.config.settings import Config
-from warrenmq.server.log_output import open_log
+from warrenmq.server.log.output import open_log
 
 logger = logging.getLogger("warren.config")
 

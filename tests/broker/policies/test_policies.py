@@ -20,7 +20,7 @@ from warrenmq.broker.definitions.metadata import (
 )
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.policies.policy import check_policy, parse_policy
-from warrenmq.server.vhost_startup import open_vhost
+from warrenmq.server.startup.vhost import open_vhost
 from warrenmq.store.settings import StoreSettings
 from warrenmq.wire.methods import (
     BasicGet,

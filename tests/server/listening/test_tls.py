@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import Authority, Certificate, chain_file, encrypted_key
-from warrenmq.server.config.tls_options import TlsOptions
+from warrenmq.server.config.options.tls import TlsOptions
 from warrenmq.server.listening.tls import PeerChains, TlsError, check_tls, server_context
 
 # Old versions are tested on purpose.

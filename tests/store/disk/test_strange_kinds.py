@@ -12,7 +12,7 @@ from warrenmq.broker.definitions.settings import Settings
 from warrenmq.offline.check import check_directory
 from warrenmq.offline.problems import NO_DIRECTORY, NOT_OURS
 from warrenmq.server.config.settings import Config
-from warrenmq.server.startup import open_data_directory
+from warrenmq.server.startup.startup import open_data_directory
 from warrenmq.store.disk.files import load_store_id, set_aside_strange
 from warrenmq.store.disk.local_file_system import LocalFileSystem
 from warrenmq.store.disk.store_reader import read_store

@@ -121,7 +121,7 @@ def environment_settings(
         variable, value = find_variable(environment, name)
         if value:
             # Imported only here: few nodes have such arguments.
-            from warrenmq.server.config.erl_arguments import argument_settings
+            from warrenmq.server.config.erlang.arguments import argument_settings
 
             settings += argument_settings(variable, value, errors, warnings)
     for name, key in KEY_OF_FILE_VARIABLE.items():

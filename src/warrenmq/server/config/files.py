@@ -3,7 +3,7 @@
     KEY = VALUE
     include PATTERN        the settings of other files, in this place
 
-A file whose name ends with `.config` has the classic format (`classic.py`).
+A file whose name ends with `.config` has the classic format (`erlang/classic.py`).
 """
 
 import re
@@ -65,7 +65,7 @@ class FileReader:
             return []
         if is_classic(path):
             # Imported only here: few nodes have a file of this format.
-            from warrenmq.server.config.classic import classic_settings
+            from warrenmq.server.config.erlang.classic import classic_settings
 
             return classic_settings(path, text, self._errors, self._warnings)
         self._open.append(path)

@@ -5,7 +5,6 @@
 
 from typing import Final
 
-from warrenmq.server.config.cluster_options import etcd_urls
 from warrenmq.server.config.key import (
     CONNECT,
     FIRST_START,
@@ -17,9 +16,10 @@ from warrenmq.server.config.key import (
     in_order,
     pairs,
 )
-from warrenmq.server.config.log_options import CATEGORIES, LEVELS
 from warrenmq.server.config.node_name import node_name
-from warrenmq.server.config.rotation import rotation_date
+from warrenmq.server.config.options.cluster import etcd_urls
+from warrenmq.server.config.options.log import CATEGORIES, LEVELS
+from warrenmq.server.config.options.rotation import rotation_date
 from warrenmq.server.config.values import (
     Parser,
     address,

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from warrenmq.server.config.cluster_options import ClusterOptions, fault_of
 from warrenmq.server.config.environment import (
     advanced_file,
     config_files,
@@ -22,13 +21,14 @@ from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.files import FileReader, files_of, is_classic
 from warrenmq.server.config.key import LATER, NEVER, Key
 from warrenmq.server.config.keys import DEFINITIONS_KEYS
-from warrenmq.server.config.log_options import LogOptions
 from warrenmq.server.config.lookup import find_key, member_of
+from warrenmq.server.config.options.cluster import ClusterOptions, fault_of
+from warrenmq.server.config.options.log import LogOptions
+from warrenmq.server.config.options.tcp import TcpOptions
+from warrenmq.server.config.options.tls import TlsOptions
 from warrenmq.server.config.setting import Setting
 from warrenmq.server.config.settings import Config
 from warrenmq.server.config.substitution import substitute
-from warrenmq.server.config.tcp_options import TcpOptions
-from warrenmq.server.config.tls_options import TlsOptions
 
 # Fields of `Config` that hold the options of one subject.
 _GROUPS: Final = {

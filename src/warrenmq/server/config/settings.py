@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from warrenmq.server.config.cluster_options import ClusterOptions
-from warrenmq.server.config.log_options import LogOptions
 from warrenmq.server.config.node_name import default_node_name
-from warrenmq.server.config.tcp_options import TcpOptions
-from warrenmq.server.config.tls_options import TlsOptions
+from warrenmq.server.config.options.cluster import ClusterOptions
+from warrenmq.server.config.options.log import LogOptions
+from warrenmq.server.config.options.tcp import TcpOptions
+from warrenmq.server.config.options.tls import TlsOptions
 
 AMQP_PORT: Final = 5672
 SYSTEM_DATA_DIR: Final = "/var/lib/warren"

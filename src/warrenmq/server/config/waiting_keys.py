@@ -9,7 +9,7 @@ from typing import Final
 
 from warrenmq.server.config.key import LATER, NEVER, Key, is_match
 from warrenmq.server.config.keys import INTEGER_MAX, SIZE_MAX, TLS_VERSIONS
-from warrenmq.server.config.log_options import CATEGORIES, LEVELS
+from warrenmq.server.config.options.log import CATEGORIES, LEVELS
 from warrenmq.server.config.values import (
     Parser,
     anything,

@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final
 
-from warrenmq.server.config.tls_options import TlsOptions
+from warrenmq.server.config.options.tls import TlsOptions
 from warrenmq.server.listening.tls import (
     PeerChains,
     TlsError,

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from warrenmq.admin.protocol.requests import PROTOCOL_HEADER as ADMIN_HEADER
+from warrenmq.server.config.options.tcp import TcpOptions
 from warrenmq.server.config.settings import Config
-from warrenmq.server.config.tcp_options import TcpOptions
 from warrenmq.server.listening.addresses import Ends, ends_of, shown
 from warrenmq.server.listening.handshake_turns import HandshakeTurns
 from warrenmq.server.listening.listener_tls import ListenerTls

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from warrenmq.server.config.tls_options import TlsOptions
+from warrenmq.server.config.options.tls import TlsOptions
 
 _VERSIONS: Final = {
     "tlsv1": ssl.TLSVersion.TLSv1,

@@ -7,8 +7,8 @@ An argument that sets no parameter of RabbitMQ concerns Erlang alone, and is nam
 
 import shlex
 
-from warrenmq.server.config.classic import NoKeyError, parameter_settings
-from warrenmq.server.config.erlang_terms import ErlangSyntaxError, parse_term
+from warrenmq.server.config.erlang.classic import NoKeyError, parameter_settings
+from warrenmq.server.config.erlang.terms import ErlangSyntaxError, parse_term
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.setting import Setting
 

@@ -28,7 +28,7 @@ from warrenmq.server.config.settings import Config
 from warrenmq.server.listening.addresses import Ends, shown
 from warrenmq.server.listening.certificate_name import peer_certificate
 from warrenmq.server.listening.tls import PeerChains
-from warrenmq.server.memory_watch import MemoryWatch
+from warrenmq.server.resources.memory_watch import MemoryWatch
 from warrenmq.store.disk.line_limit import LineLimit
 from warrenmq.wire.encode import PROTOCOL_HEADER
 from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException

@@ -7,8 +7,8 @@ import pytest
 
 from tests.support.awaiting import eventually_in_loop
 from tests.support.brokers.memory_broker import MemoryBroker
-from warrenmq.server import disk_monitor
-from warrenmq.server.disk_monitor import DiskMonitor, free_bytes, interval_ms
+from warrenmq.server.resources import disk_monitor
+from warrenmq.server.resources.disk_monitor import DiskMonitor, free_bytes, interval_ms
 
 GB = 10**9
 

@@ -12,9 +12,9 @@ from tests.support.awaiting import eventually_in_loop
 from tests.support.brokers.memory_broker import MemoryBroker
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.flow.alarm_state import OFF
-from warrenmq.server import memory_watch
-from warrenmq.server.heap_release import HeapRelease
-from warrenmq.server.memory_watch import (
+from warrenmq.server.resources import memory_watch
+from warrenmq.server.resources.heap_release import HeapRelease
+from warrenmq.server.resources.memory_watch import (
     QUIET_TRIM_BYTES,
     TRIM_INTERVAL_MS,
     UNKNOWN_TOTAL_BYTES,
@@ -75,7 +75,7 @@ def test_nothing_known(tmp_path: Path) -> None:
 # Runs in a process of its own, because leftovers of other tests, such as threads, change the
 # memory.
 RESIDENT = """
-from warrenmq.server.memory_watch import ResidentMemory
+from warrenmq.server.resources.memory_watch import ResidentMemory
 
 memory, mib = ResidentMemory(), 1 << 20
 before = memory.used_bytes()
@@ -382,8 +382,8 @@ def test_a_watch_that_stops_leaves_nothing_half_done() -> None:
 
 # Runs in a process of its own, because leftovers of other tests in the heap would count too.
 HOLES = """
-from warrenmq.server.heap_release import find_heap_release
-from warrenmq.server.memory_watch import ResidentMemory
+from warrenmq.server.resources.heap_release import find_heap_release
+from warrenmq.server.resources.memory_watch import ResidentMemory
 
 release, memory, mib = find_heap_release(), ResidentMemory(), 1 << 20
 if release is None:

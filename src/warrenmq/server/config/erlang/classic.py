@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from warrenmq.server.config.erlang_terms import Atom, ErlangSyntaxError, Tuple, parse_term
+from warrenmq.server.config.erlang.terms import Atom, ErlangSyntaxError, Tuple, parse_term
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.lookup import find_key
 from warrenmq.server.config.setting import Setting

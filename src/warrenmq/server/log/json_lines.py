@@ -3,7 +3,7 @@
 import json
 import logging
 
-from warrenmq.server.log_time import stamp
+from warrenmq.server.log.stamp import stamp
 
 
 class JsonFormatter(logging.Formatter):

@@ -5,8 +5,8 @@ import sys
 from typing import Final
 
 from warrenmq.server.config.errors import ConfigError
-from warrenmq.server.config.log_options import LEVELS, LogOptions
-from warrenmq.server.log_time import stamp
+from warrenmq.server.config.options.log import LEVELS, LogOptions
+from warrenmq.server.log.stamp import stamp
 
 # The loggers of a category; a category that is not here has no part in warren's log.
 _LOGGERS: Final = {
@@ -62,7 +62,7 @@ def _prepared(handler: logging.Handler, level: str, formatter: str) -> logging.H
     handler.setLevel(LEVELS[level])
     if formatter == "json":
         # Imported only here: most logs are plain text.
-        from warrenmq.server.log_json import JsonFormatter
+        from warrenmq.server.log.json_lines import JsonFormatter
 
         handler.setFormatter(JsonFormatter())
     else:
@@ -72,7 +72,7 @@ def _prepared(handler: logging.Handler, level: str, formatter: str) -> logging.H
 
 def _file_handler(options: LogOptions) -> logging.Handler:
     # Imported only here: a log without a file does not wait for the library.
-    from warrenmq.server.log_file import LogFile
+    from warrenmq.server.log.file import LogFile
 
     assert options.file is not None
     path = options.directory / options.file
@@ -88,7 +88,7 @@ def _file_handler(options: LogOptions) -> logging.Handler:
 
 def rotate_log() -> None:
     """Begin a new log file now, whatever its size; no effect on a log without a file."""
-    from warrenmq.server.log_file import LogFile
+    from warrenmq.server.log.file import LogFile
 
     for handler in logging.getLogger().handlers:
         if isinstance(handler, LogFile):

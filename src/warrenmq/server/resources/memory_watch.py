@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Final
 
 from warrenmq.broker.broker import Broker
-from warrenmq.server.heap_release import HeapRelease
+from warrenmq.server.resources.heap_release import HeapRelease
 
 # Time between two measurements (s): normally, and when less than a fifth of the limit is left.
 INTERVAL_S: Final = 1.0

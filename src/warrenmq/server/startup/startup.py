@@ -29,13 +29,13 @@ from warrenmq.broker.definitions.passwords import hash_password
 from warrenmq.broker.definitions.usable import set_unusable_aside
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.server.config.settings import Config
-from warrenmq.server.definitions_file import (
+from warrenmq.server.startup.definitions_file import (
     VHOSTS_PATH,
     DataDirectoryError,
     move_to_lost,
     open_definitions,
 )
-from warrenmq.server.vhost_startup import open_vhost
+from warrenmq.server.startup.vhost import open_vhost
 from warrenmq.store.disk.files import LOST_AND_FOUND, make_directories
 from warrenmq.store.disk.flusher import BatchFlusher
 from warrenmq.store.disk.format_version import NewerFormatError, refuse_newer_formats

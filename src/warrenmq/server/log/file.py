@@ -7,7 +7,7 @@ import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from warrenmq.server.config.rotation import parse_rotation_date
+from warrenmq.server.config.options.rotation import parse_rotation_date
 
 
 class LogFile(logging.handlers.RotatingFileHandler):
@@ -45,7 +45,7 @@ class LogFile(logging.handlers.RotatingFileHandler):
 
 
 def next_rotation(date: str, now: datetime) -> datetime:
-    """The first time after `now` that `date` names, such as `$D0` (see `config/rotation.py`)."""
+    """The first time after `now` that `date` names, such as `$D0` (see `options/rotation.py`)."""
     period, first, hour = parse_rotation_date(date)
     if period == "H":
         at = now.replace(minute=first, second=0, microsecond=0)

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from warrenmq.cli.control.erlang import row_term
-from warrenmq.cli.control.erlang_terms import Atom, term_lines
+from warrenmq.cli.control.formats.erlang import row_term
+from warrenmq.cli.control.formats.erlang_terms import Atom, term_lines
 
 PEM = "-----BEGIN CERTIFICATE-----\nMIIBfDCCASOgAwIBAgIUOGlixX2F8OzVkPnT1u4V2WnQ8M8wCgYIKoZIzj0EAwIw\n"
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"

@@ -343,7 +343,7 @@ def test_a_master_without_synchronised_mirror_is_critical(
         "Node NODE seems to be the only one in a single node cluster, the check does not apply\n"
     )
     assert warrenctl(*command) == (0, alone, "")
-    monkeypatch.setattr("warrenmq.cli.control.redundancy._is_alone", lambda _run: False)
+    monkeypatch.setattr("warrenmq.cli.control.nodes.redundancy._is_alone", lambda _run: False)
     assert warrenctl(*command) == (
         69,
         "",
@@ -366,7 +366,7 @@ def test_a_master_without_synchronised_mirror_is_critical(
 def test_a_quorum_queue_without_another_synchronised_copy_is_critical(
     mirrors: MirrorsOfTest, warrenctl: Warrenctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("warrenmq.cli.control.redundancy._is_alone", lambda _run: False)
+    monkeypatch.setattr("warrenmq.cli.control.nodes.redundancy._is_alone", lambda _run: False)
     command = ("-q", "check_if_node_is_quorum_critical")
     mirrors.put("held", facts(copy("n2@host"), copy("n3@host")))
     assert warrenctl(*command) == (

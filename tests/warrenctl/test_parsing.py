@@ -2,9 +2,9 @@
 
 import pytest
 
-from warrenmq.cli.control.output import Style, Table, csv, json, table
+from warrenmq.cli.control.formats.output import Style, Table, csv, json, table
+from warrenmq.cli.control.formats.values import Json, cell_text
 from warrenmq.cli.control.parsing import Option, parse
-from warrenmq.cli.control.values import Json, cell_text
 
 OPTIONS = (Option("apply-to"), Option("priority", "integer"), Option("if-empty", "flag", "e"))
 

@@ -4,7 +4,7 @@ from typing import Final
 
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError
-from warrenmq.cli.control.output import Output
+from warrenmq.cli.control.formats.output import Output
 
 GROUP: Final = "Not available"
 _ERLANG: Final = "a warren node is no Erlang node"

@@ -6,7 +6,7 @@ from typing import Final
 
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import SOFTWARE, CommandError
-from warrenmq.cli.control.output import Output, Text
+from warrenmq.cli.control.formats.output import Output, Text
 
 GROUP: Final = "Help"
 # RabbitMQ's tools; programs.py says which commands each of them has.

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from warrenmq.admin.protocol.control import Done
 from warrenmq.admin.protocol.requests import Reply, Request
+from warrenmq.cli.control.formats.output import Output
 from warrenmq.cli.control.link import Link
-from warrenmq.cli.control.output import Output
 from warrenmq.cli.control.parsing import CommandLine, Option
 
 DEFAULT_TIMEOUT_S: Final = 60

@@ -6,7 +6,7 @@ from typing import Final
 import warrenmq
 from warrenmq.cli.control.command import Command, Program, Run
 from warrenmq.cli.control.exits import USAGE, CommandError
-from warrenmq.cli.control.output import Output, Text
+from warrenmq.cli.control.formats.output import Output, Text
 from warrenmq.cli.control.parsing import GENERAL, Option
 from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 from warrenmq.cli.control.command import Command, Program, Run
 from warrenmq.cli.control.exits import OK, TEMPORARY, USAGE, CommandError, UsageError
+from warrenmq.cli.control.formats.output import FORMATS, WITHOUT_BANNER, Style, Table
 from warrenmq.cli.control.helping import command_help, general_usage, not_found
 from warrenmq.cli.control.link import Link
-from warrenmq.cli.control.output import FORMATS, WITHOUT_BANNER, Style, Table
+from warrenmq.cli.control.nodes.status import node_status
 from warrenmq.cli.control.parsing import CommandLine, parse
 from warrenmq.cli.control.programs import PROGRAMS, WARRENCTL
-from warrenmq.cli.control.status import node_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

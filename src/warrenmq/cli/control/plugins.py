@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import DATA, SOFTWARE, CommandError, UsageError, bad_argument
-from warrenmq.cli.control.listings import GROUP as MONITORING
-from warrenmq.cli.control.output import Output, Text
+from warrenmq.cli.control.formats.output import Output, Text
+from warrenmq.cli.control.objects.listings import GROUP as MONITORING
 from warrenmq.cli.control.parsing import Option
 from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 

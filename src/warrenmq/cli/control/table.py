@@ -2,32 +2,32 @@
 
 from typing import Final
 
-from warrenmq.cli.control import (
-    absent,
-    aliases,
+from warrenmq.cli.control import absent, aliases, helping
+from warrenmq.cli.control.command import Command
+from warrenmq.cli.control.nodes import (
     checks,
     cluster,
-    connections,
-    definitions,
     feature_flags,
-    helping,
-    listings,
-    logins,
     logs,
     mirrors,
     node,
+    redundancy,
+    report,
+    status,
+    watching,
+)
+from warrenmq.cli.control.objects import (
+    connections,
+    definitions,
+    listings,
+    logins,
     parameters,
     permissions,
     policies,
     queues,
-    redundancy,
-    report,
-    status,
     users,
     vhosts,
-    watching,
 )
-from warrenmq.cli.control.command import Command
 
 _FAMILIES: Final = (
     helping, aliases, node, cluster, feature_flags, status, report, users, permissions, listings,

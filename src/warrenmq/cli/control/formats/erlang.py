@@ -8,8 +8,8 @@ a `long`.
 import re
 from typing import Any, Final
 
-from warrenmq.cli.control.erlang_terms import Atom, Bare
-from warrenmq.cli.control.values import Json, cell_text
+from warrenmq.cli.control.formats.erlang_terms import Atom, Bare
+from warrenmq.cli.control.formats.values import Json, cell_text
 
 # Columns whose texts are atoms.
 _ATOMS: Final = (

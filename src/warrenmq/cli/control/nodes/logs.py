@@ -7,10 +7,10 @@ from typing import Final
 
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import DATA, CommandError
-from warrenmq.cli.control.listings import GROUP
-from warrenmq.cli.control.output import Output, Text
+from warrenmq.cli.control.formats.output import Output, Text
+from warrenmq.cli.control.nodes.status import node_status
+from warrenmq.cli.control.objects.listings import GROUP
 from warrenmq.cli.control.parsing import Option
-from warrenmq.cli.control.status import node_status
 
 _SETTINGS: Final = "Configuration and environment"
 _LINES: Final = 50

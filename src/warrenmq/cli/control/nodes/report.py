@@ -2,9 +2,10 @@
 
 from typing import Final
 
-from warrenmq.cli.control import cluster, listings, policies, status, users
 from warrenmq.cli.control.command import Command, Run
-from warrenmq.cli.control.output import Output, Style, Text, table
+from warrenmq.cli.control.formats.output import Output, Style, Text, table
+from warrenmq.cli.control.nodes import cluster, status
+from warrenmq.cli.control.objects import listings, policies, users
 
 
 def _report(run: Run) -> Output:

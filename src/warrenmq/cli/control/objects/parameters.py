@@ -15,9 +15,9 @@ from warrenmq.admin.protocol.control import (
 )
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError
+from warrenmq.cli.control.formats.output import Output, Table
+from warrenmq.cli.control.formats.values import Json, json_text
 from warrenmq.cli.control.link import Refused
-from warrenmq.cli.control.output import Output, Table
-from warrenmq.cli.control.values import Json, json_text
 from warrenmq.vocabulary.error_codes import NO_SUCH_VHOST, NOT_FOUND
 
 GROUP: Final = "Parameters"

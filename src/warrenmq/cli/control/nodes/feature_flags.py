@@ -4,8 +4,8 @@ from typing import Final
 
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import USAGE, CommandError, bad_argument
-from warrenmq.cli.control.listings import check_columns, named_columns
-from warrenmq.cli.control.output import Output, Table
+from warrenmq.cli.control.formats.output import Output, Table
+from warrenmq.cli.control.objects.listings import check_columns, named_columns
 
 GROUP: Final = "Feature flags"
 # RabbitMQ's names of features, and whether a node has them.

@@ -5,8 +5,8 @@ from typing import Final
 from warrenmq.admin.protocol.control import Counted, DeleteQueue, PurgeQueue
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import USAGE, CommandError
+from warrenmq.cli.control.formats.output import Output, Text
 from warrenmq.cli.control.link import Refused
-from warrenmq.cli.control.output import Output, Text
 from warrenmq.cli.control.parsing import Option
 from warrenmq.vocabulary.error_codes import NO_SUCH_VHOST, NOT_FOUND, PRECONDITION
 

@@ -13,9 +13,9 @@ from warrenmq.admin.protocol.control import (
 from warrenmq.admin.protocol.requests import Request
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError
+from warrenmq.cli.control.formats.output import Output, Table
 from warrenmq.cli.control.link import Refused
-from warrenmq.cli.control.output import Output, Table
-from warrenmq.cli.control.users import expect_user
+from warrenmq.cli.control.objects.users import expect_user
 from warrenmq.vocabulary.error_codes import NO_SUCH_USER, NO_SUCH_VHOST
 
 GROUP: Final = "Access control"

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from typing import Final
 
 from warrenmq.admin.protocol.control import List, Rows
-from warrenmq.cli.control.cluster import describe_cluster
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError
-from warrenmq.cli.control.listings import GROUP
-from warrenmq.cli.control.mirrors import rebalance_queues
-from warrenmq.cli.control.output import Output, Text
+from warrenmq.cli.control.formats.output import Output, Text
+from warrenmq.cli.control.nodes.cluster import describe_cluster
+from warrenmq.cli.control.nodes.mirrors import rebalance_queues
+from warrenmq.cli.control.objects.listings import GROUP
 
 _UPGRADE: Final = "Upgrade"
 _COLUMNS: Final = ("name", "type", "slave_nodes", "synchronised_slave_nodes", "online")

@@ -17,11 +17,11 @@ from warrenmq.admin.protocol.control import (
 from warrenmq.admin.protocol.requests import Request
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import DATA, SOFTWARE, CommandError, bad_argument
+from warrenmq.cli.control.formats.output import Output, Table, Text
+from warrenmq.cli.control.formats.values import Json, cell_text
 from warrenmq.cli.control.link import Refused
-from warrenmq.cli.control.output import Output, Table, Text
-from warrenmq.cli.control.parameters import as_json_value, strict_json_text
+from warrenmq.cli.control.objects.parameters import as_json_value, strict_json_text
 from warrenmq.cli.control.parsing import Option
-from warrenmq.cli.control.values import Json, cell_text
 from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, NO_SUCH_USER
 
 GROUP: Final = "Users"

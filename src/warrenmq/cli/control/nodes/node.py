@@ -21,8 +21,8 @@ from warrenmq.admin.protocol.control import (
 )
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import SOFTWARE, CommandError, UsageError, bad_argument
+from warrenmq.cli.control.formats.output import Output, Text
 from warrenmq.cli.control.link import NoNodeError
-from warrenmq.cli.control.output import Output, Text
 from warrenmq.cli.control.parsing import Option
 
 GROUP: Final = "Nodes"

@@ -20,10 +20,10 @@ from warrenmq.admin.protocol.mirrors import (
 from warrenmq.admin.protocol.requests import Request
 from warrenmq.cli.control.command import Command, ReplyType, Run
 from warrenmq.cli.control.exits import CommandError
+from warrenmq.cli.control.formats.output import Output, Table, Text
 from warrenmq.cli.control.link import Refused
-from warrenmq.cli.control.output import Output, Table, Text
+from warrenmq.cli.control.nodes.status import section
 from warrenmq.cli.control.parsing import Option
-from warrenmq.cli.control.status import section
 from warrenmq.vocabulary.error_codes import NO_SUCH_VHOST, NOT_FOUND, NOT_MIRRORED
 
 _QUEUES: Final = "Queues"

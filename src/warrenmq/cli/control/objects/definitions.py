@@ -15,7 +15,7 @@ from warrenmq.admin.protocol.control import (
 )
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import DATA, CommandError, bad_argument
-from warrenmq.cli.control.output import Output, Text
+from warrenmq.cli.control.formats.output import Output, Text
 from warrenmq.cli.control.parsing import Option
 from warrenmq.cli.progress import progress_bar
 

@@ -5,8 +5,8 @@ from typing import Any, Final, Literal
 from warrenmq.admin.protocol.control import List, Rows
 from warrenmq.cli.control.command import DEFAULT_TIMEOUT_S, Command, Run
 from warrenmq.cli.control.exits import UsageError
+from warrenmq.cli.control.formats.output import Output, Table
 from warrenmq.cli.control.link import Refused
-from warrenmq.cli.control.output import Output, Table
 from warrenmq.cli.control.parsing import Option
 from warrenmq.vocabulary.error_codes import NO_SUCH_VHOST
 

@@ -7,8 +7,8 @@ from typing import Final, Literal
 from warrenmq.admin.protocol.control import CloseConnections, Counted, List, Rows, SetListening
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError
+from warrenmq.cli.control.formats.output import Output, Text
 from warrenmq.cli.control.link import Refused
-from warrenmq.cli.control.output import Output, Text
 from warrenmq.cli.control.parsing import Option
 from warrenmq.vocabulary.error_codes import NOT_FOUND
 

@@ -4,12 +4,12 @@ from typing import Any, Final
 
 from warrenmq.admin.protocol.cluster import MemberDescription
 from warrenmq.admin.protocol.control import ControlStatus, DescribeControl
-from warrenmq.cli.control import listings
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import UsageError
-from warrenmq.cli.control.output import Output, Text
+from warrenmq.cli.control.formats.output import Output, Text
+from warrenmq.cli.control.formats.values import json_text, term_text
+from warrenmq.cli.control.objects import listings
 from warrenmq.cli.control.parsing import Option
-from warrenmq.cli.control.values import json_text, term_text
 from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 
 _SETTINGS: Final = "Configuration and environment"

@@ -15,10 +15,10 @@ from warrenmq.admin.protocol.watching import (
 )
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import bad_argument
-from warrenmq.cli.control.listings import GROUP
-from warrenmq.cli.control.output import Output, Table, Text
+from warrenmq.cli.control.formats.output import Output, Table, Text
+from warrenmq.cli.control.nodes.status import PURPOSES
+from warrenmq.cli.control.objects.listings import GROUP
 from warrenmq.cli.control.parsing import Option
-from warrenmq.cli.control.status import PURPOSES
 from warrenmq.vocabulary.patterns.errors import PatternError
 from warrenmq.vocabulary.patterns.pattern import Pattern, compiled
 
@@ -32,7 +32,7 @@ _CERTIFICATE_COLUMNS: Final = (
 
 def _certificates(run: Run) -> Output:
     # Imported only here: other commands do not wait for it.
-    from warrenmq.cli.control.certificates import expirations, in_words
+    from warrenmq.cli.control.nodes.certificates import expirations, in_words
 
     listeners = run.ask(DescribeCertificates(), Certificates).listeners
 

@@ -5,7 +5,7 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from warrenmq.cli.control.values import cell_text, json_text
+from warrenmq.cli.control.formats.values import cell_text, json_text
 
 # Switches between VT100's characters and its line drawing.
 _LINES: Final = "\x1b(0"
@@ -131,8 +131,8 @@ def pretty_table(output: Output, style: Style) -> str:
 def erlang(output: Output, style: Style) -> str:
     """Erlang terms: a list of rows, or the text of a message."""
     # Imported only here: the other formats do not wait for it.
-    from warrenmq.cli.control.erlang import data_term, row_map, row_term
-    from warrenmq.cli.control.erlang_terms import term_lines
+    from warrenmq.cli.control.formats.erlang import data_term, row_map, row_term
+    from warrenmq.cli.control.formats.erlang_terms import term_lines
 
     if isinstance(output, Table):
         if output.has_maps and not output.rows:

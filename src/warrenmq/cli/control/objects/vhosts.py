@@ -13,12 +13,16 @@ from warrenmq.admin.protocol.control import (
 )
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import SOFTWARE, CommandError
+from warrenmq.cli.control.formats.output import Output, Table, Text
+from warrenmq.cli.control.formats.values import Json, cell_text
 from warrenmq.cli.control.link import Refused
-from warrenmq.cli.control.listings import check_columns, named_columns
-from warrenmq.cli.control.output import Output, Table, Text
-from warrenmq.cli.control.parameters import clear_vhost_limits, strict_json_text, vhost_limits
+from warrenmq.cli.control.objects.listings import check_columns, named_columns
+from warrenmq.cli.control.objects.parameters import (
+    clear_vhost_limits,
+    strict_json_text,
+    vhost_limits,
+)
 from warrenmq.cli.control.parsing import Option
-from warrenmq.cli.control.values import Json, cell_text
 from warrenmq.vocabulary.error_codes import NO_SUCH_VHOST
 
 GROUP: Final = "Virtual hosts"

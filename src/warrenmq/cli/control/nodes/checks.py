@@ -5,14 +5,14 @@ from typing import Final
 
 from warrenmq.admin.protocol.control import List, Rows
 from warrenmq.admin.protocol.watching import Certificates, DescribeCertificates
-from warrenmq.cli.control.cluster import describe_cluster
 from warrenmq.cli.control.command import DEFAULT_TIMEOUT_S, Command, Run
 from warrenmq.cli.control.exits import CommandError, UsageError, bad_argument
+from warrenmq.cli.control.formats.output import Output, Text
 from warrenmq.cli.control.link import NoNodeError
-from warrenmq.cli.control.listings import GROUP
-from warrenmq.cli.control.output import Output, Text
+from warrenmq.cli.control.nodes.cluster import describe_cluster
+from warrenmq.cli.control.nodes.status import alarm_lines, listener_line, listener_rows, node_status
+from warrenmq.cli.control.objects.listings import GROUP
 from warrenmq.cli.control.parsing import Option
-from warrenmq.cli.control.status import alarm_lines, listener_line, listener_rows, node_status
 from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 
 _CONNECT_TIMEOUT_S: Final = 10.0
@@ -235,7 +235,7 @@ def _check_period(run: Run) -> None:
 
 
 def _check_expiration(run: Run) -> Output:
-    from warrenmq.cli.control.certificates import expiring
+    from warrenmq.cli.control.nodes.certificates import expiring
 
     unit = run.text("unit", "weeks")
     within = run.number("within", 4)

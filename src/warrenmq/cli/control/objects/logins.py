@@ -5,8 +5,8 @@ from typing import Any, Final
 from warrenmq.admin.protocol.control import List, Rows
 from warrenmq.admin.protocol.watching import ResetLoginAttempts, SetSourceTracking
 from warrenmq.cli.control.command import Command, Run
-from warrenmq.cli.control.listings import GROUP
-from warrenmq.cli.control.output import Output, Table, Text
+from warrenmq.cli.control.formats.output import Output, Table, Text
+from warrenmq.cli.control.objects.listings import GROUP
 from warrenmq.cli.control.parsing import Option
 
 _OPERATIONS: Final = "Operations"

@@ -6,8 +6,8 @@ from typing import Final
 from warrenmq.admin.protocol.control import ClearPolicy, List, PolicyKind, Rows, SetPolicy
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError
-from warrenmq.cli.control.output import Output, Table
-from warrenmq.cli.control.parameters import as_json_value, do_clear, strict_json_text
+from warrenmq.cli.control.formats.output import Output, Table
+from warrenmq.cli.control.objects.parameters import as_json_value, do_clear, strict_json_text
 from warrenmq.cli.control.parsing import Option
 
 GROUP: Final = "Policies"

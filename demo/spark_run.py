@@ -18,7 +18,7 @@ from demo.spark_records import SparkResults
 from warrenmq.admin.client.client import AdminClient, NodeAddress
 from warrenmq.admin.protocol.requests import GroupList, GroupStatus, ListGroups
 from warrenmq.spark import SparkUnavailableError
-from warrenmq.spark.java import require_spark
+from warrenmq.spark.local.java import require_spark
 
 # Batches of the drain: enough that the kill falls between the first and the last.
 BATCHES = 4

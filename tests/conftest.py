@@ -132,7 +132,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """The one Spark session of a test run: a JVM needs seconds to start, and a gigabyte."""
     from tests.support.spark.settings import FAST_SETTINGS
     from warrenmq.spark import SparkUnavailableError, session
-    from warrenmq.spark.java import require_spark
+    from warrenmq.spark.local.java import require_spark
 
     try:
         require_spark()

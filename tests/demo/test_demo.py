@@ -122,7 +122,7 @@ def demo() -> Iterator[DemoRun]:
 
 def require_java() -> None:
     from warrenmq.spark import SparkUnavailableError
-    from warrenmq.spark.java import require_spark
+    from warrenmq.spark.local.java import require_spark
 
     try:
         require_spark()

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tests.support.brokers.memory_node import MemoryNode
     from tests.support.brokers.other_brokers import OtherBroker
     from tests.support.brokers.process import BrokerProcess
-    from warrenmq.spark.stream_reader import WarrenStreamReader as StreamReader
+    from warrenmq.spark.streams.reader import WarrenStreamReader as StreamReader
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def make(link: "MemoryLink") -> "Make":
     """Makes a reader, as a new driver process does."""
     from tests.spark.links import URI
     from warrenmq.spark.source import WarrenDataSource
-    from warrenmq.spark.stream_reader import WarrenStreamReader
+    from warrenmq.spark.streams.reader import WarrenStreamReader
 
     def make_reader(**options: str) -> "StreamReader":
         given = {"uri": URI, "queues": "q", "group": "g", "longPollMs": "0", "retryTimeoutMs": "0"}

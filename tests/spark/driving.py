@@ -8,8 +8,8 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from tests.spark.micro_batches import through_json
 from tests.support.brokers.memory_node import MemoryNode
-from warrenmq.spark.offsets import OffsetJson
-from warrenmq.spark.stream_reader import GroupPartition, WarrenStreamReader
+from warrenmq.spark.streams.offsets import OffsetJson
+from warrenmq.spark.streams.reader import GroupPartition, WarrenStreamReader
 
 Make = Callable[..., WarrenStreamReader]
 

@@ -37,7 +37,7 @@ MESSAGES_MIN = 100
 SIZES = (ID_BYTES, 200, 3000, 60_000)
 KINDS = (DRIVER, WORKER, SOURCE, BROKER) = ("driver", "worker", "source", "broker")
 # Parts of the command lines of a Spark application's processes.
-WORKER_COMMAND = "warrenmq.spark.worker_daemon\0pyspark.worker"
+WORKER_COMMAND = "warrenmq.spark.local.worker_daemon\0pyspark.worker"
 SOURCE_COMMAND = "python_streaming_source_runner"
 
 

@@ -46,5 +46,5 @@ def install(monkeypatch: pytest.MonkeyPatch, node: MemoryNode) -> MemoryLink:
     for module in ("group_session", "batch_reader"):
         monkeypatch.setattr(f"warrenmq.spark.{module}.link_to", lambda *arguments: link)
     # Other processes of the test run have nodes in memory with the same address.
-    monkeypatch.setattr("warrenmq.spark.group_session.claim_group", lambda *arguments: None)
+    monkeypatch.setattr("warrenmq.spark.streams.group_session.claim_group", lambda *arguments: None)
     return link

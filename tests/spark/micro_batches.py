@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from warrenmq.spark.offsets import OffsetJson
-from warrenmq.spark.stream_reader import WarrenStreamReader
+from warrenmq.spark.streams.offsets import OffsetJson
+from warrenmq.spark.streams.reader import WarrenStreamReader
 
 Row = tuple[str, int, bytes]
 

@@ -12,8 +12,8 @@ from tests.support.brokers.process import BrokerProcess
 from warrenmq.spark.amqp.options import AMQP_COMMON_OPTIONS, AMQP_SINK_OPTIONS, AMQP_STREAM_OPTIONS
 from warrenmq.spark.columns import COLUMNS
 from warrenmq.spark.options import BATCH_OPTIONS, COMMON_OPTIONS, STREAM_OPTIONS
-from warrenmq.spark.sink_columns import SINK_COLUMNS
-from warrenmq.spark.sink_options import SINK_OPTIONS
+from warrenmq.spark.sinks.columns import SINK_COLUMNS
+from warrenmq.spark.sinks.options import SINK_OPTIONS
 from warrenmq.spark.store_options import TABLE_OPTIONS
 from warrenmq.tables.schemas import COLUMNS as STORE_COLUMNS
 

@@ -14,9 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.spark.links import URI, MemoryLink
 from tests.spark.micro_batches import PLACES, Checkpoint, Query, drain
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
-from warrenmq.spark import batch_reader, group_session
+from warrenmq.spark import batch_reader
 from warrenmq.spark.source import WarrenDataSource
-from warrenmq.spark.stream_reader import WarrenStreamReader
+from warrenmq.spark.streams import group_session
+from warrenmq.spark.streams.reader import WarrenStreamReader
 
 QUEUES = st.sampled_from(["a", "b", "c", "d"])
 

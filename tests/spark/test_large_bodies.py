@@ -27,7 +27,7 @@ from warrenmq.spark.options import OptionError, parse_options
 from warrenmq.spark.retry import SourceError
 from warrenmq.spark.source import WarrenDataSource
 from warrenmq.spark.store_options import parse_store_options
-from warrenmq.spark.stream_reader import WarrenStreamReader
+from warrenmq.spark.streams.reader import WarrenStreamReader
 
 LIMIT = 1000
 SMALL = [b"first", bytes(LIMIT), b"last"]

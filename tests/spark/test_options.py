@@ -7,7 +7,7 @@ import pytest
 from warrenmq.admin.client.client import URI_VARIABLE
 from warrenmq.spark.amqp.options import parse_amqp_source
 from warrenmq.spark.options import EVERYTHING, Bound, OptionError, parse_options
-from warrenmq.spark.sink_options import parse_sink_options
+from warrenmq.spark.sinks.options import parse_sink_options
 
 GIVEN = {"uri": "amqp://u:geheim@h:1", "queues": "q"}
 

@@ -8,7 +8,7 @@ pytest.importorskip("pyspark")
 
 from tests.spark.sink_kills import execute_run
 from warrenmq.spark import SparkUnavailableError
-from warrenmq.spark.java import require_spark
+from warrenmq.spark.local.java import require_spark
 
 
 @pytest.mark.spark

@@ -19,7 +19,7 @@ from tests.support.stores.stopped_node import FAN, LARGE, MESSAGES, SMALL, make_
 from warrenmq.admin.client.client import AdminClient, NodeAddress
 from warrenmq.admin.protocol.requests import GroupList, GroupStatus, ListGroups
 from warrenmq.spark import SparkUnavailableError, reason_of
-from warrenmq.spark.java import require_spark
+from warrenmq.spark.local.java import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -42,7 +42,7 @@ KEEPS_HELD = tuple(
         "admin/protocol/requests",
         "admin/status",
         "cli/group",
-        "spark/group_session",
+        "spark/streams/group_session",
     )
 )
 # A source number. docs/guarantees.md lists S, W, G, T and C; docs/protocol-notes.md lists P.

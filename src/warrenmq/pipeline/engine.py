@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from warrenmq.pipeline.progress import Progress, Step
 from warrenmq.pipeline.result import JobError
 from warrenmq.pipeline.sharing import LocalSharing, Sharing
-from warrenmq.spark.java import SparkUnavailableError, require_packages, require_spark
-from warrenmq.spark.local_session import CONNECT_SCHEME
+from warrenmq.spark.local.java import SparkUnavailableError, require_packages, require_spark
+from warrenmq.spark.local.session import CONNECT_SCHEME
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from warrenmq.pipeline.result import JobError
 from warrenmq.pipeline.sharing import ContextSharing, ServerSharing, Sharing
 from warrenmq.spark import session
-from warrenmq.spark.java import require_packages
-from warrenmq.spark.local_session import CONNECT_SCHEME, light_context
+from warrenmq.spark.local.java import require_packages
+from warrenmq.spark.local.session import CONNECT_SCHEME, light_context
 from warrenmq.spark.reason import reason_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Publishes rows in their order, each once, through the sink of format "warren" (`spark/sink.py`).
+"""Publishes rows in their order, each once, through the sink of format "warren" (`sinks/sink.py`).
 
 The number of a batch is the number of rows up to its end. The broker stores the last batch number
 that a sink has committed, so it knows how many rows are published. A resumed run asks the broker
@@ -16,11 +16,11 @@ from warrenmq.pipeline.broker import RETRY_OPTION, address_of, as_job_error
 from warrenmq.pipeline.result import JobError
 from warrenmq.spark.broker_link import link_to
 from warrenmq.spark.retry import BrokerAwayError, Retry, SourceError
-from warrenmq.spark.sink_node import uri_of_sink
+from warrenmq.spark.sinks.node import uri_of_sink
 from warrenmq.vocabulary.error_codes import NOT_FOUND
 
 if TYPE_CHECKING:
-    from warrenmq.spark.sink_options import SinkOptions
+    from warrenmq.spark.sinks.options import SinkOptions
 
 BATCH_MESSAGES: Final = 20_000
 BATCH_BYTES: Final = 16 << 20
@@ -57,7 +57,7 @@ class StagedPublisher:
         `end` is the number of their last row, counted from 1. A non-empty `queue` gets all rows,
         whatever their routing.
         """
-        from warrenmq.spark.sink import commit, stage_rows
+        from warrenmq.spark.sinks.sink import commit, stage_rows
 
         seconds = self._options.away_timeout_ms / 1000
         with (
@@ -75,7 +75,7 @@ class StagedPublisher:
 
     def await_queues(self, end: int) -> None:
         """Wait until all published rows up to `end` are in their queues."""
-        from warrenmq.spark.sink import commit
+        from warrenmq.spark.sinks.sink import commit
 
         with as_job_error():
             commit(self._options, self._sink, end, [], True)

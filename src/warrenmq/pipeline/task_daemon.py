@@ -51,6 +51,6 @@ def load() -> None:
 
 if __name__ == "__main__":
     load()
-    from warrenmq.spark.worker_daemon import fork_workers
+    from warrenmq.spark.local.worker_daemon import fork_workers
 
     fork_workers()

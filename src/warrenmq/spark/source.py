@@ -21,16 +21,16 @@ from warrenmq.spark.amqp.source import other_broker
 from warrenmq.spark.batch_reader import WarrenBatchReader
 from warrenmq.spark.columns import check_schema, default_schema
 from warrenmq.spark.options import OptionError, SourceOptions, parse_options
-from warrenmq.spark.sink import WarrenBatchWriter, WarrenStreamWriter
-from warrenmq.spark.sink_columns import check_sink_columns
-from warrenmq.spark.sink_options import (
+from warrenmq.spark.sinks.columns import check_sink_columns
+from warrenmq.spark.sinks.options import (
     STREAM_OPTIONS_OF_SPARK,
     SinkOptions,
     parse_sink_options,
     without_options_of_spark,
 )
-from warrenmq.spark.stream_reader import WarrenStreamReader
-from warrenmq.spark.unusable_reader import UnusableStreamReader
+from warrenmq.spark.sinks.sink import WarrenBatchWriter, WarrenStreamWriter
+from warrenmq.spark.streams.reader import WarrenStreamReader
+from warrenmq.spark.streams.unusable_reader import UnusableStreamReader
 
 
 class WarrenDataSource(DataSource):

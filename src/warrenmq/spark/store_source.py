@@ -16,9 +16,9 @@ from pyspark.sql.types import StructType
 
 from warrenmq.spark.columns import check_columns
 from warrenmq.spark.large_bodies import READ_CHOICES, usable
+from warrenmq.spark.local.worker import settle
 from warrenmq.spark.retry import SourceError
 from warrenmq.spark.store_options import StoreOptions, parse_store_options
-from warrenmq.spark.worker import settle
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

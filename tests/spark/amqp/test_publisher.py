@@ -13,7 +13,7 @@ from warrenmq.spark.amqp.connection import AmqpLostError, Event
 from warrenmq.spark.amqp.options import parse_amqp_sink
 from warrenmq.spark.amqp.publisher import ConfirmedPublisher
 from warrenmq.spark.retry import SourceError
-from warrenmq.spark.sink_columns import MessageMaker
+from warrenmq.spark.sinks.columns import MessageMaker
 from warrenmq.wire.methods import BasicAck, BasicNack
 
 OPTIONS = parse_amqp_sink(

@@ -30,8 +30,8 @@ from warrenmq.spark.amqp.connection import AmqpConnection
 from warrenmq.spark.amqp.options import parse_amqp_source
 from warrenmq.spark.amqp.stream_reader import AmqpStreamReader
 from warrenmq.spark.columns import default_schema
-from warrenmq.spark.lag import lag_of
 from warrenmq.spark.retry import SourceError
+from warrenmq.spark.streams.lag import lag_of
 from warrenmq.wire.methods import BasicQos, BasicQosOk
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]

@@ -8,7 +8,7 @@ from tests.spark.micro_batches import Checkpoint
 from tests.support.brokers.process import BrokerProcess
 from tests.support.cluster.trio import channels
 from warrenmq.spark.source import WarrenDataSource
-from warrenmq.spark.stream_reader import WarrenStreamReader
+from warrenmq.spark.streams.reader import WarrenStreamReader
 
 DURABLE = pika.BasicProperties(delivery_mode=2)
 

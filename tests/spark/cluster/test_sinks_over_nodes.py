@@ -15,8 +15,8 @@ from tests.support.cluster.trio import ClusterNode
 from tests.support.command_line import warren, warren_json
 from warrenmq.admin.client.client import AdminClient, NodeAddress
 from warrenmq.admin.protocol.sinks import DescribeSink, ListSinks, SinkList, SinkStatus
-from warrenmq.spark.sink import StagedRows, commit, stage_rows
-from warrenmq.spark.sink_options import SinkOptions, parse_sink_options
+from warrenmq.spark.sinks.options import SinkOptions, parse_sink_options
+from warrenmq.spark.sinks.sink import StagedRows, commit, stage_rows
 
 # More than a few slices.
 MESSAGES = 8000

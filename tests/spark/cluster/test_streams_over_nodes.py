@@ -18,11 +18,11 @@ from tests.spark.micro_batches import (
 )
 from tests.support.cluster.trio import ClusterNode, channels
 from tests.support.command_line import warren, warren_json
-from warrenmq.spark.lag import lag_of
-from warrenmq.spark.offsets import OffsetJson
 from warrenmq.spark.retry import SourceError
 from warrenmq.spark.source import WarrenDataSource
-from warrenmq.spark.stream_reader import WarrenStreamReader
+from warrenmq.spark.streams.lag import lag_of
+from warrenmq.spark.streams.offsets import OffsetJson
+from warrenmq.spark.streams.reader import WarrenStreamReader
 
 
 def test_a_stream_reads_queues_of_all_nodes_through_any(trio: list[ClusterNode]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from warrenmq.pipeline.archives.delta import DeltaFiles
 from warrenmq.pipeline.archives.directory import ArchiveDirectory, Commit
 from warrenmq.pipeline.archives.merge import Merger, ParquetFiles, SmallFile
-from warrenmq.spark.offsets import OffsetJson
+from warrenmq.spark.streams.offsets import OffsetJson
 
 
 class BatchWriter:

@@ -76,7 +76,7 @@ class Commit(msgspec.Struct, frozen=True):
 
     batch: int
     files: list[ArchivedFile]
-    # Offsets up to which the queues were read (spark/offsets.py).
+    # Offsets up to which the queues were read (spark/streams/offsets.py).
     offset: dict[str, Any]
     total_rows: int
     total_bytes: int

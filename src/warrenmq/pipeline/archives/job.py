@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from warrenmq.pipeline.archives.batch import BatchWriter
     from warrenmq.pipeline.archives.source import ArchiveReader
-    from warrenmq.spark.offsets import OffsetJson
     from warrenmq.spark.options import SourceOptions
+    from warrenmq.spark.streams.offsets import OffsetJson
 
 MERGE_BYTES: Final = 128 << 20
 BATCH_MESSAGES: Final = 1_000_000

@@ -15,10 +15,10 @@ from pyspark.sql.datasource import InputPartition
 
 from warrenmq.spark.columns import default_schema
 from warrenmq.spark.fetching import share_out
-from warrenmq.spark.offsets import OffsetJson
 from warrenmq.spark.options import SourceOptions
 from warrenmq.spark.retry import SourceError
-from warrenmq.spark.stream_reader import GroupPartition, WarrenStreamReader
+from warrenmq.spark.streams.offsets import OffsetJson
+from warrenmq.spark.streams.reader import GroupPartition, WarrenStreamReader
 
 # Messages of a slice; as many as an index segment has (queues/readers/segment_places.py), so that a
 # slice on disk lies in one.

@@ -32,7 +32,7 @@ from warrenmq.pipeline.staged_publisher import (
     pieces,
 )
 from warrenmq.pipeline.tasks import run_tasks
-from warrenmq.spark.java import require_packages
+from warrenmq.spark.local.java import require_packages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,7 +126,7 @@ class _LiveRestore:
     progress: Progress
 
     def __post_init__(self) -> None:
-        from warrenmq.spark.sink_options import SinkOptions
+        from warrenmq.spark.sinks.options import SinkOptions
 
         self.sink = f"restore-{self.chain.last.id}"
         retry_ms = round(self.retry_timeout_s * 1000)

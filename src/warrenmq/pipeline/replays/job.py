@@ -36,7 +36,7 @@ from warrenmq.pipeline.staged_publisher import (
     StagedPublisher,
     pieces,
 )
-from warrenmq.spark.java import require_packages
+from warrenmq.spark.local.java import require_packages
 from warrenmq.spark.retry import Retry
 
 if TYPE_CHECKING:
@@ -491,7 +491,7 @@ def _publish(
 
 
 def _sink_options(work: _Replay, state: ReplayState) -> Any:
-    from warrenmq.spark.sink_options import SinkOptions
+    from warrenmq.spark.sinks.options import SinkOptions
 
     return SinkOptions(
         uri=work.uri,

@@ -102,7 +102,7 @@ def routes(messages: Any, routing_key: str | None) -> list[tuple[bytes | None, s
 
 def _message_columns(messages: Any) -> Any:
     """The columns that make up a message; headers as JSON only in rows without raw headers."""
-    from warrenmq.spark.sink_columns import SINK_COLUMNS
+    from warrenmq.spark.sinks.columns import SINK_COLUMNS
 
     found = messages.select([name for name in messages.column_names if name in SINK_COLUMNS])
     if "headers" in found.column_names and "headers_raw" in found.column_names:
@@ -117,7 +117,7 @@ def _check(messages: Any, sources: Sequence[Path], exchange: str | None) -> None
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    from warrenmq.spark.sink_columns import SINK_COLUMNS
+    from warrenmq.spark.sinks.columns import SINK_COLUMNS
 
     names = [name for name in messages.column_names if name in SINK_COLUMNS]
     try:

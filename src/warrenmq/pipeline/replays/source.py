@@ -79,7 +79,7 @@ def message_columns(frame: "DataFrame") -> list[Any]:
     """The columns that make up a message; headers as JSON only in rows without raw headers."""
     from pyspark.sql import functions as f
 
-    from warrenmq.spark.sink_columns import SINK_COLUMNS
+    from warrenmq.spark.sinks.columns import SINK_COLUMNS
 
     columns = []
     for name in frame.columns:
@@ -228,7 +228,7 @@ def _read_backup(spark: "SparkSession", source: Path) -> "DataFrame":
 def check_columns(schema: "StructType", sources: Sequence[Path], exchange: str | None) -> None:
     """JobError unless rows of `schema` are messages. `exchange`: all messages go to this one."""
     from warrenmq.spark.options import OptionError
-    from warrenmq.spark.sink_columns import check_sink_columns
+    from warrenmq.spark.sinks.columns import check_sink_columns
 
     try:
         check_sink_columns(schema, exchange is not None)

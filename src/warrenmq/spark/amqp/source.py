@@ -9,8 +9,8 @@ from warrenmq.spark.amqp.options import is_amqp, parse_amqp_sink, parse_amqp_sou
 from warrenmq.spark.amqp.writer import AmqpBatchWriter, AmqpStreamWriter
 from warrenmq.spark.columns import check_schema, default_schema
 from warrenmq.spark.options import OptionError, parse_boolean
-from warrenmq.spark.sink_columns import check_sink_columns
-from warrenmq.spark.sink_options import (
+from warrenmq.spark.sinks.columns import check_sink_columns
+from warrenmq.spark.sinks.options import (
     ASYNC_OPTIONS_OF_SPARK,
     STREAM_OPTIONS_OF_SPARK,
     without_options_of_spark,

@@ -6,7 +6,7 @@ spool allows. Offsets are positions in the spool:
 
     {"pos": 1234, "spool": "<id of the spool>", "v": 1}
 
-spark/stream_reader.py describes the order of Spark's calls. The constructor does no I/O, because
+spark/streams/reader.py describes the order of Spark's calls. The constructor does no I/O, because
 Spark builds the reader a second time in another process. The first call in the driver process opens
 the spool and starts the thread that fills it.
 """
@@ -33,10 +33,10 @@ from warrenmq.admin.client.client import NodeAddress
 from warrenmq.spark.amqp.consumer import SpoolConsumer, known_ids
 from warrenmq.spark.amqp.options import AmqpSourceOptions
 from warrenmq.spark.amqp.spool import Spool
-from warrenmq.spark.lag import SourceLag, with_lag
 from warrenmq.spark.large_bodies import READ_CHOICES, usable
-from warrenmq.spark.offsets import OFFSET_VERSION, OffsetJson
 from warrenmq.spark.retry import SourceError
+from warrenmq.spark.streams.lag import SourceLag, with_lag
+from warrenmq.spark.streams.offsets import OFFSET_VERSION, OffsetJson
 from warrenmq.tables.spool import SpoolError, SpoolSlice, read_slice
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _encode(spool, end)
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
-        """The end of the spool and the lag (lag.py), only for the query's progress."""
+        """The end of the spool and the lag (streams/lag.py), only for the query's progress."""
         spool = self._spool
         if spool is None:
             return None

@@ -20,8 +20,8 @@ from pyspark.taskcontext import TaskContext
 from warrenmq.spark.amqp.options import AmqpSinkOptions
 from warrenmq.spark.amqp.publisher import publisher_for
 from warrenmq.spark.retry import SourceError
-from warrenmq.spark.sink_columns import MessageMaker
-from warrenmq.spark.task_failure import raise_failures, unless_permanent
+from warrenmq.spark.sinks.columns import MessageMaker
+from warrenmq.spark.sinks.task_failure import raise_failures, unless_permanent
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

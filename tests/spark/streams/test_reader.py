@@ -15,11 +15,11 @@ from tests.spark.driving import Make, bounds, fill, latest, numbered, rows
 from tests.spark.links import URI, MemoryLink
 from tests.spark.micro_batches import through_json
 from tests.support.brokers.memory_node import MemoryDisk, MemoryNode
-from warrenmq.spark.lag import lag_of
 from warrenmq.spark.options import OptionError
 from warrenmq.spark.retry import SourceError
 from warrenmq.spark.source import WarrenDataSource
-from warrenmq.spark.unusable_reader import UnusableStreamReader
+from warrenmq.spark.streams.lag import lag_of
+from warrenmq.spark.streams.unusable_reader import UnusableStreamReader
 
 
 def test_a_stream_from_first_batch_to_an_empty_queue(node: MemoryNode, make: Make) -> None:
@@ -137,7 +137,7 @@ def test_partitions_are_the_same_slices_whenever_asked(
     node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The slices of a range never change, because sinks may remember (batch id, partition id)."""
-    monkeypatch.setattr("warrenmq.spark.stream_reader.READ_SLICE_MESSAGES", 4)
+    monkeypatch.setattr("warrenmq.spark.streams.reader.READ_SLICE_MESSAGES", 4)
     fill(node, 10)
     reader = make()
     initial = reader.initialOffset()
@@ -392,7 +392,7 @@ def test_record_batches_are_bounded_in_bytes(
     node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Record batches are bounded in bytes, because a huge one can hang a JVM."""
-    monkeypatch.setattr("warrenmq.spark.stream_reader.FETCH_BYTES", 10_000)
+    monkeypatch.setattr("warrenmq.spark.streams.reader.FETCH_BYTES", 10_000)
     for _ in range(40):
         node.publish(b"q", bytes(1000))
     reader = make()

@@ -15,7 +15,7 @@ from warrenmq.admin.protocol.requests import GroupOpened, Member, OpenGroup, Res
 from warrenmq.spark.broker_link import BrokerLink
 from warrenmq.spark.homes import Homes, Place, homes_of
 from warrenmq.spark.options import EARLIEST, SourceOptions
-from warrenmq.spark.polls import Polls
+from warrenmq.spark.streams.polls import Polls
 
 # Interval at which a pattern's group looks for nodes that have come into the cluster (s).
 _LOOK_S: Final = 5.0

@@ -9,7 +9,7 @@ from typing import NoReturn
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from warrenmq.spark.offsets import OffsetJson
+from warrenmq.spark.streams.offsets import OffsetJson
 
 
 class UnusableStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -27,13 +27,13 @@ from warrenmq.admin.protocol.requests import (
     Slice,
 )
 from warrenmq.spark.broker_link import BrokerLink, link_to
-from warrenmq.spark.group_claim import claim_group
-from warrenmq.spark.group_parts import ALONE, GroupParts
 from warrenmq.spark.homes import Place
-from warrenmq.spark.lag import SourceLag
-from warrenmq.spark.offsets import Positions, QueueKey, queue_key
 from warrenmq.spark.options import ACK_ON_LATEST_OFFSET, SourceOptions
 from warrenmq.spark.retry import SourceError
+from warrenmq.spark.streams.group_claim import claim_group
+from warrenmq.spark.streams.group_parts import ALONE, GroupParts
+from warrenmq.spark.streams.lag import SourceLag
+from warrenmq.spark.streams.offsets import Positions, QueueKey, queue_key
 from warrenmq.vocabulary.error_codes import DATA_LOSS, NOT_FOUND
 from warrenmq.vocabulary.patterns.name_pattern import NamePattern
 

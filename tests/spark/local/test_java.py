@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from warrenmq.spark import SparkUnavailableError
-from warrenmq.spark.java import require_java, require_spark
+from warrenmq.spark.local.java import require_java, require_spark
 
 
 def fake_java(home: Path, text: str, status: int = 0) -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from warrenmq.spark.offsets import OffsetError, OffsetFormat, QueueKey, queue_key
+from warrenmq.spark.streams.offsets import OffsetError, OffsetFormat, QueueKey, queue_key
 
 FORMAT = OffsetFormat("g", "/")
 ORDERS = QueueKey("or/de#rs é", 17)

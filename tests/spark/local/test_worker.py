@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from tests.support.awaiting import eventually
-from warrenmq.spark.worker import settle
+from warrenmq.spark.local.worker import settle
 
 # Objects that are made after `settle` are collected, even after a second `settle`.
 IN_A_TASK = """
@@ -22,7 +22,7 @@ import weakref
 
 from pyspark import TaskContext
 
-from warrenmq.spark.worker import settle
+from warrenmq.spark.local.worker import settle
 
 TaskContext._getOrCreate()
 settle()
@@ -50,7 +50,7 @@ def read_number(file: IO[bytes]) -> int:
 
 
 @pytest.mark.parametrize(
-    "module", ["warrenmq.spark.worker_daemon", "warrenmq.pipeline.task_daemon"]
+    "module", ["warrenmq.spark.local.worker_daemon", "warrenmq.pipeline.task_daemon"]
 )
 def test_workers_whose_jvm_has_gone_say_nothing(module: str, tmp_path: Path) -> None:
     """Neither one that is forked for nobody nor an idle one; PySpark prints a stack for each."""

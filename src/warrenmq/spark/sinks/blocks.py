@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from warrenmq.admin.protocol.requests import STAGE_BYTES
 from warrenmq.spark.retry import SourceError
-from warrenmq.spark.sink_columns import SINK_COLUMNS, MessageMaker
+from warrenmq.spark.sinks.columns import SINK_COLUMNS, MessageMaker
 
 # Bytes of bodies that are made into blocks at a time.
 _PIECE_BYTES: Final = 64 * 1024 * 1024

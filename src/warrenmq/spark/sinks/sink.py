@@ -47,10 +47,10 @@ from warrenmq.admin.protocol.sinks import (
 )
 from warrenmq.spark.broker_link import BrokerLink, connect, link_to
 from warrenmq.spark.retry import BrokerAwayError, SourceError, is_transient
-from warrenmq.spark.sink_blocks import BlockMaker
-from warrenmq.spark.sink_node import uri_of_sink
-from warrenmq.spark.sink_options import SinkOptions
-from warrenmq.spark.task_failure import raise_failures, unless_permanent
+from warrenmq.spark.sinks.blocks import BlockMaker
+from warrenmq.spark.sinks.node import uri_of_sink
+from warrenmq.spark.sinks.options import SinkOptions
+from warrenmq.spark.sinks.task_failure import raise_failures, unless_permanent
 from warrenmq.vocabulary.error_codes import NO_ROOM
 
 if TYPE_CHECKING:

@@ -35,14 +35,14 @@ from pyspark.sql.types import StructType
 from warrenmq.admin.client.client import AdminRefusedError
 from warrenmq.admin.protocol.requests import Fetch, Fetched, Request, Slice
 from warrenmq.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
-from warrenmq.spark.file_access import FileSlices, store_id_of, wants_files
-from warrenmq.spark.group_session import GroupSession, Limits, final
 from warrenmq.spark.homes import Place
-from warrenmq.spark.lag import with_lag
 from warrenmq.spark.large_bodies import STREAM_CHOICES, rejected_above, usable
-from warrenmq.spark.offsets import OffsetError, OffsetFormat, OffsetJson, QueueKey
 from warrenmq.spark.options import EVERYTHING, OptionError, SourceOptions
 from warrenmq.spark.retry import SourceError
+from warrenmq.spark.streams.file_access import FileSlices, store_id_of, wants_files
+from warrenmq.spark.streams.group_session import GroupSession, Limits, final
+from warrenmq.spark.streams.lag import with_lag
+from warrenmq.spark.streams.offsets import OffsetError, OffsetFormat, OffsetJson, QueueKey
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch

@@ -14,10 +14,10 @@ from tests.support.brokers.amqp_frames import PERSISTENT, table
 from tests.support.brokers.node_thread import NodeThread
 from warrenmq.admin.client.client import AdminClient
 from warrenmq.admin.protocol.requests import Fetch, Reply, Request
-from warrenmq.spark import file_access
-from warrenmq.spark.offsets import OffsetJson
 from warrenmq.spark.source import WarrenDataSource
-from warrenmq.spark.stream_reader import GroupPartition, WarrenStreamReader
+from warrenmq.spark.streams import file_access
+from warrenmq.spark.streams.offsets import OffsetJson
+from warrenmq.spark.streams.reader import GroupPartition, WarrenStreamReader
 
 COUNT = 500
 Row = dict[str, object]
@@ -101,7 +101,9 @@ def test_files_that_do_not_serve_are_no_error(
     }
     assert paths
     with monkeypatch.context() as patch:
-        patch.setattr("warrenmq.spark.stream_reader.store_id_of", lambda block: b"another store..!")
+        patch.setattr(
+            "warrenmq.spark.streams.reader.store_id_of", lambda block: b"another store..!"
+        )
         fetches.clear()
         assert rows(reader, initial, end) == expected
         assert sum(fetch.end - fetch.start for fetch in fetches) > COUNT

@@ -32,20 +32,20 @@ from warrenmq.admin.protocol.sinks import (
     SinkList,
     SinkStatus,
 )
-from warrenmq.spark import sink
 from warrenmq.spark.options import OptionError
 from warrenmq.spark.retry import BrokerAwayError, SourceError
-from warrenmq.spark.sink import (
+from warrenmq.spark.sinks import sink
+from warrenmq.spark.sinks.blocks import BlockMaker
+from warrenmq.spark.sinks.options import SinkOptions, parse_sink_options
+from warrenmq.spark.sinks.sink import (
     StagedRows,
     WarrenBatchWriter,
     WarrenStreamWriter,
     commit,
     stage_rows,
 )
-from warrenmq.spark.sink_blocks import BlockMaker
-from warrenmq.spark.sink_options import SinkOptions, parse_sink_options
+from warrenmq.spark.sinks.task_failure import TaskFailed
 from warrenmq.spark.source import WarrenDataSource
-from warrenmq.spark.task_failure import TaskFailed
 from warrenmq.store.records.publish_body import decode_message
 from warrenmq.wire.properties import decode_properties
 

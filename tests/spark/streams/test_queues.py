@@ -7,8 +7,8 @@ pytest.importorskip("pyspark")
 from tests.spark.driving import Make, bounds, fill, latest, numbered, rows
 from tests.spark.links import MemoryLink
 from tests.support.brokers.memory_node import MemoryNode
-from warrenmq.spark.offsets import OffsetJson, QueueKey
 from warrenmq.spark.retry import SourceError
+from warrenmq.spark.streams.offsets import OffsetJson, QueueKey
 
 
 def position(offset: OffsetJson, queue: str) -> int | None:
@@ -208,8 +208,8 @@ def test_min_partitions_cuts_finer_and_always_alike(
     node: MemoryNode, make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`minPartitions` halves the usual slice size as often as necessary, always in the same way."""
-    monkeypatch.setattr("warrenmq.spark.stream_reader.READ_SLICE_MESSAGES", 16)
-    monkeypatch.setattr("warrenmq.spark.stream_reader.SLICE_MESSAGES_MIN", 2)
+    monkeypatch.setattr("warrenmq.spark.streams.reader.READ_SLICE_MESSAGES", 16)
+    monkeypatch.setattr("warrenmq.spark.streams.reader.SLICE_MESSAGES_MIN", 2)
     fill(node, 10)
     reader = make(minPartitions="3")
     initial = reader.initialOffset()

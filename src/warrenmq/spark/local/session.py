@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from warrenmq.spark.java import require_packages, require_spark
+from warrenmq.spark.local.java import require_packages, require_spark
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -149,7 +149,7 @@ def _local_settings(cores: int) -> dict[str, str]:
         "spark.python.unix.domain.socket.enabled": (
             "true" if len(os.fsencode(scratch)) <= SOCKET_DIRECTORY_BYTES_MAX else "false"
         ),
-        "spark.python.daemon.module": "warrenmq.spark.worker_daemon",
+        "spark.python.daemon.module": "warrenmq.spark.local.worker_daemon",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",

@@ -22,7 +22,7 @@ from warrenmq.offline.part_writer import address_of
 from warrenmq.spark.columns import COLUMNS
 from warrenmq.spark.options import OptionError
 from warrenmq.spark.retry import SourceError
-from warrenmq.spark.sink_columns import MessageMaker, check_sink_columns
+from warrenmq.spark.sinks.columns import MessageMaker, check_sink_columns
 from warrenmq.wire.field_table import decode_table, to_python
 from warrenmq.wire.properties import Properties, decode_properties
 

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from tests.support.spark.inline import InlineSpark
 from warrenmq.pipeline.spark_run import spark_for
-from warrenmq.spark import SparkUnavailableError, local_session, session
+from warrenmq.spark import SparkUnavailableError, session
+from warrenmq.spark.local import session as local_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

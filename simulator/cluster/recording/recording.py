@@ -38,7 +38,12 @@ from simulator.checker.gaps import judge_gaps, longest_gaps
 from simulator.checker.verdict import judge
 from simulator.checker.violation import Rule
 from simulator.checker.violation import Violation as BrokenRule
-from simulator.cluster.recording.letters import deaths_of, is_letter, message_name
+from simulator.cluster.recording.letters import (
+    deaths_of,
+    is_letter,
+    message_name,
+    origin_of,
+)
 from simulator.cluster.recording.moves import Move, Moves, SentMessages
 from simulator.cluster.recording.promises import Promises, SentMessage, check_falling
 from simulator.cluster.recording.reigns import Reigns
@@ -400,8 +405,19 @@ class Recording:
             map(self._may_be_double, broken.messages)
         ):
             self.counts["messages that a fault has doubled"] += 1
-            return self._is_disturbed
+            return self._is_disturbed or any(
+                self._has_moved_since(facts, name) for name in broken.messages
+            )
         return False
+
+    def _has_moved_since(self, facts: Facts, message: str) -> bool:
+        """Whether some queue got a master after this message was published.
+
+        A queue that a policy mirrors, or whose master moves, sends the dead letters again that were
+        on their way.
+        """
+        sent_us = self.promises.sent[origin_of(message)].at_us
+        return any(report.at_us > sent_us for report in facts.masters)
 
     def _judge_letters(self, facts: Facts) -> None:
         """A message that died is where dead letters go (rule 1)."""

@@ -37,8 +37,6 @@ MASTER_FLAGS = "flags set by a new master"
 HIDDEN_DELIVERIES = "deliveries that no client saw"
 # What one connection sends may arrive so much later than what another one sends after it.
 OVERTAKING_US = 20_000
-# A process that was stopped sends what it still has so much later than it goes on.
-WAKING_US = 200_000
 
 
 def judge_repeats(facts: Facts, window_us: int, counts: Counter[str]) -> list[Violation]:
@@ -180,9 +178,9 @@ def _was_overtaken(facts: Facts, first: DeliveryFacts, late: DeliveryFacts) -> b
         if late.at_us - first.at_us <= OVERTAKING_US:
             return True
         end_us = facts.fault_ends.get(fault.fault, NEVER)
-        # TCP tries again after pauses that double, so the last one may be as long as the fault.
-        is_before_end = first.at_us <= end_us + WAKING_US
-        if fault.keeps_packets and is_before_end and late.at_us <= 2 * end_us - fault.at_us:
+        # TCP tries again after pauses that double, so the last one may be as long as the fault. A
+        # node that has heard nothing for so long may take messages back in that time, too.
+        if fault.keeps_packets and late.at_us <= 2 * end_us - fault.at_us:
             return True
     return False
 

@@ -591,3 +591,36 @@ def test_a_mirror_that_has_heard_less_than_the_new_master_is_synchronised() -> N
     world.run(20, 100)
     assert b.is_master and world.group.is_synced(b"c", "c-disk")
     assert c.has() == b.has()
+
+
+def test_the_others_drop_what_a_mirror_that_had_heard_more_lacks_as_the_master() -> None:
+    """It knows of acks of the first master that the second one had not heard of."""
+    world = World()
+    world.run(3)
+    a, b, c = world["a"], world["b"], world["c"]
+    a.publish(3)
+    world.run(3)
+    a.take(1)
+    a.ack(1)
+    a.end_turn()
+    while world.deliver(b"a", b"b"):
+        pass
+    b.is_cut_off = True
+    world.cut(b"b", b"c")
+    a.kill()
+    while not c.is_master:
+        world.run(1, 100)
+    b.is_cut_off = False
+    world.link_all(b"b")
+    world.run(5, 100)
+    assert world.group.is_synced(b"b", "b-disk"), "it is complete"
+    a.restart()
+    world.run(20, 100)
+    assert [number for _, number, _ in a.has()] == [1, 2, 3]
+    assert [number for _, number, _ in b.has()] == [2, 3]
+    c.kill()
+    world.run(50, 100)
+    assert b.is_master and a.has() == b.has()
+    c.restart()
+    world.heal()
+    world.check_rest()

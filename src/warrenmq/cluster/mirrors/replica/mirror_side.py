@@ -10,7 +10,8 @@ of them (I1).
 A mirror that has heard more than the new master is complete, too. What was published to it alone,
 the master lets it drop (`RingFeed.begin`). Its copy may lack messages that the last master has
 settled without the new one hearing of it: consumers have acked them, so nobody misses them if this
-copy leads next.
+copy leads next. All others are synchronised with it then, or they would keep these messages, and
+bring them back when one of them leads.
 """
 
 from __future__ import annotations
@@ -163,7 +164,10 @@ class MirrorSide(MarkOwner):
             raise MalformedMirrorRecord(str(error)) from None
         fail_point("mirrors.applied")
         self.marks.note(number, bool(is_for_disk))
-        if is_complete or self.heard == Heard(self.epoch, before):
+        if is_complete and self.heard > heard:
+            # It has heard of acks that its master has not: no other copy is like this one.
+            self.heard = UNKNOWN
+        elif is_complete or self.heard == Heard(self.epoch, before):
             self.heard = Heard(self.epoch, number)
 
     # -- synchronisation ---------------------------------------------------------------------------

@@ -28,7 +28,12 @@ def deaths_of(properties: bytes) -> tuple[Death, ...]:
     if found is None:
         return ()
     assert isinstance(found, list)
-    return tuple(Death(each["queue"], each["reason"]) for each in reversed(found))
+    # The latest death stands in front; each death reverses the order of those before it.
+    deaths: list[Death] = []
+    while found:
+        deaths.insert(0, Death(found[0]["queue"], found[0]["reason"]))
+        found = found[:0:-1]
+    return tuple(deaths)
 
 
 def message_name(properties: bytes, body: bytes) -> str:

@@ -38,6 +38,8 @@ from simulator.checker.history import HistoryError
 
 # A moment that never comes.
 NEVER = 1 << 62
+# A new master is reported so long after it has taken over, at most.
+REPORTED_US = 1_000_000
 # A removal without an answer happens within this time after its client gave up, or never.
 _LATE_REMOVAL_US = 15_000_000
 
@@ -194,6 +196,16 @@ class Facts:
             and after_us <= report.at_us <= before_us
             and not self._is_transfer(report.at_us)
             for report in self.masters
+        )
+
+    def is_letter_taken_back(self, rejected: DeliveryFacts, again_us: int) -> bool:
+        """Whether another master may have taken back a message that was to be a dead letter.
+
+        It stays in its queue until the queue of dead letters has it, which may be out of reach.
+        """
+        queue = rejected.session.start.queue
+        return bool(rejected.letters) and self.new_master_between(
+            queue, rejected.at_us, again_us + REPORTED_US
         )
 
     def is_transferred(self, queue: str, after_us: int, before_us: int) -> bool:

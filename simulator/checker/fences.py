@@ -36,6 +36,7 @@ def judge_hand_outs(facts: Facts, bound_us: int) -> list[Violation]:
                     or _has_fault(facts, before, again, bound_us)
                     or is_in_flight(facts, queue, before.at_us)
                     or facts.is_transferred(queue, before.at_us, again.at_us)
+                    or facts.is_letter_taken_back(before, again.at_us)
                 ):
                     continue
                 text = (

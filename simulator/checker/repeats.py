@@ -31,6 +31,7 @@ from simulator.checker.fences import is_in_flight
 from simulator.checker.violation import Rule, Violation
 
 UNDONE_ACKS = "acks undone by a fault"
+TAKEN_BACK = "dead letters taken back by a new master"
 LOST_FLAGS = "flags lost in a crash"
 CRASH_FLAGS = "flags set by a crash"
 MASTER_FLAGS = "flags set by a new master"
@@ -54,6 +55,9 @@ def judge_repeats(facts: Facts, window_us: int, counts: Counter[str]) -> list[Vi
                     facts, queue, settled.settled_us
                 ):
                     counts[UNDONE_ACKS] += 1
+                    continue
+                if facts.is_letter_taken_back(settled, delivery.at_us):
+                    counts[TAKEN_BACK] += 1
                     continue
                 text = f"acked by {settled.event.session} and delivered again to {delivery.event.session}"
                 moments = (settled.acked_us, settled.settled_us, delivery.at_us)

@@ -275,6 +275,10 @@ class ModelledStore(DecisionStore):
     ) -> None:
         self._requests.append((conditions, changes, done))
 
+    def lease_birth(self) -> int:
+        """See DecisionStore."""
+        return 0 if self.lease is None else self.lease.birth
+
     @property
     def has_answers(self) -> bool:
         """Whether etcd answers the node now."""

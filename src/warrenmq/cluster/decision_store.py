@@ -53,6 +53,10 @@ class DecisionStore(ABC):
         """
         return LEASE_FOR_EVER_MS
 
+    def lease_birth(self) -> int:
+        """The decision since which this node has its lease; 0: it has always had it."""
+        return 0
+
     def contact_ms(self) -> int:
         """For how long (ms) the store has answered this node at once, without a break."""
         return LEASE_FOR_EVER_MS

@@ -17,11 +17,13 @@ from warrenmq.cluster.groups.group_proposer import QUEUES_MAX
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.transitions import died, join
 from warrenmq.cluster.links.link import Link
+from warrenmq.cluster.metadata.conditions import NodeIs
 from warrenmq.cluster.mirroring import Mirroring, Prober
 from warrenmq.cluster.mirrors.place_key import place_key
 from warrenmq.cluster.mirrors.records import NewerRecord, encode_record
 from warrenmq.cluster.mirrors.visits import URGENT_A_TURN
 from warrenmq.cluster.records import RunningNode
+from warrenmq.queues.hand_out_gate import OPEN
 
 ONE, TWO, THREE = NAMES
 
@@ -247,6 +249,22 @@ def test_clients_wait_for_a_master_only_while_one_can_come(survivor: Survivor) -
     for place in survivor.mirroring.replicas.places.values():
         place.obey_policy()
     assert b"unsynced" in awaited()
+
+
+def test_a_new_lease_opens_no_gate_before_what_was_decided_without_one(survivor: Survivor) -> None:
+    """A node that has stood still may have been deposed, and hear of its new lease first."""
+    survivor.set_policy({"ha-mode": "all", "ha-promote-on-failure": "always"})
+    survivor.declare([b"q"], TWO)
+    gate = survivor.node.vhost.queues[b"q"].demand.gate
+
+    def is_open() -> bool:
+        survivor.mirroring.tick()
+        return survivor.clock.now_ms() < int(gate.until_ms)
+
+    assert gate is not OPEN and is_open()
+    survivor.store.lease = NodeIs(TWO, survivor.model.put_node(TWO))
+    assert not is_open()
+    assert survivor.store.tell() and is_open()
 
 
 @pytest.mark.parametrize("is_certain", [True, False], ids=["dead", "silent"])

@@ -74,6 +74,10 @@ class EtcdDecisions(DecisionStore):
         """See DecisionStore. A node that has stood still does not think that it has one."""
         return round((self._lease_until_s - time.monotonic()) * 1000)
 
+    def lease_birth(self) -> int:
+        """See DecisionStore."""
+        return self.birth
+
     def contact_ms(self) -> int:
         """See DecisionStore. Renewals tell: each is answered within CONTACT_S of the last one."""
         now_s = time.monotonic()

@@ -175,6 +175,10 @@ class GroupProposer:
         """See DecisionStore."""
         return self._store.lease_left_ms()
 
+    def lease_birth(self) -> int:
+        """See DecisionStore."""
+        return self._store.lease_birth()
+
     def contact_ms(self) -> int:
         """See DecisionStore."""
         return self._store.contact_ms()

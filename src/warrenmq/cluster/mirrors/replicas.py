@@ -70,7 +70,7 @@ class Replicas(GroupWatch, PlaceOwner):
         self.now_ms = now_ms
         self.wake = wake
         self.log = MirrorLog(now_ms)
-        self.gates = Gates(peers, proposer.lease_left_ms)
+        self.gates = Gates(peers, self._lease_left_ms)
         # By `place_key`.
         self.places: dict[int, MirrorPlace] = {}
         # Keys of queues that this run does not follow.
@@ -270,6 +270,16 @@ class Replicas(GroupWatch, PlaceOwner):
                 if place.has_master_here and place.wants_look(now_ms):
                     place.looked_ms = now_ms
                     self._wanted.look_at(place.vhost.name, place.name)
+
+    def _lease_left_ms(self) -> int:
+        """For how long (ms) the lease of this node keeps others from leading its queues.
+
+        They may lead since an earlier lease has ended, so a new one counts when all decisions
+        before it are in force here.
+        """
+        if self.follower.revision < self.proposer.lease_birth():
+            return 0
+        return self.proposer.lease_left_ms()
 
     def _resume(self, gates: set[HandOutGate]) -> None:
         """Let the masters of `gates`, which were shut, hand out messages again."""

@@ -101,6 +101,14 @@ def test_a_lost_record_is_a_death_once_the_node_is_silent_too() -> None:
     assert peers.is_dead(b"n3@c"), "of which nothing was ever heard"
 
 
+def test_a_node_that_does_not_know_yet_who_runs_holds_nobody_dead() -> None:
+    """A start follows the groups before it reads the records of the running nodes."""
+    peers = MirrorPeers(lambda _node: None)
+    assert not peers.is_dead(NODE)
+    assert peers.set_running({NODE}) == set() and not peers.is_dead(NODE)
+    assert peers.set_running(set()) == {NODE} and peers.is_dead(NODE)
+
+
 def test_a_mirror_is_certain_to_follow_for_some_time_after_it_has_heard() -> None:
     peers = MirrorPeers(lambda _node: None)
     link: Any = QuietLink(NODE.decode(), 0, echoed_ms=5000)

@@ -44,17 +44,18 @@ class MirrorPeers:
         # Nodes whose link was lost a moment ago, with the time since then (ms).
         self._lost_ms: dict[bytes, int] = {}
         self._refusing: set[bytes] = set()
-        self._running: set[bytes] = set()
+        # None while a start has not read them yet.
+        self._running: set[bytes] | None = None
         self._last_tick_ms = 0
 
     def set_running(self, names: set[bytes]) -> set[bytes]:
         """Take over which nodes have a record in the cluster; returns those that have lost it."""
-        gone = self._running - names
-        for node in names - self._running:
+        before = set() if self._running is None else self._running
+        for node in names - before:
             # It runs again, or for the first time.
             self._refusing.discard(node)
         self._running = set(names)
-        return gone
+        return before - names
 
     def link_up(self, link: Link) -> None:
         """There is a link to a node."""
@@ -127,6 +128,8 @@ class MirrorPeers:
             return False
         if node in self._refusing:
             return True
+        if self._running is None:
+            return False
         # Of a node without a record, to which there was never a link, nothing is to be expected.
         is_silent = node not in self._echoed_ms or self.silence_ms(node) >= MASTER_SILENT_MS
         return node not in self._running and is_silent

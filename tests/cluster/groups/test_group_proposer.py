@@ -328,6 +328,24 @@ def test_what_may_come_later_waits_for_all_others_and_pauses(cluster: Proposers)
     assert cluster.outcomes == [DECIDED] * len(names)
 
 
+def test_a_node_that_stood_still_lets_what_may_come_later_wait_no_longer_for_that(
+    cluster: Proposers,
+) -> None:
+    cluster.declare(b"r")
+    store = cluster.nodes[0].store
+    cluster.propose(0, joined, b"q", LATER)
+    cluster.end_turns()
+    hour_ms = 3_600_000
+    cluster.clock.advance(hour_ms)
+    store.answer()
+    cluster.propose(0, joined, b"r", LATER)
+    cluster.clock.advance(LATER_PAUSES * DECIDE_MS)
+    cluster.end_turns()
+    assert store.request_count == 1
+    cluster.settle()
+    assert cluster.outcomes == [DECIDED, DECIDED]
+
+
 def test_what_may_come_later_is_hurried_when_somebody_waits_for_it(cluster: Proposers) -> None:
     cluster.declare(b"r")
     proposer, store = cluster.proposers[0], cluster.nodes[0].store

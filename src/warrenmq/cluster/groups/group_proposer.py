@@ -11,7 +11,8 @@ cannot be changed, none is; then they are tried again in smaller ones.
 
 Etcd serves others, too: its transactions wait for each other, so few of them are under way at one
 time. What may come later is sent only while nothing else waits, one transaction after the other
-with pauses that are longer than these took. So a store that slows down gets less to do.
+with pauses that are longer than these took, but at most 15 s. So a store that slows down gets less
+to do.
 """
 
 from __future__ import annotations
@@ -266,8 +267,12 @@ class GroupProposer:
         self._store.commit(conditions, changes, on_result)
 
     def _pause_later(self, took_ms: int) -> None:
-        """Let a transaction of the rank LATER that `took_ms` be followed by a pause."""
-        pause_ms = LATER_PAUSES * max(took_ms, 0)
+        """Let a transaction of the rank LATER that `took_ms` be followed by a pause.
+
+        The store answers or fails within DECIDE_MS. The rest of a longer time this node itself
+        stood still, which says nothing about the store.
+        """
+        pause_ms = LATER_PAUSES * min(max(took_ms, 0), DECIDE_MS)
         self._later_from_ms = self._clock.now_ms() + pause_ms
         self._clock.call_later(pause_ms, self._wake)
 

@@ -16,14 +16,14 @@ from warrenmq.cluster.ring.frames import (
     decode,
     encode_entries,
 )
-from warrenmq.cluster.ring.member import FLUSH_BYTES, RingMember, RingOwner
+from warrenmq.cluster.ring.member import FLUSH_BYTES, RingHost, RingMember
 from warrenmq.cluster.ring.view import MemberId
 
 A, B, C, D = (MemberId(version, name) for version, name in enumerate((b"a", b"b", b"c", b"d"), 1))
 X = MemberId(9, b"x")
 
 
-class Calls(RingOwner):
+class Calls(RingHost):
     """An owner that notes its calls in order."""
 
     def __init__(self) -> None:
@@ -40,19 +40,19 @@ class Calls(RingOwner):
     def erase(self, member: MemberId) -> None:
         self.calls.append(("erase", member))
 
-    def joined(self, members: list[MemberId]) -> None:
+    def on_joined(self, members: list[MemberId]) -> None:
         self.calls.append(("joined", members))
 
-    def members_changed(self, births: list[MemberId], deaths: list[MemberId]) -> None:
+    def on_members_changed(self, births: list[MemberId], deaths: list[MemberId]) -> None:
         self.calls.append(("changed", births, deaths))
 
-    def message(self, sender: MemberId, payload: bytes) -> None:
+    def on_message(self, sender: MemberId, payload: bytes) -> None:
         self.calls.append(("message", sender, payload))
 
-    def circled(self, count: int) -> None:
+    def on_circled(self, count: int) -> None:
         self.calls.append(("circled", count))
 
-    def lost_membership(self) -> None:
+    def on_lost(self) -> None:
         self.calls.append(("lost",))
 
     def take(self) -> list[tuple[Any, ...]]:
@@ -194,7 +194,7 @@ def test_the_number_of_a_message_is_known_while_it_is_received() -> None:
     numbers: list[int] = []
 
     class Counting(Calls):
-        def message(self, sender: MemberId, payload: bytes) -> None:
+        def on_message(self, sender: MemberId, payload: bytes) -> None:
             numbers.append(ring.received(sender))
 
     ring = RingMember(B, Counting())
@@ -207,7 +207,7 @@ def test_the_number_of_a_message_is_known_while_it_is_received() -> None:
 
 def test_an_owner_may_broadcast_whenever_it_is_called() -> None:
     class Answering(Calls):
-        def message(self, sender: MemberId, payload: bytes) -> None:
+        def on_message(self, sender: MemberId, payload: bytes) -> None:
             ring.broadcast(b"re: " + payload)
 
     owner = Answering()

@@ -8,7 +8,7 @@ everything arrive, and `World.check` compares what the survivors have.
 from collections import deque
 from itertools import combinations
 
-from warrenmq.cluster.ring.member import RingMember, RingOwner
+from warrenmq.cluster.ring.member import RingHost, RingMember
 from warrenmq.cluster.ring.view import MemberId
 
 Members = list[tuple[MemberId, bool]]
@@ -16,7 +16,7 @@ Members = list[tuple[MemberId, bool]]
 Broadcast = tuple[MemberId, int]
 
 
-class Owner(RingOwner):
+class Owner(RingHost):
     """What one member was told; it checks each call."""
 
     def __init__(self, world: "World", me: MemberId) -> None:
@@ -41,19 +41,19 @@ class Owner(RingOwner):
         if (member, False) in self.world.members:
             self.world.erasable.add(member)
 
-    def joined(self, members: list[MemberId]) -> None:
+    def on_joined(self, members: list[MemberId]) -> None:
         assert self.joined_at < 0
         self.joined_at = self.world.step
         self.known = set(members)
         assert self.me in self.known
 
-    def members_changed(self, births: list[MemberId], deaths: list[MemberId]) -> None:
+    def on_members_changed(self, births: list[MemberId], deaths: list[MemberId]) -> None:
         assert self.joined_at >= 0 and births + deaths
         assert self.known.isdisjoint(births) and self.known.issuperset(deaths)
         self.known = self.known.union(births).difference(deaths)
         self.dead += deaths
 
-    def message(self, sender: MemberId, payload: bytes) -> None:
+    def on_message(self, sender: MemberId, payload: bytes) -> None:
         assert self.joined_at >= 0 and not self.is_lost
         assert sender in self.known and sender != self.me
         number = int(payload.partition(b" ")[0])
@@ -62,13 +62,13 @@ class Owner(RingOwner):
         assert self.world.payloads[sender, number] == payload
         arrived[number] = self.world.step
 
-    def circled(self, count: int) -> None:
+    def on_circled(self, count: int) -> None:
         for number in range(self.circled_count, self.circled_count + count):
             self.world.check_circled(self.me, number)
         self.circled_count += count
         assert self.circled_count <= self.world.counts[self.me]
 
-    def lost_membership(self) -> None:
+    def on_lost(self) -> None:
         assert not self.is_lost
         self.is_lost = True
 

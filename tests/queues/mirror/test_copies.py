@@ -11,18 +11,13 @@ from warrenmq.queues.backing.contents import QueueContents
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.mirror.applier import MirrorApplier
 from warrenmq.queues.mirror.durable_marks import DurableMarks, MarkOwner
-from warrenmq.queues.mirror.ring_feed import FeedOwner, RingFeed, next_start
+from warrenmq.queues.mirror.ring_feed import RingFeed, next_start
 from warrenmq.queues.mirror.snapshot import LevelCopy, LiveScan, LiveSearch, describe_copy
 from warrenmq.queues.queue import Queue
 from warrenmq.store.model.message import Message
 from warrenmq.store.model.runs import Runs, merge_runs
 
 ADDRESS = b"\x00\x01q"
-
-
-class Owner(FeedOwner):
-    def feed_changed(self) -> None:
-        pass
 
 
 class Marks(MarkOwner):
@@ -293,7 +288,7 @@ def test_positions_are_read_where_memory_does_not_know_the_messages() -> None:
 def test_a_master_that_was_deposed_becomes_a_copy(node: MemoryNode) -> None:
     """What it acked and what it published alone is settled when it joins the new master."""
     queue = node.declare(b"q")
-    feed = RingFeed(queue, Owner())
+    feed = RingFeed(queue, lambda: None)
     first = next_start(queue, 0)
     feed.begin(1, first)
     fill(node, 20)
@@ -410,7 +405,7 @@ def test_a_batch_that_fails_while_a_mirror_is_synchronised_counts(node: MemoryNo
 def test_apply_says_whether_something_is_for_the_disk(node: MemoryNode) -> None:
     master = MemoryNode(MemoryDisk())
     queue = master.declare(b"q")
-    feed = RingFeed(queue, Owner())
+    feed = RingFeed(queue, lambda: None)
     feed.begin(1, next_start(queue, 0))
     copy = open_copy(node)
     now_ms = node.clock.now_ms()

@@ -19,7 +19,7 @@ from warrenmq.queues.backing.variable_queue import UNLIMITED
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.mirror.applier import MirrorApplier
 from warrenmq.queues.mirror.backing import MirrorBacking
-from warrenmq.queues.mirror.ring_feed import FeedOwner, RingFeed, next_start
+from warrenmq.queues.mirror.ring_feed import RingFeed, next_start
 from warrenmq.queues.mirror.snapshot import LevelCopy, describe_copy
 from warrenmq.queues.queue import Queue
 from warrenmq.store.model.message import Message
@@ -71,7 +71,7 @@ class Both(OperationFeed):
             feed.settled_runs(list(runs), reason)
 
 
-class Master(FeedOwner):
+class Master:
     """The master's side of one queue: its feed, and what is on the way to the mirror."""
 
     def __init__(self, queue: Queue, model: MirrorModel) -> None:
@@ -88,7 +88,7 @@ class Master(FeedOwner):
 
     def begin_epoch(self) -> None:
         self.epoch += 1
-        self.feed = RingFeed(self.queue, self)
+        self.feed = RingFeed(self.queue, self.feed_changed)
         self.feed.begin(self.epoch, next_start(self.queue, 0))
         ring_feed = self.queue.backing.feed
         assert ring_feed is not None

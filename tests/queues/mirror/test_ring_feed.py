@@ -34,7 +34,6 @@ from warrenmq.queues.mirror.records import (
 from warrenmq.queues.mirror.ring_feed import (
     EPOCH_GAP,
     LARGE_BYTES,
-    FeedOwner,
     RingFeed,
     epoch_start,
     next_start,
@@ -49,7 +48,7 @@ ADDRESS = b"\x00\x01q"
 FIRST = 2 * EPOCH_GAP
 
 
-class Owner(FeedOwner):
+class Owner:
     def __init__(self) -> None:
         self.changes = 0
 
@@ -89,7 +88,7 @@ class Master:
         self.host = LeveledHost()
         self.queue = new_queue(self.host, traits, ttl_ms)
         self.owner = Owner()
-        self.feed = RingFeed(self.queue, self.owner)
+        self.feed = RingFeed(self.queue, self.owner.feed_changed)
         assert next_start(self.queue, 0) == FIRST
         self.feed.begin(1, FIRST)
 
@@ -286,7 +285,7 @@ def test_a_master_that_ends_gathers_nothing_more() -> None:
 def test_i5_a_copy_refuses_what_is_not_of_its_epoch() -> None:
     old, new = Master(), Master()
     new.feed.end()
-    new.feed = RingFeed(new.queue, new.owner)
+    new.feed = RingFeed(new.queue, new.owner.feed_changed)
     start = next_start(new.queue, FIRST)
     assert start == FIRST + EPOCH_GAP
     new.feed.begin(2, start)

@@ -7,7 +7,7 @@ Members send to their right neighbour only. The ring promises, to members that h
   between senders.
 * A broadcast of a living sender arrives at all living members. One of a dead sender that arrived at
   any survivor arrives at all of them.
-* When a broadcast has circled (`RingOwner.circled`), every living member has it.
+* When a broadcast has circled (`RingHost.on_circled`), every living member has it.
 * The news of a member's death arrives after all of its broadcasts. Promotion rests on it.
 
 **What neighbours tell each other.** A member keeps a log for each sender (`SenderLog`): how many
@@ -25,7 +25,7 @@ sent after a death was recorded is only read by members that know of the death, 
 read frames of the dead member.
 
 **Deaths.** A dead member stays in the view as a tombstone, an alias of the living member to its
-right (M47), until that member asks its owner to erase it (`RingOwner.erase`). Before that, nothing
+right (M47), until that member asks its host to erase it (`RingHost.erase`). Before that, nothing
 of the dead member may be in flight. To find out, the standing-in member broadcasts an empty payload
 (no owner sees it) and notes the dead member's last broadcast that it knows. On its way round, the
 empty one follows everything that any member knew of the dead one. When it has circled, and nothing
@@ -86,7 +86,7 @@ _FOUNDING: Final = 1
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class RingOwner:
+class RingHost:
     """Sends a member's frames, and is told what the ring does.
 
     A method may call `RingMember.broadcast`, and no other method that changes the member.
@@ -103,23 +103,23 @@ class RingOwner:
         """
         raise RuntimeError("abstract")
 
-    def joined(self, members: list[MemberId]) -> None:
+    def on_joined(self, members: list[MemberId]) -> None:
         """The member has a state and may broadcast. `members`: those not yet reported dead."""
         raise RuntimeError("abstract")
 
-    def members_changed(self, births: list[MemberId], deaths: list[MemberId]) -> None:
+    def on_members_changed(self, births: list[MemberId], deaths: list[MemberId]) -> None:
         """Members have been added or erased. All broadcasts of `deaths` have been received."""
         raise RuntimeError("abstract")
 
-    def message(self, sender: MemberId, payload: bytes) -> None:
+    def on_message(self, sender: MemberId, payload: bytes) -> None:
         """Receive the next broadcast of another member."""
         raise RuntimeError("abstract")
 
-    def circled(self, count: i64) -> None:
+    def on_circled(self, count: i64) -> None:
         """All members have the next `count` broadcasts of this member."""
         raise RuntimeError("abstract")
 
-    def lost_membership(self) -> None:
+    def on_lost(self) -> None:
         """The group counts this member as dead. This is the last call."""
         raise RuntimeError("abstract")
 
@@ -142,12 +142,12 @@ class RingMember:
 
     Call `on_view` with every version of the group, in order, the first one has `me`; `take_frame`
     with frames of other members of this ring; and `end_turn` at the end of each turn in which the
-    member was called. The owner keeps the member from gathering too much, by `buffered_bytes`.
+    member was called. The host keeps the member from gathering too much, by `buffered_bytes`.
     """
 
-    def __init__(self, me: MemberId, owner: RingOwner) -> None:
+    def __init__(self, me: MemberId, host: RingHost) -> None:
         self.me: MemberId = me
-        self._owner: RingOwner = owner
+        self._host: RingHost = host
         # None before the first view.
         self.view: View | None = None
         # Version of the view; 0 before the first one.
@@ -183,7 +183,7 @@ class RingMember:
     def received(self, sender: MemberId) -> i64:
         """The number of the last broadcast of another member that has been received; -1: none.
 
-        Within `RingOwner.message` this is the number of that broadcast.
+        Within `RingHost.on_message` this is the number of that broadcast.
         """
         log = self._logs.get(sender)
         return log.received if log is not None else -1
@@ -267,7 +267,7 @@ class RingMember:
             self._catch_up_right()
         self._settle_aliases(True)
         if len(births) > 0 or len(deaths) > 0:
-            self._owner.members_changed(births, deaths)
+            self._host.on_members_changed(births, deaths)
 
     def _lose_membership(self) -> None:
         self._is_lost = True
@@ -276,7 +276,7 @@ class RingMember:
         self._logs.clear()
         self._flushes.clear()
         self._early.clear()
-        self._owner.lost_membership()
+        self._host.on_lost()
 
     def _is_alone(self) -> bool:
         return self._right == self.me
@@ -343,7 +343,7 @@ class RingMember:
             self._ask_left([*members, self.me])
 
     def _ask_left(self, members: list[MemberId]) -> None:
-        self._owner.send_frame(self._left.node, encode_ask(self.view_version, members))
+        self._host.send_frame(self._left.node, encode_ask(self.view_version, members))
 
     def _join(self, entries: list[RingEntry]) -> None:
         view = self.view
@@ -358,7 +358,7 @@ class RingMember:
                 adopted.append(log)
         self._catch_up_right()
         self._settle_aliases(True)
-        self._owner.joined(view.members.copy())
+        self._host.on_joined(view.members.copy())
         for log in adopted:
             self._receive(log, log.pending.copy())
 
@@ -401,7 +401,7 @@ class RingMember:
         for payload in payloads:
             log.received += 1
             if len(payload) > 0:
-                self._owner.message(log.sender, payload)
+                self._host.on_message(log.sender, payload)
 
     def _report_circled(self, payloads: list[bytes]) -> None:
         count: i64 = 0
@@ -409,7 +409,7 @@ class RingMember:
             if len(payload) > 0:
                 count += 1
         if count > 0:
-            self._owner.circled(count)
+            self._host.on_circled(count)
 
     def _flush(self) -> None:
         """Tell the right neighbour what it has not been told."""
@@ -433,7 +433,7 @@ class RingMember:
 
     def _send_right(self, kind: i64, entries: list[RingEntry]) -> None:
         payload = encode_entries(kind, self.view_version, entries)
-        self._owner.send_frame(self._right.node, payload)
+        self._host.send_frame(self._right.node, payload)
 
     # -- aliases -----------------------------------------------------------------------------------
 
@@ -453,7 +453,7 @@ class RingMember:
                 restarted.append(alias)
             elif flush.is_done:
                 if is_new_view:
-                    self._owner.erase(alias)
+                    self._host.erase(alias)
             elif self._own.last_ack >= flush.number:
                 if flush.last_pub != log.last_pub:
                     restarted.append(alias)
@@ -461,7 +461,7 @@ class RingMember:
                 flush.is_done = True
                 log.ack(log.last_pub)
                 self._is_changed = True
-                self._owner.erase(alias)
+                self._host.erase(alias)
         if len(restarted) > 0:
             number = self._own.append(_EMPTY)
             self._is_changed = True

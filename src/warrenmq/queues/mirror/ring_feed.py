@@ -16,10 +16,11 @@ before a restart: a crash may have lost messages that copies have, and with them
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from librt.strings import BytesWriter, write_i64_be
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from warrenmq.queues.backing.operation_feed import OperationFeed
 from warrenmq.queues.entry import Entry
@@ -66,15 +67,6 @@ def next_start(queue: Queue, highest_start: i64) -> i64:
     for backing in queue.backings():
         next_seq = max(next_seq, backing.ledger.next_seq)
     return epoch_start(next_seq, highest_start)
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class FeedOwner:
-    """Sends what a feed gathers."""
-
-    def feed_changed(self) -> None:
-        """The feed has something, for the first time since `take`."""
-        raise RuntimeError("abstract")
 
 
 class _Published:
@@ -270,9 +262,12 @@ class LevelFeed(OperationFeed):
 
 
 class RingFeed:
-    """Gathers the operations of `queue`, whose master this node is, for `owner`."""
+    """Gathers the operations of `queue`, whose master this node is.
 
-    def __init__(self, queue: Queue, owner: FeedOwner) -> None:
+    `changed` is called when there is something, for the first time since `take`.
+    """
+
+    def __init__(self, queue: Queue, changed: Callable[[], None]) -> None:
         self.queue: Queue = queue
         # Payloads that were taken. The first one has number 1.
         self.taken_count: i64 = 0
@@ -281,7 +276,7 @@ class RingFeed:
         # The next payload has more than the beginning of an epoch or of a level: a copy that never
         # gets it lacks something.
         self.has_operations: bool = False
-        self._owner: FeedOwner = owner
+        self._changed: Callable[[], None] = changed
         self._levels: list[LevelFeed] = []
         # Levels that have begun since the last payload.
         self._new_levels: list[i64] = []
@@ -328,7 +323,7 @@ class RingFeed:
         """Note that the next payload has something."""
         if not self._is_changed:
             self._is_changed = True
-            self._owner.feed_changed()
+            self._changed()
 
     def add_level(self, level: i64) -> LevelFeed:
         """Begin the feed of a level that begins."""

@@ -11,15 +11,15 @@ from warrenmq.broker.definitions.metadata import PutQueuePart
 from warrenmq.cluster.mirrors.log.sync_lines import SyncLines
 from warrenmq.cluster.mirrors.records import SyncRecord
 from warrenmq.cluster.mirrors.sync.records import CHUNK, decode
-from warrenmq.cluster.mirrors.sync.source import IN_SYNC, SyncLink, SyncSource
-from warrenmq.cluster.mirrors.sync.target import SyncOwner, SyncTarget
+from warrenmq.cluster.mirrors.sync.source import IN_SYNC, SourceHost, SyncSource
+from warrenmq.cluster.mirrors.sync.target import SyncTarget, TargetHost
 from warrenmq.queues.backing.variable_queue import EMPTY
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.mirror.applier import MirrorApplier
 from warrenmq.queues.mirror.backing import HELD_BYTES
 from warrenmq.queues.mirror.durable_marks import DurableMarks, MarkOwner
-from warrenmq.queues.mirror.ring_feed import FeedOwner, RingFeed, next_start
+from warrenmq.queues.mirror.ring_feed import RingFeed, next_start
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import QueueSettings
 from warrenmq.store.model.message import Message, QueueLedger
@@ -37,13 +37,14 @@ class Disk(MemoryDisk):
             super().apply(change)
 
 
-class Link(SyncLink):
-    """The master's way to the mirror."""
+class MasterHost(SourceHost):
+    """The master, as the source sees it."""
 
     def __init__(self, pair: "Pair") -> None:
         self.pair = pair
+        self.ring_bytes = 0
 
-    def send(self, record: SyncRecord) -> None:
+    def send_sync(self, node: bytes, record: SyncRecord) -> None:
         self.pair.to_mirror.append(record)
 
     def next_number(self) -> int:
@@ -53,27 +54,17 @@ class Link(SyncLink):
     def repeat(self, level: int, below: int) -> None:
         self.pair.feed.repeat(level, below)
 
-    def ring_bytes(self) -> int:
-        return self.pair.ring_bytes
-
-    def synced(self) -> None:
+    def on_synced(self, node: bytes) -> None:
         self.pair.synced_count += 1
 
 
-class Feed(FeedOwner):
-    """The replica of the master; a test sends what has gathered when it likes."""
-
-    def feed_changed(self) -> None:
-        pass
-
-
-class Owner(SyncOwner, MarkOwner):
+class MirrorHost(TargetHost, MarkOwner):
     """The replica of the mirror."""
 
     def __init__(self, pair: "Pair") -> None:
         self.pair = pair
 
-    def send(self, record: SyncRecord) -> None:
+    def report(self, record: SyncRecord) -> None:
         self.pair.to_master.append(record)
 
     def begin_anew(self) -> None:
@@ -110,11 +101,11 @@ class Pair:
         # Unacked entries of the master.
         self.out: list[Entry] = []
         self.master.vhost.host.unacked_finders.append(self._find_unacked)
-        self.owner = Owner(self)
+        self.mirror_host = MirrorHost(self)
         self.epoch = 0
         self.ring: deque[tuple[int, bytes]] = deque()
         self.ring_number = 0
-        self.ring_bytes = 0
+        self.master_host = MasterHost(self)
         self.must_send = False
         self.to_mirror: deque[SyncRecord] = deque()
         self.to_master: deque[SyncRecord] = deque()
@@ -125,8 +116,9 @@ class Pair:
         self.begin_epoch()
         self.lines: list[str] = []
         self.source = SyncSource(
+            b"n2",
             self.queue,
-            Link(self),
+            self.master_host,
             batch_messages,
             rate_bytes,
             is_automatic,
@@ -151,7 +143,7 @@ class Pair:
     def begin_epoch(self) -> None:
         """Begin an epoch at the master."""
         self.epoch += 1
-        self.feed = RingFeed(self.queue, Feed())
+        self.feed = RingFeed(self.queue, lambda: None)
         self.feed.begin(self.epoch, next_start(self.queue, 0))
 
     def open_copy(self) -> None:
@@ -164,8 +156,8 @@ class Pair:
         self.applier.reopen(lambda: reopened.append(True))
         self.mirror.work()
         assert reopened
-        self.marks = DurableMarks(self.mirror.vhost.journal, self.owner)
-        self.target = SyncTarget(self.applier, self.marks, self.owner)
+        self.marks = DurableMarks(self.mirror.vhost.journal, self.mirror_host)
+        self.target = SyncTarget(self.applier, self.marks, self.mirror_host)
 
     def join(self) -> None:
         """Let the mirror join the ring, and synchronise."""
@@ -281,7 +273,7 @@ class Pair:
         self.must_send = False
         if payload:
             self.ring_number += 1
-            self.ring_bytes += len(payload)
+            self.master_host.ring_bytes += len(payload)
             self.ring.append((self.ring_number, payload))
 
     def end_turn(self) -> None:

@@ -1,4 +1,4 @@
-"""What the replicas of a node need of it: the others, the cluster's decisions, the queues."""
+"""What the replicas of a node need of it, and what a master or a mirror needs of its replica."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Callable, Collection
 
 from warrenmq.cluster.groups.group import Group
 from warrenmq.cluster.groups.transitions import Transition
+from warrenmq.cluster.mirrors.records import MirrorRecord
 from warrenmq.cluster.mirrors.replica.in_sync import InSync
 from warrenmq.cluster.mirrors.replica.mirror_copy import MirrorCopy
+from warrenmq.cluster.mirrors.sync.target import TargetHost
 from warrenmq.queues.hand_out_gate import HandOutGate
 
 # Nodes that must not run for a change that was made from this group.
@@ -100,4 +102,41 @@ class ReplicaHost(ABC):
         """Hide the copy, which has served: all of its messages are ready on return, none unacked.
 
         Its source refuses everything already.
+        """
+
+
+class RoleHost(TargetHost, ABC):
+    """The replica, as its master or its mirror sees it."""
+
+    @abstractmethod
+    def send(self, node: bytes, record: MirrorRecord) -> None:
+        """Send a record to a node."""
+
+    @abstractmethod
+    def propose(
+        self,
+        subject: object,
+        transition: Transition,
+        done: Callable[[int], None] | None = None,
+        fence: Fence | None = None,
+        is_later: bool = False,
+    ) -> None:
+        """Propose a change of the group, unless one about the same `subject` is under way.
+
+        `is_later`: see `ReplicaHost.propose`.
+        """
+
+    @abstractmethod
+    def report(self, record: MirrorRecord) -> None:
+        """Send a record to the master, if there is one."""
+
+    @abstractmethod
+    def reopen(self) -> None:
+        """Let another mirror take this one's place, with the copy reopened: it missed something."""
+
+    @abstractmethod
+    def begin_anew(self) -> None:
+        """Let another mirror take this one's place, with an empty copy.
+
+        The copy stays while the group records it as in sync: it may be the only one that is left.
         """

@@ -14,7 +14,6 @@ is proposed again (F16).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -24,7 +23,6 @@ from warrenmq.cluster.groups.group_proposer import REFUSED, UNANSWERED
 from warrenmq.cluster.groups.mirror_policy import MirrorPolicy
 from warrenmq.cluster.groups.transitions import (
     Mastership,
-    Transition,
     bury,
     chained,
     in_sync,
@@ -42,16 +40,17 @@ from warrenmq.cluster.mirrors.records import (
     SyncRecord,
     encode_message,
 )
-from warrenmq.cluster.mirrors.replica.host import ReplicaHost
+from warrenmq.cluster.mirrors.replica.host import ReplicaHost, RoleHost
 from warrenmq.cluster.mirrors.replica.in_sync import InSync
 from warrenmq.cluster.mirrors.replica.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.replica.mirror_lag import Sent
 from warrenmq.cluster.mirrors.silences import SILENT_MS
 from warrenmq.cluster.mirrors.sync.records import Levels, decode
-from warrenmq.cluster.mirrors.sync.source import SyncLink, SyncSource
+from warrenmq.cluster.mirrors.sync.source import SourceHost, SyncSource
+from warrenmq.cluster.ring.member import RingMember
 from warrenmq.cluster.ring.view import MemberId
 from warrenmq.queues.hand_out_gate import CLOSED, OPEN, HandOutGate
-from warrenmq.queues.mirror.ring_feed import FeedOwner, RingFeed
+from warrenmq.queues.mirror.ring_feed import RingFeed
 from warrenmq.vocabulary.fail_points import fail_point
 from warrenmq.vocabulary.names import name_text
 
@@ -59,39 +58,6 @@ from warrenmq.vocabulary.names import name_text
 READMIT_MS: Final = 5000
 # How long a master that hands over waits for its mirror to have heard of all deliveries (ms).
 LEVEL_MS: Final = 2000
-
-
-class MasterOwner(ABC):
-    """The replica of a master."""
-
-    @abstractmethod
-    def send(self, node: bytes, record: MirrorRecord) -> None:
-        """Send a record to a node."""
-
-    @abstractmethod
-    def is_joined(self) -> bool:
-        """Whether the ring takes broadcasts."""
-
-    @abstractmethod
-    def buffered_bytes(self) -> int:
-        """Bytes of broadcasts that have not gone round the ring."""
-
-    @abstractmethod
-    def broadcast(self, message: bytes) -> None:
-        """Send a message round the ring."""
-
-    @abstractmethod
-    def propose(
-        self,
-        subject: object,
-        transition: Transition,
-        done: Callable[[int], None] | None = None,
-        is_later: bool = False,
-    ) -> None:
-        """Propose a change of the group, unless one about the same `subject` is under way.
-
-        `is_later`: nobody waits for it; see `ReplicaHost.propose`.
-        """
 
 
 def _ignore() -> None:
@@ -116,8 +82,8 @@ class _HandOver:
         self.is_proposed = False
 
 
-class MasterSide(FeedOwner):
-    """The master with `copy`, which is its node's `member` of `group`.
+class MasterSide(SourceHost):
+    """The master with `copy`, which is its node's `member` of `group` and of `ring`.
 
     `heard`: how far the copy had followed the masters of earlier epochs. `is_heir`: the last master
     has died, and may have delivered any message.
@@ -131,7 +97,8 @@ class MasterSide(FeedOwner):
         policy: MirrorPolicy,
         heard: Heard,
         host: ReplicaHost,
-        owner: MasterOwner,
+        replica: RoleHost,
+        ring: RingMember,
         is_heir: bool = False,
     ) -> None:
         self.copy: MirrorCopy = copy
@@ -146,7 +113,8 @@ class MasterSide(FeedOwner):
         self._group: Group = group
         self._policy: MirrorPolicy = policy
         self._host: ReplicaHost = host
-        self._owner: MasterOwner = owner
+        self._replica: RoleHost = replica
+        self._ring: RingMember = ring
         self._heard: Heard = heard
         self._changed_ms: int = host.now_ms()
         # When each mirror that was late may be recorded as in sync again.
@@ -161,7 +129,7 @@ class MasterSide(FeedOwner):
         self._gate: HandOutGate = OPEN
         self.in_sync.is_master = self._may_act
         self._set_gate()
-        self.feed: RingFeed = RingFeed(copy.queue, self)
+        self.feed: RingFeed = RingFeed(copy.queue, host.wake)
         if is_heir:
             copy.applier.mark_all_delivered()
         self.feed.begin(group.epoch, group.prev[-1].first_seq, is_heir)
@@ -300,21 +268,17 @@ class MasterSide(FeedOwner):
 
     # -- turns -------------------------------------------------------------------------------------
 
-    def feed_changed(self) -> None:
-        """See FeedOwner."""
-        self._host.wake()
-
     def end_turn(self, now_ms: int) -> None:
         """Send the operations of this turn; its publishes wait for the mirrors from now on."""
         for source in self.sources.values():
             source.advance(now_ms)
-        if self._owner.is_joined() and not self.in_sync.is_lost:
+        if self._ring.is_joined and not self.in_sync.is_lost:
             has_operations = bool(self.feed.has_operations)
             operations = self.feed.take(self.epoch)
             if operations:
                 self._note_sent(len(operations), has_operations, now_ms)
                 number = int(self.feed.taken_count)
-                self._owner.broadcast(encode_message(number, operations, self._heard))
+                self._ring.broadcast(encode_message(number, operations, self._heard))
                 fail_point("mirrors.broadcast")
                 if self._lacks_member and has_operations:
                     self.check()
@@ -345,7 +309,7 @@ class MasterSide(FeedOwner):
     def _count_buffered(self) -> None:
         in_sync = self.in_sync
         was_drained = in_sync.is_drained()
-        in_sync.buffered_bytes = int(self.feed.gathered_bytes) + self._owner.buffered_bytes()
+        in_sync.buffered_bytes = int(self.feed.gathered_bytes) + int(self._ring.buffered_bytes)
         if not was_drained and in_sync.is_drained():
             # The next turn resumes publishers.
             self._host.wake()
@@ -435,7 +399,7 @@ class MasterSide(FeedOwner):
                 self._end_hand_over()
 
         # This node may have operations that the mirror lacks, so it is synchronised again.
-        self._owner.propose(
+        self._replica.propose(
             ("hand over", to),
             lambda group: transfer(group, self._by, to, first_seq, False),
             done,
@@ -460,8 +424,9 @@ class MasterSide(FeedOwner):
         source = self.sources.get(node)
         if source is None:
             source = self.sources[node] = SyncSource(
+                node,
                 self.copy.queue,
-                _MirrorLink(self, self._owner, node),
+                self,
                 self._policy.sync_batch_size,
                 0,
                 self._policy.is_automatic,
@@ -469,11 +434,21 @@ class MasterSide(FeedOwner):
             )
         return source
 
-    # -- who is in sync ----------------------------------------------------------------------------
+    def send_sync(self, node: bytes, record: SyncRecord) -> None:
+        self.sync_bytes[node] = self.sync_bytes.get(node, 0) + len(record.body)
+        self._replica.send(node, record)
 
-    def consider(self, node: bytes) -> None:
-        """A mirror has been synchronised."""
+    def next_number(self) -> int:
+        self.feed.note_changed()
+        return int(self.feed.carrier)
+
+    def repeat(self, level: int, below: int) -> None:
+        self.feed.repeat(level, below)
+
+    def on_synced(self, node: bytes) -> None:
         self._consider(node)
+
+    # -- who is in sync ----------------------------------------------------------------------------
 
     def _consider(self, node: bytes) -> None:
         """Propose to record a complete mirror as in sync, if it has all that was confirmed."""
@@ -499,7 +474,7 @@ class MasterSide(FeedOwner):
                 self.in_sync.release(node)
                 self._set_gate()
 
-        self._owner.propose(("in sync", copy), record, done)
+        self._replica.propose(("in sync", copy), record, done)
 
     def _drop_first(self, late: set[bytes], now_ms: int) -> None:
         """Drop the first late mirror of the ring: those behind it may be late because of it."""
@@ -511,7 +486,9 @@ class MasterSide(FeedOwner):
                 return
 
     def _drop(self, copy: Copy) -> None:
-        self._owner.propose(("out of sync", copy), lambda group: out_of_sync(group, self._by, copy))
+        self._replica.propose(
+            ("out of sync", copy), lambda group: out_of_sync(group, self._by, copy)
+        )
 
     def _bury(self, member: Member) -> None:
         """Propose to record the death of a mirror, as out of sync if it lacks an operation."""
@@ -529,7 +506,7 @@ class MasterSide(FeedOwner):
                 return buried
             return chained(buried, lambda dead: out_of_sync(dead, self._by, copy))
 
-        self._owner.propose(("died", member.id), record, is_later=not is_lacking())
+        self._replica.propose(("died", member.id), record, is_later=not is_lacking())
 
     def _is_gone(self, node: bytes) -> bool:
         return self._host.is_dead(node) or self._host.silence_ms(node) >= SILENT_MS
@@ -549,35 +526,3 @@ class MasterSide(FeedOwner):
 
     def _counted(self) -> list[bytes]:
         return [copy.node for copy in self._group.sync if copy.node != self._node]
-
-
-class _MirrorLink(SyncLink):
-    """The way to the mirror on `node`, for its synchronisation."""
-
-    def __init__(self, master: MasterSide, owner: MasterOwner, node: bytes) -> None:
-        self._master: MasterSide = master
-        self._owner: MasterOwner = owner
-        self._node: bytes = node
-
-    def send(self, record: SyncRecord) -> None:
-        """See SyncLink."""
-        sync_bytes = self._master.sync_bytes
-        sync_bytes[self._node] = sync_bytes.get(self._node, 0) + len(record.body)
-        self._owner.send(self._node, record)
-
-    def next_number(self) -> int:
-        """See SyncLink."""
-        self._master.feed.note_changed()
-        return int(self._master.feed.carrier)
-
-    def repeat(self, level: int, below: int) -> None:
-        """See SyncLink."""
-        self._master.feed.repeat(level, below)
-
-    def ring_bytes(self) -> int:
-        """See SyncLink."""
-        return self._master.ring_bytes
-
-    def synced(self) -> None:
-        """See SyncLink."""
-        self._master.consider(self._node)

@@ -16,7 +16,6 @@ bring them back when one of them leads.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Final
 
 from warrenmq.cluster.mirrors.records import (
@@ -25,14 +24,14 @@ from warrenmq.cluster.mirrors.records import (
     FailedRecord,
     Heard,
     MalformedMirrorRecord,
-    MirrorRecord,
     NewerRecord,
     SyncRecord,
     decode_message,
 )
+from warrenmq.cluster.mirrors.replica.host import RoleHost
 from warrenmq.cluster.mirrors.replica.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.sync.records import decode
-from warrenmq.cluster.mirrors.sync.target import IN_SYNC, SyncOwner, SyncTarget
+from warrenmq.cluster.mirrors.sync.target import IN_SYNC, SyncTarget
 from warrenmq.queues.mirror.applier import StaleEpochError, UnknownEpochError
 from warrenmq.queues.mirror.durable_marks import DurableMarks, MarkOwner
 from warrenmq.queues.remote.link_records import MalformedRecordError
@@ -42,25 +41,6 @@ from warrenmq.vocabulary.fail_points import fail_point
 QUIET_MS: Final = 1000
 # The operations of a ring message begin with the epoch of the master (i64).
 _EPOCH_BYTES: Final = 8
-
-
-class MirrorOwner(ABC):
-    """The replica of a mirror."""
-
-    @abstractmethod
-    def report(self, record: MirrorRecord) -> None:
-        """Send a record to the master."""
-
-    @abstractmethod
-    def reopen(self) -> None:
-        """Let another mirror take this one's place, with the copy reopened: it missed something."""
-
-    @abstractmethod
-    def begin_anew(self) -> None:
-        """Let another mirror take this one's place, with an empty copy.
-
-        The copy stays while the group records it as in sync: it may be the only one that is left.
-        """
 
 
 class MirrorSide(MarkOwner):
@@ -76,7 +56,7 @@ class MirrorSide(MarkOwner):
         epoch: int,
         is_in_sync: bool,
         heard: Heard,
-        owner: MirrorOwner,
+        replica: RoleHost,
         now_ms: int,
         attempt: int = 0,
     ) -> None:
@@ -92,7 +72,7 @@ class MirrorSide(MarkOwner):
         # Set once the mirror knows that it is, or may be, incomplete.
         self.target: SyncTarget | None = None
         self._is_in_sync: bool = is_in_sync
-        self._owner: MirrorOwner = owner
+        self._replica: RoleHost = replica
         # It is in the ring: every ring message from now on arrives.
         self._is_joined: bool = False
         self._since_ms: int = now_ms
@@ -134,11 +114,11 @@ class MirrorSide(MarkOwner):
         number, heard, operations = decode_message(message)
         if int.from_bytes(operations[:_EPOCH_BYTES]) < self.epoch:
             # It comes from a deposed master, which may not know it yet.
-            self._owner.report(NewerRecord(self.epoch))
+            self._replica.report(NewerRecord(self.epoch))
             return
         before = self.received_upto
         if before > 0 and number != before + 1:
-            self._owner.reopen()
+            self._replica.reopen()
             return
         self.received_upto = number
         is_undecided = before == 0 and self.target is None
@@ -154,13 +134,13 @@ class MirrorSide(MarkOwner):
         try:
             is_for_disk = self.copy.applier.apply(operations, now_ms)
         except StaleEpochError:
-            self._owner.report(NewerRecord(self.copy.epoch))
+            self._replica.report(NewerRecord(self.copy.epoch))
             return
         except UnknownEpochError:
             is_for_disk = False
         except MalformedRecordError as error:
             # The rest of the message is lost to this copy.
-            self._owner.reopen()
+            self._replica.reopen()
             raise MalformedMirrorRecord(str(error)) from None
         fail_point("mirrors.applied")
         self.marks.note(number, bool(is_for_disk))
@@ -201,13 +181,13 @@ class MirrorSide(MarkOwner):
         """See MarkOwner."""
         if not self._is_ended:
             fail_point("mirrors.durable")
-            self._owner.report(DurableRecord(self.epoch, int(upto)))
+            self._replica.report(DurableRecord(self.epoch, int(upto)))
             fail_point("mirrors.reported")
 
     def mark_failed(self) -> None:
         """See MarkOwner."""
         if not self._is_ended:
-            self._owner.begin_anew()
+            self._replica.begin_anew()
 
     def failure(self) -> FailedRecord:
         """The record that tells the master not to count on the copy."""
@@ -228,12 +208,12 @@ class MirrorSide(MarkOwner):
             return
         if self.target is None:
             self.target = SyncTarget(
-                self.copy.applier, self.marks, _SyncPort(self._owner), self._first_attempt
+                self.copy.applier, self.marks, self._replica, self._first_attempt
             )
         try:
             self.target.begin(self.epoch, now_ms)
         except StaleEpochError:
-            self._owner.report(NewerRecord(self.copy.epoch))
+            self._replica.report(NewerRecord(self.copy.epoch))
         self._note_heard()
 
     def _note_heard(self) -> None:
@@ -241,18 +221,3 @@ class MirrorSide(MarkOwner):
         if self.target is not None:
             is_level = self.target.state == IN_SYNC
             self.heard = Heard(self.epoch, self.received_upto) if is_level else UNKNOWN
-
-
-class _SyncPort(SyncOwner):
-    """A mirror, for its synchronisation."""
-
-    def __init__(self, owner: MirrorOwner) -> None:
-        self._owner: MirrorOwner = owner
-
-    def send(self, record: SyncRecord) -> None:
-        """See SyncOwner."""
-        self._owner.report(record)
-
-    def begin_anew(self) -> None:
-        """See SyncOwner."""
-        self._owner.begin_anew()

@@ -44,13 +44,13 @@ from warrenmq.cluster.mirrors.records import (
     encode_record,
 )
 from warrenmq.cluster.mirrors.replica.candidacy import candidacy
-from warrenmq.cluster.mirrors.replica.host import Fence, ReplicaHost
-from warrenmq.cluster.mirrors.replica.master_side import MasterOwner, MasterSide
+from warrenmq.cluster.mirrors.replica.host import Fence, ReplicaHost, RoleHost
+from warrenmq.cluster.mirrors.replica.master_side import MasterSide
 from warrenmq.cluster.mirrors.replica.mirror_copy import MirrorCopy
-from warrenmq.cluster.mirrors.replica.mirror_side import MirrorOwner, MirrorSide
+from warrenmq.cluster.mirrors.replica.mirror_side import MirrorSide
 from warrenmq.cluster.mirrors.replica.readmission import Readmission
 from warrenmq.cluster.mirrors.sync.records import OFFER, TIMED_OUT, decode, encode_cancel
-from warrenmq.cluster.ring.member import RingMember, RingOwner
+from warrenmq.cluster.ring.member import RingHost, RingMember
 from warrenmq.cluster.ring.view import MemberId
 from warrenmq.vocabulary.fail_points import fail_point
 
@@ -67,7 +67,7 @@ LATER_MS: Final = 120_000
 _FIRST_EPOCH: Final = 1
 
 
-class Replica:
+class Replica(RingHost, RoleHost):
     """The replica of the queue with this `key` on the node of `me`."""
 
     def __init__(self, key: int, me: Copy, host: ReplicaHost) -> None:
@@ -83,7 +83,6 @@ class Replica:
         self.master: MasterSide | None = None
         self.mirror: MirrorSide | None = None
         self._host: ReplicaHost = host
-        self._sides: _Sides = _Sides(self)
         # Changes that were proposed and not answered, with the time until which they count.
         self._proposed: dict[object, int] = {}
         # Epochs up to this one have ended, whatever this node has heard of the group.
@@ -201,7 +200,7 @@ class Replica:
             if self.member is not None:
                 self._readmission.buried(self._host.now_ms())
         elif self.ring is None or self.ring.me != member.id:
-            self.ring = RingMember(member.id, _RingPort(self))
+            self.ring = RingMember(member.id, self)
             self._readmission.joined(self._host.now_ms())
         self.member = member
         if self.ring is not None:
@@ -217,9 +216,7 @@ class Replica:
 
     def _begin_mirror(self, copy: MirrorCopy, epoch: int, is_in_sync: bool) -> None:
         now_ms = self._host.now_ms()
-        mirror = MirrorSide(
-            copy, epoch, is_in_sync, self._heard, self._sides, now_ms, self._sync_attempt
-        )
+        mirror = MirrorSide(copy, epoch, is_in_sync, self._heard, self, now_ms, self._sync_attempt)
         self.mirror = mirror
         if mirror.marks.has_failed:
             # Its disk has failed since the last mirror ended.
@@ -240,10 +237,10 @@ class Replica:
             self._open_copy().when_ready(partial(self._take_over, group))
 
     def _take_over(self, group: Group) -> None:
-        copy, member, newest = self.copy, self.member, self.group
-        if copy is None or member is None or newest is None or self.master is not None:
+        copy, member, newest, ring = self.copy, self.member, self.group, self.ring
+        if copy is None or member is None or newest is None or ring is None:
             return
-        if (newest.epoch, newest.master) != (group.epoch, member.id):
+        if self.master is not None or (newest.epoch, newest.master) != (group.epoch, member.id):
             return
         # What waits for the end of a synchronisation comes with it, complete or not.
         copy.end_sync(self._host.now_ms())
@@ -255,7 +252,7 @@ class Replica:
             heard = UNKNOWN
         is_heir = newest.reason in (PROMOTED, UNSYNCED) and not self._was_home
         self.master = MasterSide(
-            copy, newest, member, self.policy, heard, self._host, self._sides, is_heir
+            copy, newest, member, self.policy, heard, self._host, self, ring, is_heir
         )
         self._host.take_over(copy, self.master.in_sync)
         for node in newest.recoverable:
@@ -325,10 +322,6 @@ class Replica:
         fence: Fence | None = None,
         is_later: bool = False,
     ) -> None:
-        """Propose a change of the group, unless one about the same `subject` is under way.
-
-        `is_later`: see `ReplicaHost.propose`.
-        """
         now_ms = self._host.now_ms()
         if self._proposed.get(subject, 0) > now_ms:
             return
@@ -393,41 +386,51 @@ class Replica:
             self._host.send(node, newer, is_urgent=True)
 
     def send(self, node: bytes, record: MirrorRecord) -> None:
-        """Send a record to a node."""
         self._host.send(node, encode_record(self.key, record))
 
     # -- the ring ----------------------------------------------------------------------------------
 
-    def on_joined(self) -> None:
-        """The ring has taken this member in."""
+    def send_frame(self, node: bytes, payload: bytes) -> None:
+        self.send(node, RingRecord(payload))
+        fail_point("mirrors.sent" if self.master is not None else "mirrors.forwarded")
+
+    def on_joined(self, members: list[MemberId]) -> None:
         if self.mirror is not None:
             self.mirror.joined(self._host.now_ms())
         self._host.wake()
 
-    def on_message(self, sender: MemberId, message: bytes) -> None:
-        """Take the next ring message of another member. Raises MalformedMirrorRecord."""
+    def on_members_changed(self, births: list[MemberId], deaths: list[MemberId]) -> None:
+        """Nothing to do: the replica knows the members from the group."""
+
+    def on_message(self, sender: MemberId, payload: bytes) -> None:
+        """See RingHost. Raises MalformedMirrorRecord."""
         group = self.group
         if group is None:
             return
         if self.mirror is not None and sender == group.master:
-            self.mirror.take(message, self._host.now_ms())
+            self.mirror.take(payload, self._host.now_ms())
         elif sender != group.master and sender.node != self.me.node:
             self.send(sender.node, NewerRecord(group.epoch))
 
+    def on_circled(self, count: int) -> None:
+        """Nothing to do: a confirm waits for what is durable, not for what has arrived."""
+        fail_point("mirrors.circled")
+
+    def on_lost(self) -> None:
+        """Nothing to do: the replica leaves the ring before such a view."""
+
     def erase(self, member: MemberId) -> None:
-        """Let the group erase a dead member."""
+        fail_point("mirrors.flushed")
         self.propose(("erase", member), lambda group: erase(group, member), is_later=True)
 
     # -- the mirror --------------------------------------------------------------------------------
 
     def report(self, record: MirrorRecord) -> None:
-        """Send a record to the master, if there is one."""
         group = self.group
         if group is not None and not group.is_down:
             self.send(group.master_node, record)
 
     def reopen(self) -> None:
-        """Begin the mirror again, with what its copy has."""
         mirror, member, group = self.mirror, self.member, self.group
         if mirror is None or member is None or group is None:
             return
@@ -437,7 +440,6 @@ class Replica:
         self._begin_mirror(mirror.copy, group.epoch, False)
 
     def begin_anew(self) -> None:
-        """Begin the mirror again with an empty copy, once the group does not count on this one."""
         mirror, member, group = self.mirror, self.member, self.group
         if mirror is None or member is None or group is None:
             return
@@ -451,87 +453,3 @@ class Replica:
         self.copy = self._host.renew_copy(mirror.copy)
         self._heard = UNKNOWN
         self._begin_mirror(self.copy, group.epoch, False)
-
-
-class _Sides(MasterOwner, MirrorOwner):
-    """A replica, for its master and its mirror."""
-
-    def __init__(self, replica: Replica) -> None:
-        self._replica: Replica = replica
-
-    def send(self, node: bytes, record: MirrorRecord) -> None:
-        """See MasterOwner."""
-        self._replica.send(node, record)
-
-    def is_joined(self) -> bool:
-        """See MasterOwner."""
-        ring = self._replica.ring
-        return ring is not None and ring.is_joined
-
-    def buffered_bytes(self) -> int:
-        """See MasterOwner."""
-        ring = self._replica.ring
-        return 0 if ring is None else int(ring.buffered_bytes)
-
-    def broadcast(self, message: bytes) -> None:
-        """See MasterOwner."""
-        ring = self._replica.ring
-        assert ring is not None
-        ring.broadcast(message)
-
-    def propose(
-        self,
-        subject: object,
-        transition: Transition,
-        done: Callable[[int], None] | None = None,
-        is_later: bool = False,
-    ) -> None:
-        """See MasterOwner."""
-        self._replica.propose(subject, transition, done, is_later=is_later)
-
-    def report(self, record: MirrorRecord) -> None:
-        """See MirrorOwner."""
-        self._replica.report(record)
-
-    def reopen(self) -> None:
-        """See MirrorOwner."""
-        self._replica.reopen()
-
-    def begin_anew(self) -> None:
-        """See MirrorOwner."""
-        self._replica.begin_anew()
-
-
-class _RingPort(RingOwner):
-    """A replica, for its member of the ring."""
-
-    def __init__(self, replica: Replica) -> None:
-        self._replica: Replica = replica
-
-    def send_frame(self, node: bytes, payload: bytes) -> None:
-        """See RingOwner."""
-        self._replica.send(node, RingRecord(payload))
-        fail_point("mirrors.sent" if self._replica.master is not None else "mirrors.forwarded")
-
-    def erase(self, member: MemberId) -> None:
-        """See RingOwner."""
-        fail_point("mirrors.flushed")
-        self._replica.erase(member)
-
-    def joined(self, members: list[MemberId]) -> None:
-        """See RingOwner."""
-        self._replica.on_joined()
-
-    def members_changed(self, births: list[MemberId], deaths: list[MemberId]) -> None:
-        """See RingOwner. The replica knows the members from the group."""
-
-    def message(self, sender: MemberId, payload: bytes) -> None:
-        """See RingOwner."""
-        self._replica.on_message(sender, payload)
-
-    def circled(self, count: int) -> None:
-        """See RingOwner. A confirm waits for what is durable, not for what has arrived."""
-        fail_point("mirrors.circled")
-
-    def lost_membership(self) -> None:
-        """See RingOwner. The replica leaves the ring before such a view."""

@@ -70,11 +70,14 @@ ENDING: Final = 4
 IN_SYNC: Final = 5
 
 
-class SyncLink:
-    """The way to one mirror, and what the master knows of its own ring."""
+class SourceHost:
+    """The master of the mirrors that are synchronised: the way to them, and its ring."""
 
-    def send(self, record: SyncRecord) -> None:
-        """Send a record to the mirror."""
+    # Bytes of operations that the master has sent over its ring so far.
+    ring_bytes: int
+
+    def send_sync(self, node: bytes, record: SyncRecord) -> None:
+        """Send a record to the mirror on `node`."""
         raise RuntimeError("abstract")
 
     def next_number(self) -> int:
@@ -89,17 +92,13 @@ class SyncLink:
         """Send over the ring what consumers have had of a level; see `RingFeed.repeat`."""
         raise RuntimeError("abstract")
 
-    def ring_bytes(self) -> int:
-        """Bytes of operations that the master has sent over its ring so far."""
-        raise RuntimeError("abstract")
-
-    def synced(self) -> None:
-        """The mirror has every message durably, and gets every operation: it is in sync."""
+    def on_synced(self, node: bytes) -> None:
+        """The mirror on `node` has every message durably, and gets every operation: it is in sync."""
         raise RuntimeError("abstract")
 
 
 class SyncSource:
-    """Synchronises the mirror behind `link` with its master, `queue`.
+    """Synchronises the mirror on `node` with its master, `queue`.
 
     `batch_messages`: the most messages read at a time. `rate_bytes`: bytes a second; 0: no limit.
     `is_automatic`: begins by itself, not with `start`. `lines`: its part of the log.
@@ -107,8 +106,9 @@ class SyncSource:
 
     def __init__(
         self,
+        node: bytes,
         queue: Queue,
-        link: SyncLink,
+        host: SourceHost,
         batch_messages: int,
         rate_bytes: int,
         is_automatic: bool,
@@ -122,7 +122,8 @@ class SyncSource:
         self.sent_count: int = 0
         # Bytes of all chunks sent since the start, for figures and tests.
         self.sent_bytes: int = 0
-        self._link: SyncLink = link
+        self._node: bytes = node
+        self._host: SourceHost = host
         self._lines: SyncLines = lines
         self._pace: SyncPace = SyncPace(rate_bytes)
         self._attempt: int = 0
@@ -234,7 +235,7 @@ class SyncSource:
         elif step.attempt != self._attempt or self.state in (IDLE, SCANNING):
             if step.kind != CANCEL and step.attempt > self._attempt:
                 # The attempt was forgotten here: let the mirror begin another one.
-                self._link.send(encode_cancel(step.attempt, TIMED_OUT))
+                self._host.send_sync(self._node, encode_cancel(step.attempt, TIMED_OUT))
         else:
             self._take_note(step)
 
@@ -273,7 +274,7 @@ class SyncSource:
                 raise MalformedMirrorRecord("a mirror is in sync that has not got all")
             self.state = IN_SYNC
             self._lines.ends(self.sent_count, self.sent_bytes, self._now_ms)
-            self._link.synced()
+            self._host.on_synced(self._node)
         else:
             self.stop()
 
@@ -284,7 +285,7 @@ class SyncSource:
         levels = [LevelRuns(one.level, one.end, 0, [] if is_anew else one.settled) for one in found]
         answer = encode_levels(ANSWER, self._attempt, int(self.queue.epoch), levels, is_anew)
         for record in answer:
-            self._link.send(record)
+            self._host.send_sync(self._node, record)
         if is_anew:
             # The mirror offers an empty copy next.
             self.stop()
@@ -297,7 +298,7 @@ class SyncSource:
             backing = self.queue.level_at(one.level)
             if backing is not None:
                 # Messages that the mirror gets by chunks have their flags with them.
-                self._link.repeat(one.level, one.first)
+                self._host.repeat(one.level, one.first)
                 count = int(backing.ready.count + backing.unacked.count)
                 self._whole_count += max(0, count - one.common)
                 reader = SyncReader(backing, one.first, one.end, self.batch_messages)
@@ -327,7 +328,7 @@ class SyncSource:
         if self.queue.is_deleted:
             self.stop()
             return 0
-        self._pace.refill(now_ms, self._link.ring_bytes())
+        self._pace.refill(now_ms, self._host.ring_bytes)
         if self.state == SENDING:
             self._send(now_ms)
             left, sent = self.progress()
@@ -339,7 +340,7 @@ class SyncSource:
             return 0
         if now_ms - self._reported_ms >= PROGRESS_MS:
             self._reported_ms = now_ms
-            self._link.send(encode_note(PROGRESS, self._attempt, *self.progress()))
+            self._host.send_sync(self._node, encode_note(PROGRESS, self._attempt, *self.progress()))
             if self.state == WAITING:
                 self._skip_what_is_gone()
         wait_ms = PROGRESS_MS
@@ -386,16 +387,16 @@ class SyncSource:
         self.sent_count += int(writer.count)
         self.sent_bytes += len(record.body)
         self._pace.spend(len(record.body))
-        self._link.send(record)
+        self._host.send_sync(self._node, record)
 
     def _end(self) -> None:
         """Say that nothing is left to send."""
         self.state = ENDING
         self._owed_since_ms = self._now_ms
-        self._link.send(encode_note(DONE, self._attempt, self._link.next_number()))
+        self._host.send_sync(self._node, encode_note(DONE, self._attempt, self._host.next_number()))
 
     def _end_attempt(self, reason: int) -> None:
-        self._link.send(encode_cancel(self._attempt, reason))
+        self._host.send_sync(self._node, encode_cancel(self._attempt, reason))
         attempt = self._attempt
         self.stop()
         # An older attempt counts no more.

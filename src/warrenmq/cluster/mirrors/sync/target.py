@@ -58,10 +58,10 @@ COMPLETE: Final = 3
 IN_SYNC: Final = 4
 
 
-class SyncOwner:
-    """The replica of a mirror."""
+class TargetHost:
+    """The replica of a mirror that is synchronised."""
 
-    def send(self, record: SyncRecord) -> None:
+    def report(self, record: SyncRecord) -> None:
         """Send a record to the master."""
         raise RuntimeError("abstract")
 
@@ -78,7 +78,7 @@ class SyncTarget:
     """
 
     def __init__(
-        self, applier: MirrorApplier, marks: DurableMarks, owner: SyncOwner, attempt: int = 0
+        self, applier: MirrorApplier, marks: DurableMarks, host: TargetHost, attempt: int = 0
     ) -> None:
         self.state: int = IDLE
         # The attempt that is under way, or was last; at first that of an earlier target, so that
@@ -89,7 +89,7 @@ class SyncTarget:
         self.sent_count: int = 0
         self._applier: MirrorApplier = applier
         self._marks: DurableMarks = marks
-        self._owner: SyncOwner = owner
+        self._host: TargetHost = host
         # The epoch of the master, and the number of the last chunk.
         self._epoch: int = 0
         self._chunk_number: int = 0
@@ -152,7 +152,7 @@ class SyncTarget:
             for copy in copies
         ]
         for record in encode_levels(OFFER, self.attempt, int(self._applier.epoch), levels):
-            self._owner.send(record)
+            self._host.report(record)
 
     # -- what the master sends ---------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class SyncTarget:
             )
         if answer.is_anew:
             self.stop()
-            self._owner.begin_anew()
+            self._host.begin_anew()
             return
         levels = self._pieces.take(answer)
         if levels is None:
@@ -225,10 +225,10 @@ class SyncTarget:
             if attempt != self.attempt or self.state not in (TAKING, COMPLETE):
                 return
             if ok:
-                self._owner.send(encode_note(TAKEN, attempt, chunk.number))
+                self._host.report(encode_note(TAKEN, attempt, chunk.number))
             else:
                 # `marks` let the mirror begin anew.
-                self._owner.send(encode_cancel(attempt, REFUSED))
+                self._host.report(encode_cancel(attempt, REFUSED))
                 self.stop()
 
         self._marks.watch()
@@ -267,7 +267,7 @@ class SyncTarget:
         """
         if self.state == COMPLETE and self._marks.durable_upto >= self._ring_number:
             self.state = IN_SYNC
-            self._owner.send(encode_note(SYNCED, self.attempt))
+            self._host.report(encode_note(SYNCED, self.attempt))
         elif self.state == IDLE:
             if 0 <= self._retry_ms <= now_ms:
                 self.begin(self._epoch, now_ms)

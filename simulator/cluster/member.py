@@ -252,7 +252,9 @@ class Member(SimulatedNode):
             name, self.broker, copy, self.ends.reachable, self._locator, self._rng.choice, nodes
         )
         peers = FollowedPeers()
-        self.broker.shared = ClusterDefinitions(self.etcd, self.follower, placement, peers, clock)
+        self.broker.shared = ClusterDefinitions(
+            self.etcd, self.follower, placement, peers.when_followed, clock
+        )
         self._calls = NodeCalls(self.wake)
         self._handler = NodeLinks(
             self.ends, peers, self._calls, self.mirroring, self.follower.followed, self._time

@@ -6,7 +6,7 @@ from simulator.cluster.etcd_model import EtcdModel, ModelledStore
 from tests.support.brokers.memory_broker import MemoryBroker
 from warrenmq.broker.definitions.metadata import Change, PutExchange, PutQueue, PutVhost
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.cluster.decision_store import ClusterClock, Peers
+from warrenmq.cluster.decision_store import ClusterClock
 from warrenmq.cluster.decisions.decisions import ClusterDefinitions
 from warrenmq.cluster.decisions.follower import Follower, RemoteEnds
 from warrenmq.cluster.decisions.placement import CLIENT_LOCAL, Placement
@@ -40,11 +40,9 @@ class Timers(ClusterClock):
         self._now_ms = end_ms
 
 
-class NoPeers(Peers):
-    """Other nodes that are never behind."""
-
-    def when_followed(self, revision: int, callback: Callable[[], None]) -> None:
-        callback()
+def _nobody_is_behind(_revision: int, callback: Callable[[], None]) -> None:
+    """Other nodes follow at once."""
+    callback()
 
 
 class Ends(RemoteEnds):
@@ -78,7 +76,9 @@ class ModelNode:
         )
         self.store = ModelledStore(model, self.follower.follow)
         placement = Placement(name, self.memory.broker, self.copy, lambda: [name], CLIENT_LOCAL)
-        self.shared = ClusterDefinitions(self.store, self.follower, placement, NoPeers(), clock)
+        self.shared = ClusterDefinitions(
+            self.store, self.follower, placement, _nobody_is_behind, clock
+        )
         self.memory.broker.shared = self.shared
         self.outcomes: list[str] = []
 

@@ -72,11 +72,3 @@ class ClusterClock(ABC):
     @abstractmethod
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None:
         """Call `callback` once, in `delay_ms`."""
-
-
-class Peers(ABC):
-    """The other nodes, as far as this node hears from them."""
-
-    @abstractmethod
-    def when_followed(self, revision: int, callback: Callable[[], None]) -> None:
-        """Call `callback` when every reachable node has followed `revision`, now or later."""

@@ -19,7 +19,6 @@ from warrenmq.cluster.links.link import Link
 from warrenmq.cluster.mirrors.control import ReplicaControl
 from warrenmq.cluster.mirrors.peers import MirrorPeers
 from warrenmq.cluster.mirrors.replicas import Replicas
-from warrenmq.cluster.node_links import MirrorLinks
 from warrenmq.cluster.records import RunningNode
 
 # How long a host has to answer or to refuse a probe (s).
@@ -60,7 +59,7 @@ class SocketProber(Prober):
             del self._probes[name]
 
 
-class Mirroring(MirrorLinks):
+class Mirroring:
     """The replicas of the node of `me`, and whom they talk to."""
 
     def __init__(
@@ -130,15 +129,18 @@ class Mirroring(MirrorLinks):
     # -- links -------------------------------------------------------------------------------------
 
     def link_up(self, link: Link) -> None:
+        """There is a link to a node."""
         self.peers.link_up(link)
         self._know_nodes()
         self.replicas.on_link_up(link.peer_name.encode())
 
     def link_down(self, name: str) -> None:
+        """The link to the node `name` is lost."""
         self.peers.link_down(name.encode())
         self.replicas.on_link_down(name.encode())
 
     def take_record(self, name: str, payload: bytes) -> str:
+        """Take a record of a replica on `name`; returns "" or what is wrong with it."""
         return self.replicas.on_record(name.encode(), payload)
 
     # -- probes ------------------------------------------------------------------------------------

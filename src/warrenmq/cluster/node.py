@@ -230,7 +230,7 @@ class ClusterNode:
             mirrors=self._nodes,
         )
         self._shared = ClusterDefinitions(
-            self.decisions, follower, placement, self.peers, self._clock
+            self.decisions, follower, placement, self.peers.when_followed, self._clock
         )
         self._broker.shared = self._shared
 

@@ -9,18 +9,18 @@ NODE_CALL, NODE_ANSWER      calls between nodes (`links/node_calls.py`)
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from warrenmq.cluster.decision_store import Peers
 from warrenmq.cluster.facts import LinkFacts
 from warrenmq.cluster.links.frames import CONTROL, DATA
 from warrenmq.cluster.links.link import Link, LinkHandler
 from warrenmq.cluster.links.node_calls import NODE_ANSWER, NODE_CALL, NodeCalls
+from warrenmq.cluster.mirroring import Mirroring
 from warrenmq.cluster.mirrors.peers import MIRRORS
+from warrenmq.cluster.queue_ends import QueueEnds
 from warrenmq.queues.remote.link_records import MalformedRecordError
 from warrenmq.queues.remote.queue_link import EVENTS, OPERATIONS, QueueLink
 
@@ -28,7 +28,7 @@ FOLLOWED: Final = 16
 _REVISION_BYTES: Final = 8
 
 
-class FollowedPeers(Peers):
+class FollowedPeers:
     """The decisions that the nodes at the other ends of links have followed."""
 
     def __init__(self) -> None:
@@ -36,6 +36,7 @@ class FollowedPeers(Peers):
         self._watchers: list[tuple[int, Callable[[], None]]] = []
 
     def when_followed(self, revision: int, callback: Callable[[], None]) -> None:
+        """Call `callback` when every reachable node has followed `revision`, now or later."""
         self._watchers.append((revision, callback))
         self._notify()
 
@@ -75,42 +76,6 @@ class LinkedQueues(QueueLink):
         return self._link.is_writable
 
 
-class LinkEnds(ABC):
-    """What this node does with the other nodes: their clients here, and clients of this node."""
-
-    @abstractmethod
-    def link_up(self, name: str, link: QueueLink) -> None:
-        """There is a link to the node `name`."""
-
-    @abstractmethod
-    def link_down(self, name: str) -> None:
-        """The link to the node `name` is gone."""
-
-    @abstractmethod
-    def take_operations(self, name: str, payload: bytes) -> None:
-        """Carry out what clients of the node `name` do. Raises MalformedRecordError."""
-
-    @abstractmethod
-    def take_events(self, name: str, payload: bytes) -> None:
-        """Take what became of operations of clients of this node. Raises MalformedRecordError."""
-
-
-class MirrorLinks(ABC):
-    """The replicas of mirrored queues on this node."""
-
-    @abstractmethod
-    def link_up(self, link: Link) -> None:
-        """There is a link to a node."""
-
-    @abstractmethod
-    def link_down(self, name: str) -> None:
-        """The link to the node `name` is lost."""
-
-    @abstractmethod
-    def take_record(self, name: str, payload: bytes) -> str:
-        """Take a record of a replica on `name`; returns "" or what is wrong with it."""
-
-
 class NodeLinks(LinkHandler):
     """Hands the frames of all links to `ends`, `peers`, `calls` and `mirrors`, if there are any.
 
@@ -119,10 +84,10 @@ class NodeLinks(LinkHandler):
 
     def __init__(
         self,
-        ends: LinkEnds,
+        ends: QueueEnds,
         peers: FollowedPeers,
         calls: NodeCalls,
-        mirrors: MirrorLinks | None,
+        mirrors: Mirroring | None,
         followed: Callable[[], int],
         now_ms: Callable[[], int],
     ) -> None:

@@ -14,13 +14,12 @@ from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.definitions.removal_changes import removal_changes
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.decisions.follower import RemoteEnds
-from warrenmq.cluster.node_links import LinkEnds
 from warrenmq.cluster.remote.remote_clients import RemoteClients
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.remote.queue_link import QueueLink
 
 
-class QueueEnds(RemoteEnds, LinkEnds):
+class QueueEnds(RemoteEnds):
     """The ends of queues across nodes, at the node `node`; `now_ms` tells the time."""
 
     def __init__(self, node: str, broker: Broker, now_ms: Callable[[], int]) -> None:
@@ -56,12 +55,14 @@ class QueueEnds(RemoteEnds, LinkEnds):
     # -- links -------------------------------------------------------------------------------------
 
     def link_up(self, name: str, link: QueueLink) -> None:
+        """There is a link to the node `name`."""
         clients = RemoteClients(self._broker, link)
         self._clients[name] = clients
         self._broker.turn_ends.append(clients)
         self._broker.remote_node(name.encode()).link_up(link)
 
     def link_down(self, name: str) -> None:
+        """The link to the node `name` is gone."""
         now_ms = self._now_ms()
         clients = self._clients.pop(name)
         self._broker.turn_ends.remove(clients)
@@ -69,9 +70,11 @@ class QueueEnds(RemoteEnds, LinkEnds):
         self._broker.remote_node(name.encode()).link_down(now_ms)
 
     def take_operations(self, name: str, payload: bytes) -> None:
+        """Carry out what clients of the node `name` do. Raises MalformedRecordError."""
         self._clients[name].take_frame(payload, self._now_ms())
 
     def take_events(self, name: str, payload: bytes) -> None:
+        """Take what became of operations of clients of this node. Raises MalformedRecordError."""
         self._broker.remote_node(name.encode()).take_frame(payload, self._now_ms())
 
     def is_reachable(self, name: str) -> bool:

@@ -172,9 +172,8 @@ class Node:
         # Before the data directory is made: a node that cannot listen leaves nothing behind.
         self._listening.bind()
         self._life.starting(self.config, self._listening.all_text())
-        self._data = open_data_directory(
-            self.config, self.broker, self.clock.now_ms(), self._cluster
-        )
+        enter = None if self._cluster is None else self._cluster.open
+        self._data = open_data_directory(self.config, self.broker, self.clock.now_ms(), enter)
         self.admin.directories = self._data.directories
         self.admin.recover(
             self._data.definitions.reader_groups, self._data.definitions.group_members

@@ -24,7 +24,6 @@ from warrenmq.cluster.decision_store import (
     ClusterClock,
     CommitResult,
     DecisionStore,
-    Peers,
 )
 from warrenmq.cluster.decisions.follower import Follower
 from warrenmq.cluster.decisions.placement import Placement
@@ -48,13 +47,13 @@ class ClusterDefinitions(SharedDefinitions):
         store: DecisionStore,
         follower: Follower,
         placement: Placement,
-        peers: Peers,
+        when_all_followed: Callable[[int, Callable[[], None]], None],
         clock: ClusterClock,
     ) -> None:
         self._store = store
         self._follower = follower
         self._placement = placement
-        self._peers = peers
+        self._when_all_followed = when_all_followed
         self._clock = clock
         # Removals that are not decided yet, oldest first, with those who wait for them.
         self._removals: deque[_Removal] = deque()
@@ -116,7 +115,7 @@ class ClusterDefinitions(SharedDefinitions):
 
     def _wait_for_peers(self, revision: int, changes: list[Change], done: Done) -> None:
         once = _Once(lambda: self._end(changes, done, ""))
-        self._peers.when_followed(revision, once.call)
+        self._when_all_followed(revision, once.call)
         if not once.is_called:
             self._clock.call_later(PEERS_MS, once.call)
 
@@ -166,7 +165,7 @@ class ClusterDefinitions(SharedDefinitions):
 
         def wait_for_peers() -> None:
             once = _Once(finish)
-            self._peers.when_followed(removal.revision, once.call)
+            self._when_all_followed(removal.revision, once.call)
             if not once.is_called:
                 self._clock.call_later(PEERS_MS, once.call)
 

@@ -17,15 +17,15 @@ from warrenmq.cluster.decisions.follower import Follower
 from warrenmq.cluster.groups.group import Copy, Group
 from warrenmq.cluster.groups.group_proposer import GroupProposer
 from warrenmq.cluster.groups.mirror_policy import UNMIRRORED, MirrorPolicy
-from warrenmq.cluster.groups.proposal_queue import URGENT
+from warrenmq.cluster.groups.proposal_queue import LATER, URGENT, USUAL
 from warrenmq.cluster.groups.queue_policy import policy_of
 from warrenmq.cluster.groups.transitions import Transition
 from warrenmq.cluster.mirrors.gates import Gates
 from warrenmq.cluster.mirrors.log.group_lines import lines_of
 from warrenmq.cluster.mirrors.log.mirror_log import MirrorLog
-from warrenmq.cluster.mirrors.node_host import NodeHost
 from warrenmq.cluster.mirrors.peers import MirrorPeers
 from warrenmq.cluster.mirrors.place_key import place_key
+from warrenmq.cluster.mirrors.replica.host import Fence, ReplicaHost
 from warrenmq.cluster.mirrors.replica.in_sync import InSync
 from warrenmq.cluster.mirrors.replica.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.replica.replica import MASTER, Replica
@@ -69,7 +69,7 @@ def ignore_outcome(_outcome: int) -> None:
     """Ignore the outcome of a proposal: the group tells what became of it."""
 
 
-class MirrorPlace:
+class MirrorPlace(ReplicaHost):
     """One mirrored queue on this node: its replica, and what stands for it in its vhost."""
 
     def __init__(self, owner: PlaceOwner, vhost: Vhost, put: PutQueue) -> None:
@@ -88,7 +88,7 @@ class MirrorPlace:
         # A policy of the vhost has changed since `obey_policy`.
         self.has_new_policy = False
         self._owner = owner
-        self.replica = Replica(self.key, owner.me, _ReplicaHost(owner, self))
+        self.replica = Replica(self.key, owner.me, self)
         self.obey_policy()
 
     @property
@@ -161,7 +161,7 @@ class MirrorPlace:
             # Arguments that no queue can have were refused when it was declared.
             return UNMIRRORED
 
-    def propose(self, transition: Transition) -> None:
+    def propose_step(self, transition: Transition) -> None:
         """Propose a change of the group; the group itself tells what became of it."""
         self._owner.proposer.propose(
             self.vhost.name, self.name, self.birth, transition, ignore_outcome
@@ -176,7 +176,7 @@ class MirrorPlace:
         replica.end_run()
         if is_master and replica.copy is not None:
             self.step_down(replica.copy)
-        self.replica = Replica(self.key, self._owner.me, _ReplicaHost(self._owner, self))
+        self.replica = Replica(self.key, self._owner.me, self)
         self.obey_policy()
         self.replica.on_group(group)
         self._owner.touch(self)
@@ -264,24 +264,61 @@ class MirrorPlace:
             self.vhost.set_confirm_source(copy.queue, None)
         self._owner.follower.drop_copy(self.vhost, put)
 
+    # -- for the replica ---------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        return self._owner.now_ms()
+
+    def wake(self) -> None:
+        self._owner.touch(self)
+
+    def send(self, node: bytes, payload: bytes, is_urgent: bool = False) -> None:
+        self._owner.peers.send(node, payload, is_urgent)
+
+    def silence_ms(self, node: bytes) -> int:
+        return 0 if node == self._owner.me.node else self._owner.peers.silence_ms(node)
+
+    def is_reachable(self, node: bytes) -> bool:
+        return self._owner.peers.is_reachable(node)
+
+    def is_dead(self, node: bytes) -> bool:
+        return node != self._owner.me.node and self._owner.peers.is_dead(node)
+
+    def propose(
+        self,
+        transition: Transition,
+        done: Callable[[int], None],
+        fence: Fence | None = None,
+        is_later: bool = False,
+    ) -> None:
+        if is_later:
+            rank = LATER
+        else:
+            rank = URGENT if self.is_waited_for(self.now_ms()) else USUAL
+        self._owner.proposer.propose(
+            self.vhost.name, self.name, self.birth, transition, done, fence, rank
+        )
+
+    def contact_ms(self) -> int:
+        return self._owner.proposer.contact_ms()
+
+    def gate(self, nodes: frozenset[bytes], needs_lease: bool) -> HandOutGate:
+        return self._owner.gates.gate(nodes, needs_lease, self.now_ms())
+
     # -- the copy ----------------------------------------------------------------------------------
 
     def open_copy(self) -> MirrorCopy:
-        """See ReplicaHost."""
         queue = self._owner.follower.own_copy(self.vhost, self.put)
         return MirrorCopy(queue, self.vhost.journal)
 
     def renew_copy(self, copy: MirrorCopy) -> MirrorCopy:
-        """See ReplicaHost."""
         self._owner.follower.discard_copy(self.vhost, copy.queue)
         return self.open_copy()
 
     def drop_copy(self) -> None:
-        """See ReplicaHost."""
         self._owner.follower.drop_copy(self.vhost, self.put)
 
     def take_over(self, copy: MirrorCopy, source: InSync) -> None:
-        """See ReplicaHost."""
         queue = copy.queue
         self.vhost.set_confirm_source(queue, source)
         taker = self.vhost.taker(self.name)
@@ -289,50 +326,8 @@ class MirrorPlace:
             self._replace(taker, queue)
 
     def step_down(self, copy: MirrorCopy) -> None:
-        """See ReplicaHost."""
         group = self.replica.group
         assert group is not None
         self.log("This node is not the leader any more")
         self._replace(copy.queue, self._remote_queue(group))
         self.vhost.set_confirm_source(copy.queue, None)
-
-
-class _ReplicaHost(NodeHost):
-    """The node, for the replica at `place`."""
-
-    def __init__(self, owner: PlaceOwner, place: MirrorPlace) -> None:
-        super().__init__(owner.me.node, owner.peers, owner.proposer, place.put)
-        self._owner = owner
-        self._place = place
-
-    def now_ms(self) -> int:
-        return self._owner.now_ms()
-
-    def _rank(self, is_later: bool) -> int:
-        if self._place.is_waited_for(self._owner.now_ms()) and not is_later:
-            return URGENT
-        return super()._rank(is_later)
-
-    def wake(self) -> None:
-        self._owner.touch(self._place)
-
-    def gate(self, nodes: frozenset[bytes], needs_lease: bool) -> HandOutGate:
-        return self._owner.gates.gate(nodes, needs_lease, self._owner.now_ms())
-
-    def log(self, text: str, event: str) -> None:
-        self._place.log(text, event)
-
-    def open_copy(self) -> MirrorCopy:
-        return self._place.open_copy()
-
-    def renew_copy(self, copy: MirrorCopy) -> MirrorCopy:
-        return self._place.renew_copy(copy)
-
-    def drop_copy(self) -> None:
-        self._place.drop_copy()
-
-    def take_over(self, copy: MirrorCopy, source: InSync) -> None:
-        self._place.take_over(copy, source)
-
-    def step_down(self, copy: MirrorCopy) -> None:
-        self._place.step_down(copy)

@@ -332,10 +332,10 @@ class Replicas(GroupWatch, PlaceOwner):
             copy = self._nodes.copy_of(step.node)
             if copy is not None and self.peers.is_reachable(step.node):
                 added = copy
-                place.propose(lambda newest: join(newest, added))
+                place.propose_step(lambda newest: join(newest, added))
         elif isinstance(step, DropCopy):
             node = step.node
-            place.propose(lambda newest: drop(newest, by, node))
+            place.propose_step(lambda newest: drop(newest, by, node))
         elif isinstance(step, MoveMaster):
             self.move_master(place, step.node)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -17,6 +17,8 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.vhost.remote.copies import CopyWaiter
 from warrenmq.broker.vhost.remote.slice_carrier import Crossing, SliceCarrier, StagePlace
 from warrenmq.broker.vhost.sinks.stage import is_stand_in
+from warrenmq.cluster.decision_store import ClusterClock
+from warrenmq.cluster.links.node_calls import NodeCalls
 from warrenmq.cluster.sinks.calls import (
     PIECE_BYTES,
     CarriedMessage,
@@ -36,26 +38,11 @@ logger = logging.getLogger("warren.cluster")
 _RETRY_MS: Final = 200
 
 
-class Calls(Protocol):
-    """Calls to other nodes."""
-
-    def ask(
-        self, node: str, request: bytes, now_ms: int, done: Callable[[bytes, str], None]
-    ) -> None: ...
-
-
-class Timers(Protocol):
-    """The clock, and timers in ms."""
-
-    def now_ms(self) -> int: ...
-    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> None: ...
-
-
 class StagedCarrier(SliceCarrier):
     """The carrier of a node; `origin` returns the id of its data directory."""
 
     def __init__(
-        self, broker: Broker, calls: Calls, clock: Timers, origin: Callable[[], str]
+        self, broker: Broker, calls: NodeCalls, clock: ClusterClock, origin: Callable[[], str]
     ) -> None:
         self.broker = broker
         self.calls = calls

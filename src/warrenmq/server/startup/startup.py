@@ -10,9 +10,10 @@ import fcntl
 import logging
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import (
@@ -47,6 +48,9 @@ logger = logging.getLogger("warren.startup")
 
 # A vhost's directory is renamed to its id with this suffix before it is removed.
 _DELETED_SUFFIX: Final = ".deleted"
+
+# Enters a cluster with a data directory: see `ClusterStart.open`.
+Enter = Callable[[Path, Definitions, list[Change]], tuple[Definitions, list[Change]]]
 
 
 @dataclass
@@ -111,21 +115,12 @@ class OpenedData:
         os.close(self.lock_descriptor)
 
 
-class Entrance(Protocol):
-    """The way of a data directory into its cluster."""
-
-    def open(
-        self, directory: Path, rows: Definitions, first: list[Change]
-    ) -> tuple[Definitions, list[Change]]:
-        """See `ClusterStart.open`."""
-
-
 def open_data_directory(
-    config: Config, broker: Broker, now_ms: int, entrance: Entrance | None = None
+    config: Config, broker: Broker, now_ms: int, enter: Enter | None = None
 ) -> OpenedData:
     """Lock and read the data directory and fill `broker` from it.
 
-    A node of a cluster enters it by the `entrance`, and opens what the cluster has. Raises
+    A node of a cluster enters it by `enter`, and opens what the cluster has. Raises
     DataDirectoryError, or NotAdmitted if the node does not belong to its cluster.
     """
     directory = config.data_dir
@@ -156,7 +151,7 @@ def open_data_directory(
         metadata, definitions = open_definitions(directory, config.accept_lost_definitions, reserve)
         for line in set_unusable_aside(definitions):
             logger.error("%s", line)
-        definitions = _definitions_to_open(config, broker, metadata, definitions, entrance, reserve)
+        definitions = _definitions_to_open(config, broker, metadata, definitions, enter, reserve)
         broker.load_users(definitions)
         _set_aside_deleted(directory, definitions)
         directories: dict[int, Path] = {}
@@ -193,18 +188,18 @@ def _definitions_to_open(
     broker: Broker,
     metadata: Metadata,
     stored: Definitions,
-    entrance: Entrance | None,
+    enter: Enter | None,
     reserve: SpaceReserve,
 ) -> Definitions:
     """The definitions with which the node starts, given the `stored` ones of `metadata`.
 
     Releases the space reserve when what a start writes finds no space.
-    Raises DataDirectoryError, and what `Entrance.open` raises.
+    Raises DataDirectoryError, and what `ClusterStart.open` raises.
     """
     is_empty = not stored.users and not stored.vhosts
-    if entrance is not None:
+    if enter is not None:
         first = first_definitions(config, 1)
-        definitions, changes = reserve.helps(lambda: entrance.open(config.data_dir, stored, first))
+        definitions, changes = reserve.helps(lambda: enter(config.data_dir, stored, first))
         reserve.helps(lambda: metadata.apply(changes))
         return definitions
     if not is_empty:

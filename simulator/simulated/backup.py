@@ -57,7 +57,9 @@ class SimulatedBackup:
         self._jobs: list[Job] = []
         # Calls that threads have left for the loop.
         self._calls: list[Callable[[], object]] = []
-        surroundings = BackupServices(self, Path(), lambda: [node.vhost], node.wake)
+        surroundings = BackupServices(
+            self.call_soon_threadsafe, Path(), lambda: [node.vhost], node.wake
+        )
         surroundings.copy_definitions = self._copy_definitions
         surroundings.call_flusher = self._call_flusher
         surroundings.submit = self._submit
@@ -114,7 +116,7 @@ class SimulatedBackup:
     # -- the loop and the threads ------------------------------------------------------------------
 
     def call_soon_threadsafe(self, callback: Callable[..., object], /, *args: object) -> object:
-        """See Loop: the call runs when the loop learns that the job which asks for it has ended."""
+        """See BackupServices: the call runs when the loop learns that the job which asks for it has ended."""
         self._calls.append(lambda: callback(*args))
         return None
 

@@ -54,7 +54,9 @@ def test_what_is_there_of_a_failed_backup_is_removed_on_the_thread_that_copies(
 def test_definitions_that_are_copied_when_a_backup_is_cancelled_are_removed(tmp_path: Path) -> None:
     """A file that is copied into the directory while it is removed is removed as well."""
     loop = asyncio.new_event_loop()
-    services = BackupServices(loop, tmp_path / "data", lambda: (), lambda: None)
+    services = BackupServices(
+        loop.call_soon_threadsafe, tmp_path / "data", lambda: (), lambda: None
+    )
     backup = Backup(services, LocalBackupPlace(tmp_path / "data", tmp_path / "backup"))
 
     def copy_definitions(database: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from warrenmq.admin.protocol.homes import LocateQueues, NodePlace, QueueHome, QueuesLocated
 from warrenmq.broker.definitions.rights import QUEUE, Rights
@@ -12,22 +12,17 @@ from warrenmq.queues.readers.group_error import GroupError
 from warrenmq.queues.readers.groups import compile_pattern
 from warrenmq.vocabulary.error_codes import BAD_REQUEST
 
+if TYPE_CHECKING:
+    from warrenmq.cluster.membership.control import ClusterControl
+
 # Interfaces that stand for all addresses of a machine.
 _ANY: Final = ("", "0.0.0.0", "::")
-
-
-class RunningNodes(Protocol):
-    """The nodes of a cluster."""
-
-    @property
-    def running(self) -> dict[str, tuple[RunningNode, int]]:
-        """Running nodes by name, with the births of their records."""
 
 
 def locate(
     queues: Iterable[tuple[bytes, bool, str]],
     node: str,
-    cluster: RunningNodes | None,
+    cluster: ClusterControl | None,
     rights: Rights,
     request: LocateQueues,
 ) -> QueuesLocated:
@@ -57,7 +52,7 @@ def locate(
     # A node that has announced no listeners yet serves no clients.
     places = [
         _place(name, record)
-        for name, (record, _birth) in sorted(cluster.running.items())
+        for name, record in sorted(cluster.records().items())
         if record.listeners
     ]
     return QueuesLocated(node, places, homes)

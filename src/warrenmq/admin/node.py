@@ -10,17 +10,16 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from warrenmq.admin.client.control_file import LOCAL_USER
 from warrenmq.admin.clock import Clock
 from warrenmq.admin.control.calls import ControlCalls
-from warrenmq.admin.control.cluster_access import ClusterAccess
 from warrenmq.admin.control.node_control import NodeControl
 from warrenmq.admin.control.peers import Answer
 from warrenmq.admin.definitions.administration import Administration
 from warrenmq.admin.events.stream import EventStream
-from warrenmq.admin.homes import RunningNodes, locate
+from warrenmq.admin.homes import locate
 from warrenmq.admin.protocol.control import ControlRequest
 from warrenmq.admin.protocol.figures import NodeStatus, QueueList, VhostStatus
 from warrenmq.admin.protocol.homes import LocateQueues, QueuesLocated
@@ -41,6 +40,9 @@ from warrenmq.queues.readers.group import GroupMember
 from warrenmq.queues.readers.groups import ReaderGroup, ReaderGroups
 from warrenmq.vocabulary.error_codes import UNREACHABLE
 from warrenmq.vocabulary.names import name_text
+
+if TYPE_CHECKING:
+    from warrenmq.cluster.membership.control import ClusterControl
 
 _log = logging.getLogger("warren.admin")
 
@@ -235,9 +237,7 @@ class AdminNode:
         # Controls the node's process; None on a node that has none.
         self.control: NodeControl | None = None
         # The cluster of the node; None on one that runs alone.
-        self.cluster: ClusterAccess | None = None
-        # The nodes of the cluster; None on a node that runs alone.
-        self.nodes: RunningNodes | None = None
+        self.cluster: ClusterControl | None = None
         # The token of the control file; "" = no local logins.
         self.token = ""
 
@@ -251,7 +251,7 @@ class AdminNode:
 
     def locate(self, vhost: AdminVhost, rights: Rights, request: LocateQueues) -> QueuesLocated:
         """Where queues live; see `homes.locate`."""
-        return locate(vhost.homes(), self.name, self.nodes, rights, request)
+        return locate(vhost.homes(), self.name, self.cluster, rights, request)
 
     def recover(self, groups: list[PutReaderGroup], members: list[PutGroupMember]) -> None:
         """Restore all reader groups: all queues have their messages, no client is connected yet."""

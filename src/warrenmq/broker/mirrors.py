@@ -75,8 +75,11 @@ def mirror_pid(node: str, birth: int, version: int) -> str:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class MirrorListing(ABC):
-    """Tells of the copies of queues."""
+class MirrorControl(ABC):
+    """Tells of the copies of queues, and carries out what operators ask for.
+
+    A queue in a request of an operator is mirrored, and its master is here.
+    """
 
     @abstractmethod
     def facts_of(self, vhost: bytes, queue: bytes) -> MirrorFacts | None:
@@ -91,11 +94,6 @@ class MirrorListing(ABC):
 
         False: no node within reach has a copy that may take over, so clients need not wait.
         """
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class MirrorControl(MirrorListing):
-    """Carries out what operators ask for. A queue in a request is mirrored, and its master here."""
 
     @abstractmethod
     def synchronise(self, vhost: bytes, queue: bytes) -> str:

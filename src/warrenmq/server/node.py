@@ -111,7 +111,10 @@ class Node:
         self.admin = AdminNode(self.broker)
         self.admin.name = config.node_name
         self._backup_surroundings = BackupServices(
-            loop, config.data_dir, self.broker.vhosts.values, self.schedule_turn
+            loop.call_soon_threadsafe,
+            config.data_dir,
+            self.broker.vhosts.values,
+            self.schedule_turn,
         )
         self.backups = NodeBackups(self._backup_surroundings)
         self.admin.backups = self.backups
@@ -140,7 +143,6 @@ class Node:
         )
         self.cluster = None if self._cluster is None else self._cluster.control
         self.admin.cluster = self.cluster
-        self.admin.nodes = self._cluster
         self._data: OpenedData | None = None
         self._flusher: Flusher | None = None
         self._workers: Workers | None = None

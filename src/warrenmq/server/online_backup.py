@@ -15,7 +15,7 @@ Steps 3 and 4 run on the thread of the long copies. A failed backup is removed.
 import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import warrenmq
 from warrenmq.admin.node import BackupRefused
@@ -47,13 +47,6 @@ BYTES_PER_S: Final = 134217728
 _REST_BYTES: Final = 4194304
 # Bytes to checksum in one job.
 _PORTION_BYTES: Final = 67108864
-
-
-class Loop(Protocol):
-    """The one method of an event loop that backups need; asyncio's loops have it."""
-
-    def call_soon_threadsafe(self, callback: Callable[..., object], /, *args: Any) -> object:
-        """Call `callback` with `args` on the loop, soon; callable from any thread."""
 
 
 class BackupPlace(Protocol):
@@ -147,12 +140,13 @@ class BackupServices:
 
     def __init__(
         self,
-        loop: Loop,
+        call_soon_threadsafe: Callable[..., object],
         data_dir: Path,
         vhosts: Callable[[], Iterable[Vhost]],
         wake: Callable[[], None],
     ) -> None:
-        self.loop = loop
+        # Calls a function with arguments on the loop, soon; callable from any thread.
+        self.call_soon_threadsafe = call_soon_threadsafe
         self.data_dir = data_dir
         self.vhosts = vhosts
         # Ends a turn soon, in which the stores act on a request.
@@ -282,7 +276,7 @@ class Backup:
                     self.place.discard()
 
         def done(error: Exception | None) -> None:
-            surroundings.loop.call_soon_threadsafe(self._on_definitions, files, error)
+            surroundings.call_soon_threadsafe(self._on_definitions, files, error)
 
         surroundings.call_flusher(FlusherCall(copy, done))
 

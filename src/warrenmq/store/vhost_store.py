@@ -57,7 +57,7 @@ class VhostStore:
         self.jobs: JobQueue = JobQueue(settings.group_bytes, settings.hold_bytes)
         self.files: SegmentFiles = SegmentFiles(store_id, settings, self.jobs, self.contents)
         self._loss: SegmentLoss = SegmentLoss(self.files)
-        self.files.gone_segments = self._loss
+        self.files.replace_gone = self._loss.replace
         # Durable queues, by queue id.
         self.queues: dict[int, QueueStore] = {}
         # Queues that are not durable, by queue id.

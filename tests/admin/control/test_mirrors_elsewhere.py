@@ -8,7 +8,6 @@ import pytest
 from tests.admin.control.test_peers import FakeCluster
 from tests.support.brokers.memory_broker import MemoryBroker
 from tests.support.brokers.mirrors import MirrorsOfTest, copy, facts
-from warrenmq.admin.control.cluster_access import ClusterAccess
 from warrenmq.admin.control.listings import ListingCalls
 from warrenmq.admin.control.mirrors import MirrorCalls
 from warrenmq.admin.control.peers import Peers, decode_passed
@@ -19,6 +18,7 @@ from warrenmq.admin.protocol.control import List, Rows
 from warrenmq.admin.protocol.mirrors import CancelSync, DescribeMirrors, MirrorStatus, SyncQueue
 from warrenmq.admin.protocol.requests import ErrorReply
 from warrenmq.admin.session_user import SessionUser
+from warrenmq.cluster.membership.control import ClusterControl
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.remote.queue_link import QueueLink
@@ -49,7 +49,7 @@ class Elsewhere:
         self.cluster = FakeCluster()
         self.replies: list[Any] = []
         permits = Permits(self.broker, SessionUser(self.broker.access, b"", True))
-        peers = Peers(cast(ClusterAccess, self.cluster), b"", lambda step: step())
+        peers = Peers(cast(ClusterControl, self.cluster), b"", lambda step: step())
         self.calls = MirrorCalls(self.broker, permits, peers, self.replies.append)
         self.listings = ListingCalls(
             self.broker, permits, peers, lambda step: step(), self.replies.append

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from warrenmq.admin.clock import Clock
-from warrenmq.admin.control.cluster_access import ClusterAccess
 from warrenmq.admin.control.peers import Answer, Peers
 from warrenmq.admin.node import AdminNode
 from warrenmq.admin.peer_calls import PeerCalls
 from warrenmq.admin.protocol.control import Done, PurgeQueue, Rows
 from warrenmq.admin.protocol.requests import ErrorReply
+from warrenmq.cluster.membership.control import ClusterControl
 
 PURGE = PurgeQueue(vhost="/", queue=b"q")
 
@@ -52,7 +52,7 @@ def cluster() -> FakeCluster:
 
 @pytest.fixture
 def peers(cluster: FakeCluster) -> Peers:
-    return Peers(cast(ClusterAccess, cluster), b"user", lambda step: step())
+    return Peers(cast(ClusterControl, cluster), b"user", lambda step: step())
 
 
 def test_answers_come_together_whatever_their_order(cluster: FakeCluster, peers: Peers) -> None:

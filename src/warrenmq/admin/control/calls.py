@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from warrenmq.admin.clock import Clock
 from warrenmq.admin.control.access_plans import AccessPlans
 from warrenmq.admin.control.cluster import ClusterCalls
-from warrenmq.admin.control.cluster_access import ClusterAccess
 from warrenmq.admin.control.connections import ConnectionCalls
 from warrenmq.admin.control.listings import ListingCalls
 from warrenmq.admin.control.mirrors import MirrorCalls
@@ -85,6 +85,9 @@ from warrenmq.vocabulary.error_codes import (
     PRECONDITION,
 )
 
+if TYPE_CHECKING:
+    from warrenmq.cluster.membership.control import ClusterControl
+
 _log = logging.getLogger("warren.admin")
 
 
@@ -104,7 +107,7 @@ class ControlCalls:
         user: SessionUser,
         clock: Clock,
         reply: Callable[[ControlReply | ErrorReply], None],
-        cluster: ClusterAccess | None = None,
+        cluster: ClusterControl | None = None,
         is_passed: bool = False,
     ) -> None:
         self._broker = broker

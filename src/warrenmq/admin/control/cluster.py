@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from warrenmq.admin.control.cluster_access import ClusterAccess
 from warrenmq.admin.control.node_control import NodeControl
 from warrenmq.admin.control.peers import Answer, Peers
 from warrenmq.admin.definitions.administration import Refusal
@@ -27,6 +27,9 @@ from warrenmq.admin.protocol.requests import ErrorReply
 from warrenmq.cluster.facts import NO_MEMBER, ClusterFacts, EtcdFacts, LinkFacts, RunningFacts
 from warrenmq.vocabulary.error_codes import NOT_FOUND, PRECONDITION
 
+if TYPE_CHECKING:
+    from warrenmq.cluster.membership.control import ClusterControl
+
 _ALONE = "the node is not configured for a cluster: see cluster.name and cluster.etcd"
 
 
@@ -40,7 +43,7 @@ class ClusterCalls:
     def __init__(
         self,
         control: NodeControl,
-        cluster: ClusterAccess | None,
+        cluster: ClusterControl | None,
         peers: Peers | None,
         guard: Callable[[Callable[[], None]], None],
         reply: Callable[[ControlReply | ErrorReply], None],

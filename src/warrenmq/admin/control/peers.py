@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from warrenmq.admin.control.cluster_access import ClusterAccess
 from warrenmq.admin.protocol.control import ControlReply, ControlRequest
 from warrenmq.admin.protocol.requests import ErrorReply
 from warrenmq.cluster.links.node_calls import ANSWER_MS
 from warrenmq.vocabulary.error_codes import UNREACHABLE
+
+if TYPE_CHECKING:
+    from warrenmq.cluster.membership.control import ClusterControl
 
 # What a node answers another one.
 Answer = ControlReply | ErrorReply
@@ -40,7 +43,7 @@ class Peers:
 
     def __init__(
         self,
-        cluster: ClusterAccess,
+        cluster: ClusterControl,
         user: bytes,
         guard: Callable[[Callable[[], None]], None],
     ) -> None:

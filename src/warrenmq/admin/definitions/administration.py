@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
-from warrenmq.admin.definitions.in_force import DefinitionsInForce, VhostShell
+from warrenmq.admin.definitions.in_force import AdministrationHost, DefinitionsInForce
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.definitions.shared import SharedDefinitions
@@ -38,24 +38,17 @@ Plan = Callable[[], list[Change]]
 OnDone = Callable[[Refusal | None], None]
 
 
-class AdministrationShell(VhostShell, Protocol):
-    """The disk of a node, as an administration needs it. All callbacks come on the loop."""
-
-    def store(self, changes: list[Change], done: Callable[[str], None]) -> None:
-        """Store `changes`, all or none; then call `done` with "" or with what failed."""
-
-
 class Administration:
-    """The administration of `broker`; `shell` stores what it changes.
+    """The administration of `broker`; `host` stores what it changes.
 
     `in_force` has the definitions that apply. In a cluster, the operations are proposed instead of
     stored, and every node puts in force what is decided.
     """
 
-    def __init__(self, broker: Broker, shell: AdministrationShell) -> None:
+    def __init__(self, broker: Broker, host: AdministrationHost) -> None:
         self._broker = broker
-        self._shell = shell
-        self.in_force = DefinitionsInForce(broker, shell)
+        self._host = host
+        self.in_force = DefinitionsInForce(broker, host)
         self._waiting: deque[tuple[Plan, OnDone, bytes]] = deque()
         self._is_busy = False
         # The user who asks for the operation that is under way.
@@ -97,7 +90,7 @@ class Administration:
         if self._broker.shared is not None:
             self._propose(self._broker.shared, changes, on_applied)
         else:
-            self._shell.store(changes, on_stored)
+            self._host.store(changes, on_stored)
 
     def _propose(
         self, shared: SharedDefinitions, changes: list[Change], done: Callable[[str], None]

@@ -25,8 +25,11 @@ from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
 
 
-class VhostShell(Protocol):
-    """What opens and closes the stores of vhosts. All callbacks come on the loop."""
+class AdministrationHost(Protocol):
+    """The disk of a node, as an administration needs it. All callbacks come on the loop."""
+
+    def store(self, changes: list[Change], done: Callable[[str], None]) -> None:
+        """Store `changes`, all or none; then call `done` with "" or with what failed."""
 
     def open_vhost(self, definition: PutVhost, done: Callable[[str], None]) -> None:
         """Make the vhost usable for clients; then call `done` with "" or with what failed."""
@@ -36,11 +39,11 @@ class VhostShell(Protocol):
 
 
 class DefinitionsInForce:
-    """The definitions that apply in `broker`; `shell` opens and closes vhosts."""
+    """The definitions that apply in `broker`; `host` opens and closes vhosts."""
 
-    def __init__(self, broker: Broker, shell: VhostShell) -> None:
+    def __init__(self, broker: Broker, host: AdministrationHost) -> None:
         self._broker = broker
-        self._shell = shell
+        self._host = host
 
     def apply(self, changes: list[Change], user: bytes, done: Callable[[str], None]) -> None:
         """Put `changes` in force, in order; `user` asked for them.
@@ -80,7 +83,7 @@ class DefinitionsInForce:
                 self._announce("vhost.created", definition, user)
                 self._apply(rest, user, done)
 
-        self._shell.open_vhost(definition, on_open)
+        self._host.open_vhost(definition, on_open)
 
     def _close(
         self,
@@ -105,7 +108,7 @@ class DefinitionsInForce:
             self._announce("vhost.deleted", change, user)
             self._apply(rest, user, done)
 
-        self._shell.close_vhost(vhost, on_closed)
+        self._host.close_vhost(vhost, on_closed)
 
     def _announce(self, event: str, change: Change, user: bytes) -> None:
         """Tell the listener, if there is one, of a vhost that was opened or closed."""

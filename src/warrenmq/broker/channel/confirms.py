@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from warrenmq.broker.flow.client_socket import ClientSocket
+from warrenmq.broker.flow.throttle import ThrottledClient
 from warrenmq.store.journal.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
 
 
 class PublishConfirms(ConfirmWaiter):
-    """Sends the confirms of channel `number` to `socket`.
+    """Sends the confirms of channel `number` to `client`.
 
     Publishes are numbered as in AMQP: the first publish of a channel is 1.
     """
 
-    def __init__(self, socket: ClientSocket, number: i64) -> None:
-        self._socket: ClientSocket = socket
+    def __init__(self, client: ThrottledClient, number: i64) -> None:
+        self._client: ThrottledClient = client
         self._number: i64 = number
         self._publish_seq: i64 = 0
         self._confirmed_upto: i64 = 0
@@ -129,16 +129,16 @@ class PublishConfirms(ConfirmWaiter):
         run.party = None
         if not self._is_ended:
             for seq in range(run.first, run.last + 1):
-                self._socket.out.confirm(self._number, seq, False, run.ok)
-            self._socket.touch()
+                self._client.out.confirm(self._number, seq, False, run.ok)
+            self._client.touch()
 
     def _send(self, upto: i64, ok: bool) -> None:
         count = upto - self._confirmed_upto
         if count > 0:
             self._confirmed_upto = upto
             if not self._is_ended:
-                self._socket.out.confirm(self._number, upto, count > 1, ok)
-                self._socket.touch()
+                self._client.out.confirm(self._number, upto, count > 1, ok)
+                self._client.touch()
 
     # -- invariants --------------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import Channel
 from warrenmq.broker.channel.suspended_method import resume_method
-from warrenmq.broker.vhost.remote.nodes import MasterWait
 from warrenmq.queues.remote.link_records import (
     CALL_COUNTS,
     CALL_PROBE,
@@ -34,7 +33,7 @@ from warrenmq.wire.methods import QueueDeclareOk, QueueDeleteOk, QueuePurgeOk
 MASTER_WAIT_MS: Final = 5000
 
 
-class _MethodWait(MasterWait):
+class _MethodWait:
     """A method of `channel` that waits for the master of `queue`; see `Attempt`."""
 
     def __init__(self, channel: Channel, queue: RemoteQueue, attempt: Attempt) -> None:
@@ -42,7 +41,8 @@ class _MethodWait(MasterWait):
         self._queue: RemoteQueue = queue
         self._attempt: Attempt = attempt
 
-    def on_tick(self, now_ms: i64) -> bool:
+    def is_over(self, now_ms: int) -> bool:
+        """Handle the method again once there is a master, or no hope of one; True: that is done."""
         channel = self._channel
         name = self._queue.name
         attempt = self._attempt
@@ -91,7 +91,9 @@ class Attempt:
         if self.until_ms == 0:
             self.until_ms = now_ms + MASTER_WAIT_MS
         channel.suspend()
-        channel.connection.node.remote_nodes.master_waits.append(_MethodWait(channel, queue, self))
+        channel.connection.node.remote_nodes.master_waits.append(
+            _MethodWait(channel, queue, self).is_over
+        )
 
 
 def down_error(channel: Channel, queue: RemoteQueue) -> ChannelException:

@@ -139,6 +139,10 @@ class ClusterControl:
         """The running nodes, this one included, as far as this node knows; sorted."""
         return sorted(self._node.running)
 
+    def records(self) -> dict[str, RunningNode]:
+        """The records of the running nodes, this one included, as far as this node knows."""
+        return {name: record for name, (record, _birth) in self._node.running.items()}
+
     def reachable(self) -> list[str]:
         """The other nodes to which there is a link; sorted."""
         return [link.peer for link in self._node.links()]

@@ -35,7 +35,7 @@ class ReplicaControl(MirrorControl):
         self._rebalancings: list[_Rebalancing] = []
 
     def facts_of(self, vhost: bytes, queue: bytes) -> MirrorFacts | None:
-        """See MirrorListing."""
+        """See MirrorControl."""
         place = self._place(vhost, queue)
         group = None if place is None else place.replica.group
         if place is None or group is None:
@@ -43,7 +43,7 @@ class ReplicaControl(MirrorControl):
         return facts_of_replica(place.replica, place.birth, group, self._is_online)
 
     def awaits_master(self, vhost: bytes, queue: bytes) -> bool:
-        """See MirrorListing."""
+        """See MirrorControl."""
         place = self._place(vhost, queue)
         group = None if place is None else place.replica.group
         if place is None or group is None:

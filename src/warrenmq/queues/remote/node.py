@@ -6,16 +6,9 @@ from collections.abc import Callable
 
 from mypy_extensions import i64
 
+from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.remote.queue_link import QueueLink, TurnEnd
 from warrenmq.queues.remote.session import RemoteSession
-
-
-class LinkWaiter:
-    """Something to do when the node is up."""
-
-    def on_tick(self, now_ms: i64) -> None:
-        """Try to do it; called about every 50 ms while the node is up, until it is not listed."""
-        raise RuntimeError("abstract")
 
 
 class RemoteNode(TurnEnd):
@@ -25,7 +18,8 @@ class RemoteNode(TurnEnd):
         self.name: bytes = name
         # None while there is no link: the node is down.
         self.session: RemoteSession | None = None
-        self.waiters: dict[LinkWaiter, None] = {}
+        # What queues do about every 50 ms while the node is up, until they are not listed.
+        self.waiters: dict[MessageTaker, Callable[[], None]] = {}
         self._wake: Callable[[], None] = wake
 
     def link_up(self, link: QueueLink) -> None:
@@ -53,5 +47,5 @@ class RemoteNode(TurnEnd):
         if self.session is not None:
             for consumer in list(self.session.consumers.values()):
                 consumer.look_after()
-            for waiter in list(self.waiters):
-                waiter.on_tick(now_ms)
+            for subscribe in list(self.waiters.values()):
+                subscribe()

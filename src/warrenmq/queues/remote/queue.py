@@ -34,7 +34,7 @@ from warrenmq.queues.remote.link_records import (
     NO_ACK,
     write_consumer,
 )
-from warrenmq.queues.remote.node import LinkWaiter, RemoteNode
+from warrenmq.queues.remote.node import RemoteNode
 from warrenmq.queues.remote.session import (
     CallAnswer,
     RemoteEntry,
@@ -97,7 +97,6 @@ class RemoteQueue(MessageTaker):
         self.dropped_count: i64 = 0
         self._is_deleted: bool = False
         self._place: RemotePlace = RemotePlace(self._expect_home)
-        self._subscriber: _Subscriber = _Subscriber(self)
         # The queue in the current session, None until it is used there.
         self._attached: _Attached | None = None
         self._session: RemoteSession | None = None
@@ -347,19 +346,19 @@ class RemoteQueue(MessageTaker):
         self._place.wait(consumer, 0)
 
     def _expect_home(self) -> None:
-        self.home.waiters[self._subscriber] = None
+        self.home.waiters[self] = self.subscribe
 
     def subscribe(self) -> None:
         """Ask the master to accept the waiting consumers; if it is down, when it is up."""
         waiting = self._place.waiting
         if len(waiting) == 0:
-            self.home.waiters.pop(self._subscriber, None)
+            self.home.waiters.pop(self, None)
             return
         attached = self.attach()
         session = self._session
         if attached is None or session is None:
             return
-        self.home.waiters.pop(self._subscriber, None)
+        self.home.waiters.pop(self, None)
         self._place.waiting = {}
         for consumer, refusals in waiting.items():
             consumer.stop_waiting()
@@ -397,7 +396,7 @@ class RemoteQueue(MessageTaker):
         self._close()
         consumers = list(self._place.waiting)
         self._place.waiting = {}
-        self.home.waiters.pop(self._subscriber, None)
+        self.home.waiters.pop(self, None)
         for consumer in consumers:
             consumer.stop_waiting()
         return consumers
@@ -449,7 +448,7 @@ class RemoteQueue(MessageTaker):
         for consumer in list(self._place.waiting):
             self._place.forget(consumer)
             consumer.on_queue_deleted()
-        self.home.waiters.pop(self._subscriber, None)
+        self.home.waiters.pop(self, None)
         self._late = []
         self._close()
 
@@ -458,16 +457,6 @@ class RemoteQueue(MessageTaker):
         if attached is not None and self._session is not None:
             self._session.close_queue(attached)
         self.on_session_over()
-
-
-class _Subscriber(LinkWaiter):
-    """Subscribes the waiting consumers of `queue` when its home is up."""
-
-    def __init__(self, queue: RemoteQueue) -> None:
-        self._queue: RemoteQueue = queue
-
-    def on_tick(self, now_ms: i64) -> None:
-        self._queue.subscribe()
 
 
 class _Subscription(SessionCall):

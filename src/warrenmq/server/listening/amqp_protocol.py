@@ -60,14 +60,14 @@ _LAST_ACK_AT: Final = 56
 
 
 class SocketHost(Protocol):
-    """The services of a node that its sockets use."""
+    """The services of a node that its listeners and its sockets use."""
 
     loop: asyncio.AbstractEventLoop
     config: Config
     clock: Clock
     # Limits lines that strangers can cause.
     lines: LineLimit
-    # Clients that are accepted and have no protocol yet.
+    # Clients that are accepted and have no protocol yet; the protocol removes its own.
     arriving: set[Ends]
     broker: Broker
     admin: AdminNode
@@ -82,6 +82,9 @@ class SocketHost(Protocol):
 
     def schedule_turn(self) -> None:
         """Let the node end its turn once all sockets of this turn are read."""
+
+    def has_room_for_socket(self) -> bool:
+        """Whether there are file descriptors for one more socket."""
 
 
 class ClientProtocol(asyncio.BufferedProtocol):

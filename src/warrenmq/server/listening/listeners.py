@@ -15,12 +15,12 @@ import ssl
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from warrenmq.admin.protocol.requests import PROTOCOL_HEADER as ADMIN_HEADER
 from warrenmq.server.config.options.tcp import TcpOptions
-from warrenmq.server.config.settings import Config
 from warrenmq.server.listening.addresses import Ends, ends_of, shown
+from warrenmq.server.listening.amqp_protocol import SocketHost
 from warrenmq.server.listening.handshake_turns import HandshakeTurns
 from warrenmq.server.listening.listener_tls import ListenerTls
 from warrenmq.server.listening.proxy_protocol import (
@@ -31,7 +31,6 @@ from warrenmq.server.listening.proxy_protocol import (
     parse_header,
 )
 from warrenmq.server.listening.tls import PeerChains
-from warrenmq.store.disk.line_limit import LineLimit
 
 logger = logging.getLogger("warren.listener")
 
@@ -64,19 +63,6 @@ class Listener:
         return host, port
 
 
-class ListenerHost(Protocol):
-    """What the listeners need of their node."""
-
-    loop: asyncio.AbstractEventLoop
-    config: Config
-    lines: LineLimit
-    # Clients that are accepted and have no protocol yet; the protocol removes its own.
-    arriving: set[Ends]
-
-    def has_room_for_socket(self) -> bool:
-        """Whether there are file descriptors for one more socket."""
-
-
 class ListenError(Exception):
     """The node cannot listen on an address; the text says why, and what to do."""
 
@@ -95,7 +81,7 @@ class Listeners:
     The constructor reads the certificates and raises TlsError.
     """
 
-    def __init__(self, host: ListenerHost, new_protocol: NewProtocol) -> None:
+    def __init__(self, host: SocketHost, new_protocol: NewProtocol) -> None:
         config = host.config
         self._host = host
         self._loop = host.loop

@@ -8,9 +8,10 @@ found the damage: a load, an append, a rewrite or a repair. Loads of the segment
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from mypy_extensions import i64, mypyc_attr
+from mypy_extensions import i64
 
 from warrenmq.store.index.checkpoint_needs import CheckpointNeeds
 from warrenmq.store.index.losses import Losses
@@ -47,15 +48,6 @@ class _Keep(KeepDamage):
         """Nothing follows: a copy of the damage is all that can be saved."""
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class SegmentRepairer:
-    """Finds lost entries of segments again."""
-
-    def repair(self, ledger: QueueLedger, segment: Segment) -> None:
-        """Write the file of a damaged segment again, with the entries that can be found."""
-        raise RuntimeError("abstract")
-
-
 class DamagedSegments:
     """The segments of one vhost whose live entries are to be counted anew."""
 
@@ -72,7 +64,8 @@ class DamagedSegments:
         self._needs: CheckpointNeeds = needs
         self._losses: Losses = losses
         self._loads: Loads = loads
-        self.repairer: SegmentRepairer | None = None
+        # Writes the file of a segment again, with the lost entries that can be found.
+        self.repair: Callable[[QueueLedger, Segment], None] | None = None
         self._waiting: list[tuple[QueueLedger, Segment]] = []
         # No segment is read before this time (ms).
         self._paused_until_ms: i64 = 0
@@ -164,15 +157,15 @@ class DamagedSegments:
         # live here.
         scan.count_unsealed()
         scan.feed(data[FILE_HEADER_BYTES:], True, index.segment_entries, 1 << 62)
-        repairer = self.repairer
+        repair = self.repair
         if (
-            repairer is not None
+            repair is not None
             and segment.repairs < REPAIRS_MAX
             and _are_entries_missing(index, start, end, scan.found)
         ):
             segment.repairs += 1
             self._waiting.append((ledger, segment))
-            repairer.repair(ledger, segment)
+            repair(ledger, segment)
             return
         self._take_counts(ledger, index, segment, scan.found, cause)
         self._loads.resume_waiting()

@@ -1,12 +1,14 @@
 """The segment files of a vhost's queues, and the files of its transient content store.
 
 Appends run in order; loads read. An append whose file was deleted or cut off from outside stays in
-the lane until `GoneSegments` has put a file in its place.
+the lane until `SegmentLoss` has put a file in its place.
 """
 
 from __future__ import annotations
 
-from mypy_extensions import i64, mypyc_attr
+from collections.abc import Callable
+
+from mypy_extensions import i64
 
 from warrenmq.store.contents.stored_contents import StoredContents
 from warrenmq.store.index.checkpoint_needs import CheckpointNeeds
@@ -57,15 +59,6 @@ class Append(AppendFile):
         self.files.on_append(self)
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
-class GoneSegments:
-    """Replaces segment files that are gone."""
-
-    def replace(self, append: Append) -> None:
-        """Replace the file of a failed append: it was deleted or cut off. The lane is at rest."""
-        raise RuntimeError("abstract")
-
-
 class SegmentFiles:
     """The segment files of one vhost, with what appends and loads of them need."""
 
@@ -86,7 +79,8 @@ class SegmentFiles:
         self.writer: RecordWriter = RecordWriter(store_id)
         self.places: PlacesWriter = PlacesWriter()
         self.pieces: IndexPieces = IndexPieces()
-        self.gone_segments: GoneSegments | None = None
+        # Replaces the file of a failed append: it was deleted or cut off. The lane is at rest then.
+        self.replace_gone: Callable[[Append], None] | None = None
         # Failed appends whose file is gone; replaced when the lane is at rest.
         self._gone: list[Append] = []
 
@@ -133,11 +127,11 @@ class SegmentFiles:
                     segment.left_bytes = -1
                 else:
                     self.contents.transient_written_upto = done.content_upto
-        if len(self._gone) > 0 and lane.is_at_rest() and self.gone_segments is not None:
+        if len(self._gone) > 0 and lane.is_at_rest() and self.replace_gone is not None:
             gone = self._gone
             self._gone = []
             for append in gone:
-                self.gone_segments.replace(append)
+                self.replace_gone(append)
         self.resume_loads()
 
     def wait_for_append(self, load: WaitingLoad) -> None:

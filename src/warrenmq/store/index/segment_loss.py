@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from warrenmq.store.index.repair import REPAIRS_MAX, SegmentRepairer
-from warrenmq.store.index.segment_files import Append, GoneSegments, SegmentFiles
+from warrenmq.store.index.repair import REPAIRS_MAX
+from warrenmq.store.index.segment_files import Append, SegmentFiles
 from warrenmq.store.index.waiting_loads import READ_TRIES
 from warrenmq.store.jobs.job import AppendFile, PutAside, ReadRanges, RepairSegment, SearchedLog
 from warrenmq.store.model.message import INDEXED, Position, QueueLedger
@@ -82,21 +82,13 @@ class _Repair(RepairSegment):
         self.loss.on_repaired(self)
 
 
-class _Repairer(SegmentRepairer):
-    def __init__(self, loss: SegmentLoss) -> None:
-        self.loss: SegmentLoss = loss
-
-    def repair(self, ledger: QueueLedger, segment: Segment) -> None:
-        self.loss.repair(ledger, segment)
-
-
-class SegmentLoss(GoneSegments):
+class SegmentLoss:
     """Replaces lost segments of one vhost. Without `queue_access` no position is in memory."""
 
     def __init__(self, files: SegmentFiles) -> None:
         self.queue_access: QueueAccess | None = None
         self._files: SegmentFiles = files
-        files.damaged.repairer = _Repairer(self)
+        files.damaged.repair = self.repair
 
     def repair(self, ledger: QueueLedger, segment: Segment) -> None:
         """Write a segment again with entries that are found in the journal files of its contents.

@@ -11,14 +11,6 @@ from warrenmq.queues.remote.node import RemoteNode
 from warrenmq.queues.remote.queue_link import TurnEnd
 
 
-class MasterWait:
-    """Something that waits until a queue has a master again."""
-
-    def on_tick(self, now_ms: i64) -> bool:
-        """Look whether it has; True: there is nothing to wait for any more."""
-        raise RuntimeError("abstract")
-
-
 class RemoteNodes:
     """The other nodes by name; each calls `wake` when it has something to send."""
 
@@ -28,7 +20,8 @@ class RemoteNodes:
         self.turn_ends: list[TurnEnd] = []
         # Publishers that wait for queues of other nodes.
         self.flow: RemoteFlow = RemoteFlow()
-        self.master_waits: list[MasterWait] = []
+        # Each looks about every 50 ms whether a queue has a master again; True: it waits no more.
+        self.master_waits: list[Callable[[int], bool]] = []
         self._wake: Callable[[], None] = wake
 
     def of(self, name: bytes) -> RemoteNode:
@@ -53,6 +46,6 @@ class RemoteNodes:
         if len(self.master_waits) > 0:
             waits = self.master_waits
             self.master_waits = []
-            for wait in waits:
-                if not wait.on_tick(now_ms):
-                    self.master_waits.append(wait)
+            for is_over in waits:
+                if not is_over(now_ms):
+                    self.master_waits.append(is_over)

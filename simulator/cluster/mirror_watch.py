@@ -22,7 +22,7 @@ from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.cluster.groups.group import Group
 from warrenmq.cluster.groups.group_change import group_of
 from warrenmq.cluster.mirrors.place import MirrorPlace
-from warrenmq.cluster.mirrors.replica.mirror_side import MirrorSide
+from warrenmq.cluster.mirrors.replica.mirror_role import MirrorRole
 from warrenmq.cluster.mirrors.sync.target import IN_SYNC
 
 _MS_US: Final = 1000
@@ -184,7 +184,7 @@ class MirrorWatch(MemberWatch):
         )
 
 
-def _is_complete(mirror: MirrorSide) -> bool:
+def _is_complete(mirror: MirrorRole) -> bool:
     """Whether the copy has everything of its master up to the last message that arrived."""
     if mirror.target is not None:
         return mirror.target.state == IN_SYNC

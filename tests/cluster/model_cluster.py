@@ -8,7 +8,7 @@ from warrenmq.broker.definitions.metadata import Change, PutExchange, PutQueue, 
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.decision_store import ClusterClock
 from warrenmq.cluster.decisions.decisions import ClusterDefinitions
-from warrenmq.cluster.decisions.follower import Follower, RemoteEnds
+from warrenmq.cluster.decisions.follower import Follower, FollowerHost
 from warrenmq.cluster.decisions.placement import CLIENT_LOCAL, Placement
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.queues.definition import QueueDefinition
@@ -45,7 +45,7 @@ def _nobody_is_behind(_revision: int, callback: Callable[[], None]) -> None:
     callback()
 
 
-class Ends(RemoteEnds):
+class Ends(FollowerHost):
     """The remote queues of a node without links."""
 
     def add(self, vhost: Vhost, definition: QueueDefinition, node: bytes, epoch: int = 0) -> None:

@@ -11,7 +11,7 @@ from tests.support.brokers.amqp_peer import Message
 from tests.support.brokers.fixtures import Amqp
 from tests.support.brokers.memory_broker import EngineLink
 from tests.support.skips import does_not_apply, has_no_meaning
-from warrenmq.broker.channel.client_side import OUTPUT_BYTES_MAX
+from warrenmq.broker.channel.channel_host import OUTPUT_BYTES_MAX
 from warrenmq.broker.flow.throttle import WINDOW_BYTES
 from warrenmq.build import build_name
 from warrenmq.wire.methods import (

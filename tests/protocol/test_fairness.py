@@ -12,7 +12,7 @@ from tests.support.brokers.amqp_peer import ChannelPeer, Message
 from tests.support.brokers.fixtures import Amqp
 from tests.support.brokers.memory_broker import EngineLink
 from tests.support.skips import has_no_meaning
-from warrenmq.broker.channel.client_side import OUTPUT_BYTES_MAX
+from warrenmq.broker.channel.channel_host import OUTPUT_BYTES_MAX
 from warrenmq.broker.connection.output_turns import TURN_MESSAGES
 from warrenmq.build import build_name
 from warrenmq.wire.methods import (

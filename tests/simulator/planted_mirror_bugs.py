@@ -151,7 +151,7 @@ def wait_for_late_mirrors(patch: pytest.MonkeyPatch) -> None:
     """A master gives a silent mirror thirty seconds."""
     patch.setattr("warrenmq.cluster.mirrors.replica.in_sync.SILENT_MS", 30_000)
     patch.setattr("warrenmq.cluster.mirrors.replica.in_sync.BEHIND_MS", 30_000)
-    patch.setattr("warrenmq.cluster.mirrors.replica.master_side.SILENT_MS", 30_000)
+    patch.setattr("warrenmq.cluster.mirrors.replica.master_role.SILENT_MS", 30_000)
 
 
 def hand_out_without_a_gate(patch: pytest.MonkeyPatch) -> None:

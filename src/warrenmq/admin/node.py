@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from warrenmq.admin.client.control_file import LOCAL_USER
 from warrenmq.admin.clock import Clock
 from warrenmq.admin.control.calls import ControlCalls
-from warrenmq.admin.control.node_control import NodeControl
+from warrenmq.admin.control.control_host import ControlHost
 from warrenmq.admin.control.peers import Answer
 from warrenmq.admin.definitions.administration import Administration
 from warrenmq.admin.events.stream import EventStream
@@ -206,7 +206,7 @@ class BackupRefused(Exception):
     """The node refuses to begin a backup; the text says why in one line."""
 
 
-class Backups(Protocol):
+class BackupHost(Protocol):
     """Makes backups of the node, one at a time."""
 
     def start(self, target: str) -> None:
@@ -227,7 +227,7 @@ class AdminNode:
         self._vhosts: dict[bytes, AdminVhost] = {}
         self._events = EventStream(broker)
         # Makes backups; None on a node without a disk.
-        self.backups: Backups | None = None
+        self.backups: BackupHost | None = None
         # Name of the node.
         self.name = ""
         # Directories of the vhosts' stores, by vhost id; the node keeps the dictionary up to date.
@@ -235,7 +235,7 @@ class AdminNode:
         # Changes definitions; None on a node that cannot.
         self.administration: Administration | None = None
         # Controls the node's process; None on a node that has none.
-        self.control: NodeControl | None = None
+        self.control: ControlHost | None = None
         # The cluster of the node; None on one that runs alone.
         self.cluster: ClusterControl | None = None
         # The token of the control file; "" = no local logins.

@@ -13,13 +13,13 @@ from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.definitions.removal_changes import removal_changes
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.cluster.decisions.follower import RemoteEnds
+from warrenmq.cluster.decisions.follower import FollowerHost
 from warrenmq.cluster.remote.remote_clients import RemoteClients
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.remote.queue_link import QueueLink
 
 
-class QueueEnds(RemoteEnds):
+class QueueEnds(FollowerHost):
     """The ends of queues across nodes, at the node `node`; `now_ms` tells the time."""
 
     def __init__(self, node: str, broker: Broker, now_ms: Callable[[], int]) -> None:

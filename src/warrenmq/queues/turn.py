@@ -4,7 +4,7 @@ A queue with long work, or with work for the end of the turn, is on the list `li
 `work_off` runs a slice of each listed queue until the steps of the turn are used up. The remaining
 queues, and those with more to do, follow in the next turn, which `wake` asks for. So no queue holds
 up the others (G6, W19), and a queue without work costs nothing. The steps that are left go to the
-journal's old files (`broker/vhost/queue_access.py`).
+journal's old files (`broker/vhost/store_host.py`).
 
 A turn has TURN_STEPS, and more when many messages were published in it: such a turn is long anyway,
 and messages must be able to leave memory as fast as they come in.

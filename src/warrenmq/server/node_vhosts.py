@@ -15,7 +15,7 @@ from warrenmq.broker.definitions.metadata import Change, MetadataError, PutVhost
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.server.clock import Clock
 from warrenmq.server.startup.startup import OpenedData
-from warrenmq.server.vhost_driver import Shell, VhostDriver, finish_job, start_drivers
+from warrenmq.server.vhost_driver import DriverHost, VhostDriver, finish_job, start_drivers
 from warrenmq.store.disk.flusher import Flusher, FlusherCall
 from warrenmq.store.disk.job_runner import JobRunner
 from warrenmq.store.disk.line_limit import LineLimit
@@ -32,14 +32,14 @@ _PAUSE_S: Final = 0.001
 
 
 class NodeVhosts:
-    """Runs the vhosts of `broker`, whose files `data` has open; `shell` is the node.
+    """Runs the vhosts of `broker`, whose files `data` has open; `host` is the node.
 
     `closed` is called for each vhost that is deleted.
     """
 
     def __init__(
         self,
-        shell: Shell,
+        host: DriverHost,
         loop: asyncio.AbstractEventLoop,
         broker: Broker,
         clock: Clock,
@@ -50,7 +50,7 @@ class NodeVhosts:
     ) -> None:
         self.drivers: dict[Journal, VhostDriver] = {}
         self.lines = LineLimit()
-        self._shell = shell
+        self._host = host
         self._loop = loop
         self._broker = broker
         self._clock = clock
@@ -83,7 +83,7 @@ class NodeVhosts:
         for runner in self._runners.values():
             runner.close()
 
-    # -- the shell of the administration -----------------------------------------------------------
+    # -- the host of the administration -----------------------------------------------------------
 
     def store(self, changes: list[Change], done: Callable[[str], None]) -> None:
         """Store `changes` between two batches of the flusher; see AdministrationShell."""
@@ -116,7 +116,7 @@ class NodeVhosts:
 
     def _then(self, done: Callable[[str], None], text: str) -> None:
         done(text)
-        self._shell.wake()
+        self._host.wake()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -129,7 +129,7 @@ class NodeVhosts:
             data.file_systems[vhost.id], vhost.store.store_id, self._workers.pause, data.reserve
         )
         driver = VhostDriver(
-            vhost, data.flushers[vhost.id], data.apply_changes, self._shell, self.lines
+            vhost, data.flushers[vhost.id], data.apply_changes, self._host, self.lines
         )
         self.drivers[vhost.journal] = driver
         return driver
@@ -144,7 +144,7 @@ class NodeVhosts:
         del self._broker.vhosts[vhost.name]
         driver = self._attach(vhost)
         for _ in start_drivers([driver], self._clock.now_ms):
-            self._shell.wake()
+            self._host.wake()
             await asyncio.sleep(_PAUSE_S)
         self._broker.vhosts[vhost.name] = vhost
         logger.info("vhost '%s' is created", vhost.name.decode("utf-8", "replace"))
@@ -159,7 +159,7 @@ class NodeVhosts:
             now_ms = self._clock.now_ms()
             for queue in list(vhost.queues.values())[:_DELETE_SLICE]:
                 vhost.delete_queue(queue, now_ms)
-            self._shell.wake()
+            self._host.wake()
             await asyncio.sleep(_PAUSE_S)
         # Purges, commits and jobs end before their files go.
         is_working = True
@@ -171,4 +171,4 @@ class NodeVhosts:
         await self._loop.run_in_executor(None, self._data.remove_vhost, vhost.id)
         logger.info("vhost '%s' is deleted", vhost.name.decode("utf-8", "replace"))
         done()
-        self._shell.wake()
+        self._host.wake()

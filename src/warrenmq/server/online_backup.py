@@ -1,4 +1,4 @@
-"""Backups of a running node: one at a time, while everything else continues.
+"""BackupHost of a running node: one at a time, while everything else continues.
 
 1. Each vhost takes a checkpoint and from then on deletes nothing (store/upkeep/backup_pins.py).
 2. When all vhosts have one, the end of the backup is fixed: the bytes of all sealed batches. The
@@ -163,7 +163,7 @@ class BackupServices:
 
 
 class NodeBackups:
-    """Makes the backups of a node; see `Backups` in admin/node.py."""
+    """Makes the backups of a node; see `BackupHost` in admin/node.py."""
 
     def __init__(self, surroundings: BackupServices) -> None:
         self._surroundings = surroundings
@@ -191,7 +191,7 @@ class NodeBackups:
         return self._last.status()
 
     def cancel(self) -> None:
-        """See Backups."""
+        """See BackupHost."""
         if self._last is not None:
             self._last.fail("it was cancelled")
 

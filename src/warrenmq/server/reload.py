@@ -23,7 +23,7 @@ from warrenmq.server.log.output import open_log
 logger = logging.getLogger("warren.config")
 
 
-class ReloadableNode(Protocol):
+class ReloadHost(Protocol):
     """What a reload needs of a node."""
 
     config: Config
@@ -34,7 +34,7 @@ class ReloadableNode(Protocol):
         """Read the certificates again; returns why the old ones stay in use, or ""."""
 
 
-def reload_node(node: ReloadableNode, read_again: Callable[[], Loaded]) -> None:
+def reload_node(node: ReloadHost, read_again: Callable[[], Loaded]) -> None:
     """Read the configuration again and take from it what can change while the node runs."""
     loaded = read_again()
     for error in loaded.errors:
@@ -75,7 +75,7 @@ def merge(running: Config, new: Config) -> tuple[Config, list[str]]:
     return replace(running, **taken), fixed
 
 
-def _apply(node: ReloadableNode, old: Config, new: Config) -> None:
+def _apply(node: ReloadHost, old: Config, new: Config) -> None:
     settings = node.broker.settings
     settings.channel_max = new.channel_max
     settings.frame_max = new.frame_max

@@ -1,7 +1,7 @@
 """Drives one vhost from turn to turn: when to commit, which jobs to submit, how to start and stop.
 
 The driver has no clock, threads or sockets. Callers pass the time, and flushes and jobs go out
-through a `Shell`, which reports their end. A node (`server/node.py`) and the simulated node run
+through a `DriverHost`, which reports their end. A node (`server/node.py`) and the simulated node run
 this very code.
 """
 
@@ -27,7 +27,7 @@ _CHECKPOINT_WAIT_MS: Final = 60_000
 _STOP_CHECKPOINTS: Final = 2
 
 
-class Shell(Protocol):
+class DriverHost(Protocol):
     """The threads and timers around a driver."""
 
     def submit_flush(self, driver: "VhostDriver", job: FlushJob) -> None:
@@ -57,7 +57,7 @@ class VhostDriver:
         vhost: Vhost,
         flusher: BatchFlusher,
         apply_changes: Callable[[list[object]], None],
-        shell: Shell,
+        host: DriverHost,
         lines: LineLimit,
     ) -> None:
         self.vhost = vhost
@@ -67,7 +67,7 @@ class VhostDriver:
         self.is_pausing = False
         self._flusher = flusher
         self._apply_changes = apply_changes
-        self._shell = shell
+        self._host = host
         self._lines = lines
         self._name = vhost.name.decode("utf-8", "replace")
         self._flushes = 0
@@ -86,7 +86,7 @@ class VhostDriver:
         if self.vhost.store.jobs.lane.is_holding():
             self._expect_tick()
         if has_more:
-            self._shell.call_later(_WORK_PAUSE_MS, self._shell.wake)
+            self._host.call_later(_WORK_PAUSE_MS, self._host.wake)
         return has_more
 
     def _commit_if_due(self, now_ms: int) -> None:
@@ -97,7 +97,7 @@ class VhostDriver:
         if journal.has_pending():
             self._expect_tick()
         if journal.is_due(now_ms, is_idle=True):
-            self._shell.call_when_idle(self)
+            self._host.call_when_idle(self)
 
     def on_idle(self, now_ms: int) -> None:
         """Commit publishes that nobody waits for as well, because the loop is idle (S19)."""
@@ -110,17 +110,17 @@ class VhostDriver:
 
     def _submit_jobs(self, now_ms: int) -> None:
         for job in self.vhost.store.take_jobs(now_ms):
-            self._shell.submit_job(self, job)
+            self._host.submit_job(self, job)
 
     def _expect_tick(self) -> None:
         """End another turn within FLUSH_INTERVAL_MS: what gathers goes to the disk then."""
         if not self._has_timer:
             self._has_timer = True
-            self._shell.call_later(FLUSH_INTERVAL_MS, self._on_timer)
+            self._host.call_later(FLUSH_INTERVAL_MS, self._on_timer)
 
     def _on_timer(self) -> None:
         self._has_timer = False
-        self._shell.wake()
+        self._host.wake()
 
     def commit(self, now_ms: int) -> None:
         """Seal the gathering batch, due or not, and hand it to the flusher."""
@@ -132,7 +132,7 @@ class VhostDriver:
             return
         self._flushes += 1
         job = FlushJob(self.vhost.journal, batch, self._flusher, self._apply_changes)
-        self._shell.submit_flush(self, job)
+        self._host.submit_flush(self, job)
 
     def on_flushed(self, job: FlushJob, now_ms: int) -> None:
         """Finish the oldest batch in flight: it is durable, or `job.error` says why not."""
@@ -153,7 +153,7 @@ class VhostDriver:
             if not self.is_pausing:
                 # Acks are retried, but not at full speed against a full disk.
                 self.is_pausing = True
-                self._shell.call_later(FAILURE_PAUSE_MS, self._end_pause)
+                self._host.call_later(FAILURE_PAUSE_MS, self._end_pause)
         self.vhost.store.on_batch_done(job.batch, job.error is None, now_ms)
 
     def _log_definitions(self, job: FlushJob) -> None:
@@ -166,7 +166,7 @@ class VhostDriver:
 
     def _end_pause(self) -> None:
         self.is_pausing = False
-        self._shell.wake()
+        self._host.wake()
 
     # -- start and stop ----------------------------------------------------------------------------
 

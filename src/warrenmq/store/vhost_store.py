@@ -2,7 +2,7 @@
 
 The shell drives the store: it calls `advance` after each seal of the journal, gives the jobs of
 `take_jobs` to its threads, and calls each job's `finished` when it is done. This module decides
-when journal files retire: when the journal outgrows its window, `QueueAccess.retire` moves the live
+when journal files retire: when the journal outgrows its window, `StoreHost.retire` moves the live
 positions of the oldest files to the queues' indexes; then a checkpoint is taken and the files are
 deleted. They are deleted one generation later than they could be, so that the checkpoint before the
 last one stays usable.
@@ -25,7 +25,7 @@ from warrenmq.store.journal.journal import Journal
 from warrenmq.store.journal.window import DeadFiles, files_to_retire
 from warrenmq.store.model.layout import PERSISTENT_NAME, TRANSIENT_NAME
 from warrenmq.store.model.message import Position, QueueLedger
-from warrenmq.store.model.queue_access import QueueAccess
+from warrenmq.store.model.store_host import StoreHost
 from warrenmq.store.records.checkpoint import Checkpoint
 from warrenmq.store.recovery import JournalReplay, RecoveredQueue
 from warrenmq.store.settings import StoreSettings
@@ -76,7 +76,7 @@ class VhostStore:
         self._compaction: Compaction = Compaction(
             self.contents, self.jobs, self.files.losses, self.backup, self.debt
         )
-        self._queue_access: QueueAccess | None = None
+        self._queue_access: StoreHost | None = None
         # `advance` has more to do in the next turn, even if nothing happens before.
         self.has_more: bool = False
 
@@ -91,11 +91,11 @@ class VhostStore:
                 if index is not None:
                     index.check(queue.ledger.indexed_upto)
 
-    def set_queue_access(self, queue_access: QueueAccess, report: LossReport) -> None:
+    def set_host(self, store_host: StoreHost, report: LossReport) -> None:
         """Set the access to the queues, and the receiver of loss reports."""
-        self._queue_access = queue_access
-        self._loss.queue_access = queue_access
-        self.rewriter.queue_access = queue_access
+        self._queue_access = store_host
+        self._loss.store_host = store_host
+        self.rewriter.store_host = store_host
         self.files.losses.report = report
 
     # -- queues ------------------------------------------------------------------------------------
@@ -240,8 +240,8 @@ class VhostStore:
         is_due = checkpoints.is_due(now_ms)
         first_file = checkpoints.first_journal_file
         for file in files_to_retire(self.journal, first_file, self.dead_files.is_disk_low):
-            queue_access = self._queue_access
-            if file.live_bytes > 0 and queue_access is not None and not queue_access.retire(file):
+            store_host = self._queue_access
+            if file.live_bytes > 0 and store_host is not None and not store_host.retire(file):
                 # The next turn moves more of this file. A requested checkpoint, as at a start, does
                 # not wait for that: it covers the journal as it is, however long.
                 self.has_more = True

@@ -4,10 +4,10 @@ from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.decisions.follower import Follower
 from warrenmq.cluster.groups.group_change import group_of
-from warrenmq.cluster.groups.group_watch import GroupWatch
+from warrenmq.cluster.groups.group_host import GroupHost
 
 
-class NotedGroups(GroupWatch):
+class NotedGroups(GroupHost):
     """Notes what a follower tells, and has copies where this node is a member."""
 
     def __init__(self, name: bytes, follower: Follower) -> None:

@@ -10,7 +10,7 @@ from tests.support.stores.model_store import ModelHost
 from warrenmq.queues.backing.contents import QueueContents
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.mirror.applier import MirrorApplier
-from warrenmq.queues.mirror.durable_marks import DurableMarks, MarkOwner
+from warrenmq.queues.mirror.durable_marks import DurableMarks, MarkHost
 from warrenmq.queues.mirror.ring_feed import RingFeed, next_start
 from warrenmq.queues.mirror.snapshot import LevelCopy, LiveScan, LiveSearch, describe_copy
 from warrenmq.queues.queue import Queue
@@ -20,7 +20,7 @@ from warrenmq.store.model.runs import Runs, merge_runs
 ADDRESS = b"\x00\x01q"
 
 
-class Marks(MarkOwner):
+class Marks(MarkHost):
     def __init__(self) -> None:
         self.raised: list[int] = []
         self.failures = 0

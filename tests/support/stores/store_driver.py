@@ -31,7 +31,7 @@ from warrenmq.store.model.message import (
     Position,
     QueueLedger,
 )
-from warrenmq.store.model.queue_access import QueueAccess
+from warrenmq.store.model.store_host import StoreHost
 from warrenmq.store.settings import StoreSettings
 
 START_MS = 1_700_000_000_000
@@ -185,7 +185,7 @@ class Loaded(LoadDone):
         self.lost = lost
 
 
-class Owner(QueueAccess):
+class Owner(StoreHost):
     """Moves to the index whatever the store asks for."""
 
     def __init__(self, driver: "CheckedStore") -> None:
@@ -248,7 +248,7 @@ class CheckedStore(StoreDriver):
         report = super().open()
         self.owner = Owner(self)
         self.losses = Losses()
-        self.store.set_queue_access(self.owner, self.losses)
+        self.store.set_host(self.owner, self.losses)
         for queue_id in QUEUES:
             queue = self.add_queue(queue_id)
             recovered = self.replay.queues.get(queue_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from warrenmq.admin.control.node_control import NodeControl
+from warrenmq.admin.control.control_host import ControlHost
 from warrenmq.admin.definitions.administration import Refusal
 from warrenmq.admin.protocol.control import (
     AddUser,
@@ -213,7 +213,7 @@ class AccessPlans:
         _check(lambda: check_limits(request.definition))
         return [PutParameter(vhost, *VHOST_LIMITS, json.dumps(value))]
 
-    def reset(self, control: NodeControl) -> list[Change]:
+    def reset(self, control: ControlHost) -> list[Change]:
         """Delete everything and begin anew; only while the broker does not run."""
         if control.is_running:
             raise Refusal(PRECONDITION, "this command requires the broker to be stopped first")

@@ -14,9 +14,9 @@ from warrenmq.admin.clock import Clock
 from warrenmq.admin.control.access_plans import AccessPlans
 from warrenmq.admin.control.cluster import ClusterCalls
 from warrenmq.admin.control.connections import ConnectionCalls
+from warrenmq.admin.control.control_host import ControlHost
 from warrenmq.admin.control.listings import ListingCalls
 from warrenmq.admin.control.mirrors import MirrorCalls
-from warrenmq.admin.control.node_control import NodeControl
 from warrenmq.admin.control.peers import Peers
 from warrenmq.admin.control.permits import Permits
 from warrenmq.admin.control.queues import QueueCalls
@@ -102,7 +102,7 @@ class ControlCalls:
         self,
         broker: Broker,
         administration: Administration,
-        control: NodeControl,
+        control: ControlHost,
         events: EventStream,
         user: SessionUser,
         clock: Clock,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from warrenmq.admin.control.node_control import NodeControl
+from warrenmq.admin.control.control_host import ControlHost
 from warrenmq.admin.control.peers import Answer, Peers
 from warrenmq.admin.definitions.administration import Refusal
 from warrenmq.admin.protocol.cluster import (
@@ -42,7 +42,7 @@ class ClusterCalls:
 
     def __init__(
         self,
-        control: NodeControl,
+        control: ControlHost,
         cluster: ClusterControl | None,
         peers: Peers | None,
         guard: Callable[[Callable[[], None]], None],

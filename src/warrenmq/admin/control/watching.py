@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from warrenmq.admin.clock import Clock, Timer
-from warrenmq.admin.control.node_control import NodeControl
+from warrenmq.admin.control.control_host import ControlHost
 from warrenmq.admin.definitions.administration import Refusal
 from warrenmq.admin.events.queue import EventQueue
 from warrenmq.admin.events.stream import EventStream
@@ -32,7 +32,7 @@ class WatchCalls:
     def __init__(
         self,
         broker: Broker,
-        control: NodeControl,
+        control: ControlHost,
         events: EventStream,
         clock: Clock,
         reply: Callable[[ControlReply], None],

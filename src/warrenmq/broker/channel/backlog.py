@@ -20,8 +20,8 @@ from typing import Final
 from librt.strings import read_i32_be
 from mypy_extensions import i64
 
-from warrenmq.broker.channel.client_side import ClientSide
-from warrenmq.broker.flow.channel_side import ChannelSide
+from warrenmq.broker.channel.channel_host import ChannelHost
+from warrenmq.broker.flow.flow_host import FlowHost
 from warrenmq.wire.errors import ChannelException, ConnectionException
 from warrenmq.wire.frames import FRAME_METHOD
 from warrenmq.wire.methods import (
@@ -58,7 +58,7 @@ class Backlog:
         self._is_deferring: bool = False
         self._settles_pass: bool = False
 
-    def defer(self, client: ClientSide, channel: ChannelSide, publish: bytes) -> None:
+    def defer(self, client: ChannelHost, channel: FlowHost, publish: bytes) -> None:
         """Keep the method frame `publish` and all later frames until the alarms are over."""
         channel.is_suspended = True
         self._is_deferring = True
@@ -72,7 +72,7 @@ class Backlog:
             self._keep(client, FRAME_METHOD, publish)
         client.throttle.defer(client, channel)
 
-    def add(self, client: ClientSide, channel: ChannelSide, kind: i64, payload: bytes) -> None:
+    def add(self, client: ChannelHost, channel: FlowHost, kind: i64, payload: bytes) -> None:
         """Keep a frame of a suspended channel, or handle it now if it is a settle that may pass."""
         may_pass = self._is_deferring and kind == FRAME_METHOD and self._settles_pass
         if may_pass and self._is_settled(client, channel, payload):
@@ -83,7 +83,7 @@ class Backlog:
         """End the deferring, because the alarms are over: settles keep their places again."""
         self._is_deferring = False
 
-    def take(self, client: ClientSide) -> tuple[i64, bytes] | None:
+    def take(self, client: ChannelHost) -> tuple[i64, bytes] | None:
         """Remove and return the oldest kept frame, to be handled now; None when there is none."""
         if self._next >= len(self._frames):
             return None
@@ -97,7 +97,7 @@ class Backlog:
             self._next = 1
         return frame
 
-    def let_settles_pass(self, client: ClientSide, channel: ChannelSide) -> None:
+    def let_settles_pass(self, client: ChannelHost, channel: FlowHost) -> None:
         """Handle settles among the kept frames now, if the channel defers publishes again."""
         if not self._is_deferring or not self._settles_pass:
             return
@@ -109,32 +109,32 @@ class Backlog:
             self._uncount(client, len(payload) + _FRAME_COST_BYTES)
             self.add(client, channel, kind, payload)
 
-    def drop(self, client: ClientSide) -> None:
+    def drop(self, client: ChannelHost) -> None:
         """Discard all frames, because the channel is closed."""
         self._frames = []
         self._next = 0
         self._is_deferring = False
         self._uncount(client, self._size_bytes)
 
-    def _keep(self, client: ClientSide, kind: i64, payload: bytes) -> None:
+    def _keep(self, client: ChannelHost, kind: i64, payload: bytes) -> None:
         if self._next == len(self._frames):
             self._frames = []
             self._next = 0
         self._frames.append((kind, payload))
         self._count(client, payload)
 
-    def _count(self, client: ClientSide, payload: bytes) -> None:
+    def _count(self, client: ChannelHost, payload: bytes) -> None:
         size: i64 = len(payload) + _FRAME_COST_BYTES
         self._size_bytes += size
         client.node.memory_account.unfinished_bytes += size
         client.throttle.count(client, size)
 
-    def _uncount(self, client: ClientSide, size: i64) -> None:
+    def _uncount(self, client: ChannelHost, size: i64) -> None:
         self._size_bytes -= size
         client.node.memory_account.unfinished_bytes -= size
         client.throttle.uncount(client, size)
 
-    def _is_settled(self, client: ClientSide, channel: ChannelSide, payload: bytes) -> bool:
+    def _is_settled(self, client: ChannelHost, channel: FlowHost, payload: bytes) -> bool:
         """Handle a settle now; False for other methods and for a faulty settle.
 
         The fault of a settle must be reported in its turn, so the frame is kept.

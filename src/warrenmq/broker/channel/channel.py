@@ -19,7 +19,7 @@ from librt.strings import read_i32_be, read_i64_be
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.backlog import Backlog
-from warrenmq.broker.channel.client_side import ClientSide
+from warrenmq.broker.channel.channel_host import ChannelHost
 from warrenmq.broker.channel.confirms import PublishConfirms
 from warrenmq.broker.channel.direct_reply import REPLY_TO, DirectReply, reply_node
 from warrenmq.broker.channel.publish_route import PublishRoute
@@ -131,9 +131,9 @@ class ChannelConsumer(Consumer):
 class Channel(SettlingChannel):
     """One channel of a connection; `number` is its channel number."""
 
-    def __init__(self, connection: ClientSide, number: i64, vhost: Vhost) -> None:
+    def __init__(self, connection: ChannelHost, number: i64, vhost: Vhost) -> None:
         super().__init__(number)
-        self.connection: ClientSide = connection
+        self.connection: ChannelHost = connection
         self.vhost: Vhost = vhost
         # True after the broker sent channel.close: frames are ignored until the peer answers.
         self.is_closing: bool = False

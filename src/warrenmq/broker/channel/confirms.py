@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from warrenmq.broker.flow.throttle import ThrottledClient
+from warrenmq.broker.flow.throttle import ThrottleHost
 from warrenmq.store.journal.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
 
 
@@ -20,8 +20,8 @@ class PublishConfirms(ConfirmWaiter):
     Publishes are numbered as in AMQP: the first publish of a channel is 1.
     """
 
-    def __init__(self, client: ThrottledClient, number: i64) -> None:
-        self._client: ThrottledClient = client
+    def __init__(self, client: ThrottleHost, number: i64) -> None:
+        self._client: ThrottleHost = client
         self._number: i64 = number
         self._publish_seq: i64 = 0
         self._confirmed_upto: i64 = 0

@@ -15,7 +15,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.unacked import UnackedWindow
-from warrenmq.broker.flow.channel_side import ChannelSide
+from warrenmq.broker.flow.flow_host import FlowHost
 from warrenmq.queues.entry import Entry, QueueEnd
 from warrenmq.queues.stale_entry import StaleEnd
 from warrenmq.queues.turn import DONE, MORE, TurnShare, TurnShares
@@ -26,7 +26,7 @@ LONG_MESSAGES: Final = 8192
 SLICE_MESSAGES: Final = 1024
 
 
-class SettlingChannel(ChannelSide):
+class SettlingChannel(FlowHost):
     """A channel with its unacked messages."""
 
     def __init__(self, number: i64) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import Channel
-from warrenmq.broker.channel.client_side import ClientSide
+from warrenmq.broker.channel.channel_host import ChannelHost
 from warrenmq.wire.errors import PRECONDITION_FAILED, ChannelException
 
 # The time between two checks counts at most this much (ms): after a stall of the node, the socket
@@ -26,7 +26,7 @@ class ChannelDeadlines:
         self._clock_ms: i64 = 0
 
     def expired(
-        self, client: ClientSide, channels: dict[int, Channel], frame_bytes: i64, now_ms: i64
+        self, client: ChannelHost, channels: dict[int, Channel], frame_bytes: i64, now_ms: i64
     ) -> list[tuple[Channel, ChannelException]]:
         """The channels to close, with the reason of each; called about once a second.
 

@@ -18,7 +18,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import Channel
-from warrenmq.broker.channel.client_side import ClientSide
+from warrenmq.broker.channel.channel_host import ChannelHost
 from warrenmq.broker.channel.confirms import PublishConfirms
 from warrenmq.broker.channel.methods import handle_channel_method
 from warrenmq.broker.connection.bad_frame import bad_frame
@@ -48,8 +48,8 @@ from warrenmq.broker.connection.tuning import accepted_frame_max
 from warrenmq.broker.definitions.access import Access
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.flow.alarms import Alarms
-from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.flow.disk_flow import NOTHING
+from warrenmq.broker.flow.flow_host import FlowHost
 from warrenmq.broker.flow.room import ChannelRoom
 from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.broker.vhost.vhost import Vhost
@@ -123,7 +123,7 @@ class ConnectionHost(NodeServices):
         raise RuntimeError("abstract")
 
 
-class Connection(ClientSide):
+class Connection(ChannelHost):
     """One AMQP connection.
 
     `peer` is its name in logs; `is_loopback`: the client connected over a loopback address.
@@ -512,7 +512,7 @@ class Connection(ClientSide):
 
     # -- for channels ------------------------------------------------------------------------------
 
-    def wait_for_room(self, channel: ChannelSide) -> None:
+    def wait_for_room(self, channel: FlowHost) -> None:
         if not self.can_take():
             channel.suspend()
             self._output_turns.channels.append(channel)

@@ -6,8 +6,8 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.broker.channel.channel import ChannelConsumer
-from warrenmq.broker.channel.client_side import ClientSide
-from warrenmq.broker.flow.channel_side import ChannelSide
+from warrenmq.broker.channel.channel_host import ChannelHost
+from warrenmq.broker.flow.flow_host import FlowHost
 
 # Deliveries to one consumer before the next consumer that waits for output room gets its turn.
 TURN_MESSAGES: Final = 32
@@ -18,10 +18,10 @@ class OutputTurns:
 
     def __init__(self) -> None:
         # Channels that are suspended until the content they sent is written.
-        self.channels: deque[ChannelSide] = deque()
+        self.channels: deque[FlowHost] = deque()
         self._is_consumers_turn: bool = False
 
-    def serve(self, client: ClientSide, now_ms: i64) -> None:
+    def serve(self, client: ChannelHost, now_ms: i64) -> None:
         """Serve those who wait, as long as the output of `client` has room."""
         channels = self.channels
         if len(channels) > 0:
@@ -35,7 +35,7 @@ class OutputTurns:
         _serve_consumers(client, now_ms)
 
 
-def _serve_consumers(client: ClientSide, now_ms: i64) -> None:
+def _serve_consumers(client: ChannelHost, now_ms: i64) -> None:
     rotation = client.rotation
     if rotation.count == 0:
         return

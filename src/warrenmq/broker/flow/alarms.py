@@ -28,7 +28,7 @@ from mypy_extensions import i64
 
 from warrenmq.broker.event_listener import INTERNAL_USER, EventListener
 from warrenmq.broker.flow.alarm_state import OFF, UNFINISHED_MIN_BYTES, UNFINISHED_SHARE, AlarmState
-from warrenmq.broker.flow.throttle import ThrottledClient
+from warrenmq.broker.flow.throttle import ThrottleHost
 from warrenmq.wire.errors import RESOURCE_ERROR, ConnectionException
 
 logger = logging.getLogger("warren.alarms")
@@ -53,7 +53,7 @@ class Alarms(AlarmState):
         self,
         total_memory_bytes: i64,
         max_unfinished_bytes: i64,
-        clients: Sequence[ThrottledClient],
+        clients: Sequence[ThrottleHost],
         wake: Callable[[], None],
     ) -> None:
         super().__init__(max_unfinished_bytes)
@@ -66,9 +66,9 @@ class Alarms(AlarmState):
         self.release_bytes: i64 = RELEASE_BYTES
         # None while nobody wants to know of events.
         self.events: EventListener | None = None
-        self._clients: Sequence[ThrottledClient] = clients
+        self._clients: Sequence[ThrottleHost] = clients
         self._wake: Callable[[], None] = wake
-        self._releasing: list[ThrottledClient] = []
+        self._releasing: list[ThrottleHost] = []
 
     # -- unfinished messages -----------------------------------------------------------------------
 
@@ -238,5 +238,5 @@ def share_of(total_bytes: i64, share: float) -> i64:
     return whole
 
 
-def _unfinished_bytes(connection: ThrottledClient) -> int:
+def _unfinished_bytes(connection: ThrottleHost) -> int:
     return connection.throttle.unfinished_bytes

@@ -29,7 +29,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warrenmq.broker.flow.throttle import ThrottledClient
+from warrenmq.broker.flow.throttle import ThrottleHost
 from warrenmq.store.journal.journal import Journal
 
 STOP_BYTES: Final = 33554432
@@ -53,7 +53,7 @@ class DiskFlow:
         # Total number of stops of connections.
         self.stop_count: i64 = 0
         # Stopped connections by journal.
-        self._stopped: dict[Journal, list[ThrottledClient]] = {}
+        self._stopped: dict[Journal, list[ThrottleHost]] = {}
         # Bytes that wait to be written by a vhost's store; only vhosts with more than half of
         # `store_stop_bytes` have an entry.
         self._store_bytes: dict[Journal, i64] = {}
@@ -79,7 +79,7 @@ class DiskFlow:
         elif journal in self._store_bytes:
             del self._store_bytes[journal]
 
-    def on_publish(self, connection: ThrottledClient, journal: Journal, what: i64) -> None:
+    def on_publish(self, connection: ThrottleHost, journal: Journal, what: i64) -> None:
         """Stop `connection`, which has published `what` in this turn, if the disk is behind.
 
         `what` is TRANSIENT or PERSISTENT.

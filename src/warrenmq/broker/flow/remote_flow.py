@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
-from warrenmq.broker.flow.throttle import ThrottledClient
+from warrenmq.broker.flow.throttle import ThrottleHost
 from warrenmq.queues.message_taker import MessageTaker
 
 
@@ -18,9 +18,9 @@ class RemoteFlow:
     """The connections that wait for queues of other nodes."""
 
     def __init__(self) -> None:
-        self._stopped: dict[MessageTaker, list[ThrottledClient]] = {}
+        self._stopped: dict[MessageTaker, list[ThrottleHost]] = {}
 
-    def on_publish(self, connection: ThrottledClient, queues: list[MessageTaker]) -> None:
+    def on_publish(self, connection: ThrottleHost, queues: list[MessageTaker]) -> None:
         """Stop `connection`, which has published to `queues`, if one has too much on its way."""
         for queue in queues:
             if not queue.has_room() and not connection.throttle.is_flow_stopped:

@@ -28,7 +28,7 @@ from mypy_extensions import i64
 
 from warrenmq.broker.content.body import Body
 from warrenmq.broker.flow.alarm_state import AlarmState
-from warrenmq.broker.flow.channel_side import ChannelSide
+from warrenmq.broker.flow.flow_host import FlowHost
 from warrenmq.broker.output import Output
 from warrenmq.broker.transaction import Transaction
 from warrenmq.queues.memory.account import MemoryAccount
@@ -70,7 +70,7 @@ class Throttle:
         self.is_flow_stopped: bool = False
         # Bytes of arriving bodies and of uncommitted publishes.
         self.unfinished_bytes: i64 = 0
-        self._deferred: list[ChannelSide] = []
+        self._deferred: list[FlowHost] = []
         self._kept_bytes: i64 = 0
         # Arriving bodies by channel number.
         self._bodies: dict[int, Body] = {}
@@ -93,19 +93,19 @@ class Throttle:
 
     # -- alarms ------------------------------------------------------------------------------------
 
-    def defer(self, client: ThrottledClient, channel: ChannelSide) -> None:
+    def defer(self, client: ThrottleHost, channel: FlowHost) -> None:
         """Add `channel`, which defers a publish, and block the connection."""
         self._deferred.append(channel)
         self._block(client)
 
-    def _block(self, client: ThrottledClient) -> None:
+    def _block(self, client: ThrottleHost) -> None:
         self.is_blocked = True
         if self.wants_notice and not self.is_notice_sent:
             self.is_notice_sent = True
             client.out.method(0, ConnectionBlocked(self._alarms.reason()))
             client.touch()
 
-    def unblock(self, client: ThrottledClient, now_ms: i64) -> i64:
+    def unblock(self, client: ThrottleHost, now_ms: i64) -> i64:
         """Unblock the connection after all alarms; returns the bytes that were kept.
 
         The channels handle their kept frames before this returns.
@@ -125,7 +125,7 @@ class Throttle:
             channel.resume(now_ms)
         return size
 
-    def end_alarm(self, client: ThrottledClient) -> None:
+    def end_alarm(self, client: ThrottleHost) -> None:
         """Let publishes pass again, and stop counting arriving bodies as kept."""
         self.is_alarmed = False
         for body in self._bodies.values():
@@ -141,7 +141,7 @@ class Throttle:
 
     # -- kept frames -------------------------------------------------------------------------------
 
-    def count(self, client: ThrottledClient, size: i64) -> None:
+    def count(self, client: ThrottleHost, size: i64) -> None:
         """Count `size` more bytes of kept frames."""
         alarms = self._alarms
         self._kept_bytes += size
@@ -149,13 +149,13 @@ class Throttle:
         if self._kept_bytes > WINDOW_BYTES or alarms.is_crowded():
             self._set_reading(client)
 
-    def uncount(self, client: ThrottledClient, size: i64) -> None:
+    def uncount(self, client: ThrottleHost, size: i64) -> None:
         """Count `size` fewer bytes of kept frames."""
         self._kept_bytes -= size
         self._alarms.kept_bytes -= size
         self._set_reading(client)
 
-    def _set_reading(self, client: ThrottledClient) -> None:
+    def _set_reading(self, client: ThrottleHost) -> None:
         kept = self._kept_bytes
         is_full = kept > WINDOW_BYTES or (kept > 0 and self._alarms.is_crowded())
         is_reading = not is_full and not self.is_flow_stopped
@@ -165,14 +165,14 @@ class Throttle:
 
     # -- flow --------------------------------------------------------------------------------------
 
-    def stop_flow(self, client: ThrottledClient) -> None:
+    def stop_flow(self, client: ThrottleHost) -> None:
         """Stop reading the socket, because too much waits for the disk."""
         self.is_flow_stopped = True
         self._flow_ms = client.now_ms
         self.flow_count += 1
         self._set_reading(client)
 
-    def start_flow(self, client: ThrottledClient, now_ms: i64) -> None:
+    def start_flow(self, client: ThrottleHost, now_ms: i64) -> None:
         """Read the socket again, because the disk has caught up."""
         self.is_flow_stopped = False
         self._flow_ms = now_ms
@@ -182,7 +182,7 @@ class Throttle:
 
     def arrive(
         self,
-        client: ThrottledClient,
+        client: ThrottleHost,
         number: i64,
         body: Body,
         size: i64,
@@ -207,14 +207,14 @@ class Throttle:
         if not client.is_reading:
             self._block(client)
 
-    def forget(self, client: ThrottledClient, number: i64, body: Body) -> None:
+    def forget(self, client: ThrottleHost, number: i64, body: Body) -> None:
         """Forget a body that is complete or was dropped."""
         del self._bodies[number]
         self._shrink(client, body.received_bytes)
         if body.kept_bytes > 0:
             self.uncount(client, body.kept_bytes)
 
-    def add_uncommitted(self, client: ThrottledClient, size: i64) -> None:
+    def add_uncommitted(self, client: ThrottleHost, size: i64) -> None:
         """Count `size` more bytes of an open transaction.
 
         Raises like `arrive`, and during a memory alarm like `AlarmState.pass_publish`.
@@ -223,13 +223,11 @@ class Throttle:
         if self.is_alarmed:
             self._alarms.pass_publish(size)
 
-    def end_transaction(self, client: ThrottledClient, size: i64) -> None:
+    def end_transaction(self, client: ThrottleHost, size: i64) -> None:
         """Forget a transaction of `size` bytes, which was committed or rolled back."""
         self._shrink(client, size)
 
-    def find_stalled_bodies(
-        self, client: ThrottledClient, frame_bytes: i64, now_ms: i64
-    ) -> list[int]:
+    def find_stalled_bodies(self, client: ThrottleHost, frame_bytes: i64, now_ms: i64) -> list[int]:
         """Numbers of the channels whose body has stopped arriving for too long.
 
         `frame_bytes` is the size of the partial frame; a change of it since the last check is
@@ -249,7 +247,7 @@ class Throttle:
                 found.append(number)
         return found
 
-    def _grow(self, client: ThrottledClient, size: i64, message_bytes: i64) -> None:
+    def _grow(self, client: ThrottleHost, size: i64, message_bytes: i64) -> None:
         self._memory.unfinished_bytes += size
         self.unfinished_bytes += size
         limit = self._alarms.unfinished_limit()
@@ -261,12 +259,12 @@ class Throttle:
                 40,
             )
 
-    def _shrink(self, client: ThrottledClient, size: i64) -> None:
+    def _shrink(self, client: ThrottleHost, size: i64) -> None:
         self._memory.unfinished_bytes -= size
         self.unfinished_bytes -= size
 
 
-class ThrottledClient:
+class ThrottleHost:
     """A connection, as its throttle sees it; the shell reads the flags after a turn with `touch`."""
 
     def __init__(self, out: Output, throttle: Throttle, now_ms: i64) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mypy_extensions import i64, mypyc_attr
 
-from warrenmq.broker.flow.channel_side import ChannelSide
+from warrenmq.broker.flow.flow_host import FlowHost
 from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.entry import Entry, EntryLedger, QueueEnd
@@ -22,7 +22,7 @@ from warrenmq.store.vhost_store import VhostStore
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class QueueOffice:
+class HandoverHost:
     """What the queues of a vhost need of it: dead letters (`dead_letters.py`), new levels."""
 
     def begin_level(self, owner_id: i64, priority: i64) -> i64:
@@ -77,7 +77,7 @@ class VhostQueueHost(QueueHost):
         # The ledgers of all queues and their levels, by id.
         self.ledgers: dict[int, EntryLedger] = {}
         # Open channels, in the order in which they were opened.
-        self.channels: dict[ChannelSide, None] = {}
+        self.channels: dict[FlowHost, None] = {}
         # Functions that return unacked entries of a queue in a range of seq ids: one for each
         # keeper of such entries that is not a channel.
         self.unacked_finders: list[Callable[[QueueLedger, i64, i64], list[Entry]]] = []
@@ -85,7 +85,7 @@ class VhostQueueHost(QueueHost):
         # sinks forget these entries.
         self.loss_watchers: list[Callable[[QueueLedger, list[Entry]], None]] = []
         # Set once, before the first queue.
-        self.office: QueueOffice | None = None
+        self.handovers: HandoverHost | None = None
         self._node: NodeServices = node
         self._store: VhostStore = store
 
@@ -116,23 +116,23 @@ class VhostQueueHost(QueueHost):
 
     def new_level(self, ledger: QueueLedger, priority: i64) -> i64:
         """See QueueHost."""
-        assert self.office is not None
-        return self.office.begin_level(ledger.queue_id, priority)
+        assert self.handovers is not None
+        return self.handovers.begin_level(ledger.queue_id, priority)
 
     def admits_dead_letter(self, share: TurnShare) -> bool:
         """See QueueHost."""
-        assert self.office is not None
-        return self.office.admits(share)
+        assert self.handovers is not None
+        return self.handovers.admits(share)
 
     def dead_letter(self, entry: Entry, reason: i64, rule: DeadLetterRule) -> None:
         """See QueueHost."""
-        assert self.office is not None
-        self.office.take(entry, reason, rule)
+        assert self.handovers is not None
+        self.handovers.take(entry, reason, rule)
 
     def dead_letter_refused(self, queue: QueueEnd, message: Message, rule: DeadLetterRule) -> None:
         """See QueueHost."""
-        assert self.office is not None
-        self.office.take_refused(queue, message, rule)
+        assert self.handovers is not None
+        self.handovers.take_refused(queue, message, rule)
 
     def wake(self) -> None:
         """See TurnShares."""

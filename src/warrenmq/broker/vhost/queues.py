@@ -23,7 +23,7 @@ from warrenmq.broker.definitions.metadata import (
 from warrenmq.broker.definitions.removal_changes import delete_binding, removal_changes
 from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.event_listener import INTERNAL_USER
-from warrenmq.broker.flow.channel_side import ChannelSide
+from warrenmq.broker.flow.flow_host import FlowHost
 from warrenmq.broker.policies.vhost_policies import VhostPolicies
 from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.broker.vhost.queue_host import VhostQueueHost
@@ -65,7 +65,7 @@ class VhostQueues:
         # Exclusive queues by owner (their connection) and id.
         self._exclusive: dict[object, dict[int, Queue]] = {}
         # Channels that consume direct replies, by the name that replies are sent to.
-        self.reply_channels: dict[bytes, ChannelSide] = {}
+        self.reply_channels: dict[bytes, FlowHost] = {}
         # Functions called for each deleted queue, as watcher(queue, message_count, now_ms): reader
         # groups let go of the queue and its reserved messages.
         self.deletion_watchers: list[Callable[[Queue, int, int], None]] = []

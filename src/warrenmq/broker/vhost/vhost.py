@@ -15,9 +15,9 @@ from warrenmq.broker.vhost.handovers.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.handovers.handovers import Handovers
 from warrenmq.broker.vhost.loss_log import LossLog
 from warrenmq.broker.vhost.node_services import NodeServices
-from warrenmq.broker.vhost.queue_access import VhostLossReport, VhostQueueAccess
 from warrenmq.broker.vhost.queues import VhostQueues
 from warrenmq.broker.vhost.sinks.staging import Staging
+from warrenmq.broker.vhost.store_host import VhostLossReport, VhostStoreHost
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.definition import QueueDefinition
@@ -44,13 +44,13 @@ class Vhost(VhostQueues):
         self.losses: LossLog = LossLog(name)
         delayed = DelayedMessages(self, Handovers(self))
         self.dead_letters: DeadLetters = DeadLetters(self, delayed)
-        self.host.office = self.dead_letters
+        self.host.handovers = self.dead_letters
         # Sinks and stages. The queues of stages are in `queues_by_id` only.
         self.staging: Staging = Staging(self, delayed)
         # Sum of the sealed and the finished batches at the last call of `on_sealed`.
         self._batches: i64 = 0
         self._debt_at_ms: i64 = 0
-        store.set_queue_access(VhostQueueAccess(self.host), VhostLossReport(self.host, self.losses))
+        store.set_host(VhostStoreHost(self.host), VhostLossReport(self.host, self.losses))
 
     @property
     def delayed(self) -> DelayedMessages:

@@ -3,7 +3,7 @@
 Every node follows the same decisions, so all know the same queues, exchanges and bindings. A queue
 lives on one node, which makes it with an id of its own and stores the row that it needs to recover
 it; for all others it is a remote queue. Each node of a mirrored queue's group has a copy of it,
-with an id and a row of its own (`groups/group_watch.py`).
+with an id and a row of its own (`groups/group_host.py`).
 
 A vhost opens and closes over some turns of the loop; decisions that come meanwhile wait.
 """
@@ -39,7 +39,7 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.decisions.missed import missed_changes
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.groups.group_change import group_of
-from warrenmq.cluster.groups.group_watch import GroupWatch
+from warrenmq.cluster.groups.group_host import GroupHost
 from warrenmq.queues.arguments import parse_arguments
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.queue import Queue
@@ -57,7 +57,7 @@ Store = Callable[[list[Change], Callable[[str], None]], None]
 _CLIENT_ELSEWHERE = object()
 
 
-class RemoteEnds(ABC):
+class FollowerHost(ABC):
     """The queues of other nodes, as the vhosts of this node know them."""
 
     @abstractmethod
@@ -75,7 +75,7 @@ class RemoteEnds(ABC):
 class Follower:
     """Follows the decisions of the cluster on the node `name`.
 
-    `ends` knows the queues of other nodes. `apply` puts changes of users, rights, parameters and
+    `host` knows the queues of other nodes. `apply` puts changes of users, rights, parameters and
     vhosts in force, `store` writes to the node's own metadata. `now_ms` tells the time.
     """
 
@@ -84,7 +84,7 @@ class Follower:
         name: bytes,
         broker: Broker,
         copy: DefinitionsCopy,
-        ends: RemoteEnds,
+        host: FollowerHost,
         apply: Apply,
         store: Store,
         now_ms: Callable[[], int],
@@ -96,14 +96,14 @@ class Follower:
         self.claims: dict[tuple[bytes, bytes], object] = {}
         self._name = name
         self._broker = broker
-        self._ends = ends
+        self._host = host
         self._apply_elsewhere = apply
         self._store = store
         self._now_ms = now_ms
         self._waiting: deque[tuple[int, deque[Change]]] = deque()
         self._is_busy = False
         # Puts the groups of mirrored queues in force; None: this node has no mirrored queues.
-        self.groups: GroupWatch | None = None
+        self.groups: GroupHost | None = None
         # True: a start skips a queue that fails with an unexpected error, and goes on. False: the
         # error is raised, so that tests and simulations see it.
         self.sets_aside = False
@@ -323,7 +323,7 @@ class Follower:
             if is_own:
                 owner = self._take_claim(change)
         if not is_own:
-            self._ends.add(vhost, _definition(vhost, change, 0, owner), change.node)
+            self._host.add(vhost, _definition(vhost, change, 0, owner), change.node)
             return
         definition = _definition(vhost, change, self._broker.next_queue_id(), owner)
         queue = vhost.add_queue(definition, self._now_ms())
@@ -375,7 +375,7 @@ class Follower:
         if queue is not None and queue.definition.birth == known.birth:
             self._note_removed(vhost.delete_followed(queue, self._now_ms()))
         else:
-            self._note_removed(self._ends.remove(vhost, name, known.birth))
+            self._note_removed(self._host.remove(vhost, name, known.birth))
         copy = self._known_copy(vhost, known)
         if copy is not None and copy.is_hidden:
             self.discard_copy(vhost, copy)
@@ -439,7 +439,7 @@ class Follower:
         if taker is None or taker.definition.birth != put.birth:
             group = group_of(put)
             epoch = 0 if group is None else group.epoch
-            self._ends.add(vhost, _definition(vhost, put, 0, None), put.node, epoch)
+            self._host.add(vhost, _definition(vhost, put, 0, None), put.node, epoch)
         if self.groups is not None:
             self.groups.on_group(vhost, put)
 

@@ -4,7 +4,7 @@
 
 The shell feeds `receive`, calls `tick` several times a second, and sends what `take_output`
 returns. The link calls its `LinkHandler` with whole frames while it is up. It calls its
-`LinkOwner`, which knows all links of the node, when it has come up, is down, or has output.
+`LinkHost`, which knows all links of the node, when it has come up, is down, or has output.
 
 The other side is trusted with nothing: whatever bytes it sends, `receive` raises no exception of
 its own. A fault makes the link go down with a reason, and the other side hears the reason in a
@@ -80,7 +80,7 @@ class LinkHandler:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class LinkOwner:
+class LinkHost:
     """The links of a node, as one link sees them."""
 
     def on_up(self, link: Link) -> None:
@@ -108,7 +108,7 @@ class Link:
         self,
         handshake: Handshake,
         address: str,
-        owner: LinkOwner,
+        host: LinkHost,
         handler: LinkHandler,
         now_ms: i64,
     ) -> None:
@@ -120,7 +120,7 @@ class Link:
         self.is_up: bool = False
         self.is_down: bool = False
         self._handshake: Handshake = handshake
-        self._owner: LinkOwner = owner
+        self._host: LinkHost = host
         self._handler: LinkHandler = handler
         self._reader: FrameReader = FrameReader(HANDSHAKE_BYTES_MAX)
         self._queue: FrameQueue = FrameQueue()
@@ -302,7 +302,7 @@ class Link:
             self._reader.payload_max = PAYLOAD_BYTES_MAX
             self.peer = self._handshake.peer
             self.is_up = True
-            self._owner.on_up(self)
+            self._host.on_up(self)
 
     def _send_first(self, kind: i64, payload: bytes) -> None:
         self._queue.add_first(kind, payload)
@@ -311,13 +311,13 @@ class Link:
     def _touch(self) -> None:
         if not self._is_dirty:
             self._is_dirty = True
-            self._owner.on_output(self)
+            self._host.on_output(self)
 
     def _go_down(self, reason: str) -> None:
         if not self.is_down:
             self.is_up = False
             self.is_down = True
-            self._owner.on_down(self, reason)
+            self._host.on_down(self, reason)
 
 
 def _ping(now_ms: i64, peer_ms: i64) -> bytes:

@@ -22,7 +22,7 @@ from typing import Final
 from mypy_extensions import i64
 
 from warrenmq.cluster.links.handshake import NONCE_BYTES, Handshake, Identity, printable
-from warrenmq.cluster.links.link import Link, LinkHandler, LinkOwner
+from warrenmq.cluster.links.link import Link, LinkHandler, LinkHost
 
 logger = logging.getLogger("warren.cluster")
 
@@ -70,7 +70,7 @@ class _Peer:
         self.pause_ms = PAUSE_MIN_MS
 
 
-class Links(LinkOwner):
+class Links(LinkHost):
     """The links of the node `own`, which calls `handler`.
 
     All nodes of the cluster know `secret`. `random_bytes` returns that many random bytes.
@@ -185,11 +185,11 @@ class Links(LinkOwner):
     # -- for the links -----------------------------------------------------------------------------
 
     def on_output(self, link: Link) -> None:
-        """See LinkOwner."""
+        """See LinkHost."""
         self._dirty.append(link)
 
     def on_up(self, link: Link) -> None:
-        """See LinkOwner."""
+        """See LinkHost."""
         identity = link.peer
         assert identity is not None
         name = identity.node_name
@@ -210,7 +210,7 @@ class Links(LinkOwner):
         self._handler.on_up(link)
 
     def on_down(self, link: Link, reason: str) -> None:
-        """See LinkOwner."""
+        """See LinkHost."""
         del self._all[link]
         self._dirty.append(link)
         name = link.peer_name

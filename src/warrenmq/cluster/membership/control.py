@@ -65,7 +65,7 @@ class Refused(Exception):
         self.text = text
 
 
-class SteeredNode(Protocol):
+class MembershipHost(Protocol):
     """The node in its cluster, as far as operators change it."""
 
     @property
@@ -106,7 +106,7 @@ class ClusterControl:
 
     def __init__(
         self,
-        node: SteeredNode,
+        node: MembershipHost,
         name: str,
         cluster: str,
         loop: asyncio.AbstractEventLoop,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from warrenmq.broker.mirrors import UNKNOWN, CopyFacts, MirrorFacts, SyncProgress, mirror_pid
 from warrenmq.cluster.groups.group import Group, Member
-from warrenmq.cluster.mirrors.replica.master_side import MasterSide
+from warrenmq.cluster.mirrors.replica.master_role import MasterRole
 from warrenmq.cluster.mirrors.replica.replica import Replica
 from warrenmq.cluster.mirrors.sync.source import SENDING, WAITING, SyncSource
 from warrenmq.queues.queue import Queue
@@ -57,7 +57,7 @@ def _copy(replica: Replica, birth: int, group: Group, member: Member, is_online:
     )
 
 
-def _lag(master: MasterSide, node: bytes, is_synced: bool) -> tuple[int, int]:
+def _lag(master: MasterRole, node: bytes, is_synced: bool) -> tuple[int, int]:
     """(messages, bytes) that a mirror lacks; bytes of one that is not in sync are an estimate."""
     mark = master.in_sync.mark_of(node)
     if is_synced or mark > 0:

@@ -44,7 +44,7 @@ _LOOK_MS: Final = 60_000
 _USED_MS: Final = 5_000
 
 
-class PlaceOwner(ABC):
+class PlaceHost(ABC):
     """The node of a place: its run, its links, and what it follows and proposes."""
 
     me: Copy
@@ -72,7 +72,7 @@ def ignore_outcome(_outcome: int) -> None:
 class MirrorPlace(ReplicaHost):
     """One mirrored queue on this node: its replica, and what stands for it in its vhost."""
 
-    def __init__(self, owner: PlaceOwner, vhost: Vhost, put: PutQueue) -> None:
+    def __init__(self, host: PlaceHost, vhost: Vhost, put: PutQueue) -> None:
         self.vhost = vhost
         self.put = put
         self.name = put.name
@@ -84,11 +84,11 @@ class MirrorPlace(ReplicaHost):
         # When the last record of another node came.
         self.heard_ms = 0
         # When the round has let the placement be looked at.
-        self.looked_ms = owner.now_ms()
+        self.looked_ms = host.now_ms()
         # A policy of the vhost has changed since `obey_policy`.
         self.has_new_policy = False
-        self._owner = owner
-        self.replica = Replica(self.key, owner.me, self)
+        self._host = host
+        self.replica = Replica(self.key, host.me, self)
         self.obey_policy()
 
     @property
@@ -99,7 +99,7 @@ class MirrorPlace(ReplicaHost):
     @property
     def is_followed(self) -> bool:
         """Whether the queue still exists and is mirrored."""
-        return self._owner.has_place(self)
+        return self._host.has_place(self)
 
     @property
     def has_master_here(self) -> bool:
@@ -125,7 +125,7 @@ class MirrorPlace(ReplicaHost):
 
         `event`: see `MirrorLog.write`.
         """
-        self._owner.log.write(self.vhost.queue_text(self.name), text, event)
+        self._host.log.write(self.vhost.queue_text(self.name), text, event)
 
     def obey_policy(self) -> None:
         """Let the replica obey the policies that apply now."""
@@ -163,7 +163,7 @@ class MirrorPlace(ReplicaHost):
 
     def propose_step(self, transition: Transition) -> None:
         """Propose a change of the group; the group itself tells what became of it."""
-        self._owner.proposer.propose(
+        self._host.proposer.propose(
             self.vhost.name, self.name, self.birth, transition, ignore_outcome
         )
 
@@ -176,10 +176,10 @@ class MirrorPlace(ReplicaHost):
         replica.end_run()
         if is_master and replica.copy is not None:
             self.step_down(replica.copy)
-        self.replica = Replica(self.key, self._owner.me, self)
+        self.replica = Replica(self.key, self._host.me, self)
         self.obey_policy()
         self.replica.on_group(group)
-        self._owner.touch(self)
+        self._host.touch(self)
 
     # -- the group ---------------------------------------------------------------------------------
 
@@ -191,18 +191,18 @@ class MirrorPlace(ReplicaHost):
             self._begin(group)
         elif before.version < group.version:
             queue = self.vhost.queue_text(self.name)
-            for line in lines_of(before, group, self._owner.me.node):
-                self._owner.log.write(queue, line.text, level=line.level)
+            for line in lines_of(before, group, self._host.me.node):
+                self._host.log.write(queue, line.text, level=line.level)
         self.replica.on_group(group)
         self._stand_for(group)
-        self._owner.touch(self)
+        self._host.touch(self)
 
     def _begin(self, group: Group) -> None:
         """Hide a queue that was not mirrored until now: it becomes the first copy."""
         taker = self.vhost.taker(self.name)
         if isinstance(taker, Queue):
             # Known as the copy while it serves; hidden, it would not be found.
-            self._owner.follower.own_copy(self.vhost, self.put)
+            self._host.follower.own_copy(self.vhost, self.put)
             self._replace(taker, self._remote_queue(group))
             self.vhost.set_confirm_source(taker, None)
 
@@ -229,7 +229,7 @@ class MirrorPlace(ReplicaHost):
         return taker.definition
 
     def _replace(self, old: MessageTaker, new: MessageTaker) -> None:
-        self.vhost.replace_taker(old, new, self._owner.now_ms())
+        self.vhost.replace_taker(old, new, self._host.now_ms())
 
     def let_go(self) -> None:
         """Let go of the queue, which the cluster has deleted, alone or with its vhost."""
@@ -247,7 +247,7 @@ class MirrorPlace(ReplicaHost):
         """
         copy = self.replica.copy
         was_master = self.has_master_here
-        if was_master and put.node == self._owner.me.node:
+        if was_master and put.node == self._host.me.node:
             self.replica.end_group()
             assert copy is not None
             self.vhost.set_confirm_source(copy.queue, None)
@@ -262,27 +262,27 @@ class MirrorPlace(ReplicaHost):
         if was_master:
             assert copy is not None
             self.vhost.set_confirm_source(copy.queue, None)
-        self._owner.follower.drop_copy(self.vhost, put)
+        self._host.follower.drop_copy(self.vhost, put)
 
     # -- for the replica ---------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        return self._owner.now_ms()
+        return self._host.now_ms()
 
     def wake(self) -> None:
-        self._owner.touch(self)
+        self._host.touch(self)
 
     def send(self, node: bytes, payload: bytes, is_urgent: bool = False) -> None:
-        self._owner.peers.send(node, payload, is_urgent)
+        self._host.peers.send(node, payload, is_urgent)
 
     def silence_ms(self, node: bytes) -> int:
-        return 0 if node == self._owner.me.node else self._owner.peers.silence_ms(node)
+        return 0 if node == self._host.me.node else self._host.peers.silence_ms(node)
 
     def is_reachable(self, node: bytes) -> bool:
-        return self._owner.peers.is_reachable(node)
+        return self._host.peers.is_reachable(node)
 
     def is_dead(self, node: bytes) -> bool:
-        return node != self._owner.me.node and self._owner.peers.is_dead(node)
+        return node != self._host.me.node and self._host.peers.is_dead(node)
 
     def propose(
         self,
@@ -295,28 +295,28 @@ class MirrorPlace(ReplicaHost):
             rank = LATER
         else:
             rank = URGENT if self.is_waited_for(self.now_ms()) else USUAL
-        self._owner.proposer.propose(
+        self._host.proposer.propose(
             self.vhost.name, self.name, self.birth, transition, done, fence, rank
         )
 
     def contact_ms(self) -> int:
-        return self._owner.proposer.contact_ms()
+        return self._host.proposer.contact_ms()
 
     def gate(self, nodes: frozenset[bytes], needs_lease: bool) -> HandOutGate:
-        return self._owner.gates.gate(nodes, needs_lease, self.now_ms())
+        return self._host.gates.gate(nodes, needs_lease, self.now_ms())
 
     # -- the copy ----------------------------------------------------------------------------------
 
     def open_copy(self) -> MirrorCopy:
-        queue = self._owner.follower.own_copy(self.vhost, self.put)
+        queue = self._host.follower.own_copy(self.vhost, self.put)
         return MirrorCopy(queue, self.vhost.journal)
 
     def renew_copy(self, copy: MirrorCopy) -> MirrorCopy:
-        self._owner.follower.discard_copy(self.vhost, copy.queue)
+        self._host.follower.discard_copy(self.vhost, copy.queue)
         return self.open_copy()
 
     def drop_copy(self) -> None:
-        self._owner.follower.drop_copy(self.vhost, self.put)
+        self._host.follower.drop_copy(self.vhost, self.put)
 
     def take_over(self, copy: MirrorCopy, source: InSync) -> None:
         queue = copy.queue

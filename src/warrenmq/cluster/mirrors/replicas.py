@@ -1,6 +1,6 @@
 """All replicas of mirrored queues on one node: joins them with its links, decisions and vhosts.
 
-The follower tells of groups in the order of decisions (`GroupWatch`). Each group has a `Replica`
+The follower tells of groups in the order of decisions (`GroupHost`). Each group has a `Replica`
 here (`MirrorPlace`), whether this node is a member or not: a node that was one has to notice it.
 
 Only replicas that something has happened to are visited at the end of a turn.
@@ -17,8 +17,8 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.decisions.follower import Follower
 from warrenmq.cluster.groups.group import Copy
 from warrenmq.cluster.groups.group_change import group_of
+from warrenmq.cluster.groups.group_host import GroupHost
 from warrenmq.cluster.groups.group_proposer import UNANSWERED, GroupProposer
-from warrenmq.cluster.groups.group_watch import GroupWatch
 from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.mirror_placement import AddMirror, DropCopy, MoveMaster
 from warrenmq.cluster.groups.transitions import (
@@ -32,7 +32,7 @@ from warrenmq.cluster.mirrors.early_records import EarlyRecords
 from warrenmq.cluster.mirrors.gates import Gates
 from warrenmq.cluster.mirrors.log.mirror_log import MirrorLog
 from warrenmq.cluster.mirrors.peers import MirrorPeers
-from warrenmq.cluster.mirrors.place import MirrorPlace, PlaceOwner, ignore_outcome
+from warrenmq.cluster.mirrors.place import MirrorPlace, PlaceHost, ignore_outcome
 from warrenmq.cluster.mirrors.place_key import place_key
 from warrenmq.cluster.mirrors.records import HandOverRecord, MalformedMirrorRecord, key_of
 from warrenmq.cluster.mirrors.visits import Visits
@@ -45,7 +45,7 @@ from warrenmq.vocabulary.names import name_text
 _CHECK_MS: Final = 250
 
 
-class Replicas(GroupWatch, PlaceOwner):
+class Replicas(GroupHost, PlaceHost):
     """The replicas of the node with the data directory and run of `me`.
 
     `now_ms` tells the time, which never goes back; `wake` asks for the end of a turn.
@@ -143,7 +143,7 @@ class Replicas(GroupWatch, PlaceOwner):
         self.wake()
 
     def has_place(self, place: MirrorPlace) -> bool:
-        """See PlaceOwner."""
+        """See PlaceHost."""
         return self.places.get(place.key) is place
 
     def _forget(self, place: MirrorPlace) -> None:
@@ -345,7 +345,7 @@ class Replicas(GroupWatch, PlaceOwner):
     def move_master(self, place: MirrorPlace, node: bytes) -> bool:
         """Propose to hand the mastership of a queue over to its mirror on `node`.
 
-        Returns whether this node is the master, and the mirror in sync; see `MasterSide.hand_over`.
+        Returns whether this node is the master, and the mirror in sync; see `MasterRole.hand_over`.
         """
         master = place.replica.master
         if master is None or not master.hand_over(node):

@@ -13,7 +13,7 @@ from warrenmq.store.journal.journal import Journal
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class MarkOwner:
+class MarkHost:
     """Reports to the master what a mirror has on disk."""
 
     def mark_raised(self, upto: i64) -> None:
@@ -33,13 +33,13 @@ class DurableMarks(ConfirmWaiter):
     """
 
     def __init__(
-        self, journal: Journal, owner: MarkOwner, before: DurableMarks | None = None
+        self, journal: Journal, host: MarkHost, before: DurableMarks | None = None
     ) -> None:
         # Number of the last message of the ring that is durable here with all before it.
         self.durable_upto: i64 = 0
         self.has_failed: bool = before is not None and before.has_failed
         self._journal: Journal = journal
-        self._owner: MarkOwner = owner
+        self._host: MarkHost = host
         # Number of the last message that was applied.
         self._applied: i64 = 0
         # Runs that wait for their batches, the oldest first.
@@ -91,7 +91,7 @@ class DurableMarks(ConfirmWaiter):
             self._raise(run.last)
         else:
             self.has_failed = True
-            self._owner.mark_failed()
+            self._host.mark_failed()
 
     def _wait(self, is_for_disk: bool) -> None:
         newest = self._newest()
@@ -117,4 +117,4 @@ class DurableMarks(ConfirmWaiter):
     def _raise(self, upto: i64) -> None:
         if upto > self.durable_upto:
             self.durable_upto = upto
-            self._owner.mark_raised(upto)
+            self._host.mark_raised(upto)

@@ -17,9 +17,9 @@ from warrenmq.store.index.segment_files import Append, SegmentFiles
 from warrenmq.store.index.waiting_loads import READ_TRIES
 from warrenmq.store.jobs.job import AppendFile, PutAside, ReadRanges, RepairSegment, SearchedLog
 from warrenmq.store.model.message import INDEXED, Position, QueueLedger
-from warrenmq.store.model.queue_access import QueueAccess
 from warrenmq.store.model.queue_index import QueueIndex, Segment
 from warrenmq.store.model.runs import Runs, overlapping
+from warrenmq.store.model.store_host import StoreHost
 from warrenmq.store.records.content import write_publish_ref
 from warrenmq.store.records.index import end_below, first_seq
 from warrenmq.store.records.record import FILE_HEADER_BYTES, INDEX_MAGIC, RecordWriter, crc_seed
@@ -83,10 +83,10 @@ class _Repair(RepairSegment):
 
 
 class SegmentLoss:
-    """Replaces lost segments of one vhost. Without `queue_access` no position is in memory."""
+    """Replaces lost segments of one vhost. Without `store_host` no position is in memory."""
 
     def __init__(self, files: SegmentFiles) -> None:
-        self.queue_access: QueueAccess | None = None
+        self.store_host: StoreHost | None = None
         self._files: SegmentFiles = files
         files.damaged.repair = self.repair
 
@@ -236,8 +236,8 @@ class SegmentLoss:
         path = index.path_of(segment)
         first: i64 = segment.number * index.segment_entries
         positions: list[Position] = []
-        if self.queue_access is not None:
-            positions = self.queue_access.indexed_in_memory(ledger.queue_id, first, upto)
+        if self.store_host is not None:
+            positions = self.store_host.indexed_in_memory(ledger.queue_id, first, upto)
         prefix = _encode(self._files.writer, index, segment, positions)
         prefix.extend(kept)
         prefix_bytes: i64 = 0

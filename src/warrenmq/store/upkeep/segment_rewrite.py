@@ -24,9 +24,9 @@ from warrenmq.store.jobs.job import RewriteSegment
 from warrenmq.store.journal.journal import Journal
 from warrenmq.store.model.content_log import ContentLog
 from warrenmq.store.model.message import QueueLedger
-from warrenmq.store.model.queue_access import QueueAccess
 from warrenmq.store.model.queue_index import QueueIndex, Segment
 from warrenmq.store.model.runs import Runs, overlapping, subtract
+from warrenmq.store.model.store_host import StoreHost
 from warrenmq.store.upkeep.backup_pins import BackupPins
 from warrenmq.store.upkeep.debt import Debt
 
@@ -84,7 +84,7 @@ class SegmentRewriter:
         self._transient_queues: dict[int, QueueStore] = transient_queues
         self._backup: BackupPins = backup
         self._debt: Debt = debt
-        self.queue_access: QueueAccess | None = None
+        self.store_host: StoreHost | None = None
         self.rewrite_count: i64 = 0
         # Segments to rewrite, found after the last checkpoint; the one with most garbage is last.
         self._found: list[tuple[QueueLedger, Segment]] = []
@@ -227,17 +227,17 @@ class SegmentRewriter:
 
         A copy of a mirrored queue leaves its segment when its master has.
         """
-        queue_access = self.queue_access
+        store_host = self.store_host
         ledger = queue.ledger
         is_emptying = self._files.logs.has_emptied and _is_tail_emptied(index)
         if (
-            queue_access is None
+            store_host is None
             or queue.is_copy
             or not (is_emptying or index.has_wasteful_tail(self._files.settings.dead_tail_bytes))
         ):
             return
         tail = index.segments[-1]
-        is_empty = queue_access.is_empty(ledger.queue_id)
+        is_empty = store_host.is_empty(ledger.queue_id)
         is_urgent = is_emptying or self._debt.payable_bytes > 0
         if not is_urgent and (tail.live > 0 or not is_empty):
             return
@@ -248,7 +248,7 @@ class SegmentRewriter:
             queue.index_range_done(ledger.next_seq)
         elif ledger.indexed_upto < end and self._tail_left > 0:
             before = tail.entries
-            queue_access.index(ledger.queue_id, end, self._tail_left)
+            store_host.index(ledger.queue_id, end, self._tail_left)
             self._tail_left -= 1 + tail.entries - before
 
     def _rewrite_of(self, ledger: QueueLedger, segment: Segment) -> _Rewrite | None:

@@ -18,7 +18,7 @@ from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.mirror.applier import MirrorApplier
 from warrenmq.queues.mirror.backing import HELD_BYTES
-from warrenmq.queues.mirror.durable_marks import DurableMarks, MarkOwner
+from warrenmq.queues.mirror.durable_marks import DurableMarks, MarkHost
 from warrenmq.queues.mirror.ring_feed import RingFeed, next_start
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.settings import QueueSettings
@@ -58,7 +58,7 @@ class MasterHost(SourceHost):
         self.pair.synced_count += 1
 
 
-class MirrorHost(TargetHost, MarkOwner):
+class MirrorHost(TargetHost, MarkHost):
     """The replica of the mirror."""
 
     def __init__(self, pair: "Pair") -> None:

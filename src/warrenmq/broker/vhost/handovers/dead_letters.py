@@ -20,7 +20,7 @@ from warrenmq.broker.dead_letters.death_headers import DeathHeaders, cycling_que
 from warrenmq.broker.vhost.arrival import arrive
 from warrenmq.broker.vhost.handovers.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.handovers.handovers import Handovers
-from warrenmq.broker.vhost.queue_host import QueueOffice
+from warrenmq.broker.vhost.queue_host import HandoverHost
 from warrenmq.broker.vhost.queues import VhostQueues
 from warrenmq.broker.vhost.remote.copies import CopyOptions, CopyWaiter, distant_of, local_of
 from warrenmq.queues.backing.loading import EntryContents
@@ -111,7 +111,7 @@ def _letters_of(refusing: list[MessageTaker], message: Message) -> list[_DeadLet
     return letters
 
 
-class DeadLetters(QueueOffice):
+class DeadLetters(HandoverHost):
     """The dead letters of one vhost."""
 
     def __init__(self, vhost: VhostQueues, delayed: DelayedMessages) -> None:

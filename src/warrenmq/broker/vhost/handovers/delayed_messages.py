@@ -261,15 +261,15 @@ class DelayedMessages:
             return
         properties = due.properties
         is_known = entry.redelivered
-        office = self._vhost.host.office
-        assert office is not None
+        handovers = self._vhost.host.handovers
+        assert handovers is not None
         copy = due.copy
         if len(due.queues) == 1 and len(due.waits) == 0 and isinstance(copy, MovedMessage):
-            moved = office.move_refused(due.queues[0], copy, now_ms)
+            moved = handovers.move_refused(due.queues[0], copy, now_ms)
             if moved is not None:
                 self._let_go(entry, moved, now_ms)
                 return
-        takers = office.takers(due.queues, due.copy, now_ms)
+        takers = handovers.takers(due.queues, due.copy, now_ms)
         ttl_ms, priority = properties.expiration_ms, properties.priority
         arrive(takers, due.copy, ttl_ms, priority, now_ms, is_known, may_refuse=False)
         self.keep_all(due.copy, due.waits, properties.headers, is_known, now_ms)

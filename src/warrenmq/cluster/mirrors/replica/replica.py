@@ -45,9 +45,9 @@ from warrenmq.cluster.mirrors.records import (
 )
 from warrenmq.cluster.mirrors.replica.candidacy import candidacy
 from warrenmq.cluster.mirrors.replica.host import Fence, ReplicaHost, RoleHost
-from warrenmq.cluster.mirrors.replica.master_side import MasterSide
+from warrenmq.cluster.mirrors.replica.master_role import MasterRole
 from warrenmq.cluster.mirrors.replica.mirror_copy import MirrorCopy
-from warrenmq.cluster.mirrors.replica.mirror_side import MirrorSide
+from warrenmq.cluster.mirrors.replica.mirror_role import MirrorRole
 from warrenmq.cluster.mirrors.replica.readmission import Readmission
 from warrenmq.cluster.mirrors.sync.records import OFFER, TIMED_OUT, decode, encode_cancel
 from warrenmq.cluster.ring.member import RingHost, RingMember
@@ -80,8 +80,8 @@ class Replica(RingHost, RoleHost):
         self.member: Member | None = None
         self.ring: RingMember | None = None
         self.copy: MirrorCopy | None = None
-        self.master: MasterSide | None = None
-        self.mirror: MirrorSide | None = None
+        self.master: MasterRole | None = None
+        self.mirror: MirrorRole | None = None
         self._host: ReplicaHost = host
         # Changes that were proposed and not answered, with the time until which they count.
         self._proposed: dict[object, int] = {}
@@ -216,7 +216,7 @@ class Replica(RingHost, RoleHost):
 
     def _begin_mirror(self, copy: MirrorCopy, epoch: int, is_in_sync: bool) -> None:
         now_ms = self._host.now_ms()
-        mirror = MirrorSide(copy, epoch, is_in_sync, self._heard, self, now_ms, self._sync_attempt)
+        mirror = MirrorRole(copy, epoch, is_in_sync, self._heard, self, now_ms, self._sync_attempt)
         self.mirror = mirror
         if mirror.marks.has_failed:
             # Its disk has failed since the last mirror ended.
@@ -224,7 +224,7 @@ class Replica(RingHost, RoleHost):
         elif self.ring is not None and self.ring.is_joined:
             mirror.joined(now_ms)
 
-    def _end_mirror(self, mirror: MirrorSide) -> None:
+    def _end_mirror(self, mirror: MirrorRole) -> None:
         mirror.end()
         self._heard = mirror.heard
         self._sync_attempt = mirror.attempt
@@ -251,7 +251,7 @@ class Replica(RingHost, RoleHost):
             # The copy is of an earlier run, which may have heard more.
             heard = UNKNOWN
         is_heir = newest.reason in (PROMOTED, UNSYNCED) and not self._was_home
-        self.master = MasterSide(
+        self.master = MasterRole(
             copy, newest, member, self.policy, heard, self._host, self, ring, is_heir
         )
         self._host.take_over(copy, self.master.in_sync)
@@ -259,7 +259,7 @@ class Replica(RingHost, RoleHost):
             self._tell_deposed(newest, node)
         self._host.wake()
 
-    def _step_down(self, master: MasterSide) -> None:
+    def _step_down(self, master: MasterRole) -> None:
         self._heard = master.heard
         master.step_down()
         self.master = None

@@ -8,7 +8,7 @@ from warrenmq.admin.protocol.watching import ListenerCertificates
 from warrenmq.broker.definitions.metadata import Change
 
 
-class NodeControl(Protocol):
+class ControlHost(Protocol):
     """The process of a node, as far as its operations concern more than the broker."""
 
     def set_log_level(self, level: str) -> None: ...

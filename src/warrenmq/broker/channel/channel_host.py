@@ -8,11 +8,11 @@ from mypy_extensions import i64
 
 from warrenmq.broker.channel.client import Client
 from warrenmq.broker.channel.confirms import PublishConfirms
-from warrenmq.broker.flow.channel_side import ChannelSide
 from warrenmq.broker.flow.disk_flow import NOTHING
+from warrenmq.broker.flow.flow_host import FlowHost
 from warrenmq.broker.flow.room import ChannelRoom
 from warrenmq.broker.flow.rotation import Rotation
-from warrenmq.broker.flow.throttle import Throttle, ThrottledClient
+from warrenmq.broker.flow.throttle import Throttle, ThrottleHost
 from warrenmq.broker.output import Output
 from warrenmq.broker.vhost.node_services import NodeServices
 from warrenmq.wire.errors import AmqpError
@@ -22,7 +22,7 @@ from warrenmq.wire.method import Method
 OUTPUT_BYTES_MAX: Final = 262144
 
 
-class ClientSide(ThrottledClient):
+class ChannelHost(ThrottleHost):
     """The connection of a client to `node`, as far as its channels use it."""
 
     def __init__(self, node: NodeServices, now_ms: i64) -> None:
@@ -52,7 +52,7 @@ class ClientSide(ThrottledClient):
         """The connection's name for people: `HOST:PORT -> HOST:PORT`, the client's end first."""
         raise RuntimeError("abstract")
 
-    def wait_for_room(self, channel: ChannelSide) -> None:
+    def wait_for_room(self, channel: FlowHost) -> None:
         """Suspend `channel`, which has sent content, while the output has no room.
 
         Without this, a client that gets and returns one message over and over, and never reads its

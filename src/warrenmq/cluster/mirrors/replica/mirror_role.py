@@ -33,7 +33,7 @@ from warrenmq.cluster.mirrors.replica.mirror_copy import MirrorCopy
 from warrenmq.cluster.mirrors.sync.records import decode
 from warrenmq.cluster.mirrors.sync.target import IN_SYNC, SyncTarget
 from warrenmq.queues.mirror.applier import StaleEpochError, UnknownEpochError
-from warrenmq.queues.mirror.durable_marks import DurableMarks, MarkOwner
+from warrenmq.queues.mirror.durable_marks import DurableMarks, MarkHost
 from warrenmq.queues.remote.link_records import MalformedRecordError
 from warrenmq.vocabulary.fail_points import fail_point
 
@@ -43,7 +43,7 @@ QUIET_MS: Final = 1000
 _EPOCH_BYTES: Final = 8
 
 
-class MirrorSide(MarkOwner):
+class MirrorRole(MarkHost):
     """The mirror with `copy` in `epoch`; `is_in_sync`: the group records its copy as in sync.
 
     `heard`: how far the copy has followed the masters of earlier epochs. `attempt`: the last one of
@@ -178,14 +178,14 @@ class MirrorSide(MarkOwner):
     # -- what is durable ---------------------------------------------------------------------------
 
     def mark_raised(self, upto: int) -> None:
-        """See MarkOwner."""
+        """See MarkHost."""
         if not self._is_ended:
             fail_point("mirrors.durable")
             self._replica.report(DurableRecord(self.epoch, int(upto)))
             fail_point("mirrors.reported")
 
     def mark_failed(self) -> None:
-        """See MarkOwner."""
+        """See MarkHost."""
         if not self._is_ended:
             self._replica.begin_anew()
 

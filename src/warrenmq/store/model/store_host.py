@@ -6,7 +6,7 @@ from warrenmq.store.model.message import JournalFile, Position
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class QueueAccess:
+class StoreHost:
     """The store's access to the queues of its vhost. Ranges are seq ids, `end` exclusive."""
 
     def retire(self, file: JournalFile) -> bool:

@@ -8,11 +8,11 @@ from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.broker.vhost.vhost import Vhost
 
 
-class GroupWatch(ABC):
+class GroupHost(ABC):
     """Hears of every change of a group that this node follows, in the order of decisions.
 
     A mirrored queue is a `RemoteQueue` of its master's node in every vhost, also on that node,
-    until its watch replaces it. So bindings have an end, and publishes are refused, while no copy
+    until the host replaces it. So bindings have an end, and publishes are refused, while no copy
     of this node is in force.
     """
 

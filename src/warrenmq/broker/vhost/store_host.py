@@ -12,14 +12,14 @@ from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.turn import WRITE_STEPS
 from warrenmq.store.index.losses import LossReport
 from warrenmq.store.model.message import INDEXED, JournalFile, Position
-from warrenmq.store.model.queue_access import QueueAccess
+from warrenmq.store.model.store_host import StoreHost
 
 # One turn moves at least this many positions to indexes, for all queues together, even if the
 # queues have used up the steps of the turn.
 RETIRE_MIN: Final = 64
 
 
-class VhostQueueAccess(QueueAccess):
+class VhostStoreHost(StoreHost):
     """Gives the store of a vhost access to the queues of `host`."""
 
     def __init__(self, host: VhostQueueHost) -> None:
@@ -65,7 +65,7 @@ class VhostQueueAccess(QueueAccess):
         return backing is not None and backing.ready.count == 0 and backing.unacked.count == 0
 
     def indexed_in_memory(self, queue_id: i64, first: i64, end: i64) -> list[Position]:
-        """See QueueAccess."""
+        """See StoreHost."""
         found: list[Position] = []
         backing = self._host.backing(queue_id)
         if backing is not None:

@@ -10,7 +10,7 @@ from warrenmq.queues.stale_entry import StaleEnd
 from warrenmq.store.model.message import QueueLedger
 
 
-class ChannelSide:
+class FlowHost:
     """A channel as throttle, vhost and backlog see it; `number` is its number in the connection."""
 
     def __init__(self, number: i64) -> None:

@@ -82,7 +82,7 @@ class _HandOver:
         self.is_proposed = False
 
 
-class MasterSide(SourceHost):
+class MasterRole(SourceHost):
     """The master with `copy`, which is its node's `member` of `group` and of `ring`.
 
     `heard`: how far the copy had followed the masters of earlier epochs. `is_heir`: the last master

@@ -116,7 +116,7 @@ class SimulatedBackup:
     # -- the loop and the threads ------------------------------------------------------------------
 
     def call_soon_threadsafe(self, callback: Callable[..., object], /, *args: object) -> object:
-        """See BackupServices: the call runs when the loop learns that the job which asks for it has ended."""
+        """The call runs when the loop learns that the job which asks for it has ended."""
         self._calls.append(lambda: callback(*args))
         return None
 

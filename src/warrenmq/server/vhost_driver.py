@@ -1,7 +1,7 @@
 """Drives one vhost from turn to turn: when to commit, which jobs to submit, how to start and stop.
 
 The driver has no clock, threads or sockets. Callers pass the time, and flushes and jobs go out
-through a `DriverHost`, which reports their end. A node (`server/node.py`) and the simulated node run
+through a `DriverHost`, which reports their end. A node (`server/node.py`) and the simulated one run
 this very code.
 """
 

@@ -265,7 +265,7 @@ class Throttle:
 
 
 class ThrottleHost:
-    """A connection, as its throttle sees it; the shell reads the flags after a turn with `touch`."""
+    """A connection, as its throttle sees it; after a `touch`, the shell reads the flags."""
 
     def __init__(self, out: Output, throttle: Throttle, now_ms: i64) -> None:
         self.out: Output = out

@@ -93,7 +93,7 @@ class SourceHost:
         raise RuntimeError("abstract")
 
     def on_synced(self, node: bytes) -> None:
-        """The mirror on `node` has every message durably, and gets every operation: it is in sync."""
+        """The mirror on `node` has every message durably, and gets every operation."""
         raise RuntimeError("abstract")
 
 

@@ -48,7 +48,7 @@ from warrenmq.cluster.links.node_calls import NodeCalls
 from warrenmq.cluster.membership.lost_records import LostRecords
 from warrenmq.cluster.membership.own_definitions import own_definitions
 from warrenmq.cluster.metadata.conditions import Alive, NodeIs
-from warrenmq.cluster.mirroring import Mirroring, Prober
+from warrenmq.cluster.mirroring import Mirroring
 from warrenmq.cluster.node_links import FollowedPeers, NodeLinks
 from warrenmq.cluster.queue_ends import QueueEnds
 from warrenmq.cluster.records import RunningNode
@@ -126,7 +126,7 @@ class MemberWatch(ABC):
         """The turn has ended, and clients have not got the output of it."""
 
 
-class MemberProber(Prober):
+class MemberProber:
     """Probes of a simulated node, which the network answers when the driver lets it."""
 
     def __init__(self) -> None:
@@ -239,7 +239,7 @@ class Member(SimulatedNode):
         self.prober = MemberProber()
         self.mirroring = Mirroring(
             self.own_copy,
-            self.prober,
+            self.prober.probe,
             self.broker,
             self.follower,
             self.etcd,

@@ -10,11 +10,10 @@ from warrenmq.admin.clock import Clock
 from warrenmq.admin.control.peers import Answer, decode_passed
 from warrenmq.admin.node import AdminNode
 from warrenmq.admin.protocol.requests import ErrorReply
-from warrenmq.cluster.links.node_calls import Answerer
 from warrenmq.vocabulary.error_codes import BAD_REQUEST
 
 
-class PeerCalls(Answerer):
+class PeerCalls:
     """Carries out requests of other nodes on `node`."""
 
     def __init__(self, node: AdminNode, clock: Clock) -> None:
@@ -22,6 +21,8 @@ class PeerCalls(Answerer):
         self._clock = clock
 
     def answer(self, node: str, request: bytes, reply: Callable[[bytes], None]) -> None:
+        """Carry out what `node` asks for, and pass the answer to `reply`, once, now or later."""
+
         def encode(answer: Answer) -> None:
             reply(msgspec.msgpack.encode(answer))
 

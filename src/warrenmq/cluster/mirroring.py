@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -24,16 +23,11 @@ from warrenmq.cluster.records import RunningNode
 # How long a host has to answer or to refuse a probe (s).
 _PROBE_S: Final = 0.5
 
-
-class Prober(ABC):
-    """Finds out whether the processes of other nodes are there at all."""
-
-    @abstractmethod
-    def probe(self, name: str, record: RunningNode, refused: Callable[[], None]) -> None:
-        """Call `refused` later if the host of the node `name` refuses connections."""
+# Calls the function later if the host of the node of this name and record refuses connections.
+Probe = Callable[[str, RunningNode, Callable[[], None]], None]
 
 
-class SocketProber(Prober):
+class SocketProber:
     """Probes by a connection to the port for other nodes, one at a time for each node."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -42,6 +36,7 @@ class SocketProber(Prober):
         self._probes: dict[str, asyncio.Task[None]] = {}
 
     def probe(self, name: str, record: RunningNode, refused: Callable[[], None]) -> None:
+        """See `Probe`."""
         if name not in self._probes:
             self._probes[name] = self._loop.create_task(self._ask(name, record, refused))
 
@@ -65,7 +60,7 @@ class Mirroring:
     def __init__(
         self,
         me: Copy,
-        prober: Prober,
+        probe: Probe,
         broker: Broker,
         follower: Follower,
         store: DecisionStore,
@@ -73,7 +68,7 @@ class Mirroring:
         nodes: KnownNodes,
         wake: Callable[[], None],
     ) -> None:
-        self._prober = prober
+        self._ask_host = probe
         self._wake = wake
         self._nodes = nodes
         self._running: dict[str, RunningNode] = {}
@@ -148,7 +143,7 @@ class Mirroring:
     def _probe(self, name: str) -> None:
         record = self._running.get(name)
         if record is not None:
-            self._prober.probe(name, record, partial(self._on_refused, name.encode()))
+            self._ask_host(name, record, partial(self._on_refused, name.encode()))
 
     def _on_refused(self, name: bytes) -> None:
         if self.peers.refused(name):

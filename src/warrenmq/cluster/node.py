@@ -210,7 +210,7 @@ class ClusterNode:
         )
         self._mirroring = Mirroring(
             self._own_copy(),
-            SocketProber(self._loop),
+            SocketProber(self._loop).probe,
             self._broker,
             follower,
             self.decisions,

@@ -202,7 +202,7 @@ class Node:
             self._answer_nodes(self._cluster)
         self._backup_surroundings.copy_definitions = self._data.copy_definitions
         self._backup_surroundings.call_flusher = self._flusher.call
-        self._backup_surroundings.submit = partial(self._workers.submit, BackupRunner())
+        self._backup_surroundings.submit = partial(self._workers.submit, BackupRunner().run)
         self._backup_surroundings.pause = self._workers.pause
         self.broker.set_limits(self.clock.now_ms())
         await self._disk_monitor.start()
@@ -236,7 +236,9 @@ class Node:
         from warrenmq.server.cluster_setup import carry_staged
 
         calls = PeerCalls(self.admin, LoopClock(self.loop, self.schedule_turn))
-        carry_staged(cluster, self.loop, self.broker, self.clock.now_ms, self.schedule_turn, calls)
+        carry_staged(
+            cluster, self.loop, self.broker, self.clock.now_ms, self.schedule_turn, calls.answer
+        )
 
     async def import_definitions(self) -> None:
         """Import the definitions that the configuration names, if it names some.

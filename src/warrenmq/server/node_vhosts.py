@@ -71,7 +71,7 @@ class NodeVhosts:
     def submit_job(self, driver: VhostDriver, job: StoreJob) -> None:
         """Submit a job of the driver's vhost to the workers' threads."""
         self._jobs[job] = driver
-        self._workers.submit(self._runners[driver.vhost.id], job)
+        self._workers.submit(self._runners[driver.vhost.id].run, job)
 
     def on_job(self, job: StoreJob) -> None:
         """Take over a job that has run."""

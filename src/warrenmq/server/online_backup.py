@@ -429,7 +429,7 @@ class _BackupJob(StoreJob):
 
 
 class BackupRunner:
-    """Runs the jobs of backups; see Runner in store/disk/workers.py."""
+    """Runs the jobs of backups; see Run in store/disk/workers.py."""
 
     def run(self, job: StoreJob) -> None:
         """Run the job; `job.error` says why it failed, or is None."""

@@ -15,14 +15,13 @@ from warrenmq.cluster.links.node_calls import (
     NODE_CALL,
     PIECE_BYTES,
     REQUEST_BYTES_MAX,
-    Answerer,
     NodeCalls,
 )
 
 NOW_MS = 1000
 
 
-class Echo(Answerer):
+class Echo:
     """Answers with the request `factor` times, at once or when `release` is called."""
 
     def __init__(self) -> None:
@@ -48,7 +47,7 @@ class CallsOnLinks(Recorder):
         super().__init__()
         self.calls = NodeCalls(lambda: None)
         self.echo = Echo()
-        self.calls.answerer = self.echo
+        self.calls.answerer = self.echo.answer
 
     def on_up(self, link: Link) -> None:
         self.calls.link_up(link)

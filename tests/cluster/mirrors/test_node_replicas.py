@@ -18,7 +18,7 @@ from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.transitions import died, join
 from warrenmq.cluster.links.link import Link
 from warrenmq.cluster.metadata.conditions import NodeIs
-from warrenmq.cluster.mirroring import Mirroring, Prober
+from warrenmq.cluster.mirroring import Mirroring
 from warrenmq.cluster.mirrors.place_key import place_key
 from warrenmq.cluster.mirrors.records import NewerRecord, encode_record
 from warrenmq.cluster.mirrors.visits import URGENT_A_TURN
@@ -28,7 +28,7 @@ from warrenmq.queues.hand_out_gate import OPEN
 ONE, TWO, THREE = NAMES
 
 
-class Probes(Prober):
+class Probes:
     """A prober that hears a refusal of the nodes of `refusing`, and nothing else."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Survivor(Cluster):
         self.known = KnownNodes()
         self.mirroring = Mirroring(
             copy(TWO),
-            self.probes,
+            self.probes.probe,
             self.node.memory.broker,
             self.node.follower,
             self.store,

@@ -45,7 +45,7 @@ class Machine:
 
     def submit(self, lane: int, call: Callable[[], object]) -> Call:
         job = Call(lane, call)
-        self.workers.submit(self.runner, job)
+        self.workers.submit(self.runner.run, job)
         return job
 
     def wait(self, *jobs: StoreJob) -> None:

@@ -5,7 +5,7 @@ values. Names and texts that are no UTF-8 get replacement characters.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from warrenmq.admin.protocol.control import List
 from warrenmq.broker.broker import Broker
@@ -23,20 +23,6 @@ class UnknownVhost(Exception):
         super().__init__(f"Virtual host '{name}' does not exist")
 
 
-class Listing(Protocol):
-    """One listing: its columns, and the rows of a request."""
-
-    @property
-    def column_names(self) -> list[str]:
-        """The names of all columns."""
-
-    def rows(self, broker: Broker, request: List) -> Iterator[list[Any]]:
-        """Take a snapshot of the listed objects at once, then make a row at a time.
-
-        Raises UnknownVhost.
-        """
-
-
 class ListingOf(Generic[Listed]):
     """A listing of objects of one type; `find` returns those that exist when it is called."""
 
@@ -52,7 +38,10 @@ class ListingOf(Generic[Listed]):
         return list(self._columns)
 
     def rows(self, broker: Broker, request: List) -> Iterator[list[Any]]:
-        """See `Listing`."""
+        """Take a snapshot of the listed objects at once, then make a row at a time.
+
+        Raises UnknownVhost.
+        """
         columns = [self._columns[name] for name in request.columns]
         found = self._find(broker, request)
         return ([column(each) for column in columns] for each in found)

@@ -17,14 +17,14 @@ from warrenmq.admin.listings import (
     parameters,
     queues,
 )
-from warrenmq.admin.listings.columns import Listing, UnknownVhost
+from warrenmq.admin.listings.columns import ListingOf, UnknownVhost
 from warrenmq.admin.protocol.control import List
 from warrenmq.broker.broker import Broker
 
 __all__ = ["LISTINGS", "SPREAD", "UnknownColumns", "UnknownVhost", "down_queue_rows", "listing"]
 
 # By the names that requests give; `warrenctl list_NAME` shows one.
-LISTINGS: Final[dict[str, Listing]] = {
+LISTINGS: Final[dict[str, ListingOf[Any]]] = {
     "auth_attempts": logins.AUTH_ATTEMPTS,
     "auth_attempts_by_source": logins.AUTH_ATTEMPTS_BY_SOURCE,
     "bindings": exchanges_and_bindings.BINDINGS,

@@ -13,7 +13,6 @@ Whether the other node has carried out what it was asked is unknown in the last 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Final
@@ -36,14 +35,8 @@ PIECE_BYTES: Final = 64 * 1024
 
 # Takes the answer and "", or b"" and why there is none.
 Answered = Callable[[bytes, str], None]
-
-
-class Answerer(ABC):
-    """Answers the calls of other nodes."""
-
-    @abstractmethod
-    def answer(self, node: str, request: bytes, reply: Callable[[bytes], None]) -> None:
-        """Carry out what `node` asks for, and pass the answer to `reply`, once, now or later."""
+# Carries out a request of a node, and passes the answer on, once, now or later.
+Answerer = Callable[[str, bytes, Callable[[bytes], None]], None]
 
 
 class _Call(msgspec.Struct, frozen=True, array_like=True):
@@ -149,9 +142,7 @@ class NodeCalls:
         if self.answerer is None:
             self._send(peer, _Piece(call.number, b"", True, "the node is not ready yet"))
             return
-        self.answerer.answer(
-            node, call.request, lambda answer: self._on_answer(peer, call.number, answer)
-        )
+        self.answerer(node, call.request, lambda answer: self._on_answer(peer, call.number, answer))
 
     def take_answer(self, node: str, payload: bytes, now_ms: int) -> None:
         """Take a piece of an answer of `node`. Raises msgspec.DecodeError."""

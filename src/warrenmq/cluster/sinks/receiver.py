@@ -26,7 +26,7 @@ from warrenmq.store.model.message import Message
 _FULL = "memory or disk is short"
 
 
-class StagedReceiver(Answerer):
+class StagedReceiver:
     """Answers the calls of other nodes about staged messages, and passes all others to `rest`."""
 
     def __init__(self, broker: Broker, now_ms: Callable[[], int], rest: Answerer) -> None:
@@ -38,8 +38,9 @@ class StagedReceiver(Answerer):
         self._pieces: dict[tuple[str, bytes, int, int], bytearray] = {}
 
     def answer(self, node: str, request: bytes, reply: Callable[[bytes], None]) -> None:
+        """Carry out what `node` asks for, and pass the answer to `reply`, once, now or later."""
         if not request.startswith(MARK):
-            self._rest.answer(node, request, reply)
+            self._rest(node, request, reply)
             return
 
         def answer(failure: str = "") -> None:

@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from warrenmq.store.jobs.job import COMPACT, READ, WRITE, StoreJob
 
@@ -24,14 +24,9 @@ WRITE_STOP_S: Final = 60.0
 OTHER_STOP_S: Final = 2.0
 
 
-class Runner(Protocol):
-    """Runs a job: a JobRunner, or any other object with jobs of its own for a lane."""
-
-    def run(self, job: StoreJob) -> None:
-        """Run the job; sets `job.error` when it fails."""
-
-
-_Jobs = queue.SimpleQueue[tuple[Runner, StoreJob] | None]
+# Runs a job, and sets its `error` when it fails.
+Run = Callable[[StoreJob], None]
+_Jobs = queue.SimpleQueue[tuple[Run, StoreJob] | None]
 
 
 class Stopped(Exception):
@@ -57,9 +52,9 @@ class Workers:
             for thread in threads:
                 thread.start()
 
-    def submit(self, runner: Runner, job: StoreJob) -> None:
-        """Queue the job in its lane, where `runner` runs it."""
-        self._jobs[job.lane].put((runner, job))
+    def submit(self, run: Run, job: StoreJob) -> None:
+        """Queue the job in its lane, where `run` runs it."""
+        self._jobs[job.lane].put((run, job))
 
     def pause(self, seconds: float) -> None:
         """Slow down a copy: wait `seconds`. Raises Stopped when the node stops."""
@@ -94,7 +89,7 @@ class Workers:
         while (entry := jobs.get()) is not None:
             if lane != WRITE and self._stopping.is_set():
                 continue
-            runner, job = entry
-            runner.run(job)
+            run, job = entry
+            run(job)
             if lane == WRITE or not self._stopping.is_set():
                 self._notify(job)

@@ -6,73 +6,40 @@ on one request at a time, so replies keep the order of the requests, and starts 
 does not read (`pause_writing`). A client that sends and never reads costs one reply and two
 requests of the largest size at most, which is REQUEST_BYTES_MAX until it stages messages.
 
-The calls for reader groups are in readers/calls.py, those for sinks in sink_calls.py.
+The calls for reader groups and for reads of queues are in readers/, those for sinks in
+sink_calls.py, those of control operations in control/.
 """
 
-from collections.abc import Callable
 from typing import Final, Protocol
 
 import warrenmq
 from warrenmq.admin.clock import Clock
 from warrenmq.admin.control.calls import ControlCalls
+from warrenmq.admin.dispatch import Dispatch
 from warrenmq.admin.node import AdminNode, AdminVhost, BackupRefused
+from warrenmq.admin.protocol import requests
 from warrenmq.admin.protocol.control import (
     ADMINISTRATOR,
     IMPORT_BYTES_MAX,
     MONITORING,
     ControlRequest,
+    is_control,
 )
 from warrenmq.admin.protocol.figures import DescribeNode, ListQueues
 from warrenmq.admin.protocol.homes import LocateQueues
-from warrenmq.admin.protocol.requests import (
-    LENGTH_BYTES,
-    PROTOCOL_VERSION,
-    REQUEST_BYTES_MAX,
-    Ack,
-    BackupStatus,
-    CancelBackup,
-    DeleteGroup,
-    DescribeQueue,
-    ErrorReply,
-    Fetch,
-    Fetched,
-    GetBackup,
-    ListGroups,
-    LocalLogin,
-    LoggedIn,
-    Login,
-    OpenGroup,
-    Peek,
-    PlanRange,
-    QueueDescription,
-    Reply,
-    Request,
-    Reserve,
-    SeekTime,
-    StartBackup,
-    TimeSought,
-    decode_request,
-    encode_frame,
-)
 from warrenmq.admin.protocol.sinks import (
     OpenStage,
     SinkRequest,
 )
 from warrenmq.admin.readers.calls import GroupCalls
-from warrenmq.admin.readers.seek import seek_time
+from warrenmq.admin.readers.queue_reads import QueueReads
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.admin.sink_calls import SinkCalls, block_bytes_max
 from warrenmq.broker.vhost.sinks.stage import Author
-from warrenmq.queues.backing.loading import peek_anywhere
-from warrenmq.queues.entry import Entry
-from warrenmq.queues.queue import Queue
 from warrenmq.queues.readers.group_error import GroupError
-from warrenmq.queues.readers.groups import refuse_unreadable
-from warrenmq.queues.readers.record_block import encode_block
 from warrenmq.vocabulary.error_codes import (
     ACCESS_REFUSED,
     BAD_REQUEST,
-    DATA_LOSS,
     NOT_FOUND,
     PRECONDITION,
 )
@@ -110,7 +77,11 @@ class AdminSession:
         self._vhost: AdminVhost | None = None
         self._groups: GroupCalls | None = None
         self._sinks: SinkCalls | None = None
-        self._request_bytes_max = REQUEST_BYTES_MAX
+        # The calls of a session that has entered a vhost: those that need nothing of the vhost's
+        # reader groups, and those that start once the groups are attached to their queues.
+        self._calls: Dispatch[None] = Dispatch()
+        self._group_calls: Dispatch[None] = Dispatch()
+        self._request_bytes_max = requests.REQUEST_BYTES_MAX
         self._user: SessionUser | None = None
         self._control: ControlCalls | None = None
         self._login_timer = clock.call_later(LOGIN_TIMEOUT_S, self._close)
@@ -164,41 +135,44 @@ class AdminSession:
 
     def _work_off(self) -> None:
         while not self._is_busy and not self._is_paused and not self._is_closed:
-            if len(self._input) < LENGTH_BYTES:
+            if len(self._input) < requests.LENGTH_BYTES:
                 return
-            length = int.from_bytes(self._input[:LENGTH_BYTES], "big")
+            length = int.from_bytes(self._input[: requests.LENGTH_BYTES], "big")
             if length > self._request_bytes_max:
                 self._refuse_and_close(
                     f"a request of {length} bytes is above the limit of {self._request_bytes_max}"
                 )
                 return
-            end = LENGTH_BYTES + length
+            end = requests.LENGTH_BYTES + length
             if len(self._input) < end:
                 return
-            payload = bytes(memoryview(self._input)[LENGTH_BYTES:end])
+            payload = bytes(memoryview(self._input)[requests.LENGTH_BYTES : end])
             del self._input[:end]
             try:
-                request = decode_request(payload)
+                request = requests.decode_request(payload)
             except ValueError as error:
                 self._refuse_and_close(f"not a request: {error}")
                 return
             self._is_busy = True
             self._start(request)
 
-    def _reply(self, reply: Reply) -> None:
+    def _reply(self, reply: requests.Reply) -> None:
         """Send the one answer to the current request."""
         if self._is_closed:
             return
         self._is_busy = False
-        self._transport.write(encode_frame(reply))
+        self._transport.write(requests.encode_frame(reply))
 
-    def _reply_later(self, reply: Reply) -> None:
+    def _reply_later(self, reply: requests.Reply) -> None:
         """Send an answer that comes from outside of `receive`, then start the next request."""
         self._reply(reply)
         self._work()
 
+    def _refuse(self, code: str, explanation: str) -> None:
+        self._reply(requests.ErrorReply(code, explanation))
+
     def _refuse_and_close(self, explanation: str, code: str = BAD_REQUEST) -> None:
-        self._reply(ErrorReply(code, explanation))
+        self._refuse(code, explanation)
         self._close()
 
     def _close(self) -> None:
@@ -207,82 +181,30 @@ class AdminSession:
 
     # -- requests ----------------------------------------------------------------------------------
 
-    def _start(self, request: Request) -> None:
-        vhost = self._vhost
-        groups = self._groups
-        sinks = self._sinks
-        if isinstance(request, Login | LocalLogin):
+    def _start(self, request: requests.Request) -> None:
+        if isinstance(request, requests.Login | requests.LocalLogin):
             self._log_in(request)
-            return
-        if self._user is None:
+        elif self._user is None:
             self._refuse_and_close("log in first", ACCESS_REFUSED)
-            return
-        if isinstance(request, ControlRequest):
+        elif is_control(request):
             self._start_control(request)
-            return
-        if vhost is None or groups is None or sinks is None:
+        elif self._vhost is None:
             text = "the session has no vhost: it is for control operations only"
-            self._reply(ErrorReply(PRECONDITION, text))
-            return
-        if self._is_refused(vhost, self._user):
-            return
-        if isinstance(request, SinkRequest):
-            if isinstance(request, OpenStage):
-                # StageMessages requests are large.
-                self._request_bytes_max = (
-                    block_bytes_max(vhost.max_message_size) + REQUEST_BYTES_MAX
-                )
-            sinks.start(request)
-            return
-        if isinstance(request, StartBackup | GetBackup | CancelBackup):
-            self._reply(self._back_up(request))
-            return
-        if isinstance(request, DescribeNode):
-            self._reply(self._node.status(None if self._user.has_tag(MONITORING) else vhost))
-            return
-        if isinstance(request, ListQueues):
-            self._reply(vhost.queue_list(request.after, request.max_queues))
-            return
-        if isinstance(request, LocateQueues):
-            self._locate(vhost, request)
-            return
-        if vhost.reader_groups.when_attached(lambda: self._start_later(request)):
-            return
-        try:
-            match request:
-                case OpenGroup():
-                    groups.open(request)
-                case Reserve():
-                    groups.reserve(request)
-                case PlanRange():
-                    groups.plan_range(request)
-                case Fetch():
-                    groups.fetch(request)
-                case Ack():
-                    groups.ack(request)
-                case DeleteGroup():
-                    groups.delete(request)
-                case ListGroups():
-                    groups.list_groups()
-                case DescribeQueue():
-                    groups.expect_read(request.queue)
-                    self._reply(_describe_queue(vhost, request))
-                case SeekTime():
-                    groups.expect_read(request.queue)
-                    queue = _queue_of(vhost, request.queue, request.incarnation)
-                    seek_time(queue, request.ms, lambda seq: self._reply_later(TimeSought(seq)))
-                case Peek():
-                    groups.expect_read(request.queue)
-                    _peek(vhost, request, self._reply_later)
-        except GroupError as error:
-            self._reply(ErrorReply(error.code, error.text))
+            self._refuse(PRECONDITION, text)
+        elif not self._is_refused(self._vhost, self._user):
+            self._start_in_vhost(self._vhost, request)
 
-    def _locate(self, vhost: AdminVhost, request: LocateQueues) -> None:
-        assert self._user is not None
+    def _start_in_vhost(self, vhost: AdminVhost, request: requests.Request) -> None:
+        call = self._calls.of(request)
+        if call is None:
+            if vhost.reader_groups.when_attached(lambda: self._start_later(request)):
+                return
+            call = self._group_calls.of(request)
+            assert call is not None
         try:
-            self._reply(self._node.locate(vhost, self._user.rights(vhost.name), request))
+            call(request)
         except GroupError as error:
-            self._reply(ErrorReply(error.code, error.text))
+            self._refuse(error.code, error.text)
 
     def _is_refused(self, vhost: AdminVhost, user: SessionUser) -> bool:
         """Refuse a request if the vhost was deleted, or the user may not enter it any more."""
@@ -292,16 +214,16 @@ class AdminSession:
             return True
         if not user.may_enter(vhost.name):
             text = f"access to {shown} refused for user '{name_text(user.name)}'"
-            self._reply(ErrorReply(ACCESS_REFUSED, text))
+            self._refuse(ACCESS_REFUSED, text)
             return True
         return False
 
-    def _start_later(self, request: Request) -> None:
+    def _start_later(self, request: requests.Request) -> None:
         if not self._is_closed:
             self._start(request)
             self._work()
 
-    def _log_in(self, login: Login | LocalLogin) -> None:
+    def _log_in(self, login: requests.Login | requests.LocalLogin) -> None:
         if self._user is not None:
             self._refuse_and_close("logged in already")
             return
@@ -313,12 +235,16 @@ class AdminSession:
                 answer.wait_ms / 1000, lambda: self._on_late_login(login, answer.user)
             )
 
-    def _on_late_login(self, login: Login | LocalLogin, user: SessionUser | str) -> None:
+    def _on_late_login(
+        self, login: requests.Login | requests.LocalLogin, user: SessionUser | str
+    ) -> None:
         if not self._is_closed:
             self._on_login(login, user)
             self._work()
 
-    def _on_login(self, login: Login | LocalLogin, user: SessionUser | str) -> None:
+    def _on_login(
+        self, login: requests.Login | requests.LocalLogin, user: SessionUser | str
+    ) -> None:
         if isinstance(user, str):
             self._refuse_and_close(user, ACCESS_REFUSED)
             return
@@ -332,100 +258,80 @@ class AdminSession:
                 self._refuse_and_close(f"vhost '{login.vhost}' is deleted", NOT_FOUND)
                 return
             self._enter(vhost, user, f"{login.client or 'a client'} at {self._peer}")
-        self._reply(LoggedIn(warrenmq.__version__, PROTOCOL_VERSION))
+        self._reply(requests.LoggedIn(warrenmq.__version__, requests.PROTOCOL_VERSION))
 
     def _enter(self, vhost: AdminVhost, user: SessionUser, opener: str) -> None:
         rights = user.rights(vhost.name)
-        self._vhost = vhost
-        self._groups = GroupCalls(vhost, self._clock, opener, rights, self._reply_later)
         author = Author(user.account, rights)
-        self._sinks = SinkCalls(
+        sinks = SinkCalls(
             vhost, self._clock, author, lambda: user.has_tag(ADMINISTRATOR), self._reply_later
         )
+        groups = GroupCalls(vhost, self._clock, opener, rights, self._reply_later)
+        self._vhost, self._sinks, self._groups = vhost, sinks, groups
+        self._add_calls(vhost, user, sinks)
+        calls = self._group_calls
+        calls.add(requests.OpenGroup, groups.open)
+        calls.add(requests.Reserve, groups.reserve)
+        calls.add(requests.PlanRange, groups.plan_range)
+        calls.add(requests.Fetch, groups.fetch)
+        calls.add(requests.Ack, groups.ack)
+        calls.add(requests.DeleteGroup, groups.delete)
+        calls.add(requests.ListGroups, lambda _request: groups.list_groups())
+        reads = QueueReads(vhost, groups.expect_read, self._reply_later)
+        calls.add(requests.DescribeQueue, reads.describe)
+        calls.add(requests.SeekTime, reads.seek_time)
+        calls.add(requests.Peek, reads.peek)
+
+    def _add_calls(self, vhost: AdminVhost, user: SessionUser, sinks: SinkCalls) -> None:
+        def open_stage(request: OpenStage) -> None:
+            # StageMessages requests are large.
+            self._request_bytes_max = (
+                block_bytes_max(vhost.max_message_size) + requests.REQUEST_BYTES_MAX
+            )
+            sinks.start(request)
+
+        def describe_node(_request: DescribeNode) -> None:
+            self._reply(self._node.status(None if user.has_tag(MONITORING) else vhost))
+
+        def list_queues(request: ListQueues) -> None:
+            self._reply(vhost.queue_list(request.after, request.max_queues))
+
+        def locate(request: LocateQueues) -> None:
+            self._reply(self._node.locate(vhost, user.rights(vhost.name), request))
+
+        calls = self._calls
+        calls.add_all(SinkRequest, sinks.start)
+        calls.add(OpenStage, open_stage)
+        calls.add(requests.StartBackup, self._back_up)
+        calls.add(requests.GetBackup, self._back_up)
+        calls.add(requests.CancelBackup, self._back_up)
+        calls.add(DescribeNode, describe_node)
+        calls.add(ListQueues, list_queues)
+        calls.add(LocateQueues, locate)
 
     def _start_control(self, request: ControlRequest) -> None:
         if self._control is None:
             assert self._user is not None
             self._control = self._node.control_calls(self._user, self._clock, self._reply_later)
         if self._control is None:
-            self._reply(ErrorReply(BAD_REQUEST, "this node takes no control operations"))
+            self._refuse(BAD_REQUEST, "this node takes no control operations")
         else:
             self._control.start(request)
 
     def _back_up(
-        self, request: StartBackup | GetBackup | CancelBackup
-    ) -> BackupStatus | ErrorReply:
+        self, request: requests.StartBackup | requests.GetBackup | requests.CancelBackup
+    ) -> None:
         backups = self._node.backups
         if self._user is None or not self._user.has_tag(ADMINISTRATOR):
-            return ErrorReply(ACCESS_REFUSED, "backups are for users with the tag administrator")
-        if backups is None:
-            return ErrorReply(BAD_REQUEST, "this node has no data directory")
-        try:
-            if isinstance(request, StartBackup):
-                backups.start(request.target)
-            elif isinstance(request, CancelBackup):
-                backups.cancel()
-            return backups.status()
-        except BackupRefused as error:
-            return ErrorReply(PRECONDITION, str(error))
-
-
-def _describe_queue(vhost: AdminVhost, request: DescribeQueue) -> QueueDescription:
-    queue = vhost.queue(request.queue)
-    if queue is None:
-        raise GroupError(
-            NOT_FOUND, f"no queue '{name_text(request.queue)}' in vhost '{name_text(vhost.name)}'"
-        )
-    refuse_unreadable(queue)
-    return QueueDescription(
-        incarnation=queue.id,
-        durable=queue.durable,
-        ready=queue.ready_count,
-        first_ready=queue.backing.first_ready_seq,
-        tail=queue.next_seq,
-    )
-
-
-def _queue_of(vhost: AdminVhost, name: bytes, incarnation: int) -> Queue:
-    """The queue `name`; GroupError when it is deleted or has another incarnation."""
-    queue = vhost.queue(name)
-    if queue is None or queue.id != incarnation:
-        raise GroupError(DATA_LOSS, _deleted_text(name, incarnation))
-    refuse_unreadable(queue)
-    return queue
-
-
-def _deleted_text(name: bytes, incarnation: int) -> str:
-    return f"queue '{name_text(name)}' (incarnation {incarnation}) is deleted"
-
-
-def _peek(vhost: AdminVhost, request: Peek, reply: Callable[[Reply], None]) -> None:
-    if request.start > request.end:
-        raise GroupError(
-            PRECONDITION, f"range [{request.start}, {request.end}) ends before it begins"
-        )
-    queue = _queue_of(vhost, request.queue, request.incarnation)
-
-    def on_entries(found: list[Entry]) -> None:
-        if queue.is_deleted:
-            # The queue was deleted while the messages were loading: a gap must not look like the
-            # end.
-            reply(ErrorReply(DATA_LOSS, _deleted_text(request.queue, request.incarnation)))
-            return
-        entries = [entry for entry in found if entry.seq < request.end]
-        is_last = len(entries) < len(found) or not entries
-        next_seq = request.end if is_last else entries[-1].seq + 1
-        reply(
-            Fetched(
-                next_seq, memoryview(encode_block(entries, request.with_bodies, vhost.store_id))
-            )
-        )
-
-    peek_anywhere(
-        queue.backing,
-        request.start,
-        request.end,
-        request.max_messages,
-        request.max_bytes,
-        on_entries,
-    )
+            self._refuse(ACCESS_REFUSED, "backups are for users with the tag administrator")
+        elif backups is None:
+            self._refuse(BAD_REQUEST, "this node has no data directory")
+        else:
+            try:
+                if isinstance(request, requests.StartBackup):
+                    backups.start(request.target)
+                elif isinstance(request, requests.CancelBackup):
+                    backups.cancel()
+                self._reply(backups.status())
+            except BackupRefused as error:
+                self._refuse(PRECONDITION, str(error))

@@ -11,27 +11,10 @@ from collections.abc import Callable
 from typing import Final
 
 from warrenmq.admin.clock import Clock, Timer
+from warrenmq.admin.dispatch import Dispatch
 from warrenmq.admin.node import AdminVhost
+from warrenmq.admin.protocol import sinks
 from warrenmq.admin.protocol.requests import REQUEST_BYTES_MAX, STAGE_BYTES, ErrorReply, Reply
-from warrenmq.admin.protocol.sinks import (
-    AbortStages,
-    BatchCommitted,
-    CommitBatch,
-    DeleteSink,
-    DescribeSink,
-    FinishStage,
-    ListSinks,
-    OpenStage,
-    SinkDeleted,
-    SinkList,
-    SinkRequest,
-    SinkStatus,
-    Staged,
-    StageFinished,
-    StageMessages,
-    StageOpened,
-    StagesAborted,
-)
 from warrenmq.broker.vhost.sinks.stage import Author, Stage, StageError, is_stand_in
 from warrenmq.broker.vhost.sinks.staging import Staging
 from warrenmq.vocabulary.error_codes import (
@@ -74,39 +57,32 @@ class SinkCalls:
         self._author = author
         self._is_administrator = is_administrator
         self._reply = reply
+        self._calls: Dispatch[None] = Dispatch()
+        self._calls.add(sinks.StageMessages, self._stage)
+        self._calls.add(sinks.OpenStage, self._open)
+        self._calls.add(sinks.FinishStage, self._finish)
+        self._calls.add(sinks.CommitBatch, self._commit)
+        self._calls.add(sinks.AbortStages, self._abort)
+        self._calls.add(sinks.DescribeSink, self._describe)
+        self._calls.add(sinks.ListSinks, self._list)
+        self._calls.add(sinks.DeleteSink, self._delete)
 
     def stop(self) -> None:
         """Drop the stages that the session has not finished: it has ended."""
         self._staging.on_client_gone(self, self._clock.now_ms())
 
-    def start(self, request: SinkRequest) -> None:
+    def start(self, request: sinks.SinkRequest) -> None:
         """Carry out `request`."""
+        call = self._calls.of(request)
+        assert call is not None
         try:
-            match request:
-                case StageMessages():
-                    self._stage(request)
-                case OpenStage():
-                    self._open(request)
-                case FinishStage():
-                    self._finish(request)
-                case CommitBatch():
-                    self._commit(request)
-                case AbortStages():
-                    self._reply(
-                        StagesAborted(self._staging.abort(request.stages, self._clock.now_ms()))
-                    )
-                case DescribeSink():
-                    self._reply(self._describe(request.sink.encode()))
-                case ListSinks():
-                    self._reply(SinkList([self._status(name) for name in sorted(self._names())]))
-                case DeleteSink():
-                    self._delete(request)
+            call(request)
         except StageError as error:
             self._reply(ErrorReply(error.code, error.text))
 
     # -- stages ------------------------------------------------------------------------------
 
-    def _open(self, request: OpenStage) -> None:
+    def _open(self, request: sinks.OpenStage) -> None:
         if request.queue and not self._is_administrator():
             text = "messages are put into queues by users with the tag administrator"
             self._reply(ErrorReply(ACCESS_REFUSED, text))
@@ -115,9 +91,11 @@ class SinkCalls:
         stage = self._staging.open(
             request.sink.encode(), request.batch, self, now_ms, request.queue
         )
-        self._reply(StageOpened(stage.queue.id, block_bytes_max(self._vhost.max_message_size)))
+        self._reply(
+            sinks.StageOpened(stage.queue.id, block_bytes_max(self._vhost.max_message_size))
+        )
 
-    def _stage(self, request: StageMessages) -> None:
+    def _stage(self, request: sinks.StageMessages) -> None:
         count = self._staging.stage_block(
             request.stage,
             self,
@@ -134,7 +112,7 @@ class SinkCalls:
         shortage = self._staging.shortage()
         if not shortage:
             waits.end(stage.sink, stage.batch)
-            self._reply(Staged(count))
+            self._reply(sinks.Staged(count))
             return
         waited_ms = waits.waited_ms(stage.sink, stage.batch, self._clock.now_ms())
         if room_ms is not None and waited_ms >= room_ms:
@@ -142,22 +120,26 @@ class SinkCalls:
         else:
             self._clock.call_later(FULL_RETRY_S, lambda: self._answer_staged(stage, count, room_ms))
 
-    def _finish(self, request: FinishStage) -> None:
+    def _finish(self, request: sinks.FinishStage) -> None:
         stage = self._staging.stages.get(request.stage)
 
         def on_durable(error: StageError | None) -> None:
             if error is not None:
                 self._reply(ErrorReply(error.code, error.text))
             else:
-                self._reply(StageFinished(0 if stage is None else stage.unroutable_count))
+                self._reply(sinks.StageFinished(0 if stage is None else stage.unroutable_count))
 
         self._staging.finish(
             request.stage, self, request.messages, on_durable, self._clock.now_ms()
         )
 
+    def _abort(self, request: sinks.AbortStages) -> None:
+        aborted = self._staging.abort(request.stages, self._clock.now_ms())
+        self._reply(sinks.StagesAborted(aborted))
+
     # -- sinks -------------------------------------------------------------------------------------
 
-    def _commit(self, request: CommitBatch) -> None:
+    def _commit(self, request: sinks.CommitBatch) -> None:
         staging = self._staging
         name = request.sink.encode()
         if request.batch <= staging.last_batch(name):
@@ -183,7 +165,7 @@ class SinkCalls:
                 self._clock.now_ms(),
             )
 
-    def _go_on(self, request: CommitBatch, is_idle: bool) -> None:
+    def _go_on(self, request: sinks.CommitBatch, is_idle: bool) -> None:
         """Carry out a commit that has waited for the batch before it, unless that is not done."""
         if is_idle:
             self.start(request)
@@ -207,17 +189,17 @@ class SinkCalls:
             timers.append(self._clock.call_later(wait_ms / 1000, lambda: end(False)))
         self._staging.when_idle(name, lambda: end(True))
 
-    def _when_moved(self, request: CommitBatch, is_repeated: bool) -> None:
+    def _when_moved(self, request: sinks.CommitBatch, is_repeated: bool) -> None:
         staging = self._staging
         name = request.sink.encode()
         if request.wait_ms == 0 or not staging.is_busy(name):
-            self._reply(BatchCommitted(is_repeated, not staging.is_busy(name)))
+            self._reply(sinks.BatchCommitted(is_repeated, not staging.is_busy(name)))
             return
 
         def answer(_is_idle: bool) -> None:
             is_moved = not staging.is_busy(name)
             shortage = "" if is_moved else staging.shortage()
-            self._reply(BatchCommitted(is_repeated, is_moved, shortage))
+            self._reply(sinks.BatchCommitted(is_repeated, is_moved, shortage))
 
         self._await_idle(name, request.wait_ms, answer)
 
@@ -226,12 +208,16 @@ class SinkCalls:
         of_stages = {stage.sink for stage in stages if not is_stand_in(stage.sink)}
         return {*self._staging.sinks, *of_stages}
 
-    def _describe(self, name: bytes) -> SinkStatus:
+    def _describe(self, request: sinks.DescribeSink) -> None:
+        name = request.sink.encode()
         if name not in self._names():
-            raise StageError(NOT_FOUND, f"no sink '{name.decode('utf-8', 'replace')}'")
-        return self._status(name)
+            raise StageError(NOT_FOUND, f"no sink '{request.sink}'")
+        self._reply(self._status(name))
 
-    def _status(self, name: bytes) -> SinkStatus:
+    def _list(self, _request: sinks.ListSinks) -> None:
+        self._reply(sinks.SinkList([self._status(name) for name in sorted(self._names())]))
+
+    def _status(self, name: bytes) -> sinks.SinkStatus:
         sink = self._staging.sinks.get(name)
         stages = [stage for stage in self._staging.stages.values() if stage.sink == name]
         committed = 0
@@ -242,7 +228,7 @@ class SinkCalls:
                 committed += left
             else:
                 staged += left
-        return SinkStatus(
+        return sinks.SinkStatus(
             name.decode("utf-8", "replace"),
             None if sink is None or sink.batch < 0 else sink.batch,
             sink is not None and sink.is_busy(),
@@ -251,10 +237,10 @@ class SinkCalls:
             staged,
         )
 
-    def _delete(self, request: DeleteSink) -> None:
+    def _delete(self, request: sinks.DeleteSink) -> None:
         def on_durable(ok: bool) -> None:
             if ok:
-                self._reply(SinkDeleted())
+                self._reply(sinks.SinkDeleted())
             else:
                 text = "the broker could not store that the sink is deleted; try again"
                 self._reply(ErrorReply(STORAGE_FAILED, text))

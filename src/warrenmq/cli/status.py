@@ -13,18 +13,9 @@ from warrenmq.admin.protocol.figures import (
     VhostStatus,
     WriteStatus,
 )
+from warrenmq.cli import queue_rows
 from warrenmq.cli.connection import Node, node_client, takes_node
 from warrenmq.cli.output import AsJson, print_json, print_rows
-from warrenmq.cli.queue_rows import (
-    TEXT_COLUMNS,
-    TITLES,
-    QueueSort,
-    SortBy,
-    all_queues,
-    cells,
-    in_order,
-    with_rates,
-)
 from warrenmq.offline.sizes import size_text, writes_text
 
 
@@ -51,17 +42,17 @@ def status_command(
 @takes_node
 def queues_command(
     node: Node,
-    sort: SortBy = QueueSort.NAME,
+    sort: queue_rows.SortBy = queue_rows.QueueSort.NAME,
     as_json: AsJson = False,
 ) -> None:
     """Show the queues of a vhost of a running node: their messages, bytes and rates."""
     with node_client(node, "warren queues") as client:
-        rows = in_order(map(with_rates, all_queues(client)), sort)
+        rows = queue_rows.in_order(map(queue_rows.with_rates, queue_rows.all_queues(client)), sort)
     if as_json:
         queues = [msgspec.to_builtins(row.queue) for row in rows]
         print_json({"vhost": node.address.vhost, "queues": queues})
         return
-    print_rows([TITLES, *map(cells, rows)], TEXT_COLUMNS)
+    print_rows([queue_rows.TITLES, *map(queue_rows.cells, rows)], queue_rows.TEXT_COLUMNS)
 
 
 def _print_node(status: NodeStatus) -> None:

@@ -13,19 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from warrenmq.admin.client.client import AdminClient
+from warrenmq.cli import queue_rows
 from warrenmq.cli.connection import Node, node_client, takes_node
 from warrenmq.cli.output import print_rows
-from warrenmq.cli.queue_rows import (
-    TEXT_COLUMNS,
-    TITLES,
-    QueueRow,
-    QueueSort,
-    SortBy,
-    all_queues,
-    cells,
-    in_order,
-    with_rates_since,
-)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -34,7 +24,7 @@ if TYPE_CHECKING:
 @takes_node
 def top_command(
     node: Node,
-    sort: SortBy = QueueSort.MESSAGES,
+    sort: queue_rows.SortBy = queue_rows.QueueSort.MESSAGES,
     interval: Annotated[
         float, typer.Option(min=0.1, help="Seconds in which the rates of a table are measured.")
     ] = 2.0,
@@ -51,32 +41,38 @@ def top_command(
                 _show(client, sort, interval, rows, count)
             return
         for found in _samples(client, sort, interval, count or 1):
-            print_rows([TITLES, *map(cells, found[:rows])], TEXT_COLUMNS)
+            print_rows(
+                [queue_rows.TITLES, *map(queue_rows.cells, found[:rows])], queue_rows.TEXT_COLUMNS
+            )
 
 
 def _samples(
-    client: AdminClient, sort: QueueSort, interval_s: float, count: int | None
-) -> Iterator[list[QueueRow]]:
+    client: AdminClient, sort: queue_rows.QueueSort, interval_s: float, count: int | None
+) -> Iterator[list[queue_rows.QueueRow]]:
     """The queues in order, `count` times, with their rates in the `interval_s` before."""
-    before = {queue.id: queue for queue in all_queues(client)}
+    before = {queue.id: queue for queue in queue_rows.all_queues(client)}
     began_s = time.monotonic()
     taken = 0
     while count is None or taken < count:
         time.sleep(interval_s)
-        queues = all_queues(client)
+        queues = queue_rows.all_queues(client)
         now_s = time.monotonic()
         rows = [
-            with_rates_since(queue, before.get(queue.id, queue), now_s - began_s)
+            queue_rows.with_rates_since(queue, before.get(queue.id, queue), now_s - began_s)
             for queue in queues
         ]
-        yield in_order(rows, sort)
+        yield queue_rows.in_order(rows, sort)
         before = {queue.id: queue for queue in queues}
         began_s = now_s
         taken += 1
 
 
 def _show(
-    client: AdminClient, sort: QueueSort, interval_s: float, limit: int, count: int | None
+    client: AdminClient,
+    sort: queue_rows.QueueSort,
+    interval_s: float,
+    limit: int,
+    count: int | None,
 ) -> None:
     # Imported only here: other output needs no rich.
     from rich.live import Live
@@ -86,14 +82,14 @@ def _show(
             live.update(_table(found[:limit]), refresh=True)
 
 
-def _table(rows: list[QueueRow]) -> "Table":
+def _table(rows: list[queue_rows.QueueRow]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, header_style="bold")
-    for index, title in enumerate(TITLES):
-        table.add_column(title, justify="left" if index < TEXT_COLUMNS else "right")
+    for index, title in enumerate(queue_rows.TITLES):
+        table.add_column(title, justify="left" if index < queue_rows.TEXT_COLUMNS else "right")
     for row in rows:
         # Names of queues may look like rich's markup.
-        table.add_row(*map(Text, cells(row)))
+        table.add_row(*map(Text, queue_rows.cells(row)))
     return table

@@ -6,23 +6,7 @@ it knows is what clients of this node can see, and the conditions of a proposal 
 
 from __future__ import annotations
 
-from warrenmq.broker.definitions.metadata import (
-    NO_BIRTH,
-    Change,
-    Definitions,
-    DeleteBinding,
-    DeleteExchange,
-    DeleteQueue,
-    DeleteVhost,
-    PutBinding,
-    PutExchange,
-    PutParameter,
-    PutPermission,
-    PutQueue,
-    PutTopicPermission,
-    PutUser,
-    PutVhost,
-)
+from warrenmq.broker.definitions import metadata
 from warrenmq.cluster.metadata.conditions import Absent, Alive, Condition, Exists, LastWritten
 from warrenmq.routing.router import PREDECLARED
 
@@ -34,13 +18,13 @@ class DefinitionsCopy:
     """The queues and exchanges of a cluster, by vhost and name, as this node has followed them."""
 
     def __init__(self) -> None:
-        self.queues: dict[_Name, PutQueue] = {}
-        self.exchanges: dict[_Name, PutExchange] = {}
-        self.vhosts: dict[bytes, PutVhost] = {}
+        self.queues: dict[_Name, metadata.PutQueue] = {}
+        self.exchanges: dict[_Name, metadata.PutExchange] = {}
+        self.vhosts: dict[bytes, metadata.PutVhost] = {}
 
-    def load(self, definitions: Definitions) -> None:
+    def load(self, definitions: metadata.Definitions) -> None:
         """Take over all definitions at a start."""
-        changes: list[Change] = [
+        changes: list[metadata.Change] = [
             *definitions.vhosts,
             *definitions.exchanges,
             *definitions.queues,
@@ -48,22 +32,22 @@ class DefinitionsCopy:
         for change in changes:
             self.apply(change)
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: metadata.Change) -> None:
         """Take over one decided change."""
-        if isinstance(change, PutQueue):
+        if isinstance(change, metadata.PutQueue):
             self.queues[change.vhost, change.name] = change
-        elif isinstance(change, DeleteQueue):
+        elif isinstance(change, metadata.DeleteQueue):
             self.queues.pop((change.vhost, change.name), None)
-        elif isinstance(change, PutExchange):
+        elif isinstance(change, metadata.PutExchange):
             self.exchanges[change.vhost, change.name] = change
-        elif isinstance(change, DeleteExchange):
+        elif isinstance(change, metadata.DeleteExchange):
             self.exchanges.pop((change.vhost, change.name), None)
-        elif isinstance(change, PutVhost):
+        elif isinstance(change, metadata.PutVhost):
             self.vhosts[change.name] = change
-        elif isinstance(change, DeleteVhost):
+        elif isinstance(change, metadata.DeleteVhost):
             self._forget_vhost(change.name)
 
-    def prepare(self, changes: list[Change]) -> list[Condition] | None:
+    def prepare(self, changes: list[metadata.Change]) -> list[Condition] | None:
         """The conditions under which `changes` may be made; bindings get the births of their ends.
 
         None: an end of a binding is gone, so nothing may be made. The deletion of a queue holds for
@@ -72,48 +56,53 @@ class DefinitionsCopy:
         """
         conditions: list[Condition] = []
         for change in changes:
-            if isinstance(change, (PutQueue, PutExchange)):
+            if isinstance(change, (metadata.PutQueue, metadata.PutExchange)):
                 conditions.append(Absent(change))
                 self._expect_vhost(change.vhost, conditions)
-            elif isinstance(change, DeleteQueue):
+            elif isinstance(change, metadata.DeleteQueue):
                 # Only of a mirrored queue: its master may be another node by now.
                 known = self.queues.get((change.vhost, change.name))
                 if known is None:
                     return None
                 conditions.append(LastWritten(known, known.revision))
-            elif isinstance(change, PutBinding):
+            elif isinstance(change, metadata.PutBinding):
                 if not self._expect_ends(change, conditions):
                     return None
-            elif isinstance(change, (PutPermission, PutTopicPermission)):
-                conditions.append(Exists(PutUser(change.user, b"", "", [])))
+            elif isinstance(change, (metadata.PutPermission, metadata.PutTopicPermission)):
+                conditions.append(Exists(metadata.PutUser(change.user, b"", "", [])))
                 self._expect_vhost(change.vhost, conditions)
-            elif isinstance(change, PutParameter) and change.vhost:
+            elif isinstance(change, metadata.PutParameter) and change.vhost:
                 self._expect_vhost(change.vhost, conditions)
         return conditions
 
-    def removals(self, changes: list[Change]) -> list[tuple[list[Condition], Change]]:
+    def removals(
+        self, changes: list[metadata.Change]
+    ) -> list[tuple[list[Condition], metadata.Change]]:
         """The removals among `changes` with their conditions.
 
         A queue, an exchange or a binding is removed only in the life that this node knows. Call it
         before the copy has changed.
         """
-        found: list[tuple[list[Condition], Change]] = []
+        found: list[tuple[list[Condition], metadata.Change]] = []
         for change in changes:
-            known: list[PutQueue | PutExchange | None] = []
-            if isinstance(change, DeleteQueue):
+            known: list[metadata.PutQueue | metadata.PutExchange | None] = []
+            if isinstance(change, metadata.DeleteQueue):
                 known = [self.queues.get((change.vhost, change.name))]
-            elif isinstance(change, DeleteExchange):
+            elif isinstance(change, metadata.DeleteExchange):
                 known = [self.exchanges.get((change.vhost, change.name))]
-            elif isinstance(change, DeleteBinding):
+            elif isinstance(change, metadata.DeleteBinding):
                 known = list(self._ends_of(change))
             ends = [end for end in known if end is not None]
-            if ends or isinstance(change, DeleteBinding):
+            if ends or isinstance(change, metadata.DeleteBinding):
                 found.append(([Alive(end, end.birth) for end in ends], change))
         return found
 
     def _ends_of(
-        self, binding: PutBinding | DeleteBinding
-    ) -> tuple[PutQueue | PutExchange | None, PutQueue | PutExchange | None]:
+        self, binding: metadata.PutBinding | metadata.DeleteBinding
+    ) -> tuple[
+        metadata.PutQueue | metadata.PutExchange | None,
+        metadata.PutQueue | metadata.PutExchange | None,
+    ]:
         """Source and destination of a binding; None for one that is predeclared or gone."""
         place = (binding.vhost, binding.destination)
         return (
@@ -121,7 +110,7 @@ class DefinitionsCopy:
             self.queues.get(place) if binding.destination_is_queue else self.exchanges.get(place),
         )
 
-    def _expect_ends(self, binding: PutBinding, conditions: list[Condition]) -> bool:
+    def _expect_ends(self, binding: metadata.PutBinding, conditions: list[Condition]) -> bool:
         """Add the conditions that both ends of `binding` live on; False if one is gone."""
         source, destination = self._ends_of(binding)
         if source is None and binding.source not in _PREDECLARED_NAMES:
@@ -135,8 +124,8 @@ class DefinitionsCopy:
             else:
                 # A predeclared exchange lives as long as its vhost.
                 self._expect_vhost(binding.vhost, conditions)
-        binding.source_birth = NO_BIRTH if source is None else source.birth
-        binding.destination_birth = NO_BIRTH if destination is None else destination.birth
+        binding.source_birth = metadata.NO_BIRTH if source is None else source.birth
+        binding.destination_birth = metadata.NO_BIRTH if destination is None else destination.birth
         return True
 
     def _expect_vhost(self, name: bytes, conditions: list[Condition]) -> None:

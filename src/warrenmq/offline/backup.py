@@ -9,21 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import warrenmq
-from warrenmq.offline.backup_files import (
-    Manifest,
-    OnPiece,
-    SourceFile,
-    begin_new,
-    copy_file,
-    differences,
-    finish_backup,
-    must_be_outside,
-    now_text,
-    put_in_place,
-    read_manifest,
-    remove_unfinished,
-    take_files,
-)
+from warrenmq.offline import backup_files
 from warrenmq.offline.check import check_directory
 from warrenmq.offline.data_directory import (
     DATABASE_NAME,
@@ -51,34 +37,38 @@ def _new_directory(target: Path, what: str) -> Iterator[Path]:
 
     After an error nothing is left of it. An OSError becomes a ToolError.
     """
-    path = begin_new(target)
+    path = backup_files.begin_new(target)
     try:
         yield path
-        put_in_place(path, target)
+        backup_files.put_in_place(path, target)
     except BaseException as error:
-        remove_unfinished(path)
+        backup_files.remove_unfinished(path)
         if isinstance(error, OSError):
             raise ToolError(f"the {what} failed: {error}") from error
         raise
 
 
-def back_up(directory: Path, target: Path, on_piece: OnPiece = lambda size: None) -> Manifest:
+def back_up(
+    directory: Path, target: Path, on_piece: backup_files.OnPiece = lambda size: None
+) -> backup_files.Manifest:
     """Back up a data directory that no node has open. A ToolError leaves nothing of the backup."""
-    must_be_outside(directory, target)
+    backup_files.must_be_outside(directory, target)
     with opened(directory) as data, _new_directory(target, "backup") as path:
         for vhost in data.vhosts:
             for file in _files_of(vhost):
                 place = f"{VHOSTS_PATH}/{vhost.id}/{file.path}"
-                take_files(
+                backup_files.take_files(
                     directory,
                     path,
-                    [SourceFile(place, file.size, file.is_sealed)],
+                    [backup_files.SourceFile(place, file.size, file.is_sealed)],
                     on_piece,
                     lambda size: None,
                 )
             make_directories(path / VHOSTS_PATH / str(vhost.id))
         _copy_database(directory, path, data.definitions_error)
-        manifest = finish_backup(path, warrenmq.__version__, now_text(), on_piece)
+        manifest = backup_files.finish_backup(
+            path, warrenmq.__version__, backup_files.now_text(), on_piece
+        )
     return manifest
 
 
@@ -86,8 +76,8 @@ def restore(
     backup: Path,
     directory: Path,
     accept_problems: bool = False,
-    on_piece: OnPiece = lambda size: None,
-) -> tuple[Manifest, CheckResult]:
+    on_piece: backup_files.OnPiece = lambda size: None,
+) -> tuple[backup_files.Manifest, CheckResult]:
     """Make the new data directory `directory` from a backup; returns the manifest and the check.
 
     Raises ToolError before anything is made when the backup is damaged. With `accept_problems` it
@@ -95,9 +85,9 @@ def restore(
     """
     if not backup.is_dir():
         raise ToolError(f"{backup} is not a directory")
-    must_be_outside(backup, directory)
-    manifest = read_manifest(backup)
-    found = differences(backup, manifest, on_piece)
+    backup_files.must_be_outside(backup, directory)
+    manifest = backup_files.read_manifest(backup)
+    found = backup_files.differences(backup, manifest, on_piece)
     if found:
         more = f", and {len(found) - 5} more" if len(found) > 5 else ""
         raise ToolError(f"{backup} is damaged: {'; '.join(found[:5])}{more}")
@@ -113,7 +103,7 @@ def restore(
     with _new_directory(directory, "restore") as path:
         for file in manifest.files:
             make_directories((path / file.path).parent)
-            crc = copy_file(backup / file.path, path / file.path, file.size, on_piece)
+            crc = backup_files.copy_file(backup / file.path, path / file.path, file.size, on_piece)
             if crc != file.crc:
                 raise ToolError(f"{backup / file.path} has changed, or cannot be read reliably")
         for place, _, _ in os.walk(path):
@@ -121,10 +111,10 @@ def restore(
     return manifest, result
 
 
-def _files_of(vhost: VhostDirectory) -> list[SourceFile]:
+def _files_of(vhost: VhostDirectory) -> list[backup_files.SourceFile]:
     """All files in a vhost's directory, except those that a start wipes."""
     is_sealed = _sealed_segments(vhost)
-    found: list[SourceFile] = []
+    found: list[backup_files.SourceFile] = []
     for place, names, files in os.walk(vhost.path):
         relative = Path(place).relative_to(vhost.path).as_posix()
         if relative == ".":
@@ -134,7 +124,7 @@ def _files_of(vhost: VhostDirectory) -> list[SourceFile]:
             path = name if relative == "." else f"{relative}/{name}"
             if (Path(place) / name).is_symlink():
                 raise ToolError(f"{Path(place) / name} is a symbolic link")
-            found.append(SourceFile(path, -1, is_sealed(path)))
+            found.append(backup_files.SourceFile(path, -1, is_sealed(path)))
     return found
 
 
@@ -187,13 +177,15 @@ def _copy_database(directory: Path, target: Path, definitions_error: str) -> Non
     if definitions_error:
         for name in names:
             size = (directory / name).stat().st_size
-            copy_file(directory / name, target / name, size, lambda piece: None)
+            backup_files.copy_file(directory / name, target / name, size, lambda piece: None)
         return
     with tempfile.TemporaryDirectory(prefix="warren-") as copy:
         for name in names:
             if not name.endswith("-shm"):
                 size = (directory / name).stat().st_size
-                copy_file(directory / name, Path(copy) / name, size, lambda piece: None)
+                backup_files.copy_file(
+                    directory / name, Path(copy) / name, size, lambda piece: None
+                )
         source = sqlite3.connect(Path(copy) / DATABASE_NAME, isolation_level=None)
         whole = sqlite3.connect(target / DATABASE_NAME, isolation_level=None)
         try:

@@ -26,18 +26,9 @@ from warrenmq.broker.definitions.metadata import (
 )
 from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
 from warrenmq.broker.definitions.passwords import SHA256, hash_password
+from warrenmq.offline import data_directory
 from warrenmq.offline.backup_files import must_be_new
 from warrenmq.offline.check import is_deleted_queue
-from warrenmq.offline.data_directory import (
-    DATABASE_NAME,
-    VHOSTS_PATH,
-    DataDirectory,
-    ToolError,
-    VhostDirectory,
-    files_of,
-    opened,
-    queue_names,
-)
 from warrenmq.offline.lost_queues import find_lost_queues
 from warrenmq.offline.store_builder import StoreBuilder
 from warrenmq.store.contents.file import GONE, ContentFile, index_of
@@ -131,14 +122,14 @@ def salvage(
     """Make `target` from `path`. Raises ToolError; what exists of `target` is then of no use."""
     result = SalvageResult()
     if target.resolve().is_relative_to(path.resolve()):
-        raise ToolError(f"{target} lies in {path}, which is not to be written to")
-    with opened(path) as directory:
+        raise data_directory.ToolError(f"{target} lies in {path}, which is not to be written to")
+    with data_directory.opened(path) as directory:
         must_be_new(target)
         make_directories(target)
         changes = _taken_over(directory, result)
         for vhost in directory.vhosts:
             changes += _salvage_vhost(directory, vhost, target, result, on_bytes)
-        database = target / DATABASE_NAME
+        database = target / data_directory.DATABASE_NAME
         metadata = SqliteMetadata(database)
         metadata.apply(changes)
         metadata.close()
@@ -146,7 +137,7 @@ def salvage(
     return result
 
 
-def _taken_over(directory: DataDirectory, result: SalvageResult) -> list[Change]:
+def _taken_over(directory: data_directory.DataDirectory, result: SalvageResult) -> list[Change]:
     """The readable definitions; if they are lost, the changes that make user guest."""
     definitions = directory.definitions
     if directory.definitions_error:
@@ -158,8 +149,8 @@ def _taken_over(directory: DataDirectory, result: SalvageResult) -> list[Change]
 
 
 def _salvage_vhost(
-    directory: DataDirectory,
-    vhost: VhostDirectory,
+    directory: data_directory.DataDirectory,
+    vhost: data_directory.VhostDirectory,
     target: Path,
     result: SalvageResult,
     on_bytes: Callable[[int], None],
@@ -174,9 +165,9 @@ def _salvage_vhost(
         result.notes.append(
             f"vhost id {vhost.id}, whose definition is lost, is called {name.decode()!r}"
         )
-    path = target / VHOSTS_PATH / str(vhost.id)
+    path = target / data_directory.VHOSTS_PATH / str(vhost.id)
     make_directories(path)
-    with files_of(vhost) as files:
+    with data_directory.files_of(vhost) as files:
         try:
             snapshot = VhostSnapshot(files, SEGMENT_ENTRIES)
         except NoStore as error:
@@ -199,7 +190,7 @@ class VhostSalvage:
     def __init__(
         self,
         definitions: Definitions,
-        vhost: VhostDirectory,
+        vhost: data_directory.VhostDirectory,
         definition: PutVhost,
         snapshot: VhostSnapshot,
         result: SalvageResult,
@@ -211,7 +202,7 @@ class VhostSalvage:
         self.snapshot = snapshot
         self.result = result
         self.on_bytes = on_bytes
-        self.names = queue_names(definitions, definition.name)
+        self.names = data_directory.queue_names(definitions, definition.name)
         self.next_queue_id = int(definitions.next_queue_id)
         self.counts = ReferenceCounts(snapshot.content_files)
         # Places of the contents in the new store, by the index of the old file and the place in it.

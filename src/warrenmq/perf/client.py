@@ -12,25 +12,12 @@ from librt.strings import BytesWriter
 
 from warrenmq.perf.errors import PerfError
 from warrenmq.perf.options import Address
+from warrenmq.wire import methods
 from warrenmq.wire.encode import PROTOCOL_HEADER, write_method_frame
 from warrenmq.wire.errors import ConnectionException
 from warrenmq.wire.field_table import encode_table, fields_from_python
 from warrenmq.wire.frames import FRAME_METHOD, NEED_DATA, FrameBuffer
 from warrenmq.wire.method import Method
-from warrenmq.wire.methods import (
-    ChannelClose,
-    ChannelOpen,
-    ChannelOpenOk,
-    ConnectionClose,
-    ConnectionCloseOk,
-    ConnectionOpen,
-    ConnectionOpenOk,
-    ConnectionStart,
-    ConnectionStartOk,
-    ConnectionTune,
-    ConnectionTuneOk,
-    decode_method,
-)
 
 FRAME_MAX: Final = 131072
 RECEIVE_BYTES: Final = 65536
@@ -70,7 +57,7 @@ class Client:
 
     def _open(self, address: Address, name: str) -> None:
         self._send(PROTOCOL_HEADER)
-        if not isinstance(self.receive(), ConnectionStart):
+        if not isinstance(self.receive(), methods.ConnectionStart):
             raise PerfError("the broker did not begin with connection.start")
         properties: dict[str, object] = {
             "product": "warren perf",
@@ -80,25 +67,29 @@ class Client:
         login = b"\0" + address.user.encode() + b"\0" + address.password.encode()
         tune = self.call(
             0,
-            ConnectionStartOk(
+            methods.ConnectionStartOk(
                 client_properties=encode_table(fields_from_python(properties)),
                 mechanism=b"PLAIN",
                 response=login,
                 locale=b"en_US",
             ),
         )
-        if not isinstance(tune, ConnectionTune):
+        if not isinstance(tune, methods.ConnectionTune):
             raise PerfError("the broker did not answer the login with connection.tune")
         if tune.frame_max != 0:
             self.frame_max = min(FRAME_MAX, tune.frame_max)
         self.send(
-            0, ConnectionTuneOk(channel_max=tune.channel_max, frame_max=self.frame_max, heartbeat=0)
+            0,
+            methods.ConnectionTuneOk(
+                channel_max=tune.channel_max, frame_max=self.frame_max, heartbeat=0
+            ),
         )
         if not isinstance(
-            self.call(0, ConnectionOpen(virtual_host=address.vhost.encode())), ConnectionOpenOk
+            self.call(0, methods.ConnectionOpen(virtual_host=address.vhost.encode())),
+            methods.ConnectionOpenOk,
         ):
             raise PerfError("the broker did not answer connection.open")
-        if not isinstance(self.call(CHANNEL, ChannelOpen()), ChannelOpenOk):
+        if not isinstance(self.call(CHANNEL, methods.ChannelOpen()), methods.ChannelOpenOk):
             raise PerfError("the broker did not answer channel.open")
 
     def send(self, channel: int, method: Method) -> None:
@@ -111,7 +102,7 @@ class Client:
         """Send `method` and return the next method of the broker, which must not be a close."""
         self.send(channel, method)
         reply = self.receive()
-        if isinstance(reply, (ConnectionClose, ChannelClose)):
+        if isinstance(reply, (methods.ConnectionClose, methods.ChannelClose)):
             raise PerfError(
                 f"the broker answered {reply.reply_code} {reply.reply_text.decode('utf-8', 'replace')}"
             )
@@ -125,8 +116,8 @@ class Client:
         """Close the connection in good order as far as the broker still answers; never raises."""
         try:
             self.sock.settimeout(2.0)
-            self.send(0, ConnectionClose(reply_code=200, reply_text=b"done"))
-            while not isinstance(self.receive(), ConnectionCloseOk):
+            self.send(0, methods.ConnectionClose(reply_code=200, reply_text=b"done"))
+            while not isinstance(self.receive(), methods.ConnectionCloseOk):
                 pass
         except (PerfError, OSError):
             pass
@@ -147,7 +138,9 @@ class Client:
                 if kind == NEED_DATA:
                     self._frames.feed(self._receive_chunk())
                 elif kind == FRAME_METHOD:
-                    return decode_method(self._frames.data, self._frames.start, self._frames.end)
+                    return methods.decode_method(
+                        self._frames.data, self._frames.start, self._frames.end
+                    )
         except ConnectionException as error:
             raise PerfError(
                 f"the broker sent bytes that are not AMQP 0-9-1: {error.text}"

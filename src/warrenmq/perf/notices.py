@@ -10,19 +10,9 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64
 
 from warrenmq.perf.errors import PerfError
+from warrenmq.wire import methods
 from warrenmq.wire.encode import write_method_frame
 from warrenmq.wire.errors import ConnectionException
-from warrenmq.wire.methods import (
-    BasicCancel,
-    ChannelClose,
-    ChannelFlow,
-    ChannelFlowOk,
-    ConnectionBlocked,
-    ConnectionClose,
-    ConnectionCloseOk,
-    ConnectionUnblocked,
-    decode_method,
-)
 
 OTHER: Final = 0
 BLOCKED: Final = 1
@@ -39,22 +29,22 @@ def notice(data: bytes, start: i64, end: i64) -> i64:
     Raises PerfError when the method closes the channel or connection, or does not decode.
     """
     try:
-        method = decode_method(data, start, end)
+        method = methods.decode_method(data, start, end)
     except ConnectionException as error:
         raise PerfError(f"the broker sent a method that does not decode: {error.text}") from None
-    if isinstance(method, (ConnectionClose, ChannelClose)):
-        what = "connection" if isinstance(method, ConnectionClose) else "channel"
+    if isinstance(method, (methods.ConnectionClose, methods.ChannelClose)):
+        what = "connection" if isinstance(method, methods.ConnectionClose) else "channel"
         text = method.reply_text.decode("utf-8", "replace")
         raise PerfError(f"the broker closed the {what}: {method.reply_code} {text}")
-    if isinstance(method, ConnectionBlocked):
+    if isinstance(method, methods.ConnectionBlocked):
         return BLOCKED
-    if isinstance(method, ConnectionUnblocked):
+    if isinstance(method, methods.ConnectionUnblocked):
         return UNBLOCKED
-    if isinstance(method, ChannelFlow):
+    if isinstance(method, methods.ChannelFlow):
         return FLOW_ON if method.active else FLOW_OFF
-    if isinstance(method, BasicCancel):
+    if isinstance(method, methods.BasicCancel):
         return CANCELLED
-    if isinstance(method, ConnectionCloseOk):
+    if isinstance(method, methods.ConnectionCloseOk):
         return CLOSED
     return OTHER
 
@@ -62,5 +52,5 @@ def notice(data: bytes, start: i64, end: i64) -> i64:
 def flow_ok_frame(active: bool) -> bytes:
     """The reply to channel.flow."""
     out = BytesWriter()
-    write_method_frame(out, 1, ChannelFlowOk(active=active))
+    write_method_frame(out, 1, methods.ChannelFlowOk(active=active))
     return out.getvalue()

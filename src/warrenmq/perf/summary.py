@@ -2,21 +2,10 @@
 
 from typing import Final, final
 
+from warrenmq.perf import snapshot
 from warrenmq.perf.histogram import Histogram
 from warrenmq.perf.options import NANOSECONDS, PerfOptions
 from warrenmq.perf.progress import Progress
-from warrenmq.perf.snapshot import (
-    BEHIND_NS_MAX,
-    BLOCKED_NS,
-    CONFIRMED,
-    CPU_NS,
-    NACKED,
-    PUBLISH_LATEST_NS,
-    PUBLISHED,
-    RECEIVE_LATEST_NS,
-    RECEIVED,
-    RETURNED,
-)
 
 # Pairs of a percentile's name in JSON and its value.
 PERCENTILES: Final = (
@@ -52,23 +41,29 @@ class Summary:
     def __init__(self, options: PerfOptions, progress: Progress) -> None:
         counters = progress.counters
         self.id: str = options.id
-        self.published: int = counters[PUBLISHED]
-        self.confirmed: int = counters[CONFIRMED]
-        self.nacked: int = counters[NACKED]
-        self.returned: int = counters[RETURNED]
-        self.received: int = counters[RECEIVED]
-        self.publish_s: float = _seconds_since(progress.start_ns, counters[PUBLISH_LATEST_NS])
-        self.receive_s: float = _seconds_since(progress.start_ns, counters[RECEIVE_LATEST_NS])
+        self.published: int = counters[snapshot.PUBLISHED]
+        self.confirmed: int = counters[snapshot.CONFIRMED]
+        self.nacked: int = counters[snapshot.NACKED]
+        self.returned: int = counters[snapshot.RETURNED]
+        self.received: int = counters[snapshot.RECEIVED]
+        self.publish_s: float = _seconds_since(
+            progress.start_ns, counters[snapshot.PUBLISH_LATEST_NS]
+        )
+        self.receive_s: float = _seconds_since(
+            progress.start_ns, counters[snapshot.RECEIVE_LATEST_NS]
+        )
         self.publish_rate: float = _rate(self.published, self.publish_s)
         self.receive_rate: float = _rate(self.received, self.receive_s)
         self.is_drained: bool = progress.is_drained()
         self.latency_us: dict[str, float] = latency_figures(progress.latency)
         self.confirm_latency_us: dict[str, float] = latency_figures(progress.confirm_latency)
-        self.blocked_s: float = counters[BLOCKED_NS] / NANOSECONDS
-        self.behind_ms_max: float = counters[BEHIND_NS_MAX] * 1000 / NANOSECONDS
-        self.generator_cpu_s: float = counters[CPU_NS] / NANOSECONDS
+        self.blocked_s: float = counters[snapshot.BLOCKED_NS] / NANOSECONDS
+        self.behind_ms_max: float = counters[snapshot.BEHIND_NS_MAX] * 1000 / NANOSECONDS
+        self.generator_cpu_s: float = counters[snapshot.CPU_NS] / NANOSECONDS
         messages = max(self.published, self.received)
-        self.generator_cpu_ns_per_message: float = counters[CPU_NS] / messages if messages else 0.0
+        self.generator_cpu_ns_per_message: float = (
+            counters[snapshot.CPU_NS] / messages if messages else 0.0
+        )
 
     def as_json(self) -> dict[str, object]:
         """All figures, ready for json.dumps."""

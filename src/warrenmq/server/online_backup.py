@@ -21,17 +21,7 @@ import warrenmq
 from warrenmq.admin.node import BackupRefused
 from warrenmq.admin.protocol.requests import BACKUP_DONE, BACKUP_FAILED, BackupStatus
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.offline.backup_files import (
-    ManifestBuilder,
-    OnPiece,
-    SourceFile,
-    begin_new,
-    must_be_outside,
-    now_text,
-    put_in_place,
-    remove_unfinished,
-    take_files,
-)
+from warrenmq.offline import backup_files
 from warrenmq.offline.data_directory import DATABASE_NAME, VHOSTS_PATH, ToolError
 from warrenmq.store.disk.files import STORE_ID_NAME, make_directories, sync_file
 from warrenmq.store.disk.flusher import FlusherCall
@@ -64,16 +54,16 @@ class BackupPlace(Protocol):
     def take(
         self,
         written: dict[str, bytes],
-        files: list[SourceFile],
-        on_piece: OnPiece,
-        on_file: OnPiece,
+        files: list[backup_files.SourceFile],
+        on_piece: backup_files.OnPiece,
+        on_file: backup_files.OnPiece,
     ) -> None:
         """Sync the definitions, write `written` (content by path), link or copy `files`."""
 
     def list_files(self) -> int:
         """List the files taken so far; returns their size in bytes."""
 
-    def add_checksums(self, on_piece: OnPiece) -> bool:
+    def add_checksums(self, on_piece: backup_files.OnPiece) -> bool:
         """Compute the checksums of the next portion of files; False when no file is left."""
 
     def finish(self) -> None:
@@ -90,19 +80,19 @@ class LocalBackupPlace:
     """
 
     def __init__(self, data_dir: Path, target: Path) -> None:
-        must_be_outside(data_dir, target)
+        backup_files.must_be_outside(data_dir, target)
         self.target = target
         self._data_dir = data_dir
-        self._path = begin_new(target)
+        self._path = backup_files.begin_new(target)
         self.database = self._path / DATABASE_NAME
-        self._builder: ManifestBuilder | None = None
+        self._builder: backup_files.ManifestBuilder | None = None
 
     def take(
         self,
         written: dict[str, bytes],
-        files: list[SourceFile],
-        on_piece: OnPiece,
-        on_file: OnPiece,
+        files: list[backup_files.SourceFile],
+        on_piece: backup_files.OnPiece,
+        on_file: backup_files.OnPiece,
     ) -> None:
         """See BackupPlace."""
         sync_file(self.database)
@@ -112,14 +102,14 @@ class LocalBackupPlace:
             path.write_bytes(content)
             path.chmod(0o640)
             sync_file(path)
-        take_files(self._data_dir, self._path, files, on_piece, on_file)
+        backup_files.take_files(self._data_dir, self._path, files, on_piece, on_file)
 
     def list_files(self) -> int:
         """See BackupPlace."""
-        self._builder = ManifestBuilder(self._path)
+        self._builder = backup_files.ManifestBuilder(self._path)
         return self._builder.total_bytes
 
-    def add_checksums(self, on_piece: OnPiece) -> bool:
+    def add_checksums(self, on_piece: backup_files.OnPiece) -> bool:
         """See BackupPlace."""
         assert self._builder is not None
         return self._builder.add(_PORTION_BYTES, on_piece)
@@ -127,12 +117,12 @@ class LocalBackupPlace:
     def finish(self) -> None:
         """See BackupPlace."""
         assert self._builder is not None
-        self._builder.finish(warrenmq.__version__, now_text())
-        put_in_place(self._path, self.target)
+        self._builder.finish(warrenmq.__version__, backup_files.now_text())
+        backup_files.put_in_place(self._path, self.target)
 
     def discard(self) -> None:
         """See BackupPlace."""
-        remove_unfinished(self._path)
+        backup_files.remove_unfinished(self._path)
 
 
 class BackupServices:
@@ -254,13 +244,13 @@ class Backup:
 
     def _fix_end(self) -> None:
         self._step = "definitions"
-        files: list[SourceFile] = []
+        files: list[backup_files.SourceFile] = []
         for vhost in self._vhosts:
             for file in vhost.store.backup.files():
                 place = f"{VHOSTS_PATH}/{vhost.id}/{file.path}"
                 # Bytes of a sealed file behind `size_bytes` are what a crash left; readers skip
                 # them.
-                files.append(SourceFile(place, file.size_bytes, file.is_sealed))
+                files.append(backup_files.SourceFile(place, file.size_bytes, file.is_sealed))
         self._total_bytes = sum(max(file.size, 0) for file in files)
         self._failed_commits = [vhost.journal.failed_count for vhost in self._vhosts]
         surroundings = self._surroundings
@@ -280,7 +270,9 @@ class Backup:
 
         surroundings.call_flusher(FlusherCall(copy, done))
 
-    def _on_definitions(self, files: list[SourceFile], error: Exception | None) -> None:
+    def _on_definitions(
+        self, files: list[backup_files.SourceFile], error: Exception | None
+    ) -> None:
         if not self.is_running:
             return
         failed_commits = [vhost.journal.failed_count for vhost in self._vhosts]
@@ -293,7 +285,7 @@ class Backup:
 
     # -- 3: files ----------------------------------------------------------------------------------
 
-    def _take(self, files: list[SourceFile]) -> None:
+    def _take(self, files: list[backup_files.SourceFile]) -> None:
         self._step = "files"
         written: dict[str, bytes] = {}
         for vhost in self._vhosts:

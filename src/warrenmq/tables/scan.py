@@ -11,6 +11,7 @@ from crc32c import crc32c
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
+from warrenmq.store.records import record
 from warrenmq.store.records.content import (
     CONTENT_HEAD_BYTES,
     content_id_of,
@@ -28,32 +29,6 @@ from warrenmq.store.records.log_places import (
     read_entry,
 )
 from warrenmq.store.records.publish_body import message_bounds
-from warrenmq.store.records.record import (
-    ACK,
-    CLEAN_STOP,
-    CONTENT,
-    EPOCH,
-    EPOCH_BYTES,
-    FLAG_PERSISTENT,
-    MOVE,
-    MOVE_HEAD_BYTES,
-    MOVE_REF,
-    POSITION_BYTES,
-    PREDECESSOR,
-    PUBLISH,
-    PUBLISH_HEAD,
-    PUBLISH_REF,
-    QUEUE_STATE,
-    RECORD_HEADER_BYTES,
-    RELEASE,
-    RETRACT,
-    RUN_BYTES,
-    body_is_valid,
-    queue_state_runs,
-    read_u32,
-    read_u64,
-    record_length,
-)
 
 # Fields of a record:
 # - `offset`: offset in the file; `length`: bytes of the record with its header.
@@ -132,20 +107,20 @@ class RecordScan:
         size: i64 = len(data)
         self.wanted_bytes = 0
         while at < size:
-            length = record_length(data, at, self.seed)
+            length = record.record_length(data, at, self.seed)
             if length >= 0 and at + length > size and not is_last:
                 self.wanted_bytes = length
                 break
             if length >= 0 and at + length <= size:
-                if not self.verify or body_is_valid(data, at, length):
+                if not self.verify or record.body_is_valid(data, at, length):
                     if not self._add(data, base, at, length):
                         self.damage.append((base + at, base + at + length, MALFORMED))
                     at += length
                     continue
                 self._add_row(base + at, length, i64(data[at + 2]), 0)
                 self._fill(17)
-            elif length < 0 and size - at < RECORD_HEADER_BYTES and not is_last:
-                self.wanted_bytes = RECORD_HEADER_BYTES
+            elif length < 0 and size - at < record.RECORD_HEADER_BYTES and not is_last:
+                self.wanted_bytes = record.RECORD_HEADER_BYTES
                 break
             following = behind_damage(data, at, length, self.seed, is_last)
             self._add_damage(base + at, base + following)
@@ -169,10 +144,11 @@ class RecordScan:
             is_there = (
                 start >= 0
                 and start + length <= len(data)
-                and record_length(data, start, self.seed) == length
-                and i64(data[start + 2]) == CONTENT
-                and content_id_of(data, start + RECORD_HEADER_BYTES, start + length) == content_id
-                and (not self.verify or body_is_valid(data, start, length))
+                and record.record_length(data, start, self.seed) == length
+                and i64(data[start + 2]) == record.CONTENT
+                and content_id_of(data, start + record.RECORD_HEADER_BYTES, start + length)
+                == content_id
+                and (not self.verify or record.body_is_valid(data, start, length))
                 and self._add_content(data, start, length, start, base)
             )
             found.append(1 if is_there else 0)
@@ -195,8 +171,8 @@ class RecordScan:
             is_there = (
                 start >= 0
                 and start + length <= len(data)
-                and record_length(data, start, self.seed) == length
-                and (not self.verify or body_is_valid(data, start, length))
+                and record.record_length(data, start, self.seed) == length
+                and (not self.verify or record.body_is_valid(data, start, length))
                 and self._add_referred(data, start, length, queue_id, seq)
             )
             found.append(1 if is_there else 0)
@@ -204,14 +180,14 @@ class RecordScan:
 
     def _add_referred(self, data: bytes, start: i64, length: i64, queue_id: i64, seq: i64) -> bool:
         kind: i64 = i64(data[start + 2])
-        body = start + RECORD_HEADER_BYTES
+        body = start + record.RECORD_HEADER_BYTES
         end = start + length
-        if kind == MOVE:
-            body += MOVE_HEAD_BYTES
-        elif kind != PUBLISH:
+        if kind == record.MOVE:
+            body += record.MOVE_HEAD_BYTES
+        elif kind != record.PUBLISH:
             return False
         return has_position(data, body, end, queue_id, seq) and self._add_publish(
-            data, start, length, PUBLISH, body, end
+            data, start, length, record.PUBLISH, body, end
         )
 
     def _add_damage(self, start: i64, end: i64) -> None:
@@ -225,27 +201,27 @@ class RecordScan:
     def _add(self, data: bytes, base: i64, at: i64, length: i64) -> bool:
         """Add the rows of a record whose checksums are right; False when its body is malformed."""
         kind: i64 = i64(data[at + 2])
-        body = at + RECORD_HEADER_BYTES
+        body = at + record.RECORD_HEADER_BYTES
         end = at + length
-        if kind in (MOVE, MOVE_REF):
+        if kind in (record.MOVE, record.MOVE_REF):
             # The publish of a staged message: only a start needs to know from which stage it came.
-            body += MOVE_HEAD_BYTES
-            kind = PUBLISH if kind == MOVE else PUBLISH_REF
+            body += record.MOVE_HEAD_BYTES
+            kind = record.PUBLISH if kind == record.MOVE else record.PUBLISH_REF
             if body > end:
                 return False
-        if kind == PUBLISH:
-            return self._add_publish(data, base + at, length, PUBLISH, body, end)
-        if kind == PUBLISH_HEAD:
-            return self._add_publish(data, base + at, length, PUBLISH_HEAD, body, end)
-        if kind == CONTENT:
+        if kind == record.PUBLISH:
+            return self._add_publish(data, base + at, length, record.PUBLISH, body, end)
+        if kind == record.PUBLISH_HEAD:
+            return self._add_publish(data, base + at, length, record.PUBLISH_HEAD, body, end)
+        if kind == record.CONTENT:
             return self._add_content(data, at, length, base + at, 0)
-        if kind == PUBLISH_REF:
+        if kind == record.PUBLISH_REF:
             return self._add_reference(data, base + at, length, body, end)
         if kind == PLACES:
             return self._add_places(data, base + at, body, end)
-        if kind in (ACK, RETRACT):
+        if kind in (record.ACK, record.RETRACT):
             return self._add_runs(data, base + at, length, kind, body, end)
-        if kind == RELEASE:
+        if kind == record.RELEASE:
             release = decode_release(data, body, end)
             if release is None:
                 return False
@@ -256,21 +232,21 @@ class RecordScan:
             self._add_settled(count, release.queue_id, release.runs[0][0] if release.runs else 0)
             self._end_settled(release.runs[-1][1] if release.runs else 0)
             return True
-        if kind == QUEUE_STATE:
-            if queue_state_runs(data, body, end) < 0:
+        if kind == record.QUEUE_STATE:
+            if record.queue_state_runs(data, body, end) < 0:
                 return False
             self._add_row(base + at, length, kind, 1)
-            self._add_settled(0, read_u32(data, body), read_u64(data, body + 4))
-            self._end_settled(read_u64(data, body + 12))
+            self._add_settled(0, record.read_u32(data, body), record.read_u64(data, body + 4))
+            self._end_settled(record.read_u64(data, body + 12))
             return True
-        if kind == EPOCH:
-            if end - body != EPOCH_BYTES:
+        if kind == record.EPOCH:
+            if end - body != record.EPOCH_BYTES:
                 return False
             self._add_row(base + at, length, kind, 1)
-            self._add_settled(0, read_u32(data, body), read_u64(data, body + 12))
-            self._end_settled(read_u64(data, body + 12))
+            self._add_settled(0, record.read_u32(data, body), record.read_u64(data, body + 12))
+            self._end_settled(record.read_u64(data, body + 12))
             return True
-        if kind != CLEAN_STOP and (kind != PREDECESSOR or end - body != 16):
+        if kind != record.CLEAN_STOP and (kind != record.PREDECESSOR or end - body != 16):
             return False
         self._add_row(base + at, length, kind, 1)
         self._fill(17)
@@ -279,39 +255,43 @@ class RecordScan:
     def _add_runs(
         self, data: bytes, offset: i64, length: i64, kind: i64, body: i64, end: i64
     ) -> bool:
-        if end - body < 8 or end - body != 8 + read_u32(data, body + 4) * RUN_BYTES:
+        if end - body < 8 or end - body != 8 + record.read_u32(data, body + 4) * record.RUN_BYTES:
             return False
         count: i64 = 0
         run = body + 8
         while run < end:
-            count += read_u64(data, run + 8) - read_u64(data, run) + 1
-            run += RUN_BYTES
+            count += record.read_u64(data, run + 8) - record.read_u64(data, run) + 1
+            run += record.RUN_BYTES
         has_runs = end - body > 8
         self._add_row(offset, length, kind, 1)
-        self._add_settled(count, read_u32(data, body), read_u64(data, body + 8) if has_runs else 0)
-        self._end_settled(read_u64(data, end - 8) if has_runs else 0)
+        self._add_settled(
+            count, record.read_u32(data, body), record.read_u64(data, body + 8) if has_runs else 0
+        )
+        self._end_settled(record.read_u64(data, end - 8) if has_runs else 0)
         return True
 
     def _add_publish(
         self, data: bytes, offset: i64, length: i64, kind: i64, body: i64, end: i64
     ) -> bool:
-        at, address, properties, message_body = message_bounds(data, body, end, kind == PUBLISH)
+        at, address, properties, message_body = message_bounds(
+            data, body, end, kind == record.PUBLISH
+        )
         if at < 0:
             return False
-        self._add_positions(data, body + 4, read_u32(data, body))
-        out = self._add_message(data, offset, length, kind, body + 4, read_u32(data, body))
-        write_i64_le(out, read_u64(data, at))
-        write_i64_le(out, i64(data[at + 8]) & FLAG_PERSISTENT)
+        self._add_positions(data, body + 4, record.read_u32(data, body))
+        out = self._add_message(data, offset, length, kind, body + 4, record.read_u32(data, body))
+        write_i64_le(out, record.read_u64(data, at))
+        write_i64_le(out, i64(data[at + 8]) & record.FLAG_PERSISTENT)
         write_i64_le(out, address + 1)
         write_i64_le(out, address + 2 + i64(data[address]))
         write_i64_le(out, properties)
         write_i64_le(out, message_body)
-        write_i64_le(out, read_u32(data, message_body - 4))
+        write_i64_le(out, record.read_u32(data, message_body - 4))
         self._fill(6)
         return True
 
     def _add_content(self, data: bytes, start: i64, length: i64, offset: i64, base: i64) -> bool:
-        body = start + RECORD_HEADER_BYTES
+        body = start + record.RECORD_HEADER_BYTES
         end = start + length
         content_id = content_id_of(data, body, end)
         if content_id < 0:
@@ -319,12 +299,12 @@ class RecordScan:
         publish = body + CONTENT_HEAD_BYTES
         at, address, properties, message_body = message_bounds(data, publish, end)
         references = references_of(data, body)
-        if at < 0 or references == 0 or read_u32(data, publish) != references:
+        if at < 0 or references == 0 or record.read_u32(data, publish) != references:
             return False
         self._add_positions(data, publish + 4, references)
-        out = self._add_message(data, offset, length, CONTENT, publish + 4, references)
-        write_i64_le(out, read_u64(data, at))
-        write_i64_le(out, i64(data[at + 8]) & FLAG_PERSISTENT)
+        out = self._add_message(data, offset, length, record.CONTENT, publish + 4, references)
+        write_i64_le(out, record.read_u64(data, at))
+        write_i64_le(out, i64(data[at + 8]) & record.FLAG_PERSISTENT)
         write_i64_le(out, base + address + 1)
         write_i64_le(out, base + address + 2 + i64(data[address]))
         write_i64_le(out, base + properties)
@@ -344,10 +324,10 @@ class RecordScan:
             return False
         self._add_positions(data, ref.positions_start, ref.position_count)
         out = self._add_message(
-            data, offset, length, PUBLISH_REF, ref.positions_start, ref.position_count
+            data, offset, length, record.PUBLISH_REF, ref.positions_start, ref.position_count
         )
         write_i64_le(out, ref.timestamp_ms)
-        write_i64_le(out, FLAG_PERSISTENT if ref.persistent else 0)
+        write_i64_le(out, record.FLAG_PERSISTENT if ref.persistent else 0)
         self._fill(4)
         write_i64_le(out, ref.body_bytes)
         content = ref.content
@@ -361,9 +341,9 @@ class RecordScan:
 
     def _add_places(self, data: bytes, offset: i64, body: i64, end: i64) -> bool:
         count = entry_count(data, body, end)
-        queue_id = read_u32(data, body) if count > 0 else 0
+        queue_id = record.read_u32(data, body) if count > 0 else 0
         number: i64 = 0
-        length = RECORD_HEADER_BYTES + PLACES_HEAD_BYTES + ENTRY_BYTES
+        length = record.RECORD_HEADER_BYTES + PLACES_HEAD_BYTES + ENTRY_BYTES
         while number < count:
             entry = read_entry(data, body, number)
             positions = self._positions
@@ -379,7 +359,7 @@ class RecordScan:
             write_i64_le(out, entry.seq)
             write_i64_le(out, entry.seq)
             write_i64_le(out, 0)
-            write_i64_le(out, FLAG_PERSISTENT)
+            write_i64_le(out, record.FLAG_PERSISTENT)
             self._fill(4)
             write_i64_le(out, entry.body_bytes)
             write_i64_le(out, 0)
@@ -395,14 +375,14 @@ class RecordScan:
     def _add_positions(self, data: bytes, start: i64, count: i64) -> None:
         out = self._positions
         at = start
-        end = start + count * POSITION_BYTES
+        end = start + count * record.POSITION_BYTES
         while at < end:
             write_i64_le(out, self._count)
-            write_i64_le(out, read_u32(data, at))
-            write_i64_le(out, read_u64(data, at + 4))
-            write_i64_le(out, read_u64(data, at + 12))
+            write_i64_le(out, record.read_u32(data, at))
+            write_i64_le(out, record.read_u64(data, at + 4))
+            write_i64_le(out, record.read_u64(data, at + 12))
             write_i64_le(out, i64(data[at + 20]))
-            at += POSITION_BYTES
+            at += record.POSITION_BYTES
 
     def _add_message(
         self, data: bytes, offset: i64, length: i64, kind: i64, positions: i64, count: i64
@@ -411,8 +391,8 @@ class RecordScan:
         self._add_row(offset, length, kind, 1)
         out = self._records
         write_i64_le(out, count)
-        write_i64_le(out, read_u32(data, positions) if count > 0 else 0)
-        seq = read_u64(data, positions + 4) if count > 0 else 0
+        write_i64_le(out, record.read_u32(data, positions) if count > 0 else 0)
+        seq = record.read_u64(data, positions + 4) if count > 0 else 0
         write_i64_le(out, seq)
         write_i64_le(out, seq)
         return out

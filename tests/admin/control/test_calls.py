@@ -17,6 +17,7 @@ from warrenmq.admin.client.client import (
 )
 from warrenmq.admin.client.control_file import ControlFile, read_control_file
 from warrenmq.admin.control.listings import ListingCalls
+from warrenmq.admin.control.permits import Permits
 from warrenmq.admin.protocol.cluster import (
     DescribeCluster,
     DescribeMember,
@@ -371,9 +372,9 @@ def test_a_fault_of_the_broker_costs_one_request(
 ) -> None:
     """A bug is answered and logged, at once and between the slices; the session goes on."""
     with local_client(node) as client:
-        for broken in ("start", "_build"):
+        for calls, broken in ((Permits, "expect_tag"), (ListingCalls, "_build")):
             with monkeypatch.context() as patch:
-                patch.setattr(ListingCalls, broken, None)
+                patch.setattr(calls, broken, None)
                 assert refusal(client, List(what="users", columns=["user"])) == "internal_error"
         assert rows(client, "users", "user") == [["guest"]]
 

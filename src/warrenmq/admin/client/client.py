@@ -14,19 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from warrenmq.admin.client.control_file import ControlFile
 from warrenmq.admin.client.tls_parameters import AMQPS_PORT, TlsParameters
-from warrenmq.admin.protocol.requests import (
-    LENGTH_BYTES,
-    PROTOCOL_HEADER,
-    REPLY_BYTES_MAX,
-    ErrorReply,
-    LocalLogin,
-    LoggedIn,
-    Login,
-    Reply,
-    Request,
-    decode_reply,
-    encode_frame,
-)
+from warrenmq.admin.protocol import requests
 
 DEFAULT_PORT: Final = 5672
 # Environment variable with the node's URI, for programs and commands that are given none. A
@@ -39,7 +27,7 @@ CONNECT_TIMEOUT_S: Final = 10.0
 # a slow disk and a large block.
 REPLY_TIMEOUT_S: Final = 60.0
 
-ReplyType = TypeVar("ReplyType", bound=Reply)
+ReplyType = TypeVar("ReplyType", bound=requests.Reply)
 
 
 class AdminRefusedError(Exception):
@@ -119,9 +107,9 @@ class NodeAddress:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
-    def login(self, client: str) -> Request:
+    def login(self, client: str) -> requests.Request:
         """The first request of a session; `client` describes its client for people."""
-        return Login(self.user, self.password, self.vhost, client)
+        return requests.Login(self.user, self.password, self.vhost, client)
 
 
 def open_socket(address: NodeAddress) -> socket.socket:
@@ -166,9 +154,9 @@ class LocalAddress(NodeAddress):
         self.vhost = vhost
         self._token = control.token
 
-    def login(self, client: str) -> Request:
+    def login(self, client: str) -> requests.Request:
         """See NodeAddress."""
-        return LocalLogin(self._token, self.vhost, client)
+        return requests.LocalLogin(self._token, self.vhost, client)
 
 
 class AdminClient:
@@ -178,14 +166,14 @@ class AdminClient:
         self._address = address
         try:
             self._socket = open_socket(address)
-            self._socket.sendall(PROTOCOL_HEADER)
+            self._socket.sendall(requests.PROTOCOL_HEADER)
         except OSError as error:
             raise NodeUnreachableError(f"no connection to {address.where}: {error}") from None
         client = f"process {os.getpid()} on {socket.gethostname()}" + (
             f" ({purpose})" if purpose else ""
         )
         try:
-            self.request(address.login(client[:255]), LoggedIn)
+            self.request(address.login(client[:255]), requests.LoggedIn)
         except (AdminRefusedError, NodeUnreachableError):
             self.close()
             raise
@@ -206,14 +194,14 @@ class AdminClient:
         self._socket.close()
 
     def request(
-        self, request: Request, expected: type[ReplyType], wait_s: float = 0.0
+        self, request: requests.Request, expected: type[ReplyType], wait_s: float = 0.0
     ) -> ReplyType:
         """Send `request` and return its reply, which the node may delay for `wait_s` seconds.
 
         Raises AdminRefusedError when the node refuses, and NodeUnreachableError when the connection
         breaks. Without a whole reply the connection is closed, whatever the error.
         """
-        frame = encode_frame(request)
+        frame = requests.encode_frame(request)
         try:
             self._socket.settimeout(wait_s + REPLY_TIMEOUT_S)
             self._socket.sendall(frame)
@@ -238,7 +226,7 @@ class AdminClient:
             # request.
             self.close()
             raise
-        if isinstance(reply, ErrorReply):
+        if isinstance(reply, requests.ErrorReply):
             raise AdminRefusedError(reply.code, reply.text)
         if not isinstance(reply, expected):
             self.close()
@@ -247,16 +235,16 @@ class AdminClient:
             )
         return reply
 
-    def _read_reply(self) -> Reply:
-        head = self._read(LENGTH_BYTES)
+    def _read_reply(self) -> requests.Reply:
+        head = self._read(requests.LENGTH_BYTES)
         if head == b"AMQP":
             raise OtherBrokerError(
                 f"{self._address.where} is an AMQP broker of another kind or version"
             )
         length = int.from_bytes(head, "big")
-        if length > REPLY_BYTES_MAX:
+        if length > requests.REPLY_BYTES_MAX:
             raise ValueError(f"a reply of {length} bytes")
-        return decode_reply(self._read(length))
+        return requests.decode_reply(self._read(length))
 
     def _read(self, size: int) -> bytearray:
         data = bytearray(size)

@@ -11,43 +11,11 @@ from typing import Any
 
 from warrenmq.admin.control.control_host import ControlHost
 from warrenmq.admin.definitions.administration import Refusal
-from warrenmq.admin.protocol.control import (
-    AddUser,
-    AddVhost,
-    ChangePassword,
-    ClearGlobalParameter,
-    ClearParameter,
-    ClearPermissions,
-    ClearPolicy,
-    ClearTopicPermissions,
-    DeleteUser,
-    SetGlobalParameter,
-    SetParameter,
-    SetPermissions,
-    SetPolicy,
-    SetTopicPermissions,
-    SetTracing,
-    SetUserLimits,
-    SetUserTags,
-    SetVhostLimits,
-    SetVhostTags,
-)
-from warrenmq.admin.protocol.control import DeleteVhost as DeleteVhostRequest
+from warrenmq.admin.dispatch import Dispatch
+from warrenmq.admin.protocol import control
 from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions import metadata
 from warrenmq.broker.definitions.limits import check_limits
-from warrenmq.broker.definitions.metadata import (
-    Change,
-    DeleteParameter,
-    DeletePermission,
-    DeleteTopicPermission,
-    DeleteVhost,
-    PutParameter,
-    PutPermission,
-    PutTopicPermission,
-    PutUser,
-    PutVhost,
-)
-from warrenmq.broker.definitions.metadata import DeleteUser as DeleteUserChange
 from warrenmq.broker.definitions.passwords import hash_password
 from warrenmq.broker.definitions.rights import Right
 from warrenmq.broker.policies.mirroring import normal_definition
@@ -69,44 +37,73 @@ OWN_COMPONENTS = ("policy", "operator_policy", "vhost-limits", "user-limits", ""
 
 
 class AccessPlans:
-    """The plans of one node's operations."""
+    """The plans of one node's operations; `by_request` has them by type of request."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         # The algorithm of new passwords.
         self._hashing = broker.settings.password_hashing
+        self.by_request: Dispatch[list[metadata.Change]] = Dispatch()
+        self._add_access()
+        self._add_vhosts_and_parameters()
+
+    def _add_access(self) -> None:
+        plans = self.by_request
+        plans.add(control.AddUser, self.add_user)
+        plans.add(control.DeleteUser, self.delete_user)
+        plans.add(control.ChangePassword, self.change_password)
+        plans.add(control.SetUserTags, self.set_user_tags)
+        plans.add(control.SetUserLimits, self.set_user_limits)
+        plans.add(control.SetPermissions, self.set_permissions)
+        plans.add(control.ClearPermissions, self.clear_permissions)
+        plans.add(control.SetTopicPermissions, self.set_topic_permissions)
+        plans.add(control.ClearTopicPermissions, self.clear_topic_permissions)
+
+    def _add_vhosts_and_parameters(self) -> None:
+        plans = self.by_request
+        plans.add(control.AddVhost, self.add_vhost)
+        plans.add(control.DeleteVhost, self.delete_vhost)
+        plans.add(control.SetVhostTags, self.set_vhost_tags)
+        plans.add(control.SetTracing, self.set_tracing)
+        plans.add(control.SetVhostLimits, self.set_vhost_limits)
+        plans.add(control.SetPolicy, self.set_policy)
+        plans.add(control.ClearPolicy, self.clear_policy)
+        plans.add(control.SetParameter, self.set_parameter)
+        plans.add(control.ClearParameter, self.clear_parameter)
+        plans.add(control.SetGlobalParameter, self.set_global_parameter)
+        plans.add(control.ClearGlobalParameter, self.clear_global_parameter)
 
     # -- users -------------------------------------------------------------------------------------
 
-    def add_user(self, request: AddUser) -> list[Change]:
+    def add_user(self, request: control.AddUser) -> list[metadata.Change]:
         """A new user without tags."""
         name = request.name.encode()
         if not name:
             raise Refusal(BAD_REQUEST, "user name cannot be empty")
         if name in self._broker.access.users:
             raise Refusal(EXISTS, f'User "{request.name}" already exists')
-        return [PutUser(name, self._hash(request.password), self._hashing, [])]
+        return [metadata.PutUser(name, self._hash(request.password), self._hashing, [])]
 
-    def delete_user(self, request: DeleteUser) -> list[Change]:
+    def delete_user(self, request: control.DeleteUser) -> list[metadata.Change]:
         """Delete a user."""
         self._user(request.name)
-        return [DeleteUserChange(request.name.encode())]
+        return [metadata.DeleteUser(request.name.encode())]
 
-    def change_password(self, request: ChangePassword) -> list[Change]:
+    def change_password(self, request: control.ChangePassword) -> list[metadata.Change]:
         """Set or clear a user's password."""
         user = self._user(request.name)
         password = request.password
         password_hash = b"" if password is None else self._hash(password)
         return [_changed_user(user, password_hash, self._hashing)]
 
-    def set_user_tags(self, request: SetUserTags) -> list[Change]:
+    def set_user_tags(self, request: control.SetUserTags) -> list[metadata.Change]:
         """Replace a user's tags."""
         user = self._user(request.name)
         changed = _changed_user(user, user.password_hash, user.hashing)
         changed.tags = list(dict.fromkeys(request.tags))
         return [changed]
 
-    def set_user_limits(self, request: SetUserLimits) -> list[Change]:
+    def set_user_limits(self, request: control.SetUserLimits) -> list[metadata.Change]:
         """Set or remove limits of a user."""
         user = self._user(request.name)
         changed = _changed_user(user, user.password_hash, user.hashing)
@@ -118,14 +115,14 @@ class AccessPlans:
 
     # -- permissions -------------------------------------------------------------------------------
 
-    def set_permissions(self, request: SetPermissions) -> list[Change]:
+    def set_permissions(self, request: control.SetPermissions) -> list[metadata.Change]:
         """Set a user's permissions in a vhost."""
         self._vhost(request.vhost)
         self._user(request.user)
         for pattern in (request.configure, request.write, request.read):
             _check_pattern(pattern)
         return [
-            PutPermission(
+            metadata.PutPermission(
                 request.vhost.encode(),
                 request.user.encode(),
                 request.configure,
@@ -134,20 +131,20 @@ class AccessPlans:
             )
         ]
 
-    def clear_permissions(self, request: ClearPermissions) -> list[Change]:
+    def clear_permissions(self, request: control.ClearPermissions) -> list[metadata.Change]:
         """Take a user's access to a vhost away."""
         self._vhost(request.vhost)
         self._user(request.user)
-        return [DeletePermission(request.vhost.encode(), request.user.encode())]
+        return [metadata.DeletePermission(request.vhost.encode(), request.user.encode())]
 
-    def set_topic_permissions(self, request: SetTopicPermissions) -> list[Change]:
+    def set_topic_permissions(self, request: control.SetTopicPermissions) -> list[metadata.Change]:
         """Set a user's permissions at a topic exchange, which need not exist."""
         self._vhost(request.vhost)
         self._user(request.user)
         for pattern in (request.write, request.read):
             _check_pattern(pattern)
         return [
-            PutTopicPermission(
+            metadata.PutTopicPermission(
                 request.vhost.encode(),
                 request.user.encode(),
                 request.exchange.encode(),
@@ -156,21 +153,23 @@ class AccessPlans:
             )
         ]
 
-    def clear_topic_permissions(self, request: ClearTopicPermissions) -> list[Change]:
+    def clear_topic_permissions(
+        self, request: control.ClearTopicPermissions
+    ) -> list[metadata.Change]:
         """Clear a user's permissions at one topic exchange, or at all."""
         self._vhost(request.vhost)
         self._user(request.user)
         vhost, user = request.vhost.encode(), request.user.encode()
         if request.exchange is not None:
-            return [DeleteTopicPermission(vhost, user, request.exchange.encode())]
+            return [metadata.DeleteTopicPermission(vhost, user, request.exchange.encode())]
         return [
-            DeleteTopicPermission(vhost, user, exchange)
+            metadata.DeleteTopicPermission(vhost, user, exchange)
             for exchange in self._broker.access.topic_exchanges(user, vhost)
         ]
 
     # -- vhosts ------------------------------------------------------------------------------------
 
-    def add_vhost(self, request: AddVhost) -> list[Change]:
+    def add_vhost(self, request: control.AddVhost) -> list[metadata.Change]:
         """Create a vhost, which no user may enter yet."""
         name = request.name.encode()
         if name in self._broker.vhosts:
@@ -183,53 +182,53 @@ class AccessPlans:
         vhost_id = self._broker.next_vhost_id()
         # Definitions that a deleted vhost of this name left behind must not come back.
         return [
-            DeleteVhost(name),
-            PutVhost(name, vhost_id, request.description, list(request.tags), queue_type),
+            metadata.DeleteVhost(name),
+            metadata.PutVhost(name, vhost_id, request.description, list(request.tags), queue_type),
         ]
 
-    def delete_vhost(self, request: DeleteVhostRequest) -> list[Change]:
+    def delete_vhost(self, request: control.DeleteVhost) -> list[metadata.Change]:
         """Delete a vhost."""
         self._vhost(request.name)
-        return [DeleteVhost(request.name.encode())]
+        return [metadata.DeleteVhost(request.name.encode())]
 
-    def set_vhost_tags(self, request: SetVhostTags) -> list[Change]:
+    def set_vhost_tags(self, request: control.SetVhostTags) -> list[metadata.Change]:
         """Replace a vhost's tags."""
         changed = _copy(self._vhost(request.name).definition)
         changed.tags = list(dict.fromkeys(request.tags))
         return [changed]
 
-    def set_tracing(self, request: SetTracing) -> list[Change]:
+    def set_tracing(self, request: control.SetTracing) -> list[metadata.Change]:
         """Switch tracing of a vhost on or off."""
         changed = _copy(self._vhost(request.vhost).definition)
         changed.is_tracing = request.is_on
         return [changed]
 
-    def set_vhost_limits(self, request: SetVhostLimits) -> list[Change]:
+    def set_vhost_limits(self, request: control.SetVhostLimits) -> list[metadata.Change]:
         """Replace a vhost's limits."""
         vhost = self._vhost(request.vhost).name
         value = _json(request.definition)
         if value == {}:
-            return [DeleteParameter(vhost, *VHOST_LIMITS)]
+            return [metadata.DeleteParameter(vhost, *VHOST_LIMITS)]
         _check(lambda: check_limits(request.definition))
-        return [PutParameter(vhost, *VHOST_LIMITS, json.dumps(value))]
+        return [metadata.PutParameter(vhost, *VHOST_LIMITS, json.dumps(value))]
 
-    def reset(self, control: ControlHost) -> list[Change]:
+    def reset(self, node: ControlHost) -> list[metadata.Change]:
         """Delete everything and begin anew; only while the broker does not run."""
-        if control.is_running:
+        if node.is_running:
             raise Refusal(PRECONDITION, "this command requires the broker to be stopped first")
-        return self.empty() + control.first_definitions()
+        return self.empty() + node.first_definitions()
 
-    def empty(self) -> list[Change]:
+    def empty(self) -> list[metadata.Change]:
         """Delete everything."""
-        changes: list[Change] = []
-        changes += [DeleteVhost(name) for name in self._broker.vhosts]
-        changes += [DeleteUserChange(name) for name in self._broker.access.users]
-        changes += [DeleteParameter(*key) for key in self._broker.parameters if not key[0]]
+        changes: list[metadata.Change] = []
+        changes += [metadata.DeleteVhost(name) for name in self._broker.vhosts]
+        changes += [metadata.DeleteUser(name) for name in self._broker.access.users]
+        changes += [metadata.DeleteParameter(*key) for key in self._broker.parameters if not key[0]]
         return changes
 
     # -- policies and parameters -------------------------------------------------------------------
 
-    def set_policy(self, request: SetPolicy) -> list[Change]:
+    def set_policy(self, request: control.SetPolicy) -> list[metadata.Change]:
         """Set a policy or an operator policy."""
         vhost = self._vhost(request.vhost).name
         definition = _json(request.definition)
@@ -244,43 +243,47 @@ class AccessPlans:
             }
         )
         _check(lambda: check_policy(request.kind, request.name, value))
-        return [PutParameter(vhost, request.kind, request.name, value)]
+        return [metadata.PutParameter(vhost, request.kind, request.name, value)]
 
-    def clear_policy(self, request: ClearPolicy) -> list[Change]:
+    def clear_policy(self, request: control.ClearPolicy) -> list[metadata.Change]:
         """Delete a policy or an operator policy."""
         vhost = self._vhost(request.vhost).name
         return self._clear(vhost, request.kind, request.name)
 
-    def set_parameter(self, request: SetParameter) -> list[Change]:
+    def set_parameter(self, request: control.SetParameter) -> list[metadata.Change]:
         """Set a parameter that a plug-in of RabbitMQ would use."""
         vhost = self._vhost(request.vhost).name
         _expect_foreign(request.component, "set")
         return [
-            PutParameter(vhost, request.component, request.name, json.dumps(_json(request.value)))
+            metadata.PutParameter(
+                vhost, request.component, request.name, json.dumps(_json(request.value))
+            )
         ]
 
-    def clear_parameter(self, request: ClearParameter) -> list[Change]:
+    def clear_parameter(self, request: control.ClearParameter) -> list[metadata.Change]:
         """Delete a parameter."""
         vhost = self._vhost(request.vhost).name
         _expect_foreign(request.component, "cleared")
         return self._clear(vhost, request.component, request.name)
 
-    def set_global_parameter(self, request: SetGlobalParameter) -> list[Change]:
+    def set_global_parameter(self, request: control.SetGlobalParameter) -> list[metadata.Change]:
         """Set a parameter of the whole broker."""
-        return [PutParameter(b"", "", request.name, json.dumps(_json(request.value)))]
+        return [metadata.PutParameter(b"", "", request.name, json.dumps(_json(request.value)))]
 
-    def clear_global_parameter(self, request: ClearGlobalParameter) -> list[Change]:
+    def clear_global_parameter(
+        self, request: control.ClearGlobalParameter
+    ) -> list[metadata.Change]:
         """Delete a parameter of the whole broker."""
         return self._clear(b"", "", request.name)
 
     # -- parts -------------------------------------------------------------------------------------
 
-    def _clear(self, vhost: bytes, component: str, name: str) -> list[Change]:
+    def _clear(self, vhost: bytes, component: str, name: str) -> list[metadata.Change]:
         if (vhost, component, name) not in self._broker.parameters:
             raise Refusal(NOT_FOUND, "Parameter does not exist")
-        return [DeleteParameter(vhost, component, name)]
+        return [metadata.DeleteParameter(vhost, component, name)]
 
-    def _user(self, name: str) -> PutUser:
+    def _user(self, name: str) -> metadata.PutUser:
         user = self._broker.access.users.get(name.encode())
         if user is None:
             raise Refusal(NO_SUCH_USER, f'User "{name}" does not exist')
@@ -299,15 +302,15 @@ class AccessPlans:
         return hash_password(password.encode(), self._hashing)
 
 
-def _changed_user(user: PutUser, password_hash: bytes, hashing: str) -> PutUser:
+def _changed_user(user: metadata.PutUser, password_hash: bytes, hashing: str) -> metadata.PutUser:
     """A copy of the user with another password."""
-    return PutUser(
+    return metadata.PutUser(
         user.name, password_hash, hashing, user.tags, user.max_connections, user.max_channels
     )
 
 
-def _copy(vhost: PutVhost) -> PutVhost:
-    return PutVhost(
+def _copy(vhost: metadata.PutVhost) -> metadata.PutVhost:
+    return metadata.PutVhost(
         vhost.name,
         vhost.id,
         vhost.description,

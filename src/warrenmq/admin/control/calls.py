@@ -24,55 +24,10 @@ from warrenmq.admin.control.watching import WatchCalls
 from warrenmq.admin.definitions.administration import Administration, Refusal
 from warrenmq.admin.definitions.export import export_pieces
 from warrenmq.admin.definitions.importing import DefinitionsImport
+from warrenmq.admin.dispatch import Dispatch
 from warrenmq.admin.events.stream import EventStream
+from warrenmq.admin.protocol import control
 from warrenmq.admin.protocol.cluster import ClusterRequest
-from warrenmq.admin.protocol.control import (
-    ADMINISTRATOR,
-    NEEDS,
-    NO_TAG,
-    AddUser,
-    AddVhost,
-    CancelImport,
-    ChangePassword,
-    CheckPassword,
-    ClearGlobalParameter,
-    ClearParameter,
-    ClearPermissions,
-    ClearPolicy,
-    ClearTopicPermissions,
-    CloseConnections,
-    ControlReply,
-    ControlRequest,
-    DeleteQueue,
-    DeleteUser,
-    DeleteVhost,
-    DescribeControl,
-    Done,
-    ExportDefinitions,
-    Exported,
-    GetImport,
-    ImportDefinitions,
-    List,
-    PurgeQueue,
-    ResetNode,
-    RotateLogs,
-    SetDiskLimit,
-    SetGlobalParameter,
-    SetListening,
-    SetLogLevel,
-    SetMemoryLimit,
-    SetParameter,
-    SetPermissions,
-    SetPolicy,
-    SetRunning,
-    SetTopicPermissions,
-    SetTracing,
-    SetUserLimits,
-    SetUserTags,
-    SetVhostLimits,
-    SetVhostTags,
-    StopNode,
-)
 from warrenmq.admin.protocol.mirrors import MirrorRequest
 from warrenmq.admin.protocol.requests import ErrorReply
 from warrenmq.admin.protocol.watching import WatchRequest
@@ -90,6 +45,15 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("warren.admin")
 
+# Operations on definitions that only a user who may enter the vhost may ask for.
+_PARAMETER_REQUESTS = (
+    control.SetVhostLimits,
+    control.SetPolicy,
+    control.ClearPolicy,
+    control.SetParameter,
+    control.ClearParameter,
+)
+
 
 class ControlCalls:
     """Carries out the control requests of `user`; each is answered once, through `reply`.
@@ -102,32 +66,38 @@ class ControlCalls:
         self,
         broker: Broker,
         administration: Administration,
-        control: ControlHost,
+        node: ControlHost,
         events: EventStream,
         user: SessionUser,
         clock: Clock,
-        reply: Callable[[ControlReply | ErrorReply], None],
+        reply: Callable[[control.ControlReply | ErrorReply], None],
         cluster: ClusterControl | None = None,
         is_passed: bool = False,
     ) -> None:
         self._broker = broker
         self._administration = administration
-        self._control = control
+        self._node = node
         self._permits = Permits(broker, user)
         self._clock = clock
         self._reply = reply
         self._plans = AccessPlans(broker)
         self._import: DefinitionsImport | None = None
-        self._watch = WatchCalls(broker, control, events, clock, reply)
+        self._watch = WatchCalls(broker, node, events, clock, reply)
         self._cluster = cluster
         peers = None if cluster is None or is_passed else Peers(cluster, user.name, self._guard)
-        self._cluster_calls = ClusterCalls(control, cluster, peers, self._guard, reply)
-        self._queue_calls = QueueCalls(broker, self._permits, peers, clock, reply)
-        self._mirror_calls = MirrorCalls(broker, self._permits, peers, reply)
-        self._connection_calls = ConnectionCalls(broker, peers, reply)
-        self._listings = ListingCalls(broker, self._permits, peers, self._later, reply)
+        cluster_calls = ClusterCalls(node, cluster, peers, self._guard, reply)
+        queue_calls = QueueCalls(broker, self._permits, peers, clock, reply)
+        self._calls: Dispatch[None] = Dispatch()
+        self._calls.add_all(WatchRequest, self._watch.start)
+        self._calls.add_all(ClusterRequest, cluster_calls.start)
+        self._calls.add_all(MirrorRequest, MirrorCalls(broker, self._permits, peers, reply).start)
+        self._calls.add_all(control.PurgeQueue | control.DeleteQueue, queue_calls.start)
+        self._calls.add(control.CloseConnections, ConnectionCalls(broker, peers, reply).start)
+        listings = ListingCalls(broker, self._permits, peers, self._later, reply)
+        self._calls.add(control.List, listings.start)
+        self._add_calls()
 
-    def start(self, request: ControlRequest) -> None:
+    def start(self, request: control.ControlRequest) -> None:
         """Carry out `request`."""
         self._guard(lambda: self._start(request))
 
@@ -148,150 +118,104 @@ class ControlCalls:
             _log.error("internal error", exc_info=error)
             self._reply(ErrorReply(INTERNAL, "internal error; the node's log has the details"))
 
-    def _start(self, request: ControlRequest) -> None:
+    def _start(self, request: control.ControlRequest) -> None:
         try:
-            self._permits.expect_tag(NEEDS[type(request)])
+            self._permits.expect_tag(control.NEEDS[type(request)])
             plan = self._plan(request)
             if plan is not None:
                 self._administration.run(plan, self._on_done, self._permits.user.shown_name)
             else:
-                self._start_other(request)
+                call = self._calls.of(request)
+                assert call is not None
+                call(request)
         except Refusal as refusal:
             self._reply(ErrorReply(refusal.code, refusal.text))
 
     # -- definitions -------------------------------------------------------------------------------
 
-    def _plan(self, request: ControlRequest) -> Callable[[], list[Change]] | None:
+    def _plan(self, request: control.ControlRequest) -> Callable[[], list[Change]] | None:
         """The plan of an operation on definitions; None for other operations."""
-        plans = self._plans
-        match request:
-            case AddUser():
-                return lambda: plans.add_user(request)
-            case DeleteUser():
-                return lambda: plans.delete_user(request)
-            case ChangePassword():
-                return lambda: plans.change_password(request)
-            case SetUserTags():
-                return lambda: plans.set_user_tags(request)
-            case SetUserLimits():
-                return lambda: plans.set_user_limits(request)
-            case SetPermissions():
-                return lambda: plans.set_permissions(request)
-            case ClearPermissions():
-                return lambda: plans.clear_permissions(request)
-            case SetTopicPermissions():
-                return lambda: plans.set_topic_permissions(request)
-            case ClearTopicPermissions():
-                return lambda: plans.clear_topic_permissions(request)
-            case AddVhost():
-                return lambda: plans.add_vhost(request)
-            case DeleteVhost():
-                return lambda: plans.delete_vhost(request)
-            case SetVhostTags():
-                return lambda: plans.set_vhost_tags(request)
-            case SetTracing():
-                return lambda: plans.set_tracing(request)
-            case ResetNode() if self._cluster is None:
-                return lambda: plans.reset(self._control)
-        return self._parameter_plan(request)
-
-    def _parameter_plan(self, request: ControlRequest) -> Callable[[], list[Change]] | None:
-        plans = self._plans
-        match request:
-            case SetVhostLimits():
-                self._permits.expect_vhost(request.vhost)
-                return lambda: plans.set_vhost_limits(request)
-            case SetPolicy():
-                # A policy of the operator bounds those of the teams, so it is not theirs.
-                self._permits.expect_tag(
-                    ADMINISTRATOR if request.kind == "operator_policy" else NO_TAG
-                )
-                self._permits.expect_vhost(request.vhost)
-                return lambda: plans.set_policy(request)
-            case ClearPolicy():
-                self._permits.expect_tag(
-                    ADMINISTRATOR if request.kind == "operator_policy" else NO_TAG
-                )
-                self._permits.expect_vhost(request.vhost)
-                return lambda: plans.clear_policy(request)
-            case SetParameter():
-                self._permits.expect_vhost(request.vhost)
-                return lambda: plans.set_parameter(request)
-            case ClearParameter():
-                self._permits.expect_vhost(request.vhost)
-                return lambda: plans.clear_parameter(request)
-            case SetGlobalParameter():
-                return lambda: plans.set_global_parameter(request)
-            case ClearGlobalParameter():
-                return lambda: plans.clear_global_parameter(request)
-        return None
+        if isinstance(request, control.ResetNode) and self._cluster is None:
+            return lambda: self._plans.reset(self._node)
+        plan = self._plans.by_request.of(request)
+        if plan is None:
+            return None
+        if isinstance(request, control.SetPolicy | control.ClearPolicy):
+            # A policy of the operator bounds those of the teams, so it is not theirs.
+            self._permits.expect_tag(
+                control.ADMINISTRATOR if request.kind == "operator_policy" else control.NO_TAG
+            )
+        if isinstance(request, _PARAMETER_REQUESTS):
+            self._permits.expect_vhost(request.vhost)
+        return lambda: plan(request)
 
     def _on_done(self, refusal: Refusal | None) -> None:
         if refusal is None:
-            self._reply(Done())
+            self._reply(control.Done())
         else:
             self._reply(ErrorReply(refusal.code, refusal.text))
 
     # -- everything else ---------------------------------------------------------------------------
 
-    def _start_other(self, request: ControlRequest) -> None:
-        match request:
-            case CheckPassword():
-                self._check_password(request)
-            case ExportDefinitions():
-                self._export(request)
-            case ImportDefinitions() | GetImport() | CancelImport():
-                self._import_definitions(request)
-            case PurgeQueue() | DeleteQueue():
-                self._queue_calls.start(request)
-            case CloseConnections():
-                self._connection_calls.start(request)
-            case List():
-                self._listings.start(request)
-            case ResetNode():
-                self._leave(request)
-            case _ if isinstance(request, WatchRequest):
-                self._watch.start(request)
-            case _ if isinstance(request, ClusterRequest):
-                self._cluster_calls.start(request)
-            case _ if isinstance(request, MirrorRequest):
-                self._mirror_calls.start(request)
-            case _:
-                self._control_node(request)
+    def _add_calls(self) -> None:
+        calls = self._calls
+        calls.add(control.CheckPassword, self._check_password)
+        calls.add(control.ExportDefinitions, self._export)
+        calls.add(control.ImportDefinitions, self._import_definitions)
+        calls.add(control.GetImport, self._import_definitions)
+        calls.add(control.CancelImport, self._import_definitions)
+        calls.add(control.ResetNode, self._leave)
+        calls.add(control.SetMemoryLimit, self._set_memory_limit)
+        calls.add(control.SetDiskLimit, self._set_disk_limit)
+        calls.add(control.SetLogLevel, self._set_log_level)
+        calls.add(control.RotateLogs, self._rotate_logs)
+        calls.add(control.SetListening, self._set_listening)
+        calls.add(control.SetRunning, self._set_running)
+        calls.add(control.StopNode, self._stop_node)
+        calls.add(control.DescribeControl, self._describe_control)
 
-    def _control_node(self, request: ControlRequest) -> None:
-        broker, control, now_ms = self._broker, self._control, self._clock.now_ms()
-        match request:
-            case SetMemoryLimit():
-                absolute = -1 if request.absolute is None else request.absolute
-                broker.set_vm_memory_high_watermark(absolute, request.relative or 0.0, now_ms)
-            case SetDiskLimit():
-                absolute = -1 if request.absolute is None else request.absolute
-                broker.set_disk_free_limit(absolute, request.relative or 0.0, now_ms)
-            case SetLogLevel():
-                control.set_log_level(request.level)
-            case RotateLogs():
-                control.rotate_logs()
-            case SetListening():
-                control.set_listening(request.is_on)
-            case SetRunning():
-                control.set_running(request.is_on, self._on_running)
-                return
-            case StopNode():
-                control.stop()
-            case DescribeControl():
-                self._reply(control.describe())
-                return
-        self._reply(Done())
+    def _set_memory_limit(self, request: control.SetMemoryLimit) -> None:
+        absolute = -1 if request.absolute is None else request.absolute
+        self._broker.set_vm_memory_high_watermark(
+            absolute, request.relative or 0.0, self._clock.now_ms()
+        )
+        self._reply(control.Done())
+
+    def _set_disk_limit(self, request: control.SetDiskLimit) -> None:
+        absolute = -1 if request.absolute is None else request.absolute
+        self._broker.set_disk_free_limit(absolute, request.relative or 0.0, self._clock.now_ms())
+        self._reply(control.Done())
+
+    def _set_log_level(self, request: control.SetLogLevel) -> None:
+        self._node.set_log_level(request.level)
+        self._reply(control.Done())
+
+    def _rotate_logs(self, _request: control.RotateLogs) -> None:
+        self._node.rotate_logs()
+        self._reply(control.Done())
+
+    def _set_listening(self, request: control.SetListening) -> None:
+        self._node.set_listening(request.is_on)
+        self._reply(control.Done())
+
+    def _set_running(self, request: control.SetRunning) -> None:
+        self._node.set_running(request.is_on, self._on_running)
+
+    def _stop_node(self, _request: control.StopNode) -> None:
+        self._node.stop()
+        self._reply(control.Done())
+
+    def _describe_control(self, _request: control.DescribeControl) -> None:
+        self._reply(self._node.describe())
 
     def _on_running(self, failure: str) -> None:
         self._on_done(Refusal(PRECONDITION, failure) if failure else None)
 
-    def _leave(self, request: ResetNode) -> None:
+    def _leave(self, request: control.ResetNode) -> None:
         """Leave the cluster, then delete everything that the node has."""
         cluster = self._cluster
         assert cluster is not None
-        if self._control.is_running:
+        if self._node.is_running:
             raise Refusal(PRECONDITION, "this command requires the broker to be stopped first")
 
         def on_left(code: str, text: str) -> None:
@@ -307,7 +231,7 @@ class ControlCalls:
 
         cluster.leave(request.is_forced, on_left)
 
-    def _export(self, request: ExportDefinitions) -> None:
+    def _export(self, request: control.ExportDefinitions) -> None:
         vhost = None if request.vhost is None else self._permits.expect_vhost(request.vhost)
         self._join(export_pieces(self._broker, vhost), bytearray())
 
@@ -315,21 +239,23 @@ class ControlCalls:
         """Join one piece a turn, then reply."""
         piece = next(pieces, None)
         if piece is None:
-            self._reply(Exported(bytes(joined)))
+            self._reply(control.Exported(bytes(joined)))
         else:
             joined += piece
             self._later(lambda: self._join(pieces, joined))
 
-    def _import_definitions(self, request: ImportDefinitions | GetImport | CancelImport) -> None:
-        if isinstance(request, ImportDefinitions):
+    def _import_definitions(
+        self, request: control.ImportDefinitions | control.GetImport | control.CancelImport
+    ) -> None:
+        if isinstance(request, control.ImportDefinitions):
             self._start_import(request)
         if self._import is None:
             raise Refusal(PRECONDITION, "this session has imported no definitions")
-        if isinstance(request, CancelImport):
+        if isinstance(request, control.CancelImport):
             self._import.cancel()
         self._reply(self._import.status())
 
-    def _start_import(self, request: ImportDefinitions) -> None:
+    def _start_import(self, request: control.ImportDefinitions) -> None:
         if self._import is not None and self._import.is_running():
             raise Refusal(PRECONDITION, "this session imports definitions already")
         self._import = DefinitionsImport(
@@ -337,9 +263,9 @@ class ControlCalls:
         )
         self._import.start(request.json, request.is_dry_run)
 
-    def _check_password(self, request: CheckPassword) -> None:
+    def _check_password(self, request: control.CheckPassword) -> None:
         self._permits.expect_user(request.name)
         name = request.name.encode()
         if not self._broker.access.is_password(name, request.password.encode()):
             raise Refusal(ACCESS_REFUSED, f'user "{request.name}" authentication failed')
-        self._reply(Done())
+        self._reply(control.Done())

@@ -9,19 +9,8 @@ from warrenmq.admin.control.control_host import ControlHost
 from warrenmq.admin.definitions.administration import Refusal
 from warrenmq.admin.events.queue import EventQueue
 from warrenmq.admin.events.stream import EventStream
+from warrenmq.admin.protocol import watching
 from warrenmq.admin.protocol.control import ControlReply, Done
-from warrenmq.admin.protocol.watching import (
-    Certificates,
-    DescribeCertificates,
-    DescribeVariables,
-    Events,
-    NextEvents,
-    ResetLoginAttempts,
-    SetSourceTracking,
-    Variables,
-    WatchEvents,
-    WatchRequest,
-)
 from warrenmq.broker.broker import Broker
 from warrenmq.vocabulary.error_codes import PRECONDITION
 
@@ -46,25 +35,25 @@ class WatchCalls:
         # Ends the wait of a request for events.
         self._timer: Timer | None = None
 
-    def start(self, request: WatchRequest) -> None:
+    def start(self, request: watching.WatchRequest) -> None:
         """Carry out `request`. Raises Refusal."""
         match request:
-            case SetSourceTracking():
+            case watching.SetSourceTracking():
                 self._attempts.is_tracking = request.is_on
-            case ResetLoginAttempts():
+            case watching.ResetLoginAttempts():
                 self._attempts.reset()
-            case WatchEvents():
+            case watching.WatchEvents():
                 self.stop()
                 self._queue = EventQueue(frozenset(request.names), self._on_first)
                 self._events.open(self._queue)
-            case NextEvents():
+            case watching.NextEvents():
                 self._next(request)
                 return
-            case DescribeCertificates():
-                self._reply(Certificates(self._control.certificates()))
+            case watching.DescribeCertificates():
+                self._reply(watching.Certificates(self._control.certificates()))
                 return
-            case DescribeVariables():
-                self._reply(Variables(self._control.variables()))
+            case watching.DescribeVariables():
+                self._reply(watching.Variables(self._control.variables()))
                 return
         self._reply(Done())
 
@@ -77,12 +66,12 @@ class WatchCalls:
             self._events.close(self._queue)
             self._queue = None
 
-    def _next(self, request: NextEvents) -> None:
+    def _next(self, request: watching.NextEvents) -> None:
         if self._queue is None:
             raise Refusal(PRECONDITION, "the session watches no events")
         lines = self._queue.take()
         if lines or not request.wait_ms:
-            self._reply(Events(lines))
+            self._reply(watching.Events(lines))
         else:
             self._timer = self._clock.call_later(request.wait_ms / 1000, self._answer)
 
@@ -95,4 +84,4 @@ class WatchCalls:
     def _answer(self) -> None:
         self._timer = None
         if self._queue is not None:
-            self._reply(Events(self._queue.take()))
+            self._reply(watching.Events(self._queue.take()))

@@ -11,35 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from warrenmq.admin.definitions.document import (
-    BindingRow,
-    DefinitionsError,
-    ExchangeRow,
-    GlobalParameterRow,
-    Pairs,
-    ParameterRow,
-    PermissionRow,
-    PolicyRow,
-    QueueRow,
-    TopicPermissionRow,
-    UserRow,
-    VhostRow,
-    pairs,
-    tag_list,
-)
+from warrenmq.admin.definitions import document
 from warrenmq.admin.definitions.json_values import fields_of, name_of
+from warrenmq.broker.definitions import metadata
 from warrenmq.broker.definitions.limits import VHOST_LIMITS, check_limits
-from warrenmq.broker.definitions.metadata import (
-    NO_LIMIT,
-    PutBinding,
-    PutExchange,
-    PutParameter,
-    PutPermission,
-    PutQueue,
-    PutTopicPermission,
-    PutUser,
-    PutVhost,
-)
 from warrenmq.broker.definitions.passwords import (
     HASHING_ALGORITHMS,
     MD5,
@@ -77,27 +52,31 @@ class LeftOut(Exception):
 # -- users and vhosts ------------------------------------------------------------------------------
 
 
-def user_of(row: UserRow, version: str, known: PutUser | None = None) -> PutUser:
+def user_of(
+    row: document.UserRow, version: str, known: metadata.PutUser | None = None
+) -> metadata.PutUser:
     """The user of a row, written by RabbitMQ `version`; `known` is the user of that name, if any.
 
     Without a password or a hash, a known user keeps its password and a new one cannot log in.
     """
     name = name_of(row.name, "user name")
     if not name:
-        raise DefinitionsError("user name cannot be empty")
+        raise document.DefinitionsError("user name cannot be empty")
     password_hash, hashing = _password(row, version, known)
     limits = _user_limits(row)
-    return PutUser(
+    return metadata.PutUser(
         name,
         password_hash,
         hashing,
-        tag_list(row.tags),
-        limits.get("max-connections", NO_LIMIT),
-        limits.get("max-channels", NO_LIMIT),
+        document.tag_list(row.tags),
+        limits.get("max-connections", metadata.NO_LIMIT),
+        limits.get("max-channels", metadata.NO_LIMIT),
     )
 
 
-def _password(row: UserRow, version: str, known: PutUser | None) -> tuple[bytes, str]:
+def _password(
+    row: document.UserRow, version: str, known: metadata.PutUser | None
+) -> tuple[bytes, str]:
     if row.password_hash is None and row.password is None:
         return (b"", SHA256) if known is None else (known.password_hash, known.hashing)
     if row.password_hash is None:
@@ -108,13 +87,13 @@ def _password(row: UserRow, version: str, known: PutUser | None) -> tuple[bytes,
         return (hash_password(password) if password else b""), SHA256
     hashing = row.hashing_algorithm or (MD5 if _is_md5_version(version) else SHA256)
     if hashing not in HASHING_ALGORITHMS:
-        raise DefinitionsError(f"user '{row.name}': unknown hashing algorithm '{hashing}'")
+        raise document.DefinitionsError(f"user '{row.name}': unknown hashing algorithm '{hashing}'")
     try:
         password_hash = base64.b64decode(row.password_hash, validate=True)
     except (binascii.Error, ValueError):
-        raise DefinitionsError(f"user '{row.name}': password_hash is not base64") from None
+        raise document.DefinitionsError(f"user '{row.name}': password_hash is not base64") from None
     if password_hash and len(password_hash) != _HASH_BYTES[hashing]:
-        raise DefinitionsError(
+        raise document.DefinitionsError(
             f"user '{row.name}': password_hash has {len(password_hash)} bytes, "
             f"but {hashing} has {_HASH_BYTES[hashing]}"
         )
@@ -130,24 +109,26 @@ def _is_md5_version(version: str) -> bool:
     )
 
 
-def _user_limits(row: UserRow) -> dict[str, int]:
-    limits = pairs(row.limits)
+def _user_limits(row: document.UserRow) -> dict[str, int]:
+    limits = document.pairs(row.limits)
     for key, value in limits.items():
         if key not in _USER_LIMITS:
-            raise DefinitionsError(f"user '{row.name}': unknown limit '{key}'")
+            raise document.DefinitionsError(f"user '{row.name}': unknown limit '{key}'")
         if isinstance(value, bool) or not isinstance(value, int) or abs(value) >= 1 << 62:
-            raise DefinitionsError(f"user '{row.name}': {key} should be a number")
-    return {key: max(value, NO_LIMIT) for key, value in limits.items()}
+            raise document.DefinitionsError(f"user '{row.name}': {key} should be a number")
+    return {key: max(value, metadata.NO_LIMIT) for key, value in limits.items()}
 
 
-def vhost_of(row: VhostRow, vhost_id: int, known: PutVhost | None = None) -> PutVhost:
+def vhost_of(
+    row: document.VhostRow, vhost_id: int, known: metadata.PutVhost | None = None
+) -> metadata.PutVhost:
     """The vhost of a row, or `known` as the row changes it.
 
     As in RabbitMQ, a row that has a part of the metadata replaces all of it.
     """
     name = name_of(row.name, "vhost name")
     if not name:
-        raise DefinitionsError("vhost name cannot be empty")
+        raise document.DefinitionsError("vhost name cannot be empty")
     inner = row.metadata
     given = [row] if inner is None else [row, inner]
     description = next((each.description for each in given if each.description is not None), None)
@@ -157,33 +138,37 @@ def vhost_of(row: VhostRow, vhost_id: int, known: PutVhost | None = None) -> Put
     )
     if known is not None and description is None and tags is None and queue_type is None:
         return known
-    return PutVhost(
+    return metadata.PutVhost(
         name,
         vhost_id if known is None else known.id,
         description or "",
-        tag_list(tags),
+        document.tag_list(tags),
         "" if queue_type in (None, "undefined") else str(queue_type),
         known is not None and known.is_tracing,
     )
 
 
-def permission_of(row: PermissionRow, vhost: str) -> PutPermission:
+def permission_of(row: document.PermissionRow, vhost: str) -> metadata.PutPermission:
     """The permissions of a row; `invalid_patterns` checks them."""
     names = name_of(vhost, "vhost name"), name_of(row.user, "user name")
-    return PutPermission(*names, row.configure, row.write, row.read)
+    return metadata.PutPermission(*names, row.configure, row.write, row.read)
 
 
-def topic_permission_of(row: TopicPermissionRow, vhost: str) -> PutTopicPermission:
+def topic_permission_of(
+    row: document.TopicPermissionRow, vhost: str
+) -> metadata.PutTopicPermission:
     """The topic permissions of a row; `invalid_patterns` checks them."""
     exchange = name_of(row.exchange, "exchange name")
     names = name_of(vhost, "vhost name"), name_of(row.user, "user name"), exchange
-    return PutTopicPermission(*names, row.write, row.read)
+    return metadata.PutTopicPermission(*names, row.write, row.read)
 
 
-def invalid_patterns(row: PermissionRow | TopicPermissionRow) -> list[tuple[str, str, str]]:
+def invalid_patterns(
+    row: document.PermissionRow | document.TopicPermissionRow,
+) -> list[tuple[str, str, str]]:
     """The kind, the pattern and the reason of each that is refused; it allows nothing."""
     patterns = {"write": row.write, "read": row.read}
-    if isinstance(row, PermissionRow):
+    if isinstance(row, document.PermissionRow):
         patterns = {"configure": row.configure} | patterns
     found = [(kind, pattern, Right(pattern).error) for kind, pattern in patterns.items()]
     return [each for each in found if each[2]]
@@ -192,18 +177,18 @@ def invalid_patterns(row: PermissionRow | TopicPermissionRow) -> list[tuple[str,
 # -- parameters ------------------------------------------------------------------------------------
 
 
-def policy_of(row: PolicyRow, vhost: str) -> PutParameter:
+def policy_of(row: document.PolicyRow, vhost: str) -> metadata.PutParameter:
     """The policy of a row."""
     value = {
         "pattern": row.pattern,
-        "definition": normal_definition(pairs(row.definition)),
+        "definition": normal_definition(document.pairs(row.definition)),
         "priority": row.priority,
         "apply-to": row.apply_to,
     }
     return _checked(vhost, POLICY, row.name, value)
 
 
-def parameter_of(row: ParameterRow, vhost: str) -> PutParameter:
+def parameter_of(row: document.ParameterRow, vhost: str) -> metadata.PutParameter:
     """The parameter of a row, with values that are lists of pairs made objects."""
     value = row.value
     if row.component in (POLICY, OPERATOR_POLICY):
@@ -216,21 +201,23 @@ def parameter_of(row: ParameterRow, vhost: str) -> PutParameter:
     elif (row.component, row.name) == _VHOST_LIMITS:
         value = _object(value)
     elif not row.component:
-        raise DefinitionsError(f"parameter '{row.name}' in vhost '{vhost}' has no component")
+        raise document.DefinitionsError(
+            f"parameter '{row.name}' in vhost '{vhost}' has no component"
+        )
     return _checked(vhost, row.component, row.name, value)
 
 
-def vhost_limits_of(vhost: str, limits: Pairs) -> PutParameter:
+def vhost_limits_of(vhost: str, limits: document.Pairs) -> metadata.PutParameter:
     """The limits that stand in the row of a vhost."""
-    return _checked(vhost, *_VHOST_LIMITS, pairs(limits))
+    return _checked(vhost, *_VHOST_LIMITS, document.pairs(limits))
 
 
-def global_parameter_of(row: GlobalParameterRow) -> PutParameter:
+def global_parameter_of(row: document.GlobalParameterRow) -> metadata.PutParameter:
     """The global parameter of a row."""
-    return PutParameter(b"", "", row.name, _json(row.value))
+    return metadata.PutParameter(b"", "", row.name, _json(row.value))
 
 
-def _checked(vhost: str, component: str, name: str, value: Any) -> PutParameter:
+def _checked(vhost: str, component: str, name: str, value: Any) -> metadata.PutParameter:
     text = _json(value)
     try:
         if component in (POLICY, OPERATOR_POLICY):
@@ -240,8 +227,8 @@ def _checked(vhost: str, component: str, name: str, value: Any) -> PutParameter:
     except ValueError as error:
         kind = component.replace("_", " ")
         reason = str(error).removeprefix("Validation failed").strip().replace("\n", "; ")
-        raise DefinitionsError(f"{kind} '{name}' in vhost '{vhost}': {reason}") from None
-    return PutParameter(name_of(vhost, "vhost name"), component, name, text)
+        raise document.DefinitionsError(f"{kind} '{name}' in vhost '{vhost}': {reason}") from None
+    return metadata.PutParameter(name_of(vhost, "vhost name"), component, name, text)
 
 
 def _definition(value: Any) -> Any:
@@ -253,7 +240,7 @@ def _definition(value: Any) -> Any:
 def _object(value: Any) -> Any:
     """The object that a list of pairs stands for; anything else unchanged."""
     try:
-        return dict(msgspec.convert(value, Pairs))
+        return dict(msgspec.convert(value, document.Pairs))
     except msgspec.ValidationError:
         return value
 
@@ -265,7 +252,7 @@ def _json(value: Any) -> str:
 # -- exchanges, queues and bindings ----------------------------------------------------------------
 
 
-def exchange_of(row: ExchangeRow, vhost: str, left_out: list[str]) -> PutExchange:
+def exchange_of(row: document.ExchangeRow, vhost: str, left_out: list[str]) -> metadata.PutExchange:
     """The exchange of a row, durable or not. Raises LeftOut."""
     name, vhost_name = name_of(row.name, "exchange name"), name_of(vhost, "vhost name")
     text = resource_text(_EXCHANGE, name, vhost_name)
@@ -277,10 +264,12 @@ def exchange_of(row: ExchangeRow, vhost: str, left_out: list[str]) -> PutExchang
         make_exchange(name, type, row.durable, row.auto_delete, row.internal, arguments)
     except AmqpError as error:
         raise LeftOut(f"{text}: {error.text.partition(' - ')[2]}") from None
-    return PutExchange(vhost_name, name, type, row.auto_delete, row.internal, arguments)
+    return metadata.PutExchange(vhost_name, name, type, row.auto_delete, row.internal, arguments)
 
 
-def queue_of(row: QueueRow, vhost: str, queue_id: int, left_out: list[str]) -> PutQueue:
+def queue_of(
+    row: document.QueueRow, vhost: str, queue_id: int, left_out: list[str]
+) -> metadata.PutQueue:
     """The queue of a row, durable or not, with the arguments that this broker supports.
 
     Raises LeftOut.
@@ -302,18 +291,18 @@ def queue_of(row: QueueRow, vhost: str, queue_id: int, left_out: list[str]) -> P
         arguments[key] = given[key]
     left_out.extend(reasons[key] for key in given if key in reasons)
     encoded = encode_table({key: arguments[key] for key in given if key in arguments})
-    return PutQueue(vhost_name, queue_id, name, row.durable, row.auto_delete, encoded)
+    return metadata.PutQueue(vhost_name, queue_id, name, row.durable, row.auto_delete, encoded)
 
 
-def binding_of(row: BindingRow, vhost: str, left_out: list[str]) -> PutBinding:
+def binding_of(row: document.BindingRow, vhost: str, left_out: list[str]) -> metadata.PutBinding:
     """The binding of a row; its ends are not looked up. Raises LeftOut."""
     if row.destination_type not in (_QUEUE, _EXCHANGE):
-        raise DefinitionsError(
+        raise document.DefinitionsError(
             f"{binding_text(row, vhost)}: unknown destination type '{row.destination_type}'"
         )
     if not row.source:
         raise LeftOut(f"{binding_text(row, vhost)}: the default exchange binds each queue itself")
-    return PutBinding(
+    return metadata.PutBinding(
         name_of(vhost, "vhost name"),
         name_of(row.source, "exchange name"),
         name_of(row.destination, f"{row.destination_type} name"),
@@ -323,7 +312,7 @@ def binding_of(row: BindingRow, vhost: str, left_out: list[str]) -> PutBinding:
     )
 
 
-def binding_text(row: BindingRow, vhost: str) -> str:
+def binding_text(row: document.BindingRow, vhost: str) -> str:
     """A binding for people."""
     return (
         f"binding of {row.destination_type} '{row.destination}' to exchange '{row.source}' "
@@ -331,10 +320,10 @@ def binding_text(row: BindingRow, vhost: str) -> str:
     )
 
 
-def _fields(given: Pairs, text: str, left_out: list[str]) -> dict[str, Field]:
+def _fields(given: document.Pairs, text: str, left_out: list[str]) -> dict[str, Field]:
     """The fields of arguments; those that no table can hold are left out."""
     found: dict[str, Field] = {}
-    for key, value in pairs(given).items():
+    for key, value in document.pairs(given).items():
         try:
             field = fields_of({key: value})
             encode_table(field)

@@ -8,18 +8,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from warrenmq.admin.definitions import conversion
 from warrenmq.admin.definitions.administration import Refusal
-from warrenmq.admin.definitions.conversion import (
-    global_parameter_of,
-    invalid_patterns,
-    parameter_of,
-    permission_of,
-    policy_of,
-    topic_permission_of,
-    user_of,
-    vhost_limits_of,
-    vhost_of,
-)
 from warrenmq.admin.definitions.document import DefinitionsError, Document, pairs
 from warrenmq.admin.definitions.json_values import bytes_of
 from warrenmq.admin.definitions.row_faults import in_row
@@ -92,7 +82,7 @@ class NodeDifference:
         for name, (number, row) in rows.items():
             known = access.users.get(name)
             with in_row("users", number):
-                user = user_of(row, self._document.version, known)
+                user = conversion.user_of(row, self._document.version, known)
             self._users.add(name)
             if known is not None and _user_parts(user) == _user_parts(known):
                 continue
@@ -112,7 +102,9 @@ class NodeDifference:
             vhost = self._broker.vhosts.get(name)
             known = None if vhost is None else vhost.definition
             with in_row("vhosts", number):
-                definition = vhost_of(row, 0 if vhost is not None else self._next_vhost_id(), known)
+                definition = conversion.vhost_of(
+                    row, 0 if vhost is not None else self._next_vhost_id(), known
+                )
             self._vhosts.add(name)
             parts = {
                 "description": definition.description,
@@ -140,10 +132,10 @@ class NodeDifference:
         found: dict[tuple[bytes, bytes], PutPermission] = {}
         for number, row in enumerate(self._document.permissions):
             with in_row("permissions", number):
-                permission = permission_of(row, self.vhost_of(row))
+                permission = conversion.permission_of(row, self.vhost_of(row))
                 self._check_user(permission.user)
                 text = f"permissions of user '{row.user}' in vhost '{row.vhost}'"
-                self._check_patterns(invalid_patterns(row), text)
+                self._check_patterns(conversion.invalid_patterns(row), text)
             found[permission.vhost, permission.user] = permission
         for key, permission in found.items():
             before = known.get(key)
@@ -158,10 +150,10 @@ class NodeDifference:
         }
         for number, row in enumerate(self._document.topic_permissions):
             with in_row("topic_permissions", number):
-                permission = topic_permission_of(row, self.vhost_of(row))
+                permission = conversion.topic_permission_of(row, self.vhost_of(row))
                 self._check_user(permission.user)
                 text = f"topic permissions of user '{row.user}' in vhost '{row.vhost}'"
-                self._check_patterns(invalid_patterns(row), text)
+                self._check_patterns(conversion.invalid_patterns(row), text)
             found[permission.vhost, permission.user, permission.exchange] = permission
         for key, permission in found.items():
             before = known.get(key)
@@ -190,20 +182,20 @@ class NodeDifference:
             for number, row in enumerate(self._document.vhosts):
                 with in_row("vhosts", number):
                     if pairs(row.limits):
-                        self._put(found, vhost_limits_of(row.name, row.limits))
+                        self._put(found, conversion.vhost_limits_of(row.name, row.limits))
         for number, parameter in enumerate(self._document.parameters):
             with in_row("parameters", number):
-                self._put(found, parameter_of(parameter, self.vhost_of(parameter)))
+                self._put(found, conversion.parameter_of(parameter, self.vhost_of(parameter)))
         for number, policy in enumerate(self._document.policies):
             with in_row("policies", number):
-                self._put(found, policy_of(policy, self.vhost_of(policy)))
+                self._put(found, conversion.policy_of(policy, self.vhost_of(policy)))
         self._add_changed(found)
 
     def _add_global_parameters(self) -> None:
         found: dict[tuple[bytes, str, str], PutParameter] = {}
         for number, row in enumerate(self._document.global_parameters):
             with in_row("global_parameters", number):
-                self._put(found, global_parameter_of(row))
+                self._put(found, conversion.global_parameter_of(row))
         self._add_changed(found)
 
     @staticmethod

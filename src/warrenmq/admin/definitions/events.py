@@ -10,21 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions import metadata
 from warrenmq.broker.definitions.limits import VHOST_LIMITS
-from warrenmq.broker.definitions.metadata import (
-    NO_LIMIT,
-    Change,
-    DeleteParameter,
-    DeletePermission,
-    DeleteTopicPermission,
-    DeleteUser,
-    DeleteVhost,
-    PutParameter,
-    PutPermission,
-    PutTopicPermission,
-    PutUser,
-    PutVhost,
-)
 from warrenmq.vocabulary.names import name_text
 
 Fields = dict[str, Any]
@@ -32,7 +19,7 @@ Fields = dict[str, Any]
 # -- fields ----------------------------------------------------------------------------------------
 
 
-def _user(user: PutUser, name: str) -> Fields:
+def _user(user: metadata.PutUser, name: str) -> Fields:
     shown = {"name": name_text(user.name)}
     if name == "user.tags.set":
         return {"tags": user.tags, **shown}
@@ -40,13 +27,13 @@ def _user(user: PutUser, name: str) -> Fields:
         return shown
     limits = {"max-connections": user.max_connections, "max-channels": user.max_channels}
     return {
-        **{key: value for key, value in limits.items() if value != NO_LIMIT},
+        **{key: value for key, value in limits.items() if value != metadata.NO_LIMIT},
         "username": name_text(user.name),
         "name": "limits",
     }
 
 
-def _vhost(vhost: PutVhost, name: str) -> Fields:
+def _vhost(vhost: metadata.PutVhost, name: str) -> Fields:
     shown = {"tags": vhost.tags, "name": name_text(vhost.name)}
     if name == "vhost.tags.set":
         return shown
@@ -58,7 +45,7 @@ def _vhost(vhost: PutVhost, name: str) -> Fields:
     }
 
 
-def _permission(permission: PutPermission, _name: str) -> Fields:
+def _permission(permission: metadata.PutPermission, _name: str) -> Fields:
     return {
         "read": permission.read,
         "write": permission.write,
@@ -67,7 +54,7 @@ def _permission(permission: PutPermission, _name: str) -> Fields:
     }
 
 
-def _topic_permission(permission: PutTopicPermission, _name: str) -> Fields:
+def _topic_permission(permission: metadata.PutTopicPermission, _name: str) -> Fields:
     return {
         "read": permission.read,
         "write": permission.write,
@@ -76,34 +63,34 @@ def _topic_permission(permission: PutTopicPermission, _name: str) -> Fields:
     }
 
 
-def _no_topic_permission(permission: DeleteTopicPermission, _name: str) -> Fields:
+def _no_topic_permission(permission: metadata.DeleteTopicPermission, _name: str) -> Fields:
     return {"exchange": name_text(permission.exchange), "user": name_text(permission.user)}
 
 
-def _parameter(parameter: PutParameter, name: str) -> Fields:
+def _parameter(parameter: metadata.PutParameter, name: str) -> Fields:
     value = json.loads(parameter.value)
     if name in ("policy.set", "vhost.limits.set"):
         return {**value, "name": parameter.name}
     return {"value": value, "name": parameter.name, "component": parameter.component or "global"}
 
 
-def _no_parameter(parameter: DeleteParameter, name: str) -> Fields:
+def _no_parameter(parameter: metadata.DeleteParameter, name: str) -> Fields:
     if name == "parameter.cleared":
         return {"name": parameter.name, "component": parameter.component or "global"}
     return {"name": parameter.name}
 
 
 _FIELDS: Final[Mapping[type, Callable[[Any, str], Fields]]] = {
-    PutUser: _user,
-    DeleteUser: lambda user, _name: {"name": name_text(user.name)},
-    PutVhost: _vhost,
-    DeleteVhost: lambda vhost, _name: {"name": name_text(vhost.name)},
-    PutPermission: _permission,
-    DeletePermission: lambda permission, _name: {"user": name_text(permission.user)},
-    PutTopicPermission: _topic_permission,
-    DeleteTopicPermission: _no_topic_permission,
-    PutParameter: _parameter,
-    DeleteParameter: _no_parameter,
+    metadata.PutUser: _user,
+    metadata.DeleteUser: lambda user, _name: {"name": name_text(user.name)},
+    metadata.PutVhost: _vhost,
+    metadata.DeleteVhost: lambda vhost, _name: {"name": name_text(vhost.name)},
+    metadata.PutPermission: _permission,
+    metadata.DeletePermission: lambda permission, _name: {"user": name_text(permission.user)},
+    metadata.PutTopicPermission: _topic_permission,
+    metadata.DeleteTopicPermission: _no_topic_permission,
+    metadata.PutParameter: _parameter,
+    metadata.DeleteParameter: _no_parameter,
 }
 
 
@@ -115,7 +102,7 @@ def definition_fields(name: str, change: object) -> Fields:
 # -- the events of a change ------------------------------------------------------------------------
 
 
-def announce_change(broker: Broker, change: Change, user: bytes) -> None:
+def announce_change(broker: Broker, change: metadata.Change, user: bytes) -> None:
     """Tell the listener of a change that is about to be put in force; `user` asks for it.
 
     A vhost that is created or deleted is told of by the administration, at the end.
@@ -127,26 +114,26 @@ def announce_change(broker: Broker, change: Change, user: bytes) -> None:
         broker.events(name, change, vhost, user)
 
 
-def _names(broker: Broker, change: Change) -> list[str]:
+def _names(broker: Broker, change: metadata.Change) -> list[str]:
     match change:
-        case PutUser():
+        case metadata.PutUser():
             return _user_events(broker.access.users.get(change.name), change)
-        case PutVhost():
+        case metadata.PutVhost():
             before = broker.vhosts[change.name].definition
             return ["vhost.tags.set"] if before.tags != change.tags else []
-        case PutParameter():
+        case metadata.PutParameter():
             return _SET.get(change.component, ["parameter.set"])
-        case DeleteParameter():
+        case metadata.DeleteParameter():
             return _CLEARED.get(change.component, ["parameter.cleared"])
     return _EVENT.get(type(change), [])
 
 
 _EVENT: Final[Mapping[type, list[str]]] = {
-    DeleteUser: ["user.deleted"],
-    PutPermission: ["permission.created"],
-    DeletePermission: ["permission.deleted"],
-    PutTopicPermission: ["topic.permission.created"],
-    DeleteTopicPermission: ["topic.permission.deleted"],
+    metadata.DeleteUser: ["user.deleted"],
+    metadata.PutPermission: ["permission.created"],
+    metadata.DeletePermission: ["permission.deleted"],
+    metadata.PutTopicPermission: ["topic.permission.created"],
+    metadata.DeleteTopicPermission: ["topic.permission.deleted"],
 }
 _SET: Final[Mapping[str, list[str]]] = {
     "policy": ["policy.set"],
@@ -160,7 +147,7 @@ _CLEARED: Final[Mapping[str, list[str]]] = {
 }
 
 
-def _user_events(before: PutUser | None, user: PutUser) -> list[str]:
+def _user_events(before: metadata.PutUser | None, user: metadata.PutUser) -> list[str]:
     if before is None:
         return ["user.created", "user.tags.set"] if user.tags else ["user.created"]
     names = []
@@ -170,6 +157,6 @@ def _user_events(before: PutUser | None, user: PutUser) -> list[str]:
         names.append("user.tags.set")
     limits = (user.max_connections, user.max_channels)
     if limits != (before.max_connections, before.max_channels):
-        is_cleared = limits == (NO_LIMIT, NO_LIMIT)
+        is_cleared = limits == (metadata.NO_LIMIT, metadata.NO_LIMIT)
         names.append("user.limits.cleared" if is_cleared else "user.limits.set")
     return names

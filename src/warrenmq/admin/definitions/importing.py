@@ -16,16 +16,7 @@ from warrenmq.admin.definitions.differences import NodeDifference
 from warrenmq.admin.definitions.document import DefinitionsError, Document, parse_steps
 from warrenmq.admin.definitions.new_topology import TopologyPlanning
 from warrenmq.admin.definitions.proposing import Proposing
-from warrenmq.admin.protocol.control import (
-    IMPORT_CANCELLED,
-    IMPORT_COMPARING,
-    IMPORT_DECLARING,
-    IMPORT_DONE,
-    IMPORT_READING,
-    IMPORT_STORING,
-    Imported,
-    ImportStatus,
-)
+from warrenmq.admin.protocol import control
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.vocabulary.error_codes import INTERNAL, INVALID, NO_SUCH_VHOST, STORAGE_FAILED
@@ -34,7 +25,7 @@ from warrenmq.vocabulary.names import name_text
 _log = logging.getLogger("warren.admin")
 
 # Called when an import is over.
-OnImported = Callable[[Imported | Refusal], None]
+OnImported = Callable[[control.Imported | Refusal], None]
 
 
 class DefinitionsImport:
@@ -56,11 +47,11 @@ class DefinitionsImport:
         self._document = Document()
         self._node_lines: list[str] = []
         self._topology: TopologyPlanning | None = None
-        self._step = IMPORT_READING
+        self._step = control.IMPORT_READING
         # Objects done in this step, and how many it has.
         self._done_count = 0
         self._count = 0
-        self._outcome: Imported | Refusal | None = None
+        self._outcome: control.Imported | Refusal | None = None
 
     def start(self, data: bytes, is_dry_run: bool) -> None:
         """Import `data`; `done` is called once, now or later, unless the import is cancelled."""
@@ -68,22 +59,25 @@ class DefinitionsImport:
 
     def cancel(self) -> None:
         """End the import, unless it is being stored or over. Nothing is changed then."""
-        if self._outcome is None and self._step in (IMPORT_READING, IMPORT_COMPARING):
-            self._step = IMPORT_CANCELLED
+        if self._outcome is None and self._step in (
+            control.IMPORT_READING,
+            control.IMPORT_COMPARING,
+        ):
+            self._step = control.IMPORT_CANCELLED
 
     def is_running(self) -> bool:
         """Whether the import is neither over nor cancelled."""
-        return self._outcome is None and self._step != IMPORT_CANCELLED
+        return self._outcome is None and self._step != control.IMPORT_CANCELLED
 
-    def status(self) -> ImportStatus:
+    def status(self) -> control.ImportStatus:
         """How far the import is. Raises the Refusal with which it ended."""
         if isinstance(self._outcome, Refusal):
             raise self._outcome
-        return ImportStatus(self._step, self._done_count, self._count, self._outcome)
+        return control.ImportStatus(self._step, self._done_count, self._count, self._outcome)
 
     def _advance(self, steps: Iterator[None], then: Callable[[], None]) -> None:
         """Take one step a turn, and call `then` after the last."""
-        if self._step == IMPORT_CANCELLED:
+        if self._step == control.IMPORT_CANCELLED:
             return
         try:
             next(steps)
@@ -102,7 +96,7 @@ class DefinitionsImport:
         for done, count in parse_steps(data, self._document):
             self._done_count, self._count = done, count
             yield
-        self._enter(IMPORT_COMPARING)
+        self._enter(control.IMPORT_COMPARING)
         difference = self._difference(lambda: 0)
         self._node_lines = difference.lines
         self._topology = TopologyPlanning(self._broker, self._document, difference.vhost_of)
@@ -115,7 +109,7 @@ class DefinitionsImport:
 
     def _carry_out(self) -> None:
         def changes() -> list[Change]:
-            if self._step == IMPORT_CANCELLED:
+            if self._step == control.IMPORT_CANCELLED:
                 return []
             # The broker may have changed since the plan was made.
             try:
@@ -123,20 +117,20 @@ class DefinitionsImport:
             except DefinitionsError as error:
                 raise Refusal(INVALID, str(error)) from None
             self._node_lines = difference.lines
-            self._enter(IMPORT_STORING, len(difference.changes))
+            self._enter(control.IMPORT_STORING, len(difference.changes))
             return difference.changes
 
         def changed(refusal: Refusal | None) -> None:
             if refusal is not None:
                 self._end(refusal)
-            elif self._step != IMPORT_CANCELLED:
+            elif self._step != control.IMPORT_CANCELLED:
                 self._clock.call_soon(self._declare_all)
 
         self._administration.run(changes, changed)
 
     def _declare_all(self) -> None:
         assert self._topology is not None
-        self._enter(IMPORT_DECLARING, sum(map(len, self._topology.vhosts.values())))
+        self._enter(control.IMPORT_DECLARING, sum(map(len, self._topology.vhosts.values())))
         self._declare()
 
     def _declare(self) -> None:
@@ -188,14 +182,14 @@ class DefinitionsImport:
     def _finish(self) -> None:
         assert self._topology is not None
         left_out = self._document.left_out + self._sections_of_others() + self._topology.left_out
-        self._end(Imported(self._node_lines + self._topology.lines, left_out))
+        self._end(control.Imported(self._node_lines + self._topology.lines, left_out))
 
     def _enter(self, step: str, count: int = 0) -> None:
         self._step, self._done_count, self._count = step, 0, count
 
-    def _end(self, outcome: Imported | Refusal) -> None:
+    def _end(self, outcome: control.Imported | Refusal) -> None:
         self._outcome = outcome
-        self._step = IMPORT_DONE
+        self._step = control.IMPORT_DONE
         self._done(outcome)
 
     def _sections_of_others(self) -> list[str]:

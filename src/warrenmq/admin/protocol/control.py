@@ -5,20 +5,11 @@ operation that changes definitions is answered with `Done` when the change is on
 or refused with an `ErrorReply`, and then nothing has changed. `requests.py` has the other requests.
 """
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeGuard
 
 from msgspec import Meta, Struct
 
-from warrenmq.admin.protocol.cluster import (
-    ClusterReply,
-    ClusterRequest,
-    DescribeCluster,
-    DescribeMember,
-    ForgetNode,
-    JoinCluster,
-    ListenerStatus,
-    SetDraining,
-)
+from warrenmq.admin.protocol import cluster, watching
 from warrenmq.admin.protocol.fields import ShortStr
 from warrenmq.admin.protocol.mirrors import (
     CancelSync,
@@ -27,16 +18,6 @@ from warrenmq.admin.protocol.mirrors import (
     MirrorRequest,
     RebalanceQueues,
     SyncQueue,
-)
-from warrenmq.admin.protocol.watching import (
-    DescribeCertificates,
-    DescribeVariables,
-    NextEvents,
-    ResetLoginAttempts,
-    SetSourceTracking,
-    WatchEvents,
-    WatchReply,
-    WatchRequest,
 )
 
 # Tags of users (RabbitMQ's): each operation asks for one of them, and administrator allows all.
@@ -466,7 +447,7 @@ class ControlStatus(Struct, tag="control_status", frozen=True):
     is_listening: bool
     # Whether the node is in maintenance mode.
     is_draining: bool
-    listeners: list[ListenerStatus]
+    listeners: list[cluster.ListenerStatus]
     alarms: list[str]
     memory_used_bytes: int | None
     memory_limit_bytes: int
@@ -524,9 +505,9 @@ ControlRequest = (
     | StopNode
     | DescribeControl
     | List
-    | ClusterRequest
+    | cluster.ClusterRequest
     | MirrorRequest
-    | WatchRequest
+    | watching.WatchRequest
 )
 ControlReply = (
     Done
@@ -535,9 +516,9 @@ ControlReply = (
     | Exported
     | ImportStatus
     | ControlStatus
-    | ClusterReply
+    | cluster.ClusterReply
     | MirrorReply
-    | WatchReply
+    | watching.WatchReply
 )
 
 # The tag that the user of each operation must have. A local administrator has all tags.
@@ -579,20 +560,25 @@ NEEDS: Final[dict[type, str]] = {
     ResetNode: ADMINISTRATOR,
     StopNode: ADMINISTRATOR,
     DescribeControl: MONITORING,
-    DescribeCluster: MONITORING,
-    DescribeMember: MONITORING,
-    ForgetNode: ADMINISTRATOR,
-    JoinCluster: ADMINISTRATOR,
-    SetDraining: ADMINISTRATOR,
+    cluster.DescribeCluster: MONITORING,
+    cluster.DescribeMember: MONITORING,
+    cluster.ForgetNode: ADMINISTRATOR,
+    cluster.JoinCluster: ADMINISTRATOR,
+    cluster.SetDraining: ADMINISTRATOR,
     DescribeMirrors: MANAGEMENT,
     SyncQueue: ADMINISTRATOR,
     CancelSync: ADMINISTRATOR,
     RebalanceQueues: ADMINISTRATOR,
     List: MANAGEMENT,
-    SetSourceTracking: ADMINISTRATOR,
-    ResetLoginAttempts: ADMINISTRATOR,
-    WatchEvents: ADMINISTRATOR,
-    NextEvents: ADMINISTRATOR,
-    DescribeCertificates: MONITORING,
-    DescribeVariables: ADMINISTRATOR,
+    watching.SetSourceTracking: ADMINISTRATOR,
+    watching.ResetLoginAttempts: ADMINISTRATOR,
+    watching.WatchEvents: ADMINISTRATOR,
+    watching.NextEvents: ADMINISTRATOR,
+    watching.DescribeCertificates: MONITORING,
+    watching.DescribeVariables: ADMINISTRATOR,
 }
+
+
+def is_control(request: object) -> TypeGuard[ControlRequest]:
+    """Whether `request` is for the control calls, whatever the session's vhost."""
+    return type(request) in NEEDS

@@ -15,25 +15,7 @@ from typing import Final
 
 from warrenmq.admin.clock import Clock, Timer
 from warrenmq.admin.node import AdminVhost
-from warrenmq.admin.protocol.requests import (
-    Ack,
-    Acked,
-    DeleteGroup,
-    ErrorReply,
-    Fetch,
-    Fetched,
-    GroupDeleted,
-    GroupList,
-    GroupOpened,
-    Member,
-    OpenGroup,
-    PlanRange,
-    RangePlan,
-    Reply,
-    Reserve,
-    Slice,
-    SliceFile,
-)
+from warrenmq.admin.protocol import requests
 from warrenmq.admin.readers.reserve_poll import ReservePoll
 from warrenmq.admin.readers.seek import seek_time
 from warrenmq.admin.readers.store import commit_acks, commit_group, storage_failed
@@ -69,7 +51,7 @@ class GroupCalls:
         clock: Clock,
         opener: str,
         rights: Rights,
-        reply: Callable[[Reply], None],
+        reply: Callable[[requests.Reply], None],
     ) -> None:
         self._vhost = vhost
         self._clock = clock
@@ -90,7 +72,7 @@ class GroupCalls:
 
     # -- opening -----------------------------------------------------------------------------------
 
-    def open(self, request: OpenGroup) -> None:
+    def open(self, request: requests.OpenGroup) -> None:
         """OpenGroup: answer when the new epoch is durable."""
         if request.elsewhere and not request.may_rebind:
             self._vhost.reader_groups.refuse_moved(request.group.encode(), request.elsewhere)
@@ -115,12 +97,12 @@ class GroupCalls:
     def _leave(self, name: bytes) -> None:
         """All queues of the group live on other nodes: forget its part of this one."""
         if name in self._vhost.reader_groups.by_name:
-            self._delete(name, GroupOpened(0, []))
+            self._delete(name, requests.GroupOpened(0, []))
         else:
-            self._reply(GroupOpened(0, []))
+            self._reply(requests.GroupOpened(0, []))
 
     def _seek_starts(
-        self, request: OpenGroup, starts: dict[int, int], unsought: list[Queue]
+        self, request: requests.OpenGroup, starts: dict[int, int], unsought: list[Queue]
     ) -> None:
         """Seek the start of each queue of `unsought` in turn, then open the group."""
         if not unsought or isinstance(request.start, str):
@@ -132,7 +114,7 @@ class GroupCalls:
             try:
                 self._seek_starts(request, starts, unsought)
             except GroupError as error:
-                self._reply(ErrorReply(error.code, error.text))
+                self._reply(requests.ErrorReply(error.code, error.text))
 
         def on_found(seq: int) -> None:
             starts[queue.id] = seq
@@ -141,7 +123,7 @@ class GroupCalls:
 
         seek_time(queue, request.start, on_found)
 
-    def _open(self, request: OpenGroup, starts: dict[int, int]) -> None:
+    def _open(self, request: requests.OpenGroup, starts: dict[int, int]) -> None:
         group = self._vhost.reader_groups.open(
             request.group.encode(),
             self._opener,
@@ -151,12 +133,12 @@ class GroupCalls:
             request.may_rebind,
             self._clock.now_ms(),
         )
-        opened = GroupOpened(group.epoch, [_member(member) for member in group.ordered()])
+        opened = requests.GroupOpened(group.epoch, [_member(member) for member in group.ordered()])
         commit_group(
             self._vhost, group, lambda ok: self._reply(opened if ok else storage_failed("opened"))
         )
 
-    def _wanted(self, request: OpenGroup) -> list[Queue]:
+    def _wanted(self, request: requests.OpenGroup) -> list[Queue]:
         """The queues that the request names or that match its pattern. Raises GroupError.
 
         A pattern matches only queues that the session may read.
@@ -189,7 +171,7 @@ class GroupCalls:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def reserve(self, request: Reserve) -> None:
+    def reserve(self, request: requests.Reserve) -> None:
         """Reserve: answer when the ranges are durable, or with empty ones after `wait_ms`."""
         group = self._vhost.reader_groups.get(request.group.encode())
         for member in group.members.values():
@@ -202,13 +184,13 @@ class GroupCalls:
             self.stop()
             raise
 
-    def plan_range(self, request: PlanRange) -> None:
+    def plan_range(self, request: requests.PlanRange) -> None:
         """PlanRange: reject what is too large, then answer with the slices that have messages."""
         if request.body_bytes_max is not None:
             self._reject_larger(request, request.body_bytes_max)
         self._plan(request)
 
-    def _reject_larger(self, request: PlanRange, body_bytes_max: int) -> None:
+    def _reject_larger(self, request: requests.PlanRange, body_bytes_max: int) -> None:
         """Reject messages with larger bodies. GroupError when they would be lost."""
         member, planned = self._planned(request)
         queue = member.queue
@@ -223,11 +205,11 @@ class GroupCalls:
             )
         planned.reject(large, self._clock.now_ms())
 
-    def _planned(self, request: PlanRange) -> tuple[GroupMember, PlannedRange]:
+    def _planned(self, request: requests.PlanRange) -> tuple[GroupMember, PlannedRange]:
         member = self._expect(request.group, request.epoch, request.incarnation)
         return member, PlannedRange(member, request.start, request.end, request.is_lenient)
 
-    def _plan(self, request: PlanRange) -> None:
+    def _plan(self, request: requests.PlanRange) -> None:
         """Answer when no message of the range is on its way to the dead-letter exchange.
 
         The caller may ack the range after the answer. A dead letter that a crash brings back below
@@ -240,18 +222,18 @@ class GroupCalls:
                 DEAD_LETTERS_RETRY_S, lambda: self._plan_later(request)
             )
             return
-        parts = [Slice(*values) for values in planned.slices(request.slice_size)]
+        parts = [requests.Slice(*values) for values in planned.slices(request.slice_size)]
         if request.with_files:
             parts = [self._with_files(member, part) for part in parts]
-        self._reply(RangePlan(parts))
+        self._reply(requests.RangePlan(parts))
 
-    def _plan_later(self, request: PlanRange) -> None:
+    def _plan_later(self, request: requests.PlanRange) -> None:
         try:
             self._plan(request)
         except GroupError as error:
-            self._reply(ErrorReply(error.code, error.text))
+            self._reply(requests.ErrorReply(error.code, error.text))
 
-    def _with_files(self, member: GroupMember, part: Slice) -> Slice:
+    def _with_files(self, member: GroupMember, part: requests.Slice) -> requests.Slice:
         """The slice with the files to read it from, when these have all of its messages."""
         directory = self._vhost.directory
         queue = member.queue
@@ -260,8 +242,11 @@ class GroupCalls:
             return part
         if not places.find(queue, member.reserved_between(part.start, part.end)):
             return part
-        files = [SliceFile(f"{directory}/{path}", first, end) for path, first, end in places.files]
-        return Slice(
+        files = [
+            requests.SliceFile(f"{directory}/{path}", first, end)
+            for path, first, end in places.files
+        ]
+        return requests.Slice(
             part.start,
             part.end,
             part.message_count,
@@ -272,7 +257,7 @@ class GroupCalls:
             queue.ledger.queue_id,
         )
 
-    def fetch(self, request: Fetch) -> None:
+    def fetch(self, request: requests.Fetch) -> None:
         """Fetch: answer with a block of the range's first messages once they are in memory."""
         member, entries = self._first_of(request)
 
@@ -286,12 +271,12 @@ class GroupCalls:
                 else:
                     self._fetch_contents(request)
             except GroupError as error:
-                self._reply(ErrorReply(error.code, error.text))
+                self._reply(requests.ErrorReply(error.code, error.text))
 
         if not member.load_copies(entries, on_copies):
             self._fetch_contents(request)
 
-    def _fetch_contents(self, request: Fetch) -> None:
+    def _fetch_contents(self, request: requests.Fetch) -> None:
         """Like `fetch`, but message by message; damaged messages leave the group's reservation."""
         member, entries = self._first_of(request)
 
@@ -299,24 +284,26 @@ class GroupCalls:
             try:
                 self._fetch_contents(request)
             except GroupError as error:
-                self._reply(ErrorReply(error.code, error.text))
+                self._reply(requests.ErrorReply(error.code, error.text))
 
         if not member.load_contents(entries, on_loaded):
             self._reply_with(request, member, entries)
 
-    def _first_of(self, request: Fetch) -> tuple[GroupMember, list[Entry]]:
+    def _first_of(self, request: requests.Fetch) -> tuple[GroupMember, list[Entry]]:
         member = self._expect(request.group, request.epoch, request.incarnation)
         return member, member.fetch(
             request.start, request.end, request.max_messages, request.max_bytes
         )
 
-    def _reply_with(self, request: Fetch, member: GroupMember, entries: list[Entry]) -> None:
+    def _reply_with(
+        self, request: requests.Fetch, member: GroupMember, entries: list[Entry]
+    ) -> None:
         last = entries[-1].seq + 1 if entries else request.end
         next_seq = last if member.fetch(last, request.end, 1, 1) else request.end
         block = encode_block(entries, request.with_bodies, self._vhost.store_id)
-        self._reply(Fetched(next_seq, memoryview(block)))
+        self._reply(requests.Fetched(next_seq, memoryview(block)))
 
-    def ack(self, request: Ack) -> None:
+    def ack(self, request: requests.Ack) -> None:
         """Ack: commit the journal's acks, then the group's definition, then answer."""
         group = self._vhost.reader_groups.get(request.group.encode())
         group.expect(request.epoch)
@@ -337,18 +324,20 @@ class GroupCalls:
                     if has_more:
                         break
             except GroupError as error:
-                self._reply(ErrorReply(error.code, error.text))
+                self._reply(requests.ErrorReply(error.code, error.text))
                 return
             if has_more:
                 self._clock.call_soon(let_go)
             elif all([end <= member.acked_durable for member, end in members]):
-                self._reply(Acked({member.queue_id: member.acked for member, _ in members}))
+                self._reply(
+                    requests.Acked({member.queue_id: member.acked for member, _ in members})
+                )
             else:
                 commit_acks(self._vhost, group, on_acks)
 
         def on_definition(ok: bool) -> None:
             acked = {member.queue_id: member.acked_durable for member, _ in members}
-            self._reply(Acked(acked) if ok else storage_failed("acked"))
+            self._reply(requests.Acked(acked) if ok else storage_failed("acked"))
 
         def on_acks(ok: bool) -> None:
             if ok:
@@ -360,11 +349,11 @@ class GroupCalls:
 
     # -- all of them -------------------------------------------------------------------------------
 
-    def delete(self, request: DeleteGroup) -> None:
+    def delete(self, request: requests.DeleteGroup) -> None:
         """DeleteGroup: answer when the deletion of the definition is durable."""
-        self._delete(request.group.encode(), GroupDeleted())
+        self._delete(request.group.encode(), requests.GroupDeleted())
 
-    def _delete(self, name: bytes, reply: GroupDeleted | GroupOpened) -> None:
+    def _delete(self, name: bytes, reply: requests.GroupDeleted | requests.GroupOpened) -> None:
         for member in self._vhost.reader_groups.get(name).members.values():
             self.expect_read(member.queue_name)
         self._vhost.reader_groups.delete(name, self._clock.now_ms())
@@ -400,7 +389,9 @@ class GroupCalls:
                     member.find_oldest(look_later)
                 return
             now_ms = self._clock.now_ms()
-            self._reply(GroupList([group_status(groups[name], now_ms) for name in sorted(groups)]))
+            self._reply(
+                requests.GroupList([group_status(groups[name], now_ms) for name in sorted(groups)])
+            )
 
         find_ages()
 
@@ -419,12 +410,12 @@ class GroupCalls:
         if refusal:
             raise GroupError(ACCESS_REFUSED, refusal)
 
-    def _end_poll(self, reply: Reply) -> None:
+    def _end_poll(self, reply: requests.Reply) -> None:
         self._poll = None
         self._reply(reply)
 
 
-def _member(member: GroupMember) -> Member:
+def _member(member: GroupMember) -> requests.Member:
     queue = member.queue
     tail = member.reserved if queue is None else queue.next_seq
-    return Member(member.queue_name, member.queue_id, member.acked, member.reserved, tail)
+    return requests.Member(member.queue_name, member.queue_id, member.acked, member.reserved, tail)

@@ -9,16 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from warrenmq.broker.policies.mirroring import (
-    AUTOMATIC,
-    MIN_SYNC,
-    MODE,
-    PARAMS,
-    PROMOTE_ON_FAILURE,
-    PROMOTE_ON_SHUTDOWN,
-    SYNC_BATCH_SIZE,
-    SYNC_MODE,
-)
+from warrenmq.broker.policies import mirroring
 from warrenmq.queues.arguments import QUORUM
 from warrenmq.wire.field_table import decode_table
 
@@ -77,7 +68,7 @@ def mirror_policy(
     """
     if is_exclusive:
         return UNMIRRORED
-    if definition is not None and MODE in definition:
+    if definition is not None and mirroring.MODE in definition:
         return _defined(definition)
     copies = _quorum_copies(arguments)
     if copies > 0:
@@ -86,17 +77,17 @@ def mirror_policy(
 
 
 def _defined(definition: Mapping[str, object]) -> MirrorPolicy:
-    mode = str(definition[MODE])
-    parameters = definition.get(PARAMS)
+    mode = str(definition[mirroring.MODE])
+    parameters = definition.get(mirroring.PARAMS)
     return MirrorPolicy(
         mode=mode,
         copies=_number(parameters, 1) if mode == EXACTLY else 1,
         nodes=_names(parameters) if mode == NODES else frozenset(),
-        is_automatic=definition.get(SYNC_MODE) == AUTOMATIC,
-        sync_batch_size=_number(definition.get(SYNC_BATCH_SIZE), _SYNC_BATCH_SIZE),
-        promotes_unsynced_on_failure=definition.get(PROMOTE_ON_FAILURE) == _ALWAYS,
-        promotes_unsynced_on_shutdown=definition.get(PROMOTE_ON_SHUTDOWN) == _ALWAYS,
-        min_sync=_number(definition.get(MIN_SYNC), 1),
+        is_automatic=definition.get(mirroring.SYNC_MODE) == mirroring.AUTOMATIC,
+        sync_batch_size=_number(definition.get(mirroring.SYNC_BATCH_SIZE), _SYNC_BATCH_SIZE),
+        promotes_unsynced_on_failure=definition.get(mirroring.PROMOTE_ON_FAILURE) == _ALWAYS,
+        promotes_unsynced_on_shutdown=definition.get(mirroring.PROMOTE_ON_SHUTDOWN) == _ALWAYS,
+        min_sync=_number(definition.get(mirroring.MIN_SYNC), 1),
     )
 
 

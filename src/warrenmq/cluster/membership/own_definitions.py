@@ -12,27 +12,20 @@ stays, too, while the group cannot be read.
 
 from __future__ import annotations
 
-from warrenmq.broker.definitions.metadata import (
-    NO_BIRTH,
-    Change,
-    Definitions,
-    DeleteQueue,
-    DeleteVhost,
-    MetadataDamaged,
-    PutQueue,
-    PutVhost,
-)
+from warrenmq.broker.definitions import metadata
 from warrenmq.cluster.groups.group_change import group_of
 
 
-def shared_definitions(rows: Definitions, first: list[Change], node: bytes) -> list[Change]:
+def shared_definitions(
+    rows: metadata.Definitions, first: list[metadata.Change], node: bytes
+) -> list[metadata.Change]:
     """The definitions that `node`, which ran alone, brings into a new cluster.
 
     They are its `rows`, or `first` if it has neither vhosts nor users.
     """
     if not rows.vhosts and not rows.users:
         return first
-    shared: list[Change] = [
+    shared: list[metadata.Change] = [
         *rows.vhosts,
         *rows.users,
         *rows.permissions,
@@ -41,7 +34,7 @@ def shared_definitions(rows: Definitions, first: list[Change], node: bytes) -> l
         *rows.exchanges,
     ]
     shared.extend(
-        PutQueue(
+        metadata.PutQueue(
             queue.vhost, 0, queue.name, queue.durable, queue.auto_delete, queue.arguments, node
         )
         for queue in rows.queues
@@ -51,15 +44,15 @@ def shared_definitions(rows: Definitions, first: list[Change], node: bytes) -> l
 
 
 def own_definitions(
-    rows: Definitions, shared: Definitions, node: bytes
-) -> tuple[Definitions, list[Change]]:
+    rows: metadata.Definitions, shared: metadata.Definitions, node: bytes
+) -> tuple[metadata.Definitions, list[metadata.Change]]:
     """The definitions with which `node` opens its data directory, and what changes in its rows.
 
     Queues of other nodes, exchanges and bindings are not among them: they need no file. A row
     without a birth is of a time when the node ran alone: it has brought the queue into the cluster.
     """
-    changes: list[Change] = []
-    opened = Definitions()
+    changes: list[metadata.Change] = []
+    opened = metadata.Definitions()
     opened.users = shared.users
     opened.permissions = shared.permissions
     opened.topic_permissions = shared.topic_permissions
@@ -80,7 +73,10 @@ def own_definitions(
 
 
 def _add_vhosts(
-    rows: Definitions, shared: Definitions, opened: Definitions, changes: list[Change]
+    rows: metadata.Definitions,
+    shared: metadata.Definitions,
+    opened: metadata.Definitions,
+    changes: list[metadata.Change],
 ) -> None:
     ids = {vhost.name: vhost.id for vhost in rows.vhosts}
     for vhost in shared.vhosts:
@@ -89,7 +85,7 @@ def _add_vhosts(
         if vhost_id is None:
             vhost_id = opened.next_vhost_id
             opened.next_vhost_id += 1
-        own = PutVhost(
+        own = metadata.PutVhost(
             vhost.name,
             vhost_id,
             vhost.description,
@@ -100,14 +96,14 @@ def _add_vhosts(
         opened.vhosts.append(own)
         if is_new:
             changes.append(own)
-    changes.extend(DeleteVhost(name) for name in ids)
+    changes.extend(metadata.DeleteVhost(name) for name in ids)
 
 
 def _add_queues(
-    rows: Definitions,
-    shared: Definitions,
-    opened: Definitions,
-    changes: list[Change],
+    rows: metadata.Definitions,
+    shared: metadata.Definitions,
+    opened: metadata.Definitions,
+    changes: list[metadata.Change],
     node: bytes,
 ) -> None:
     known = {(row.vhost, row.name): row for row in rows.queues}
@@ -117,9 +113,9 @@ def _add_queues(
         if not queue.durable or not _has_copy(queue, node, row):
             continue
         known.pop((queue.vhost, queue.name), None)
-        is_same = row is not None and row.birth in (queue.birth, NO_BIRTH)
+        is_same = row is not None and row.birth in (queue.birth, metadata.NO_BIRTH)
         if row is not None and not is_same:
-            changes.append(DeleteQueue(row.vhost, row.id, row.name))
+            changes.append(metadata.DeleteQueue(row.vhost, row.id, row.name))
         if queue.group and not is_same:
             # A copy begins when the node joins the group.
             continue
@@ -131,7 +127,7 @@ def _add_queues(
             queue_id = row.id
             # A definition of the cluster that cannot be read has none.
             arguments = arguments or row.arguments
-        own = PutQueue(
+        own = metadata.PutQueue(
             queue.vhost,
             queue_id,
             queue.name,
@@ -146,16 +142,16 @@ def _add_queues(
             changes.append(own)
     for row in known.values():
         if row.vhost in vhosts:
-            changes.append(DeleteQueue(row.vhost, row.id, row.name))
+            changes.append(metadata.DeleteQueue(row.vhost, row.id, row.name))
 
 
-def _has_copy(queue: PutQueue, node: bytes, row: PutQueue | None) -> bool:
+def _has_copy(queue: metadata.PutQueue, node: bytes, row: metadata.PutQueue | None) -> bool:
     """Whether `node` has the messages of `queue`, or a copy that its group counts with.
 
     `row`: the node's own row of a queue of this name.
     """
     try:
         group = group_of(queue)
-    except MetadataDamaged:
-        return row is not None and row.birth in (queue.birth, NO_BIRTH)
+    except metadata.MetadataDamaged:
+        return row is not None and row.birth in (queue.birth, metadata.NO_BIRTH)
     return queue.node == node if group is None else node in group.recoverable

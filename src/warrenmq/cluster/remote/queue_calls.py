@@ -23,26 +23,7 @@ from warrenmq.queues.backing.purging import QueuePurge
 from warrenmq.queues.backing.variable_queue import LOADING
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.remote.link_records import (
-    CALL_CONSUME,
-    CALL_COUNTS,
-    CALL_DELETE,
-    CALL_GET,
-    CALL_PROBE,
-    CALL_PURGE,
-    CALL_SYNC,
-    EXCLUSIVE,
-    GOT,
-    IF_EMPTY,
-    IF_UNUSED,
-    MOVED,
-    NO_ACK,
-    MalformedRecordError,
-    RecordReader,
-    write_answer,
-    write_delivery,
-    write_message,
-)
+from warrenmq.queues.remote import link_records
 from warrenmq.routing.equivalence import resource_text
 from warrenmq.wire.errors import (
     NOT_FOUND,
@@ -65,26 +46,30 @@ class CallAnswers:
 
     def done(self, call: i64, first: i64 = 0, second: i64 = 0) -> None:
         """Answer a call that is done, with what its kind says."""
-        write_answer(self._events.begin(), call, 0, False, b"", first, second)
+        link_records.write_answer(self._events.begin(), call, 0, False, b"", first, second)
 
     def refused(self, call: i64, error: AmqpError) -> None:
         """Answer a call that is refused for `error`."""
         is_fatal = isinstance(error, ConnectionException)
-        write_answer(self._events.begin(), call, error.code, is_fatal, error.text.encode(), 0, 0)
+        link_records.write_answer(
+            self._events.begin(), call, error.code, is_fatal, error.text.encode(), 0, 0
+        )
 
     def moved(self, call: i64) -> None:
         """Answer a call about a queue whose master is another node."""
-        write_answer(self._events.begin(), call, MOVED, False, b"", 0, 0)
+        link_records.write_answer(self._events.begin(), call, link_records.MOVED, False, b"", 0, 0)
 
     def got(self, call: i64, queue: Queue, entry: Entry) -> None:
         """Answer basic.get with the message that it gets."""
         out = self._events.begin()
-        out.append(GOT)
+        out.append(link_records.GOT)
         write_i64_be(out, call)
         write_i64_be(out, queue.ready_count)
         level = queue.level_of(entry.ledger)
-        write_delivery(out, level, entry.seq, entry.redelivered, queue.return_count(entry))
-        write_message(out, entry.message)
+        link_records.write_delivery(
+            out, level, entry.seq, entry.redelivered, queue.return_count(entry)
+        )
+        link_records.write_message(out, entry.message)
 
 
 class _PendingGet:
@@ -205,20 +190,22 @@ class QueueCalls:
         self._queues: UsedQueues = queues
         self._answers: CallAnswers = CallAnswers(events)
 
-    def take(self, reader: RecordReader, now_ms: i64) -> None:
+    def take(self, reader: link_records.RecordReader, now_ms: i64) -> None:
         """Handle a call; raises MalformedRecordError."""
         call = reader.integer()
         kind = reader.octet()
         used = self._queues.by_number.get(reader.number())
         # Each `except` needs its own name: in compiled code a variable has one type.
         try:
-            if kind == CALL_PROBE:
+            if kind == link_records.CALL_PROBE:
                 self._probe(call, reader)
-            elif kind == CALL_SYNC:
+            elif kind == link_records.CALL_SYNC:
                 self._answers.done(call)
             elif used is None:
-                raise MalformedRecordError(f"a call of the unknown kind {kind}, or for no queue")
-            elif kind == CALL_CONSUME:
+                raise link_records.MalformedRecordError(
+                    f"a call of the unknown kind {kind}, or for no queue"
+                )
+            elif kind == link_records.CALL_CONSUME:
                 self._consume(call, used, reader, now_ms)
             else:
                 self._ask(call, kind, used, reader, now_ms)
@@ -238,13 +225,15 @@ class QueueCalls:
             raise ChannelException(NOT_FOUND, f"no {text}")
         return queue
 
-    def _probe(self, call: i64, reader: RecordReader) -> None:
+    def _probe(self, call: i64, reader: link_records.RecordReader) -> None:
         vhost = self._host.vhosts.get(reader.name())
         name = reader.name()
         is_there = vhost is not None and name in vhost.reply_channels
         self._answers.done(call, 1 if is_there else 0)
 
-    def _consume(self, call: i64, used: UsedQueue, reader: RecordReader, now_ms: i64) -> None:
+    def _consume(
+        self, call: i64, used: UsedQueue, reader: link_records.RecordReader, now_ms: i64
+    ) -> None:
         number = reader.number()
         flags = reader.octet()
         priority = reader.integer()
@@ -255,12 +244,12 @@ class QueueCalls:
         queue = self._expect(used)
         vhost = used.vhost
         assert vhost is not None
-        exclusive = (flags & EXCLUSIVE) != 0
+        exclusive = (flags & link_records.EXCLUSIVE) != 0
         check_consume(vhost, queue, exclusive)
         consumer = LinkConsumer(
             queue,
             tag,
-            (flags & NO_ACK) != 0,
+            (flags & link_records.NO_ACK) != 0,
             exclusive,
             priority,
             prefetch,
@@ -275,32 +264,32 @@ class QueueCalls:
         consumer.add_credit(messages, size, False, now_ms)
 
     def _ask(
-        self, call: i64, kind: i64, used: UsedQueue, reader: RecordReader, now_ms: i64
+        self, call: i64, kind: i64, used: UsedQueue, reader: link_records.RecordReader, now_ms: i64
     ) -> None:
         argument: i64 = 0
-        if kind in (CALL_GET, CALL_DELETE):
+        if kind in (link_records.CALL_GET, link_records.CALL_DELETE):
             argument = reader.octet()
         queue = self._expect(used)
         vhost = used.vhost
         assert vhost is not None
-        if kind == CALL_COUNTS:
+        if kind == link_records.CALL_COUNTS:
             queue.last_used_ms = now_ms
             self._answers.done(call, queue.ready_count, len(queue.consumers))
-        elif kind == CALL_GET:
+        elif kind == link_records.CALL_GET:
             queue.last_used_ms = now_ms
             no_ack = argument != 0
             get = _PendingGet(call, queue, no_ack, self._events, self._unacked, self._answers)
             get.on_head(now_ms)
-        elif kind == CALL_PURGE:
+        elif kind == link_records.CALL_PURGE:
             purge = queue.purge(now_ms)
             if purge.is_done:
                 self._answers.done(call, purge.count)
             else:
                 pending = _PendingPurge(call, vhost, queue, purge, self._answers)
                 purge.when_done = pending.on_done
-        elif kind == CALL_DELETE:
-            is_if_empty = (argument & IF_EMPTY) != 0
-            is_if_unused = (argument & IF_UNUSED) != 0
+        elif kind == link_records.CALL_DELETE:
+            is_if_empty = (argument & link_records.IF_EMPTY) != 0
+            is_if_unused = (argument & link_records.IF_UNUSED) != 0
             check_delete(vhost, queue, is_if_empty, is_if_unused)
             decider = vhost.decider_of(queue)
             if decider is not None:
@@ -309,7 +298,7 @@ class QueueCalls:
             else:
                 self._delete(call, vhost, queue, now_ms)
         else:
-            raise MalformedRecordError(f"a call of the unknown kind {kind}")
+            raise link_records.MalformedRecordError(f"a call of the unknown kind {kind}")
 
     def _delete(self, call: i64, vhost: Vhost, queue: Queue, now_ms: i64) -> None:
         pending = _PendingDelete(call, queue.ready_count, self._answers)

@@ -20,35 +20,7 @@ from warrenmq.cluster.remote.used_queues import UsedQueue, UsedQueues
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import ACKED, REJECTED
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.remote.link_records import (
-    APPLIED,
-    ASKS,
-    AWAIT,
-    AWAIT_LAST,
-    CALL,
-    CANCEL,
-    CANCELLED,
-    CLOSE,
-    CREDIT,
-    DONE,
-    EXPIRES,
-    FAILED,
-    KNOWN,
-    OPEN,
-    PERSISTENT,
-    PUBLISH,
-    REFUSABLE,
-    REFUSED,
-    REPLY,
-    RETURN,
-    SETTLE,
-    STALE,
-    UNSEEN,
-    MalformedRecordError,
-    RecordReader,
-    write_number,
-    write_number_and,
-)
+from warrenmq.queues.remote import link_records
 from warrenmq.queues.remote.queue_link import QueueLink, TurnEnd
 from warrenmq.queues.settings import NO_LIMIT
 from warrenmq.vocabulary.fail_points import fail_point
@@ -74,54 +46,54 @@ class RemoteClients(TurnEnd):
 
     def take_frame(self, data: bytes, now_ms: i64) -> None:
         """Handle a frame of operations; raises MalformedRecordError."""
-        reader = RecordReader(data)
+        reader = link_records.RecordReader(data)
         while reader.has_more():
             kind = reader.octet()
-            if kind == PUBLISH:
+            if kind == link_records.PUBLISH:
                 self._publish(reader, now_ms)
-            elif kind == SETTLE:
+            elif kind == link_records.SETTLE:
                 self._settle(reader, now_ms)
-            elif kind == CREDIT:
+            elif kind == link_records.CREDIT:
                 self._add_credit(reader, now_ms)
-            elif kind == AWAIT:
+            elif kind == link_records.AWAIT:
                 used = self._queue(reader)
                 self._await(used, reader.integer(), used.has_refused)
-            elif kind == AWAIT_LAST:
+            elif kind == link_records.AWAIT_LAST:
                 used = self._queue(reader)
                 self._await(used, reader.integer(), used.has_refused_last)
-            elif kind == RETURN:
+            elif kind == link_records.RETURN:
                 self._take_back(reader, now_ms)
-            elif kind == OPEN:
+            elif kind == link_records.OPEN:
                 used = UsedQueue(reader.number(), reader.integer(), reader.name(), reader.name())
                 self._queues.by_number[used.number] = used
-            elif kind == CALL:
+            elif kind == link_records.CALL:
                 self._calls.take(reader, now_ms)
-            elif kind == CANCEL:
+            elif kind == link_records.CANCEL:
                 self._cancel(reader.number(), now_ms)
-            elif kind == CLOSE:
+            elif kind == link_records.CLOSE:
                 self._close(self._queue(reader), now_ms)
-            elif kind == REPLY:
+            elif kind == link_records.REPLY:
                 self._reply(reader, now_ms)
-            elif kind == STALE:
+            elif kind == link_records.STALE:
                 self._settle_stale(reader, now_ms)
             else:
-                raise MalformedRecordError(f"a record of the unknown kind {kind}")
+                raise link_records.MalformedRecordError(f"a record of the unknown kind {kind}")
         fail_point("operations.applied")
         self._host.wake()
 
-    def _queue(self, reader: RecordReader) -> UsedQueue:
+    def _queue(self, reader: link_records.RecordReader) -> UsedQueue:
         used = self._queues.by_number.get(reader.number())
         if used is None:
-            raise MalformedRecordError("a record for a queue that was not opened")
+            raise link_records.MalformedRecordError("a record for a queue that was not opened")
         return used
 
-    def _publish(self, reader: RecordReader, now_ms: i64) -> None:
+    def _publish(self, reader: link_records.RecordReader, now_ms: i64) -> None:
         start = reader.at - 1
         used = self._queue(reader)
         flags = reader.octet()
         priority = reader.octet()
-        expiration_ms: i64 = reader.integer() if (flags & EXPIRES) != 0 else NO_LIMIT
-        message = reader.message((flags & PERSISTENT) != 0, now_ms)
+        expiration_ms: i64 = reader.integer() if (flags & link_records.EXPIRES) != 0 else NO_LIMIT
+        message = reader.message((flags & link_records.PERSISTENT) != 0, now_ms)
         used.applied_bytes += reader.at - start
         self._applied[used] = None
         queue = self._queues.find(used)
@@ -134,9 +106,9 @@ class RemoteClients(TurnEnd):
             message,
             expiration_ms,
             now_ms,
-            (flags & KNOWN) != 0,
+            (flags & link_records.KNOWN) != 0,
             priority,
-            (flags & REFUSABLE) != 0,
+            (flags & link_records.REFUSABLE) != 0,
         )
         used.has_refused_last = not is_taken
         if not is_taken:
@@ -153,21 +125,21 @@ class RemoteClients(TurnEnd):
             # This node was the master when it took the publishes; other copies may lack them.
             used.has_failed = True
         if used.has_failed or vhost is None:
-            self._outcomes.report(party, party, FAILED)
+            self._outcomes.report(party, party, link_records.FAILED)
         elif has_refused:
-            self._outcomes.report(party, party, REFUSED)
+            self._outcomes.report(party, party, link_records.REFUSED)
         elif source is not None:
             self._outcomes.wait_for(source.party(), party)
         elif used.is_for_disk:
             self._outcomes.wait_for(vhost.journal.batch, party)
         else:
-            self._outcomes.report(party, party, DONE)
+            self._outcomes.report(party, party, link_records.DONE)
         used.has_failed = False
         used.has_refused = False
         used.is_for_disk = False
         used.source = None
 
-    def _settle(self, reader: RecordReader, now_ms: i64) -> None:
+    def _settle(self, reader: link_records.RecordReader, now_ms: i64) -> None:
         used = self._queue(reader)
         level = reader.octet()
         reason = reader.octet()
@@ -184,7 +156,7 @@ class RemoteClients(TurnEnd):
                 consumer.unacked_count -= 1
             queue.leave(entry, reason, now_ms)
 
-    def _settle_stale(self, reader: RecordReader, now_ms: i64) -> None:
+    def _settle_stale(self, reader: link_records.RecordReader, now_ms: i64) -> None:
         used = self._queue(reader)
         level = reader.octet()
         reason = reader.octet()
@@ -196,7 +168,7 @@ class RemoteClients(TurnEnd):
             used.is_for_disk = True
             queue.settle_stale(level, seq, epoch, reason, now_ms)
 
-    def _take_back(self, reader: RecordReader, now_ms: i64) -> None:
+    def _take_back(self, reader: link_records.RecordReader, now_ms: i64) -> None:
         """Take messages back. What comes unseen by consecutive records returns as one."""
         unseen: dict[Queue, list[Entry]] = {}
         while True:
@@ -213,29 +185,29 @@ class RemoteClients(TurnEnd):
                     entries.extend(self._unacked.take(backing.ledger, first, last))
             if queue is not None and len(entries) > 0:
                 _release(entries)
-                if (flags & UNSEEN) != 0:
+                if (flags & link_records.UNSEEN) != 0:
                     unseen.setdefault(queue, []).extend(entries)
                 else:
                     queue.requeue(entries, now_ms)
-            if not reader.skip(RETURN):
+            if not reader.skip(link_records.RETURN):
                 break
         for returning, entries in unseen.items():
             returning.put_back(entries, now_ms)
 
-    def _add_credit(self, reader: RecordReader, now_ms: i64) -> None:
+    def _add_credit(self, reader: link_records.RecordReader, now_ms: i64) -> None:
         consumer = self._consumers.by_number.get(reader.number())
         flags = reader.octet()
         messages = reader.number()
         size = reader.integer()
         if consumer is not None:
-            consumer.add_credit(messages, size, (flags & ASKS) != 0, now_ms)
+            consumer.add_credit(messages, size, (flags & link_records.ASKS) != 0, now_ms)
 
     def _cancel(self, number: i64, now_ms: i64) -> None:
         consumer = self._consumers.by_number.pop(number, None)
         if consumer is None:
             # The queue was deleted meanwhile, and the other node is told already.
             return
-        write_number(self._events.begin(), CANCELLED, number)
+        link_records.write_number(self._events.begin(), link_records.CANCELLED, number)
         queue = consumer.target
         if queue.remove_consumer(consumer, now_ms):
             self._queues.delete(queue, now_ms)
@@ -252,7 +224,7 @@ class RemoteClients(TurnEnd):
                     _release(entries)
                     queue.requeue(entries, now_ms)
 
-    def _reply(self, reader: RecordReader, now_ms: i64) -> None:
+    def _reply(self, reader: link_records.RecordReader, now_ms: i64) -> None:
         vhost = self._host.vhosts.get(reader.name())
         name = reader.name()
         message = reader.message(False, now_ms)
@@ -285,7 +257,9 @@ class RemoteClients(TurnEnd):
                 continue
             if vhost is None or not node.disk_flow.is_full(vhost.journal):
                 del self._applied[used]
-                write_number_and(self._events.begin(), APPLIED, used.number, used.applied_bytes)
+                link_records.write_number_and(
+                    self._events.begin(), link_records.APPLIED, used.number, used.applied_bytes
+                )
                 used.applied_bytes = 0
 
     # -- end ---------------------------------------------------------------------------------------
@@ -316,4 +290,4 @@ def _release(entries: list[Entry]) -> None:
 
 def _check_reason(reason: i64) -> None:
     if reason != ACKED and reason != REJECTED:
-        raise MalformedRecordError(f"a message cannot leave for the reason {reason}")
+        raise link_records.MalformedRecordError(f"a message cannot leave for the reason {reason}")

@@ -13,17 +13,8 @@ from warrenmq.pipeline.broker import RETRY_OPTION, as_job_error
 from warrenmq.pipeline.result import JobError
 from warrenmq.spark.amqp.connection import AmqpConnection, AmqpLostError, AmqpRefusedError
 from warrenmq.spark.retry import Retry
+from warrenmq.wire import methods
 from warrenmq.wire.method import Method
-from warrenmq.wire.methods import (
-    ExchangeBind,
-    ExchangeBindOk,
-    ExchangeDeclare,
-    ExchangeDeclareOk,
-    QueueBind,
-    QueueBindOk,
-    QueueDeclare,
-    QueueDeclareOk,
-)
 
 _NOT_FOUND: Final = 404
 _PRECONDITION_FAILED: Final = 406
@@ -54,7 +45,8 @@ class LiveDefinitions:
         for exchange in self._definitions.exchanges:
             if exchange.name and not exchange.name.startswith(_RESERVED):
                 if not self._is_there(
-                    ExchangeDeclare(exchange.name, exchange.type, True), ExchangeDeclareOk
+                    methods.ExchangeDeclare(exchange.name, exchange.type, True),
+                    methods.ExchangeDeclareOk,
                 ):
                     exchanges.append(exchange)
                 else:
@@ -62,7 +54,7 @@ class LiveDefinitions:
         queues = []
         for queue in self._definitions.queues:
             is_reserved = queue.name.startswith(_RESERVED)
-            if self._is_there(QueueDeclare(queue.name, True), QueueDeclareOk):
+            if self._is_there(methods.QueueDeclare(queue.name, True), methods.QueueDeclareOk):
                 if not is_reserved:
                     self._declare_queue(queue)
                 continue
@@ -97,7 +89,7 @@ class LiveDefinitions:
 
     def _declare_exchange(self, exchange: PutExchange) -> None:
         self._call(
-            ExchangeDeclare(
+            methods.ExchangeDeclare(
                 exchange.name,
                 exchange.type,
                 False,
@@ -107,21 +99,23 @@ class LiveDefinitions:
                 False,
                 exchange.arguments,
             ),
-            ExchangeDeclareOk,
+            methods.ExchangeDeclareOk,
         )
 
     def _declare_queue(self, queue: PutQueue) -> None:
         self._call(
-            QueueDeclare(queue.name, False, True, False, queue.auto_delete, False, queue.arguments),
-            QueueDeclareOk,
+            methods.QueueDeclare(
+                queue.name, False, True, False, queue.auto_delete, False, queue.arguments
+            ),
+            methods.QueueDeclareOk,
         )
 
     def _bind(self, binding: PutBinding) -> None:
         names = (binding.destination, binding.source, binding.key, False, binding.arguments)
         if binding.destination_is_queue:
-            self._call(QueueBind(*names), QueueBindOk)
+            self._call(methods.QueueBind(*names), methods.QueueBindOk)
         else:
-            self._call(ExchangeBind(*names), ExchangeBindOk)
+            self._call(methods.ExchangeBind(*names), methods.ExchangeBindOk)
 
     def _is_there(self, passive: Method, expected: Any) -> bool:
         try:

@@ -20,6 +20,7 @@ from librt.strings import BytesWriter
 
 from warrenmq.admin.client.client import NodeAddress, TlsRefusedError, open_socket
 from warrenmq.spark.retry import MayPassError
+from warrenmq.wire import methods
 from warrenmq.wire.encode import HEARTBEAT_FRAME, PROTOCOL_HEADER, write_method_frame
 from warrenmq.wire.errors import CONNECTION_FORCED, INTERNAL_ERROR, AmqpError
 from warrenmq.wire.field_table import encode_table, fields_from_python
@@ -32,24 +33,6 @@ from warrenmq.wire.frames import (
     FrameBuffer,
 )
 from warrenmq.wire.method import Method
-from warrenmq.wire.methods import (
-    BasicDeliver,
-    BasicReturn,
-    ChannelClose,
-    ChannelOpen,
-    ChannelOpenOk,
-    ConnectionBlocked,
-    ConnectionClose,
-    ConnectionCloseOk,
-    ConnectionOpen,
-    ConnectionOpenOk,
-    ConnectionStart,
-    ConnectionStartOk,
-    ConnectionTune,
-    ConnectionTuneOk,
-    ConnectionUnblocked,
-    decode_method,
-)
 
 CHANNEL: Final = 1
 FRAME_MAX: Final = 131072
@@ -92,7 +75,7 @@ class AmqpRefusedError(Exception):
 class Delivery:
     """A message for a consumer; `properties` is the property block as sent, undecoded."""
 
-    method: BasicDeliver
+    method: methods.BasicDeliver
     properties: bytes
     body: bytes
 
@@ -101,7 +84,7 @@ class Delivery:
 class Returned:
     """A message that the broker returned to its publisher because no queue takes it."""
 
-    method: BasicReturn
+    method: methods.BasicReturn
     properties: bytes
     body: bytes
 
@@ -123,7 +106,7 @@ class AmqpConnection:
         self._heartbeat_s = heartbeat_s
         self._frames = FrameBuffer(FRAME_MAX)
         self._events: deque[Event] = deque()
-        self._method: BasicDeliver | BasicReturn | None = None
+        self._method: methods.BasicDeliver | methods.BasicReturn | None = None
         self._properties = b""
         self._parts: list[bytes] = []
         self._body_left = 0
@@ -146,7 +129,7 @@ class AmqpConnection:
 
     def _open(self, purpose: str) -> None:
         self.send(PROTOCOL_HEADER)
-        self.expect(ConnectionStart)
+        self.expect(methods.ConnectionStart)
         properties: dict[str, object] = {
             "product": "warren",
             "connection_name": f"{purpose}, process {os.getpid()} on {socket.gethostname()}"[:255],
@@ -155,27 +138,27 @@ class AmqpConnection:
         address = self._address
         self._send_method(
             0,
-            ConnectionStartOk(
+            methods.ConnectionStartOk(
                 client_properties=encode_table(fields_from_python(properties)),
                 mechanism=b"PLAIN",
                 response=b"\0" + address.user.encode() + b"\0" + address.password.encode(),
                 locale=b"en_US",
             ),
         )
-        tune = self.expect(ConnectionTune)
+        tune = self.expect(methods.ConnectionTune)
         if tune.frame_max != 0:
             self.frame_max = min(FRAME_MAX, tune.frame_max)
         if tune.heartbeat != 0:
             self._heartbeat_s = min(self._heartbeat_s, tune.heartbeat)
         self._send_method(
             0,
-            ConnectionTuneOk(
+            methods.ConnectionTuneOk(
                 channel_max=tune.channel_max, frame_max=self.frame_max, heartbeat=self._heartbeat_s
             ),
         )
-        self._send_method(0, ConnectionOpen(virtual_host=address.vhost.encode()))
-        self.expect(ConnectionOpenOk)
-        self.call(ChannelOpen(), ChannelOpenOk)
+        self._send_method(0, methods.ConnectionOpen(virtual_host=address.vhost.encode()))
+        self.expect(methods.ConnectionOpenOk)
+        self.call(methods.ChannelOpen(), methods.ChannelOpenOk)
 
     def call(self, method: Method, expected: type[Expected]) -> Expected:
         """Send `method` on the channel and return the broker's answer.
@@ -268,9 +251,9 @@ class AmqpConnection:
     def close(self) -> None:
         """Close with the AMQP handshake, as far as the broker still answers; never raises."""
         try:
-            self._send_method(0, ConnectionClose(reply_code=200, reply_text=b"done"))
+            self._send_method(0, methods.ConnectionClose(reply_code=200, reply_text=b"done"))
             deadline = time.monotonic() + CLOSE_TIMEOUT_S
-            while not isinstance(self.next_event(), ConnectionCloseOk):
+            while not isinstance(self.next_event(), methods.ConnectionCloseOk):
                 if not self.wait(deadline - time.monotonic()):
                     break
         except (AmqpLostError, AmqpRefusedError):
@@ -351,8 +334,8 @@ class AmqpConnection:
                     if self._body_left == 0:
                         return self._content(b"")
                 elif kind == FRAME_METHOD:
-                    method = decode_method(frames.data, frames.start, frames.end)
-                    if isinstance(method, (BasicDeliver, BasicReturn)):
+                    method = methods.decode_method(frames.data, frames.start, frames.end)
+                    if isinstance(method, (methods.BasicDeliver, methods.BasicReturn)):
                         self._method = method
                     elif not self._is_of_connection(method):
                         return method
@@ -375,21 +358,21 @@ class AmqpConnection:
         if method is None:
             raise AmqpLostError(f"{self._address.where} sent a content without its method")
         self._method = None
-        if isinstance(method, BasicDeliver):
+        if isinstance(method, methods.BasicDeliver):
             return Delivery(method, self._properties, body)
         return Returned(method, self._properties, body)
 
     def _is_of_connection(self, method: Method) -> bool:
         """Handle `method` if it concerns the connection itself; True if so. Raises for closes."""
-        if isinstance(method, (ConnectionClose, ChannelClose)):
+        if isinstance(method, (methods.ConnectionClose, methods.ChannelClose)):
             text = method.reply_text.decode("utf-8", "replace")
             if method.reply_code in _PASSING or "down or inaccessible" in text:
                 raise AmqpLostError(f"{self._address.where} closed: {text}")
             raise AmqpRefusedError(method.reply_code, f"{self._address.where} answered: {text}")
-        if isinstance(method, ConnectionBlocked):
+        if isinstance(method, methods.ConnectionBlocked):
             self.is_blocked = True
             return True
-        if isinstance(method, ConnectionUnblocked):
+        if isinstance(method, methods.ConnectionUnblocked):
             self.is_blocked = False
             return True
         return False

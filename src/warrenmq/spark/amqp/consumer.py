@@ -19,18 +19,8 @@ from warrenmq.spark.amqp.options import AmqpSourceOptions
 from warrenmq.spark.amqp.spool import Spool
 from warrenmq.spark.retry import PAUSE_FIRST_S, Retry, SourceError
 from warrenmq.tables.spool import read_slice
+from warrenmq.wire import methods
 from warrenmq.wire.errors import AmqpError
-from warrenmq.wire.methods import (
-    BasicAck,
-    BasicCancel,
-    BasicCancelOk,
-    BasicConsume,
-    BasicConsumeOk,
-    BasicQos,
-    BasicQosOk,
-    QueueDeclare,
-    QueueDeclareOk,
-)
 from warrenmq.wire.properties import decode_properties
 
 _CONSUMER_TAG: Final = b"warren-spool"
@@ -142,9 +132,11 @@ class SpoolConsumer(threading.Thread):
         )
         try:
             ready = connection.call(
-                QueueDeclare(self._queue, passive=True), QueueDeclareOk
+                methods.QueueDeclare(self._queue, passive=True), methods.QueueDeclareOk
             ).message_count
-            connection.call(BasicQos(prefetch_count=self._options.prefetch), BasicQosOk)
+            connection.call(
+                methods.BasicQos(prefetch_count=self._options.prefetch), methods.BasicQosOk
+            )
         except BaseException:
             connection.drop()
             raise
@@ -167,7 +159,7 @@ class SpoolConsumer(threading.Thread):
                 self._take(event)
                 if len(self._batch) < batch_messages and self._batch_bytes < BATCH_BYTES:
                     continue
-            elif isinstance(event, BasicCancel):
+            elif isinstance(event, methods.BasicCancel):
                 self._store(connection)
                 self._fail(
                     f"the broker has cancelled the consumer of queue '{self._options.queue}': the queue was "
@@ -195,11 +187,13 @@ class SpoolConsumer(threading.Thread):
         Without a consumer the broker sends nothing, so no ack can become overdue.
         """
         if self._is_consuming and self._spool.is_full:
-            connection.call(BasicCancel(_CONSUMER_TAG), BasicCancelOk)
+            connection.call(methods.BasicCancel(_CONSUMER_TAG), methods.BasicCancelOk)
             self._is_consuming = False
             _log.info("the spool of queue '%s' is full: waiting for Spark", self._options.queue)
         elif not self._is_consuming and not self._spool.is_full:
-            connection.call(BasicConsume(self._queue, _CONSUMER_TAG), BasicConsumeOk)
+            connection.call(
+                methods.BasicConsume(self._queue, _CONSUMER_TAG), methods.BasicConsumeOk
+            )
             self._is_consuming = True
 
     def _take(self, delivery: Delivery) -> None:
@@ -222,7 +216,7 @@ class SpoolConsumer(threading.Thread):
             self._batch = []
             self._batch_bytes = 0
         if self._last_tag > self._acked_tag:
-            connection.send_method(BasicAck(self._last_tag, multiple=True))
+            connection.send_method(methods.BasicAck(self._last_tag, multiple=True))
             self._acked_tag = self._last_tag
 
     # -- the end of what was there -----------------------------------------------------------------
@@ -240,7 +234,7 @@ class SpoolConsumer(threading.Thread):
         if not self._is_consuming:
             return None
         ready = connection.call(
-            QueueDeclare(self._queue, passive=True), QueueDeclareOk
+            methods.QueueDeclare(self._queue, passive=True), methods.QueueDeclareOk
         ).message_count
         now = time.monotonic()
         if ready > 0 or connection.has_events:

@@ -5,18 +5,9 @@ from typing import Any, Final, get_args
 
 from msgspec import to_builtins
 
+from warrenmq.admin.protocol import mirrors
 from warrenmq.admin.protocol.cluster import SetDraining
 from warrenmq.admin.protocol.control import Counted, Done, List, Rows
-from warrenmq.admin.protocol.mirrors import (
-    CancelSync,
-    DescribeMirrors,
-    MasterCounts,
-    MirrorCopy,
-    MirrorStatus,
-    QueueKind,
-    RebalanceQueues,
-    SyncQueue,
-)
 from warrenmq.admin.protocol.requests import Request
 from warrenmq.cli.control.command import Command, ReplyType, Run
 from warrenmq.cli.control.exits import CommandError
@@ -31,7 +22,7 @@ _CLUSTER: Final = "Cluster"
 _NONE: Final = "(none)"
 # Pause before the progress of a synchronisation is asked for again (s).
 _PAUSE_S: Final = 0.2
-_KINDS: Final[tuple[QueueKind, ...]] = get_args(QueueKind)
+_KINDS: Final[tuple[mirrors.QueueKind, ...]] = get_args(mirrors.QueueKind)
 _QUORUM_COLUMNS: Final = ("Node Name", "Raft State", "Synchronised", "Online")
 _COUNT_COLUMNS: Final = (
     "Node name", "Number of quorum queues", "Number of replicated classic queues",
@@ -50,8 +41,10 @@ def _ask(run: Run, request: Request, expected: type[ReplyType]) -> ReplyType:
         raise
 
 
-def _status(run: Run) -> MirrorStatus:
-    return _ask(run, DescribeMirrors(vhost=run.vhost, queue=run[0].encode()), MirrorStatus)
+def _status(run: Run) -> mirrors.MirrorStatus:
+    return _ask(
+        run, mirrors.DescribeMirrors(vhost=run.vhost, queue=run[0].encode()), mirrors.MirrorStatus
+    )
 
 
 # -- synchronisation -------------------------------------------------------------------------------
@@ -62,7 +55,7 @@ def _sync(run: Run) -> Output:
 
     A mirror that cannot be reached is not waited for.
     """
-    _ask(run, SyncQueue(vhost=run.vhost, queue=run[0].encode()), Done)
+    _ask(run, mirrors.SyncQueue(vhost=run.vhost, queue=run[0].encode()), Done)
     while (status := _status(run)).sync_messages is not None:
         time.sleep(_PAUSE_S)
     left = [each.node for each in status.mirrors if each.is_online and not each.is_synchronised]
@@ -72,7 +65,7 @@ def _sync(run: Run) -> Output:
 
 
 def _cancel(run: Run) -> Output:
-    found = _ask(run, CancelSync(vhost=run.vhost, queue=run[0].encode()), Counted)
+    found = _ask(run, mirrors.CancelSync(vhost=run.vhost, queue=run[0].encode()), Counted)
     return None if found.count else Text("not_syncing")
 
 
@@ -86,7 +79,7 @@ def _mirror_status(run: Run) -> Output:
     return Text("\n".join(_lines(status)), data, report=data)
 
 
-def _lines(status: MirrorStatus) -> list[str]:
+def _lines(status: mirrors.MirrorStatus) -> list[str]:
     state = status.state
     if status.sync_messages is not None:
         state = f"{state}, {status.sync_messages} messages copied"
@@ -110,7 +103,7 @@ def _lines(status: MirrorStatus) -> list[str]:
     ]
 
 
-def _mirror_line(mirror: MirrorCopy) -> str:
+def _mirror_line(mirror: mirrors.MirrorCopy) -> str:
     words = [mirror.node, mirror.pid]
     words.append("synchronised" if mirror.is_synchronised else "unsynchronised")
     if not mirror.is_online:
@@ -120,7 +113,7 @@ def _mirror_line(mirror: MirrorCopy) -> str:
     return f"{' '.join(words)}, lag: {_lag(mirror)}"
 
 
-def _lag(mirror: MirrorCopy) -> str:
+def _lag(mirror: mirrors.MirrorCopy) -> str:
     if mirror.lag_messages is None:
         return "unknown"
     if mirror.lag_messages > 0:
@@ -173,7 +166,7 @@ def _set_draining(run: Run, is_on: bool) -> Output:
     return None
 
 
-def _kind(run: Run) -> QueueKind:
+def _kind(run: Run) -> mirrors.QueueKind:
     found = next((kind for kind in _KINDS if kind == run[0]), None)
     if found is None:
         text = f"type {run[0]} is not supported. Try one of {', '.join(_KINDS)}."
@@ -181,20 +174,20 @@ def _kind(run: Run) -> QueueKind:
     return found
 
 
-def rebalance_queues(run: Run, kind: QueueKind) -> Output:
+def rebalance_queues(run: Run, kind: mirrors.QueueKind) -> Output:
     """Spread the masters of queues over the nodes; the table has how many each node has then."""
-    request = RebalanceQueues(
+    request = mirrors.RebalanceQueues(
         vhost_pattern=run.text("vhost-pattern", ".*"),
         queue_pattern=run.text("queue-pattern", ".*"),
         kind=kind,
     )
-    counts = run.ask(request, MasterCounts)
+    counts = run.ask(request, mirrors.MasterCounts)
     nodes = sorted({*counts.quorum, *counts.classic})
     rows = [[node, counts.quorum.get(node, 0), counts.classic.get(node, 0)] for node in nodes]
     return Table(_COUNT_COLUMNS, rows)
 
 
-_BANNERS: Final[dict[QueueKind, str]] = {
+_BANNERS: Final[dict[mirrors.QueueKind, str]] = {
     "all": "Re-balancing leaders of all replicated queues...",
     "classic": "Re-balancing leaders of replicated (mirrored, non-exclusive) classic queues...",
     "quorum": "Re-balancing leaders of quorum queues...",

@@ -7,18 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal, get_args
 
+from warrenmq.admin.protocol import control
 from warrenmq.admin.protocol.cluster import DescribeMember, MemberDescription
-from warrenmq.admin.protocol.control import (
-    ControlStatus,
-    DescribeControl,
-    ResetNode,
-    RotateLogs,
-    SetDiskLimit,
-    SetLogLevel,
-    SetMemoryLimit,
-    SetRunning,
-    StopNode,
-)
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import SOFTWARE, CommandError, UsageError, bad_argument
 from warrenmq.cli.control.formats.output import Output, Text
@@ -33,26 +23,26 @@ _START_TIMEOUT_S: Final = 300
 _PAUSE_S: Final = 0.05
 
 
-def _status(run: Run) -> ControlStatus:
-    return run.ask(DescribeControl(), ControlStatus)
+def _status(run: Run) -> control.ControlStatus:
+    return run.ask(control.DescribeControl(), control.ControlStatus)
 
 
 # -- start and stop --------------------------------------------------------------------------------
 
 
 def _set_running(run: Run, is_on: bool) -> Output:
-    run.do(SetRunning(is_on=is_on))
+    run.do(control.SetRunning(is_on=is_on))
     return None
 
 
 def _reset(run: Run, is_forced: bool) -> Output:
-    run.do(ResetNode(is_forced=is_forced))
+    run.do(control.ResetNode(is_forced=is_forced))
     return None
 
 
 def _stop(run: Run) -> Output:
     pid = _status(run).pid
-    run.do(StopNode())
+    run.do(control.StopNode())
     if run.link.is_local:
         _await_end(pid)
     return None
@@ -69,7 +59,7 @@ def _stop_idempotently(run: Run) -> Output:
 
 def _shutdown(run: Run) -> Output:
     status = _status(run)
-    run.do(StopNode())
+    run.do(control.StopNode())
     where = f"RabbitMQ node {status.node} running at PID {status.pid}"
     if not run.flag("wait") and run.has("wait"):
         return Text(f"Shutting down {where}")
@@ -242,9 +232,9 @@ def _check_memory(run: Run) -> None:
 def _set_memory(run: Run) -> Output:
     is_absolute = run[0] == "absolute"
     run.do(
-        SetMemoryLimit(absolute=_size(run[1]))
+        control.SetMemoryLimit(absolute=_size(run[1]))
         if is_absolute
-        else SetMemoryLimit(relative=_fraction(run[0]))
+        else control.SetMemoryLimit(relative=_fraction(run[0]))
     )
     return None
 
@@ -269,9 +259,9 @@ def _check_disk(run: Run) -> None:
 def _set_disk(run: Run) -> Output:
     is_relative = run[0] == "mem_relative"
     run.do(
-        SetDiskLimit(relative=_fraction(run[1]))
+        control.SetDiskLimit(relative=_fraction(run[1]))
         if is_relative
-        else SetDiskLimit(absolute=_size(run[0]))
+        else control.SetDiskLimit(absolute=_size(run[0]))
     )
     return None
 
@@ -290,12 +280,12 @@ def _set_log_level(run: Run) -> Output:
     if level is None:
         known = ", ".join(_LEVELS)
         raise CommandError(f"Error:\nlevel {run[0]} is not supported. Try one of {known}")
-    run.do(SetLogLevel(level=level))
+    run.do(control.SetLogLevel(level=level))
     return None
 
 
 def _rotate_logs(run: Run) -> Output:
-    run.do(RotateLogs())
+    run.do(control.RotateLogs())
     return None
 
 

@@ -3,16 +3,7 @@
 import time
 from typing import Final
 
-from warrenmq.admin.protocol.watching import (
-    EVENT_NAMES,
-    Certificates,
-    DescribeCertificates,
-    DescribeVariables,
-    Events,
-    NextEvents,
-    Variables,
-    WatchEvents,
-)
+from warrenmq.admin.protocol import watching
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import bad_argument
 from warrenmq.cli.control.formats.output import Output, Table, Text
@@ -34,7 +25,7 @@ def _certificates(run: Run) -> Output:
     # Imported only here: other commands do not wait for it.
     from warrenmq.cli.control.nodes.certificates import expirations, in_words
 
-    listeners = run.ask(DescribeCertificates(), Certificates).listeners
+    listeners = run.ask(watching.DescribeCertificates(), watching.Certificates).listeners
 
     def ends(pem: str) -> str:
         return "; ".join([in_words(each) for each in expirations(pem)])
@@ -50,7 +41,7 @@ def _certificates(run: Run) -> Output:
 
 
 def _os_env(run: Run) -> Output:
-    values = run.ask(DescribeVariables(), Variables).values
+    values = run.ask(watching.DescribeVariables(), watching.Variables).values
     if run.text("formatter") == "csv":
         return Table(("variable", "value"), [list(pair) for pair in values.items()])
     data = {"node": run.node, "result": "ok", "variables": values}
@@ -71,12 +62,16 @@ def _check_pattern(run: Run) -> None:
 def _event_stream(run: Run) -> Output:
     """Print events for --duration seconds, or until an interrupt."""
     pattern = _pattern(run)
-    run.do(WatchEvents(names=[name for name in EVENT_NAMES if pattern.is_found_in(name.encode())]))
+    run.do(
+        watching.WatchEvents(
+            names=[name for name in watching.EVENT_NAMES if pattern.is_found_in(name.encode())]
+        )
+    )
     ends_s = time.monotonic() + run.number("duration") if run.has("duration") else None
     while ends_s is None or time.monotonic() < ends_s:
         left_ms = _WAIT_MS if ends_s is None else int((ends_s - time.monotonic()) * 1000) + 1
         wait_ms = max(0, min(left_ms, _WAIT_MS))
-        for line in run.ask(NextEvents(wait_ms=wait_ms), Events).lines:
+        for line in run.ask(watching.NextEvents(wait_ms=wait_ms), watching.Events).lines:
             print(line)
         print(end="", flush=True)
     return None

@@ -4,16 +4,7 @@ import json
 import sys
 from typing import Final
 
-from warrenmq.admin.protocol.control import (
-    AddUser,
-    ChangePassword,
-    CheckPassword,
-    DeleteUser,
-    List,
-    Rows,
-    SetUserLimits,
-    SetUserTags,
-)
+from warrenmq.admin.protocol import control
 from warrenmq.admin.protocol.requests import Request
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import DATA, SOFTWARE, CommandError, bad_argument
@@ -62,7 +53,7 @@ def _do(run: Run, request: Request) -> None:
 
 def expect_user(run: Run, name: str) -> None:
     """Raise CommandError when there is no user `name`."""
-    users = run.ask(List(what="users", columns=["user"]), Rows).rows
+    users = run.ask(control.List(what="users", columns=["user"]), control.Rows).rows
     if [name] not in users:
         raise CommandError(f'Error:\nUser "{name}" does not exist')
 
@@ -73,7 +64,7 @@ def _check_new_user(run: Run) -> None:
 
 
 def _add(run: Run) -> Output:
-    run.do(AddUser(name=run[0], password=_password(run, DATA)))
+    run.do(control.AddUser(name=run[0], password=_password(run, DATA)))
     text = _ADDED.format(program=run.program.name)
     return Text(text, {"message": text, "node": run.node, "status": "ok"}, hidden_by="quiet")
 
@@ -81,7 +72,7 @@ def _add(run: Run) -> Output:
 def _authenticate(run: Run) -> Output:
     name = run[0]
     try:
-        run.do(CheckPassword(name=name, password=_password(run)))
+        run.do(control.CheckPassword(name=name, password=_password(run)))
     except Refused as error:
         if error.refusal not in (ACCESS_REFUSED, NO_SUCH_USER):
             raise
@@ -91,28 +82,28 @@ def _authenticate(run: Run) -> Output:
 
 
 def _change_password(run: Run) -> Output:
-    run.do(ChangePassword(name=run[0], password=_password(run)))
+    run.do(control.ChangePassword(name=run[0], password=_password(run)))
     return None
 
 
 def _clear_password(run: Run) -> Output:
-    _do(run, ChangePassword(name=run[0], password=None))
+    _do(run, control.ChangePassword(name=run[0], password=None))
     return None
 
 
 def _delete(run: Run) -> Output:
-    run.do(DeleteUser(name=run[0]))
+    run.do(control.DeleteUser(name=run[0]))
     return None
 
 
 def _set_tags(run: Run) -> Output:
     tags = [tag for word in run.arguments[1:] for tag in word.split(",") if tag]
-    run.do(SetUserTags(name=run[0], tags=tags))
+    run.do(control.SetUserTags(name=run[0], tags=tags))
     return None
 
 
 def _list(run: Run) -> Output:
-    rows = run.ask(List(what="users", columns=["user", "tags"]), Rows).rows
+    rows = run.ask(control.List(what="users", columns=["user", "tags"]), control.Rows).rows
     return Table(("user", "tags"), rows)
 
 
@@ -133,7 +124,7 @@ def _set_limits(run: Run) -> Output:
             raise CommandError(f"Error:\n{text}")
     _do(
         run,
-        SetUserLimits(
+        control.SetUserLimits(
             name=run[0],
             max_connections=limits.get("max-connections"),
             max_channels=limits.get("max-channels"),
@@ -146,19 +137,19 @@ def _clear_limits(run: Run) -> Output:
     name = run[1]
     cleared = [limit for limit in _LIMITS if name in (limit, "all")]
     removed = {limit.replace("-", "_"): -1 for limit in cleared}
-    _do(run, SetUserLimits(name=run[0], **removed))
+    _do(run, control.SetUserLimits(name=run[0], **removed))
     return None
 
 
 def _list_limits(run: Run) -> Output:
     columns = ["user", "limits"]
     if run.flag("global"):
-        rows = run.ask(List(what="user_limits", columns=columns), Rows).rows
+        rows = run.ask(control.List(what="user_limits", columns=columns), control.Rows).rows
         shown = [[user, as_json_value(limits)] for user, limits in rows if limits]
         return Table(("user", "limits"), shown)
     user = run.text("user", "guest")
     expect_user(run, user)
-    rows = run.ask(List(what="user_limits", columns=columns, user=user), Rows).rows
+    rows = run.ask(control.List(what="user_limits", columns=columns, user=user), control.Rows).rows
     limits = as_json_value(rows[0][1]).value if rows else {}
     return Text(cell_text(Json(limits)), limits)
 

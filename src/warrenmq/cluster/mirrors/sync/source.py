@@ -22,30 +22,9 @@ from typing import Final
 
 from warrenmq.cluster.mirrors.log.sync_lines import SyncLines
 from warrenmq.cluster.mirrors.records import MalformedMirrorRecord, SyncRecord
+from warrenmq.cluster.mirrors.sync import records
 from warrenmq.cluster.mirrors.sync.pace import SyncPace
 from warrenmq.cluster.mirrors.sync.reader import FoundMessage, SyncReader
-from warrenmq.cluster.mirrors.sync.records import (
-    ANSWER,
-    CANCEL,
-    DEPOSED,
-    DONE,
-    OFFER,
-    PERSISTENT,
-    PROGRESS,
-    REDELIVERED,
-    SYNCED,
-    TAKEN,
-    TIMED_OUT,
-    Chunk,
-    ChunkWriter,
-    LevelRuns,
-    Levels,
-    Note,
-    SyncStep,
-    encode_cancel,
-    encode_levels,
-    encode_note,
-)
 from warrenmq.cluster.mirrors.sync.scan import LevelDifference, OfferScan, Pieces
 from warrenmq.queues.queue import Queue
 
@@ -225,22 +204,24 @@ class SyncSource:
 
     # -- what the mirror sends ---------------------------------------------------------------------
 
-    def take(self, step: SyncStep, now_ms: int) -> None:
+    def take(self, step: records.SyncStep, now_ms: int) -> None:
         """Take a record of the mirror. Raises MalformedMirrorRecord."""
         self._now_ms = now_ms
-        if isinstance(step, Levels):
+        if isinstance(step, records.Levels):
             self._take_offer(step)
-        elif isinstance(step, Chunk) or step.kind in (PROGRESS, DONE):
+        elif isinstance(step, records.Chunk) or step.kind in (records.PROGRESS, records.DONE):
             raise MalformedMirrorRecord("a mirror sends no records of a master")
         elif step.attempt != self._attempt or self.state in (IDLE, SCANNING):
-            if step.kind != CANCEL and step.attempt > self._attempt:
+            if step.kind != records.CANCEL and step.attempt > self._attempt:
                 # The attempt was forgotten here: let the mirror begin another one.
-                self._host.send_sync(self._node, encode_cancel(step.attempt, TIMED_OUT))
+                self._host.send_sync(
+                    self._node, records.encode_cancel(step.attempt, records.TIMED_OUT)
+                )
         else:
             self._take_note(step)
 
-    def _take_offer(self, offer: Levels) -> None:
-        if offer.kind != OFFER:
+    def _take_offer(self, offer: records.Levels) -> None:
+        if offer.kind != records.OFFER:
             raise MalformedMirrorRecord("a mirror sends no answers")
         if offer.attempt < self._attempt or (offer.attempt == self._attempt and self.state != IDLE):
             return
@@ -251,7 +232,7 @@ class SyncSource:
         if levels is None:
             return
         if offer.epoch > self.queue.epoch:
-            self._end_attempt(DEPOSED)
+            self._end_attempt(records.DEPOSED)
             return
         self.state = SCANNING
         self._reported_ms = self._now_ms
@@ -263,13 +244,13 @@ class SyncSource:
 
         OfferScan(self.queue, levels, on_scanned).start()
 
-    def _take_note(self, note: Note) -> None:
-        if note.kind == TAKEN:
+    def _take_note(self, note: records.Note) -> None:
+        if note.kind == records.TAKEN:
             if not self._taken_number < note.first <= self._chunk_number:
                 raise MalformedMirrorRecord(f"the mirror has taken a chunk {note.first}")
             self._taken_number = note.first
             self._owed_since_ms = self._now_ms
-        elif note.kind == SYNCED:
+        elif note.kind == records.SYNCED:
             if self.state != ENDING:
                 raise MalformedMirrorRecord("a mirror is in sync that has not got all")
             self.state = IN_SYNC
@@ -282,8 +263,13 @@ class SyncSource:
 
     def _answer(self, found: list[LevelDifference]) -> None:
         is_anew = any(difference.is_anew for difference in found)
-        levels = [LevelRuns(one.level, one.end, 0, [] if is_anew else one.settled) for one in found]
-        answer = encode_levels(ANSWER, self._attempt, int(self.queue.epoch), levels, is_anew)
+        levels = [
+            records.LevelRuns(one.level, one.end, 0, [] if is_anew else one.settled)
+            for one in found
+        ]
+        answer = records.encode_levels(
+            records.ANSWER, self._attempt, int(self.queue.epoch), levels, is_anew
+        )
         for record in answer:
             self._host.send_sync(self._node, record)
         if is_anew:
@@ -336,11 +322,13 @@ class SyncSource:
         is_owed = self._taken_number < self._chunk_number or self.state == ENDING
         if is_owed and now_ms - self._owed_since_ms >= ANSWER_MS:
             self._lines.breaks("the mirror does not answer", self.sent_count)
-            self._end_attempt(TIMED_OUT)
+            self._end_attempt(records.TIMED_OUT)
             return 0
         if now_ms - self._reported_ms >= PROGRESS_MS:
             self._reported_ms = now_ms
-            self._host.send_sync(self._node, encode_note(PROGRESS, self._attempt, *self.progress()))
+            self._host.send_sync(
+                self._node, records.encode_note(records.PROGRESS, self._attempt, *self.progress())
+            )
             if self.state == WAITING:
                 self._skip_what_is_gone()
         wait_ms = PROGRESS_MS
@@ -370,15 +358,15 @@ class SyncSource:
 
     def _send_chunk(self, now_ms: int) -> None:
         found = self._found
-        writer = ChunkWriter()
+        writer = records.ChunkWriter()
         while len(found) > 0 and (
             writer.count == 0 or writer.size_bytes + found[0].content_bytes <= CHUNK_BYTES
         ):
             one = found.popleft()
             self._found_bytes -= int(one.content_bytes) + _MESSAGE_BYTES
-            flags = PERSISTENT if one.is_persistent else 0
+            flags = records.PERSISTENT if one.is_persistent else 0
             if one.is_redelivered:
-                flags |= REDELIVERED
+                flags |= records.REDELIVERED
             writer.add(one.seq, one.message, flags, one.expiry_ms)
         if self._taken_number == self._chunk_number:
             self._owed_since_ms = now_ms
@@ -393,10 +381,12 @@ class SyncSource:
         """Say that nothing is left to send."""
         self.state = ENDING
         self._owed_since_ms = self._now_ms
-        self._host.send_sync(self._node, encode_note(DONE, self._attempt, self._host.next_number()))
+        self._host.send_sync(
+            self._node, records.encode_note(records.DONE, self._attempt, self._host.next_number())
+        )
 
     def _end_attempt(self, reason: int) -> None:
-        self._host.send_sync(self._node, encode_cancel(self._attempt, reason))
+        self._host.send_sync(self._node, records.encode_cancel(self._attempt, reason))
         attempt = self._attempt
         self.stop()
         # An older attempt counts no more.

@@ -17,25 +17,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from warrenmq.cluster.mirrors.records import MalformedMirrorRecord, SyncRecord
-from warrenmq.cluster.mirrors.sync.records import (
-    ANSWER,
-    CANCEL,
-    DONE,
-    GONE,
-    OFFER,
-    PROGRESS,
-    REFUSED,
-    SYNCED,
-    TAKEN,
-    Chunk,
-    LevelRuns,
-    Levels,
-    Note,
-    SyncStep,
-    encode_cancel,
-    encode_levels,
-    encode_note,
-)
+from warrenmq.cluster.mirrors.sync import records
 from warrenmq.cluster.mirrors.sync.scan import Pieces
 from warrenmq.queues.mirror.applier import MirrorApplier
 from warrenmq.queues.mirror.durable_marks import DurableMarks
@@ -148,34 +130,38 @@ class SyncTarget:
             for level in self._applier.levels()
         }
         levels = [
-            LevelRuns(int(copy.level), int(copy.next_seq), known.get(int(copy.level), 0), copy.runs)
+            records.LevelRuns(
+                int(copy.level), int(copy.next_seq), known.get(int(copy.level), 0), copy.runs
+            )
             for copy in copies
         ]
-        for record in encode_levels(OFFER, self.attempt, int(self._applier.epoch), levels):
+        for record in records.encode_levels(
+            records.OFFER, self.attempt, int(self._applier.epoch), levels
+        ):
             self._host.report(record)
 
     # -- what the master sends ---------------------------------------------------------------------
 
-    def take(self, step: SyncStep, now_ms: int) -> None:
+    def take(self, step: records.SyncStep, now_ms: int) -> None:
         """Take a record of the master. Raises MalformedMirrorRecord."""
-        if isinstance(step, Levels) and step.kind != ANSWER:
+        if isinstance(step, records.Levels) and step.kind != records.ANSWER:
             raise MalformedMirrorRecord("a master makes no offers")
-        if isinstance(step, Note) and step.kind in (TAKEN, SYNCED):
+        if isinstance(step, records.Note) and step.kind in (records.TAKEN, records.SYNCED):
             raise MalformedMirrorRecord("a master sends no records of a mirror")
         if step.attempt != self.attempt or self.state in (IDLE, IN_SYNC):
             return
         self._heard_ms = now_ms
         try:
-            if isinstance(step, Levels):
+            if isinstance(step, records.Levels):
                 self._take_answer(step, now_ms)
-            elif isinstance(step, Chunk):
+            elif isinstance(step, records.Chunk):
                 self._take_chunk(step, now_ms)
             else:
                 self._take_note(step, now_ms)
         except MalformedRecordError as error:
             raise MalformedMirrorRecord(str(error)) from error
 
-    def _take_answer(self, answer: Levels, now_ms: int) -> None:
+    def _take_answer(self, answer: records.Levels, now_ms: int) -> None:
         if self.state != OFFERED:
             raise MalformedMirrorRecord("an answer comes twice")
         if answer.epoch != self._epoch:
@@ -195,7 +181,7 @@ class SyncTarget:
         host = self._applier.queue.backing.host
         SlicedWork(host, self._settle(self.attempt, levels, now_ms)).start()
 
-    def _settle(self, attempt: int, levels: list[LevelRuns], now_ms: int) -> Iterator[int]:
+    def _settle(self, attempt: int, levels: list[records.LevelRuns], now_ms: int) -> Iterator[int]:
         """Drop what the master has no more, beside the chunks, which bring what comes later."""
         for level in levels:
             for place in range(0, len(level.runs), SETTLED_RUNS):
@@ -210,7 +196,7 @@ class SyncTarget:
         if self._ring_number >= 0:
             self._end_pass(self._heard_ms)
 
-    def _take_chunk(self, chunk: Chunk, now_ms: int) -> None:
+    def _take_chunk(self, chunk: records.Chunk, now_ms: int) -> None:
         if self.state != TAKING or chunk.number != self._chunk_number + 1:
             raise MalformedMirrorRecord(f"chunk {chunk.number} follows {self._chunk_number}")
         self._chunk_number = chunk.number
@@ -225,24 +211,24 @@ class SyncTarget:
             if attempt != self.attempt or self.state not in (TAKING, COMPLETE):
                 return
             if ok:
-                self._host.report(encode_note(TAKEN, attempt, chunk.number))
+                self._host.report(records.encode_note(records.TAKEN, attempt, chunk.number))
             else:
                 # `marks` let the mirror begin anew.
-                self._host.report(encode_cancel(attempt, REFUSED))
+                self._host.report(records.encode_cancel(attempt, records.REFUSED))
                 self.stop()
 
         self._marks.watch()
         applier.queue.backing.store.journal.when_durable(on_durable)
 
-    def _take_note(self, note: Note, now_ms: int) -> None:
-        if note.kind == PROGRESS:
+    def _take_note(self, note: records.Note, now_ms: int) -> None:
+        if note.kind == records.PROGRESS:
             self.left_count = note.first
             self.sent_count = note.second
-        elif note.kind == CANCEL:
+        elif note.kind == records.CANCEL:
             self.stop()
-            if note.first != GONE:
+            if note.first != records.GONE:
                 self._retry_ms = now_ms + RETRY_MS
-        elif note.kind == DONE:
+        elif note.kind == records.DONE:
             if self.state != TAKING:
                 raise MalformedMirrorRecord("a synchronisation is done that has not begun")
             self._ring_number = note.first
@@ -267,7 +253,7 @@ class SyncTarget:
         """
         if self.state == COMPLETE and self._marks.durable_upto >= self._ring_number:
             self.state = IN_SYNC
-            self._host.report(encode_note(SYNCED, self.attempt))
+            self._host.report(records.encode_note(records.SYNCED, self.attempt))
         elif self.state == IDLE:
             if 0 <= self._retry_ms <= now_ms:
                 self.begin(self._epoch, now_ms)

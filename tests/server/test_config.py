@@ -29,8 +29,12 @@ def error_of(tmp_path: Path, line: str) -> str:
 def test_defaults_are_those_of_rabbitmq() -> None:
     loaded = load(None, {})
     assert loaded.tcp_listeners == (("", 5672),)
-    assert (loaded.channel_max, loaded.frame_max, loaded.heartbeat) == (2047, 131072, 60)
-    assert loaded.max_message_size == 134217728
+    assert (loaded.broker.channel_max, loaded.broker.frame_max, loaded.broker.heartbeat) == (
+        2047,
+        131072,
+        60,
+    )
+    assert loaded.broker.max_message_size == 134217728
     assert (loaded.default_user, loaded.default_pass, loaded.default_vhost) == (
         "guest",
         "guest",
@@ -71,27 +75,40 @@ def test_every_key_of_a_file_arrives(tmp_path: Path) -> None:
     )
     loaded = load(path, {})
     assert loaded.tcp_listeners == (("127.0.0.1", 5680),)
-    assert (loaded.channel_max, loaded.frame_max, loaded.heartbeat) == (10, 8192, 0)
-    assert loaded.max_message_size == 16 * 1024**2
+    assert (loaded.broker.channel_max, loaded.broker.frame_max, loaded.broker.heartbeat) == (
+        10,
+        8192,
+        0,
+    )
+    assert loaded.broker.max_message_size == 16 * 1024**2
     assert (loaded.default_user, loaded.default_pass) == ("alice", "se#cret")
     assert loaded.default_vhost == "main # vhost"
     assert loaded.loopback_users == {"a.b"}
     assert loaded.journal_file_size_limit == 2_000_000
-    assert loaded.vm_memory_high_watermark_absolute == 2 << 30
-    assert loaded.vm_memory_high_watermark_paging_ratio == 0.75
-    assert loaded.memory_monitor_interval_ms == 1000
+    assert loaded.broker.vm_memory_high_watermark_absolute == 2 << 30
+    assert loaded.broker.vm_memory_high_watermark_paging_ratio == 0.75
+    assert loaded.broker.memory_monitor_interval_ms == 1000
     assert loaded.total_memory_available_override_value == 8_000_000_000
-    assert loaded.disk_free_limit_absolute == 10**12
-    assert loaded.queue_index_embed_msgs_below == 4000
-    assert (loaded.msg_store_file_size_limit, loaded.msg_store_io_batch_size) == (32 << 20, 4096)
+    assert loaded.broker.disk_free_limit_absolute == 10**12
+    assert loaded.broker.queue_index_embed_msgs_below == 4000
+    assert (loaded.broker.msg_store_file_size_limit, loaded.broker.msg_store_io_batch_size) == (
+        32 << 20,
+        4096,
+    )
     assert loaded.log.console_level == "debug"
 
 
 def test_of_an_absolute_and_a_relative_limit_the_later_counts() -> None:
     loaded = load(None, {}, ["disk_free_limit.absolute=1GB", "disk_free_limit.relative=1.5"])
-    assert (loaded.disk_free_limit_absolute, loaded.disk_free_limit_relative) == (-1, 1.5)
+    assert (loaded.broker.disk_free_limit_absolute, loaded.broker.disk_free_limit_relative) == (
+        -1,
+        1.5,
+    )
     loaded = load(None, {}, ["vm_memory_high_watermark.relative=0.6"])
-    assert (loaded.vm_memory_high_watermark_absolute, loaded.vm_memory_high_watermark_relative) == (
+    assert (
+        loaded.broker.vm_memory_high_watermark_absolute,
+        loaded.broker.vm_memory_high_watermark_relative,
+    ) == (
         -1,
         0.6,
     )
@@ -100,7 +117,7 @@ def test_of_an_absolute_and_a_relative_limit_the_later_counts() -> None:
         {},
         ["vm_memory_high_watermark.relative=0.6", "vm_memory_high_watermark.absolute=1000"],
     )
-    assert loaded.vm_memory_high_watermark_absolute == 1000
+    assert loaded.broker.vm_memory_high_watermark_absolute == 1000
 
 
 def test_a_quoted_value_keeps_its_comment_sign(tmp_path: Path) -> None:
@@ -132,7 +149,7 @@ def test_the_last_of_two_settings_counts_and_a_directory_is_read_in_order_of_nam
     write(tmp_path, "heartbeat = 10\nchannel_max = 7", "10-first.conf")
     write(tmp_path, "nonsense", "30-not-read.txt")
     loaded = load(tmp_path, {})
-    assert (loaded.heartbeat, loaded.channel_max) == (30, 7)
+    assert (loaded.broker.heartbeat, loaded.broker.channel_max) == (30, 7)
 
 
 def test_flags_win_over_set_over_environment_over_file(tmp_path: Path) -> None:
@@ -149,7 +166,11 @@ def test_flags_win_over_set_over_environment_over_file(tmp_path: Path) -> None:
         None, environment, ["listeners.tcp.default=3333", "heartbeat=3"], listen="[::1]:4444"
     )
     assert loaded.tcp_listeners == (("::1", 4444),)
-    assert (loaded.heartbeat, loaded.channel_max, loaded.frame_max) == (3, 2, 5001)
+    assert (loaded.broker.heartbeat, loaded.broker.channel_max, loaded.broker.frame_max) == (
+        3,
+        2,
+        5001,
+    )
     assert load(None, environment, ["listeners.tcp.default=3333"]).tcp_listeners[0][1] == 3333
     assert load(None, environment).tcp_listeners[0][1] == 2222
 
@@ -378,7 +399,7 @@ def test_the_names_of_rabbitmqs_variables_count_too_but_less(tmp_path: Path) -> 
     }
     config = load(None, environment)
     assert config.config_files == (main, more)
-    assert (config.heartbeat, config.default_user) == (2, "carol")
+    assert (config.broker.heartbeat, config.default_user) == (2, "carol")
     assert (config.node_name, config.data_dir) == (
         "rabbit@there",
         tmp_path / "mnesia" / "rabbit@there",
@@ -423,7 +444,8 @@ def test_a_data_directory_of_rabbitmq_is_refused(tmp_path: Path) -> None:
 def test_lists_and_pairs_of_keys_mean_what_they_mean_to_rabbitmq(
     tmp_path: Path, lines: str, field: str, value: object
 ) -> None:
-    assert getattr(load(write(tmp_path, lines), {}), field) == value
+    config = load(write(tmp_path, lines), {})
+    assert getattr(config if hasattr(config, field) else config.broker, field) == value
 
 
 def test_keys_without_effect_are_named_in_one_line_of_each_kind(tmp_path: Path) -> None:

@@ -37,7 +37,11 @@ def test_included_files_stand_in_the_place_of_the_line(tmp_path: Path) -> None:
         "heartbeat = 1\nchannel_max = 1\ninclude conf.d/*.conf  # more\nchannel_max = 2",
     )
     loaded = read(main)
-    assert (loaded.errors, loaded.config.heartbeat, loaded.config.channel_max) == ([], 20, 2)
+    assert (loaded.errors, loaded.config.broker.heartbeat, loaded.config.broker.channel_max) == (
+        [],
+        20,
+        2,
+    )
     assert [path.name for path in loaded.config.config_files] == ["main.conf", "10.conf", "20.conf"]
     assert loaded.in_force["heartbeat"].where == f"{tmp_path}/conf.d/20.conf:1"
 
@@ -176,14 +180,21 @@ def test_a_classic_file_sets_the_same_keys(tmp_path: Path) -> None:
         "^c",
     )
     assert config.default_user_tags == ("management",)
-    assert (config.heartbeat, config.frame_max, config.consumer_timeout_ms) == (
+    assert (
+        config.broker.heartbeat,
+        config.broker.frame_max,
+        config.broker.consumer_timeout_ms,
+    ) == (
         30,
         262144,
         3600000,
     )
-    assert config.auth_mechanisms == ("PLAIN", "EXTERNAL")
-    assert config.vm_memory_high_watermark_absolute == 2_000_000_000
-    assert (config.disk_free_limit_absolute, config.disk_free_limit_relative) == (-1, 1.5)
+    assert config.broker.auth_mechanisms == ("PLAIN", "EXTERNAL")
+    assert config.broker.vm_memory_high_watermark_absolute == 2_000_000_000
+    assert (config.broker.disk_free_limit_absolute, config.broker.disk_free_limit_relative) == (
+        -1,
+        1.5,
+    )
     assert config.load_definitions == Path("/etc/passwd")
     assert loaded.warnings == [
         f"{path}: these parameters have no effect: rabbit.log_levels, kernel.net_ticktime",
@@ -254,10 +265,10 @@ def test_the_advanced_configuration_is_stronger_than_the_files(tmp_path: Path) -
     write(tmp_path, "advanced.config", advanced)
     write(tmp_path, "other.config", "[{rabbit, [{heartbeat, 3}]}].")
     config = load(main, {})
-    assert (config.heartbeat, config.loopback_users) == (2, frozenset({"b.c"}))
-    assert config.vm_memory_high_watermark_absolute == 1000
+    assert (config.broker.heartbeat, config.loopback_users) == (2, frozenset({"b.c"}))
+    assert config.broker.vm_memory_high_watermark_absolute == 1000
     named = {"RABBITMQ_ADVANCED_CONFIG_FILE": str(tmp_path / "other")}
-    assert load(main, named).heartbeat == 3
+    assert load(main, named).broker.heartbeat == 3
 
 
 def test_a_list_of_a_stronger_source_replaces_that_of_a_weaker_one(tmp_path: Path) -> None:
@@ -266,17 +277,17 @@ def test_a_list_of_a_stronger_source_replaces_that_of_a_weaker_one(tmp_path: Pat
         tmp_path, "rabbitmq.conf", "auth_mechanisms.1 = PLAIN\nauth_mechanisms.2 = AMQPLAIN"
     )
     write(tmp_path, "advanced.config", "[{rabbit, [{auth_mechanisms, ['EXTERNAL']}]}].")
-    assert load(main, {}).auth_mechanisms == ("EXTERNAL",)
+    assert load(main, {}).broker.auth_mechanisms == ("EXTERNAL",)
     arguments = {"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-rabbit auth_mechanisms \"['AMQPLAIN']\""}
-    assert load(main, arguments).auth_mechanisms == ("AMQPLAIN",)
+    assert load(main, arguments).broker.auth_mechanisms == ("AMQPLAIN",)
 
 
 def test_a_classic_file_counts_beside_one_of_the_new_format(tmp_path: Path) -> None:
     write(tmp_path, "r.conf", "heartbeat = 1")
     environment = {"RABBITMQ_CONFIG_FILE": str(tmp_path / "r")}
-    assert load(None, environment).heartbeat == 1
+    assert load(None, environment).broker.heartbeat == 1
     write(tmp_path, "r.config", "[{rabbit, [{heartbeat, 2}]}].")
-    assert load(None, environment).heartbeat == 2
+    assert load(None, environment).broker.heartbeat == 2
 
 
 def test_terms_of_all_kinds() -> None:
@@ -300,7 +311,11 @@ def test_erl_arguments_set_parameters() -> None:
     )
     loaded = read_sources(Flags(), {"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": arguments})
     config = loaded.config
-    assert (loaded.errors, config.consumer_timeout_ms, config.heartbeat) == ([], 36000000, 7)
+    assert (loaded.errors, config.broker.consumer_timeout_ms, config.broker.heartbeat) == (
+        [],
+        36000000,
+        7,
+    )
     assert config.load_definitions == Path("/etc/passwd")
     assert loaded.warnings == [
         (

@@ -98,7 +98,7 @@ def test_names_of_rules_and_algorithms_are_those_of_the_broker() -> None:
         credential_rules.MIN_LENGTH,
         credential_rules.REGEXP,
     )
-    assert load(None, {}).password_hashing in PASSWORD_HASHINGS
+    assert load(None, {}).broker.password_hashing in PASSWORD_HASHINGS
     assert load(None, {}).log.console_level in LEVELS
 
 

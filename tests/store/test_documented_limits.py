@@ -42,8 +42,9 @@ def test_defaults_are_those_of_the_configuration() -> None:
     assert len(rows) == 5
     for setting, value in rows:
         name = setting.strip("`")
-        if hasattr(config, name):
-            assert getattr(config, name) == value_of(value), name
+        holder = config if hasattr(config, name) else config.broker
+        if hasattr(holder, name):
+            assert getattr(holder, name) == value_of(value), name
         else:
             check_setting(name, value)
 

@@ -56,7 +56,10 @@ class Broker(ConnectionHost):
     ) -> None:
         self.connections: list[Connection] = []
         alarms = Alarms(
-            settings.total_memory_bytes, settings.max_unfinished_size, self.connections, wake
+            settings.total_memory_bytes,
+            settings.max_unfinished_size or 2 * settings.max_message_size,
+            self.connections,
+            wake,
         )
         super().__init__(settings, alarms, wake)
         self.memory_monitor: MemoryMonitor = MemoryMonitor(

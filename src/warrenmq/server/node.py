@@ -28,14 +28,12 @@ from warrenmq.admin.definitions.administration import Administration
 from warrenmq.admin.node import AdminNode
 from warrenmq.admin.peer_calls import PeerCalls
 from warrenmq.broker.broker import Broker
-from warrenmq.broker.definitions.credential_rules import CredentialRules
 from warrenmq.broker.definitions.metadata import MetadataError
-from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.event_listener import INTERNAL_USER
 from warrenmq.cluster.errors import ClusterError
 from warrenmq.server.clock import Clock
 from warrenmq.server.config.load import Loaded
-from warrenmq.server.config.settings import Config
+from warrenmq.server.config.settings import Config, broker_settings
 from warrenmq.server.listening.addresses import Ends
 from warrenmq.server.listening.amqp_protocol import READ_BYTES, ClientProtocol
 from warrenmq.server.listening.control_listener import ControlListener
@@ -104,7 +102,7 @@ class Node:
         self.clock = Clock()
         self._is_turn_scheduled = False
         self.broker = Broker(
-            _settings(config),
+            broker_settings(config, total_memory_bytes()),
             secrets.token_bytes,
             self.schedule_turn,
         )
@@ -451,39 +449,6 @@ def _open_cluster(
             f"a node of a cluster needs pip install 'warrenmq[cluster]' ({error})"
         ) from None
     return open_cluster(config, loop, broker, now_ms, wake, read_buffer)
-
-
-def _settings(config: Config) -> Settings:
-    return Settings(
-        channel_max=config.channel_max,
-        frame_max=config.frame_max,
-        heartbeat=config.heartbeat,
-        initial_frame_max=config.initial_frame_max,
-        handshake_timeout_ms=config.handshake_timeout_ms,
-        connection_max=config.connection_max,
-        max_message_size=config.max_message_size,
-        max_unfinished_size=config.max_unfinished_size,
-        unfinished_message_timeout=config.unfinished_message_timeout,
-        consumer_timeout_ms=config.consumer_timeout_ms,
-        cluster_name=config.cluster_name or config.node_name,
-        node_name=config.node_name,
-        auth_mechanisms=config.auth_mechanisms,
-        password_hashing=config.password_hashing,
-        credential_rules=CredentialRules(
-            config.credential_validator, config.credential_min_length, config.credential_regexp
-        ),
-        loopback_users=frozenset(name.encode() for name in config.loopback_users),
-        total_memory_bytes=config.total_memory_available_override_value or total_memory_bytes(),
-        vm_memory_high_watermark_absolute=config.vm_memory_high_watermark_absolute,
-        vm_memory_high_watermark_relative=config.vm_memory_high_watermark_relative,
-        vm_memory_high_watermark_paging_ratio=config.vm_memory_high_watermark_paging_ratio,
-        memory_monitor_interval_ms=config.memory_monitor_interval_ms,
-        disk_free_limit_absolute=config.disk_free_limit_absolute,
-        disk_free_limit_relative=config.disk_free_limit_relative,
-        queue_index_embed_msgs_below=config.queue_index_embed_msgs_below,
-        msg_store_file_size_limit=config.msg_store_file_size_limit,
-        msg_store_io_batch_size=config.msg_store_io_batch_size,
-    )
 
 
 def _raise_descriptor_limit() -> None:

@@ -7,17 +7,16 @@ node ran (a memory limit, say) stay unless their keys have changed in the config
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Protocol
 
 from warrenmq.broker.broker import Broker
-from warrenmq.broker.definitions.credential_rules import CredentialRules
 from warrenmq.server.clock import Clock
 from warrenmq.server.config.changes import changed_keys, is_live
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.key import RESTART
 from warrenmq.server.config.load import Loaded
-from warrenmq.server.config.settings import Config
+from warrenmq.server.config.settings import Config, broker_settings
 from warrenmq.server.log.output import open_log
 
 logger = logging.getLogger("warren.config")
@@ -65,39 +64,31 @@ def merge(running: Config, new: Config) -> tuple[Config, list[str]]:
     """`running` with all live keys of `new`, and the names of those that wait for a restart."""
     fixed = []
     taken: dict[str, Any] = {}
+    of_broker: dict[str, Any] = {}
     for key in changed_keys(running, new):
         if is_live(key):
-            # The keys of one group of options are all live, or none is.
-            name = key.field.partition(".")[0]
-            taken[name] = getattr(new, name)
+            group, _, name = key.field.partition(".")
+            if group == "broker":
+                of_broker[name] = getattr(new.broker, name)
+            else:
+                # The keys of every other group of options are all live, or none is.
+                taken[group] = getattr(new, group)
         elif key.effect == RESTART:
             fixed.append(key.name)
-    return replace(running, **taken), fixed
+    return replace(running, broker=replace(running.broker, **of_broker), **taken), fixed
 
 
 def _apply(node: ReloadHost, old: Config, new: Config) -> None:
     settings = node.broker.settings
-    settings.channel_max = new.channel_max
-    settings.frame_max = new.frame_max
-    settings.heartbeat = new.heartbeat
-    settings.initial_frame_max = new.initial_frame_max
-    settings.handshake_timeout_ms = new.handshake_timeout_ms
-    settings.connection_max = new.connection_max
-    settings.auth_mechanisms = new.auth_mechanisms
-    settings.max_message_size = new.max_message_size
-    settings.unfinished_message_timeout = new.unfinished_message_timeout
-    settings.consumer_timeout_ms = new.consumer_timeout_ms
-    settings.cluster_name = new.cluster_name or new.node_name
-    settings.password_hashing = new.password_hashing
-    settings.credential_rules = CredentialRules(
-        new.credential_validator, new.credential_min_length, new.credential_regexp
-    )
-    settings.loopback_users = frozenset(name.encode() for name in new.loopback_users)
+    fresh = broker_settings(new, settings.total_memory_bytes)
+    for field in fields(settings):
+        setattr(settings, field.name, getattr(fresh, field.name))
     node.broker.access.loopback_users = settings.loopback_users
     now_ms = node.clock.now_ms()
-    memory = (new.vm_memory_high_watermark_absolute, new.vm_memory_high_watermark_relative)
-    if memory != (old.vm_memory_high_watermark_absolute, old.vm_memory_high_watermark_relative):
+    was, now = old.broker, new.broker
+    memory = (now.vm_memory_high_watermark_absolute, now.vm_memory_high_watermark_relative)
+    if memory != (was.vm_memory_high_watermark_absolute, was.vm_memory_high_watermark_relative):
         node.broker.set_vm_memory_high_watermark(*memory, now_ms)
-    disk = (new.disk_free_limit_absolute, new.disk_free_limit_relative)
-    if disk != (old.disk_free_limit_absolute, old.disk_free_limit_relative):
+    disk = (now.disk_free_limit_absolute, now.disk_free_limit_relative)
+    if disk != (was.disk_free_limit_absolute, was.disk_free_limit_relative):
         node.broker.set_disk_free_limit(*disk, now_ms)

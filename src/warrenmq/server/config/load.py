@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from warrenmq.broker.definitions.settings import Settings
 from warrenmq.server.config.environment import (
     advanced_file,
     config_files,
@@ -32,6 +33,7 @@ from warrenmq.server.config.substitution import substitute
 
 # Fields of `Config` that hold the options of one subject.
 _GROUPS: Final = {
+    "broker": Settings,
     "tcp": TcpOptions,
     "tls": TlsOptions,
     "log": LogOptions,

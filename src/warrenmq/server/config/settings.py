@@ -1,10 +1,12 @@
 """`Config`: all settings of a node, parsed and checked."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal
 
+from warrenmq.broker.definitions.credential_rules import CredentialRules
+from warrenmq.broker.definitions.settings import Settings
 from warrenmq.server.config.node_name import default_node_name
 from warrenmq.server.config.options.cluster import ClusterOptions
 from warrenmq.server.config.options.log import LogOptions
@@ -27,6 +29,8 @@ def default_data_dir() -> Path:
 class Config:
     """All settings of a node. Sizes in bytes, times in seconds unless the name says otherwise."""
 
+    # The settings of the broker, except those that `broker_settings` derives from fields below.
+    broker: Settings = field(default_factory=Settings)
     data_dir: Path = field(default_factory=default_data_dir)
     node_name: str = field(default_factory=default_node_name)
     # The files that were read, in their order.
@@ -38,39 +42,20 @@ class Config:
     tls: TlsOptions = field(default_factory=TlsOptions)
     # Every connection to a listener begins with a PROXY header, version 1 or 2.
     proxy_protocol: bool = False
-    # From accept to the end of the TLS handshake, and from there to connection.open; 0 = no limit.
+    # From accept to the end of the TLS handshake; 0 = no limit.
     ssl_handshake_timeout_ms: int = 5000
-    handshake_timeout_ms: int = 10000
     # Which part of a client's certificate is the user's name for EXTERNAL.
     ssl_cert_login_from: Literal["distinguished_name", "common_name"] = "distinguished_name"
-    # SASL mechanisms offered to clients, in this order.
-    auth_mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")
     # File, or directory of *.json files, of definitions to import at start.
     load_definitions: Path | None = None
     # Skip the import when the content of `load_definitions` is that of the last import.
     skip_unchanged_definitions: bool = False
     management: str = "off"
     tcp: TcpOptions = field(default_factory=TcpOptions)
-    # Connections that the node serves at the same time; -1 = no limit.
-    connection_max: int = -1
-    # Largest frame (bytes) before connection.tune-ok.
-    initial_frame_max: int = 4096
-    # Milliseconds in which a delivery must be acked.
-    consumer_timeout_ms: int = 1800000
     # Shown to clients; "" = the node's name.
     cluster_name: str = ""
     # File that holds the process id while the node runs.
     pid_file: Path | None = None
-    # channel_max, frame_max (bytes) and heartbeat (s) are proposed in connection.tune; 0 = no
-    # limit.
-    channel_max: int = 2047
-    frame_max: int = 131072
-    heartbeat: int = 60
-    max_message_size: int = 134217728
-    # Bytes of unfinished messages that one connection may have; 0 = twice max_message_size.
-    max_unfinished_size: int = 0
-    # Seconds that a message may stay unfinished; 0 = forever.
-    unfinished_message_timeout: int = 60
     # The default user and vhost are created only in an empty data directory.
     default_user: str = "guest"
     default_pass: str = field(default="guest", repr=False)
@@ -80,8 +65,6 @@ class Config:
     default_configure: str = ".*"
     default_write: str = ".*"
     default_read: str = ".*"
-    # The algorithm for new passwords, by RabbitMQ's name.
-    password_hashing: str = "rabbit_password_hashing_sha256"  # noqa: S105  # the name of an algorithm
     # What a new password must satisfy: a kind of rule, and the argument of that kind.
     credential_validator: str = "rabbit_credential_validator_accept_everything"
     credential_min_length: int = 8
@@ -92,18 +75,21 @@ class Config:
     # Users that may log in from loopback addresses only.
     loopback_users: frozenset[str] = frozenset({"guest"})
     journal_file_size_limit: int = 67108864
-    # The `_absolute` limits are bytes, or -1 = the `_relative` share of all memory applies. All
-    # memory is total_memory_available_override_value (bytes), or as much as the machine has when
-    # that is 0.
-    vm_memory_high_watermark_absolute: int = -1
-    vm_memory_high_watermark_relative: float = 0.4
-    vm_memory_high_watermark_paging_ratio: float = 0.5
-    memory_monitor_interval_ms: int = 2500
+    # All memory (bytes); 0 = as much as the machine has.
     total_memory_available_override_value: int = 0
-    disk_free_limit_absolute: int = 50000000
-    disk_free_limit_relative: float = 0.0
-    queue_index_embed_msgs_below: int = 4096
-    msg_store_file_size_limit: int = 16777216
-    msg_store_io_batch_size: int = 2048
     log: LogOptions = field(default_factory=LogOptions)
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
+
+
+def broker_settings(config: Config, machine_memory_bytes: int) -> Settings:
+    """The settings of a new broker on a machine with `machine_memory_bytes` of memory."""
+    return replace(
+        config.broker,
+        node_name=config.node_name,
+        cluster_name=config.cluster_name or config.node_name,
+        loopback_users=frozenset(name.encode() for name in config.loopback_users),
+        credential_rules=CredentialRules(
+            config.credential_validator, config.credential_min_length, config.credential_regexp
+        ),
+        total_memory_bytes=config.total_memory_available_override_value or machine_memory_bytes,
+    )

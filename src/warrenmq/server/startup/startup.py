@@ -135,8 +135,8 @@ def open_data_directory(
         raise DataDirectoryError(f"data directory {directory}: {error.strerror}") from None
     settings = StoreSettings(
         config.journal_file_size_limit,
-        config.msg_store_file_size_limit,
-        config.queue_index_embed_msgs_below,
+        config.broker.msg_store_file_size_limit,
+        config.broker.queue_index_embed_msgs_below,
         hold_bytes=HOLD_BYTES,
     )
     root = LocalFileSystem(directory)
@@ -274,7 +274,7 @@ def first_definitions(config: Config, vhost_id: int) -> list[Change]:
         return []
     vhost = config.default_vhost.encode()
     user = config.default_user.encode()
-    hashing = config.password_hashing
+    hashing = config.broker.password_hashing
     password_hash = hash_password(config.default_pass.encode(), hashing)
     return [
         PutVhost(vhost, vhost_id, "Default virtual host"),

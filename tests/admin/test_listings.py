@@ -18,6 +18,7 @@ from warrenmq.admin.listings.listing import LISTINGS, UnknownColumns, UnknownVho
 from warrenmq.admin.listings.pids import connection_pid
 from warrenmq.admin.listings.tls_names import TlsNames, tls_names
 from warrenmq.admin.protocol.control import List, Rows
+from warrenmq.admin.protocol.queue_columns import QUEUE_COLUMNS
 from warrenmq.admin.protocol.requests import decode_reply, encode_frame
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.peer_certificate import PeerCertificate
@@ -216,6 +217,19 @@ def test_a_priority_queue_is_listed_with_all_its_levels() -> None:
     figures = QueueFigures(memory.vhost.queues[b"levels"])
     assert (figures.ready, figures.alpha.count, figures.q4, figures.published) == (4, 4, 4, 4)
     assert figures.ram_count == 4 and figures.target_ram_count is None
+
+
+def test_the_values_of_a_queue_have_the_types_of_its_columns() -> None:
+    """Each described column has a value, and none is left out of the description."""
+    types = {
+        "text": str, "flag": bool, "number": int | float, "count": int, "bytes": int, "total": int,
+        "share": int | float, "list": list, "map": dict,
+    }  # fmt: skip
+    assert LISTINGS["queues"].column_names == list(QUEUE_COLUMNS)
+    assert {column.type for column in QUEUE_COLUMNS.values()} == set(types)
+    for row in rows(Busy().broker, "queues"):
+        for name, value in row.items():
+            assert value is None or isinstance(value, types[QUEUE_COLUMNS[name].type]), name
 
 
 def test_reads_and_writes_of_a_queue() -> None:

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from warrenmq.admin.listings.columns import Columns, ListingOf, table_value, vhost_of
-from warrenmq.admin.listings.mirrors import COPY_COLUMNS, MIRROR_COLUMNS, needs_facts
-from warrenmq.admin.listings.queues import QUEUES
+from warrenmq.admin.listings.mirrors import COPY_COLUMNS, MIRROR_COLUMNS
 from warrenmq.admin.protocol.control import List
+from warrenmq.admin.protocol.queue_columns import QUEUE_COLUMNS, Cost, costs_of
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.mirrors import MirrorFacts
 from warrenmq.broker.vhost.vhost import Vhost
@@ -55,7 +55,7 @@ def _find(
 ) -> Iterator[DownQueue]:
     vhost = vhost_of(broker, request)
     queues = list(vhost.remote_queues.values())
-    mirrors = broker.mirrors if needs_facts(request.columns) else None
+    mirrors = broker.mirrors if Cost.COPIES in costs_of(request.columns) else None
 
     def down(queue: RemoteQueue) -> DownQueue:
         copies = None if mirrors is None else mirrors.facts_of(vhost.name, queue.name)
@@ -100,7 +100,7 @@ def _none(_listed: DownQueue) -> None:
     return None
 
 
-_COLUMNS: Columns[DownQueue] = {name: _KNOWN.get(name, _none) for name in QUEUES.column_names}
+_COLUMNS: Columns[DownQueue] = {name: _KNOWN.get(name, _none) for name in QUEUE_COLUMNS}
 
 
 def down_queues(lost: Collection[bytes], listed: Collection[bytes]) -> ListingOf[DownQueue]:

@@ -60,9 +60,3 @@ COPY_COLUMNS: Final[dict[str, Callable[[MirrorFacts], Any]]] = {
     "reason": lambda facts: facts.reason,
     "state": state_of,
 }
-_OF_FACTS: Final = frozenset(MIRROR_COLUMNS) | frozenset(COPY_COLUMNS)
-
-
-def needs_facts(columns: list[str]) -> bool:
-    """Whether a listing with these columns asks for the copies of queues."""
-    return not _OF_FACTS.isdisjoint(columns)

@@ -1,7 +1,7 @@
 """The listing of queues.
 
-Each figure is kept up to date anyway, so that a row costs the same whatever the queue's length.
-Differences to RabbitMQ's columns:
+`protocol/queue_columns.py` describes the columns; this module has their values. Differences to
+RabbitMQ's columns:
 
 * `messages_ram` and the other `*_ram` columns count contents in memory, as RabbitMQ does, but
   `message_bytes_ram` and `message_bytes_paged_out` are bytes of addresses, properties and bodies,
@@ -20,12 +20,14 @@ Differences to RabbitMQ's columns:
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from warrenmq.admin.listings.columns import Columns, ListingOf, table_value, vhost_of
-from warrenmq.admin.listings.mirrors import COPY_COLUMNS, MIRROR_COLUMNS, needs_facts
+from warrenmq.admin.listings.mirrors import COPY_COLUMNS, MIRROR_COLUMNS
 from warrenmq.admin.listings.pids import channel_pid, connection_pid, queue_pid
 from warrenmq.admin.protocol.control import List
+from warrenmq.admin.protocol.queue_columns import Cost, costs_of
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.channel.channel import ChannelConsumer
 from warrenmq.broker.connection.connection import Connection
@@ -33,19 +35,19 @@ from warrenmq.broker.mirrors import MirrorFacts
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.arguments import CLASSIC, QUORUM
 from warrenmq.queues.backing.paged_queue import PagedQueue
-from warrenmq.queues.backing.variable_queue import READY, UNLIMITED
+from warrenmq.queues.backing.variable_queue import READY
 from warrenmq.queues.entry import QueueEnd
 from warrenmq.queues.queue import Queue
+from warrenmq.queues.queue_figures import QueueFigures
 from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import ConnectionException
 from warrenmq.wire.properties import decode_properties
 
 # Unacked deliveries of a channel that the listing looks at, the oldest ones.
 OLDEST_PER_CHANNEL: Final = 16
-_OLDEST: Final = "oldest_unacknowledged_seconds"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ListedQueue:
     """A queue of a vhost; `copies`: None if it is not mirrored, or if no column asks for them.
 
@@ -58,6 +60,11 @@ class ListedQueue:
     queue: Queue
     copies: MirrorFacts | None = None
     oldest_unacked_s: float | None = None
+
+    @cached_property
+    def figures(self) -> QueueFigures:
+        """The figures of the queue, taken once for all columns that show one."""
+        return QueueFigures(self.queue)
 
     def owner_pid(self) -> str | None:
         """The pid of the connection of an exclusive queue."""
@@ -98,11 +105,6 @@ class ListedQueue:
         alone = {"leader": node, "members": [node], "online": [node]}
         return alone.get(name) if self.is_quorum() else None
 
-    def target_ram_count(self) -> int | None:
-        """How many contents may be in memory; None: any number."""
-        targets = [level.memory.target_ram_count for level in self.queue.backings()]
-        return None if UNLIMITED in targets else sum(targets)
-
     def capacity(self) -> float:
         """The share of time in which consumers could take messages; 0 without consumers."""
         if not self.queue.consumers:
@@ -141,8 +143,9 @@ class ListedQueue:
 def _find(broker: Broker, request: List) -> Iterator[ListedQueue]:
     vhost = vhost_of(broker, request)
     queues = list(vhost.queues.values())
-    mirrors = broker.mirrors if needs_facts(request.columns) else None
-    ages = _oldest_unacked_s(broker, vhost) if _OLDEST in request.columns else {}
+    costs = costs_of(request.columns)
+    mirrors = broker.mirrors if Cost.COPIES in costs else None
+    ages = _oldest_unacked_s(broker, vhost) if Cost.CHANNELS in costs else {}
 
     def listed(queue: Queue) -> ListedQueue:
         copies = None if mirrors is None else mirrors.facts_of(vhost.name, queue.name)
@@ -208,8 +211,8 @@ _MESSAGES: Columns[ListedQueue] = {
     "messages": lambda each: each.queue.ready_count + each.queue.unacked_count,
     "messages_ready": lambda each: each.queue.ready_count,
     "messages_unacknowledged": lambda each: each.queue.unacked_count,
-    _OLDEST: lambda each: each.oldest_unacked_s,
-    "messages_ram": _sum(lambda level: level.memory.ram_count),
+    "oldest_unacknowledged_seconds": lambda each: each.oldest_unacked_s,
+    "messages_ram": lambda each: each.figures.ram_count,
     "messages_ready_ram": _sum(lambda level: level.ready.ram_count),
     "messages_unacknowledged_ram": _sum(lambda level: level.unacked.ram_count),
     "messages_persistent": ListedQueue.persistent_count,
@@ -217,8 +220,8 @@ _MESSAGES: Columns[ListedQueue] = {
     "head_message_timestamp": ListedQueue.head_timestamp,
 }
 _BYTES: Columns[ListedQueue] = {
-    "memory": _sum(lambda level: level.memory.current_bytes()),
-    "message_bytes": _sum(lambda level: level.ready.body_bytes + level.unacked.body_bytes),
+    "memory": lambda each: each.figures.ram_bytes,
+    "message_bytes": lambda each: each.figures.body_bytes,
     "message_bytes_ready": _sum(lambda level: level.ready.body_bytes),
     "message_bytes_unacknowledged": _sum(lambda level: level.unacked.body_bytes),
     "message_bytes_persistent": ListedQueue.persistent_bytes,
@@ -233,15 +236,15 @@ _BYTES: Columns[ListedQueue] = {
 }
 # The parts of the queue, youngest first, and the forms of its ready messages.
 _PARTS: Columns[ListedQueue] = {
-    "q1": _sum(lambda level: level.ready.q1.count),
-    "q2": _sum(lambda level: level.ready.q2.count),
-    "delta": _sum(lambda level: level.ready.delta.count),
-    "q3": _sum(lambda level: level.ready.q3.count),
-    "q4": _sum(lambda level: level.ready.q4.count),
-    "alpha": _sum(lambda level: level.ready.ram_count),
-    "beta": _sum(lambda level: level.ready.beta_count),
-    "gamma": _sum(lambda level: level.ready.gamma_count),
-    "target_ram_count": ListedQueue.target_ram_count,
+    "q1": lambda each: each.figures.q1,
+    "q2": lambda each: each.figures.q2,
+    "delta": lambda each: each.figures.delta_part,
+    "q3": lambda each: each.figures.q3,
+    "q4": lambda each: each.figures.q4,
+    "alpha": lambda each: each.figures.alpha.count,
+    "beta": lambda each: each.figures.beta.count,
+    "gamma": lambda each: each.figures.gamma.count,
+    "target_ram_count": lambda each: each.figures.target_ram_count,
 }
 
 QUEUES = ListingOf(_DEFINITION | _CONSUMERS | _MESSAGES | _BYTES | _PARTS, _find)

@@ -3,6 +3,7 @@
 from typing import Any, Final, Literal
 
 from warrenmq.admin.protocol.control import List, Rows
+from warrenmq.admin.protocol.queue_columns import QUEUE_COLUMNS
 from warrenmq.cli.control.command import DEFAULT_TIMEOUT_S, Command, Run
 from warrenmq.cli.control.exits import UsageError
 from warrenmq.cli.control.formats.output import Output, Table
@@ -13,23 +14,10 @@ from warrenmq.vocabulary.error_codes import NO_SUCH_VHOST
 GROUP: Final = "Monitoring, observability and health checks"
 StreamName = Literal["queues", "exchanges", "bindings", "consumers", "connections", "channels"]
 
-QUEUE_COLUMNS: Final = (
-    "arguments", "auto_delete", "consumer_capacity", "consumer_utilisation", "consumers",
-    "disk_reads", "disk_writes", "durable", "exclusive", "exclusive_consumer_pid",
-    "exclusive_consumer_tag", "head_message_timestamp", "leader", "members", "memory",
-    "message_bytes", "message_bytes_persistent", "message_bytes_ram", "message_bytes_ready",
-    "message_bytes_unacknowledged", "messages", "messages_persistent", "messages_ram",
-    "messages_ready", "messages_ready_ram", "messages_unacknowledged",
-    "messages_unacknowledged_ram", "name", "online", "owner_pid", "pid", "policy", "slave_pids",
-    "state", "synchronised_slave_pids", "type",
-)  # fmt: skip
-# Columns that RabbitMQ does not have.
-OWN_QUEUE_COLUMNS: Final = (
-    "alpha", "beta", "delta", "effective_policy_definition", "gamma", "id",
-    "message_bytes_paged_out", "messages_paged_out", "mode", "oldest_unacknowledged_seconds",
-    "operator_policy", "q1", "q2", "q3", "q4", "reason", "recoverable_slaves", "slave_nodes",
-    "synchronised_slave_nodes", "target_ram_count", "vhost",
-)  # fmt: skip
+# Columns that RabbitMQ has, then warren's own.
+_QUEUE_COLUMN_NAMES: Final = tuple(
+    sorted(QUEUE_COLUMNS, key=lambda name: (QUEUE_COLUMNS[name].is_own, name))
+)
 EXCHANGE_COLUMNS: Final = (
     "arguments", "auto_delete", "durable", "internal", "name", "policy", "type",
 )  # fmt: skip
@@ -148,7 +136,7 @@ COMMANDS: Final = (
     _stream(
         "queues",
         "Lists queues and what is in them",
-        QUEUE_COLUMNS + OWN_QUEUE_COLUMNS,
+        _QUEUE_COLUMN_NAMES,
         ("name", "messages"),
         "Timeout: {timeout} seconds ...\nListing queues for vhost {vhost} ...",
         options=(

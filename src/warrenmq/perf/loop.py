@@ -13,28 +13,13 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from warrenmq.perf import snapshot
 from warrenmq.perf.client import Client
 from warrenmq.perf.connection import AgentConnection
 from warrenmq.perf.consumer import Consumer
 from warrenmq.perf.errors import PerfError
 from warrenmq.perf.options import NANOSECONDS, PerfOptions, parse_uri
 from warrenmq.perf.publisher import Publisher, PublishFrames
-from warrenmq.perf.snapshot import (
-    BEHIND_NS_MAX,
-    BLOCKED_NS,
-    CONFIRMED,
-    CONSUMERS_OPEN,
-    CPU_NS,
-    NACKED,
-    PUBLISH_LATEST_NS,
-    PUBLISHED,
-    PUBLISHERS_OPEN,
-    RECEIVE_LATEST_NS,
-    RECEIVED,
-    RETURNED,
-    UNSETTLED,
-    Snapshot,
-)
 from warrenmq.perf.topology import Target, basic_properties
 from warrenmq.wire.methods import BasicQos, ConfirmSelect
 
@@ -187,29 +172,29 @@ class PerfLoop:
             agent.interest = interest
             self._epoll.modify(agent.sock, interest)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> snapshot.Snapshot:
         """Counters since the start, and latencies since the last call."""
-        snapshot = Snapshot()
+        taken = snapshot.Snapshot()
         now_ns: i64 = time.monotonic_ns()
         for publisher in self.publishers:
             publisher.settle_blocked_time(now_ns)
-            snapshot.add(PUBLISHED, publisher.published)
-            snapshot.add(CONFIRMED, publisher.confirmed_count)
-            snapshot.add(NACKED, publisher.nacked_count)
-            snapshot.add(RETURNED, publisher.returned_count)
-            snapshot.add(UNSETTLED, publisher.unsettled())
-            snapshot.add(PUBLISH_LATEST_NS, publisher.latest_ns)
-            snapshot.add(BLOCKED_NS, publisher.blocked_ns)
-            snapshot.add(BEHIND_NS_MAX, publisher.behind_ns_max)
-            snapshot.add(PUBLISHERS_OPEN, 0 if publisher.is_done() else 1)
-            snapshot.confirm_latency.take(publisher.confirm_latency)
+            taken.add(snapshot.PUBLISHED, publisher.published)
+            taken.add(snapshot.CONFIRMED, publisher.confirmed_count)
+            taken.add(snapshot.NACKED, publisher.nacked_count)
+            taken.add(snapshot.RETURNED, publisher.returned_count)
+            taken.add(snapshot.UNSETTLED, publisher.unsettled())
+            taken.add(snapshot.PUBLISH_LATEST_NS, publisher.latest_ns)
+            taken.add(snapshot.BLOCKED_NS, publisher.blocked_ns)
+            taken.add(snapshot.BEHIND_NS_MAX, publisher.behind_ns_max)
+            taken.add(snapshot.PUBLISHERS_OPEN, 0 if publisher.is_done() else 1)
+            taken.confirm_latency.take(publisher.confirm_latency)
         for consumer in self.consumers:
-            snapshot.add(RECEIVED, consumer.received)
-            snapshot.add(RECEIVE_LATEST_NS, consumer.latest_ns)
-            snapshot.add(CONSUMERS_OPEN, 0 if consumer.is_done() else 1)
-            snapshot.latency.take(consumer.latency)
-        snapshot.add(CPU_NS, cpu_ns() - self._cpu_start_ns)
-        return snapshot
+            taken.add(snapshot.RECEIVED, consumer.received)
+            taken.add(snapshot.RECEIVE_LATEST_NS, consumer.latest_ns)
+            taken.add(snapshot.CONSUMERS_OPEN, 0 if consumer.is_done() else 1)
+            taken.latency.take(consumer.latency)
+        taken.add(snapshot.CPU_NS, cpu_ns() - self._cpu_start_ns)
+        return taken
 
     def close(self) -> None:
         """Send the acks still due and close all connections in good order.

@@ -4,20 +4,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from warrenmq.perf import snapshot
 from warrenmq.perf.histogram import Histogram
 from warrenmq.perf.options import NANOSECONDS, PerfOptions
-from warrenmq.perf.snapshot import (
-    CONFIRMED,
-    CONSUMERS_OPEN,
-    NACKED,
-    PUBLISHED,
-    PUBLISHERS_OPEN,
-    RECEIVED,
-    RETURNED,
-    UNSETTLED,
-    Snapshot,
-    total_counters,
-)
 
 # Longest wait for outstanding confirms after the last publish.
 SETTLE_NS_MAX: Final = 10 * NANOSECONDS
@@ -36,11 +25,11 @@ class Interval:
         confirm: Histogram,
     ) -> None:
         self.end_s: float = end_s
-        self.published_rate: float = deltas[PUBLISHED] / length_s
-        self.confirmed_rate: float = deltas[CONFIRMED] / length_s
-        self.nacked_rate: float = deltas[NACKED] / length_s
-        self.returned_rate: float = deltas[RETURNED] / length_s
-        self.received_rate: float = deltas[RECEIVED] / length_s
+        self.published_rate: float = deltas[snapshot.PUBLISHED] / length_s
+        self.confirmed_rate: float = deltas[snapshot.CONFIRMED] / length_s
+        self.nacked_rate: float = deltas[snapshot.NACKED] / length_s
+        self.returned_rate: float = deltas[snapshot.RETURNED] / length_s
+        self.received_rate: float = deltas[snapshot.RECEIVED] / length_s
         self.latency: Histogram = latency
         self.confirm_latency: Histogram = confirm
 
@@ -54,7 +43,7 @@ class Progress:
 
     def __init__(self, options: PerfOptions) -> None:
         self.start_ns: i64 = 0
-        self.counters: dict[str, int] = Snapshot().counters
+        self.counters: dict[str, int] = snapshot.Snapshot().counters
         self.latency: Histogram = Histogram()
         self.confirm_latency: Histogram = Histogram()
         # Time at which producers were stopped or reached their limits; 0 before.
@@ -74,14 +63,14 @@ class Progress:
         self.start_ns = now_ns
         self._interval_start_ns = now_ns
 
-    def update(self, snapshots: list[Snapshot], now_ns: i64) -> Interval | None:
+    def update(self, snapshots: list[snapshot.Snapshot], now_ns: i64) -> Interval | None:
         """Add the snapshots of all processes; returns the interval if one has ended."""
-        self.counters = total_counters(snapshots)
-        for snapshot in snapshots:
-            self._interval_latency.merge(snapshot.latency)
-            self._interval_confirm_latency.merge(snapshot.confirm_latency)
-            self.latency.merge(snapshot.latency)
-            self.confirm_latency.merge(snapshot.confirm_latency)
+        self.counters = snapshot.total_counters(snapshots)
+        for each in snapshots:
+            self._interval_latency.merge(each.latency)
+            self._interval_confirm_latency.merge(each.confirm_latency)
+            self.latency.merge(each.latency)
+            self.confirm_latency.merge(each.confirm_latency)
         self._decide(now_ns)
         if now_ns - self._interval_start_ns < i64(self._options.interval * NANOSECONDS):
             return None
@@ -108,19 +97,24 @@ class Progress:
     def is_drained(self) -> bool:
         """Whether consumers have received as many messages as queues got."""
         counters = self.counters
-        return counters[RECEIVED] >= counters[PUBLISHED] - counters[RETURNED] - counters[NACKED]
+        return (
+            counters[snapshot.RECEIVED]
+            >= counters[snapshot.PUBLISHED]
+            - counters[snapshot.RETURNED]
+            - counters[snapshot.NACKED]
+        )
 
     def _decide(self, now_ns: i64) -> None:
         options = self._options
         time_is_up: bool = options.time > 0 and now_ns - self.start_ns >= i64(
             options.time * NANOSECONDS
         )
-        consumers_done: bool = options.consumers > 0 and self.counters[CONSUMERS_OPEN] == 0
+        consumers_done: bool = options.consumers > 0 and self.counters[snapshot.CONSUMERS_OPEN] == 0
         if options.producers == 0:
             self.is_over = self.is_over or time_is_up or consumers_done
             return
         if self.producers_ended_ns == 0:
-            producers_done = self.counters[PUBLISHERS_OPEN] == 0
+            producers_done = self.counters[snapshot.PUBLISHERS_OPEN] == 0
             # Without a limit of their own, producers would continue forever after the last consumer
             # is done.
             if time_is_up or producers_done or (consumers_done and options.pmessages == 0):
@@ -129,7 +123,7 @@ class Progress:
             # since.
             return
         since_end_ns: i64 = now_ns - self.producers_ended_ns
-        if self.counters[UNSETTLED] > 0 and since_end_ns < SETTLE_NS_MAX:
+        if self.counters[snapshot.UNSETTLED] > 0 and since_end_ns < SETTLE_NS_MAX:
             return
         waits_for_consumers = options.consumers > 0 and not consumers_done and not self.is_drained()
         self.is_over = not waits_for_consumers or since_end_ns >= i64(

@@ -7,25 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from warrenmq.offline.data_directory import ToolError, locked
+from warrenmq.store.records import record
 from warrenmq.store.records.log_places import PLACES
-from warrenmq.store.records.record import (
-    ACK,
-    CLEAN_STOP,
-    CONTENT,
-    CONTENT_MAGIC,
-    EPOCH,
-    FILE_HEADER_BYTES,
-    INDEX_MAGIC,
-    PREDECESSOR,
-    PUBLISH,
-    PUBLISH_REF,
-    QUEUE_STATE,
-    RELEASE,
-    RETRACT,
-    crc_seed,
-    file_header_is_valid,
-    file_header_number,
-)
 from warrenmq.tables.columns import timestamps
 from warrenmq.tables.contents import ContentReader
 from warrenmq.tables.file_scan import Array, FileChangedError, OpenFile, Piece, scan_file
@@ -54,18 +37,18 @@ from warrenmq.tables.schemas import COLUMNS, DAMAGE, FILES, JOURNAL, MESSAGES, P
 
 BATCH_ROWS: Final = 10_000
 
-_MAGIC: Final = {INDEX: INDEX_MAGIC, CONTENT_FILE: CONTENT_MAGIC}
+_MAGIC: Final = {INDEX: record.INDEX_MAGIC, CONTENT_FILE: record.CONTENT_MAGIC}
 KIND_NAMES: Final = {
-    PUBLISH: "publish",
-    PUBLISH_REF: "publish_ref",
-    ACK: "ack",
-    RELEASE: "release",
-    RETRACT: "retract",
-    QUEUE_STATE: "queue_state",
-    CLEAN_STOP: "clean_stop",
-    PREDECESSOR: "predecessor",
-    EPOCH: "epoch",
-    CONTENT: "content",
+    record.PUBLISH: "publish",
+    record.PUBLISH_REF: "publish_ref",
+    record.ACK: "ack",
+    record.RELEASE: "release",
+    record.RETRACT: "retract",
+    record.QUEUE_STATE: "queue_state",
+    record.CLEAN_STOP: "clean_stop",
+    record.PREDECESSOR: "predecessor",
+    record.EPOCH: "epoch",
+    record.CONTENT: "content",
 }
 
 
@@ -158,7 +141,7 @@ def _repaired_pieces(partition: Partition, part: FilePart) -> Iterator[Piece]:
 
 def _scan_of(partition: Partition, part: FilePart) -> RecordScan:
     return RecordScan(
-        crc_seed(partition.store_id, part.number), partition.options.verify == VERIFY_CRC
+        record.crc_seed(partition.store_id, part.number), partition.options.verify == VERIFY_CRC
     )
 
 
@@ -219,7 +202,7 @@ def _position_columns(
     )
     positions = piece.positions[wanted]
     records = piece.records[positions["record"]]
-    is_large = records["kind"] == PUBLISH_REF
+    is_large = records["kind"] == record.PUBLISH_REF
     is_in_log = records["kind"] == PLACES
     is_stored = is_large | is_in_log
     names = pa.array([queue.name for queue in part.queues], pa.string())
@@ -264,10 +247,12 @@ def _journal_columns(partition: Partition, part: FilePart, piece: Piece) -> dict
     records = piece.records
     kinds, places = np.unique(records["kind"], return_inverse=True)
     names = [KIND_NAMES.get(kind, f"unknown ({kind})") for kind in kinds.tolist()]
-    is_publish = (records["kind"] == PUBLISH) | (records["kind"] == PUBLISH_REF)
+    is_publish = (records["kind"] == record.PUBLISH) | (records["kind"] == record.PUBLISH_REF)
     is_publish &= records["ok"] == 1
-    has_queue = (records["ok"] == 1) & ~np.isin(records["kind"], (CLEAN_STOP, PREDECESSOR))
-    is_reference = is_publish & (records["kind"] == PUBLISH_REF)
+    has_queue = (records["ok"] == 1) & ~np.isin(
+        records["kind"], (record.CLEAN_STOP, record.PREDECESSOR)
+    )
+    is_reference = is_publish & (records["kind"] == record.PUBLISH_REF)
     ok = records["ok"] == 1
     is_checked = partition.options.verify == VERIFY_CRC
     return {
@@ -353,22 +338,22 @@ def _damage_rows(partition: Partition, part: FilePart) -> list[dict[str, Any]]:
     seen = [np.empty(0, np.int64)]
     states = SegmentStates(part) if part.kind == INDEX else None
     with OpenFile(partition.vhost_path / part.path) as file:
-        header = file.read(0, FILE_HEADER_BYTES)
+        header = file.read(0, record.FILE_HEADER_BYTES)
     if (
-        not file_header_is_valid(header, _MAGIC[part.kind], partition.store_id)
-        or file_header_number(header) != part.number
+        not record.file_header_is_valid(header, _MAGIC[part.kind], partition.store_id)
+        or record.file_header_number(header) != part.number
     ):
-        add(0, FILE_HEADER_BYTES, "damaged header")
+        add(0, record.FILE_HEADER_BYTES, "damaged header")
     for piece in _pieces(partition, part, scan):
         records = piece.records
         seen.append(records["content_id"][records["ok"] == 1])
         if part.kind == INDEX:
             is_strange = (records["ok"] == 1) & (
-                ~np.isin(records["kind"], (PUBLISH, PUBLISH_REF, PLACES))
+                ~np.isin(records["kind"], (record.PUBLISH, record.PUBLISH_REF, PLACES))
                 | (records["positions"] != 1)
             )
-            for record in records[is_strange]:
-                add(int(record["offset"]), int(record["length"]), MALFORMED)
+            for strange in records[is_strange]:
+                add(int(strange["offset"]), int(strange["length"]), MALFORMED)
         if states is not None:
             rows += _lost_in_logs(partition, piece, states.of(piece))
     lost = np.empty(0, np.int64)

@@ -61,6 +61,7 @@ from warrenmq.routing.exchange import (
 from warrenmq.routing.exchange_types import check_exchange_type, make_exchange
 from warrenmq.routing.topic import TOPIC
 from warrenmq.vocabulary.names import name_text
+from warrenmq.wire import methods
 from warrenmq.wire.errors import (
     ACCESS_REFUSED,
     NOT_FOUND,
@@ -70,33 +71,15 @@ from warrenmq.wire.errors import (
 )
 from warrenmq.wire.field_table import Field, decode_table
 from warrenmq.wire.method import Method
-from warrenmq.wire.methods import (
-    ExchangeBind,
-    ExchangeBindOk,
-    ExchangeDeclare,
-    ExchangeDeclareOk,
-    ExchangeDelete,
-    ExchangeDeleteOk,
-    ExchangeUnbind,
-    ExchangeUnbindOk,
-    QueueBind,
-    QueueBindOk,
-    QueueDeclare,
-    QueueDeclareOk,
-    QueuePurge,
-    QueuePurgeOk,
-    QueueUnbind,
-    QueueUnbindOk,
-)
 
 # -- exchanges -------------------------------------------------------------------------------------
 
 
-def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
+def exchange_declare(channel: Channel, method: methods.ExchangeDeclare) -> None:
     """Handle exchange.declare."""
     vhost = channel.vhost
     name = _clean(method.exchange)
-    reply = None if method.nowait else ExchangeDeclareOk()
+    reply = None if method.nowait else methods.ExchangeDeclareOk()
     if method.passive:
         _refuse_default(name)
         reply_when_there(channel, _exchange(channel, name), reply)
@@ -157,7 +140,7 @@ def exchange_declare(channel: Channel, method: ExchangeDeclare) -> None:
     reply_when_made(channel, new, change, reply)
 
 
-def exchange_delete(channel: Channel, method: ExchangeDelete) -> None:
+def exchange_delete(channel: Channel, method: methods.ExchangeDelete) -> None:
     """Handle exchange.delete; a missing exchange counts as deleted."""
     vhost = channel.vhost
     name = _clean(method.exchange)
@@ -174,10 +157,10 @@ def exchange_delete(channel: Channel, method: ExchangeDelete) -> None:
             raise ChannelException(PRECONDITION_FAILED, f"{vhost.exchange_text(name)} in use")
         user = channel.connection.client.user_name
         changes = vhost.forget(vhost.router.delete_exchange(exchange), user)
-    reply_when_gone(channel, changes, None if method.nowait else ExchangeDeleteOk())
+    reply_when_gone(channel, changes, None if method.nowait else methods.ExchangeDeleteOk())
 
 
-def exchange_bind(channel: Channel, method: ExchangeBind) -> None:
+def exchange_bind(channel: Channel, method: methods.ExchangeBind) -> None:
     """Handle exchange.bind."""
     source, destination = _clean(method.source), _clean(method.destination)
     _check_bind_rights(channel, source, EXCHANGE, destination, method.routing_key)
@@ -187,17 +170,17 @@ def exchange_bind(channel: Channel, method: ExchangeBind) -> None:
         _exchange(channel, destination),
         method.routing_key,
         method.arguments,
-        None if method.nowait else ExchangeBindOk(),
+        None if method.nowait else methods.ExchangeBindOk(),
         lambda: exchange_bind(channel, method),
     )
 
 
-def exchange_unbind(channel: Channel, method: ExchangeUnbind) -> None:
+def exchange_unbind(channel: Channel, method: methods.ExchangeUnbind) -> None:
     """Handle exchange.unbind; a missing exchange or binding counts as unbound."""
     source, destination = _clean(method.source), _clean(method.destination)
     _check_bind_rights(channel, source, EXCHANGE, destination, method.routing_key)
     exchanges = channel.vhost.router.exchanges
-    reply = None if method.nowait else ExchangeUnbindOk()
+    reply = None if method.nowait else methods.ExchangeUnbindOk()
     _unbind(
         channel,
         exchanges.get(source),
@@ -211,7 +194,7 @@ def exchange_unbind(channel: Channel, method: ExchangeUnbind) -> None:
 # -- queues ----------------------------------------------------------------------------------------
 
 
-def queue_declare(channel: Channel, method: QueueDeclare) -> None:
+def queue_declare(channel: Channel, method: methods.QueueDeclare) -> None:
     """Handle queue.declare."""
     vhost = channel.vhost
     connection = channel.connection
@@ -238,7 +221,7 @@ def queue_declare(channel: Channel, method: QueueDeclare) -> None:
     _declare_named(channel, method, name)
 
 
-def _declare_named(channel: Channel, method: QueueDeclare, name: bytes) -> None:
+def _declare_named(channel: Channel, method: methods.QueueDeclare, name: bytes) -> None:
     """Handle queue.declare for a queue that is to be called `name`."""
     vhost = channel.vhost
     connection = channel.connection
@@ -291,7 +274,7 @@ def _check_queue_limit(channel: Channel, name: bytes) -> None:
         )
 
 
-def queue_bind(channel: Channel, method: QueueBind) -> None:
+def queue_bind(channel: Channel, method: methods.QueueBind) -> None:
     """Handle queue.bind."""
     queue_name, key = _bind_names(channel, method.queue, method.routing_key)
     source = _clean(method.exchange)
@@ -303,12 +286,12 @@ def queue_bind(channel: Channel, method: QueueBind) -> None:
         _queue(channel, queue_name),
         key,
         method.arguments,
-        None if method.nowait else QueueBindOk(),
+        None if method.nowait else methods.QueueBindOk(),
         lambda: queue_bind(channel, method),
     )
 
 
-def queue_unbind(channel: Channel, method: QueueUnbind) -> None:
+def queue_unbind(channel: Channel, method: methods.QueueUnbind) -> None:
     """Handle queue.unbind; a missing queue, exchange or binding counts as unbound."""
     queue_name, key = _bind_names(channel, method.queue, method.routing_key)
     source = _clean(method.exchange)
@@ -319,15 +302,15 @@ def queue_unbind(channel: Channel, method: QueueUnbind) -> None:
         # Only for a binding that exists does it matter whose queue it is.
         if binding_identity(queue, key, method.arguments) in exchange.outgoing:
             check_owner(channel, queue)
-    _unbind(channel, exchange, queue, key, method.arguments, QueueUnbindOk())
+    _unbind(channel, exchange, queue, key, method.arguments, methods.QueueUnbindOk())
 
 
-def queue_purge(channel: Channel, method: QueuePurge) -> None:
+def queue_purge(channel: Channel, method: methods.QueuePurge) -> None:
     """Handle queue.purge, which drops ready messages only."""
     _purge(channel, method, Attempt(lambda attempt: _purge(channel, method, attempt)))
 
 
-def _purge(channel: Channel, method: QueuePurge, attempt: Attempt) -> None:
+def _purge(channel: Channel, method: methods.QueuePurge, attempt: Attempt) -> None:
     queue = usable_queue(channel, method.queue)
     if isinstance(queue, RemoteQueue):
         purge_remote(channel, queue, method.nowait, attempt)
@@ -340,14 +323,14 @@ def _purge_here(channel: Channel, queue: Queue, nowait: bool, attempt: Attempt) 
     if nowait:
         return
     if purge.is_done:
-        channel.connection.out.method(channel.number, QueuePurgeOk(purge.count))
+        channel.connection.out.method(channel.number, methods.QueuePurgeOk(purge.count))
         return
     # The purged messages left the queue already; the reply waits until the purge has settled them.
     channel.suspend()
 
     def finish() -> None:
         if not purge.has_failed:
-            channel.connection.out.method(channel.number, QueuePurgeOk(purge.count))
+            channel.connection.out.method(channel.number, methods.QueuePurgeOk(purge.count))
         elif not queue.is_hidden:
             raise purge_refusal(channel.vhost, queue)
         else:
@@ -484,11 +467,11 @@ def _declared(channel: Channel, queue: Queue, nowait: bool) -> Method | None:
     if nowait:
         return None
     queue.last_used_ms = channel.connection.now_ms
-    return QueueDeclareOk(queue.name, queue.ready_count, len(queue.consumers))
+    return methods.QueueDeclareOk(queue.name, queue.ready_count, len(queue.consumers))
 
 
 def _check_equivalent(
-    channel: Channel, queue: MessageTaker, method: QueueDeclare, durable: bool
+    channel: Channel, queue: MessageTaker, method: methods.QueueDeclare, durable: bool
 ) -> None:
     owner = channel.connection if method.exclusive else None
     if queue.definition.owner is not owner:
@@ -533,7 +516,7 @@ def _probe_reply_queue(channel: Channel, name: bytes, nowait: bool) -> None:
             return
         raise ChannelException(NOT_FOUND, f"no {channel.vhost.queue_text(name)}")
     if not nowait:
-        channel.connection.out.method(channel.number, QueueDeclareOk(name, 0, 1))
+        channel.connection.out.method(channel.number, methods.QueueDeclareOk(name, 0, 1))
 
 
 def _queue(channel: Channel, name: bytes) -> MessageTaker:

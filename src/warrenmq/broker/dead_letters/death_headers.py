@@ -14,53 +14,8 @@ from typing import Final, final
 from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i64, mypyc_attr
 
-from warrenmq.broker.dead_letters.raw_table import (
-    RawField,
-    array_value,
-    find,
-    join_table,
-    longstr_value,
-    put,
-    remove,
-    sort_by_name,
-    split_array,
-    split_table,
-    table_value,
-)
-from warrenmq.wire.field_types import (
-    TAG_ARRAY,
-    TAG_BYTE,
-    TAG_LONG,
-    TAG_LONGSTR,
-    TAG_SHORT,
-    TAG_SIGNED_INT,
-    TAG_TABLE,
-    TAG_TIMESTAMP,
-    TAG_UNSIGNED_BYTE,
-    TAG_UNSIGNED_INT,
-    TAG_UNSIGNED_SHORT,
-)
-from warrenmq.wire.primitives import (
-    need,
-    read_longstr,
-    read_short,
-    read_shortstr,
-    shortstr_end,
-    signed64,
-    write_longstr,
-    write_octet,
-    write_short,
-)
-from warrenmq.wire.properties import (
-    CONTENT_ENCODING,
-    CONTENT_TYPE,
-    CORRELATION_ID,
-    DELIVERY_MODE,
-    EXPIRATION,
-    HEADERS,
-    PRIORITY,
-    REPLY_TO,
-)
+from warrenmq.broker.dead_letters import raw_table
+from warrenmq.wire import field_types, primitives, properties
 
 REJECTED: Final = b"rejected"
 EXPIRED: Final = b"expired"
@@ -166,29 +121,31 @@ def dead_letter_properties(
     for a block that does not decode.
     """
     parts = _PropertyParts(raw)
-    headers = split_table(parts.headers)
-    fields: list[RawField] = [
-        (_REASON, longstr_value(reason)),
-        (_QUEUE, longstr_value(queue)),
-        (b"time", _number_value(TAG_TIMESTAMP, seconds)),
-        (b"exchange", longstr_value(exchange)),
+    headers = raw_table.split_table(parts.headers)
+    fields: list[raw_table.RawField] = [
+        (_REASON, raw_table.longstr_value(reason)),
+        (_QUEUE, raw_table.longstr_value(queue)),
+        (b"time", _number_value(field_types.TAG_TIMESTAMP, seconds)),
+        (b"exchange", raw_table.longstr_value(exchange)),
         (b"routing-keys", _routing_keys(routing_key, headers)),
     ]
     if parts.has_expiration:
-        fields.append((b"original-expiration", longstr_value(parts.expiration)))
-    old = find(headers, _X_DEATH)
-    if old and i64(old[0]) == TAG_ARRAY:
-        put(headers, _X_DEATH, _with_another_death(split_array(old), fields))
+        fields.append((b"original-expiration", raw_table.longstr_value(parts.expiration)))
+    old = raw_table.find(headers, _X_DEATH)
+    if old and i64(old[0]) == field_types.TAG_ARRAY:
+        raw_table.put(headers, _X_DEATH, _with_another_death(raw_table.split_array(old), fields))
     else:
         if not old:
-            put(headers, b"x-first-death-reason", longstr_value(reason))
-            put(headers, b"x-first-death-queue", longstr_value(queue))
-            put(headers, b"x-first-death-exchange", longstr_value(exchange))
-        put(headers, _X_DEATH, array_value([table_value(_counted(fields, 1))]))
-    sort_by_name(headers)
+            raw_table.put(headers, b"x-first-death-reason", raw_table.longstr_value(reason))
+            raw_table.put(headers, b"x-first-death-queue", raw_table.longstr_value(queue))
+            raw_table.put(headers, b"x-first-death-exchange", raw_table.longstr_value(exchange))
+        raw_table.put(
+            headers, _X_DEATH, raw_table.array_value([raw_table.table_value(_counted(fields, 1))])
+        )
+    raw_table.sort_by_name(headers)
     if not keeps_cc:
-        remove(headers, b"CC")
-    return parts.joined(join_table(headers), False)
+        raw_table.remove(headers, b"CC")
+    return parts.joined(raw_table.join_table(headers), False)
 
 
 def cycling_queues(raw: bytes, reason: bytes, names: list[bytes]) -> list[bytes]:
@@ -210,10 +167,10 @@ def with_delivery_count(raw: bytes, count: i64) -> bytes:
     Raises MalformedBytes for a block that does not decode.
     """
     parts = _PropertyParts(raw)
-    headers = split_table(parts.headers)
-    put(headers, b"x-delivery-count", _number_value(TAG_LONG, count))
-    sort_by_name(headers)
-    return parts.joined(join_table(headers), True)
+    headers = raw_table.split_table(parts.headers)
+    raw_table.put(headers, b"x-delivery-count", _number_value(field_types.TAG_LONG, count))
+    raw_table.sort_by_name(headers)
+    return parts.joined(raw_table.join_table(headers), True)
 
 
 @final
@@ -223,39 +180,39 @@ class _PropertyParts:
 
     def __init__(self, raw: bytes) -> None:
         end: i64 = len(raw)
-        self._flags: i64 = read_short(raw, 0, end) & _PROPERTY_FLAGS
+        self._flags: i64 = primitives.read_short(raw, 0, end) & _PROPERTY_FLAGS
         at: i64 = 2
-        at = self._text_end(raw, at, CONTENT_TYPE)
-        at = self._text_end(raw, at, CONTENT_ENCODING)
+        at = self._text_end(raw, at, properties.CONTENT_TYPE)
+        at = self._text_end(raw, at, properties.CONTENT_ENCODING)
         self._before_headers: bytes = raw[2:at]
         # Body of the headers table; b"" when the block has none.
         self.headers: bytes = b""
-        if self._flags & HEADERS != 0:
-            self.headers, at = read_longstr(raw, at, end)
+        if self._flags & properties.HEADERS != 0:
+            self.headers, at = primitives.read_longstr(raw, at, end)
         start = at
-        if self._flags & DELIVERY_MODE != 0:
+        if self._flags & properties.DELIVERY_MODE != 0:
             at += 1
-        if self._flags & PRIORITY != 0:
+        if self._flags & properties.PRIORITY != 0:
             at += 1
-        need(at, end, 0)
-        at = self._text_end(raw, at, CORRELATION_ID)
-        at = self._text_end(raw, at, REPLY_TO)
+        primitives.need(at, end, 0)
+        at = self._text_end(raw, at, properties.CORRELATION_ID)
+        at = self._text_end(raw, at, properties.REPLY_TO)
         self._between: bytes = raw[start:at]
-        self.has_expiration: bool = self._flags & EXPIRATION != 0
+        self.has_expiration: bool = self._flags & properties.EXPIRATION != 0
         self.expiration: bytes = b""
         if self.has_expiration:
-            self.expiration, at = read_shortstr(raw, at, end)
+            self.expiration, at = primitives.read_shortstr(raw, at, end)
         self._behind: bytes = raw[at:]
 
     def joined(self, headers: bytes, keeps_expiration: bool) -> bytes:
         """The block with this body of its headers table, and with or without its expiration."""
-        flags = self._flags | HEADERS
+        flags = self._flags | properties.HEADERS
         if not keeps_expiration:
-            flags &= ~EXPIRATION
+            flags &= ~properties.EXPIRATION
         out = BytesWriter()
-        write_short(out, flags)
+        primitives.write_short(out, flags)
         out.write(self._before_headers)
-        write_longstr(out, headers)
+        primitives.write_longstr(out, headers)
         out.write(self._between)
         if keeps_expiration and self.has_expiration:
             out.append(len(self.expiration))
@@ -264,30 +221,32 @@ class _PropertyParts:
         return out.getvalue()
 
     def _text_end(self, raw: bytes, at: i64, flag: i64) -> i64:
-        return shortstr_end(raw, at, len(raw)) if self._flags & flag != 0 else at
+        return primitives.shortstr_end(raw, at, len(raw)) if self._flags & flag != 0 else at
 
 
 def _number_value(tag: i64, number: i64) -> bytes:
     out = BytesWriter()
-    write_octet(out, tag)
+    primitives.write_octet(out, tag)
     write_i64_be(out, number)
     return out.getvalue()
 
 
-def _counted(fields: list[RawField], count: i64) -> list[RawField]:
-    return [(_COUNT, _number_value(TAG_LONG, count)), *fields]
+def _counted(fields: list[raw_table.RawField], count: i64) -> list[raw_table.RawField]:
+    return [(_COUNT, _number_value(field_types.TAG_LONG, count)), *fields]
 
 
-def _routing_keys(routing_key: bytes, headers: list[RawField]) -> bytes:
+def _routing_keys(routing_key: bytes, headers: list[raw_table.RawField]) -> bytes:
     """The routing key of the publish and the keys in CC, as an array."""
-    keys = [longstr_value(routing_key)]
-    copies = find(headers, b"CC")
-    if copies and i64(copies[0]) == TAG_ARRAY:
-        keys += [key for key in split_array(copies) if i64(key[0]) == TAG_LONGSTR]
-    return array_value(keys)
+    keys = [raw_table.longstr_value(routing_key)]
+    copies = raw_table.find(headers, b"CC")
+    if copies and i64(copies[0]) == field_types.TAG_ARRAY:
+        keys += [
+            key for key in raw_table.split_array(copies) if i64(key[0]) == field_types.TAG_LONGSTR
+        ]
+    return raw_table.array_value(keys)
 
 
-def _with_another_death(old: list[bytes], fields: list[RawField]) -> bytes:
+def _with_another_death(old: list[bytes], fields: list[raw_table.RawField]) -> bytes:
     """The value of x-death after the death described by `fields`; `old` are the items so far."""
     deaths = [_Death(item) for item in old]
     if len(deaths) > 1:
@@ -301,8 +260,8 @@ def _with_another_death(old: list[bytes], fields: list[RawField]) -> bytes:
             _set_count(latest, _count(latest) + 1)
         else:
             others.append(death.value())
-    sort_by_name(latest)
-    return array_value([table_value(latest), *others])
+    raw_table.sort_by_name(latest)
+    return raw_table.array_value([raw_table.table_value(latest), *others])
 
 
 @final
@@ -312,13 +271,15 @@ class _Death:
 
     def __init__(self, item: bytes) -> None:
         self._item: bytes = item
-        self.is_table: bool = i64(item[0]) == TAG_TABLE
-        self.fields: list[RawField] = split_table(item[5:]) if self.is_table else []
+        self.is_table: bool = i64(item[0]) == field_types.TAG_TABLE
+        self.fields: list[raw_table.RawField] = (
+            raw_table.split_table(item[5:]) if self.is_table else []
+        )
         self.queue_and_reason: tuple[bytes, bytes] = _queue_and_reason(self.fields)
 
     def value(self) -> bytes:
         """The item, with its fields as they are now."""
-        return table_value(self.fields) if self.is_table else self._item
+        return raw_table.table_value(self.fields) if self.is_table else self._item
 
 
 def _grouped(deaths: list[_Death]) -> list[_Death]:
@@ -339,46 +300,57 @@ def _grouped(deaths: list[_Death]) -> list[_Death]:
             kept.append(death)
         numbers[pair] += 1
     for death in kept:
-        if death.is_table and not find(death.fields, _COUNT):
+        if death.is_table and not raw_table.find(death.fields, _COUNT):
             death.fields = _counted(death.fields, numbers[death.queue_and_reason])
     kept.reverse()
     return kept
 
 
-def _queue_and_reason(fields: list[RawField]) -> tuple[bytes, bytes]:
-    return find(fields, _QUEUE), find(fields, _REASON)
+def _queue_and_reason(fields: list[raw_table.RawField]) -> tuple[bytes, bytes]:
+    return raw_table.find(fields, _QUEUE), raw_table.find(fields, _REASON)
 
 
-def _count(fields: list[RawField]) -> int:
+def _count(fields: list[raw_table.RawField]) -> int:
     """The count of a table of x-death; 0 when it has none that is a number."""
-    value = find(fields, _COUNT)
+    value = raw_table.find(fields, _COUNT)
     if not value:
         return 0
     tag = i64(value[0])
-    if tag in (TAG_BYTE, TAG_SHORT, TAG_SIGNED_INT, TAG_LONG):
+    if tag in (
+        field_types.TAG_BYTE,
+        field_types.TAG_SHORT,
+        field_types.TAG_SIGNED_INT,
+        field_types.TAG_LONG,
+    ):
         return int.from_bytes(value[1:], "big", signed=True)
-    if tag in (TAG_UNSIGNED_BYTE, TAG_UNSIGNED_SHORT, TAG_UNSIGNED_INT):
+    if tag in (
+        field_types.TAG_UNSIGNED_BYTE,
+        field_types.TAG_UNSIGNED_SHORT,
+        field_types.TAG_UNSIGNED_INT,
+    ):
         return int.from_bytes(value[1:], "big")
     return 0
 
 
-def _set_count(fields: list[RawField], count: int) -> None:
+def _set_count(fields: list[raw_table.RawField], count: int) -> None:
     # A count beyond 64 bits wraps, as in RabbitMQ.
-    put(fields, _COUNT, _number_value(TAG_LONG, signed64(count & _U64_MAX)))
+    raw_table.put(
+        fields, _COUNT, _number_value(field_types.TAG_LONG, primitives.signed64(count & _U64_MAX))
+    )
 
 
 def _deaths(headers: bytes) -> list[_Death]:
     """The items of x-death in this headers table; none if it is no array."""
-    value = find(split_table(headers), _X_DEATH)
-    if not value or i64(value[0]) != TAG_ARRAY:
+    value = raw_table.find(raw_table.split_table(headers), _X_DEATH)
+    if not value or i64(value[0]) != field_types.TAG_ARRAY:
         return []
-    return [_Death(item) for item in split_array(value)]
+    return [_Death(item) for item in raw_table.split_array(value)]
 
 
 def _is_cycle(queue: bytes, deaths: list[_Death]) -> bool:
     """True if the message died in `queue`, and since then nobody rejected it."""
-    name = longstr_value(queue)
-    rejected = longstr_value(REJECTED)
+    name = raw_table.longstr_value(queue)
+    rejected = raw_table.longstr_value(REJECTED)
     for death in deaths:
         if not death.is_table or death.queue_and_reason[1] == rejected:
             return False

@@ -11,20 +11,8 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
+from warrenmq.wire import field_types
 from warrenmq.wire.errors import MalformedBytes
-from warrenmq.wire.field_types import (
-    DEPTH_MAX,
-    TAG_ARRAY,
-    TAG_BINARY,
-    TAG_BOOL,
-    TAG_LONG,
-    TAG_LONG_TOO,
-    TAG_LONGSTR,
-    TAG_TABLE,
-    TOO_DEEP,
-    fixed_size,
-    unknown_tag,
-)
 from warrenmq.wire.primitives import (
     longstr_end,
     need,
@@ -110,17 +98,17 @@ def sort_by_name(fields: list[RawField]) -> None:
 
 def longstr_value(text: bytes) -> bytes:
     """`text` as a value of type longstr."""
-    return _with_length(TAG_LONGSTR, text)
+    return _with_length(field_types.TAG_LONGSTR, text)
 
 
 def array_value(items: list[bytes]) -> bytes:
     """An array of these values."""
-    return _with_length(TAG_ARRAY, b"".join(items))
+    return _with_length(field_types.TAG_ARRAY, b"".join(items))
 
 
 def table_value(fields: list[RawField]) -> bytes:
     """A table with these fields, as a value."""
-    return _with_length(TAG_TABLE, join_table(fields))
+    return _with_length(field_types.TAG_TABLE, join_table(fields))
 
 
 def _with_length(tag: i64, body: bytes) -> bytes:
@@ -149,24 +137,24 @@ def _value_end(data: bytes, at: i64, end: i64, depth: i64, changes: dict[i64, i6
     """The position behind the value with its tag at `at`; notes the octets that change."""
     tag = read_octet(data, at, end)
     at += 1
-    if tag in (TAG_LONGSTR, TAG_BINARY):
+    if tag in (field_types.TAG_LONGSTR, field_types.TAG_BINARY):
         return longstr_end(data, at, end)
-    size = fixed_size(tag)
+    size = field_types.fixed_size(tag)
     if size >= 0:
         need(at, end, size)
-        if tag == TAG_LONG_TOO:
-            changes[at - 1] = TAG_LONG
-        elif tag == TAG_BOOL and data[at] > 1:
+        if tag == field_types.TAG_LONG_TOO:
+            changes[at - 1] = field_types.TAG_LONG
+        elif tag == field_types.TAG_BOOL and data[at] > 1:
             changes[at] = 1
         return at + size
-    if tag != TAG_TABLE and tag != TAG_ARRAY:
-        raise MalformedBytes(unknown_tag(tag))
-    if depth >= DEPTH_MAX:
-        raise MalformedBytes(TOO_DEEP)
+    if tag != field_types.TAG_TABLE and tag != field_types.TAG_ARRAY:
+        raise MalformedBytes(field_types.unknown_tag(tag))
+    if depth >= field_types.DEPTH_MAX:
+        raise MalformedBytes(field_types.TOO_DEEP)
     stop = longstr_end(data, at, end)
     at += 4
     while at < stop:
-        if tag == TAG_TABLE:
+        if tag == field_types.TAG_TABLE:
             at += 1 + read_octet(data, at, stop)
         at = _value_end(data, at, stop, depth + 1, changes)
     return stop

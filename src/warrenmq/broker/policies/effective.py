@@ -11,20 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-from warrenmq.broker.policies.keys import (
-    ALL,
-    ALTERNATE_EXCHANGE,
-    DEAD_LETTER_EXCHANGE,
-    DEAD_LETTER_ROUTING_KEY,
-    DELIVERY_LIMIT,
-    EXPIRES,
-    MAX_LENGTH,
-    MAX_LENGTH_BYTES,
-    MESSAGE_TTL,
-    OVERFLOW,
-    POLICY_KEYS,
-    QUEUE_MODE,
-)
+from warrenmq.broker.policies import keys
 from warrenmq.broker.policies.mirroring import mirroring_of
 from warrenmq.broker.policies.policy import OPERATOR_POLICY, POLICY, Policy
 from warrenmq.broker.policies.values import is_integer
@@ -60,17 +47,23 @@ class AppliedPolicies:
         self.policy: Policy | None = policy
         self.operator_policy: Policy | None = operator_policy
         self.definition: dict[str, object] = _merged(policy, operator_policy)
-        self.message_ttl_ms: i64 = _time_ms(self.definition.get(MESSAGE_TTL))
-        self.expires_ms: i64 = _time_ms(self.definition.get(EXPIRES))
-        self.max_length: i64 = _number(self.definition.get(MAX_LENGTH))
-        self.max_length_bytes: i64 = _number(self.definition.get(MAX_LENGTH_BYTES))
-        self.overflow: i64 = OVERFLOWS.get(_text(self.definition.get(OVERFLOW)) or "", NO_LIMIT)
-        self.delivery_limit: i64 = _number(self.definition.get(DELIVERY_LIMIT))
-        self.dead_letter_exchange: bytes | None = _name(self.definition.get(DEAD_LETTER_EXCHANGE))
-        self.dead_letter_key: bytes | None = _name(self.definition.get(DEAD_LETTER_ROUTING_KEY))
+        self.message_ttl_ms: i64 = _time_ms(self.definition.get(keys.MESSAGE_TTL))
+        self.expires_ms: i64 = _time_ms(self.definition.get(keys.EXPIRES))
+        self.max_length: i64 = _number(self.definition.get(keys.MAX_LENGTH))
+        self.max_length_bytes: i64 = _number(self.definition.get(keys.MAX_LENGTH_BYTES))
+        self.overflow: i64 = OVERFLOWS.get(
+            _text(self.definition.get(keys.OVERFLOW)) or "", NO_LIMIT
+        )
+        self.delivery_limit: i64 = _number(self.definition.get(keys.DELIVERY_LIMIT))
+        self.dead_letter_exchange: bytes | None = _name(
+            self.definition.get(keys.DEAD_LETTER_EXCHANGE)
+        )
+        self.dead_letter_key: bytes | None = _name(
+            self.definition.get(keys.DEAD_LETTER_ROUTING_KEY)
+        )
         # "" without a mode.
-        self.queue_mode: str = _text(self.definition.get(QUEUE_MODE)) or ""
-        self.alternate: bytes | None = _name(self.definition.get(ALTERNATE_EXCHANGE))
+        self.queue_mode: str = _text(self.definition.get(keys.QUEUE_MODE)) or ""
+        self.alternate: bytes | None = _name(self.definition.get(keys.ALTERNATE_EXCHANGE))
         # The `ha-*` settings that are in force, by key; empty: the queue has no mirrors.
         self.mirroring: dict[str, object] = mirroring_of(self.definition)
 
@@ -197,9 +190,9 @@ def effective_settings(
     """
     table = decode_table(arguments) if arguments else {}
     found: list[EffectiveSetting] = []
-    for name in sorted(POLICY_KEYS):
-        key = POLICY_KEYS[name]
-        if key.target not in (target, ALL):
+    for name in sorted(keys.POLICY_KEYS):
+        key = keys.POLICY_KEYS[name]
+        if key.target not in (target, keys.ALL):
             continue
         field = table.get(key.argument())
         is_applied = policies is not None and name in policies.definition

@@ -29,22 +29,7 @@ from warrenmq.admin.client.client import (
     NodeAddress,
     NodeUnreachableError,
 )
-from warrenmq.admin.protocol.sinks import (
-    AbortStages,
-    BatchCommitted,
-    CommitBatch,
-    DeleteSink,
-    DescribeSink,
-    FinishStage,
-    OpenStage,
-    SinkDeleted,
-    SinkStatus,
-    Staged,
-    StageFinished,
-    StageMessages,
-    StageOpened,
-    StagesAborted,
-)
+from warrenmq.admin.protocol import sinks
 from warrenmq.spark.broker_link import BrokerLink, connect, link_to
 from warrenmq.spark.retry import BrokerAwayError, SourceError, is_transient
 from warrenmq.spark.sinks.blocks import BlockMaker
@@ -99,7 +84,7 @@ def stage_rows(
     wait_s = options.confirm_timeout_ms / 1000
     room_ms = options.away_timeout_ms
     client: AdminClient | None = None
-    opened: StageOpened | None = None
+    opened: sinks.StageOpened | None = None
     count = 0
     unroutable = 0
     try:
@@ -112,7 +97,9 @@ def stage_rows(
                         options.away_timeout_ms / 1000,
                         _TIMEOUT_OPTION,
                     )
-                    opened = client.request(OpenStage(sink, batch, queue), StageOpened, wait_s)
+                    opened = client.request(
+                        sinks.OpenStage(sink, batch, queue), sinks.StageOpened, wait_s
+                    )
                 if len(block) > opened.block_bytes_max:
                     # The broker would close the connection over a larger block, which would look as
                     # if the broker were away.
@@ -120,12 +107,12 @@ def stage_rows(
                         f"a message of {len(block)} bytes is above max_message_size of the broker"
                     )
                     raise SourceError(f"{_NOT_STAGED}: {text}")
-                request = StageMessages(opened.stage, block, room_ms)
-                client.request(request, Staged, room_ms / 1000)
+                request = sinks.StageMessages(opened.stage, block, room_ms)
+                client.request(request, sinks.Staged, room_ms / 1000)
                 count += messages
         if client is not None and opened is not None:
             unroutable = client.request(
-                FinishStage(opened.stage, count), StageFinished, wait_s
+                sinks.FinishStage(opened.stage, count), sinks.StageFinished, wait_s
             ).unroutable
     except (AdminRefusedError, NodeUnreachableError) as error:
         raise (BrokerAwayError if is_transient(error) else SourceError)(
@@ -152,7 +139,7 @@ def commit(
     commits only if the sink's last batch is `after` (-1: no batch yet). Raises SourceError when the
     broker refuses the batch or does not move it in time.
     """
-    request = CommitBatch(
+    request = sinks.CommitBatch(
         sink, batch, _stages(parts), options.is_mandatory, 0, after, options.away_timeout_ms
     )
     deadline = time.monotonic() + options.confirm_timeout_ms / 1000
@@ -164,7 +151,7 @@ def commit(
                 left_ms = max(0, round((deadline - time.monotonic()) * 1000))
                 request = replace(request, wait_ms=min(left_ms, _WAIT_MS))
             wait_s = (options.away_timeout_ms + request.wait_ms) / 1000
-            reply = link.request(request, BatchCommitted, wait_s)
+            reply = link.request(request, sinks.BatchCommitted, wait_s)
             if is_repeated is None:
                 # Only the first reply counts: the requests that follow repeat the commit
                 # themselves.
@@ -191,7 +178,7 @@ def abort(options: SinkOptions, parts: Sequence[object]) -> None:
             sink = next(part.sink for part in parts if isinstance(part, StagedRows))
             uri = uri_of_sink(options.uri, sink, 0, _TIMEOUT_OPTION)
             with AdminClient(NodeAddress(uri), _PURPOSE) as client:
-                client.request(AbortStages(stages), StagesAborted)
+                client.request(sinks.AbortStages(stages), sinks.StagesAborted)
         except (AdminRefusedError, NodeUnreachableError, SourceError):
             return
 
@@ -256,7 +243,7 @@ class WarrenBatchWriter(DataSourceArrowWriter):
         try:
             uri = _uri(self._options, self._sink)
             with AdminClient(NodeAddress(uri), _PURPOSE) as client:
-                client.request(DeleteSink(self._sink), SinkDeleted)
+                client.request(sinks.DeleteSink(self._sink), sinks.SinkDeleted)
         except (AdminRefusedError, NodeUnreachableError, SourceError) as error:
             _log.warning("sink '%s' stays in the list of sinks: %s", self._sink, error)
 
@@ -292,8 +279,8 @@ class WarrenStreamWriter(DataSourceStreamArrowWriter):
     ) -> None:
         """Publish the batch, unless it was published before."""
         raise_failures(messages)
-        sinks = {part.sink for part in messages if isinstance(part, StagedRows)}
-        for sink in sinks:
+        names = {part.sink for part in messages if isinstance(part, StagedRows)}
+        for sink in names:
             if commit(self._options, sink, batchId, messages, False):
                 self._check_repeated(sink, batchId)
 
@@ -312,7 +299,9 @@ class WarrenStreamWriter(DataSourceStreamArrowWriter):
         rows are not published.
         """
         try:
-            last = _link(self._options, sink).request(DescribeSink(sink), SinkStatus).batch
+            last = (
+                _link(self._options, sink).request(sinks.DescribeSink(sink), sinks.SinkStatus).batch
+            )
         except AdminRefusedError:
             # The sink has been deleted meanwhile.
             last = None

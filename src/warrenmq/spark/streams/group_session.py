@@ -14,18 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from warrenmq.admin.client.client import AdminRefusedError, NodeAddress
-from warrenmq.admin.protocol.requests import (
-    Ack,
-    Acked,
-    GroupList,
-    GroupStatus,
-    ListGroups,
-    Member,
-    PlanRange,
-    RangePlan,
-    Reserve,
-    Slice,
-)
+from warrenmq.admin.protocol import requests
 from warrenmq.spark.broker_link import BrokerLink, link_to
 from warrenmq.spark.homes import Place
 from warrenmq.spark.options import ACK_ON_LATEST_OFFSET, SourceOptions
@@ -161,12 +150,12 @@ class GroupSession:
         slice_size: int,
         with_files: bool,
         body_bytes_max: int | None,
-    ) -> list[Slice]:
+    ) -> list[requests.Slice]:
         """The slices of [start, end) of one queue that have messages.
 
         Messages with larger bodies than `body_bytes_max` are rejected first; None: none are.
         """
-        request = PlanRange(
+        request = requests.PlanRange(
             group=self._group,
             epoch=self.epoch(key.home),
             incarnation=key.incarnation,
@@ -178,7 +167,7 @@ class GroupSession:
             body_bytes_max=body_bytes_max,
         )
         try:
-            return self.link_to_home(key.home).request(request, RangePlan).slices
+            return self.link_to_home(key.home).request(request, requests.RangePlan).slices
         except AdminRefusedError as error:
             raise final(error) from None
 
@@ -188,7 +177,9 @@ class GroupSession:
         for home in sorted({key.home for key in known} or self._parts.epochs.keys() & {ALONE}):
             ends = _by_incarnation(known, home)
             try:
-                self.link_to_home(home).request(Ack(self._group, self.epoch(home), ends), Acked)
+                self.link_to_home(home).request(
+                    requests.Ack(self._group, self.epoch(home), ends), requests.Acked
+                )
             except AdminRefusedError as error:
                 if error.code != DATA_LOSS or self._options.fail_on_data_loss:
                     raise final(error) from None
@@ -229,13 +220,13 @@ class GroupSession:
         A lag figure is not worth a wait, so the request is not retried.
         """
         purpose = f"lag of Spark group {self._group}"
-        parts: list[GroupStatus] = []
+        parts: list[requests.GroupStatus] = []
         try:
             for home in self._parts.epochs:
                 link = link_to(self._options.uri, purpose, 0)
                 if home != ALONE:
                     link = self._parts.lag_link(home)
-                groups = link.request(ListGroups(), GroupList).groups
+                groups = link.request(requests.ListGroups(), requests.GroupList).groups
                 parts += [each for each in groups if each.group == self._group]
         except (AdminRefusedError, SourceError):
             return None
@@ -284,7 +275,7 @@ class GroupSession:
         self._met_at, self._reserved, self.tails = {}, {}, {}
         self._meet(members)
 
-    def _meet(self, members: list[tuple[str, Member]]) -> None:
+    def _meet(self, members: list[tuple[str, requests.Member]]) -> None:
         """Note queues that the group reads from now on, with their homes."""
         for home, member in members:
             key = queue_key(member.queue, member.incarnation, home)
@@ -302,8 +293,8 @@ class GroupSession:
     ) -> dict[QueueKey, int]:
         if any(seq < stored.get(key, 0) for key, seq in positions.items()):
             return positions
-        requests = self._requests(positions, limits, wait_ms, until)
-        replies = self._parts.reserve(self.link(), requests)
+        by_home = self._requests(positions, limits, wait_ms, until)
+        replies = self._parts.reserve(self.link(), by_home)
         # A home whose answer is not there yet gives nothing to this batch.
         ends = {key: seq for key, seq in positions.items() if key.home not in replies}
         for home, reserved in replies.items():
@@ -324,17 +315,17 @@ class GroupSession:
         limits: Limits,
         wait_ms: int,
         until: Positions | None,
-    ) -> dict[str, Reserve]:
+    ) -> dict[str, requests.Reserve]:
         """The Reserve for each home; homes with queues of the group share the limits."""
         homes = {key.home for key in positions} or self._parts.epochs.keys()
         share = limits.share_of(len(homes))
         # A node without queues of the group only says which have joined: these are read from the
         # next batch on.
         other = Limits(1, 1)
-        requests = {}
+        by_home = {}
         for home, epoch in self._parts.epochs.items():
             own = share if home in homes else other
-            requests[home] = Reserve(
+            by_home[home] = requests.Reserve(
                 group=self._group,
                 epoch=epoch,
                 starts=_by_incarnation(positions, home),
@@ -346,7 +337,7 @@ class GroupSession:
                 until=None if until is None else _by_incarnation(until, home),
                 acks=self._options.ack_on == ACK_ON_LATEST_OFFSET,
             )
-        return requests
+        return by_home
 
     def _reopen_after(self, error: AdminRefusedError) -> None:
         """Open the group again after accepted data loss; retry while a queue is not found.

@@ -10,22 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from warrenmq.vocabulary.patterns.nodes import (
-    ANYWHERE,
-    END,
-    LAST,
-    LINE_END,
-    POSSESSIVE,
-    START,
-    UNBOUNDED,
-    Choice,
-    Group,
-    Node,
-    Octet,
-    Place,
-    Repeat,
-    Sequence,
-)
+from warrenmq.vocabulary.patterns import nodes
 from warrenmq.vocabulary.patterns.octets import ranges
 
 if TYPE_CHECKING:
@@ -36,7 +21,7 @@ if TYPE_CHECKING:
 MEMORY_MAX: Final = 65536
 
 _PLACES: Final[dict[int, str]] = {
-    START: r"\A", END: r"\z", LAST: r"\n?\z", LINE_END: "(?m:$)", ANYWHERE: ""
+    nodes.START: r"\A", nodes.END: r"\z", nodes.LAST: r"\n?\z", nodes.LINE_END: "(?m:$)", nodes.ANYWHERE: ""
 }  # fmt: skip
 
 
@@ -62,40 +47,40 @@ def compile_linear(pattern: str | bytes, is_text: bool) -> Any:
         raise ValueError(error.args[0].decode("utf-8", "replace")) from None
 
 
-def linear_text(node: Node) -> str:
+def linear_text(node: nodes.Node) -> str:
     """The tree in RE2's syntax; ValueError if RE2 cannot express it."""
     return _text(node, True)
 
 
-def _text(node: Node, is_last: bool) -> str:
+def _text(node: nodes.Node, is_last: bool) -> str:
     """`is_last`: nothing follows that could take an octet or look at the place."""
-    if isinstance(node, Octet):
+    if isinstance(node, nodes.Octet):
         return _octet_text(node.members)
-    if isinstance(node, Sequence):
+    if isinstance(node, nodes.Sequence):
         return "".join(
             [
                 _text(part, is_last and _are_last(node.parts[i + 1 :]))
                 for i, part in enumerate(node.parts)
             ]
         )
-    if isinstance(node, Choice):
+    if isinstance(node, nodes.Choice):
         return "(?:" + "|".join([_text(branch, is_last) for branch in node.branches]) + ")"
-    if isinstance(node, Group):
+    if isinstance(node, nodes.Group):
         return _text(node.part, is_last)
-    if isinstance(node, Repeat) and node.mode != POSSESSIVE:
+    if isinstance(node, nodes.Repeat) and node.mode != nodes.POSSESSIVE:
         inner = _text(node.part, is_last and node.high <= 1)
-        high = "" if node.high == UNBOUNDED else str(node.high)
+        high = "" if node.high == nodes.UNBOUNDED else str(node.high)
         return f"(?:{inner}){{{node.low},{high}}}"
-    if isinstance(node, Place):
+    if isinstance(node, nodes.Place):
         text = _PLACES.get(node.kind)
-        if text is not None and (node.kind != LAST or is_last):
+        if text is not None and (node.kind != nodes.LAST or is_last):
             return text
     raise ValueError("RE2 cannot express the pattern")
 
 
-def _are_last(parts: list[Node]) -> bool:
+def _are_last(parts: list[nodes.Node]) -> bool:
     for part in parts:
-        if not isinstance(part, Place) or part.kind not in (LAST, ANYWHERE):
+        if not isinstance(part, nodes.Place) or part.kind not in (nodes.LAST, nodes.ANYWHERE):
             return False
     return True
 

@@ -11,42 +11,9 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from warrenmq.vocabulary.patterns import nodes, octets
 from warrenmq.vocabulary.patterns.classes import begins_posix, take_class
 from warrenmq.vocabulary.patterns.errors import PatternError, unsupported
-from warrenmq.vocabulary.patterns.nodes import (
-    ANYWHERE,
-    BORDER,
-    END,
-    GREEDY,
-    LAST,
-    LAZY,
-    LINE_END,
-    LINE_START,
-    NO_BORDER,
-    POSSESSIVE,
-    START,
-    UNBOUNDED,
-    Atomic,
-    Choice,
-    Group,
-    Look,
-    Node,
-    Octet,
-    Place,
-    Reference,
-    Repeat,
-    Sequence,
-)
-from warrenmq.vocabulary.patterns.octets import (
-    EVERY,
-    NEWLINE,
-    SPACE,
-    VERTICAL,
-    WORD,
-    both_cases,
-    negated,
-    of_octets,
-)
 from warrenmq.vocabulary.patterns.source import NO_LETTER, NOTHING, Source, take_escape
 
 # Options of a part of the pattern.
@@ -74,12 +41,12 @@ _NO_GROUP: Final = "reference to non-existent subpattern"
 _NO_OPTION: Final = "unrecognized character after (? or (?-"
 _NO_NAME_END: Final = "syntax error in subpattern name (missing terminator)"
 _PLACES: Final[dict[int, int]] = {
-    ord("A"): START, ord("G"): START, ord("Z"): LAST, ord("z"): END, ord("b"): BORDER,
-    ord("B"): NO_BORDER,
+    ord("A"): nodes.START, ord("G"): nodes.START, ord("Z"): nodes.LAST, ord("z"): nodes.END, ord("b"): nodes.BORDER,
+    ord("B"): nodes.NO_BORDER,
 }  # fmt: skip
 
 
-def parse(pattern: bytes) -> Node:
+def parse(pattern: bytes) -> nodes.Node:
     """The tree of `pattern`; PatternError if PCRE refuses it or warren cannot keep its meaning."""
     if len(pattern) > _LENGTH_MAX:
         raise PatternError("regular expression is too large", _LENGTH_MAX)
@@ -97,15 +64,15 @@ class _Parser:
         self._groups: i64 = 0
         self._numbers: dict[bytes, i64] = {}
         # References with a number, and with the name of a group that may come later.
-        self._references: list[tuple[Reference, i64]] = []
-        self._named: list[tuple[Reference, bytes, i64]] = []
+        self._references: list[tuple[nodes.Reference, i64]] = []
+        self._named: list[tuple[nodes.Reference, bytes, i64]] = []
 
-    def tree(self) -> Node:
+    def tree(self) -> nodes.Node:
         branches = self._branches(False)
         if self._source.peek() == ord(")"):
             raise self._source.error("unmatched parentheses")
         for reference, name, place in self._named:
-            reference.number = self._numbers.get(name, UNBOUNDED)
+            reference.number = self._numbers.get(name, nodes.UNBOUNDED)
             self._references.append((reference, place))
         for reference, place in self._references:
             if not 0 < reference.number <= self._groups:
@@ -114,12 +81,12 @@ class _Parser:
 
     # -- branches and their parts ------------------------------------------------------------------
 
-    def _branches(self, is_behind: bool) -> list[Node]:
+    def _branches(self, is_behind: bool) -> list[nodes.Node]:
         """The alternatives up to `)` or to the end, which is not read.
 
         `is_behind`: they stand in a lookbehind, and PCRE wants a fixed length of each.
         """
-        branches: list[Node] = []
+        branches: list[nodes.Node] = []
         while True:
             branch = self._branch()
             if is_behind and not branch.has_fixed_length():
@@ -129,8 +96,8 @@ class _Parser:
                 return branches
             self._source.at += 1
 
-    def _branch(self) -> Node:
-        parts: list[Node] = []
+    def _branch(self) -> nodes.Node:
+        parts: list[nodes.Node] = []
         while True:
             self._skip_ignored()
             octet = self._source.peek()
@@ -141,7 +108,7 @@ class _Parser:
                 continue
             self._skip_ignored()
             parts.append(self._repeated(part))
-        return parts[0] if len(parts) == 1 else Sequence(parts)
+        return parts[0] if len(parts) == 1 else nodes.Sequence(parts)
 
     def _skip_ignored(self) -> None:
         """Read comments, and the marks at the ends of quotations."""
@@ -171,12 +138,12 @@ class _Parser:
             if source.take_until(b"\n") is None:
                 source.at = len(source.pattern)
             return True
-        if not SPACE >> int(octet) & 1:
+        if not octets.SPACE >> int(octet) & 1:
             return False
         source.at += 1
         return True
 
-    def _part(self) -> Node | None:
+    def _part(self) -> nodes.Node | None:
         """The next part without its quantifier; None if it sets options only."""
         source = self._source
         octet = source.take()
@@ -193,15 +160,17 @@ class _Parser:
                     if is_collating
                     else "POSIX named classes are supported only within a class"
                 )
-            return Octet(take_class(source, bool(self._options & _CASELESS)))
+            return nodes.Octet(take_class(source, bool(self._options & _CASELESS)))
         if octet == ord("("):
             return self._group()
         if octet == ord("."):
-            return Octet(EVERY if self._options & _DOT_ALL else negated(NEWLINE))
+            return nodes.Octet(
+                octets.EVERY if self._options & _DOT_ALL else octets.negated(octets.NEWLINE)
+            )
         if octet == ord("^"):
-            return Place(LINE_START if self._options & _LINES else START)
+            return nodes.Place(nodes.LINE_START if self._options & _LINES else nodes.START)
         if octet == ord("$"):
-            return Place(LINE_END if self._options & _LINES else LAST)
+            return nodes.Place(nodes.LINE_END if self._options & _LINES else nodes.LAST)
         source.at -= 1
         if self._quantifier() is not None:
             source.at -= 1
@@ -209,13 +178,13 @@ class _Parser:
         source.at += 1
         return self._literal(octet)
 
-    def _literal(self, octet: i64) -> Node:
+    def _literal(self, octet: i64) -> nodes.Node:
         members = 1 << int(octet)
-        return Octet(both_cases(members) if self._options & _CASELESS else members)
+        return nodes.Octet(octets.both_cases(members) if self._options & _CASELESS else members)
 
     # -- quantifiers -------------------------------------------------------------------------------
 
-    def _repeated(self, part: Node) -> Node:
+    def _repeated(self, part: nodes.Node) -> nodes.Node:
         """The part with the quantifier that comes next, if one does."""
         source = self._source
         if self._is_quoted:
@@ -223,22 +192,22 @@ class _Parser:
         bounds = self._quantifier()
         if bounds is None:
             return part
-        if isinstance(part, Place):
+        if isinstance(part, nodes.Place):
             source.at -= 1
             raise source.error(_NO_REPEAT)
         low, high = bounds
         is_lazy = bool(self._options & _UNGREEDY)
-        mode: i64 = LAZY if is_lazy else GREEDY
+        mode: i64 = nodes.LAZY if is_lazy else nodes.GREEDY
         while self._skips_comment():
             pass
         if source.skips(b"?"):
-            mode = GREEDY if is_lazy else LAZY
+            mode = nodes.GREEDY if is_lazy else nodes.LAZY
         elif source.skips(b"+"):
-            mode = POSSESSIVE
-        if isinstance(part, Look):
+            mode = nodes.POSSESSIVE
+        if isinstance(part, nodes.Look):
             # To look again finds the same.
-            return part if low > 0 else Repeat(part, 0, min(high, 1), mode)
-        return Repeat(part, low, high, mode)
+            return part if low > 0 else nodes.Repeat(part, 0, min(high, 1), mode)
+        return nodes.Repeat(part, low, high, mode)
 
     def _quantifier(self) -> tuple[i64, i64] | None:
         """The bounds of the quantifier that comes next, which is read; None if none does."""
@@ -246,7 +215,7 @@ class _Parser:
         octet = source.peek()
         if octet == ord("*") or octet == ord("+") or octet == ord("?"):
             source.at += 1
-            return (1 if octet == ord("+") else 0), (1 if octet == ord("?") else UNBOUNDED)
+            return (1 if octet == ord("+") else 0), (1 if octet == ord("?") else nodes.UNBOUNDED)
         start = source.at
         if not source.skips(b"{"):
             return None
@@ -265,23 +234,23 @@ class _Parser:
         if high < low:
             raise source.error("numbers out of order in {} quantifier")
         source.at += 1
-        return low, high if last else UNBOUNDED
+        return low, high if last else nodes.UNBOUNDED
 
     # -- escapes -----------------------------------------------------------------------------------
 
-    def _escape(self) -> Node:
+    def _escape(self) -> nodes.Node:
         source = self._source
         letter = source.peek()
         place = _PLACES.get(letter)
         if place is not None:
             source.at += 1
-            return Place(place)
+            return nodes.Place(place)
         if letter == ord("g") or letter == ord("k"):
             return self._reference_escape()
         if ord("1") <= letter <= ord("9"):
             start = source.at
             digits = source.take_some(_DIGITS, len(source.pattern))
-            number = int(digits) if len(digits) < 6 else UNBOUNDED
+            number = int(digits) if len(digits) < 6 else nodes.UNBOUNDED
             if number < 8 or number <= self._groups:
                 return self._reference(number)
             source.at = start
@@ -289,21 +258,24 @@ class _Parser:
             return self._no_newline()
         elif letter == ord("C"):
             source.at += 1
-            return Octet(EVERY)
+            return nodes.Octet(octets.EVERY)
         elif letter == ord("K"):
             # Moves the start of the text that matched, which nobody asks for.
             source.at += 1
-            return Place(ANYWHERE)
+            return nodes.Place(nodes.ANYWHERE)
         elif letter == ord("R"):
             source.at += 1
-            pair: list[Node] = [Octet(of_octets(b"\r")), Octet(NEWLINE)]
-            return Atomic(Choice([Sequence(pair), Octet(VERTICAL)]))
+            pair: list[nodes.Node] = [
+                nodes.Octet(octets.of_octets(b"\r")),
+                nodes.Octet(octets.NEWLINE),
+            ]
+            return nodes.Atomic(nodes.Choice([nodes.Sequence(pair), nodes.Octet(octets.VERTICAL)]))
         elif letter == ord("X"):
             raise unsupported("\\X", source.at - 1)
         octet, members = take_escape(source)
-        return self._literal(octet) if octet >= 0 else Octet(members)
+        return self._literal(octet) if octet >= 0 else nodes.Octet(members)
 
-    def _no_newline(self) -> Node:
+    def _no_newline(self) -> nodes.Node:
         source = self._source
         source.at += 1
         start = source.at
@@ -312,9 +284,9 @@ class _Parser:
             source.at -= 1
             raise source.error(NO_LETTER)
         source.at = start
-        return Octet(negated(NEWLINE))
+        return nodes.Octet(octets.negated(octets.NEWLINE))
 
-    def _reference_escape(self) -> Node:
+    def _reference_escape(self) -> nodes.Node:
         r"""A reference after `\g` or `\k`."""
         source = self._source
         letter = source.take()
@@ -344,15 +316,15 @@ class _Parser:
             raise source.error(_NO_GROUP)
         return self._reference(self._groups + 1 - number if sign else number)
 
-    def _named_reference(self, end: bytes) -> Node:
+    def _named_reference(self, end: bytes) -> nodes.Node:
         source = self._source
         name = self._name(end)
-        reference = Reference(0, bool(self._options & _CASELESS))
+        reference = nodes.Reference(0, bool(self._options & _CASELESS))
         self._named.append((reference, name, source.at - 1))
         return reference
 
-    def _reference(self, number: i64) -> Node:
-        reference = Reference(number, bool(self._options & _CASELESS))
+    def _reference(self, number: i64) -> nodes.Node:
+        reference = nodes.Reference(number, bool(self._options & _CASELESS))
         self._references.append((reference, len(self._source.pattern)))
         return reference
 
@@ -360,7 +332,7 @@ class _Parser:
         """The name of a group, up to `end`, which is read as well."""
         source = self._source
         start = source.at
-        while source.peek() != NOTHING and WORD >> int(source.peek()) & 1:
+        while source.peek() != NOTHING and octets.WORD >> int(source.peek()) & 1:
             source.at += 1
         name = source.pattern[start : source.at]
         if name[:1].isdigit():
@@ -376,7 +348,7 @@ class _Parser:
 
     # -- groups ------------------------------------------------------------------------------------
 
-    def _group(self) -> Node | None:
+    def _group(self) -> nodes.Node | None:
         """The group whose `(` has been read; None if it sets options only."""
         source = self._source
         if self._depth >= _DEPTH_MAX:
@@ -386,7 +358,7 @@ class _Parser:
         self._depth -= 1
         return found
 
-    def _plain_group(self) -> Node:
+    def _plain_group(self) -> nodes.Node:
         source = self._source
         if source.peek() == ord("*"):
             following = source.pattern[source.at + 1 : source.at + 2]
@@ -394,23 +366,23 @@ class _Parser:
                 raise unsupported("a verb", source.at - 1)
         return self._capture(b"")
 
-    def _special_group(self) -> Node | None:
+    def _special_group(self) -> nodes.Node | None:
         source = self._source
         start = source.at - 2
         if source.skips(b":"):
             return self._inner(self._options)
         if source.skips(b">"):
-            return Atomic(self._inner(self._options))
+            return nodes.Atomic(self._inner(self._options))
         if source.skips(b"=") or source.skips(b"!"):
             is_negative = source.pattern[source.at - 1] == ord("!")
-            return Look(self._inner_branches(self._options, False), True, is_negative)
+            return nodes.Look(self._inner_branches(self._options, False), True, is_negative)
         if source.skips(b"<=") or source.skips(b"<!"):
             is_negative = source.pattern[source.at - 1] == ord("!")
-            return Look(self._inner_branches(self._options, True), False, is_negative)
+            return nodes.Look(self._inner_branches(self._options, True), False, is_negative)
         if source.skips(b"P="):
             return self._named_reference(b")")
         if source.skips(b"P<") or source.skips(b"<"):
-            if source.peek() == NOTHING or not (WORD >> int(source.peek()) & 1):
+            if source.peek() == NOTHING or not (octets.WORD >> int(source.peek()) & 1):
                 raise source.error("unrecognized character after (?<")
             return self._capture(b">")
         if source.skips(b"'"):
@@ -422,7 +394,7 @@ class _Parser:
             raise unsupported("a call of a subpattern", start)
         return self._option_group()
 
-    def _capture(self, end_of_name: bytes) -> Node:
+    def _capture(self, end_of_name: bytes) -> nodes.Node:
         """A group that references repeat, with a name up to `end_of_name` if it has one."""
         name = self._name(end_of_name) if end_of_name else b""
         self._groups += 1
@@ -432,9 +404,9 @@ class _Parser:
                 self._source.at -= 1
                 raise self._source.error("two named subpatterns have the same name")
             self._numbers[name] = number
-        return Group(self._inner(self._options), number)
+        return nodes.Group(self._inner(self._options), number)
 
-    def _option_group(self) -> Node | None:
+    def _option_group(self) -> nodes.Node | None:
         """`(?i)`, which sets options up to the end of the group around it, or `(?i:...)`."""
         source = self._source
         options = self._options
@@ -458,12 +430,12 @@ class _Parser:
             else:
                 options &= ~_OPTIONS[letter]
 
-    def _inner(self, options: i64) -> Node:
+    def _inner(self, options: i64) -> nodes.Node:
         found = _choice(self._inner_branches(options, False))
         # A quantifier may follow, and concerns the group.
-        return Sequence([found]) if isinstance(found, Place | Look) else found
+        return nodes.Sequence([found]) if isinstance(found, nodes.Place | nodes.Look) else found
 
-    def _inner_branches(self, options: i64, is_behind: bool) -> list[Node]:
+    def _inner_branches(self, options: i64, is_behind: bool) -> list[nodes.Node]:
         """The alternatives up to the `)`, which is read, under `options`."""
         source = self._source
         outer = self._options
@@ -476,5 +448,5 @@ class _Parser:
         return branches
 
 
-def _choice(branches: list[Node]) -> Node:
-    return branches[0] if len(branches) == 1 else Choice(branches)
+def _choice(branches: list[nodes.Node]) -> nodes.Node:
+    return branches[0] if len(branches) == 1 else nodes.Choice(branches)

@@ -10,22 +10,8 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from warrenmq.vocabulary.patterns import nodes
 from warrenmq.vocabulary.patterns.errors import PatternError
-from warrenmq.vocabulary.patterns.nodes import (
-    LAZY,
-    POSSESSIVE,
-    UNBOUNDED,
-    Atomic,
-    Choice,
-    Group,
-    Look,
-    Node,
-    Octet,
-    Place,
-    Reference,
-    Repeat,
-    Sequence,
-)
 
 ACCEPT: Final = 0
 # Take an octet out of the set `first`.
@@ -66,7 +52,7 @@ class Program:
     atomic group on the way through empty repeats.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: nodes.Node) -> None:
         """Raises PatternError when the program is too long."""
         self.codes: list[i64] = []
         self.first: list[i64] = []
@@ -82,8 +68,8 @@ class Program:
         self._write(node)
         self._add(ACCEPT, 0, 0)
 
-    def _find_references(self, node: Node) -> None:
-        if isinstance(node, Reference) and node.number not in self._slots:
+    def _find_references(self, node: nodes.Node) -> None:
+        if isinstance(node, nodes.Reference) and node.number not in self._slots:
             self._slots[node.number] = self.slot_count
             self.slot_count += _GROUP_SLOTS
         for part in _parts(node):
@@ -97,31 +83,31 @@ class Program:
         self.second.append(second)
         return len(self.codes) - 1
 
-    def _write(self, node: Node) -> None:
-        if isinstance(node, Octet):
+    def _write(self, node: nodes.Node) -> None:
+        if isinstance(node, nodes.Octet):
             self._add(OCTET, self._set_number(node.members), 0)
-        elif isinstance(node, Place):
+        elif isinstance(node, nodes.Place):
             self._add(PLACE, node.kind, 0)
-        elif isinstance(node, Sequence):
+        elif isinstance(node, nodes.Sequence):
             for part in node.parts:
                 self._write(part)
-        elif isinstance(node, Choice):
+        elif isinstance(node, nodes.Choice):
             self._write_choice(node.branches, ACCEPT)
-        elif isinstance(node, Repeat):
-            if node.mode == POSSESSIVE:
-                self._write_inner(ATOMIC, Repeat(node.part, node.low, node.high, 0))
+        elif isinstance(node, nodes.Repeat):
+            if node.mode == nodes.POSSESSIVE:
+                self._write_inner(ATOMIC, nodes.Repeat(node.part, node.low, node.high, 0))
             else:
                 self._write_repeat(node)
-        elif isinstance(node, Group):
+        elif isinstance(node, nodes.Group):
             self._write_group(node)
-        elif isinstance(node, Reference):
+        elif isinstance(node, nodes.Reference):
             self._add(REPEAT, self._slots[node.number], int(node.is_caseless))
-        elif isinstance(node, Atomic):
+        elif isinstance(node, nodes.Atomic):
             self._write_inner(ATOMIC, node.part)
-        elif isinstance(node, Look):
+        elif isinstance(node, nodes.Look):
             self._write_look(node)
 
-    def _write_look(self, node: Look) -> None:
+    def _write_look(self, node: nodes.Look) -> None:
         code = (AHEAD if node.is_ahead else BEHIND) + int(node.is_negative)
         if node.is_negative:
             for branch in node.branches:
@@ -137,7 +123,7 @@ class Program:
             self.sets.append(bytes([members >> octet & 1 for octet in range(256)]))
         return number
 
-    def _write_choice(self, branches: list[Node], code: i64) -> None:
+    def _write_choice(self, branches: list[nodes.Node], code: i64) -> None:
         """Branches of a choice, or those of a look with this code."""
         jumps: list[i64] = []
         for index, branch in enumerate(branches):
@@ -153,10 +139,10 @@ class Program:
         for jump in jumps:
             self.first[jump] = len(self.codes)
 
-    def _write_repeat(self, node: Repeat) -> None:
+    def _write_repeat(self, node: nodes.Repeat) -> None:
         for _ in range(node.low):
             self._write(node.part)
-        if node.high == UNBOUNDED:
+        if node.high == nodes.UNBOUNDED:
             self._write_loop(node)
             return
         splits: list[i64] = []
@@ -166,7 +152,7 @@ class Program:
         for split in splits:
             self._aim(split, split + 1, len(self.codes), node.mode)
 
-    def _write_loop(self, node: Repeat) -> None:
+    def _write_loop(self, node: nodes.Repeat) -> None:
         split = self._add(SPLIT, 0, 0)
         # With memory the machine comes to no instruction twice at a place, so no loop is endless.
         is_guarded = not self.has_memory and node.part.shortest == 0
@@ -182,10 +168,10 @@ class Program:
         self._aim(split, split + 1, len(self.codes), node.mode)
 
     def _aim(self, split: i64, part: i64, behind: i64, mode: i64) -> None:
-        self.first[split] = behind if mode == LAZY else part
-        self.second[split] = part if mode == LAZY else behind
+        self.first[split] = behind if mode == nodes.LAZY else part
+        self.second[split] = part if mode == nodes.LAZY else behind
 
-    def _write_group(self, node: Group) -> None:
+    def _write_group(self, node: nodes.Group) -> None:
         slots = self._slots.get(node.number)
         if slots is None:
             self._write(node.part)
@@ -194,7 +180,7 @@ class Program:
         self._write(node.part)
         self._add(CLOSE, slots, 0)
 
-    def _write_inner(self, code: i64, node: Node) -> None:
+    def _write_inner(self, code: i64, node: nodes.Node) -> None:
         """Add an atomic group or a look. A look behind starts its own length before the place."""
         start = self._add(code, 0, node.shortest)
         self._write(node)
@@ -202,31 +188,31 @@ class Program:
         self.first[start] = len(self.codes)
 
 
-def _parts(node: Node) -> list[Node]:
-    if isinstance(node, Sequence):
+def _parts(node: nodes.Node) -> list[nodes.Node]:
+    if isinstance(node, nodes.Sequence):
         return node.parts
-    if isinstance(node, Choice):
+    if isinstance(node, nodes.Choice):
         return node.branches
-    if isinstance(node, Repeat):
+    if isinstance(node, nodes.Repeat):
         return [node.part]
-    if isinstance(node, Group):
+    if isinstance(node, nodes.Group):
         return [node.part]
-    if isinstance(node, Atomic):
+    if isinstance(node, nodes.Atomic):
         return [node.part]
-    if isinstance(node, Look):
+    if isinstance(node, nodes.Look):
         return node.branches
     return []
 
 
-def _is_order_felt(node: Node, is_atomic: bool) -> bool:
+def _is_order_felt(node: nodes.Node, is_atomic: bool) -> bool:
     """Whether an atomic group has a loop whose part can be empty.
 
     Such a loop ends with an empty turn although the part could take octets in another way.
     """
-    if isinstance(node, Atomic):
+    if isinstance(node, nodes.Atomic):
         is_atomic = True
-    if isinstance(node, Repeat):
-        is_atomic = is_atomic or node.mode == POSSESSIVE
-        if is_atomic and node.high == UNBOUNDED and node.part.shortest == 0:
+    if isinstance(node, nodes.Repeat):
+        is_atomic = is_atomic or node.mode == nodes.POSSESSIVE
+        if is_atomic and node.high == nodes.UNBOUNDED and node.part.shortest == 0:
             return True
     return any([_is_order_felt(part, is_atomic) for part in _parts(node)])

@@ -18,7 +18,7 @@ PYTEST_ARGS ?=
 MAKEFLAGS += --jobs=5
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-cluster test test-pure test-compiled simulate mutants serve bench peers differential lint format lock build docs clean
+.PHONY: help setup demo demo-cluster test test-pure test-compiled tidy simulate mutants serve bench peers differential lint format lock build docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1: /p' $(MAKEFILE_LIST) | awk -F': ' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -125,6 +125,9 @@ lint: $(VENV)/requirements ## ruff, mypy --strict, import-linter
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@PYTHONPATH=src $(BIN)/lint-imports
+
+tidy: $(VENV)/requirements ## list the largest files and classes; a reader judges whether they have one subject
+	@$(BIN)/python tools/largest.py
 
 format: setup ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix .

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tests.routing.naive import topic_fits
 from warrenmq.routing.exchange import Destination
 from warrenmq.routing.router import Router
-from warrenmq.routing.topic import TopicExchange
+from warrenmq.routing.topic import SHAPES_MAX, TopicExchange
 from warrenmq.routing.topic_automaton import STATES_MAX
-from warrenmq.routing.topic_shapes import SHAPES_MAX
 from warrenmq.wire.errors import ChannelException
 
 words = st.sampled_from([b"a", b"b", b"", b"c", b"*", b"#"])

@@ -16,7 +16,7 @@ NOT_NEEDED = {
     "typer", "urllib3",
     "warrenmq.cli.app", "warrenmq.cluster.node", "warrenmq.offline.check", "warrenmq.perf", "warrenmq.pipeline", "warrenmq.spark", "warrenmq.tables",
     "warrenmq.server.config.effective", "warrenmq.server.config.waiting_keys", "warrenmq.server.log.file",
-    "warrenmq.server.log.json_lines", "warrenmq.testing",
+    "warrenmq.testing",
     "difflib", "logging.handlers", "encodings.idna", "http.client", "multiprocessing", "unittest", "xml",
 }  # fmt: skip
 

@@ -23,7 +23,7 @@ from warrenmq.cli.control import main
 from warrenmq.cli.control.absent import REASONS
 from warrenmq.cli.control.command import Command
 from warrenmq.cli.control.completion import bash, fish, zsh
-from warrenmq.cli.control.table import COMMANDS
+from warrenmq.cli.control.programs import COMMANDS
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "operations" / "warrenctl.md"
 SCRIPT: Final = "from warrenmq.cli.control import script; script()"

@@ -49,9 +49,9 @@ from warrenmq.queues.settings import (
     QueueSettings,
     lower_limit,
 )
-from warrenmq.queues.stale_settles import settle_if_ready
 from warrenmq.queues.turn import SLICE_MESSAGES
 from warrenmq.store.journal.confirm_run import ConfirmParty
+from warrenmq.store.model.epochs import epoch_of
 from warrenmq.store.model.message import Message
 
 # `is_behind`: with fewer waiting messages a queue just has traffic.
@@ -311,8 +311,23 @@ class Queue(LeveledQueue):
         self.backing_of(entry.ledger).end_leaving(entry, reason, now_ms)
 
     def settle_stale(self, level: i64, seq: i64, epoch: i64, reason: i64, now_ms: i64) -> None:
-        if settle_if_ready(self, level, seq, epoch, reason, now_ms):
-            self.return_counts.pop(seq, None)
+        backing = self.level_at(level)
+        if backing is None or backing.is_deleted or epoch_of(backing.ledger.epochs, seq) > epoch:
+            return
+        ready = backing.ready
+        place = ready.index_of_seq(seq)
+        if place >= ready.entry_count or ready.at(place).seq != seq:
+            # A message that is on disk only stays, and is delivered again: nothing in memory tells
+            # whether it is still there.
+            return
+        (entry,) = ready.take_range(place, 1)
+        rule = self.settings.dead_letters if reason != ACKED else None
+        if rule is None:
+            backing.drop(entry, reason, now_ms)
+        else:
+            backing.begin_leaving(entry, now_ms)
+            backing.host.dead_letter(entry, reason, rule)
+        self.return_counts.pop(seq, None)
 
     def on_stale_freed(self, consumer: Consumer) -> None:
         """Nothing: the consumer waits in the queue's circle, or comes back to it."""

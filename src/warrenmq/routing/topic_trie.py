@@ -6,7 +6,7 @@ stays active once it is reached, since every further word fits. It is therefore 
 key, and the bindings that end in it are found right then.
 
 Invariant: a pattern has at most one `#` that does not end it, and the shapes are counted
-(`topic_shapes.py`). Without that only the number of patterns would bound the active nodes.
+(`topic.py`). Without that only the number of patterns would bound the active nodes.
 """
 
 from __future__ import annotations

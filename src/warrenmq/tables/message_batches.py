@@ -1,9 +1,8 @@
 """Makes record batches of bounded size from messages.
 
 Columns are made of whole arrays: names, properties and bodies are slices of the bytes that were
-read (slices.py), so a message costs no Python object and no step in Python. In one batch some
-contents may be embedded in their records and others in content files or logs; the batch combines
-them.
+read, so a message costs no Python object and no step in Python. In one batch some contents may be
+embedded in their records and others in content files or logs; the batch combines them.
 """
 
 from collections.abc import Iterator
@@ -27,7 +26,6 @@ from warrenmq.tables.file_scan import Array, Piece
 from warrenmq.tables.parts import VERIFY_CRC, FilePart, Partition, QueuePart
 from warrenmq.tables.rows import is_in_runs, is_in_time, queue_places
 from warrenmq.tables.scan import checksums
-from warrenmq.tables.slices import slices
 
 BATCH_ROWS: Final = 10_000
 BATCH_BYTES: Final = 8 * 1024 * 1024
@@ -44,6 +42,29 @@ _PROPERTIES: Final = {"properties_raw", *FROM_PROPERTIES}
 # Columns that a record with a reference to a large content has, but an entry for a log has not.
 _FROM_LOG: Final = {"enqueued_at", "persistent"}
 _FROM_CONTENT: Final = {"exchange", "routing_key", "body", "checksum", *_RAW, *_PROPERTIES}
+
+
+def slices(data: Any, starts: Array, ends: Array) -> Any:
+    """The bytes data[start:end] for each pair of `starts` and `ends`, as a binary array.
+
+    Equal slices may repeat; others must not overlap. `data` must be smaller than 2 GiB. The
+    elements of an array over all of `data` are, in turn, a slice and the bytes between it and the
+    next slice; every second element is taken.
+    """
+    count = len(starts)
+    if count == 0:
+        return pa.array([], pa.binary())
+    if np.all(starts[1:] > starts[:-1]):
+        wanted = np.arange(0, 2 * count, 2)
+    else:
+        starts, first, inverse = np.unique(starts, return_index=True, return_inverse=True)
+        ends = ends[first]
+        wanted = 2 * inverse
+    offsets = np.empty(2 * len(starts), np.int32)
+    offsets[0::2] = starts
+    offsets[1::2] = ends
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers).take(pa.array(wanted))
 
 
 @dataclass

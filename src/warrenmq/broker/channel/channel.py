@@ -37,7 +37,6 @@ from warrenmq.broker.flow.disk_flow import NOTHING, PERSISTENT, TRANSIENT
 from warrenmq.broker.flow.room import ChannelRoom
 from warrenmq.broker.transaction import TransactionPublish, TransactionSettle
 from warrenmq.broker.vhost.arrival import arrive, confirm_parties
-from warrenmq.broker.vhost.cancel_notices import CancelNotices
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.entry import Consumer, Entry, QueueEnd
 from warrenmq.queues.leave_reason import ACKED, REJECTED
@@ -60,6 +59,27 @@ from warrenmq.wire.methods import (
 
 # The argument of a consumer that is cancelled when its queue gets another master.
 FAILOVER_ARGUMENT: Final = "x-cancel-on-ha-failover"
+
+
+class CancelNotices:
+    """Tags of consumers of deleted queues, to send basic.cancel for (protocol 9.2).
+
+    `is_deferred`: the channel deletes a queue itself, so the notices wait until its reply is sent.
+    """
+
+    def __init__(self) -> None:
+        self.is_deferred: bool = False
+        self._tags: list[bytes] = []
+
+    def add(self, tag: bytes) -> None:
+        """Add the consumer `tag`, whose queue was deleted."""
+        self._tags.append(tag)
+
+    def take(self) -> list[bytes]:
+        """Remove and return all tags that still need a notice, in order."""
+        tags = self._tags
+        self._tags = []
+        return tags
 
 
 class ChannelConsumer(Consumer):

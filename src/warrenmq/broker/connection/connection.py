@@ -21,7 +21,6 @@ from warrenmq.broker.channel.channel import Channel
 from warrenmq.broker.channel.channel_host import ChannelHost
 from warrenmq.broker.channel.confirms import PublishConfirms
 from warrenmq.broker.channel.methods import handle_channel_method
-from warrenmq.broker.connection.bad_frame import bad_frame
 from warrenmq.broker.connection.channel_deadlines import ChannelDeadlines
 from warrenmq.broker.connection.handshake import (
     NEVER,
@@ -43,7 +42,6 @@ from warrenmq.broker.connection.states import (
     STATE_NAMES,
     TUNING,
 )
-from warrenmq.broker.connection.traffic import Traffic
 from warrenmq.broker.connection.tuning import accepted_frame_max
 from warrenmq.broker.definitions.access import Access
 from warrenmq.broker.definitions.settings import Settings
@@ -59,12 +57,15 @@ from warrenmq.wire.errors import (
     FRAME_ERROR,
     INTERNAL_ERROR,
     NOT_ALLOWED,
+    UNEXPECTED_FRAME,
     AmqpError,
     ChannelException,
     ConnectionException,
+    octets_text,
 )
 from warrenmq.wire.frames import (
     FRAME_BODY,
+    FRAME_HEADER,
     FRAME_HEARTBEAT,
     FRAME_METHOD,
     NEED_DATA,
@@ -90,6 +91,45 @@ from warrenmq.wire.methods import (
 GRACE_MS: Final = 3000
 # Unread direct replies (bytes) above which further ones are dropped.
 REPLY_BYTES_MAX: Final = 33554432
+
+
+class Traffic:
+    """What a connection has received and how often it has written; `Output` counts sent bytes."""
+
+    def __init__(self, now_ms: i64) -> None:
+        self.connected_at_ms: i64 = now_ms
+        self.received_bytes: i64 = 0
+        # Reads of the socket that brought bytes.
+        self.reads: i64 = 0
+        # Turns in which output was written.
+        self.writes: i64 = 0
+
+    def received(self, size: i64) -> None:
+        """Count a read of `size` bytes."""
+        self.received_bytes += size
+        self.reads += 1
+
+
+def bad_frame(frames: FrameBuffer, kind: i64, is_running: bool) -> ConnectionException:
+    """The error for the current frame of `frames`, which makes no sense here (protocol 3).
+
+    `is_running`: the handshake of the connection is over.
+    """
+    size = frames.end - frames.start
+    octets = octets_text(frames.data[frames.start : min(frames.end, frames.start + 16)])
+    text = f"type {kind}, {'all' if size <= 16 else 'first 16'} octets = {octets}"
+    is_known = (
+        kind == FRAME_BODY
+        or (kind == FRAME_HEADER and size >= 12)
+        or (kind == FRAME_METHOD and size >= 4)
+    )
+    if (
+        is_known
+        or (kind == FRAME_HEARTBEAT and size == 0)
+        or (frames.channel != 0 and not is_running)
+    ):
+        return ConnectionException(UNEXPECTED_FRAME, text)
+    return ConnectionException(FRAME_ERROR, f"{text}: unknown_frame")
 
 
 class ConnectionHost(NodeServices):

@@ -12,10 +12,9 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq import __version__
 from warrenmq.broker.channel.client import Client
-from warrenmq.broker.connection.client_properties import read_client_properties
 from warrenmq.broker.connection.log import ConnectionLog
-from warrenmq.broker.connection.server_properties import server_properties
 from warrenmq.broker.connection.states import (
     CLOSED,
     OPENING,
@@ -38,12 +37,15 @@ from warrenmq.broker.definitions.login_guard import source_address
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.vocabulary.names import name_text
+from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 from warrenmq.wire.errors import (
     ACCESS_REFUSED,
     CHANNEL_ERROR,
     NOT_ALLOWED,
     ConnectionException,
 )
+from warrenmq.wire.field_table import decode_table, encode_table, fields_from_python
+from warrenmq.wire.field_types import TAG_BOOL, TAG_LONGSTR, TAG_TABLE
 from warrenmq.wire.method import Method
 from warrenmq.wire.methods import (
     ConnectionOpen,
@@ -55,6 +57,67 @@ from warrenmq.wire.methods import (
 )
 
 NEVER: Final = -1
+
+
+# Clients act on the server properties: kombu and Celery use a channel-wide prefetch only for product
+# `RabbitMQ` from version 3.3 on, others parse the version as three numbers. So product and version
+# name the behaviour that warren offers; `platform` and `information` name warren.
+CAPABILITIES = (
+    "publisher_confirms",
+    "exchange_exchange_bindings",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "consumer_priorities",
+    "authentication_failure_close",
+    "per_consumer_qos",
+    "direct_reply_to",
+)
+
+
+def server_properties(cluster_name: str) -> bytes:
+    """The body of the server-properties table in connection.start."""
+    capabilities: dict[str, object] = dict.fromkeys(CAPABILITIES, True)
+    properties: dict[str, object] = {
+        "capabilities": capabilities,
+        "cluster_name": cluster_name,
+        "copyright": "Copyright the warren authors",
+        "information": "Licensed under the Apache License 2.0. warren speaks AMQP 0-9-1 as RabbitMQ 3.10 does.",
+        "platform": f"Python, warren {__version__}",
+        "product": "RabbitMQ",
+        "version": RABBITMQ_VERSION,
+    }
+    return encode_table(fields_from_python(properties))
+
+
+class ClientProperties:
+    """The properties in connection.start-ok that the broker uses (protocol section 2).
+
+    `name` is the property `connection_name`, or empty; `capabilities` are the ones set to true.
+    """
+
+    def __init__(self, name: str, capabilities: set[str]) -> None:
+        self.name: str = name
+        self.capabilities: set[str] = capabilities
+
+
+def read_client_properties(raw: bytes) -> ClientProperties:
+    """Decode the client properties in the table body `raw`; ConnectionException if malformed.
+
+    A property of an unexpected type is ignored.
+    """
+    properties = decode_table(raw)
+    name = ""
+    field = properties.get("connection_name")
+    if field is not None and field.tag == TAG_LONGSTR and isinstance(field.value, bytes):
+        name = field.value.decode("utf-8", "replace")
+    capabilities: set[str] = set()
+    field = properties.get("capabilities")
+    if field is not None and field.tag == TAG_TABLE and isinstance(field.value, dict):
+        for key, value in field.value.items():
+            if value.tag == TAG_BOOL and value.value is True:
+                capabilities.add(key)
+    return ClientProperties(name, capabilities)
 
 
 def handshake_deadline_ms(settings: Settings, now_ms: i64) -> i64:

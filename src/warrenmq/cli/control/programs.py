@@ -8,9 +8,32 @@ have all commands of `warrenctl`.
 from collections.abc import Iterable
 from typing import Final
 
-from warrenmq.cli.control import helping, plugins
+from warrenmq.cli.control import absent, aliases, helping, plugins
 from warrenmq.cli.control.command import Command, Program
-from warrenmq.cli.control.table import COMMANDS
+from warrenmq.cli.control.nodes import (
+    checks,
+    cluster,
+    feature_flags,
+    logs,
+    mirrors,
+    node,
+    redundancy,
+    report,
+    status,
+    watching,
+)
+from warrenmq.cli.control.objects import (
+    connections,
+    definitions,
+    listings,
+    logins,
+    parameters,
+    permissions,
+    policies,
+    queues,
+    users,
+    vhosts,
+)
 
 _QUEUES: Final = (
     "add_member", "check_if_node_is_mirror_sync_critical", "check_if_node_is_quorum_critical",
@@ -21,6 +44,16 @@ _UPGRADE: Final = (
     "await_online_quorum_plus_one", "await_online_synchronized_mirror", "drain", "post_upgrade",
     "revive",
 )  # fmt: skip
+
+
+_FAMILIES: Final = (
+    helping, aliases, node, cluster, feature_flags, status, report, users, permissions, listings,
+    parameters, policies, vhosts, definitions, connections, queues, mirrors, checks, redundancy, logins,
+    logs, watching, absent,
+)  # fmt: skip
+COMMANDS: Final[dict[str, Command]] = {
+    command.name: command for family in _FAMILIES for command in family.COMMANDS
+}
 
 
 def _program(name: str, commands: Iterable[Command]) -> Program:

@@ -342,7 +342,7 @@ class _Import:
         part: Part | None = None,
         target: Path | None = None,
     ) -> ImportTask:
-        from warrenmq.tables.rabbitmq.partition_files import save_partition
+        from warrenmq.tables.rabbitmq.import_plan import save_partition
 
         paths = []
         make_directories(self.scratch / "partitions")
@@ -386,7 +386,7 @@ def _count(levels: "list[PlannedQueue]") -> int:
 
 def _pieces(levels: "list[PlannedQueue]", first: int, end: int) -> "Iterator[Partition]":
     """Yield the messages `first` to `end` of a queue, numbered from 0 on across its levels."""
-    from warrenmq.tables.rabbitmq.partition_files import cut
+    from warrenmq.tables.rabbitmq.import_plan import cut
 
     at = 0
     for level in levels:
@@ -435,7 +435,7 @@ def _batches(task: ImportTask, damage: "list[Damage]") -> Iterator[Any]:
 
     from warrenmq.tables.data_files import DATA_SCHEMA
     from warrenmq.tables.messages_to_write import checksums_of
-    from warrenmq.tables.rabbitmq.partition_files import load_partition
+    from warrenmq.tables.rabbitmq.import_plan import load_partition
     from warrenmq.tables.rabbitmq.reading import read
 
     first = task.first_seq

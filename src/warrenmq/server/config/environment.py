@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from warrenmq.server.config.erlang.classic import NoKeyError, parameter_settings
+from warrenmq.server.config.erlang.terms import ErlangSyntaxError, parse_term
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.node_name import default_node_name, node_name
 from warrenmq.server.config.setting import Setting
@@ -59,6 +61,47 @@ _REPLACED: Final = {
 _ASSIGNMENT: Final = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 # A file that every data directory of RabbitMQ has.
 _RABBITMQ_FILE: Final = "schema.DAT"
+
+
+def _argument_settings(
+    variable: str, text: str, errors: list[str], warnings: list[str]
+) -> list[Setting]:
+    """The settings in arguments of the Erlang machine; faults go to `errors`.
+
+    RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS has the likes of `-rabbit consumer_timeout 36000000
+    -rabbitmq_management load_definitions '"/etc/d.json"'` as its `text`. An argument that sets no
+    parameter of RabbitMQ concerns Erlang alone, and is named in `warnings`.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        errors.append(f"{variable}: {error}")
+        return []
+    settings: list[Setting] = []
+    without_key: list[str] = []
+    while words:
+        flag = words.pop(0)
+        values = []
+        while words and not _is_flag(words[0]):
+            values.append(words.pop(0))
+        application = flag.removeprefix("-")
+        if not application.startswith("rabbit") or len(values) != 2:
+            without_key.append(flag)
+            continue
+        try:
+            term = parse_term(values[1])
+            settings += parameter_settings(variable, application, values[0], term)
+        except NoKeyError:
+            without_key.append(f"{flag} {values[0]}")
+        except (ErlangSyntaxError, ConfigError) as error:
+            errors.append(f"{variable}: {flag} {values[0]}: {error}")
+    if without_key:
+        warnings.append(f"{variable}: these arguments have no effect: {', '.join(without_key)}")
+    return settings
+
+
+def _is_flag(word: str) -> bool:
+    return word[:1] in ("-", "+") and not word[1:2].isdecimal()
 
 
 def config_files(environment: Mapping[str, str]) -> list[Path]:
@@ -121,9 +164,8 @@ def environment_settings(
         variable, value = find_variable(environment, name)
         if value:
             # Imported only here: few nodes have such arguments.
-            from warrenmq.server.config.erlang.arguments import argument_settings
 
-            settings += argument_settings(variable, value, errors, warnings)
+            settings += _argument_settings(variable, value, errors, warnings)
     for name, key in KEY_OF_FILE_VARIABLE.items():
         variable, value = find_variable(environment, name)
         if value:

@@ -13,6 +13,7 @@ import logging
 import socket
 import ssl
 import struct
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,8 +21,6 @@ from typing import Any, Final
 from warrenmq.admin.protocol.requests import PROTOCOL_HEADER as ADMIN_HEADER
 from warrenmq.server.config.options.tcp import TcpOptions
 from warrenmq.server.listening.addresses import Ends, ends_of, shown
-from warrenmq.server.listening.amqp_protocol import SocketHost
-from warrenmq.server.listening.handshake_turns import HandshakeTurns
 from warrenmq.server.listening.listener_tls import ListenerTls
 from warrenmq.server.listening.proxy_protocol import (
     V2_BYTES_MAX,
@@ -47,6 +46,43 @@ _TLS_SHUTDOWN_S: Final = 3.0
 _NO_LIMIT_S: Final = 86400.0
 
 NewProtocol = Callable[[Ends, PeerChains | None], asyncio.BufferedProtocol]
+
+
+HANDSHAKES_PER_TURN: Final = 2
+
+
+class HandshakeTurns:
+    """A queue of clients whose first bytes have arrived; each turn of the loop lets a few pass.
+
+    The node's part of a TLS handshake costs about a millisecond of CPU (with an RSA key), and it
+    cannot be interrupted. When hundreds of clients connect at once, a few handshakes a turn leave
+    room for everybody else.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_scheduled = False
+
+    async def wait(self) -> None:
+        """Return when it is the caller's turn; the caller may also be cancelled."""
+        turn: asyncio.Future[None] = self._loop.create_future()
+        self._waiting.append(turn)
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._next_turn)
+        await turn
+
+    def _next_turn(self) -> None:
+        passed = 0
+        while self._waiting and passed < HANDSHAKES_PER_TURN:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                passed += 1
+        self._is_scheduled = bool(self._waiting)
+        if self._is_scheduled:
+            self._loop.call_soon(self._next_turn)
 
 
 @dataclass(frozen=True)

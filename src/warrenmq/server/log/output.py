@@ -18,6 +18,23 @@ _LOGGERS: Final = {
 _PLAIN_TEXT: Final = "%(asctime)s [%(levelname)s] %(name)s: %(message)s"
 
 
+class JsonFormatter(logging.Formatter):
+    """Formats events with RabbitMQ's names of the fields: time, level, msg, and `domain`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        import json  # Not at the start: most logs are plain text.
+
+        fields = {
+            "time": stamp(record.created),
+            "level": record.levelname.lower(),
+            "msg": record.getMessage(),
+            "domain": record.name,
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False)
+
+
 class _PlainFormatter(logging.Formatter):
     """Formats events as lines of text that begin with the time."""
 
@@ -61,9 +78,6 @@ def open_log(options: LogOptions) -> None:
 def _prepared(handler: logging.Handler, level: str, formatter: str) -> logging.Handler:
     handler.setLevel(LEVELS[level])
     if formatter == "json":
-        # Imported only here: most logs are plain text.
-        from warrenmq.server.log.json_lines import JsonFormatter
-
         handler.setFormatter(JsonFormatter())
     else:
         handler.setFormatter(_PlainFormatter(_PLAIN_TEXT))

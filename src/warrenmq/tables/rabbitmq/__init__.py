@@ -8,7 +8,7 @@ before it is used, and an unreadable message becomes a `Damage`, not an exceptio
 | module | what |
 |---|---|
 | `external_term.py` | Erlang's external term format; compiled |
-| `stored_message.py`, `property_terms.py` | a message as RabbitMQ stores it |
+| `stored_message.py` | a message as RabbitMQ stores it |
 | `queue_index.py` | a queue's positions in segments and journal (classic queues, version 1) |
 | `slot_index.py` | the same of version 2 |
 | `content_files.py` | where the message store has which message |

@@ -9,7 +9,7 @@ partition knows where each of its messages is, so reading it does not need the p
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -31,6 +31,9 @@ _CONFIG: Final = re.compile(rb"\{\s*segment_entry_count\s*,\s*(\d{1,5})\s*\}")
 _NAME_FILE: Final = re.compile(rb"VHOST: (.*?)\nQUEUE: (.*?)\n(?:INDEX: v2\n)?", re.DOTALL)
 _PRIORITY_SUFFIX: Final = re.compile(rb"\x00(.)\Z", re.DOTALL)
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+# The arrays of a `Partition`, in the order of its fields.
+_ARRAYS = ("seqs", "expiries", "files", "offsets", "lengths")
 
 
 class DefinedQueue(NamedTuple):
@@ -355,3 +358,33 @@ def _parts(order: Any, lengths: Any, partition_bytes: int) -> list[Any]:
         parts.append(order[start:end])
         start = end
     return parts
+
+
+def cut(partition: Partition, first: int, end: int) -> Partition:
+    """The messages at the places [first, end) of a partition, as a partition."""
+    arrays = {name: getattr(partition, name)[first:end] for name in _ARRAYS}
+    return replace(partition, ids=partition.ids[16 * first : 16 * end], **arrays)
+
+
+def save_partition(path: Path, partition: Partition) -> None:
+    """Write a partition to a file."""
+    np.savez(
+        path,
+        vhost=np.array(partition.vhost),
+        queue=np.array(partition.queue),
+        paths=np.array(partition.paths, str),
+        ids=np.frombuffer(partition.ids, np.uint8),
+        **{name: getattr(partition, name) for name in _ARRAYS},
+    )
+
+
+def load_partition(path: Path) -> Partition:
+    """The partition that `save_partition` wrote to a file."""
+    with np.load(path) as found:
+        return Partition(
+            str(found["vhost"]),
+            str(found["queue"]),
+            tuple(str(name) for name in found["paths"]),
+            found["ids"].tobytes(),
+            *(found[name] for name in _ARRAYS),
+        )

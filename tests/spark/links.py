@@ -43,7 +43,7 @@ class MemoryLink:
 def install(monkeypatch: pytest.MonkeyPatch, node: MemoryNode) -> MemoryLink:
     """Let every reader that is made from here on use `node`."""
     link = MemoryLink(node)
-    for module in ("group_session", "batch_reader"):
+    for module in ("streams.group_session", "batch_reader"):
         monkeypatch.setattr(f"warrenmq.spark.{module}.link_to", lambda *arguments: link)
     # Other processes of the test run have nodes in memory with the same address.
     monkeypatch.setattr("warrenmq.spark.streams.group_session.claim_group", lambda *arguments: None)

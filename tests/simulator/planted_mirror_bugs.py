@@ -28,10 +28,9 @@ from warrenmq.cluster.mirrors.replica.in_sync import InSync
 from warrenmq.cluster.mirrors.replica.replica import Replica
 from warrenmq.cluster.mirrors.silences import MASTER_SILENT_MS
 from warrenmq.queues.backing.paged_queue import PagedQueue
-from warrenmq.queues.backing.priority_levels import PriorityLevels
 from warrenmq.queues.hand_out_gate import OPEN, HandOutGate
 from warrenmq.queues.leave_reason import PURGED
-from warrenmq.queues.leveled_queue import LeveledQueue
+from warrenmq.queues.leveled_queue import LeveledQueue, PriorityLevels
 from warrenmq.queues.mirror.applier import MirrorApplier
 from warrenmq.queues.mirror.backing import MirrorBacking
 from warrenmq.queues.mirror.ring_feed import EPOCH_GAP, LevelFeed

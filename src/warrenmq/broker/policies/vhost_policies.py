@@ -147,10 +147,6 @@ class VhostPolicies:
         """Each key that applies to a queue, with where its value comes from."""
         return effective_settings(QUEUES, queue.definition.arguments, self.of_queue(queue))
 
-    def view_exchange(self, exchange: Exchange) -> list[EffectiveSetting]:
-        """Each key that applies to an exchange, with where its value comes from."""
-        return effective_settings(EXCHANGES, exchange.arguments, self.of_exchange(exchange))
-
     # -- new queues and exchanges ------------------------------------------------------------------
 
     def on_queue(self, queue: MessageTaker) -> None:

@@ -211,12 +211,6 @@ class Spool:
         with self.changed:
             return max(self.committed, self._files[0].first_seq if self._files else self.tail)
 
-    def wait_beyond(self, seq: int, timeout_s: float) -> None:
-        """Wait until there is a message beyond `seq`, a notify on `changed`, or the time-out."""
-        with self.changed:
-            if self.tail <= seq:
-                self.changed.wait(timeout_s)
-
     def last_slices(self, count: int) -> list[SpoolSlice]:
         """The slices of files that hold the last `count` messages, or all if there are fewer."""
         return self._slices(self.tail - count, self.tail)

@@ -216,7 +216,6 @@ class _VhostPlanning:
         self._vhost = path.name
         self._queue = ""
         self._segment_entries = SEGMENT_ENTRIES_MAX
-        self._store_paths: tuple[str, ...] = ()
 
     def run(self) -> None:
         self._read_vhost_files()

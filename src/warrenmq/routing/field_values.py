@@ -13,21 +13,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq.wire import field_types
 from warrenmq.wire.field_table import Field
-from warrenmq.wire.field_types import (
-    TAG_ARRAY,
-    TAG_BINARY,
-    TAG_BOOL,
-    TAG_DECIMAL,
-    TAG_DOUBLE,
-    TAG_FLOAT,
-    TAG_LONG,
-    TAG_LONG_TOO,
-    TAG_LONGSTR,
-    TAG_TABLE,
-    TAG_VOID,
-    type_name,
-)
 
 # Kinds of values: only values of one kind can be equal, except integers and floats in
 # `values_match`.
@@ -61,19 +48,19 @@ def values_equivalent(one: Field, other: Field) -> bool:
 
 
 def _kind(tag: i64) -> i64:
-    if tag in (TAG_LONGSTR, TAG_BINARY):
+    if tag in (field_types.TAG_LONGSTR, field_types.TAG_BINARY):
         return _BYTES
-    if tag == TAG_BOOL:
+    if tag == field_types.TAG_BOOL:
         return _BOOL
-    if tag in (TAG_FLOAT, TAG_DOUBLE):
+    if tag in (field_types.TAG_FLOAT, field_types.TAG_DOUBLE):
         return _FLOAT
-    if tag == TAG_VOID:
+    if tag == field_types.TAG_VOID:
         return _VOID
-    if tag == TAG_DECIMAL:
+    if tag == field_types.TAG_DECIMAL:
         return _DECIMAL
-    if tag == TAG_ARRAY:
+    if tag == field_types.TAG_ARRAY:
         return _ARRAY
-    if tag == TAG_TABLE:
+    if tag == field_types.TAG_TABLE:
         return _TABLE
     return _INTEGER
 
@@ -88,8 +75,8 @@ def _equal_of_kind(kind: i64, one: Field, other: Field) -> bool:
 
 def _equal_inside(one: Field, other: Field) -> bool:
     """Whether two values are equal together with their tags; `L` is another tag of the type `l`."""
-    tag: i64 = TAG_LONG if one.tag == TAG_LONG_TOO else one.tag
-    other_tag: i64 = TAG_LONG if other.tag == TAG_LONG_TOO else other.tag
+    tag: i64 = field_types.TAG_LONG if one.tag == field_types.TAG_LONG_TOO else one.tag
+    other_tag: i64 = field_types.TAG_LONG if other.tag == field_types.TAG_LONG_TOO else other.tag
     return tag == other_tag and _equal_of_kind(_kind(tag), one, other)
 
 
@@ -116,7 +103,10 @@ def erlang_value(field: Field) -> str:
         rows = [_erlang_row(name, inner) for name, inner in value.items()]
         return "[" + ",".join(rows) + "]"
     if isinstance(value, list):
-        items = ["{" + type_name(inner.tag) + "," + erlang_value(inner) + "}" for inner in value]
+        items = [
+            "{" + field_types.type_name(inner.tag) + "," + erlang_value(inner) + "}"
+            for inner in value
+        ]
         return "[" + ",".join(items) + "]"
     if isinstance(value, tuple):
         scale, unscaled = value
@@ -155,4 +145,4 @@ def erlang_bytes(value: bytes) -> str:
 
 def _erlang_row(name: str, field: Field) -> str:
     quoted = erlang_bytes(name.encode("utf-8", "surrogateescape"))
-    return "{" + quoted + "," + type_name(field.tag) + "," + erlang_value(field) + "}"
+    return "{" + quoted + "," + field_types.type_name(field.tag) + "," + erlang_value(field) + "}"

@@ -39,38 +39,10 @@ from warrenmq.store.model.message import (
 )
 from warrenmq.store.model.queue_index import QueueIndex
 from warrenmq.store.model.runs import Runs, add_run, contains, remove_run
+from warrenmq.store.records import record
 from warrenmq.store.records.checkpoint import Checkpoint, CheckpointQueue
 from warrenmq.store.records.content import content_bytes_of, decode_publish_ref, decode_release
 from warrenmq.store.records.publish_body import decode_message
-from warrenmq.store.records.record import (
-    ACK,
-    CLEAN_STOP,
-    EPOCH,
-    EPOCH_BYTES,
-    FILE_HEADER_BYTES,
-    FLAG_REDELIVERED,
-    MOVE,
-    MOVE_HEAD_BYTES,
-    MOVE_REF,
-    POSITION_BYTES,
-    PREDECESSOR,
-    PUBLISH,
-    PUBLISH_REF,
-    QUEUE_STATE,
-    QUEUE_STATE_BYTES,
-    RECORD_HEADER_BYTES,
-    RELEASE,
-    RETRACT,
-    RUN_BYTES,
-    body_is_valid,
-    crc_seed,
-    next_header,
-    queue_state_runs,
-    read_runs,
-    read_u32,
-    read_u64,
-    record_length,
-)
 
 
 class Damage:
@@ -169,21 +141,21 @@ class JournalReplay:
         # A mark of an orderly stop counts in the last file only.
         self.is_clean = False
         known_damage = len(self.damage)
-        seed = crc_seed(self.store_id, number)
+        seed = record.crc_seed(self.store_id, number)
         file = JournalFile(number)
         log = self.logs.get(number)
         if log is not None:
             file.log = log
         self.files.append(file)
-        position: i64 = FILE_HEADER_BYTES
+        position: i64 = record.FILE_HEADER_BYTES
         # Zeros at the end are space that was allocated ahead and never written.
-        size: i64 = max(len(data.rstrip(b"\x00")), FILE_HEADER_BYTES)
+        size: i64 = max(len(data.rstrip(b"\x00")), record.FILE_HEADER_BYTES)
         file.size_bytes = size
         # Start of the bytes that are no valid record; -1: there are none so far.
         bad_from: i64 = -1
         while position < size:
-            length = record_length(data, position, seed)
-            if length >= 0 and body_is_valid(data, position, length):
+            length = record.record_length(data, position, seed)
+            if length >= 0 and record.body_is_valid(data, position, length):
                 if bad_from >= 0:
                     self.damage.append(Damage(number, bad_from, position, "checksum wrong"))
                     bad_from = -1
@@ -201,9 +173,9 @@ class JournalReplay:
             if (
                 length < 0
                 or following > size
-                or (following < size and record_length(data, following, seed) < 0)
+                or (following < size and record.record_length(data, following, seed) < 0)
             ):
-                following = next_header(data, position + 1, seed)
+                following = record.next_header(data, position + 1, seed)
             position = following
         if bad_from >= 0:
             self.torn.append(Damage(number, bad_from, size, "unfinished write"))
@@ -350,28 +322,28 @@ class JournalReplay:
 
     def _apply(self, file: JournalFile, data: bytes, start: i64, length: i64) -> bool:
         kind: i64 = i64(data[start + 2])
-        body = start + RECORD_HEADER_BYTES
+        body = start + record.RECORD_HEADER_BYTES
         end = start + length
-        self.is_clean = kind == CLEAN_STOP
-        if kind == PUBLISH:
+        self.is_clean = kind == record.CLEAN_STOP
+        if kind == record.PUBLISH:
             return self._apply_publish(file, data, body, end, length)
-        if kind == PUBLISH_REF:
+        if kind == record.PUBLISH_REF:
             return self._apply_publish_ref(file, data, body, end, length) is not None
-        if kind in (MOVE, MOVE_REF):
+        if kind in (record.MOVE, record.MOVE_REF):
             return self._apply_move(file, data, body, end, length)
-        if kind == ACK:
+        if kind == record.ACK:
             return self._apply_ack(data, body, end, self._is_counted(file.number, start))
-        if kind == RETRACT:
+        if kind == record.RETRACT:
             return self._apply_retract(data, body, end)
-        if kind == RELEASE:
+        if kind == record.RELEASE:
             return self._apply_release(data, body, end, self._is_counted(file.number, start))
-        if kind == PREDECESSOR:
+        if kind == record.PREDECESSOR:
             return self._apply_predecessor(data, body, end)
-        if kind == QUEUE_STATE:
+        if kind == record.QUEUE_STATE:
             return self._apply_queue_state(data, body, end, self._is_counted(file.number, start))
-        if kind == EPOCH:
+        if kind == record.EPOCH:
             return self._apply_epoch(data, body, end)
-        return kind == CLEAN_STOP
+        return kind == record.CLEAN_STOP
 
     def _is_counted(self, file_number: i64, offset: i64) -> bool:
         """Whether the checkpoint counts the journal at `offset` of a file."""
@@ -389,9 +361,9 @@ class JournalReplay:
         message.offset = end - length
         message.stored_bytes = length
         at = start + 4
-        for _ in range(read_u32(data, start)):
+        for _ in range(record.read_u32(data, start)):
             self._add_position(message, data, at)
-            at += POSITION_BYTES
+            at += record.POSITION_BYTES
         return True
 
     def _apply_publish_ref(
@@ -415,24 +387,24 @@ class JournalReplay:
                 position.content_ref = ref.content
                 position.body_bytes = ref.body_bytes
                 position.content_bytes = content_bytes_of(ref.content)
-            at += POSITION_BYTES
+            at += record.POSITION_BYTES
         return ref.content
 
     def _apply_move(
         self, file: JournalFile, data: bytes, start: i64, end: i64, length: i64
     ) -> bool:
-        publish = start + MOVE_HEAD_BYTES
+        publish = start + record.MOVE_HEAD_BYTES
         if publish > end:
             return False
         content: ContentRef | None = None
-        if data[start - RECORD_HEADER_BYTES + 2] == MOVE_REF:
+        if data[start - record.RECORD_HEADER_BYTES + 2] == record.MOVE_REF:
             content = self._apply_publish_ref(file, data, publish, end, length)
             if content is None:
                 return False
         elif not self._apply_publish(file, data, publish, end, length):
             return False
-        origin_id: int = read_u32(data, start)
-        origin_seq: int = read_u64(data, start + 4)
+        origin_id: int = record.read_u32(data, start)
+        origin_seq: int = record.read_u64(data, start + 4)
         self.moved.setdefault(origin_id, {})[origin_seq] = file
         self._moved_contents.pop((origin_id, origin_seq), None)
         if content is not None:
@@ -440,17 +412,17 @@ class JournalReplay:
         return True
 
     def _add_position(self, message: Message, data: bytes, at: i64) -> Position | None:
-        queue = self._queue(read_u32(data, at))
+        queue = self._queue(record.read_u32(data, at))
         ledger = queue.ledger
-        seq = read_u64(data, at + 4)
+        seq = record.read_u64(data, at + 4)
         ledger.next_seq = max(ledger.next_seq, seq + 1)
         if seq < ledger.indexed_upto:
             # The position is in the index, or settled. Older versions wrote an ack to retract a
             # failed batch. This record comes after such an ack, so the ack must not settle it.
             remove_run(queue.settled, seq, seq)
             return None
-        position = Position(message, ledger, seq, read_u64(data, at + 12))
-        position.redelivered = (data[at + 20] & FLAG_REDELIVERED) != 0
+        position = Position(message, ledger, seq, record.read_u64(data, at + 12))
+        position.redelivered = (data[at + 20] & record.FLAG_REDELIVERED) != 0
         position.journal_state = WRITTEN
         queue.positions[seq] = position
         return position
@@ -458,31 +430,33 @@ class JournalReplay:
     def _apply_predecessor(self, data: bytes, start: i64, end: i64) -> bool:
         if end - start != 16:
             return False
-        number = read_u64(data, start)
+        number = record.read_u64(data, start)
         # Without a checkpoint, a file before the oldest existing one may have been deleted on
         # purpose.
         if number >= self.first_file and (self.first_file > 0 or len(self.files) > 1):
             known: i64 = self._known_sizes.get(number, 0)
-            self._known_sizes[number] = max(known, read_u64(data, start + 8))
+            self._known_sizes[number] = max(known, record.read_u64(data, start + 8))
         return True
 
     def _apply_queue_state(self, data: bytes, start: i64, end: i64, is_counted: bool) -> bool:
-        run_count = queue_state_runs(data, start, end)
+        run_count = record.queue_state_runs(data, start, end)
         if run_count < 0:
             return False
-        ledger = self._queue(read_u32(data, start)).ledger
-        ledger.next_seq = max(ledger.next_seq, read_u64(data, start + 4))
+        ledger = self._queue(record.read_u32(data, start)).ledger
+        ledger.next_seq = max(ledger.next_seq, record.read_u64(data, start + 4))
         if not is_counted:
-            ledger.delivered_upto = read_u64(data, start + 12)
-            ledger.delivered.above = read_runs(data, start + QUEUE_STATE_BYTES + 4, run_count)
+            ledger.delivered_upto = record.read_u64(data, start + 12)
+            ledger.delivered.above = record.read_runs(
+                data, start + record.QUEUE_STATE_BYTES + 4, run_count
+            )
         return True
 
     def _apply_epoch(self, data: bytes, start: i64, end: i64) -> bool:
-        if end - start != EPOCH_BYTES:
+        if end - start != record.EPOCH_BYTES:
             return False
-        ledger = self._queue(read_u32(data, start)).ledger
-        first_seq = read_u64(data, start + 12)
-        add_epoch(ledger.epochs, read_u64(data, start + 4), first_seq)
+        ledger = self._queue(record.read_u32(data, start)).ledger
+        first_seq = record.read_u64(data, start + 12)
+        add_epoch(ledger.epochs, record.read_u64(data, start + 4), first_seq)
         ledger.next_seq = max(ledger.next_seq, first_seq)
         return True
 
@@ -503,14 +477,14 @@ class JournalReplay:
         runs = _runs_in(data, start, end)
         if runs is None:
             return False
-        self._settle(read_u32(data, start), runs, is_counted)
+        self._settle(record.read_u32(data, start), runs, is_counted)
         return True
 
     def _apply_retract(self, data: bytes, start: i64, end: i64) -> bool:
         runs = _runs_in(data, start, end)
         if runs is None:
             return False
-        queue = self._queue(read_u32(data, start))
+        queue = self._queue(record.read_u32(data, start))
         for first, last in runs:
             self._drop_run(queue, first, last)
         return True
@@ -556,7 +530,7 @@ def _runs_in(data: bytes, start: i64, end: i64) -> Runs | None:
     """The runs in the body of an ACK or RETRACT; None when it is malformed."""
     if end - start < 8:
         return None
-    count = read_u32(data, start + 4)
-    if end - start != 8 + count * RUN_BYTES:
+    count = record.read_u32(data, start + 4)
+    if end - start != 8 + count * record.RUN_BYTES:
         return None
-    return read_runs(data, start + 8, count)
+    return record.read_runs(data, start + 8, count)

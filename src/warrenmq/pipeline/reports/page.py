@@ -15,16 +15,7 @@ from typing import Final
 import jinja2
 
 from warrenmq.offline.sizes import size_text
-from warrenmq.pipeline.reports.charts import (
-    Bar,
-    Chart,
-    Span,
-    bars,
-    columns,
-    hour_labels,
-    spans,
-    visible,
-)
+from warrenmq.pipeline.reports import charts
 from warrenmq.pipeline.reports.figures import MessageFigures, RateFigures, ReportFigures
 from warrenmq.pipeline.reports.part import ROWS_MAX
 
@@ -61,7 +52,7 @@ class Section:
 
     title: str
     note: str = ""
-    chart: Chart | None = None
+    chart: charts.Chart | None = None
     table: Table | None = None
 
 
@@ -74,7 +65,7 @@ def page(figures: ReportFigures) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["visible"] = visible
+    environment.filters["visible"] = charts.visible
     sections = [
         _depth(figures),
         _ages(figures),
@@ -134,9 +125,9 @@ def _depth(figures: ReportFigures) -> Section:
     return Section(
         "Depth by queue",
         _shown(len(shown), len(figures.queues), "queues, deepest first"),
-        bars(
+        charts.bars(
             "Messages by queue",
-            [Bar(_name(queue.vhost, queue.queue), (queue.messages,)) for queue in shown],
+            [charts.Bar(_name(queue.vhost, queue.queue), (queue.messages,)) for queue in shown],
             ("messages",),
             "messages",
         ),
@@ -161,9 +152,9 @@ def _ages(figures: ReportFigures) -> Section | None:
     return Section(
         "Age by queue",
         f"{note} {_shown(len(shown), len(figures.queues), 'queues, oldest first')}".rstrip(),
-        spans(
+        charts.spans(
             "Age of messages by queue",
-            [Span(name, *age) for name, age in zip(names, ages, strict=True)],
+            [charts.Span(name, *age) for name, age in zip(names, ages, strict=True)],
         ),
         Table(
             "Age of messages by queue",
@@ -189,9 +180,9 @@ def _forms(figures: ReportFigures) -> Section | None:
     return Section(
         "States, alpha to delta",
         _shown(len(shown), len(found), "queues, deepest first"),
-        bars(
+        charts.bars(
             "Messages by state and queue",
-            [Bar(_name(each.vhost, each.queue), parts) for each, parts in shown],
+            [charts.Bar(_name(each.vhost, each.queue), parts) for each, parts in shown],
             ("alpha: in memory", "beta: content on disk", "gamma: written, kept", "delta: on disk"),
             "messages",
         ),
@@ -226,9 +217,9 @@ def _sizes(figures: ReportFigures) -> Section | None:
     return Section(
         "Sizes of bodies",
         "From the size at a column to twice that.",
-        columns(
+        charts.columns(
             "Messages by size of their body",
-            [Bar(label, (count,)) for label, count in zip(labels, counts, strict=True)],
+            [charts.Bar(label, (count,)) for label, count in zip(labels, counts, strict=True)],
             ("messages",),
             "messages",
         ),
@@ -261,9 +252,9 @@ def _rates(figures: ReportFigures) -> Section | None:
     return Section(
         title,
         "Messages that are still there, by the time they were enqueued (UTC).",
-        columns(
+        charts.columns(
             title,
-            [Bar(label, parts) for label, parts in zip(hour_labels(starts, is_daily), columns_of, strict=True)],
+            [charts.Bar(label, parts) for label, parts in zip(charts.hour_labels(starts, is_daily), columns_of, strict=True)],
             series,
             "messages",
         ),
@@ -296,10 +287,10 @@ def _dead_letters(figures: ReportFigures) -> Section | None:
     return Section(
         "Dead letters by reason and origin",
         "By the first entry of the header x-death: why a message died last, and in which queue.",
-        bars(
+        charts.bars(
             "Dead letters by reason and origin",
             [
-                Bar(f"{each.reason} · {each.queue}", (each.messages,))
+                charts.Bar(f"{each.reason} · {each.queue}", (each.messages,))
                 for each in figures.dead_letters
             ],
             ("messages",),
@@ -324,10 +315,10 @@ def _files(figures: ReportFigures) -> list[Section]:
     kinds = Section(
         "Files and garbage",
         "",
-        bars(
+        charts.bars(
             "Bytes by kind of file",
             [
-                Bar(kind, _file_parts(sums["bytes"], sums["live"], sums["garbage"]))
+                charts.Bar(kind, _file_parts(sums["bytes"], sums["live"], sums["garbage"]))
                 for kind, sums in figures.file_bytes.items()
             ],
             series,
@@ -351,10 +342,10 @@ def _files(figures: ReportFigures) -> list[Section]:
         Section(
             "Files with the most garbage",
             "",
-            bars(
+            charts.bars(
                 "Garbage by file",
                 [
-                    Bar(name, _file_parts(file.bytes, file.live_bytes, file.garbage_bytes))
+                    charts.Bar(name, _file_parts(file.bytes, file.live_bytes, file.garbage_bytes))
                     for name, file in zip(names, worst, strict=True)
                 ],
                 series,

@@ -12,20 +12,8 @@ from collections.abc import Callable
 from mypy_extensions import i64
 
 from warrenmq.queues.backing.paged_queue import PagedQueue
+from warrenmq.queues.mirror import records
 from warrenmq.queues.mirror.backing import HELD_BYTES, MirrorBacking
-from warrenmq.queues.mirror.records import (
-    DELIVERED,
-    EPOCH,
-    HEAD_BYTES,
-    LEVEL,
-    PUBLISH,
-    RETURN_COUNT,
-    SETTLED,
-    SPARED,
-    PublishedReader,
-    read_runs,
-    read_seq,
-)
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.remote.link_records import MalformedRecordError, RecordReader
 from warrenmq.store.model.message import Message
@@ -56,7 +44,7 @@ class MirrorApplier:
         self._levels: list[MirrorBacking | None] = []
         for _ in range(1 if queue.levels is None else queue.levels.highest + 1):
             self._levels.append(None)
-        self._published: PublishedReader = PublishedReader()
+        self._published: records.PublishedReader = records.PublishedReader()
         # Levels whose scan is not over.
         self._reopening: i64 = 0
         self._on_reopened: Callable[[], None] | None = None
@@ -103,27 +91,29 @@ class MirrorApplier:
         known = self.queue.epoch
         if epoch < known:
             raise StaleEpochError(f"a payload of epoch {epoch} came in epoch {known}")
-        if epoch > known and (len(payload) == HEAD_BYTES or payload[HEAD_BYTES] != EPOCH):
+        if epoch > known and (
+            len(payload) == records.HEAD_BYTES or payload[records.HEAD_BYTES] != records.EPOCH
+        ):
             raise UnknownEpochError(f"a payload of epoch {epoch} came in epoch {known}")
         is_for_disk = False
         while reader.has_more():
             kind = reader.octet()
-            if kind == PUBLISH:
+            if kind == records.PUBLISH:
                 is_for_disk = self._publish(reader, now_ms) or is_for_disk
-            elif kind == DELIVERED:
-                self._level(reader).mark_delivered(read_runs(reader))
-            elif kind == SPARED:
-                self._level(reader).unmark_delivered(read_runs(reader))
-            elif kind == SETTLED:
+            elif kind == records.DELIVERED:
+                self._level(reader).mark_delivered(records.read_runs(reader))
+            elif kind == records.SPARED:
+                self._level(reader).unmark_delivered(records.read_runs(reader))
+            elif kind == records.SETTLED:
                 level = self._level(reader)
                 # The reason makes no difference to a copy.
                 reader.octet()
-                self._settle(level, read_runs(reader), now_ms)
-            elif kind == RETURN_COUNT:
+                self._settle(level, records.read_runs(reader), now_ms)
+            elif kind == records.RETURN_COUNT:
                 self._count_returns(reader)
-            elif kind == LEVEL:
+            elif kind == records.LEVEL:
                 self._level(reader)
-            elif kind == EPOCH:
+            elif kind == records.EPOCH:
                 is_for_disk = self._begin_epoch(reader, epoch, now_ms) or is_for_disk
             else:
                 raise MalformedRecordError(f"no record has kind {kind}")
@@ -196,7 +186,7 @@ class MirrorApplier:
 
     def _publish(self, reader: RecordReader, now_ms: i64) -> bool:
         level = self._level(reader)
-        seq = read_seq(reader)
+        seq = records.read_seq(reader)
         left = reader.number()
         is_for_disk = False
         published = self._published
@@ -219,7 +209,7 @@ class MirrorApplier:
         level = self._level_of(0)
         left = reader.number()
         while left > 0:
-            seq = read_seq(reader)
+            seq = records.read_seq(reader)
             count = reader.number()
             if not level.is_settled(seq):
                 self.queue.return_counts[seq] = count
@@ -232,7 +222,7 @@ class MirrorApplier:
         starts: list[i64] = [0] * len(self._levels)
         while left > 0:
             priority = reader.octet()
-            seq = read_seq(reader)
+            seq = records.read_seq(reader)
             self._level_of(priority)
             starts[priority] = seq
             left -= 1

@@ -25,18 +25,7 @@ from mypy_extensions import i64
 from warrenmq.queues.backing.operation_feed import OperationFeed
 from warrenmq.queues.entry import Entry
 from warrenmq.queues.leave_reason import PURGED
-from warrenmq.queues.mirror.records import (
-    DELIVERED,
-    HEAD_BYTES,
-    SPARED,
-    write_epoch,
-    write_handled,
-    write_level,
-    write_publish,
-    write_published,
-    write_return_counts,
-    write_settled,
-)
+from warrenmq.queues.mirror import records
 from warrenmq.queues.queue import Queue
 from warrenmq.store.model.message import Message, RunGatherer
 from warrenmq.store.model.runs import Runs, add_run, merge_runs, remove_run, subtract
@@ -189,12 +178,14 @@ class LevelFeed(OperationFeed):
             ):
                 end += 1
             if end > place:
-                write_publish(out, self.level, published[place].seq, end - place)
+                records.write_publish(out, self.level, published[place].seq, end - place)
             while place < end:
                 one = published[place]
                 message = one.message
                 assert message is not None
-                write_published(out, message, one.persistent, one.redelivered, one.expiry_ms)
+                records.write_published(
+                    out, message, one.persistent, one.redelivered, one.expiry_ms
+                )
                 place += 1
             if place < count and published[place].message is None:
                 place += 1
@@ -205,8 +196,8 @@ class LevelFeed(OperationFeed):
         for gatherer in self._settled:
             settled.extend(gatherer.gathered())
         settled = merge_runs(settled)
-        self._write_runs(out, DELIVERED, self._delivered, settled)
-        self._write_runs(out, SPARED, self._spared, settled)
+        self._write_runs(out, records.DELIVERED, self._delivered, settled)
+        self._write_runs(out, records.SPARED, self._spared, settled)
         self._delivered = []
         self._spared = []
 
@@ -215,7 +206,7 @@ class LevelFeed(OperationFeed):
         for reason in range(len(self._settled)):
             runs = self._settled[reason].take()
             if len(runs) > 0:
-                write_settled(out, self.level, reason, runs)
+                records.write_settled(out, self.level, reason, runs)
 
     def take_returned(self) -> list[tuple[i64, i64]]:
         """Forget and return how often messages were returned."""
@@ -228,7 +219,7 @@ class LevelFeed(OperationFeed):
         for first, last in runs:
             left.extend(subtract(first, last, settled))
         if len(left) > 0:
-            write_handled(out, kind, self.level, left)
+            records.write_handled(out, kind, self.level, left)
 
     def _gather(self, size_bytes: i64) -> None:
         self.gathered_bytes += size_bytes
@@ -349,7 +340,7 @@ class RingFeed:
     @property
     def gathered_bytes(self) -> i64:
         """Estimated bytes of the next payload; 0: there is none."""
-        size: i64 = HEAD_BYTES if self._is_changed else 0
+        size: i64 = records.HEAD_BYTES if self._is_changed else 0
         for feed in self._levels:
             size += feed.gathered_bytes
         return size
@@ -376,10 +367,10 @@ class RingFeed:
         out = BytesWriter()
         write_i64_be(out, epoch)
         if len(self._starts) > 0:
-            write_epoch(out, epoch, self._starts)
+            records.write_epoch(out, epoch, self._starts)
             self._starts = []
         for level in self._new_levels:
-            write_level(out, level)
+            records.write_level(out, level)
         self._new_levels = []
         for feed in self._levels:
             feed.write_published(out)
@@ -390,5 +381,5 @@ class RingFeed:
         for feed in self._levels:
             returned = feed.take_returned()
             if len(returned) > 0:
-                write_return_counts(out, returned)
+                records.write_return_counts(out, returned)
         return out.getvalue()

@@ -21,19 +21,8 @@ from mypy_extensions import i64
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.entry import Consumer, Entry, QueueEnd
 from warrenmq.queues.message_taker import MessageTaker
+from warrenmq.queues.remote import link_records
 from warrenmq.queues.remote.consumer import WINDOW_BYTES, RemoteConsumer, RemotePlace
-from warrenmq.queues.remote.link_records import (
-    CALL_CONSUME,
-    CALL_DELETE,
-    CALL_GET,
-    CALL_SYNC,
-    EXCLUSIVE,
-    IF_EMPTY,
-    IF_UNUSED,
-    MOVED,
-    NO_ACK,
-    write_consumer,
-)
 from warrenmq.queues.remote.node import RemoteNode
 from warrenmq.queues.remote.session import (
     CallAnswer,
@@ -274,11 +263,11 @@ class RemoteQueue(MessageTaker):
         receiver = RemoteConsumer(session, attached, consumer, self._place)
         session.consumers[receiver.number] = receiver
         call.queue = attached
-        session.call(call, CALL_CONSUME)
-        flags: i64 = NO_ACK if consumer.no_ack else 0
+        session.call(call, link_records.CALL_CONSUME)
+        flags: i64 = link_records.NO_ACK if consumer.no_ack else 0
         if consumer.exclusive:
-            flags |= EXCLUSIVE
-        write_consumer(
+            flags |= link_records.EXCLUSIVE
+        link_records.write_consumer(
             session.out,
             receiver.number,
             flags,
@@ -305,7 +294,7 @@ class RemoteQueue(MessageTaker):
         if receiver is None or self._session is None:
             return None
         receiver.leave()
-        self.call(call, CALL_SYNC)
+        self.call(call, link_records.CALL_SYNC)
         return receiver
 
     def remove_consumer(self, consumer: Consumer, now_ms: i64) -> bool:
@@ -373,7 +362,7 @@ class RemoteQueue(MessageTaker):
             self._session.consumers.pop(receiver.number, None)
         if receiver.is_over or receiver.is_leaving:
             return
-        if code != MOVED and code != NOT_FOUND:
+        if code != link_records.MOVED and code != NOT_FOUND:
             # The master knows the queue. Before, there was no master, or it is about to follow.
             refusals += 1
         receiver.pause(now_ms, refusals)
@@ -409,7 +398,7 @@ class RemoteQueue(MessageTaker):
 
     def get(self, call: SessionCall, no_ack: bool) -> bool:
         """Begin basic.get, which answers a message or none; False if the queue's node is down."""
-        session = self._begin_call(call, CALL_GET)
+        session = self._begin_call(call, link_records.CALL_GET)
         if session is None:
             return False
         session.out.append(1 if no_ack else 0)
@@ -417,12 +406,12 @@ class RemoteQueue(MessageTaker):
 
     def ask_deletion(self, call: SessionCall, if_empty: bool, if_unused: bool) -> bool:
         """Ask the queue's node to delete the queue; False if it is down."""
-        session = self._begin_call(call, CALL_DELETE)
+        session = self._begin_call(call, link_records.CALL_DELETE)
         if session is None:
             return False
-        flags: i64 = IF_EMPTY if if_empty else 0
+        flags: i64 = link_records.IF_EMPTY if if_empty else 0
         if if_unused:
-            flags |= IF_UNUSED
+            flags |= link_records.IF_UNUSED
         session.out.append(flags)
         return True
 

@@ -17,44 +17,7 @@ from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
 
 from warrenmq.queues.entry import Entry, QueueEnd
-from warrenmq.queues.remote.link_records import (
-    ANSWER,
-    APPLIED,
-    ASKS,
-    AWAIT,
-    AWAIT_LAST,
-    CANCEL,
-    CANCELLED,
-    CLOSE,
-    COUNTED,
-    DELIVER,
-    DONE,
-    EXPIRES,
-    FINISHED,
-    GOT,
-    KNOWN,
-    PERSISTENT,
-    READY,
-    REDELIVERED,
-    REFUSABLE,
-    REFUSED,
-    REPLY,
-    UNSEEN,
-    UNUSED,
-    MalformedRecordError,
-    RecordReader,
-    write_call,
-    write_credit,
-    write_message,
-    write_name,
-    write_number,
-    write_number_and,
-    write_open,
-    write_publish,
-    write_runs,
-    write_settle,
-    write_stale,
-)
+from warrenmq.queues.remote import link_records
 from warrenmq.queues.remote.queue_link import FRAME_BYTES, OPERATIONS, QueueLink
 from warrenmq.queues.settings import NO_LIMIT
 from warrenmq.store.journal.confirm_run import ConfirmParty, finish_together
@@ -247,7 +210,7 @@ class RemoteSession:
         """Tell the other node which queue the number of `queue` means."""
         self._begin()
         self._queues[queue.number] = queue
-        write_open(self.out, queue.number, birth, vhost, name)
+        link_records.write_open(self.out, queue.number, birth, vhost, name)
 
     def close_queue(self, queue: SessionQueue) -> None:
         """Forget a queue that is deleted, or that another node has now.
@@ -258,7 +221,7 @@ class RemoteSession:
         self._await_party(queue)
         self._queues.pop(queue.number, None)
         queue.is_closed = True
-        write_number(self.out, CLOSE, queue.number)
+        link_records.write_number(self.out, link_records.CLOSE, queue.number)
 
     def publish(
         self,
@@ -271,15 +234,15 @@ class RemoteSession:
     ) -> None:
         """Publish `message` to `queue`; see `MessageTaker.publish`."""
         self._begin()
-        flags: i64 = PERSISTENT if message.persistent else 0
+        flags: i64 = link_records.PERSISTENT if message.persistent else 0
         if is_known:
-            flags |= KNOWN
+            flags |= link_records.KNOWN
         if may_refuse:
-            flags |= REFUSABLE
+            flags |= link_records.REFUSABLE
         if expiration_ms != NO_LIMIT:
-            flags |= EXPIRES
+            flags |= link_records.EXPIRES
         before: i64 = len(self.out)
-        write_publish(self.out, queue.number, flags, priority, expiration_ms, message)
+        link_records.write_publish(self.out, queue.number, flags, priority, expiration_ms, message)
         queue.unapplied_bytes += len(self.out) - before
 
     def party(self, queue: SessionQueue, is_alone: bool, is_for_last: bool) -> RemoteParty:
@@ -289,25 +252,25 @@ class RemoteSession:
         earlier ones, which nobody waits for.
         """
         party = queue.party
-        kind = AWAIT
+        kind = link_records.AWAIT
         if party is None:
             party = RemoteParty()
             queue.party = party
             self._awaited.append(queue)
             if is_for_last:
-                kind = AWAIT_LAST
+                kind = link_records.AWAIT_LAST
         if is_alone:
             self._await_party(queue, kind)
         return party
 
-    def _await_party(self, queue: SessionQueue, kind: i64 = AWAIT) -> None:
+    def _await_party(self, queue: SessionQueue, kind: i64 = link_records.AWAIT) -> None:
         party = queue.party
         if party is not None:
             queue.party = None
             self._begin()
             self._last_party += 1
             self._parties[self._last_party] = party
-            write_number_and(self.out, kind, queue.number, self._last_party)
+            link_records.write_number_and(self.out, kind, queue.number, self._last_party)
 
     def settle(self, ledger: RemoteLedger, seq: i64, reason: i64) -> None:
         """Let an unacked message go for `reason` (`queues/leave_reason.py`)."""
@@ -325,7 +288,7 @@ class RemoteSession:
     ) -> None:
         """Settle a message of `queue` that this session has not delivered (`link_records.py`)."""
         self._begin()
-        write_stale(self.out, queue.number, level, reason, epoch, seq)
+        link_records.write_stale(self.out, queue.number, level, reason, epoch, seq)
 
     def give_back(self, queue: SessionQueue, entries: list[RemoteEntry], is_unseen: bool) -> None:
         """Return messages of `queue` to their places; `is_unseen`: no client has had them."""
@@ -339,12 +302,16 @@ class RemoteSession:
         for level, seqs in by_level.items():
             seqs.sort()
             self._begin()
-            write_runs(self.out, queue.number, level, UNSEEN if is_unseen else 0, seqs)
+            link_records.write_runs(
+                self.out, queue.number, level, link_records.UNSEEN if is_unseen else 0, seqs
+            )
 
     def give_credit(self, consumer: SessionConsumer, asks: bool, messages: i64, size: i64) -> None:
         """Let the queue deliver so many more messages, and bytes, to `consumer`."""
         self._begin()
-        write_credit(self.out, consumer.number, ASKS if asks else 0, messages, size)
+        link_records.write_credit(
+            self.out, consumer.number, link_records.ASKS if asks else 0, messages, size
+        )
 
     def list_due(self, consumer: SessionConsumer) -> None:
         """Have `raise_credit` of `consumer` called before the next call, or at the turn's end."""
@@ -363,15 +330,15 @@ class RemoteSession:
     def cancel(self, consumer: SessionConsumer) -> None:
         """Let the other node forget `consumer`, which may still get what is on its way."""
         self._begin()
-        write_number(self.out, CANCEL, consumer.number)
+        link_records.write_number(self.out, link_records.CANCEL, consumer.number)
 
     def reply(self, vhost: bytes, name: bytes, message: Message) -> None:
         """Pass on a direct reply to the channel that consumes the replies to `name`."""
         self._begin()
-        self.out.append(REPLY)
-        write_name(self.out, vhost)
-        write_name(self.out, name)
-        write_message(self.out, message)
+        self.out.append(link_records.REPLY)
+        link_records.write_name(self.out, vhost)
+        link_records.write_name(self.out, name)
+        link_records.write_message(self.out, message)
 
     def call(self, call: SessionCall, kind: i64) -> None:
         """Begin a call: the caller appends the arguments of the kind to `out` at once."""
@@ -380,7 +347,7 @@ class RemoteSession:
         number = self.next_number()
         self._calls[number] = call
         queue = call.queue
-        write_call(self.out, number, kind, 0 if queue is None else queue.number)
+        link_records.write_call(self.out, number, kind, 0 if queue is None else queue.number)
 
     def _begin(self) -> None:
         """Prepare for a record: ask for a turn, and write what has to come first."""
@@ -393,7 +360,7 @@ class RemoteSession:
             self._run_ledger = None
             number, reason = ledger.source.number, self._run_reason
             first, last = self._run_first, self._run_last
-            write_settle(self.out, number, ledger.queue_id, reason, first, last)
+            link_records.write_settle(self.out, number, ledger.queue_id, reason, first, last)
 
     # -- turns -------------------------------------------------------------------------------------
 
@@ -432,32 +399,32 @@ class RemoteSession:
 
     def take_frame(self, data: bytes, now_ms: i64) -> None:
         """Handle a frame of events; raises MalformedRecordError."""
-        reader = RecordReader(data)
+        reader = link_records.RecordReader(data)
         # Those that become ready together share the room evenly.
         ready: list[SessionConsumer] = []
         while reader.has_more():
             kind = reader.octet()
-            if kind == DELIVER:
+            if kind == link_records.DELIVER:
                 consumer = self._consumer(reader)
                 entry = _read_delivery(reader, consumer.queue, now_ms)
                 entry.receiver = consumer
                 consumer.take(entry, now_ms)
-            elif kind == FINISHED:
+            elif kind == link_records.FINISHED:
                 first, last = reader.run()
                 self._finish(first, last, reader.octet())
-            elif kind == APPLIED:
+            elif kind == link_records.APPLIED:
                 queue = self._queues.get(reader.number())
                 size = reader.integer()
                 if queue is not None:
                     queue.unapplied_bytes -= size
-            elif kind == READY:
+            elif kind == link_records.READY:
                 consumer = self._consumer(reader)
                 consumer.on_ready(now_ms)
                 ready.append(consumer)
-            elif kind == UNUSED:
+            elif kind == link_records.UNUSED:
                 consumer = self._consumer(reader)
                 consumer.on_unused(reader.number(), now_ms)
-            elif kind == CANCELLED:
+            elif kind == link_records.CANCELLED:
                 consumer = self._consumer(reader)
                 del self.consumers[consumer.number]
                 consumer.on_gone(now_ms)
@@ -466,31 +433,33 @@ class RemoteSession:
         for consumer in ready:
             consumer.serve_room(now_ms)
 
-    def _consumer(self, reader: RecordReader) -> SessionConsumer:
+    def _consumer(self, reader: link_records.RecordReader) -> SessionConsumer:
         consumer = self.consumers.get(reader.number())
         if consumer is None:
-            raise MalformedRecordError("an event for an unknown consumer")
+            raise link_records.MalformedRecordError("an event for an unknown consumer")
         return consumer
 
     def _finish(self, first: i64, last: i64, outcome: i64) -> None:
         if last - first >= len(self._parties):
-            raise MalformedRecordError("more parties are finished than there are")
+            raise link_records.MalformedRecordError("more parties are finished than there are")
         finished: list[ConfirmParty] = []
         for number in range(first, last + 1):
             party = self._parties.pop(number, None)
             if party is not None:
-                party.is_done = outcome == DONE
-                party.is_refused = outcome == REFUSED
+                party.is_done = outcome == link_records.DONE
+                party.is_refused = outcome == link_records.REFUSED
                 finished.append(party)
-        finish_together(finished, outcome == DONE)
+        finish_together(finished, outcome == link_records.DONE)
         fail_point("outcome.taken")
 
-    def _take_answer(self, kind: i64, reader: RecordReader, now_ms: i64) -> None:
+    def _take_answer(self, kind: i64, reader: link_records.RecordReader, now_ms: i64) -> None:
         number = reader.integer()
         call = self._calls.pop(number, None)
-        if call is None or (kind != ANSWER and kind != GOT):
-            raise MalformedRecordError(f"a record of the unknown kind {kind}, or without a call")
-        if kind == ANSWER:
+        if call is None or (kind != link_records.ANSWER and kind != link_records.GOT):
+            raise link_records.MalformedRecordError(
+                f"a record of the unknown kind {kind}, or without a call"
+            )
+        if kind == link_records.ANSWER:
             code = reader.number()
             is_fatal = reader.octet() != 0
             text = reader.text().decode("utf-8", "replace")
@@ -524,13 +493,15 @@ class RemoteSession:
             consumer.on_gone(now_ms)
 
 
-def _read_delivery(reader: RecordReader, source: SessionQueue, now_ms: i64) -> RemoteEntry:
+def _read_delivery(
+    reader: link_records.RecordReader, source: SessionQueue, now_ms: i64
+) -> RemoteEntry:
     level = reader.octet()
     flags = reader.octet()
     seq = reader.integer()
-    return_count: i64 = reader.number() if (flags & COUNTED) != 0 else 0
+    return_count: i64 = reader.number() if (flags & link_records.COUNTED) != 0 else 0
     ledger = source.ledger(level)
     message = reader.message(False, now_ms)
     entry = RemoteEntry(message, ledger, seq, source.end(), return_count)
-    entry.redelivered = (flags & REDELIVERED) != 0
+    entry.redelivered = (flags & link_records.REDELIVERED) != 0
     return entry

@@ -21,6 +21,7 @@ from typing import Any, Final
 from warrenmq.admin.protocol.requests import PROTOCOL_HEADER as ADMIN_HEADER
 from warrenmq.server.config.options.tcp import TcpOptions
 from warrenmq.server.listening.addresses import Ends, ends_of, shown
+from warrenmq.server.listening.amqp_protocol import SocketHost
 from warrenmq.server.listening.listener_tls import ListenerTls
 from warrenmq.server.listening.proxy_protocol import (
     V2_BYTES_MAX,

@@ -17,20 +17,9 @@ from typing import Final
 from warrenmq.store.file_system import FileHandle, FileSystem
 from warrenmq.store.model.layout import JOURNAL_NAME, PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
 from warrenmq.store.model.message import Message, Position
+from warrenmq.store.records import record
 from warrenmq.store.records.checkpoint import CHECKPOINT_NAME, PREVIOUS_NAME
 from warrenmq.store.records.content import decode_content
-from warrenmq.store.records.record import (
-    CHECKPOINT_MAGIC,
-    FILE_HEADER_BYTES,
-    FILE_MAGIC,
-    RECORD_HEADER_BYTES,
-    STORE_ID_BYTES,
-    RecordWriter,
-    body_is_valid,
-    crc_seed,
-    file_header_is_valid,
-    record_length,
-)
 from warrenmq.store.recovery import RecoveredQueue
 
 JOURNAL_DIRECTORY: Final = JOURNAL_NAME
@@ -130,7 +119,7 @@ def load_store_id(
     """The store id of a vhost's directory; made of random bytes and synced at first use."""
     store_id, is_written = known_store_id(files)
     if not is_written:
-        store_id = store_id or make_bytes(STORE_ID_BYTES)
+        store_id = store_id or make_bytes(record.STORE_ID_BYTES)
         put_whole(files, STORE_ID_NAME, (store_id.hex() + "\n").encode("ascii"))
     return store_id
 
@@ -146,7 +135,7 @@ def known_store_id(files: FileSystem) -> tuple[bytes, bool]:
         known = bytes.fromhex(read_whole(files, STORE_ID_NAME).decode("ascii").strip())
     headers = _ids_in_headers(files)
     usual = headers.most_common(1)
-    if len(known) == STORE_ID_BYTES:
+    if len(known) == record.STORE_ID_BYTES:
         # Believe the `store_id` file if any header has its id, or if fewer than two headers agree
         # on another id: a single file of another store proves nothing.
         if known in headers or not usual or usual[0][1] < 2:
@@ -158,29 +147,29 @@ def _ids_in_headers(files: FileSystem) -> Counter[bytes]:
     """Count the store ids in the headers of checkpoints and journal files."""
     found: Counter[bytes] = Counter()
     for _path, magic, header in checkpoint_and_journal_headers(files):
-        if file_header_is_valid(header, magic, b""):
+        if record.file_header_is_valid(header, magic, b""):
             found[header[12:28]] += 1
     if not found and is_directory(files, PERSISTENT_NAME):
         # Nothing is left but files that have left the journal.
         for name in files.list_names(PERSISTENT_NAME):
             path = f"{PERSISTENT_NAME}/{name}"
             if _JOURNAL_NAME.fullmatch(name) and files.is_file(path):
-                header = files.read(path, 0, FILE_HEADER_BYTES)
-                if file_header_is_valid(header, FILE_MAGIC, b""):
+                header = files.read(path, 0, record.FILE_HEADER_BYTES)
+                if record.file_header_is_valid(header, record.FILE_MAGIC, b""):
                     found[header[12:28]] += 1
     return found
 
 
 def checkpoint_and_journal_headers(files: FileSystem) -> Iterator[tuple[str, bytes, bytes]]:
     """The path, the right magic and the header, maybe damaged, of checkpoints and journal files."""
-    paths = [(CHECKPOINT_NAME, CHECKPOINT_MAGIC), (PREVIOUS_NAME, CHECKPOINT_MAGIC)]
+    paths = [(CHECKPOINT_NAME, record.CHECKPOINT_MAGIC), (PREVIOUS_NAME, record.CHECKPOINT_MAGIC)]
     if is_directory(files, JOURNAL_DIRECTORY):
         for name in files.list_names(JOURNAL_DIRECTORY):
             if name.endswith(".wal"):
-                paths.append((f"{JOURNAL_DIRECTORY}/{name}", FILE_MAGIC))
+                paths.append((f"{JOURNAL_DIRECTORY}/{name}", record.FILE_MAGIC))
     for path, magic in paths:
         if files.is_file(path):
-            yield path, magic, files.read(path, 0, FILE_HEADER_BYTES)
+            yield path, magic, files.read(path, 0, record.FILE_HEADER_BYTES)
 
 
 def is_directory(files: FileSystem, path: str) -> bool:
@@ -234,8 +223,8 @@ def journal_numbers(files: FileSystem) -> tuple[list[int], list[str]]:
 
 def keep_orphans(files: FileSystem, queue: RecoveredQueue, store_id: bytes) -> str:
     """Write an undefined queue's messages to a journal file in lost+found; returns its name."""
-    writer = RecordWriter(store_id)
-    writer.start_file(FILE_MAGIC, 0)
+    writer = record.RecordWriter(store_id)
+    writer.start_file(record.FILE_MAGIC, 0)
     for position in queue.in_order():
         message = position.message
         if not position.has_content:
@@ -259,10 +248,12 @@ def _content_of(files: FileSystem, position: Position, store_id: bytes) -> Messa
     if not files.is_file(path):
         return None
     data = files.read(path, content.offset, content.stored_bytes)
-    seed = crc_seed(store_id, content.file)
-    if record_length(data, 0, seed) != len(data) or not body_is_valid(data, 0, len(data)):
+    seed = record.crc_seed(store_id, content.file)
+    if record.record_length(data, 0, seed) != len(data) or not record.body_is_valid(
+        data, 0, len(data)
+    ):
         return None
-    stored = decode_content(data, RECORD_HEADER_BYTES, len(data))
+    stored = decode_content(data, record.RECORD_HEADER_BYTES, len(data))
     return stored.message if stored is not None and stored.id == content.id else None
 
 

@@ -45,6 +45,7 @@ from warrenmq.store.model.layout import PERSISTENT_NAME, QUEUES_NAME
 from warrenmq.store.model.message import ContentRef, Message, Position, QueueLedger
 from warrenmq.store.model.queue_index import Segment
 from warrenmq.store.model.runs import add_run, contains
+from warrenmq.store.records import record
 from warrenmq.store.records.checkpoint import Checkpoint, CheckpointHead, CheckpointQueue
 from warrenmq.store.records.index import IndexScan, behind_damage, first_seq
 from warrenmq.store.records.log_places import (
@@ -55,19 +56,6 @@ from warrenmq.store.records.log_places import (
     offset_of,
     read_bytes_of,
     read_entry,
-)
-from warrenmq.store.records.record import (
-    FILE_HEADER_BYTES,
-    FILE_MAGIC,
-    INDEX_MAGIC,
-    RECORD_HEADER_BYTES,
-    RecordWriter,
-    body_is_valid,
-    crc_seed,
-    file_header_is_valid,
-    file_header_number,
-    read_u32,
-    record_length,
 )
 from warrenmq.store.recovery import JournalReplay
 
@@ -184,7 +172,7 @@ def find_places(files: FileSystem, store_id: bytes) -> dict[int, tuple[int, int,
     for number in sorted(numbers, reverse=True):
         path = f"{PERSISTENT_NAME}/{number}.rdq"
         contents = scan_contents(
-            partial(files.read, path), files.size(path), crc_seed(store_id, number)
+            partial(files.read, path), files.size(path), record.crc_seed(store_id, number)
         )
         ids = []
         for content_id, offset, size, is_valid in contents:
@@ -206,8 +194,8 @@ def _journaled(
         for number in journal_numbers(files)[0]:
             data = read_whole(files, journal_path(number))
             if (
-                file_header_is_valid(data, FILE_MAGIC, store_id)
-                and file_header_number(data) != number
+                record.file_header_is_valid(data, record.FILE_MAGIC, store_id)
+                and record.file_header_number(data) != number
             ):
                 continue
             # In a file of another store no record is valid, whatever its header says.
@@ -309,8 +297,8 @@ class _QueueRebuild:
         # A ledger without an index: no position counts as settled.
         scan = IndexScan(
             QueueLedger(self._row.queue_id),
-            crc_seed(self._store_id, file_number),
-            FILE_HEADER_BYTES,
+            record.crc_seed(self._store_id, file_number),
+            record.FILE_HEADER_BYTES,
             first,
             first + self._segment_entries,
         )
@@ -322,9 +310,9 @@ class _QueueRebuild:
             scan.damaged = []
             if self._cut_seq >= 0:
                 break
-        header = files.read(path, 0, FILE_HEADER_BYTES)
-        is_ours = file_header_is_valid(header, INDEX_MAGIC, self._store_id)
-        is_ours = is_ours and file_header_number(header) == file_number
+        header = files.read(path, 0, record.FILE_HEADER_BYTES)
+        is_ours = record.file_header_is_valid(header, record.INDEX_MAGIC, self._store_id)
+        is_ours = is_ours and record.file_header_number(header) == file_number
         if not is_ours and scan.next_seq == first:
             # Neither the header nor any record belongs to this file.
             self._rebuilt.quarantined.append(quarantine(files, path))
@@ -334,7 +322,7 @@ class _QueueRebuild:
             damaged.insert(0, (0, header))
         end = scan.offset if self._cut_seq < 0 else self._cut(path, size, scan.seed)
         damaged = [(offset, stretch) for offset, stretch in damaged if offset + len(stretch) <= end]
-        segment.size_bytes = max(_without_tail(end, damaged), FILE_HEADER_BYTES)
+        segment.size_bytes = max(_without_tail(end, damaged), record.FILE_HEADER_BYTES)
         segment.written_bytes = segment.size_bytes
         self._keep_damage(path, damaged)
         if segment.entries > 0:
@@ -393,7 +381,7 @@ class _QueueRebuild:
         queue_id = self._row.queue_id
         file_number = queue_id << 32 | number
         data = read_whole(self._files, path)
-        damaged = _damage_in(data, crc_seed(self._store_id, file_number))
+        damaged = _damage_in(data, record.crc_seed(self._store_id, file_number))
         if not damaged:
             return
         first = number * self._segment_entries
@@ -414,13 +402,13 @@ class _QueueRebuild:
         start, end = _last_record_below(data, seed, self._cut_seq)
         count = 0
         if end > start and data[start + 2] == PLACES:
-            count = entry_count(data, start + RECORD_HEADER_BYTES, end)
-        entries = [read_entry(data, start + RECORD_HEADER_BYTES, at) for at in range(count)]
+            count = entry_count(data, start + record.RECORD_HEADER_BYTES, end)
+        entries = [read_entry(data, start + record.RECORD_HEADER_BYTES, at) for at in range(count)]
         kept = [entry for entry in entries if entry.seq < self._cut_seq]
         if len(kept) == count:
             return end
-        queue_id = read_u32(data, start + RECORD_HEADER_BYTES)
-        writer = RecordWriter(self._store_id)
+        queue_id = record.read_u32(data, start + record.RECORD_HEADER_BYTES)
+        writer = record.RecordWriter(self._store_id)
         writer.continue_file(self._row.queue_id << 32 | int(path.rpartition("/")[2][:-4]))
         places = PlacesWriter()
         for entry in kept:
@@ -473,10 +461,10 @@ class _QueueRebuild:
 def _damage_in(data: bytes, seed: int) -> list[tuple[int, bytes]]:
     """(offset, bytes) of the stretches of a segment that are no records."""
     damaged: list[tuple[int, bytes]] = []
-    at: int = FILE_HEADER_BYTES
+    at: int = record.FILE_HEADER_BYTES
     while at < len(data):
-        length = record_length(data, at, seed)
-        if length >= 0 and body_is_valid(data, at, length):
+        length = record.record_length(data, at, seed)
+        if length >= 0 and record.body_is_valid(data, at, length):
             at += length
             continue
         following = behind_damage(data, at, length, seed, True)
@@ -487,11 +475,11 @@ def _damage_in(data: bytes, seed: int) -> list[tuple[int, bytes]]:
 
 def _last_record_below(data: bytes, seed: int, seq: int) -> tuple[int, int]:
     """(start, end) of a segment's last whole record before the first one of `seq` or more."""
-    at: int = FILE_HEADER_BYTES
+    at: int = record.FILE_HEADER_BYTES
     last = (at, at)
     while at < len(data):
-        length = record_length(data, at, seed)
-        if length < 0 or not body_is_valid(data, at, length):
+        length = record.record_length(data, at, seed)
+        if length < 0 or not record.body_is_valid(data, at, length):
             at = behind_damage(data, at, length, seed, True)
             continue
         if first_seq(data[at : at + length]) >= seq:

@@ -14,6 +14,7 @@ from warrenmq.store.index.content_load import LOG_GAP_BYTES, LOG_READ_BYTES
 from warrenmq.store.model.layout import PERSISTENT_NAME
 from warrenmq.store.model.message import ABSENT, INDEXED, Message, Position, QueueLedger
 from warrenmq.store.model.runs import Runs, add_run
+from warrenmq.store.records import record
 from warrenmq.store.records.index import behind_damage
 from warrenmq.store.records.log_places import (
     file_of,
@@ -24,23 +25,6 @@ from warrenmq.store.records.log_places import (
     read_bytes_of,
 )
 from warrenmq.store.records.publish_body import decode_message, message_bounds
-from warrenmq.store.records.record import (
-    ACK,
-    FILE_HEADER_BYTES,
-    FLAG_REDELIVERED,
-    MOVE,
-    MOVE_HEAD_BYTES,
-    POSITION_BYTES,
-    PUBLISH,
-    RECORD_HEADER_BYTES,
-    RUN_BYTES,
-    body_is_valid,
-    crc_seed,
-    read_runs,
-    read_u32,
-    read_u64,
-    record_length,
-)
 
 LOG_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,17})\.wal")
 # Contents are read for so many positions, or so many bytes, at a time.
@@ -163,7 +147,7 @@ class LogReader:
                 position.has_content = True
 
     def _message_in(self, data: bytes, at: int, number: int, position: Position) -> Message | None:
-        seed = crc_seed(self._store_id, number)
+        seed = record.crc_seed(self._store_id, number)
         return message_at(data, at, seed, position.ledger.queue_id, position.seq)
 
     # -- all records -------------------------------------------------------------------------------
@@ -171,12 +155,12 @@ class LogReader:
     def records(self, path: str, number: int) -> Iterator[LogRecord]:
         """All records of file `number`, which is at `path`, and the stretches between them."""
         data = read_whole(self._files, path)
-        for start, end, is_valid in _stretches(data, crc_seed(self._store_id, number)):
+        for start, end, is_valid in _stretches(data, record.crc_seed(self._store_id, number)):
             named: list[tuple[int, int]] = []
             body = _publish_in(data, start) if is_valid else -1
             if body >= 0:
                 for at in _positions_in(data, body, end):
-                    named.append((read_u32(data, at), read_u64(data, at + 4)))
+                    named.append((record.read_u32(data, at), record.read_u64(data, at + 4)))
             yield LogRecord(start, end, is_valid, named)
 
     def search(self, numbers: Iterable[int], is_wanted: IsWanted) -> Iterator[Position]:
@@ -186,12 +170,12 @@ class LogReader:
             if path is None:
                 continue
             data = read_whole(self._files, path)
-            for start, end, is_valid in _stretches(data, crc_seed(self._store_id, number)):
+            for start, end, is_valid in _stretches(data, record.crc_seed(self._store_id, number)):
                 body = _publish_in(data, start) if is_valid else -1
                 if body < 0:
                     continue
                 for at in _positions_in(data, body, end):
-                    if is_wanted(read_u32(data, at), read_u64(data, at + 4)):
+                    if is_wanted(record.read_u32(data, at), record.read_u64(data, at + 4)):
                         position = _position_at(data, at, number, start, body, end)
                         if position is not None:
                             yield position
@@ -202,13 +186,13 @@ class LogReader:
         if path is None:
             return
         data = read_whole(self._files, path)
-        for start, end, is_valid in _stretches(data, crc_seed(self._store_id, number)):
-            body = start + RECORD_HEADER_BYTES
-            if not is_valid or data[start + 2] != ACK or end - body < 8:
+        for start, end, is_valid in _stretches(data, record.crc_seed(self._store_id, number)):
+            body = start + record.RECORD_HEADER_BYTES
+            if not is_valid or data[start + 2] != record.ACK or end - body < 8:
                 continue
-            count = read_u32(data, body + 4)
-            if end - body == 8 + count * RUN_BYTES:
-                yield read_u32(data, body), read_runs(data, body + 8, count)
+            count = record.read_u32(data, body + 4)
+            if end - body == 8 + count * record.RUN_BYTES:
+                yield record.read_u32(data, body), record.read_runs(data, body + 8, count)
 
 
 def is_referred(position: Position) -> bool:
@@ -218,12 +202,12 @@ def is_referred(position: Position) -> bool:
 
 def _stretches(data: bytes, seed: int) -> Iterator[tuple[int, int, bool]]:
     """(start, end, is a record) of the stretches of a journal file, in order."""
-    at: int = FILE_HEADER_BYTES
+    at: int = record.FILE_HEADER_BYTES
     # Zeros at the end are space that was allocated ahead.
     size = len(data.rstrip(b"\0"))
     while at < size:
-        length = record_length(data, at, seed)
-        is_valid = length >= 0 and body_is_valid(data, at, length)
+        length = record.record_length(data, at, seed)
+        is_valid = length >= 0 and record.body_is_valid(data, at, length)
         end: int = at + length if is_valid else behind_damage(data, at, length, seed, True)
         yield at, end, is_valid
         at = end
@@ -232,9 +216,11 @@ def _stretches(data: bytes, seed: int) -> Iterator[tuple[int, int, bool]]:
 def _publish_in(data: bytes, start: int) -> int:
     """Where the PUBLISH body of the valid record at `start` begins; -1: it has none."""
     kind = data[start + 2]
-    if kind == PUBLISH:
-        return start + RECORD_HEADER_BYTES
-    return start + RECORD_HEADER_BYTES + MOVE_HEAD_BYTES if kind == MOVE else -1
+    if kind == record.PUBLISH:
+        return start + record.RECORD_HEADER_BYTES
+    return (
+        start + record.RECORD_HEADER_BYTES + record.MOVE_HEAD_BYTES if kind == record.MOVE else -1
+    )
 
 
 def _positions_in(data: bytes, body: int, end: int) -> range:
@@ -242,7 +228,9 @@ def _positions_in(data: bytes, body: int, end: int) -> range:
     if message_bounds(data, body, end)[0] < 0:
         return range(0)
     first = body + 4
-    return range(first, first + read_u32(data, body) * POSITION_BYTES, POSITION_BYTES)
+    return range(
+        first, first + record.read_u32(data, body) * record.POSITION_BYTES, record.POSITION_BYTES
+    )
 
 
 def _position_at(
@@ -256,10 +244,12 @@ def _position_at(
     message = ABSENT if has_place else decode_message(data, body, end)
     if message is None:
         return None
-    ledger = QueueLedger(read_u32(data, at))
-    position = Position(message, ledger, read_u64(data, at + 4), read_u64(data, at + 12))
+    ledger = QueueLedger(record.read_u32(data, at))
+    position = Position(
+        message, ledger, record.read_u64(data, at + 4), record.read_u64(data, at + 12)
+    )
     position.persistent = True
-    position.redelivered = (data[at + 20] & FLAG_REDELIVERED) != 0
+    position.redelivered = (data[at + 20] & record.FLAG_REDELIVERED) != 0
     position.body_bytes = end - body_start
     position.content_bytes = content_bytes
     position.journal_state = INDEXED

@@ -26,22 +26,12 @@ from warrenmq.store.disk.orphans import embed_contents
 from warrenmq.store.file_system import FileSystem
 from warrenmq.store.index.queue_store import QueueStore
 from warrenmq.store.model.layout import PERSISTENT_NAME, QUEUES_NAME, TRANSIENT_NAME
+from warrenmq.store.records import record
 from warrenmq.store.records.checkpoint import (
     CHECKPOINT_NAME,
     PREVIOUS_NAME,
     Checkpoint,
     decode_checkpoint,
-)
-from warrenmq.store.records.record import (
-    CONTENT_MAGIC,
-    FILE_HEADER_BYTES,
-    FILE_MAGIC,
-    RecordWriter,
-    crc_seed,
-    file_header_is_valid,
-    file_header_is_whole,
-    file_header_number,
-    next_header,
 )
 from warrenmq.store.recovery import Damage, JournalReplay
 from warrenmq.store.settings import StoreSettings
@@ -222,9 +212,9 @@ def _read_journal(
             continue
         data = read_whole(files, path)
         report.bytes_read += len(data)
-        if not _is_ours(data, FILE_MAGIC, number, store_id, path, report):
+        if not _is_ours(data, record.FILE_MAGIC, number, store_id, path, report):
             put_aside = quarantine(files, path)
-            if _is_begun(data, FILE_MAGIC, number, store_id):
+            if _is_begun(data, record.FILE_MAGIC, number, store_id):
                 headless[number] = put_aside
             else:
                 report.quarantined.append(put_aside)
@@ -278,10 +268,10 @@ def _add_log(
     replay.next_file_number = max(replay.next_file_number, number + 1)
     log = replay.logs.get(number)
     if log is None:
-        header = files.read(path, 0, FILE_HEADER_BYTES)
+        header = files.read(path, 0, record.FILE_HEADER_BYTES)
         if (
-            file_header_is_valid(header, FILE_MAGIC, store.store_id)
-            and file_header_number(header) == number
+            record.file_header_is_valid(header, record.FILE_MAGIC, store.store_id)
+            and record.file_header_number(header) == number
         ):
             store.files.needs.delete_later(path)
         else:
@@ -293,9 +283,9 @@ def _add_log(
 
 def _is_begun(data: bytes, magic: bytes, number: int, store_id: bytes) -> bool:
     """Whether `data`, which has no whole header, begins with nothing but a part of its header."""
-    writer = RecordWriter(store_id)
+    writer = record.RecordWriter(store_id)
     writer.start_file(magic, number)
-    return b"".join(writer.take()).startswith(data[:FILE_HEADER_BYTES].rstrip(b"\0"))
+    return b"".join(writer.take()).startswith(data[: record.FILE_HEADER_BYTES].rstrip(b"\0"))
 
 
 def _add_headless(headless: dict[int, str], needed: set[int], report: StoreReport) -> None:
@@ -323,12 +313,14 @@ def _is_ours(
     data: bytes, magic: bytes, number: int, store_id: bytes, path: str, report: StoreReport
 ) -> bool:
     """Whether `data`, the beginning of a file, belongs to file `number` of this store."""
-    if file_header_is_valid(data, magic, store_id):
-        return file_header_number(data) == number
-    if file_header_is_whole(data):
+    if record.file_header_is_valid(data, magic, store_id):
+        return record.file_header_number(data) == number
+    if record.file_header_is_whole(data):
         # The file is of another kind, a later version, or another store.
         return False
-    if next_header(data, FILE_HEADER_BYTES, crc_seed(store_id, number)) == len(data):
+    if record.next_header(data, record.FILE_HEADER_BYTES, record.crc_seed(store_id, number)) == len(
+        data
+    ):
         return False
     # The checksums of records begin with the file's number: only the header is damaged.
     report.damaged_headers.append(path)
@@ -376,12 +368,12 @@ def _read_contents(
             # The power failed right after the file was created.
             files.unlink(path)
             continue
-        header = files.read(path, 0, FILE_HEADER_BYTES)
-        if not file_header_is_valid(header, CONTENT_MAGIC, store.store_id):
+        header = files.read(path, 0, record.FILE_HEADER_BYTES)
+        if not record.file_header_is_valid(header, record.CONTENT_MAGIC, store.store_id):
             header = files.read(path, 0, _SEARCH_BYTES)
-        if not _is_ours(header, CONTENT_MAGIC, number, store.store_id, path, report):
+        if not _is_ours(header, record.CONTENT_MAGIC, number, store.store_id, path, report):
             put_aside = quarantine(files, path)
-            if _is_begun(header, CONTENT_MAGIC, number, store.store_id):
+            if _is_begun(header, record.CONTENT_MAGIC, number, store.store_id):
                 headless[number] = put_aside
             else:
                 report.quarantined.append(put_aside)

@@ -9,6 +9,7 @@ from mypy_extensions import i64
 
 from warrenmq.store.model.message import Position, QueueLedger
 from warrenmq.store.model.runs import Runs, contains, remove_run
+from warrenmq.store.records import record
 from warrenmq.store.records.index import behind_damage
 from warrenmq.store.records.log_places import (
     PLACES,
@@ -17,19 +18,6 @@ from warrenmq.store.records.log_places import (
     entry_count,
     message_at,
     read_entry,
-)
-from warrenmq.store.records.record import (
-    FILE_HEADER_BYTES,
-    FLAG_REDELIVERED,
-    FLAG_TRANSIENT,
-    PUBLISH_REF,
-    RECORD_HEADER_BYTES,
-    RecordWriter,
-    body_is_valid,
-    crc_seed,
-    read_u32,
-    read_u64,
-    record_length,
 )
 
 
@@ -44,15 +32,15 @@ def places_in(
     for number in numbers:
         found[number] = []
     entry = PlaceEntry(0, 0)
-    at: i64 = FILE_HEADER_BYTES
+    at: i64 = record.FILE_HEADER_BYTES
     size: i64 = len(data)
     while at < size:
-        length = record_length(data, at, seed)
-        if length < 0 or not body_is_valid(data, at, length):
+        length = record.record_length(data, at, seed)
+        if length < 0 or not record.body_is_valid(data, at, length):
             at = behind_damage(data, at, length, seed, True)
             continue
         if i64(data[at + 2]) == PLACES:
-            body = at + RECORD_HEADER_BYTES
+            body = at + record.RECORD_HEADER_BYTES
             for place in range(entry_count(data, body, at + length)):
                 entry.read(data, body, place)
                 of_file = found.get(entry.file_number)
@@ -88,14 +76,14 @@ class SegmentCopy:
         self.missing: Runs = list(wanted)
         self._data: bytes = data
         self._store_id: bytes = store_id
-        self._seed: int = crc_seed(store_id, number)
+        self._seed: int = record.crc_seed(store_id, number)
         self._settled: Runs = settled
         self._settled_transient: Runs = settled_transient
         self._logs: dict[int, dict[int, bytes]] = logs
-        self._writer: RecordWriter = RecordWriter(store_id)
+        self._writer: record.RecordWriter = record.RecordWriter(store_id)
         self._writer.continue_file(number)
         self._places: PlacesWriter = PlacesWriter()
-        self._at: i64 = FILE_HEADER_BYTES
+        self._at: i64 = record.FILE_HEADER_BYTES
         self._kept_from: i64 = 0
 
     def step(self, records: i64) -> bool:
@@ -105,15 +93,15 @@ class SegmentCopy:
         size: i64 = len(data)
         while at < size and records > 0:
             records -= 1
-            length = record_length(data, at, self._seed)
-            if length < 0 or not body_is_valid(data, at, length):
+            length = record.record_length(data, at, self._seed)
+            if length < 0 or not record.body_is_valid(data, at, length):
                 at = behind_damage(data, at, length, self._seed, True)
                 continue
             if i64(data[at + 2]) == PLACES:
                 self._copy_places(at, length)
             else:
                 seq_at = self._seq_at(at, length)
-                self._note(read_u64(data, seq_at))
+                self._note(record.read_u64(data, seq_at))
                 if self._is_settled(seq_at):
                     self._leave_out(at, at + length)
             at += length
@@ -136,18 +124,21 @@ class SegmentCopy:
     def _seq_at(self, at: i64, length: i64) -> i64:
         """Where the record of one message has its seq id."""
         kind: i64 = i64(self._data[at + 2])
-        return at + length - 17 if kind == PUBLISH_REF else at + RECORD_HEADER_BYTES + 8
+        return (
+            at + length - 17 if kind == record.PUBLISH_REF else at + record.RECORD_HEADER_BYTES + 8
+        )
 
     def _is_settled(self, seq_at: i64) -> bool:
         data = self._data
-        is_transient = (i64(data[seq_at + 16]) & FLAG_TRANSIENT) != 0
+        is_transient = (i64(data[seq_at + 16]) & record.FLAG_TRANSIENT) != 0
         return contains(
-            self._settled_transient if is_transient else self._settled, read_u64(data, seq_at)
+            self._settled_transient if is_transient else self._settled,
+            record.read_u64(data, seq_at),
         )
 
     def _copy_places(self, at: i64, length: i64) -> None:
         data = self._data
-        body = at + RECORD_HEADER_BYTES
+        body = at + record.RECORD_HEADER_BYTES
         count = entry_count(data, body, at + length)
         kept: list[PlaceEntry] = []
         for number in range(count):
@@ -161,7 +152,7 @@ class SegmentCopy:
                 self.referred_bytes += entry.stored_bytes
             return
         self._leave_out(at, at + length)
-        queue_id = read_u32(data, body)
+        queue_id = record.read_u32(data, body)
         for entry in kept:
             if log is None or not self._embed(entry, log, queue_id):
                 self.referred_bytes += entry.stored_bytes
@@ -171,13 +162,13 @@ class SegmentCopy:
 
     def _embed(self, entry: PlaceEntry, log: dict[int, bytes], queue_id: i64) -> bool:
         """Write the record of an entry with its content; False when the content is damaged."""
-        seed = crc_seed(self._store_id, entry.file_number)
+        seed = record.crc_seed(self._store_id, entry.file_number)
         message = message_at(log.get(entry.offset, b""), 0, seed, queue_id, entry.seq)
         if message is None:
             return False
         self._places.flush(queue_id, self._writer)
         position = Position(message, QueueLedger(queue_id), entry.seq, entry.expiry_ms)
         position.persistent = True
-        position.redelivered = (entry.flags & FLAG_REDELIVERED) != 0
+        position.redelivered = (entry.flags & record.FLAG_REDELIVERED) != 0
         self._writer.add_publish(message, [position], 0, 1)
         return True

@@ -38,23 +38,7 @@ from warrenmq.store.model.message import QueueLedger
 from warrenmq.store.model.queue_index import QueueIndex, Segment
 from warrenmq.store.model.runs import Runs
 from warrenmq.store.model.stretches import Stretches
-from warrenmq.store.records.record import (
-    CHECKPOINT_MAGIC,
-    FILE_HEADER_BYTES,
-    RECORD_HEADER_BYTES,
-    RUN_BYTES,
-    RecordWriter,
-    body_is_valid,
-    crc_seed,
-    file_format_version,
-    file_header_is_valid,
-    file_header_number,
-    read_runs,
-    read_u32,
-    read_u64,
-    record_length,
-    write_runs,
-)
+from warrenmq.store.records import record
 
 CHECKPOINT_HEAD: Final = 8
 CHECKPOINT_QUEUE: Final = 9
@@ -147,9 +131,9 @@ def encode_queue(ledger: QueueLedger, is_deleted: bool) -> bytes:
     write_i64_be(row, ledger.indexed_upto)
     row.append(_FLAG_DELETED if is_deleted else 0)
     _write_index(row, index)
-    write_runs(row, delivered)
+    record.write_runs(row, delivered)
     # A row of the table of epochs has the form of a run.
-    write_runs(row, ledger.epochs)
+    record.write_runs(row, ledger.epochs)
     if index is None:
         row.write(_NO_STRETCHES)
     else:
@@ -162,7 +146,7 @@ def _write_index(row: BytesWriter, index: QueueIndex | None) -> None:
         write_i32_be(row, 0)
         write_i32_be(row, 0)
         return
-    write_runs(row, index.settled)
+    record.write_runs(row, index.settled)
     write_i32_be(row, i32(len(index.segments)))
     for segment in index.segments:
         write_i32_be(row, i32(segment.number))
@@ -195,8 +179,8 @@ class CheckpointEncoder:
         self._queue_rows: list[bytes] = queue_rows
         self._content_rows: list[bytes] = content_rows
         self._place: i64 = 0
-        self._writer: RecordWriter = RecordWriter(store_id)
-        self._writer.start_file(CHECKPOINT_MAGIC, head.generation)
+        self._writer: record.RecordWriter = record.RecordWriter(store_id)
+        self._writer.start_file(record.CHECKPOINT_MAGIC, head.generation)
         self._writer.raw_record(
             CHECKPOINT_HEAD, _encode_head(head, len(queue_rows), len(content_rows)), b""
         )
@@ -246,19 +230,19 @@ def _encode_head(head: CheckpointHead, queue_count: i64, content_file_count: i64
 
 def decode_checkpoint(data: bytes, store_id: bytes) -> Checkpoint | None:
     """The checkpoint in `data`; None when it is not a whole checkpoint of this store."""
-    if not file_header_is_valid(data, CHECKPOINT_MAGIC, store_id):
+    if not record.file_header_is_valid(data, record.CHECKPOINT_MAGIC, store_id):
         return None
-    seed = crc_seed(store_id, file_header_number(data))
-    version = file_format_version(data)
+    seed = record.crc_seed(store_id, record.file_header_number(data))
+    version = record.file_format_version(data)
     found: Checkpoint | None = None
     count: i64 = 0
-    at: i64 = FILE_HEADER_BYTES
+    at: i64 = record.FILE_HEADER_BYTES
     while at < len(data):
-        length = record_length(data, at, seed)
-        if length < 0 or not body_is_valid(data, at, length):
+        length = record.record_length(data, at, seed)
+        if length < 0 or not record.body_is_valid(data, at, length):
             return None
         kind: i64 = i64(data[at + 2])
-        body = data[at + RECORD_HEADER_BYTES : at + length]
+        body = data[at + record.RECORD_HEADER_BYTES : at + length]
         if kind == CHECKPOINT_HEAD and found is None:
             head = _decode_head(body, version)
             if head is None:
@@ -273,7 +257,7 @@ def decode_checkpoint(data: bytes, store_id: bytes) -> Checkpoint | None:
             found.queues.append(queue)
         elif kind == CHECKPOINT_CONTENT:
             found.content_rows.append(body)
-        elif kind == CHECKPOINT_END and len(body) == 4 and read_u32(body, 0) == count:
+        elif kind == CHECKPOINT_END and len(body) == 4 and record.read_u32(body, 0) == count:
             return found
         else:
             return None
@@ -285,26 +269,32 @@ def decode_checkpoint(data: bytes, store_id: bytes) -> Checkpoint | None:
 def _decode_head(body: bytes, version: i64) -> CheckpointHead | None:
     if len(body) < _HEAD_BYTES:
         return None
-    damage_count = read_u32(body, _HEAD_BYTES - 4)
+    damage_count = record.read_u32(body, _HEAD_BYTES - 4)
     end: i64 = _HEAD_BYTES + damage_count * _DAMAGE_BYTES
     if len(body) != (end + _WRITES_BYTES if version > 2 else end):
         return None
     head = CheckpointHead(
-        read_u64(body, 0),
-        read_u64(body, 8),
-        read_u64(body, 16),
-        read_u64(body, 24),
-        read_u64(body, 32),
-        read_u64(body, 40),
-        read_u64(body, 48),
+        record.read_u64(body, 0),
+        record.read_u64(body, 8),
+        record.read_u64(body, 16),
+        record.read_u64(body, 24),
+        record.read_u64(body, 32),
+        record.read_u64(body, 40),
+        record.read_u64(body, 48),
     )
     at: i64 = _HEAD_BYTES
     for _ in range(damage_count):
-        head.damage.append((read_u64(body, at), read_u64(body, at + 8), read_u64(body, at + 16)))
+        head.damage.append(
+            (
+                record.read_u64(body, at),
+                record.read_u64(body, at + 8),
+                record.read_u64(body, at + 16),
+            )
+        )
         at += _DAMAGE_BYTES
     if version > 2:
-        head.published_bytes = read_u64(body, end)
-        head.written_bytes = read_u64(body, end + 8)
+        head.published_bytes = record.read_u64(body, end)
+        head.written_bytes = record.read_u64(body, end + 8)
     return head
 
 
@@ -312,19 +302,19 @@ def _decode_queue(body: bytes, version: i64) -> CheckpointQueue | None:
     if len(body) < _QUEUE_FIXED_BYTES:
         return None
     queue = CheckpointQueue(
-        read_u32(body, 0),
-        read_u64(body, 4),
-        read_u64(body, 12),
-        read_u64(body, 20),
+        record.read_u32(body, 0),
+        record.read_u64(body, 4),
+        record.read_u64(body, 12),
+        record.read_u64(body, 20),
         (body[28] & _FLAG_DELETED) != 0,
     )
-    run_count = read_u32(body, 29)
+    run_count = record.read_u32(body, 29)
     at: i64 = _QUEUE_FIXED_BYTES
-    if len(body) < at + run_count * RUN_BYTES + 4:
+    if len(body) < at + run_count * record.RUN_BYTES + 4:
         return None
-    queue.settled = read_runs(body, at, run_count)
-    at += run_count * RUN_BYTES
-    segment_count = read_u32(body, at)
+    queue.settled = record.read_runs(body, at, run_count)
+    at += run_count * record.RUN_BYTES
+    segment_count = record.read_u32(body, at)
     at += 4
     segment_bytes: i64 = _SEGMENT_BYTES if version > 2 else _OLD_SEGMENT_BYTES
     end: i64 = at + segment_count * segment_bytes
@@ -332,15 +322,15 @@ def _decode_queue(body: bytes, version: i64) -> CheckpointQueue | None:
     if len(body) != end and not _decode_tail(body, end, version, queue):
         return None
     for _ in range(segment_count):
-        segment = Segment(read_u32(body, at))
-        segment.size_bytes = read_u64(body, at + 4)
+        segment = Segment(record.read_u32(body, at))
+        segment.size_bytes = record.read_u64(body, at + 4)
         segment.written_bytes = segment.size_bytes
-        segment.entries = read_u32(body, at + 12)
-        segment.live_persistent = read_u32(body, at + 16)
+        segment.entries = record.read_u32(body, at + 12)
+        segment.live_persistent = record.read_u32(body, at + 16)
         segment.has_references = (body[at + 20] & _FLAG_REFERENCES) != 0
         if version > 2:
             segment.has_places = (body[at + 20] & _FLAG_PLACES) != 0
-            segment.referred_bytes = read_u64(body, at + 21)
+            segment.referred_bytes = record.read_u64(body, at + 21)
         queue.segments.append(segment)
         at += segment_bytes
     return queue
@@ -352,12 +342,12 @@ def _decode_tail(body: bytes, at: i64, version: i64, queue: CheckpointQueue) -> 
     for _ in range(2):
         if len(body) < at + 4:
             return False
-        count = read_u32(body, at)
+        count = record.read_u32(body, at)
         at += 4
-        if len(body) < at + count * RUN_BYTES:
+        if len(body) < at + count * record.RUN_BYTES:
             return False
-        tables.append(read_runs(body, at, count))
-        at += count * RUN_BYTES
+        tables.append(record.read_runs(body, at, count))
+        at += count * record.RUN_BYTES
     queue.delivered, queue.epochs = tables
     return _decode_stretches(body, at, queue) if version > 2 else len(body) == at
 
@@ -365,12 +355,14 @@ def _decode_tail(body: bytes, at: i64, version: i64, queue: CheckpointQueue) -> 
 def _decode_stretches(body: bytes, at: i64, queue: CheckpointQueue) -> bool:
     if len(body) < at + 4:
         return False
-    count = read_u32(body, at)
+    count = record.read_u32(body, at)
     at += 4
     if len(body) != at + count * _STRETCH_BYTES:
         return False
     for _ in range(count):
-        first = read_u64(body, at)
-        queue.stretches.append((first, first + read_u32(body, at + 8) - 1, read_u64(body, at + 12)))
+        first = record.read_u64(body, at)
+        queue.stretches.append(
+            (first, first + record.read_u32(body, at + 8) - 1, record.read_u64(body, at + 12))
+        )
         at += _STRETCH_BYTES
     return True

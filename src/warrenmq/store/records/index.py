@@ -8,32 +8,21 @@ from mypy_extensions import i64
 
 from warrenmq.store.model.message import ABSENT, INDEXED, Message, Position, QueueLedger
 from warrenmq.store.model.runs import Runs, contains
+from warrenmq.store.records import record
 from warrenmq.store.records.content import content_bytes_of, decode_publish_ref
 from warrenmq.store.records.log_places import PLACES, PlaceEntry, entry_count, place_of
 from warrenmq.store.records.publish_body import decode_message
-from warrenmq.store.records.record import (
-    FILE_HEADER_BYTES,
-    FLAG_REDELIVERED,
-    FLAG_TRANSIENT,
-    POSITION_BYTES,
-    PUBLISH,
-    PUBLISH_REF,
-    RECORD_HEADER_BYTES,
-    body_is_valid,
-    next_header,
-    read_u32,
-    read_u64,
-    record_length,
-)
 
 
 def first_seq(records: bytes) -> i64:
     """Seq id of the first record in `records`, which holds whole records of a segment."""
-    if records[2] == PUBLISH:
-        return read_u64(records, RECORD_HEADER_BYTES + 8)
+    if records[2] == record.PUBLISH:
+        return record.read_u64(records, record.RECORD_HEADER_BYTES + 8)
     if records[2] == PLACES:
-        return read_u64(records, RECORD_HEADER_BYTES + 12)
-    return read_u64(records, RECORD_HEADER_BYTES + i64(read_u32(records, 4)) - 17)
+        return record.read_u64(records, record.RECORD_HEADER_BYTES + 12)
+    return record.read_u64(
+        records, record.RECORD_HEADER_BYTES + i64(record.read_u32(records, 4)) - 17
+    )
 
 
 def end_below(data: bytes, seed: int, seq: i64) -> i64:
@@ -41,11 +30,11 @@ def end_below(data: bytes, seed: int, seq: i64) -> i64:
 
     Records behind the first whole record of a seq id of `seq` or more are not considered.
     """
-    at: i64 = FILE_HEADER_BYTES
+    at: i64 = record.FILE_HEADER_BYTES
     end: i64 = at
     while at < len(data):
-        length = record_length(data, at, seed)
-        if length < 0 or not body_is_valid(data, at, length):
+        length = record.record_length(data, at, seed)
+        if length < 0 or not record.body_is_valid(data, at, length):
             at = behind_damage(data, at, length, seed, True)
             continue
         if first_seq(data[at : at + length]) >= seq:
@@ -113,17 +102,17 @@ class IndexScan:
         while at < size and not self.is_over:
             if self._is_full():
                 break
-            length = record_length(data, at, self.seed)
+            length = record.record_length(data, at, self.seed)
             if length >= 0 and at + length > size and not is_last:
                 self.wanted_bytes = length
                 break
-            if length >= 0 and body_is_valid(data, at, length):
+            if length >= 0 and record.body_is_valid(data, at, length):
                 if not self._take(data, at, length):
                     break
                 at += length
                 continue
-            if length < 0 and size - at < RECORD_HEADER_BYTES and not is_last:
-                self.wanted_bytes = RECORD_HEADER_BYTES
+            if length < 0 and size - at < record.RECORD_HEADER_BYTES and not is_last:
+                self.wanted_bytes = record.RECORD_HEADER_BYTES
                 break
             following = behind_damage(data, at, length, self.seed, is_last)
             self._add_damage(at, data[at:following])
@@ -146,26 +135,26 @@ class IndexScan:
     def _take(self, data: bytes, start: i64, length: i64) -> bool:
         """Take one record; False when the scan is over or full before its end."""
         kind: i64 = i64(data[start + 2])
-        body = start + RECORD_HEADER_BYTES
+        body = start + record.RECORD_HEADER_BYTES
         end = start + length
         if kind == PLACES:
             return self._take_places(data, start, body, end)
         place: i64 = 0
-        if kind == PUBLISH and read_u32(data, body) == 1:
+        if kind == record.PUBLISH and record.read_u32(data, body) == 1:
             place = body + 4
-        elif kind == PUBLISH_REF:
+        elif kind == record.PUBLISH_REF:
             place = end - 21
         else:
             self.damaged.append((self._base + start, data[start:end]))
             return True
-        seq = read_u64(data, place + 4)
+        seq = record.read_u64(data, place + 4)
         if seq >= self.end_seq:
             self.is_over = True
             return False
-        if seq < self.next_seq or read_u32(data, place) != self.ledger.queue_id:
+        if seq < self.next_seq or record.read_u32(data, place) != self.ledger.queue_id:
             return True
         flags: i64 = i64(data[place + 20])
-        is_transient = (flags & FLAG_TRANSIENT) != 0
+        is_transient = (flags & record.FLAG_TRANSIENT) != 0
         if is_transient:
             # Transient positions from before the start are gone.
             is_gone = seq < self.ledger.transient_floor or contains(self._settled_transient, seq)
@@ -174,13 +163,13 @@ class IndexScan:
         if is_gone:
             self.next_seq = seq + 1
             return True
-        position = self._position(data, kind, body, end, seq, read_u64(data, place + 12))
+        position = self._position(data, kind, body, end, seq, record.read_u64(data, place + 12))
         if position is None:
             self.damaged.append((self._base + start, data[start:end]))
             return True
         self.next_seq = seq + 1
         position.persistent = not is_transient
-        position.redelivered = (flags & FLAG_REDELIVERED) != 0
+        position.redelivered = (flags & record.FLAG_REDELIVERED) != 0
         position.journal_state = INDEXED
         position.place = self._base + start
         self.found.append(position)
@@ -192,7 +181,7 @@ class IndexScan:
         if count < 0:
             self.damaged.append((self._base + start, data[start:end]))
             return True
-        if read_u32(data, body) != self.ledger.queue_id:
+        if record.read_u32(data, body) != self.ledger.queue_id:
             return True
         number: i64 = 0
         entry = PlaceEntry(0, 0)
@@ -218,7 +207,7 @@ class IndexScan:
         position = self.ledger.make_position(ABSENT, entry.seq, entry.expiry_ms)
         position.has_content = False
         position.persistent = True
-        position.redelivered = (entry.flags & FLAG_REDELIVERED) != 0
+        position.redelivered = (entry.flags & record.FLAG_REDELIVERED) != 0
         position.body_bytes = entry.body_bytes
         position.content_bytes = entry.content_bytes
         position.journal_state = INDEXED
@@ -231,7 +220,7 @@ class IndexScan:
     def _position(
         self, data: bytes, kind: i64, body: i64, end: i64, seq: i64, expiry_ms: i64
     ) -> Position | None:
-        if kind == PUBLISH:
+        if kind == record.PUBLISH:
             message = decode_message(data, body, end)
             if message is None:
                 return None
@@ -250,19 +239,19 @@ class IndexScan:
 def find_messages(data: bytes, seed: int, wanted: set[int]) -> dict[int, Message]:
     """Messages of the seq ids `wanted` whose content is in `data`, a whole segment."""
     found: dict[int, Message] = {}
-    at: i64 = FILE_HEADER_BYTES
+    at: i64 = record.FILE_HEADER_BYTES
     size: i64 = len(data)
     while at < size and len(found) < len(wanted):
-        length = record_length(data, at, seed)
+        length = record.record_length(data, at, seed)
         if length < 0:
-            at = next_header(data, at + 1, seed)
+            at = record.next_header(data, at + 1, seed)
             continue
-        body = at + RECORD_HEADER_BYTES
+        body = at + record.RECORD_HEADER_BYTES
         end = at + length
         # The record's one position follows the count.
-        if i64(data[at + 2]) == PUBLISH and body + 4 + POSITION_BYTES <= end <= size:
-            seq = read_u64(data, body + 8)
-            if seq in wanted and body_is_valid(data, at, length):
+        if i64(data[at + 2]) == record.PUBLISH and body + 4 + record.POSITION_BYTES <= end <= size:
+            seq = record.read_u64(data, body + 8)
+            if seq in wanted and record.body_is_valid(data, at, length):
                 message = decode_message(data, body, end)
                 if message is not None:
                     found[seq] = message
@@ -279,12 +268,12 @@ def behind_damage(data: bytes, start: i64, length: i64, seed: int, is_last: bool
     size: i64 = len(data)
     following = start + length
     if length >= 0 and following <= size:
-        if following == size or record_length(data, following, seed) >= 0:
+        if following == size or record.record_length(data, following, seed) >= 0:
             return following
-        if not is_last and size - following < RECORD_HEADER_BYTES:
+        if not is_last and size - following < record.RECORD_HEADER_BYTES:
             return following
-    following = next_header(data, start + 1, seed)
+    following = record.next_header(data, start + 1, seed)
     if following == size and not is_last:
         # A header may lie across the end of the piece.
-        following = max(start + 1, size - RECORD_HEADER_BYTES + 1)
+        following = max(start + 1, size - record.RECORD_HEADER_BYTES + 1)
     return following

@@ -21,21 +21,8 @@ from librt.strings import BytesWriter, write_i32_be, write_i64_be
 from mypy_extensions import i32, i64
 
 from warrenmq.store.model.message import Message, Position
+from warrenmq.store.records import record
 from warrenmq.store.records.publish_body import decode_message
-from warrenmq.store.records.record import (
-    FLAG_REDELIVERED,
-    MOVE,
-    MOVE_HEAD_BYTES,
-    ONE_POSITION_BYTES,
-    POSITION_BYTES,
-    PUBLISH,
-    RECORD_HEADER_BYTES,
-    RecordWriter,
-    body_is_valid,
-    read_u32,
-    read_u64,
-    record_length,
-)
 
 PLACES: Final = 17
 PLACES_HEAD_BYTES: Final = 20
@@ -62,7 +49,9 @@ def may_refer_to(message: Message) -> bool:
 
 def may_encode(file_number: i64, offset: i64, stored_bytes: i64, content_bytes: i64) -> bool:
     """Whether `place_of` has a place for such a record."""
-    extra: i64 = stored_bytes - content_bytes - RECORD_HEADER_BYTES - ONE_POSITION_BYTES
+    extra: i64 = (
+        stored_bytes - content_bytes - record.RECORD_HEADER_BYTES - record.ONE_POSITION_BYTES
+    )
     return (
         file_number < _FILE_END and offset < _OFFSET_END and extra <= (_EXTRA_END - 1) * _EXTRA_UNIT
     )
@@ -70,7 +59,9 @@ def may_encode(file_number: i64, offset: i64, stored_bytes: i64, content_bytes: 
 
 def place_of(file_number: i64, offset: i64, stored_bytes: i64, content_bytes: i64) -> i64:
     """The place of a record as one integer below -1."""
-    extra: i64 = stored_bytes - content_bytes - RECORD_HEADER_BYTES - ONE_POSITION_BYTES
+    extra: i64 = (
+        stored_bytes - content_bytes - record.RECORD_HEADER_BYTES - record.ONE_POSITION_BYTES
+    )
     units: i64 = (extra + _EXTRA_UNIT - 1) // _EXTRA_UNIT
     return -2 - (((file_number << 28 | offset) << 7) | units)
 
@@ -88,7 +79,9 @@ def offset_of(place: i64) -> i64:
 def read_bytes_of(place: i64, content_bytes: i64) -> i64:
     """Bytes to read from that offset for the whole record; a few more than it has."""
     units: i64 = (-2 - place) & (_EXTRA_END - 1)
-    return content_bytes + RECORD_HEADER_BYTES + ONE_POSITION_BYTES + units * _EXTRA_UNIT
+    return (
+        content_bytes + record.RECORD_HEADER_BYTES + record.ONE_POSITION_BYTES + units * _EXTRA_UNIT
+    )
 
 
 class PlaceEntry:
@@ -107,13 +100,13 @@ class PlaceEntry:
     def read(self, data: bytes, body: i64, number: i64) -> None:
         """Become entry `number` of the PLACES body that begins at `body` (`entry_count`)."""
         at = body + PLACES_HEAD_BYTES + number * ENTRY_BYTES
-        self.seq = read_u64(data, body + 12) + read_u32(data, at)
-        self.file_number = read_u64(data, body + 4)
-        self.offset = read_u32(data, at + 4)
-        self.stored_bytes = read_u32(data, at + 8)
-        self.content_bytes = read_u32(data, at + 12)
-        self.body_bytes = read_u32(data, at + 16)
-        self.expiry_ms = read_u64(data, at + 20)
+        self.seq = record.read_u64(data, body + 12) + record.read_u32(data, at)
+        self.file_number = record.read_u64(data, body + 4)
+        self.offset = record.read_u32(data, at + 4)
+        self.stored_bytes = record.read_u32(data, at + 8)
+        self.content_bytes = record.read_u32(data, at + 12)
+        self.body_bytes = record.read_u32(data, at + 16)
+        self.expiry_ms = record.read_u64(data, at + 20)
         self.flags = i64(data[at + 28])
 
 
@@ -126,7 +119,7 @@ class PlacesWriter:
         self._count: i64 = 0
         self._entries: BytesWriter = BytesWriter()
 
-    def add(self, position: Position, message: Message, writer: RecordWriter) -> None:
+    def add(self, position: Position, message: Message, writer: record.RecordWriter) -> None:
         """Add an entry for `position`, whose message has a record in a journal file."""
         file = message.file
         assert file is not None
@@ -141,10 +134,10 @@ class PlacesWriter:
         write_i32_be(out, i32(position.content_bytes))
         write_i32_be(out, i32(position.body_bytes))
         write_i64_be(out, position.expiry_ms)
-        write_i32_be(out, _FLAG_UNIT * FLAG_REDELIVERED if position.redelivered else 0)
+        write_i32_be(out, _FLAG_UNIT * record.FLAG_REDELIVERED if position.redelivered else 0)
         position.place = place_of(file.number, offset, stored_bytes, position.content_bytes)
 
-    def add_found(self, queue_id: i64, entry: PlaceEntry, writer: RecordWriter) -> None:
+    def add_found(self, queue_id: i64, entry: PlaceEntry, writer: record.RecordWriter) -> None:
         """Add an entry that was found in its file."""
         self.begin(queue_id, entry.file_number, entry.seq, writer)
         out = self._entries
@@ -156,7 +149,7 @@ class PlacesWriter:
         write_i64_be(out, entry.expiry_ms)
         write_i32_be(out, i32(entry.flags * _FLAG_UNIT))
 
-    def begin(self, queue_id: i64, file_number: i64, seq: i64, writer: RecordWriter) -> None:
+    def begin(self, queue_id: i64, file_number: i64, seq: i64, writer: record.RecordWriter) -> None:
         """Begin an entry of `seq`: in a new record, if it cannot be in the same one."""
         if self._count == ENTRIES_MAX or (self._count > 0 and self._file_number != file_number):
             self.flush(queue_id, writer)
@@ -165,7 +158,7 @@ class PlacesWriter:
             self._first_seq = seq
         self._count += 1
 
-    def flush(self, queue_id: i64, writer: RecordWriter) -> None:
+    def flush(self, queue_id: i64, writer: record.RecordWriter) -> None:
         """Write the gathered entries as one record, if there are any."""
         if self._count == 0:
             return
@@ -205,15 +198,15 @@ def message_at(data: bytes, start: i64, seed: int, queue_id: i64, seq: i64) -> M
 
     `seed` is that of the file (`crc_seed`). None: other bytes, damage, or another message.
     """
-    length = record_length(data, start, seed)
-    if length < 0 or not body_is_valid(data, start, length):
+    length = record.record_length(data, start, seed)
+    if length < 0 or not record.body_is_valid(data, start, length):
         return None
-    body: i64 = start + RECORD_HEADER_BYTES
+    body: i64 = start + record.RECORD_HEADER_BYTES
     end: i64 = start + length
     kind: i64 = i64(data[start + 2])
-    if kind == MOVE:
-        body += MOVE_HEAD_BYTES
-    elif kind != PUBLISH:
+    if kind == record.MOVE:
+        body += record.MOVE_HEAD_BYTES
+    elif kind != record.PUBLISH:
         return None
     if not has_position(data, body, end, queue_id, seq):
         return None
@@ -224,13 +217,13 @@ def has_position(data: bytes, body: i64, end: i64, queue_id: i64, seq: i64) -> b
     """Whether the publish whose positions begin at `body` is that of `seq` in the queue."""
     if end - body < 4:
         return False
-    count = read_u32(data, body)
+    count = record.read_u32(data, body)
     at: i64 = body + 4
-    if count * POSITION_BYTES > end - at:
+    if count * record.POSITION_BYTES > end - at:
         return False
     while count > 0:
-        if read_u64(data, at + 4) == seq and read_u32(data, at) == queue_id:
+        if record.read_u64(data, at + 4) == seq and record.read_u32(data, at) == queue_id:
             return True
-        at += POSITION_BYTES
+        at += record.POSITION_BYTES
         count -= 1
     return False

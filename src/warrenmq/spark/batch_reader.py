@@ -14,16 +14,9 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from warrenmq.admin.client.client import AdminRefusedError
+from warrenmq.admin.protocol import requests
 from warrenmq.admin.protocol.figures import ListQueues, QueueList
 from warrenmq.admin.protocol.homes import LocateQueues
-from warrenmq.admin.protocol.requests import (
-    DescribeQueue,
-    Peek,
-    QueueDescription,
-    Request,
-    SeekTime,
-    TimeSought,
-)
 from warrenmq.spark.broker_link import BrokerLink, link_to
 from warrenmq.spark.fetching import FETCH_BYTES, FETCH_MESSAGES, TASKS_WANTED, RangeReader, pack
 from warrenmq.spark.homes import Homes, Place, homes_of
@@ -53,9 +46,9 @@ class PeekRange:
     home: str = ""
     place: Place | None = None
 
-    def peek(self, start: int, with_bodies: bool) -> Request:
+    def peek(self, start: int, with_bodies: bool) -> requests.Request:
         """The request for the first messages of the range from `start` on."""
-        return Peek(
+        return requests.Peek(
             queue=self.queue,
             incarnation=self.incarnation,
             start=start,
@@ -164,7 +157,7 @@ class WarrenBatchReader(DataSourceReader):
         options = self._options
         try:
             link = self._link(home)
-            queue = link.request(DescribeQueue(name), QueueDescription)
+            queue = link.request(requests.DescribeQueue(name), requests.QueueDescription)
             starts = _seq(link, options.start, name, queue, 0)
             ends = _seq(link, options.end, name, queue, EVERYTHING)
         except AdminRefusedError as error:
@@ -190,11 +183,13 @@ class WarrenBatchReader(DataSourceReader):
         return homes_of(self._options.uri, _PURPOSE, self._options.retry_timeout_ms)
 
 
-def _seq(link: BrokerLink, bound: Bound, name: bytes, queue: QueueDescription, default: int) -> int:
+def _seq(
+    link: BrokerLink, bound: Bound, name: bytes, queue: requests.QueueDescription, default: int
+) -> int:
     if bound.timestamp_ms is None:
         return bound.seqs.get(name_text(name), default)
-    request = SeekTime(name, queue.incarnation, bound.timestamp_ms)
-    return link.request(request, TimeSought).seq
+    request = requests.SeekTime(name, queue.incarnation, bound.timestamp_ms)
+    return link.request(request, requests.TimeSought).seq
 
 
 def _cut(ranges: list[PeekRange], width: int) -> list[PeekRange]:

@@ -12,18 +12,10 @@ from warrenmq.store.records.record import (
     file_header_is_valid,
     file_header_number,
 )
+from warrenmq.tables import parts
 from warrenmq.tables.contents import ContentTable
 from warrenmq.tables.file_scan import POSITION_TYPE, RECORD_TYPE, Piece
 from warrenmq.tables.message_batches import MessageBatches
-from warrenmq.tables.parts import (
-    INDEX,
-    VERIFY_CRC,
-    VERIFY_NONE,
-    FilePart,
-    Partition,
-    QueuePart,
-    ReadOptions,
-)
 from warrenmq.tables.scan import RecordScan
 from warrenmq.tables.schemas import MESSAGES
 
@@ -43,15 +35,15 @@ class BlockBatches:
         """The messages of a block as one record batch; ValueError for no block or a damaged one."""
         piece = read_block(block, self._verify)
         queue_id = int(piece.positions["queue_id"][0]) if len(piece.positions) else 0
-        queue = QueuePart(queue_id, self._queue, -1, 0, np.empty(0, np.int64))
-        return self._batches.whole(FilePart(INDEX, "", 0, len(block), (queue,)), piece)
+        queue = parts.QueuePart(queue_id, self._queue, -1, 0, np.empty(0, np.int64))
+        return self._batches.whole(parts.FilePart(parts.INDEX, "", 0, len(block), (queue,)), piece)
 
 
-def no_partition(vhost: str, verify: bool) -> Partition:
+def no_partition(vhost: str, verify: bool) -> parts.Partition:
     """A partition without files, for batches of messages that come from no known directory."""
-    options = ReadOptions(verify=VERIFY_CRC if verify else VERIFY_NONE)
+    options = parts.ReadOptions(verify=parts.VERIFY_CRC if verify else parts.VERIFY_NONE)
     nowhere = Path()
-    return Partition(
+    return parts.Partition(
         MESSAGES, options, nowhere, nowhere, vhost, b"", ContentTable(nowhere, b"", (), ())
     )
 

@@ -11,14 +11,7 @@ import numpy as np
 
 from warrenmq.store.index.entry_search import SegmentRepair
 from warrenmq.store.records.record import FILE_HEADER_BYTES, crc_seed
-from warrenmq.tables.file_scan import (
-    POSITION_TYPE,
-    RECORD_TYPE,
-    Array,
-    FileChangedError,
-    OpenFile,
-    Piece,
-)
+from warrenmq.tables import file_scan
 from warrenmq.tables.parts import FilePart, Partition
 from warrenmq.tables.scan import RecordScan
 
@@ -26,14 +19,14 @@ from warrenmq.tables.scan import RecordScan
 NOWHERE: Final = -1
 
 
-def repaired_segment(partition: Partition, part: FilePart) -> Piece:
+def repaired_segment(partition: Partition, part: FilePart) -> file_scan.Piece:
     """All whole records of a segment, and the entries that were found again, in order of seq ids.
 
     Raises FileChangedError when the segment is shorter than it was when the reading was planned.
     """
     data = b""
     if part.size > 0:
-        with OpenFile(partition.vhost_path / part.path) as file:
+        with file_scan.OpenFile(partition.vhost_path / part.path) as file:
             file.must_have(part.size)
             data = file.read(0, part.size)
     queue = part.queues[0]
@@ -43,8 +36,8 @@ def repaired_segment(partition: Partition, part: FilePart) -> Piece:
         if repair.lacks(first, last):
             # A log that is missing has a row of its own in the table `damage`.
             with (
-                contextlib.suppress(FileChangedError),
-                OpenFile(partition.contents.log_path_of(number)) as log,
+                contextlib.suppress(file_scan.FileChangedError),
+                file_scan.OpenFile(partition.contents.log_path_of(number)) as log,
             ):
                 repair.search(log.read(0, log.size), number, queue.id, first, last)
     parts = repair.content(queue.id)
@@ -52,15 +45,17 @@ def repaired_segment(partition: Partition, part: FilePart) -> Piece:
     scan = RecordScan(crc_seed(partition.store_id, part.number), False)
     scan.feed(records, FILE_HEADER_BYTES, True)
     rows, positions = scan.take()
-    found = np.frombuffer(rows, RECORD_TYPE).copy()
+    found = np.frombuffer(rows, file_scan.RECORD_TYPE).copy()
     found["offset"] = _offsets_before(found["offset"], parts, repair.origins)
-    return Piece(records, found, np.frombuffer(positions, POSITION_TYPE))
+    return file_scan.Piece(records, found, np.frombuffer(positions, file_scan.POSITION_TYPE))
 
 
-def _offsets_before(offsets: Array, parts: list[bytes], origins: list[int]) -> Array:
+def _offsets_before(
+    offsets: file_scan.Array, parts: list[bytes], origins: list[int]
+) -> file_scan.Array:
     """Where the rows at `offsets` of the joined `parts` were before, or NOWHERE."""
     starts = np.cumsum([0, *map(len, parts[:-1])])
     of_part = np.searchsorted(starts, offsets, "right") - 1
     before = np.array(origins, np.int64)[of_part]
-    found: Array = np.where(before < 0, NOWHERE, before + offsets - starts[of_part])
+    found: file_scan.Array = np.where(before < 0, NOWHERE, before + offsets - starts[of_part])
     return found

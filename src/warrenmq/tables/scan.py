@@ -11,7 +11,7 @@ from crc32c import crc32c
 from librt.strings import BytesWriter, read_i64_le, write_i64_le
 from mypy_extensions import i64
 
-from warrenmq.store.records import record
+from warrenmq.store.records import log_places, record
 from warrenmq.store.records.content import (
     CONTENT_HEAD_BYTES,
     content_id_of,
@@ -20,14 +20,6 @@ from warrenmq.store.records.content import (
     references_of,
 )
 from warrenmq.store.records.index import behind_damage
-from warrenmq.store.records.log_places import (
-    ENTRY_BYTES,
-    PLACES,
-    PLACES_HEAD_BYTES,
-    entry_count,
-    has_position,
-    read_entry,
-)
 from warrenmq.store.records.publish_body import message_bounds
 
 # Fields of a record:
@@ -186,7 +178,7 @@ class RecordScan:
             body += record.MOVE_HEAD_BYTES
         elif kind != record.PUBLISH:
             return False
-        return has_position(data, body, end, queue_id, seq) and self._add_publish(
+        return log_places.has_position(data, body, end, queue_id, seq) and self._add_publish(
             data, start, length, record.PUBLISH, body, end
         )
 
@@ -217,7 +209,7 @@ class RecordScan:
             return self._add_content(data, at, length, base + at, 0)
         if kind == record.PUBLISH_REF:
             return self._add_reference(data, base + at, length, body, end)
-        if kind == PLACES:
+        if kind == log_places.PLACES:
             return self._add_places(data, base + at, body, end)
         if kind in (record.ACK, record.RETRACT):
             return self._add_runs(data, base + at, length, kind, body, end)
@@ -340,19 +332,19 @@ class RecordScan:
         return True
 
     def _add_places(self, data: bytes, offset: i64, body: i64, end: i64) -> bool:
-        count = entry_count(data, body, end)
+        count = log_places.entry_count(data, body, end)
         queue_id = record.read_u32(data, body) if count > 0 else 0
         number: i64 = 0
-        length = record.RECORD_HEADER_BYTES + PLACES_HEAD_BYTES + ENTRY_BYTES
+        length = record.RECORD_HEADER_BYTES + log_places.PLACES_HEAD_BYTES + log_places.ENTRY_BYTES
         while number < count:
-            entry = read_entry(data, body, number)
+            entry = log_places.read_entry(data, body, number)
             positions = self._positions
             write_i64_le(positions, self._count)
             write_i64_le(positions, queue_id)
             write_i64_le(positions, entry.seq)
             write_i64_le(positions, entry.expiry_ms)
             write_i64_le(positions, entry.flags)
-            self._add_row(offset, length, PLACES, 1)
+            self._add_row(offset, length, log_places.PLACES, 1)
             out = self._records
             write_i64_le(out, 1)
             write_i64_le(out, queue_id)
@@ -368,7 +360,7 @@ class RecordScan:
             write_i64_le(out, entry.stored_bytes)
             self._fill(2)
             offset += length
-            length = ENTRY_BYTES
+            length = log_places.ENTRY_BYTES
             number += 1
         return count > 0
 

@@ -21,15 +21,8 @@ from warrenmq.store.records.record import (
     file_header_is_valid,
     file_header_number,
 )
+from warrenmq.tables import file_scan
 from warrenmq.tables.blocks import no_partition
-from warrenmq.tables.file_scan import (
-    POSITION_TYPE,
-    RECORD_TYPE,
-    Array,
-    FileChangedError,
-    OpenFile,
-    Piece,
-)
 from warrenmq.tables.message_batches import MessageBatches
 from warrenmq.tables.parts import INDEX, FilePart, QueuePart
 from warrenmq.tables.rows import is_in_runs
@@ -72,7 +65,7 @@ class SliceReader:
         if not part.files or sum([end - first for _, first, end in part.files]) > FILES_BYTES_MAX:
             return None
         runs = np.array(part.runs, np.int64).reshape(-1, 2)
-        pieces: list[tuple[Piece, Array]] = []
+        pieces: list[tuple[file_scan.Piece, file_scan.Array]] = []
         count = 0
         for path, first, end in part.files:
             piece = self._piece(path, first, end)
@@ -96,13 +89,13 @@ class SliceReader:
             batches.extend(self._batches.of(FilePart(INDEX, "", 0, 0, (queue,)), piece, wanted))
         return batches
 
-    def _piece(self, path: str, first: int, end: int) -> Piece | None:
+    def _piece(self, path: str, first: int, end: int) -> file_scan.Piece | None:
         """The records of a stretch; None unless each is whole and has one position in a segment."""
         try:
-            with OpenFile(Path(path)) as opened:
+            with file_scan.OpenFile(Path(path)) as opened:
                 header = opened.read(0, FILE_HEADER_BYTES)
                 data = opened.read(first, end - first)
-        except (OSError, FileChangedError):
+        except (OSError, file_scan.FileChangedError):
             return None
         is_log = file_header_is_valid(header, FILE_MAGIC, self._store_id)
         if not is_log and not file_header_is_valid(header, INDEX_MAGIC, self._store_id):
@@ -110,8 +103,10 @@ class SliceReader:
         scan = RecordScan(crc_seed(header[_STORE_ID], file_header_number(header)), self._verify)
         scan.feed(data, first, not is_log)
         records, positions = scan.take()
-        piece = Piece(
-            data, np.frombuffer(records, RECORD_TYPE), np.frombuffer(positions, POSITION_TYPE)
+        piece = file_scan.Piece(
+            data,
+            np.frombuffer(records, file_scan.RECORD_TYPE),
+            np.frombuffer(positions, file_scan.POSITION_TYPE),
         )
         if scan.damage or not len(piece.positions):
             return None

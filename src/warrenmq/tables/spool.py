@@ -13,14 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from warrenmq.store.records.record import (
-    FILE_HEADER_BYTES,
-    FILE_MAGIC,
-    PUBLISH,
-    crc_seed,
-    file_header_is_valid,
-    file_header_number,
-)
+from warrenmq.store.records import record
 from warrenmq.tables.contents import ContentTable
 from warrenmq.tables.file_scan import FileChangedError, OpenFile, scan_file
 from warrenmq.tables.message_batches import MessageBatches
@@ -46,7 +39,7 @@ class SpoolFile:
     path: Path
     first_seq: int
     next_seq: int
-    size: int = FILE_HEADER_BYTES
+    size: int = record.FILE_HEADER_BYTES
     # Seq id of each mark, ascending.
     mark_seqs: "array[int]" = field(default_factory=lambda: array("q"))
     # Offset in the file of the message of each mark.
@@ -86,15 +79,15 @@ def read_spool_file(path: Path, store_id: bytes) -> tuple[SpoolFile, bool]:
     """
     with OpenFile(path) as opened:
         size = opened.size
-        header = opened.read(0, FILE_HEADER_BYTES)
+        header = opened.read(0, record.FILE_HEADER_BYTES)
         first_seq = int(path.stem)
         file = SpoolFile(path, first_seq, first_seq)
         if (
-            not file_header_is_valid(header, FILE_MAGIC, store_id)
-            or file_header_number(header) != first_seq
+            not record.file_header_is_valid(header, record.FILE_MAGIC, store_id)
+            or record.file_header_number(header) != first_seq
         ):
             raise SpoolError(f"{path} is no file of this spool")
-        scan = RecordScan(crc_seed(store_id, first_seq), True)
+        scan = RecordScan(record.crc_seed(store_id, first_seq), True)
         for piece in scan_file(opened.read, size, scan):
             records = piece.records_at(piece.positions["record"])
             seqs = piece.positions["seq"]
@@ -134,17 +127,17 @@ def read_slice(part: SpoolSlice, schema: Any) -> Iterator[Any]:
     found = 0
     try:
         with OpenFile(path) as file:
-            scan = RecordScan(crc_seed(part.store_id, part.first_seq), True)
+            scan = RecordScan(record.crc_seed(part.store_id, part.first_seq), True)
             # The scan treats the slice as a whole file: its offsets are wrong, but no column has
             # them.
-            shift = part.start_byte - FILE_HEADER_BYTES
+            shift = part.start_byte - record.FILE_HEADER_BYTES
             size = part.end_byte - shift
             for piece in scan_file(
                 lambda offset, count: file.read(offset + shift, count), size, scan
             ):
                 seqs = piece.positions["seq"]
                 wanted = (seqs >= part.start) & (seqs < part.end)
-                wanted &= piece.records_at(piece.positions["record"])["kind"] == PUBLISH
+                wanted &= piece.records_at(piece.positions["record"])["kind"] == record.PUBLISH
                 if wanted.any():
                     found += int(np.count_nonzero(wanted))
                     yield from batches.of(file_part, piece, wanted)

@@ -21,56 +21,13 @@ from librt.strings import (
 )
 from mypy_extensions import i64, mypyc_attr
 
+from warrenmq.wire import field_types, primitives
 from warrenmq.wire.errors import (
     FRAME_ERROR,
     INTERNAL_ERROR,
     ConnectionException,
     MalformedBytes,
     octets_text,
-)
-from warrenmq.wire.field_types import (
-    DEPTH_MAX,
-    TAG_ARRAY,
-    TAG_BINARY,
-    TAG_BOOL,
-    TAG_BYTE,
-    TAG_DECIMAL,
-    TAG_DOUBLE,
-    TAG_FLOAT,
-    TAG_LONG,
-    TAG_LONG_TOO,
-    TAG_LONGSTR,
-    TAG_SHORT,
-    TAG_SIGNED_INT,
-    TAG_TABLE,
-    TAG_TIMESTAMP,
-    TAG_UNSIGNED_BYTE,
-    TAG_UNSIGNED_INT,
-    TAG_UNSIGNED_SHORT,
-    TAG_VOID,
-    TOO_DEEP,
-    check_table,
-    fixed_size,
-    unknown_tag,
-)
-from warrenmq.wire.primitives import (
-    longstr_end,
-    need,
-    patch_long,
-    read_long,
-    read_longlong,
-    read_longstr,
-    read_octet,
-    read_short,
-    read_shortstr,
-    signed64,
-    unsigned64,
-    write_long,
-    write_longlong,
-    write_longstr,
-    write_octet,
-    write_short,
-    write_shortstr,
 )
 
 # 9999-12-31T23:59:59Z, the last second a datetime can hold.
@@ -104,7 +61,7 @@ def validate_table(data: bytes, start: i64, end: i64) -> None:
     Raises ConnectionException 501 if the table would not decode.
     """
     try:
-        check_table(data, start, end)
+        field_types.check_table(data, start, end)
     except MalformedBytes as error:
         reason = error.reason if error.reason else f"cannot decode {octets_text(data[start:end])}"
         raise ConnectionException(FRAME_ERROR, reason) from None
@@ -136,11 +93,11 @@ def encode_table(table: dict[str, Field]) -> bytes:
 
 
 def _read_table(data: bytes, at: i64, end: i64, depth: i64) -> dict[str, Field]:
-    if depth > DEPTH_MAX:
-        raise MalformedBytes(TOO_DEEP)
+    if depth > field_types.DEPTH_MAX:
+        raise MalformedBytes(field_types.TOO_DEEP)
     table: dict[str, Field] = {}
     while at < end:
-        raw_name, at = read_shortstr(data, at, end)
+        raw_name, at = primitives.read_shortstr(data, at, end)
         field, at = _read_field(data, at, end, depth)
         name = raw_name.decode("utf-8", "surrogateescape")
         if name not in table:
@@ -149,8 +106,8 @@ def _read_table(data: bytes, at: i64, end: i64, depth: i64) -> dict[str, Field]:
 
 
 def _read_array(data: bytes, at: i64, end: i64, depth: i64) -> list[Field]:
-    if depth > DEPTH_MAX:
-        raise MalformedBytes(TOO_DEEP)
+    if depth > field_types.DEPTH_MAX:
+        raise MalformedBytes(field_types.TOO_DEEP)
     array: list[Field] = []
     while at < end:
         field, at = _read_field(data, at, end, depth)
@@ -160,69 +117,69 @@ def _read_array(data: bytes, at: i64, end: i64, depth: i64) -> list[Field]:
 
 def _read_field(data: bytes, at: i64, end: i64, depth: i64) -> tuple[Field, i64]:
     """The field whose tag is at `at`, and the position behind it."""
-    tag = read_octet(data, at, end)
+    tag = primitives.read_octet(data, at, end)
     at += 1
-    if tag in (TAG_LONGSTR, TAG_BINARY):
-        text, stop = read_longstr(data, at, end)
+    if tag in (field_types.TAG_LONGSTR, field_types.TAG_BINARY):
+        text, stop = primitives.read_longstr(data, at, end)
         return Field(tag, text), stop
-    size = fixed_size(tag)
+    size = field_types.fixed_size(tag)
     if size >= 0:
-        need(at, end, size)
+        primitives.need(at, end, size)
         return Field(tag, _read_fixed(tag, data, at, end)), at + size
-    if tag == TAG_TABLE:
-        stop = longstr_end(data, at, end)
+    if tag == field_types.TAG_TABLE:
+        stop = primitives.longstr_end(data, at, end)
         return Field(tag, _read_table(data, at + 4, stop, depth + 1)), stop
-    if tag == TAG_ARRAY:
-        stop = longstr_end(data, at, end)
+    if tag == field_types.TAG_ARRAY:
+        stop = primitives.longstr_end(data, at, end)
         return Field(tag, _read_array(data, at + 4, stop, depth + 1)), stop
-    raise MalformedBytes(unknown_tag(tag))
+    raise MalformedBytes(field_types.unknown_tag(tag))
 
 
 def _read_fixed(tag: i64, data: bytes, at: i64, end: i64) -> object:
-    if tag == TAG_BOOL:
-        return read_octet(data, at, end) != 0
-    if tag == TAG_VOID:
+    if tag == field_types.TAG_BOOL:
+        return primitives.read_octet(data, at, end) != 0
+    if tag == field_types.TAG_VOID:
         return None
-    if tag == TAG_FLOAT:
+    if tag == field_types.TAG_FLOAT:
         return read_f32_be(data, at)
-    if tag == TAG_DOUBLE:
+    if tag == field_types.TAG_DOUBLE:
         return read_f64_be(data, at)
-    if tag == TAG_DECIMAL:
-        scale: int = read_octet(data, at, end)
-        unscaled: int = read_long(data, at + 1, end)
+    if tag == field_types.TAG_DECIMAL:
+        scale: int = primitives.read_octet(data, at, end)
+        unscaled: int = primitives.read_long(data, at + 1, end)
         return scale, unscaled
-    if tag == TAG_TIMESTAMP:
-        return unsigned64(read_longlong(data, at, end))
+    if tag == field_types.TAG_TIMESTAMP:
+        return primitives.unsigned64(primitives.read_longlong(data, at, end))
     return int(_read_integer(tag, data, at, end))
 
 
 def _read_integer(tag: i64, data: bytes, at: i64, end: i64) -> i64:
-    if tag == TAG_SIGNED_INT:
-        return (read_long(data, at, end) ^ 0x80000000) - 0x80000000
-    if tag == TAG_UNSIGNED_INT:
-        return read_long(data, at, end)
-    if tag == TAG_SHORT:
-        return (read_short(data, at, end) ^ 0x8000) - 0x8000
-    if tag == TAG_UNSIGNED_SHORT:
-        return read_short(data, at, end)
-    if tag == TAG_BYTE:
-        return (read_octet(data, at, end) ^ 0x80) - 0x80
-    if tag == TAG_UNSIGNED_BYTE:
-        return read_octet(data, at, end)
-    return read_longlong(data, at, end)
+    if tag == field_types.TAG_SIGNED_INT:
+        return (primitives.read_long(data, at, end) ^ 0x80000000) - 0x80000000
+    if tag == field_types.TAG_UNSIGNED_INT:
+        return primitives.read_long(data, at, end)
+    if tag == field_types.TAG_SHORT:
+        return (primitives.read_short(data, at, end) ^ 0x8000) - 0x8000
+    if tag == field_types.TAG_UNSIGNED_SHORT:
+        return primitives.read_short(data, at, end)
+    if tag == field_types.TAG_BYTE:
+        return (primitives.read_octet(data, at, end) ^ 0x80) - 0x80
+    if tag == field_types.TAG_UNSIGNED_BYTE:
+        return primitives.read_octet(data, at, end)
+    return primitives.read_longlong(data, at, end)
 
 
 def _write_fields(out: BytesWriter, table: dict[str, Field], depth: i64) -> None:
-    if depth > DEPTH_MAX:
-        raise ValueError(TOO_DEEP)
+    if depth > field_types.DEPTH_MAX:
+        raise ValueError(field_types.TOO_DEEP)
     for name, field in table.items():
-        write_shortstr(out, name.encode("utf-8", "surrogateescape"))
+        primitives.write_shortstr(out, name.encode("utf-8", "surrogateescape"))
         _write_field(out, field, depth)
 
 
 def _write_items(out: BytesWriter, array: list[Field], depth: i64) -> None:
-    if depth > DEPTH_MAX:
-        raise ValueError(TOO_DEEP)
+    if depth > field_types.DEPTH_MAX:
+        raise ValueError(field_types.TOO_DEEP)
     for field in array:
         _write_field(out, field, depth)
 
@@ -230,54 +187,54 @@ def _write_items(out: BytesWriter, array: list[Field], depth: i64) -> None:
 def _write_field(out: BytesWriter, field: Field, depth: i64) -> None:
     tag = field.tag
     value = field.value
-    write_octet(out, tag)
-    if tag == TAG_TABLE and isinstance(value, dict):
+    primitives.write_octet(out, tag)
+    if tag == field_types.TAG_TABLE and isinstance(value, dict):
         at = len(out)
-        write_long(out, 0)
+        primitives.write_long(out, 0)
         _write_fields(out, value, depth + 1)
-        patch_long(out, at, len(out) - at - 4)
-    elif tag == TAG_ARRAY and isinstance(value, list):
+        primitives.patch_long(out, at, len(out) - at - 4)
+    elif tag == field_types.TAG_ARRAY and isinstance(value, list):
         at = len(out)
-        write_long(out, 0)
+        primitives.write_long(out, 0)
         _write_items(out, value, depth + 1)
-        patch_long(out, at, len(out) - at - 4)
-    elif (tag in (TAG_LONGSTR, TAG_BINARY)) and isinstance(value, bytes):
-        write_longstr(out, value)
-    elif tag == TAG_DECIMAL and isinstance(value, tuple):
+        primitives.patch_long(out, at, len(out) - at - 4)
+    elif (tag in (field_types.TAG_LONGSTR, field_types.TAG_BINARY)) and isinstance(value, bytes):
+        primitives.write_longstr(out, value)
+    elif tag == field_types.TAG_DECIMAL and isinstance(value, tuple):
         scale, unscaled = value
-        write_octet(out, scale)
-        write_long(out, unscaled)
-    elif tag == TAG_FLOAT and isinstance(value, float):
+        primitives.write_octet(out, scale)
+        primitives.write_long(out, unscaled)
+    elif tag == field_types.TAG_FLOAT and isinstance(value, float):
         write_f32_be(out, value)
-    elif tag == TAG_DOUBLE and isinstance(value, float):
+    elif tag == field_types.TAG_DOUBLE and isinstance(value, float):
         write_f64_be(out, value)
-    elif tag == TAG_VOID and value is None:
+    elif tag == field_types.TAG_VOID and value is None:
         pass
-    elif fixed_size(tag) > 0 and isinstance(value, int):
+    elif field_types.fixed_size(tag) > 0 and isinstance(value, int):
         _write_integer(out, tag, value)
     else:
         raise TypeError(f"a field of type tag {tag} cannot hold {value!r}")
 
 
 def _write_integer(out: BytesWriter, tag: i64, value: int) -> None:
-    if tag == TAG_BOOL:
-        write_octet(out, 1 if value else 0)
-    elif tag == TAG_BYTE:
-        write_octet(out, _signed(value, 8))
-    elif tag == TAG_UNSIGNED_BYTE:
-        write_octet(out, _unsigned(value, 8))
-    elif tag == TAG_SHORT:
-        write_short(out, _signed(value, 16))
-    elif tag == TAG_UNSIGNED_SHORT:
-        write_short(out, _unsigned(value, 16))
-    elif tag == TAG_SIGNED_INT:
-        write_long(out, _signed(value, 32))
-    elif tag == TAG_UNSIGNED_INT:
-        write_long(out, _unsigned(value, 32))
-    elif tag in (TAG_LONG, TAG_LONG_TOO):
-        write_longlong(out, signed64(_signed(value, 64)))
-    elif tag == TAG_TIMESTAMP:
-        write_longlong(out, signed64(value))
+    if tag == field_types.TAG_BOOL:
+        primitives.write_octet(out, 1 if value else 0)
+    elif tag == field_types.TAG_BYTE:
+        primitives.write_octet(out, _signed(value, 8))
+    elif tag == field_types.TAG_UNSIGNED_BYTE:
+        primitives.write_octet(out, _unsigned(value, 8))
+    elif tag == field_types.TAG_SHORT:
+        primitives.write_short(out, _signed(value, 16))
+    elif tag == field_types.TAG_UNSIGNED_SHORT:
+        primitives.write_short(out, _unsigned(value, 16))
+    elif tag == field_types.TAG_SIGNED_INT:
+        primitives.write_long(out, _signed(value, 32))
+    elif tag == field_types.TAG_UNSIGNED_INT:
+        primitives.write_long(out, _unsigned(value, 32))
+    elif tag in (field_types.TAG_LONG, field_types.TAG_LONG_TOO):
+        primitives.write_longlong(out, primitives.signed64(_signed(value, 64)))
+    elif tag == field_types.TAG_TIMESTAMP:
+        primitives.write_longlong(out, primitives.signed64(value))
     else:
         raise TypeError(f"a field of type tag {tag} cannot hold {value!r}")
 
@@ -327,26 +284,30 @@ def field_to_python(field: Field) -> object:
     """
     tag = field.tag
     value = field.value
-    if tag == TAG_LONGSTR and isinstance(value, bytes):
+    if tag == field_types.TAG_LONGSTR and isinstance(value, bytes):
         try:
             return value.decode("utf-8")
         except UnicodeDecodeError:
             return value
-    if tag == TAG_TABLE and isinstance(value, dict):
+    if tag == field_types.TAG_TABLE and isinstance(value, dict):
         return to_python(value)
-    if tag == TAG_ARRAY and isinstance(value, list):
+    if tag == field_types.TAG_ARRAY and isinstance(value, list):
         return [field_to_python(item) for item in value]
-    if tag == TAG_DECIMAL and isinstance(value, tuple):
+    if tag == field_types.TAG_DECIMAL and isinstance(value, tuple):
         scale, unscaled = value
         return Decimal(unscaled).scaleb(-scale)
-    if tag == TAG_TIMESTAMP and isinstance(value, int) and value <= DATETIME_SECONDS_MAX:
+    if (
+        tag == field_types.TAG_TIMESTAMP
+        and isinstance(value, int)
+        and value <= DATETIME_SECONDS_MAX
+    ):
         return datetime.fromtimestamp(value, UTC)
     return value
 
 
 def _table_from_python(values: dict[str, object], depth: i64) -> dict[str, Field]:
-    if depth > DEPTH_MAX:
-        raise ValueError(TOO_DEEP)
+    if depth > field_types.DEPTH_MAX:
+        raise ValueError(field_types.TOO_DEEP)
     table: dict[str, Field] = {}
     for name, value in values.items():
         table[name] = _field_from_python(value, depth)
@@ -354,29 +315,29 @@ def _table_from_python(values: dict[str, object], depth: i64) -> dict[str, Field
 
 
 def _array_from_python(values: list[object], depth: i64) -> list[Field]:
-    if depth > DEPTH_MAX:
-        raise ValueError(TOO_DEEP)
+    if depth > field_types.DEPTH_MAX:
+        raise ValueError(field_types.TOO_DEEP)
     return [_field_from_python(value, depth) for value in values]
 
 
 def _field_from_python(value: object, depth: i64) -> Field:
     if value is None:
-        return Field(TAG_VOID, None)
+        return Field(field_types.TAG_VOID, None)
     # A bool is an int in Python, so it must be checked before int.
     if isinstance(value, bool):
-        return Field(TAG_BOOL, value)
+        return Field(field_types.TAG_BOOL, value)
     if isinstance(value, int):
         return _integer_field(value)
     if isinstance(value, str):
-        return Field(TAG_LONGSTR, value.encode("utf-8", "surrogateescape"))
+        return Field(field_types.TAG_LONGSTR, value.encode("utf-8", "surrogateescape"))
     if isinstance(value, bytes):
-        return Field(TAG_LONGSTR, value)
+        return Field(field_types.TAG_LONGSTR, value)
     if isinstance(value, float):
-        return Field(TAG_DOUBLE, value)
+        return Field(field_types.TAG_DOUBLE, value)
     if isinstance(value, dict):
-        return Field(TAG_TABLE, _table_from_python(value, depth + 1))
+        return Field(field_types.TAG_TABLE, _table_from_python(value, depth + 1))
     if isinstance(value, list):
-        return Field(TAG_ARRAY, _array_from_python(value, depth + 1))
+        return Field(field_types.TAG_ARRAY, _array_from_python(value, depth + 1))
     if isinstance(value, datetime):
         return _timestamp_field(value)
     if isinstance(value, Decimal):
@@ -386,9 +347,9 @@ def _field_from_python(value: object, depth: i64) -> Field:
 
 def _integer_field(value: int) -> Field:
     if -(1 << 31) <= value < 1 << 31:
-        return Field(TAG_SIGNED_INT, value)
+        return Field(field_types.TAG_SIGNED_INT, value)
     if -(1 << 63) <= value < 1 << 63:
-        return Field(TAG_LONG, value)
+        return Field(field_types.TAG_LONG, value)
     raise ValueError(f"{value} is not a signed 64-bit number")
 
 
@@ -398,7 +359,7 @@ def _timestamp_field(value: datetime) -> Field:
     seconds = int(value.timestamp())
     if seconds < 0:
         raise ValueError(f"{value.isoformat()} lies before 1970 and has no timestamp")
-    return Field(TAG_TIMESTAMP, seconds)
+    return Field(field_types.TAG_TIMESTAMP, seconds)
 
 
 def _decimal_field(value: Decimal) -> Field:
@@ -413,4 +374,4 @@ def _decimal_field(value: Decimal) -> Field:
     unscaled = int(value.scaleb(scale))
     if unscaled >= 1 << 32:
         raise ValueError(f"{value} has no decimal encoding")
-    return Field(TAG_DECIMAL, (scale, unscaled))
+    return Field(field_types.TAG_DECIMAL, (scale, unscaled))

@@ -11,24 +11,9 @@ from typing import Final, final
 from librt.strings import BytesWriter
 from mypy_extensions import i64, mypyc_attr
 
+from warrenmq.wire import primitives
 from warrenmq.wire.errors import INTERNAL_ERROR, ConnectionException, MalformedBytes
 from warrenmq.wire.field_types import check_table
-from warrenmq.wire.primitives import (
-    longstr_end,
-    read_longlong,
-    read_longstr,
-    read_octet,
-    read_short,
-    read_shortstr,
-    shortstr_end,
-    signed64,
-    unsigned64,
-    write_longlong,
-    write_longstr,
-    write_octet,
-    write_short,
-    write_shortstr,
-)
 
 # Bits of the flag word: each says that a property is present. Values follow in this order.
 CONTENT_TYPE: Final = 1 << 15
@@ -102,7 +87,7 @@ class Properties:
         flags |= _write_text(out, self.content_encoding, CONTENT_ENCODING)
         headers = self.headers
         if headers is not None:
-            write_longstr(out, headers)
+            primitives.write_longstr(out, headers)
             flags |= HEADERS
         flags |= _write_number(out, self.delivery_mode, DELIVERY_MODE)
         flags |= _write_number(out, self.priority, PRIORITY)
@@ -112,14 +97,14 @@ class Properties:
         flags |= _write_text(out, self.message_id, MESSAGE_ID)
         timestamp = self.timestamp
         if timestamp is not None:
-            write_longlong(out, signed64(timestamp))
+            primitives.write_longlong(out, primitives.signed64(timestamp))
             flags |= TIMESTAMP
         flags |= _write_text(out, self.type, TYPE)
         flags |= _write_text(out, self.user_id, USER_ID)
         flags |= _write_text(out, self.app_id, APP_ID)
         flags |= _write_text(out, self.cluster_id, CLUSTER_ID)
         head = BytesWriter()
-        write_short(head, flags)
+        primitives.write_short(head, flags)
         return head.getvalue() + out.getvalue()
 
 
@@ -140,13 +125,13 @@ def delivery_mode(raw: bytes) -> i64:
     Bytes behind the delivery mode are not checked.
     """
     try:
-        flags = read_short(raw, 0, len(raw))
+        flags = primitives.read_short(raw, 0, len(raw))
         if flags & DELIVERY_MODE == 0:
             return 0
         at = _headers_start(raw, flags)
         if flags & HEADERS != 0:
-            at = longstr_end(raw, at, len(raw))
-        return read_octet(raw, at, len(raw))
+            at = primitives.longstr_end(raw, at, len(raw))
+        return primitives.read_octet(raw, at, len(raw))
     except MalformedBytes:
         return -1
 
@@ -158,10 +143,10 @@ def headers_span(raw: bytes) -> bytes:
     table itself is not checked.
     """
     try:
-        flags = read_short(raw, 0, len(raw))
+        flags = primitives.read_short(raw, 0, len(raw))
         if flags & HEADERS == 0:
             return b""
-        headers, _ = read_longstr(raw, _headers_start(raw, flags), len(raw))
+        headers, _ = primitives.read_longstr(raw, _headers_start(raw, flags), len(raw))
         return headers
     except MalformedBytes:
         raise ConnectionException(INTERNAL_ERROR, "") from None
@@ -171,36 +156,36 @@ def _headers_start(raw: bytes, flags: i64) -> i64:
     """The position behind content-type and content-encoding."""
     at: i64 = 2
     if flags & CONTENT_TYPE != 0:
-        at = shortstr_end(raw, at, len(raw))
+        at = primitives.shortstr_end(raw, at, len(raw))
     if flags & CONTENT_ENCODING != 0:
-        at = shortstr_end(raw, at, len(raw))
+        at = primitives.shortstr_end(raw, at, len(raw))
     return at
 
 
 def _decode(raw: bytes) -> Properties:
     end: i64 = len(raw)
-    flags = read_short(raw, 0, end)
+    flags = primitives.read_short(raw, 0, end)
     at: i64 = 2
     properties = Properties()
     properties.content_type, at = _read_text(raw, at, end, flags & CONTENT_TYPE)
     properties.content_encoding, at = _read_text(raw, at, end, flags & CONTENT_ENCODING)
     if flags & HEADERS != 0:
-        stop = longstr_end(raw, at, end)
+        stop = primitives.longstr_end(raw, at, end)
         check_table(raw, at + 4, stop)
         properties.headers = raw[at + 4 : stop]
         at = stop
     if flags & DELIVERY_MODE != 0:
-        properties.delivery_mode = read_octet(raw, at, end)
+        properties.delivery_mode = primitives.read_octet(raw, at, end)
         at += 1
     if flags & PRIORITY != 0:
-        properties.priority = read_octet(raw, at, end)
+        properties.priority = primitives.read_octet(raw, at, end)
         at += 1
     properties.correlation_id, at = _read_text(raw, at, end, flags & CORRELATION_ID)
     properties.reply_to, at = _read_text(raw, at, end, flags & REPLY_TO)
     properties.expiration, at = _read_text(raw, at, end, flags & EXPIRATION)
     properties.message_id, at = _read_text(raw, at, end, flags & MESSAGE_ID)
     if flags & TIMESTAMP != 0:
-        properties.timestamp = unsigned64(read_longlong(raw, at, end))
+        properties.timestamp = primitives.unsigned64(primitives.read_longlong(raw, at, end))
         at += 8
     properties.type, at = _read_text(raw, at, end, flags & TYPE)
     properties.user_id, at = _read_text(raw, at, end, flags & USER_ID)
@@ -214,19 +199,19 @@ def _decode(raw: bytes) -> Properties:
 def _read_text(raw: bytes, at: i64, end: i64, present: i64) -> tuple[bytes | None, i64]:
     if present == 0:
         return None, at
-    return read_shortstr(raw, at, end)
+    return primitives.read_shortstr(raw, at, end)
 
 
 def _write_text(out: BytesWriter, value: bytes | None, flag: i64) -> i64:
     """Append `value` if it is not None; returns `flag` then, else 0."""
     if value is None:
         return 0
-    write_shortstr(out, value)
+    primitives.write_shortstr(out, value)
     return flag
 
 
 def _write_number(out: BytesWriter, value: int | None, flag: i64) -> i64:
     if value is None:
         return 0
-    write_octet(out, value)
+    primitives.write_octet(out, value)
     return flag

@@ -11,17 +11,8 @@ from typing import Final
 from librt.strings import BytesWriter
 from mypy_extensions import i64
 
-from warrenmq.wire import field_types
+from warrenmq.wire import field_types, primitives
 from warrenmq.wire.errors import MalformedBytes
-from warrenmq.wire.primitives import (
-    longstr_end,
-    need,
-    read_octet,
-    read_shortstr,
-    write_longstr,
-    write_octet,
-    write_shortstr,
-)
 
 RawField = tuple[bytes, bytes]
 
@@ -61,7 +52,7 @@ def join_table(fields: list[RawField]) -> bytes:
     """The body of the table with these fields."""
     out = BytesWriter()
     for name, value in fields:
-        write_shortstr(out, name)
+        primitives.write_shortstr(out, name)
         out.write(value)
     return out.getvalue()
 
@@ -113,8 +104,8 @@ def table_value(fields: list[RawField]) -> bytes:
 
 def _with_length(tag: i64, body: bytes) -> bytes:
     out = BytesWriter()
-    write_octet(out, tag)
-    write_longstr(out, body)
+    primitives.write_octet(out, tag)
+    primitives.write_longstr(out, body)
     return out.getvalue()
 
 
@@ -127,7 +118,7 @@ def _split(body: bytes, changes: dict[i64, i64]) -> list[RawField]:
     at: i64 = 0
     end: i64 = len(body)
     while at < end:
-        name, start = read_shortstr(body, at, end)
+        name, start = primitives.read_shortstr(body, at, end)
         at = _value_end(body, start, end, 1, changes)
         fields.append((name, body[start:at]))
     return fields
@@ -135,13 +126,13 @@ def _split(body: bytes, changes: dict[i64, i64]) -> list[RawField]:
 
 def _value_end(data: bytes, at: i64, end: i64, depth: i64, changes: dict[i64, i64]) -> i64:
     """The position behind the value with its tag at `at`; notes the octets that change."""
-    tag = read_octet(data, at, end)
+    tag = primitives.read_octet(data, at, end)
     at += 1
     if tag in (field_types.TAG_LONGSTR, field_types.TAG_BINARY):
-        return longstr_end(data, at, end)
+        return primitives.longstr_end(data, at, end)
     size = field_types.fixed_size(tag)
     if size >= 0:
-        need(at, end, size)
+        primitives.need(at, end, size)
         if tag == field_types.TAG_LONG_TOO:
             changes[at - 1] = field_types.TAG_LONG
         elif tag == field_types.TAG_BOOL and data[at] > 1:
@@ -151,10 +142,10 @@ def _value_end(data: bytes, at: i64, end: i64, depth: i64, changes: dict[i64, i6
         raise MalformedBytes(field_types.unknown_tag(tag))
     if depth >= field_types.DEPTH_MAX:
         raise MalformedBytes(field_types.TOO_DEEP)
-    stop = longstr_end(data, at, end)
+    stop = primitives.longstr_end(data, at, end)
     at += 4
     while at < stop:
         if tag == field_types.TAG_TABLE:
-            at += 1 + read_octet(data, at, stop)
+            at += 1 + primitives.read_octet(data, at, stop)
         at = _value_end(data, at, stop, depth + 1, changes)
     return stop

@@ -11,15 +11,7 @@ from typing import Final, final
 
 from mypy_extensions import mypyc_attr
 
-from warrenmq.broker.policies.keys import (
-    ALL,
-    EXCHANGES,
-    NOT_CLASSIC,
-    NOT_QUORUM,
-    QUEUES,
-    QUORUM_QUEUES,
-    check_settings,
-)
+from warrenmq.broker.policies import keys
 from warrenmq.broker.policies.mirroring import normal_definition
 from warrenmq.vocabulary.erlang_text import error_text, settings_text, term_text
 from warrenmq.vocabulary.patterns.errors import PatternError
@@ -33,7 +25,10 @@ _FIELDS: Final = ("apply-to", "definition", "pattern", "priority")
 
 
 # Keys with which a policy does not apply, by target.
-_NOT_FOR: Final[dict[str, tuple[str, ...]]] = {QUEUES: NOT_CLASSIC, QUORUM_QUEUES: NOT_QUORUM}
+_NOT_FOR: Final[dict[str, tuple[str, ...]]] = {
+    keys.QUEUES: keys.NOT_CLASSIC,
+    keys.QUORUM_QUEUES: keys.NOT_QUORUM,
+}
 
 
 @final
@@ -71,7 +66,7 @@ class Policy:
         for key in _NOT_FOR.get(target, ()):
             if key in self.definition:
                 return False
-        return self.apply_to in (ALL, QUEUES if target == QUORUM_QUEUES else target)
+        return self.apply_to in (keys.ALL, keys.QUEUES if target == keys.QUORUM_QUEUES else target)
 
     def matches(self, name: bytes) -> bool:
         """Whether the pattern is found in `name`."""
@@ -119,7 +114,7 @@ def parse_policy(name: str, value: str) -> Policy:
         raise ValueError("a policy is a JSON object")
     pattern: object = fields.get("pattern")
     priority: object = fields.get("priority")
-    apply_to: object = fields.get("apply-to", ALL)
+    apply_to: object = fields.get("apply-to", keys.ALL)
     definition = _settings(fields.get("definition"))
     if (
         not isinstance(pattern, str)
@@ -173,9 +168,9 @@ def _check_field(field: str, value: object, component: str) -> str:
             return f"parse error while reading policy definition: {term_text(value)}. Validator: {validator}."
         if len(settings) == 0:
             return "no policy provided"
-        return check_settings(settings, component == OPERATOR_POLICY)
+        return keys.check_settings(settings, component == OPERATOR_POLICY)
     if field == "apply-to":
-        if isinstance(value, str) and value in (QUEUES, EXCHANGES, ALL):
+        if isinstance(value, str) and value in (keys.QUEUES, keys.EXCHANGES, keys.ALL):
             return ""
         shown = value if isinstance(value, str) else term_text(value)
         return f"apply-to '{shown}' unrecognised; should be 'queues', 'exchanges' or 'all'"

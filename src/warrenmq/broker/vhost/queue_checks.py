@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from warrenmq.broker.vhost.queues import VhostQueues
 from warrenmq.queues.queue import Queue
-from warrenmq.wire.errors import (
-    ACCESS_REFUSED,
-    NOT_IMPLEMENTED,
-    PRECONDITION_FAILED,
-    RESOURCE_ERROR,
-    ChannelException,
-    ConnectionException,
-)
+from warrenmq.wire import errors
 
 
 def check_consume(vhost: VhostQueues, queue: Queue, exclusive: bool) -> None:
     """Raise ChannelException 403 if a consumer, `exclusive` or not, may not join the others."""
     if not queue.admits_consumer(exclusive):
-        raise ChannelException(ACCESS_REFUSED, f"{vhost.queue_text(queue.name)} in exclusive use")
+        raise errors.ChannelException(
+            errors.ACCESS_REFUSED, f"{vhost.queue_text(queue.name)} in exclusive use"
+        )
 
 
 def check_delete(vhost: VhostQueues, queue: Queue, if_empty: bool, if_unused: bool) -> None:
@@ -25,16 +20,16 @@ def check_delete(vhost: VhostQueues, queue: Queue, if_empty: bool, if_unused: bo
     text = vhost.queue_text(queue.name)
     if queue.settings.traits.is_quorum and (if_empty or if_unused):
         flag = "if-unused" if if_unused else "if-empty"
-        raise ConnectionException(
-            NOT_IMPLEMENTED,
+        raise errors.ConnectionException(
+            errors.NOT_IMPLEMENTED,
             f"cannot delete {text}. queue.delete operations with {flag} flag set are not supported by quorum queues",
             50,
             40,
         )
     if if_empty and queue.ready_count > 0:
-        raise ChannelException(PRECONDITION_FAILED, f"{text} not empty")
+        raise errors.ChannelException(errors.PRECONDITION_FAILED, f"{text} not empty")
     if if_unused and len(queue.consumers) > 0:
-        raise ChannelException(PRECONDITION_FAILED, f"{text} in use")
+        raise errors.ChannelException(errors.PRECONDITION_FAILED, f"{text} in use")
 
 
 def purge_failure(vhost: VhostQueues, queue: Queue) -> str:
@@ -42,6 +37,6 @@ def purge_failure(vhost: VhostQueues, queue: Queue) -> str:
     return f"copies of {vhost.queue_text(queue.name)} may still have purged messages"
 
 
-def purge_refusal(vhost: VhostQueues, queue: Queue) -> ChannelException:
+def purge_refusal(vhost: VhostQueues, queue: Queue) -> errors.ChannelException:
     """The refusal of queue.purge for that reason."""
-    return ChannelException(RESOURCE_ERROR, purge_failure(vhost, queue))
+    return errors.ChannelException(errors.RESOURCE_ERROR, purge_failure(vhost, queue))

@@ -14,16 +14,8 @@ from warrenmq.store.index.content_load import LOG_GAP_BYTES, LOG_READ_BYTES
 from warrenmq.store.model.layout import PERSISTENT_NAME
 from warrenmq.store.model.message import ABSENT, INDEXED, Message, Position, QueueLedger
 from warrenmq.store.model.runs import Runs, add_run
-from warrenmq.store.records import record
+from warrenmq.store.records import log_places, record
 from warrenmq.store.records.index import behind_damage
-from warrenmq.store.records.log_places import (
-    file_of,
-    may_encode,
-    message_at,
-    offset_of,
-    place_of,
-    read_bytes_of,
-)
 from warrenmq.store.records.publish_body import decode_message, message_bounds
 
 LOG_NAME: Final = re.compile(r"(0|[1-9][0-9]{0,17})\.wal")
@@ -82,17 +74,17 @@ class LogReader:
             if not is_referred(position):
                 continue
             place = position.place
-            first = offset_of(place)
-            last = first + read_bytes_of(place, position.content_bytes)
+            first = log_places.offset_of(place)
+            last = first + log_places.read_bytes_of(place, position.content_bytes)
             if gathered and (
-                file_of(place) != number
+                log_places.file_of(place) != number
                 or not start <= first <= end + LOG_GAP_BYTES
                 or last - start > LOG_READ_BYTES
             ):
                 self._read(gathered, number, start, end)
                 gathered = []
             if not gathered:
-                number, start, end = file_of(place), first, last
+                number, start, end = log_places.file_of(place), first, last
             gathered.append(position)
             end = max(end, last)
         if gathered:
@@ -118,14 +110,14 @@ class LogReader:
 
     def message(self, position: Position) -> Message | None:
         """The message at `position`, read from its journal file; None: it cannot be read."""
-        number = file_of(position.place)
-        offset = offset_of(position.place)
+        number = log_places.file_of(position.place)
+        offset = log_places.offset_of(position.place)
         path = self.path_of(number)
         if path is None:
             return None
         try:
             data = self._files.read(
-                path, offset, read_bytes_of(position.place, position.content_bytes)
+                path, offset, log_places.read_bytes_of(position.place, position.content_bytes)
             )
         except OSError:
             return None
@@ -140,7 +132,7 @@ class LogReader:
         except OSError:
             return
         for position in positions:
-            at = offset_of(position.place) - start
+            at = log_places.offset_of(position.place) - start
             message = self._message_in(data, at, number, position)
             if message is not None:
                 position.message = message
@@ -148,7 +140,7 @@ class LogReader:
 
     def _message_in(self, data: bytes, at: int, number: int, position: Position) -> Message | None:
         seed = record.crc_seed(self._store_id, number)
-        return message_at(data, at, seed, position.ledger.queue_id, position.seq)
+        return log_places.message_at(data, at, seed, position.ledger.queue_id, position.seq)
 
     # -- all records -------------------------------------------------------------------------------
 
@@ -240,7 +232,7 @@ def _position_at(
     timestamp_at, _, _, body_start = message_bounds(data, body, end)
     # Beside the content: timestamp and flags, and the lengths of properties and body.
     content_bytes = end - timestamp_at - 17
-    has_place = may_encode(number, start, end - start, content_bytes)
+    has_place = log_places.may_encode(number, start, end - start, content_bytes)
     message = ABSENT if has_place else decode_message(data, body, end)
     if message is None:
         return None
@@ -255,7 +247,7 @@ def _position_at(
     position.journal_state = INDEXED
     position.has_content = not has_place
     if has_place:
-        position.place = place_of(number, start, end - start, content_bytes)
+        position.place = log_places.place_of(number, start, end - start, content_bytes)
     return position
 
 

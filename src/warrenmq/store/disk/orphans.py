@@ -12,6 +12,7 @@ from warrenmq.store.disk.log_reader import LogReader
 from warrenmq.store.file_system import FileSystem
 from warrenmq.store.model.layout import QUEUES_NAME
 from warrenmq.store.model.message import ABSENT, INDEXED, Position, QueueLedger
+from warrenmq.store.records import record
 from warrenmq.store.records.index import behind_damage
 from warrenmq.store.records.log_places import (
     PLACES,
@@ -20,15 +21,6 @@ from warrenmq.store.records.log_places import (
     entry_count,
     place_of,
     read_entry,
-)
-from warrenmq.store.records.record import (
-    FILE_HEADER_BYTES,
-    FLAG_REDELIVERED,
-    RECORD_HEADER_BYTES,
-    RecordWriter,
-    body_is_valid,
-    crc_seed,
-    record_length,
 )
 
 logger = logging.getLogger("warren.disk")
@@ -54,15 +46,15 @@ def embed_contents(files: FileSystem, store_id: bytes, queue_id: int) -> None:
 
 def _embedded(data: bytes, store_id: bytes, number: int, logs: LogReader) -> list[bytes] | None:
     """The segment with its contents; None if it refers to no journal file."""
-    seed = crc_seed(store_id, number)
-    writer = RecordWriter(store_id)
+    seed = record.crc_seed(store_id, number)
+    writer = record.RecordWriter(store_id)
     writer.continue_file(number)
     parts: list[bytes] = []
     kept_from = 0
-    at: int = FILE_HEADER_BYTES
+    at: int = record.FILE_HEADER_BYTES
     while at < len(data):
-        length = record_length(data, at, seed)
-        if length < 0 or not body_is_valid(data, at, length):
+        length = record.record_length(data, at, seed)
+        if length < 0 or not record.body_is_valid(data, at, length):
             at = behind_damage(data, at, length, seed, True)
             continue
         if data[at + 2] == PLACES:
@@ -77,9 +69,9 @@ def _embedded(data: bytes, store_id: bytes, number: int, logs: LogReader) -> lis
     return parts
 
 
-def _write(data: bytes, start: int, end: int, logs: LogReader, writer: RecordWriter) -> None:
+def _write(data: bytes, start: int, end: int, logs: LogReader, writer: record.RecordWriter) -> None:
     """Write the messages of one PLACES record; one that cannot be read keeps its entry."""
-    body = start + RECORD_HEADER_BYTES
+    body = start + record.RECORD_HEADER_BYTES
     ledger = QueueLedger(int.from_bytes(data[body : body + 4], "big"))
     entries = [read_entry(data, body, place) for place in range(entry_count(data, body, end))]
     positions = [_position(ledger, entry) for entry in entries]
@@ -98,7 +90,7 @@ def _position(ledger: QueueLedger, entry: PlaceEntry) -> Position:
     position = Position(ABSENT, ledger, entry.seq, entry.expiry_ms)
     position.has_content = False
     position.persistent = True
-    position.redelivered = (entry.flags & FLAG_REDELIVERED) != 0
+    position.redelivered = (entry.flags & record.FLAG_REDELIVERED) != 0
     position.content_bytes = entry.content_bytes
     position.body_bytes = entry.body_bytes
     position.journal_state = INDEXED

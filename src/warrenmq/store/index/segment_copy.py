@@ -9,16 +9,8 @@ from mypy_extensions import i64
 
 from warrenmq.store.model.message import Position, QueueLedger
 from warrenmq.store.model.runs import Runs, contains, remove_run
-from warrenmq.store.records import record
+from warrenmq.store.records import log_places, record
 from warrenmq.store.records.index import behind_damage
-from warrenmq.store.records.log_places import (
-    PLACES,
-    PlaceEntry,
-    PlacesWriter,
-    entry_count,
-    message_at,
-    read_entry,
-)
 
 
 def places_in(
@@ -31,7 +23,7 @@ def places_in(
     found: dict[int, list[tuple[int, int]]] = {}
     for number in numbers:
         found[number] = []
-    entry = PlaceEntry(0, 0)
+    entry = log_places.PlaceEntry(0, 0)
     at: i64 = record.FILE_HEADER_BYTES
     size: i64 = len(data)
     while at < size:
@@ -39,9 +31,9 @@ def places_in(
         if length < 0 or not record.body_is_valid(data, at, length):
             at = behind_damage(data, at, length, seed, True)
             continue
-        if i64(data[at + 2]) == PLACES:
+        if i64(data[at + 2]) == log_places.PLACES:
             body = at + record.RECORD_HEADER_BYTES
-            for place in range(entry_count(data, body, at + length)):
+            for place in range(log_places.entry_count(data, body, at + length)):
                 entry.read(data, body, place)
                 of_file = found.get(entry.file_number)
                 if of_file is not None and not contains(settled, entry.seq):
@@ -82,7 +74,7 @@ class SegmentCopy:
         self._logs: dict[int, dict[int, bytes]] = logs
         self._writer: record.RecordWriter = record.RecordWriter(store_id)
         self._writer.continue_file(number)
-        self._places: PlacesWriter = PlacesWriter()
+        self._places: log_places.PlacesWriter = log_places.PlacesWriter()
         self._at: i64 = record.FILE_HEADER_BYTES
         self._kept_from: i64 = 0
 
@@ -97,7 +89,7 @@ class SegmentCopy:
             if length < 0 or not record.body_is_valid(data, at, length):
                 at = behind_damage(data, at, length, self._seed, True)
                 continue
-            if i64(data[at + 2]) == PLACES:
+            if i64(data[at + 2]) == log_places.PLACES:
                 self._copy_places(at, length)
             else:
                 seq_at = self._seq_at(at, length)
@@ -139,10 +131,10 @@ class SegmentCopy:
     def _copy_places(self, at: i64, length: i64) -> None:
         data = self._data
         body = at + record.RECORD_HEADER_BYTES
-        count = entry_count(data, body, at + length)
-        kept: list[PlaceEntry] = []
+        count = log_places.entry_count(data, body, at + length)
+        kept: list[log_places.PlaceEntry] = []
         for number in range(count):
-            entry = read_entry(data, body, number)
+            entry = log_places.read_entry(data, body, number)
             self._note(entry.seq)
             if not contains(self._settled, entry.seq):
                 kept.append(entry)
@@ -160,10 +152,10 @@ class SegmentCopy:
         self._places.flush(queue_id, self._writer)
         self.parts.extend(self._writer.take())
 
-    def _embed(self, entry: PlaceEntry, log: dict[int, bytes], queue_id: i64) -> bool:
+    def _embed(self, entry: log_places.PlaceEntry, log: dict[int, bytes], queue_id: i64) -> bool:
         """Write the record of an entry with its content; False when the content is damaged."""
         seed = record.crc_seed(self._store_id, entry.file_number)
-        message = message_at(log.get(entry.offset, b""), 0, seed, queue_id, entry.seq)
+        message = log_places.message_at(log.get(entry.offset, b""), 0, seed, queue_id, entry.seq)
         if message is None:
             return False
         self._places.flush(queue_id, self._writer)

@@ -6,15 +6,8 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from warrenmq.vocabulary.patterns import octets
 from warrenmq.vocabulary.patterns.errors import unsupported
-from warrenmq.vocabulary.patterns.octets import (
-    LOWER,
-    POSIX,
-    UPPER,
-    both_cases,
-    negated,
-    of_range,
-)
 from warrenmq.vocabulary.patterns.source import NOTHING, Source, take_escape
 
 # Letters in a class, but not at the end of a range.
@@ -56,9 +49,9 @@ def take_class(source: Source, is_caseless: bool) -> int:
             members |= escaped
             continue
         last, is_quoted = _range_end(source, octet, is_quoted)
-        found = of_range(octet, last)
-        members |= both_cases(found) if is_caseless else found
-    return negated(members) if is_negated else members
+        found = octets.of_range(octet, last)
+        members |= octets.both_cases(found) if is_caseless else found
+    return octets.negated(members) if is_negated else members
 
 
 def begins_posix(source: Source) -> bool:
@@ -93,15 +86,15 @@ def _posix(source: Source, is_caseless: bool) -> int | None:
     is_negated = source.skips(b"^")
     name = source.take_until(b":]")
     assert name is not None
-    members = POSIX.get(name)
+    members = octets.POSIX.get(name)
     if members is None:
         source.at = start + 2
         if name in (b"<", b">"):
             raise unsupported("[[:<:]] and [[:>:]]", start)
         raise source.error("unknown POSIX class name")
-    if is_caseless and members in (UPPER, LOWER):
-        members = UPPER | LOWER
-    return negated(members) if is_negated else members
+    if is_caseless and members in (octets.UPPER, octets.LOWER):
+        members = octets.UPPER | octets.LOWER
+    return octets.negated(members) if is_negated else members
 
 
 def _member(source: Source, is_quoted: bool) -> tuple[int, int]:

@@ -15,15 +15,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
-from warrenmq.vocabulary.patterns.nodes import (
-    BORDER,
-    END,
-    LAST,
-    LINE_END,
-    LINE_START,
-    NO_BORDER,
-    START,
-)
+from warrenmq.vocabulary.patterns import nodes
 from warrenmq.vocabulary.patterns.octets import UPPER, WORD
 from warrenmq.vocabulary.patterns.program import (
     ACCEPT,
@@ -213,18 +205,18 @@ class Machine:
     def _is_at(self, kind: i64, at: i64) -> bool:
         """Whether `at` is a place of this kind."""
         name, size = self._name, self._size
-        if kind == START:
+        if kind == nodes.START:
             return at == 0
-        if kind == END:
+        if kind == nodes.END:
             return at == size
-        if kind == LAST:
+        if kind == nodes.LAST:
             return at == size or (at == size - 1 and name[at] == _NEWLINE)
-        if kind == LINE_START:
+        if kind == nodes.LINE_START:
             return at == 0 or (at < size and name[at - 1] == _NEWLINE)
-        if kind == LINE_END:
+        if kind == nodes.LINE_END:
             return at == size or name[at] == _NEWLINE
-        if kind in (BORDER, NO_BORDER):
+        if kind in (nodes.BORDER, nodes.NO_BORDER):
             before = at > 0 and _IS_WORD[name[at - 1]] == 1
             after = at < size and _IS_WORD[name[at]] == 1
-            return (before != after) == (kind == BORDER)
+            return (before != after) == (kind == nodes.BORDER)
         return True

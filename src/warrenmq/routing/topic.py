@@ -24,7 +24,6 @@ from warrenmq.wire.field_table import Field
 
 TOPIC: Final = b"topic"
 
-
 # The most beginnings of shapes in a trie; only beginnings that contain a wildcard are counted.
 SHAPES_MAX: Final = 256
 

@@ -1,8 +1,8 @@
 """A dry run: which declarations of a topology a broker has, lacks, or has otherwise.
 
 AMQP alone tells whether an exchange or a queue exists, and nothing about its attributes or about
-bindings; a declaration that compared them would also create what is missing. `existing.py` knows
-everything, from a warren node's listings.
+bindings; a declaration that compared them would also create what is missing. `node_listings.py`
+knows everything, from a warren node's listings.
 """
 
 from collections.abc import Generator, Mapping, Sequence

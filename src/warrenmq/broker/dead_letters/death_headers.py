@@ -14,33 +14,8 @@ from typing import Final, final
 from librt.strings import BytesWriter, write_i64_be
 from mypy_extensions import i64, mypyc_attr
 
-from warrenmq.broker.dead_letters.raw_table import (
-    RawField,
-    array_value,
-    find,
-    join_table,
-    longstr_value,
-    put,
-    remove,
-    sort_by_name,
-    split_array,
-    split_table,
-    table_value,
-)
-from warrenmq.wire import primitives, properties
-from warrenmq.wire.field_types import (
-    TAG_ARRAY,
-    TAG_BYTE,
-    TAG_LONG,
-    TAG_LONGSTR,
-    TAG_SHORT,
-    TAG_SIGNED_INT,
-    TAG_TABLE,
-    TAG_TIMESTAMP,
-    TAG_UNSIGNED_BYTE,
-    TAG_UNSIGNED_INT,
-    TAG_UNSIGNED_SHORT,
-)
+from warrenmq.broker.dead_letters import raw_table
+from warrenmq.wire import field_types, primitives, properties
 
 REJECTED: Final = b"rejected"
 EXPIRED: Final = b"expired"
@@ -359,7 +334,9 @@ def _count(fields: list[raw_table.RawField]) -> int:
 
 def _set_count(fields: list[raw_table.RawField], count: int) -> None:
     # A count beyond 64 bits wraps, as in RabbitMQ.
-    put(fields, _COUNT, _number_value(TAG_LONG, primitives.signed64(count & _U64_MAX)))
+    raw_table.put(
+        fields, _COUNT, _number_value(field_types.TAG_LONG, primitives.signed64(count & _U64_MAX))
+    )
 
 
 def _deaths(headers: bytes) -> list[_Death]:

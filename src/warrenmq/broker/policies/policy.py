@@ -23,7 +23,6 @@ OPERATOR_POLICY: Final = "operator_policy"
 
 _FIELDS: Final = ("apply-to", "definition", "pattern", "priority")
 
-
 # Keys with which a policy does not apply, by target.
 _NOT_FOR: Final[dict[str, tuple[str, ...]]] = {
     keys.QUEUES: keys.NOT_CLASSIC,

@@ -45,7 +45,6 @@ _UPGRADE: Final = (
     "revive",
 )  # fmt: skip
 
-
 _FAMILIES: Final = (
     helping, aliases, node, cluster, feature_flags, status, report, users, permissions, listings,
     parameters, policies, vhosts, definitions, connections, queues, mirrors, checks, redundancy, logins,

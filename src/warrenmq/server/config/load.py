@@ -51,7 +51,6 @@ _LAST_IN_FILES: Final = (
 # listener open on every address.
 _NODE_LINKS_INTERFACE: Final = "distribution.listener.interface"
 
-
 _REFERENCE: Final = re.compile(r"\$\(([^()]*)\)")
 # More keys that refer to one another than any file has: such a chain has no end.
 _DEPTH_MAX: Final = 16

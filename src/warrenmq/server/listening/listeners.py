@@ -22,7 +22,6 @@ from warrenmq.admin.protocol.requests import PROTOCOL_HEADER as ADMIN_HEADER
 from warrenmq.server.config.options.tcp import TcpOptions
 from warrenmq.server.listening.addresses import Ends, ends_of, shown
 from warrenmq.server.listening.amqp_protocol import SocketHost
-from warrenmq.server.listening.listener_tls import ListenerTls
 from warrenmq.server.listening.proxy_protocol import (
     V2_BYTES_MAX,
     Address,
@@ -30,7 +29,7 @@ from warrenmq.server.listening.proxy_protocol import (
     ProxyHeader,
     parse_header,
 )
-from warrenmq.server.listening.tls import PeerChains
+from warrenmq.server.listening.tls import ListenerTls, PeerChains
 
 logger = logging.getLogger("warren.listener")
 
@@ -47,7 +46,6 @@ _TLS_SHUTDOWN_S: Final = 3.0
 _NO_LIMIT_S: Final = 86400.0
 
 NewProtocol = Callable[[Ends, PeerChains | None], asyncio.BufferedProtocol]
-
 
 HANDSHAKES_PER_TURN: Final = 2
 

@@ -7,9 +7,11 @@ Python's `ssl` offers no choice of TLS 1.3 cipher suites and no limit on the len
 * `PeerChains` measures the chain after the handshake.
 """
 
+import asyncio
+import logging
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,6 +36,10 @@ _OLD_SECURITY: Final = ":@SECLEVEL=0"
 _CERTIFICATE: Final = re.compile(
     r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL
 )
+
+logger = logging.getLogger("warren.listener")
+
+WATCH_INTERVAL_S: Final = 2.0
 
 
 class TlsError(Exception):
@@ -220,3 +226,46 @@ class PeerChains:
             return True
         self._passed.add(certificate)
         return False
+
+
+class ListenerTls:
+    """The TLS in force on a node's listeners; takes new certificates while the node runs.
+
+    New connections use the new files and options; old connections live on. Faulty files change
+    nothing. Raises TlsError when the first options cannot be honoured.
+    """
+
+    def __init__(self, options: TlsOptions) -> None:
+        # Of the files as they were last read, even if they were faulty.
+        self._stamps = file_stamps(options)
+        self.context: ssl.SSLContext = server_context(options)
+        self.chains = PeerChains(options.depth)
+        # The node's own certificates and the trusted ones, as PEM.
+        self.certificates = certificate_texts(options)
+
+    def reload(self, options: TlsOptions) -> str:
+        """Read the files again; returns why they cannot be used, or "".
+
+        One line of the log has the outcome.
+        """
+        self._stamps = file_stamps(options)
+        try:
+            context = server_context(options)
+        except TlsError as error:
+            logger.error("the certificates in use stay, because the new ones are faulty: %s", error)
+            return str(error)
+        self.context = context
+        self.chains = PeerChains(options.depth)
+        self.certificates = certificate_texts(options)
+        logger.info("certificates reloaded: %s", options.certfile)
+        return ""
+
+    async def watch(self, options: Callable[[], TlsOptions]) -> None:
+        """Reload whenever a file has changed; runs until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL_S)
+            # A file system that hangs must not stop the loop.
+            stamps = await loop.run_in_executor(None, file_stamps, options())
+            if stamps != self._stamps:
+                self.reload(options())

@@ -2,11 +2,11 @@
 
 import logging
 import sys
+from datetime import UTC, datetime
 from typing import Final
 
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.options.log import LEVELS, LogOptions
-from warrenmq.server.log.stamp import stamp
 
 # The loggers of a category; a category that is not here has no part in warren's log.
 _LOGGERS: Final = {
@@ -16,6 +16,15 @@ _LOGGERS: Final = {
     "queue": ("warren.queue",),
 }
 _PLAIN_TEXT: Final = "%(asctime)s [%(levelname)s] %(name)s: %(message)s"
+
+
+def stamp(created_s: float) -> str:
+    """`2026-11-28 17:04:28.123456+00:00`, in the time zone of the node.
+
+    `created_s`: seconds since 1970, as in `LogRecord.created`.
+    """
+    time = datetime.fromtimestamp(created_s, UTC).astimezone()
+    return time.isoformat(sep=" ", timespec="microseconds")
 
 
 class JsonFormatter(logging.Formatter):

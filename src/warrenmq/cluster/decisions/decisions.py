@@ -17,14 +17,7 @@ from collections.abc import Callable
 
 from warrenmq.broker.definitions.metadata import Change, DeleteVhost, PutExchange, PutQueue
 from warrenmq.broker.definitions.shared import SharedDefinitions
-from warrenmq.cluster.decision_store import (
-    DECIDE_MS,
-    LOOK_AGAIN_MS,
-    RETRY_MS,
-    ClusterClock,
-    CommitResult,
-    DecisionStore,
-)
+from warrenmq.cluster import decision_store
 from warrenmq.cluster.decisions.follower import Follower
 from warrenmq.cluster.decisions.placement import Placement
 from warrenmq.cluster.metadata.conditions import Alive, Condition
@@ -44,11 +37,11 @@ class ClusterDefinitions(SharedDefinitions):
 
     def __init__(
         self,
-        store: DecisionStore,
+        store: decision_store.DecisionStore,
         follower: Follower,
         placement: Placement,
         when_all_followed: Callable[[int, Callable[[], None]], None],
-        clock: ClusterClock,
+        clock: decision_store.ClusterClock,
     ) -> None:
         self._store = store
         self._follower = follower
@@ -74,7 +67,7 @@ class ClusterDefinitions(SharedDefinitions):
         wanted = [
             each for each in changes if not isinstance(each, DeleteVhost) or each.name in vhosts
         ]
-        self._try(wanted, done, self._clock.now_ms() + DECIDE_MS)
+        self._try(wanted, done, self._clock.now_ms() + decision_store.DECIDE_MS)
 
     def _try(self, changes: list[Change], done: Done, deadline_ms: int) -> None:
         if self._removals:
@@ -92,17 +85,19 @@ class ClusterDefinitions(SharedDefinitions):
             self._look_again(changes, done)
             return
 
-        def on_result(result: CommitResult) -> None:
+        def on_result(result: decision_store.CommitResult) -> None:
             if result.revision:
                 self._follower.when_followed(
                     result.revision, lambda: self._wait_for_peers(result.revision, changes, done)
                 )
             elif result.failure:
-                if self._clock.now_ms() + RETRY_MS > deadline_ms:
+                if self._clock.now_ms() + decision_store.RETRY_MS > deadline_ms:
                     self._end(changes, done, result.failure)
                 else:
                     # The outcome may be unknown; a repetition then meets the thing itself.
-                    self._clock.call_later(RETRY_MS, lambda: self._try(changes, done, deadline_ms))
+                    self._clock.call_later(
+                        decision_store.RETRY_MS, lambda: self._try(changes, done, deadline_ms)
+                    )
             else:
                 self._look_again(changes, done)
 
@@ -111,7 +106,7 @@ class ClusterDefinitions(SharedDefinitions):
     def _look_again(self, changes: list[Change], done: Done) -> None:
         once = _Once(lambda: self._end(changes, done, ""))
         self._follower.when_followed(self._follower.revision + 1, once.call)
-        self._clock.call_later(LOOK_AGAIN_MS, once.call)
+        self._clock.call_later(decision_store.LOOK_AGAIN_MS, once.call)
 
     def _wait_for_peers(self, revision: int, changes: list[Change], done: Done) -> None:
         once = _Once(lambda: self._end(changes, done, ""))
@@ -144,11 +139,11 @@ class ClusterDefinitions(SharedDefinitions):
             self._is_removing = True
             self._store.commit(*removal.steps[0], self._on_removed)
 
-    def _on_removed(self, result: CommitResult) -> None:
+    def _on_removed(self, result: decision_store.CommitResult) -> None:
         self._is_removing = False
         removal = self._removals[0]
         if result.failure:
-            self._clock.call_later(RETRY_MS, self._remove_next)
+            self._clock.call_later(decision_store.RETRY_MS, self._remove_next)
             return
         _conditions, changes = removal.steps.popleft()
         if not result.revision and len(changes) > 1:
@@ -201,7 +196,7 @@ class _Removal:
                 found[type(end), end.vhost, end.name] = condition
         return list(found.values())
 
-    def wait(self, done: Done, clock: ClusterClock) -> None:
+    def wait(self, done: Done, clock: decision_store.ClusterClock) -> None:
         """Call `done` when all is decided, or after DECIDE_MS with what is missing."""
         once = _Once(lambda: None)
 
@@ -212,7 +207,7 @@ class _Removal:
 
         self.callbacks.append(decided)
         clock.call_later(
-            DECIDE_MS,
+            decision_store.DECIDE_MS,
             lambda: decided("the removal will be repeated until the cluster has taken it"),
         )
 

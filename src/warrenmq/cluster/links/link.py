@@ -25,21 +25,7 @@ from typing import Final
 from librt.strings import BytesWriter, read_i64_be, write_i64_be
 from mypy_extensions import i64, mypyc_attr
 
-from warrenmq.cluster.links.frames import (
-    BAD_FRAME,
-    CHUNK_BYTES,
-    CONTROL,
-    DATA,
-    FIRST_KIND,
-    HELLO,
-    LAST_KIND,
-    NEED_DATA,
-    PAYLOAD_BYTES_MAX,
-    PING,
-    REFUSE,
-    FrameQueue,
-    FrameReader,
-)
+from warrenmq.cluster.links import frames
 from warrenmq.cluster.links.handshake import (
     HANDSHAKE_BYTES_MAX,
     Handshake,
@@ -122,8 +108,8 @@ class Link:
         self._handshake: Handshake = handshake
         self._host: LinkHost = host
         self._handler: LinkHandler = handler
-        self._reader: FrameReader = FrameReader(HANDSHAKE_BYTES_MAX)
-        self._queue: FrameQueue = FrameQueue()
+        self._reader: frames.FrameReader = frames.FrameReader(HANDSHAKE_BYTES_MAX)
+        self._queue: frames.FrameQueue = frames.FrameQueue()
         # True since `on_output`, until the output is taken.
         self._is_dirty: bool = False
         # Bytes that the shell has taken and the socket has not.
@@ -139,7 +125,7 @@ class Link:
         # Time in the last ping of the other side, on its clock; 0: none has come.
         self._peer_ms: i64 = 0
         if self.is_dialled:
-            self._send_first(HELLO, handshake.hello())
+            self._send_first(frames.HELLO, handshake.hello())
 
     # -- for the handler ---------------------------------------------------------------------------
 
@@ -191,14 +177,14 @@ class Link:
         Kinds go from FIRST_KIND to LAST_KIND. A CONTROL payload has at most CHUNK_BYTES, any other
         at most PAYLOAD_BYTES_MAX.
         """
-        assert FIRST_KIND <= kind <= LAST_KIND
+        assert frames.FIRST_KIND <= kind <= frames.LAST_KIND
         if not self.is_up:
             return
-        if lane == CONTROL:
-            assert len(payload) <= CHUNK_BYTES
+        if lane == frames.CONTROL:
+            assert len(payload) <= frames.CHUNK_BYTES
             self._send_first(kind, payload)
             return
-        assert lane == DATA and len(payload) <= PAYLOAD_BYTES_MAX
+        assert lane == frames.DATA and len(payload) <= frames.PAYLOAD_BYTES_MAX
         self._queue.add_data(kind, payload)
         self._touch()
 
@@ -207,7 +193,7 @@ class Link:
         if not self.is_down:
             text = printable(reason)
             self._queue.clear()
-            self._send_first(REFUSE, text.encode())
+            self._send_first(frames.REFUSE, text.encode())
             self._go_down(text)
 
     # -- for the shell -----------------------------------------------------------------------------
@@ -219,11 +205,11 @@ class Link:
         reader.feed(data)
         while not self.is_down:
             kind = reader.next_frame()
-            if kind == NEED_DATA:
+            if kind == frames.NEED_DATA:
                 break
-            if kind == BAD_FRAME:
+            if kind == frames.BAD_FRAME:
                 self.close(f"the other side broke the protocol of the links: {reader.fault}")
-            elif kind >= FIRST_KIND and self.is_up:
+            elif kind >= frames.FIRST_KIND and self.is_up:
                 self._handler.on_frame(self, kind, reader.payload)
             else:
                 self._receive_own(kind, reader.payload, now_ms)
@@ -252,7 +238,7 @@ class Link:
             self.lost(f"the other side has been silent for {SILENCE_MS} ms")
         elif now_ms >= self._next_ping_ms:
             self._next_ping_ms = now_ms + HEARTBEAT_MS
-            self._send_first(PING, _ping(now_ms, self._peer_ms))
+            self._send_first(frames.PING, _ping(now_ms, self._peer_ms))
 
     def take_output(self) -> list[bytes | memoryview]:
         """Remove and return the next bytes to send, in order; see `FrameQueue.take`.
@@ -269,11 +255,11 @@ class Link:
     # -- the link's own frames ---------------------------------------------------------------------
 
     def _receive_own(self, kind: i64, payload: bytes, now_ms: i64) -> None:
-        if kind == REFUSE:
+        if kind == frames.REFUSE:
             self.lost(f"ended by the other side: {payload.decode(errors='replace')}")
         elif not self.is_up:
             self._shake_hands(kind, payload, now_ms)
-        elif kind == PING:
+        elif kind == frames.PING:
             self._take_ping(payload, now_ms)
         else:
             # A later version would have agreed on new kinds in the handshake.
@@ -299,7 +285,7 @@ class Link:
         if answer is not None:
             self._send_first(answer[0], answer[1])
         if self._handshake.is_complete:
-            self._reader.payload_max = PAYLOAD_BYTES_MAX
+            self._reader.payload_max = frames.PAYLOAD_BYTES_MAX
             self.peer = self._handshake.peer
             self.is_up = True
             self._host.on_up(self)

@@ -8,15 +8,7 @@ from mypy_extensions import i32, i64
 from warrenmq.cluster.remote.link_events import LinkEvents, LinkUnacked
 from warrenmq.queues.entry import Consumer, Entry
 from warrenmq.queues.queue import Queue
-from warrenmq.queues.remote.link_records import (
-    CANCELLED,
-    DELIVER,
-    READY,
-    write_delivery,
-    write_message,
-    write_number,
-    write_unused,
-)
+from warrenmq.queues.remote import link_records
 
 
 class LinkConsumers:
@@ -63,7 +55,7 @@ class LinkConsumer(Consumer):
             self._is_told = False
         self.come_back(now_ms)
         if asks and self.credit > 0:
-            write_unused(self._events.begin(), self.number, self.credit)
+            link_records.write_unused(self._events.begin(), self.number, self.credit)
             self.credit = 0
 
     def come_back(self, now_ms: i64) -> None:
@@ -80,7 +72,7 @@ class LinkConsumer(Consumer):
         if self.credit <= 0:
             if not self._is_told:
                 self._is_told = True
-                write_number(self._events.begin(), READY, self.number)
+                link_records.write_number(self._events.begin(), link_records.READY, self.number)
         elif self.credit_bytes > 0:
             self._consumers.waiting.append(self)
 
@@ -91,17 +83,17 @@ class LinkConsumer(Consumer):
         if not self.no_ack:
             self._unacked.add(entry)
         out = self._events.begin()
-        out.append(DELIVER)
+        out.append(link_records.DELIVER)
         write_i32_be(out, i32(self.number))
         return_count: i64 = queue.return_count(entry) if entry.redelivered else 0
-        write_delivery(
+        link_records.write_delivery(
             out, queue.level_of(entry.ledger), entry.seq, entry.redelivered, return_count
         )
-        write_message(out, entry.message)
+        link_records.write_message(out, entry.message)
 
     def on_queue_deleted(self) -> None:
         self._consumers.by_number.pop(self.number, None)
-        write_number(self._events.begin(), CANCELLED, self.number)
+        link_records.write_number(self._events.begin(), link_records.CANCELLED, self.number)
 
     def on_queue_moved(self) -> bool:
         # The node of the client subscribes it again, at the new master.

@@ -11,15 +11,7 @@ from warrenmq.broker.vhost.sinks.stage import Stage
 from warrenmq.broker.vhost.sinks.stand_ins import StandIns
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.links.node_calls import Answerer
-from warrenmq.cluster.sinks.calls import (
-    MARK,
-    Carried,
-    CarriedMessage,
-    CarryPiece,
-    CarrySlice,
-    FinishStage,
-    decode_request,
-)
+from warrenmq.cluster.sinks import calls
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.store.model.message import Message
 
@@ -39,24 +31,24 @@ class StagedReceiver:
 
     def answer(self, node: str, request: bytes, reply: Callable[[bytes], None]) -> None:
         """Carry out what `node` asks for, and pass the answer to `reply`, once, now or later."""
-        if not request.startswith(MARK):
+        if not request.startswith(calls.MARK):
             self._rest(node, request, reply)
             return
 
         def answer(failure: str = "") -> None:
-            reply(msgspec.msgpack.encode(Carried(failure)))
+            reply(msgspec.msgpack.encode(calls.Carried(failure)))
 
         try:
-            decoded = decode_request(request)
+            decoded = calls.decode_request(request)
         except msgspec.DecodeError as error:
             answer(f"it cannot be read: {error}")
             return
         vhost = self._broker.vhosts.get(decoded.vhost)
         if vhost is None:
             answer("the vhost is not there")
-        elif isinstance(decoded, CarrySlice):
+        elif isinstance(decoded, calls.CarrySlice):
             self._take(vhost, decoded, answer)
-        elif isinstance(decoded, FinishStage):
+        elif isinstance(decoded, calls.FinishStage):
             origin = decoded.origin.encode()
             self._of(vhost).drop(origin, 0, decoded.stage, self._now_ms())
             stage = decoded.origin, decoded.vhost, decoded.stage
@@ -73,7 +65,7 @@ class StagedReceiver:
             known = self._stand_ins[vhost.name] = vhost, StandIns(vhost.staging)
         return known[1]
 
-    def _take(self, vhost: Vhost, carried: CarrySlice, answer: Callable[[str], None]) -> None:
+    def _take(self, vhost: Vhost, carried: calls.CarrySlice, answer: Callable[[str], None]) -> None:
         if vhost.staging.is_full():
             answer(_FULL)
             return
@@ -89,7 +81,7 @@ class StagedReceiver:
         stand_ins.when_durable(stage, lambda: answer(failure))
 
     def _take_message(
-        self, vhost: Vhost, stage: Stage, carried: CarrySlice, message: CarriedMessage
+        self, vhost: Vhost, stage: Stage, carried: calls.CarrySlice, message: calls.CarriedMessage
     ) -> str:
         """Publish one message; returns why not, or ""."""
         queues: list[MessageTaker] = []
@@ -110,7 +102,7 @@ class StagedReceiver:
         self._of(vhost).take(stage, message.seq, queues, content, message.is_known, now_ms)
         return ""
 
-    def _take_piece(self, piece: CarryPiece) -> None:
+    def _take_piece(self, piece: calls.CarryPiece) -> None:
         place = piece.origin, piece.vhost, piece.stage, piece.seq
         known = self._pieces.get(place)
         if known is None or piece.start == 0:

@@ -29,7 +29,7 @@ from warrenmq.pipeline.engine import LOCAL_BYTES_MAX, is_local, sharing_for
 from warrenmq.pipeline.progress import Silent
 from warrenmq.pipeline.result import JobError
 from warrenmq.pipeline.sharing import LocalSharing
-from warrenmq.pipeline.tasks import run_tasks
+from warrenmq.pipeline.tasks import TaskRunner
 from warrenmq.pipeline.verify_job import verify
 from warrenmq.spark import SparkUnavailableError
 
@@ -76,18 +76,19 @@ def test_small_input_is_local_and_large_input_needs_a_spark_that_is_there(
 def test_tasks_are_done_by_several_processes(tmp_path: Path) -> None:
     """Several processes run each task once; a failure is raised after the others have results."""
     sharing = LocalSharing(2)
+    runner = TaskRunner(sharing, Silent())
     try:
         tasks = {str(number): number for number in range(6)}
         with pytest.raises(JobError, match=r"^three is not done$"):
-            run_tasks(sharing, tmp_path / "numbers", tasks, fail_for, int, Silent(), "count")
+            runner.run(tmp_path / "numbers", tasks, fail_for, int, "count")
         done = {
             path.name: msgspec.json.decode(path.read_bytes())
             for path in (tmp_path / "numbers").iterdir()
         }
         assert done == {name: number for name, number in tasks.items() if number != 3}
-        ids = run_tasks(sharing, tmp_path / "ids", tasks, process_id, int, Silent(), "count")
+        ids = runner.run(tmp_path / "ids", tasks, process_id, int, "count")
         assert len(set(ids.values())) == 2 and os.getpid() not in ids.values()
-        one = run_tasks(sharing, tmp_path / "one", {"0": 0}, process_id, int, Silent(), "count")
+        one = runner.run(tmp_path / "one", {"0": 0}, process_id, int, "count")
         assert one == {"0": os.getpid()}
         with pytest.raises(JobError, match=r"a worker process has ended \(exit status -9\)"):
             sharing.run(die, [0, 1])

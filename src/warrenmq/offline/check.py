@@ -92,30 +92,35 @@ def check_directory(path: Path, on_bytes: OnBytes = lambda size: None) -> CheckR
         on_bytes(size)
 
     with opened(path) as directory:
-        if directory.definitions_error:
-            result.add(Problem(DEFINITIONS, "", directory.definitions_error))
-        for definition in directory.missing:
-            name = definition.name.decode("utf-8", "replace")
-            result.add(Problem(NO_DIRECTORY, name, f"the vhost has no directory {definition.id}"))
-        for name in directory.strange:
-            result.add(Problem(NOT_OURS, "", f"{name} is no part of a data directory"))
+        check_names(directory, result)
         for vhost in directory.vhosts:
             check_vhost(directory, vhost, result, count_bytes)
     return result
+
+
+def check_names(directory: DataDirectory, result: CheckResult) -> None:
+    """Compare the definitions with the directories of vhosts, and find names that do not belong."""
+    if directory.definitions_error:
+        result.add(Problem(DEFINITIONS, "", directory.definitions_error))
+    for definition in directory.missing:
+        name = definition.name.decode("utf-8", "replace")
+        result.add(Problem(NO_DIRECTORY, name, f"the vhost has no directory {definition.id}"))
+    for name in directory.strange:
+        result.add(Problem(NOT_OURS, "", f"{name} is no part of a data directory"))
+
+
+def check_definition(directory: DataDirectory, vhost: VhostDirectory, result: CheckResult) -> None:
+    """Find out whether the vhost of a directory is defined."""
+    if vhost.definition is None and not directory.definitions_error:
+        text = f"no vhost is defined with id {vhost.id}: its data is kept"
+        result.add(Problem(NO_DEFINITION, vhost.name, text))
 
 
 def check_vhost(
     directory: DataDirectory, vhost: VhostDirectory, result: CheckResult, on_bytes: OnBytes
 ) -> None:
     """Check one vhost's store."""
-    if vhost.definition is None and not directory.definitions_error:
-        result.add(
-            Problem(
-                NO_DEFINITION,
-                vhost.name,
-                f"no vhost is defined with id {vhost.id}: its data is kept",
-            )
-        )
+    check_definition(directory, vhost, result)
     with files_of(vhost) as files:
         try:
             check_store(files, SEGMENT_ENTRIES, directory.definitions, vhost, result, on_bytes)

@@ -11,6 +11,7 @@ import os
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -31,33 +32,39 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def run_tasks(
-    sharing: Sharing,
-    results: Path,
-    tasks: Mapping[str, T],
-    do: Callable[[T], R],
-    kind: type[R],
-    progress: Progress,
-    step: str,
-) -> dict[str, R]:
-    """Run each of `tasks` that has no result below `results` yet; returns all results by task name.
+@dataclass(frozen=True)
+class TaskRunner:
+    """Runs tasks in the engine `sharing` and shows `progress` with each of its steps."""
 
-    `do`, a function at module level, runs in workers; `kind` is its return type, for msgspec. An
-    OSError, ToolError, ReadError or ValueError of a task becomes a JobError, raised after all other
-    tasks are done and have their results.
-    """
-    make_directories(results)
-    done = _results(results, tasks, kind)
-    left = {name: task for name, task in tasks.items() if name not in done}
-    progress.show(Step(step, len(done), len(tasks), "parts"))
-    if left:
-        with _watching(results, len(tasks), progress, step):
-            errors = _run(sharing, results, left, do)
-        if errors:
-            more = f" (and {len(errors) - 1} more like it)" if len(errors) > 1 else ""
-            raise JobError(errors[0] + more)
+    sharing: Sharing
+    progress: Progress
+
+    def run(
+        self, results: Path, tasks: Mapping[str, T], do: Callable[[T], R], kind: type[R], step: str
+    ) -> dict[str, R]:
+        """Run each of `tasks` without a result below `results`; returns all results by task name.
+
+        `do`, a function at module level, runs in workers; `kind` is its return type, for msgspec.
+        An OSError, ToolError, ReadError or ValueError of a task becomes a JobError, raised after
+        all other tasks are done and have their results.
+        """
+        make_directories(results)
         done = _results(results, tasks, kind)
-    return {name: done[name] for name in tasks}
+        left = {name: task for name, task in tasks.items() if name not in done}
+        self.progress.show(Step(step, len(done), len(tasks), "parts"))
+        if left:
+            with _watching(results, len(tasks), self.progress, step):
+                errors = _run(self.sharing, results, left, do)
+            if errors:
+                more = f" (and {len(errors) - 1} more like it)" if len(errors) > 1 else ""
+                raise JobError(errors[0] + more)
+            done = _results(results, tasks, kind)
+        return {name: done[name] for name in tasks}
+
+
+def numbered(tasks: Iterable[T]) -> dict[str, T]:
+    """`tasks` by their names: numbers that sort as the tasks do."""
+    return {f"{number:06d}": task for number, task in enumerate(tasks)}
 
 
 def _run(

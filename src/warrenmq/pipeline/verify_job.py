@@ -16,15 +16,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from warrenmq.offline.check import FoundContent, SegmentFindings, VhostCheck, references_of
+from warrenmq.offline.check import (
+    FoundContent,
+    SegmentFindings,
+    VhostCheck,
+    check_definition,
+    check_names,
+    references_of,
+)
 from warrenmq.offline.data_directory import ToolError, VhostDirectory, files_of, opened
 from warrenmq.offline.log_check import Referred
 from warrenmq.offline.problems import (
-    DEFINITIONS,
     MISSING_FILE,
-    NO_DEFINITION,
-    NO_DIRECTORY,
-    NOT_OURS,
     CheckResult,
     Problem,
 )
@@ -34,7 +37,7 @@ from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult, must_have_parent
 from warrenmq.pipeline.sharing import Sharing
 from warrenmq.pipeline.state_files import fingerprint
-from warrenmq.pipeline.tasks import run_tasks
+from warrenmq.pipeline.tasks import TaskRunner
 from warrenmq.store.contents.file import ContentFile
 from warrenmq.store.disk.files import make_directories
 from warrenmq.store.disk.local_file_system import LocalFileSystem
@@ -147,19 +150,11 @@ def verify(
         )
     with opened(source) as directory, _scratch(source, work) as scratch:
         result = CheckResult(listed_max=DAMAGE_LISTED_MAX)
-        if directory.definitions_error:
-            result.add(Problem(DEFINITIONS, "", directory.definitions_error))
-        for definition in directory.missing:
-            name = definition.name.decode("utf-8", "replace")
-            result.add(Problem(NO_DIRECTORY, name, f"the vhost has no directory {definition.id}"))
-        for name in directory.strange:
-            result.add(Problem(NOT_OURS, "", f"{name} is no part of a data directory"))
+        check_names(directory, result)
         size = tree_bytes(source)
         with sharing_for("verify", engine, size, master, spark, progress) as sharing:
             for vhost in directory.vhosts:
-                if vhost.definition is None and not directory.definitions_error:
-                    text = f"no vhost is defined with id {vhost.id}: its data is kept"
-                    result.add(Problem(NO_DEFINITION, vhost.name, text))
+                check_definition(directory, vhost, result)
                 with files_of(vhost) as files:
                     progress.show(Step("read checkpoint and journal", 0, None))
                     try:
@@ -386,9 +381,8 @@ def _read_files(
         size += weight
     if gathered:
         end_task()
-    done = run_tasks(
-        sharing, work / "results", tasks, read_files, list[FileFindings], progress, "read"
-    )
+    runner = TaskRunner(sharing, progress)
+    done = runner.run(work / "results", tasks, read_files, list[FileFindings], "read")
     return {found.path: (arrays, found) for files in done.values() for found in files}
 
 

@@ -17,6 +17,7 @@ from warrenmq.pipeline.backups.manifest import (
     file_problem,
     read_manifest,
 )
+from warrenmq.pipeline.tasks import TaskRunner, numbered
 from warrenmq.tables.data_files import ALIVE_SCHEMA, DATA_SCHEMA
 from warrenmq.tables.file_figures import DataFile
 from warrenmq.tables.file_scan import Array
@@ -109,6 +110,15 @@ def open_chain(backup: Path, bases: Iterable[Path] = ()) -> Chain:
         directories.insert(0, directory)
         manifests.insert(0, manifest)
     return Chain(tuple(directories), tuple(manifests))
+
+
+def damage_in(chain: Chain, tasks: TaskRunner, results: Path) -> str:
+    """Check all files of a backup: the text that says why it is damaged, or ""."""
+    checks = numbered(chain.all_files())
+    problems = tasks.run(results, checks, check_file, str, "check the backup")
+    found = [text for text in problems.values() if text]
+    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    return f"the backup is damaged: {found[0]}{more}" if found else ""
 
 
 def check_file(task: tuple[Path, DataFile]) -> str:

@@ -41,7 +41,7 @@ from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobResult
 from warrenmq.pipeline.sharing import Sharing
 from warrenmq.pipeline.state_files import fingerprint
-from warrenmq.pipeline.tasks import run_tasks
+from warrenmq.pipeline.tasks import TaskRunner
 from warrenmq.pipeline.unfinished import Unfinished, absolute, unfinished
 from warrenmq.store.disk.files import make_directories, sync_directory
 from warrenmq.tables.file_figures import DataFile
@@ -272,15 +272,8 @@ class _Job:
             definition = next(found.definition for found in data.vhosts if found.name == self.vhost)
             assert definition is not None
             topology = topology_of(data.definitions, definition)
-        parts = run_tasks(
-            sharing,
-            self.results,
-            survey.tasks,
-            write_backup_part,
-            BackupPart,
-            self.progress,
-            "backup",
-        )
+        runner = TaskRunner(sharing, self.progress)
+        parts = runner.run(self.results, survey.tasks, write_backup_part, BackupPart, "backup")
         base = None
         if older is not None and self.base is not None:
             base = BaseBackup(

@@ -24,8 +24,7 @@ from warrenmq.pipeline.backups.topology import definitions_of
 from warrenmq.pipeline.engine import Engine, require_engine, sharing_for
 from warrenmq.pipeline.progress import Progress, Silent
 from warrenmq.pipeline.result import JobError, JobResult
-from warrenmq.pipeline.sharing import Sharing
-from warrenmq.pipeline.tasks import run_tasks
+from warrenmq.pipeline.tasks import TaskRunner, numbered
 from warrenmq.pipeline.unfinished import Unfinished, absolute, unfinished
 from warrenmq.store.disk.files import make_directories
 from warrenmq.tables.file_figures import QueueRows
@@ -90,7 +89,7 @@ def restore(
         if begun.result is not None:
             return RestoreResult(**(begun.result | {"directory": directory, "backup": backup}))
         with sharing_for("restore", engine, chain.size(), master, spark, progress) as sharing:
-            return _Restore(chain, begun, definitions, sharing, progress).run()
+            return _Restore(chain, begun, definitions, TaskRunner(sharing, progress)).run()
 
 
 def _must_be_defined(manifest: Manifest, definitions: Definitions) -> None:
@@ -151,33 +150,21 @@ class _Restore:
     chain: "Chain"
     begun: Unfinished
     definitions: Definitions
-    sharing: Sharing
-    progress: Progress
+    tasks: TaskRunner
 
     def run(self) -> RestoreResult:
         """Check the backup, write the store, read it back and put it in place."""
-        from warrenmq.pipeline.backups.chain import check_file
+        from warrenmq.pipeline.backups.chain import damage_in
         from warrenmq.pipeline.backups.shared_contents import list_shared
 
         last = self.chain.last
         scratch = self.begun.path
         self.begun.store_facts()
         make_directories(scratch / _SHARED)
-        checks = {f"{number:06d}": file for number, file in enumerate(self.chain.all_files())}
-        problems = run_tasks(
-            self.sharing,
-            scratch / "check",
-            checks,
-            check_file,
-            str,
-            self.progress,
-            "check the backup",
-        )
-        found = [text for text in problems.values() if text]
-        if found:
+        damage = damage_in(self.chain, self.tasks, scratch / "check")
+        if damage:
             self.begun.drop()
-            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-            raise ToolError(f"the backup is damaged: {found[0]}{more}")
+            raise ToolError(damage)
         self._find_shared(scratch)
         queue_ids = {queue.id for queue in last.queues}
         shared = list_shared(scratch / _SHARED, len(self.chain.files()), queue_ids)
@@ -225,19 +212,9 @@ class _Restore:
     def _find_shared(self, scratch: Path) -> None:
         from warrenmq.pipeline.backups.shared_contents import FindTask, Found, find_shared
 
-        tasks = {
-            f"{number:06d}": FindTask(self.chain, number, scratch / _SHARED)
-            for number in range(len(self.chain.files()))
-        }
-        run_tasks(
-            self.sharing,
-            scratch / "find",
-            tasks,
-            find_shared,
-            Found,
-            self.progress,
-            "find shared contents",
-        )
+        shared = scratch / _SHARED
+        tasks = numbered(FindTask(self.chain, n, shared) for n in range(len(self.chain.files())))
+        self.tasks.run(scratch / "find", tasks, find_shared, Found, "find shared contents")
 
     def _write_shared(
         self, scratch: Path, shared: "SharedList", writer: StoreWriter
@@ -257,15 +234,8 @@ class _Restore:
                 self.chain, shared, writer.work_directory, part, first, end
             )
             first = end
-        done = run_tasks(
-            self.sharing,
-            scratch / "contents",
-            tasks,
-            write_shared_part,
-            PartManifest,
-            self.progress,
-            "shared contents",
-        )
+        results = scratch / "contents"
+        done = self.tasks.run(results, tasks, write_shared_part, PartManifest, "shared contents")
         note_places(shared, parts)
         return list(done.values())
 
@@ -279,15 +249,8 @@ class _Restore:
             for part in writer.plan.parts
             if part.queue_id
         }
-        parts = run_tasks(
-            self.sharing,
-            scratch / _RESULTS,
-            tasks,
-            write_queue_part,
-            QueuePartResult,
-            self.progress,
-            "restore",
-        )
+        results = scratch / _RESULTS
+        parts = self.tasks.run(results, tasks, write_queue_part, QueuePartResult, "restore")
         sums = QueueSums()
         for part in parts.values():
             sums.add_rows(part.rows)
@@ -308,30 +271,8 @@ class _Restore:
 
     def _compare(self, scratch: Path, data: Path) -> None:
         """Read the new store back before it is named. JobError when it differs from the backup."""
-        from warrenmq.tables.data_files import QueueSums
-        from warrenmq.tables.parts import ReadOptions
-        from warrenmq.tables.planning import plan
-        from warrenmq.tables.schemas import MESSAGES
-
-        # Delete the results of an earlier call: the store may have been assembled again since.
-        remove_unfinished(scratch / "compare")
-        tasks = {
-            f"{number:06d}": partition
-            for number, partition in enumerate(plan(data, MESSAGES, ReadOptions()))
-        }
-        found = run_tasks(
-            self.sharing,
-            scratch / "compare",
-            tasks,
-            sum_up,
-            Sums,
-            self.progress,
-            "read the store back",
-        )
-        sums = QueueSums()
-        for part in found.values():
-            sums.add_rows(part.rows)
-        if {rows.queue_id: rows for rows in sums.by_queue()} != self.expected:
+        found = read_back(data, self.tasks, scratch / "compare")
+        if {rows.queue_id: rows for rows in found} != self.expected:
             raise JobError(
                 f"the store written for {self.begun.target} differs from the backup; it is not put in place"
             )
@@ -378,6 +319,22 @@ def _write_batch(writer: PartWriter, batch: Any, shared: "SharedList") -> None:
                 columns.redelivered[place],
             )
             writer.add_shared(content_at(places, row), sharer)
+
+
+def read_back(data: Path, tasks: TaskRunner, results: Path) -> list[QueueRows]:
+    """The sums of all messages of the new store `data`, by queue."""
+    from warrenmq.tables.data_files import QueueSums
+    from warrenmq.tables.parts import ReadOptions
+    from warrenmq.tables.planning import plan
+    from warrenmq.tables.schemas import MESSAGES
+
+    # Delete the results of an earlier call: the store may have been assembled again since.
+    remove_unfinished(results)
+    partitions = numbered(plan(data, MESSAGES, ReadOptions()))
+    sums = QueueSums()
+    for part in tasks.run(results, partitions, sum_up, Sums, "read the store back").values():
+        sums.add_rows(part.rows)
+    return sums.by_queue()
 
 
 def sum_up(partition: "Partition") -> Sums:

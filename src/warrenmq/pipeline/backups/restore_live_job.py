@@ -23,7 +23,6 @@ from warrenmq.pipeline.broker import address_of, as_job_error, must_be_reachable
 from warrenmq.pipeline.engine import Engine, require_engine, sharing_for
 from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobError, JobResult
-from warrenmq.pipeline.sharing import Sharing
 from warrenmq.pipeline.staged_publisher import (
     BATCH_BYTES,
     BATCH_MESSAGES,
@@ -31,7 +30,7 @@ from warrenmq.pipeline.staged_publisher import (
     StagedPublisher,
     pieces,
 )
-from warrenmq.pipeline.tasks import run_tasks
+from warrenmq.pipeline.tasks import TaskRunner
 from warrenmq.spark.local.java import require_packages
 
 if TYPE_CHECKING:
@@ -110,9 +109,8 @@ def restore_live(
     must_be_reachable(uri, _PURPOSE, retry_timeout_s)
     progress = progress or Silent()
     with sharing_for("restore", engine, chain.size(), master, spark, progress) as sharing:
-        return _LiveRestore(
-            chain, definitions, uri, vhost, retry_timeout_s, sharing, progress
-        ).run()
+        tasks = TaskRunner(sharing, progress)
+        return _LiveRestore(chain, definitions, uri, vhost, retry_timeout_s, tasks).run()
 
 
 @dataclass
@@ -122,8 +120,7 @@ class _LiveRestore:
     uri: str = field(repr=False)
     vhost: str
     retry_timeout_s: float
-    sharing: Sharing
-    progress: Progress
+    tasks: TaskRunner
 
     def __post_init__(self) -> None:
         from warrenmq.spark.sinks.options import SinkOptions
@@ -172,27 +169,16 @@ class _LiveRestore:
         )
 
     def _check_files(self, scratch: Path) -> None:
-        from warrenmq.pipeline.backups.chain import check_file
+        from warrenmq.pipeline.backups.chain import damage_in
 
         for queue in self.chain.last.queues:
             if queue.id not in self.names:
                 raise JobError(
                     f"queue id {queue.id} ('{queue.name}') of the backup is not in its definitions"
                 )
-        checks = {f"{number:06d}": file for number, file in enumerate(self.chain.all_files())}
-        problems = run_tasks(
-            self.sharing,
-            scratch / "check",
-            checks,
-            check_file,
-            str,
-            self.progress,
-            "check the backup",
-        )
-        found = [text for text in problems.values() if text]
-        if found:
-            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
-            raise JobError(f"the backup is damaged: {found[0]}{more}")
+        damage = damage_in(self.chain, self.tasks, scratch / "check")
+        if damage:
+            raise JobError(damage)
 
     def _must_be_allowed(self) -> None:
         """JobError when the user may not put messages into queues directly."""
@@ -236,7 +222,7 @@ class _LiveRestore:
                 left_out = max(before - done, 0)
                 at = done + left_out
                 for rows in pieces(self._rows(queue, left_out), BATCH_MESSAGES, BATCH_BYTES):
-                    self.progress.show(Step("restore", at, total))
+                    self.tasks.progress.show(Step("restore", at, total))
                     at += sum([batch.num_rows for batch in rows])
                     self.publisher.publish(rows, at, self.names[queue.id])
                 if at != end:
@@ -246,7 +232,7 @@ class _LiveRestore:
                     )
             done = end
         if total:
-            self.progress.show(Step("waiting for the queues", total, total))
+            self.tasks.progress.show(Step("waiting for the queues", total, total))
             self.publisher.await_queues(total)
 
     def _rows(self, queue: QueueEntry, left_out: int) -> Iterator[Any]:
@@ -275,15 +261,8 @@ class _LiveRestore:
             str(queue.id): CompareTask(self.chain, self.uri, queue.id, self.names[queue.id])
             for queue in self.queues
         }
-        found = run_tasks(
-            self.sharing,
-            scratch / "compare",
-            tasks,
-            compare_queue,
-            Comparison,
-            self.progress,
-            "compare the queues",
-        )
+        results = scratch / "compare"
+        found = self.tasks.run(results, tasks, compare_queue, Comparison, "compare the queues")
         differences = []
         for queue in self.queues:
             one = found[str(queue.id)]

@@ -38,9 +38,8 @@ from warrenmq.pipeline.engine import Engine, require_engine, sharing_for
 from warrenmq.pipeline.progress import Progress, Silent, Step
 from warrenmq.pipeline.rabbitmq.imported_definitions import ImportedDefinitions, defined_queues
 from warrenmq.pipeline.result import FOUND_EXIT, OK_EXIT, JobError, JobResult
-from warrenmq.pipeline.sharing import Sharing
 from warrenmq.pipeline.state_files import fingerprint
-from warrenmq.pipeline.tasks import run_tasks
+from warrenmq.pipeline.tasks import TaskRunner
 from warrenmq.pipeline.unfinished import Unfinished, absolute, unfinished
 from warrenmq.store.disk.files import make_directories, sync_directory
 from warrenmq.store.model.queue_index import SEGMENT_ENTRIES
@@ -161,7 +160,7 @@ def import_rabbitmq(
             return ImportResult(**(begun.result | {"directory": directory, "source": found.path}))
         size = tree_bytes(found.path)
         with sharing_for("import-rabbitmq", engine, size, master, spark, progress) as sharing:
-            job = _Import(found, ours, begun, sharing, progress)
+            job = _Import(found, ours, begun, TaskRunner(sharing, progress))
             return job.to_parquet() if to_parquet else job.to_store()
 
 
@@ -171,15 +170,13 @@ class _Import:
         found: "ImportPlan",
         ours: ImportedDefinitions,
         begun: Unfinished,
-        sharing: Sharing,
-        progress: Progress,
+        tasks: TaskRunner,
     ) -> None:
         self.found = found
         self.ours = ours
         self.begun = begun
         self.directory = begun.target
-        self.sharing = sharing
-        self.progress = progress
+        self.tasks = tasks
         # One queue has all levels of a priority queue, the highest first.
         self.queues: dict[int, list[PlannedQueue]] = {}
         for queue in found.queues:
@@ -229,31 +226,13 @@ class _Import:
 
     def _compare(self, data: Path, parts: dict[str, ImportedPart]) -> None:
         """Read the new store back before it is named. JobError when it differs from the source."""
-        from warrenmq.pipeline.backups.restore_job import Sums, sum_up
+        from warrenmq.pipeline.backups.restore_job import read_back
         from warrenmq.tables.data_files import QueueSums
-        from warrenmq.tables.parts import ReadOptions
-        from warrenmq.tables.planning import plan
-        from warrenmq.tables.schemas import MESSAGES
 
-        remove_unfinished(self.scratch / "compare")
-        tasks = {
-            f"{number:06d}": one for number, one in enumerate(plan(data, MESSAGES, ReadOptions()))
-        }
-        found = run_tasks(
-            self.sharing,
-            self.scratch / "compare",
-            tasks,
-            sum_up,
-            Sums,
-            self.progress,
-            "read the store back",
-        )
-        expected, written = QueueSums(), QueueSums()
+        expected = QueueSums()
         for part in parts.values():
             expected.add_rows(part.rows)
-        for sums in found.values():
-            written.add_rows(sums.rows)
-        if expected.by_queue() != written.by_queue():
+        if read_back(data, self.tasks, self.scratch / "compare") != expected.by_queue():
             raise JobError(
                 f"the store written for {self.directory} differs from its source; it is not put in place"
             )
@@ -352,15 +331,8 @@ class _Import:
         return ImportTask(tuple(paths), queue_id, first_seq, self.enqueued_ms, work, part, target)
 
     def _run(self, tasks: dict[str, ImportTask]) -> dict[str, ImportedPart]:
-        return run_tasks(
-            self.sharing,
-            self.scratch / "results",
-            tasks,
-            import_part,
-            ImportedPart,
-            self.progress,
-            "import",
-        )
+        results = self.scratch / "results"
+        return self.tasks.run(results, tasks, import_part, ImportedPart, "import")
 
     def _result(self, parts: dict[str, ImportedPart], size: int) -> ImportResult:
         damage = [_line(found) for found in self.found.damage]

@@ -25,7 +25,7 @@ from warrenmq.pipeline.reports.part import (
 )
 from warrenmq.pipeline.result import JobError
 from warrenmq.pipeline.sharing import Sharing
-from warrenmq.pipeline.tasks import run_tasks
+from warrenmq.pipeline.tasks import TaskRunner, numbered
 from warrenmq.tables.parts import Partition, ReadOptions
 from warrenmq.tables.planning import PlanError, plan
 from warrenmq.tables.schemas import DAMAGE, FILES, MESSAGES
@@ -174,15 +174,9 @@ def read_figures(
     `scratch` is a directory for the results of tasks; `forms` are those of a running node. Raises
     JobError.
     """
-    tasks = {
-        f"{number:06d}": task
-        for number, task in enumerate(
-            _tasks(store, round(made_at.timestamp() * 1000), with_headers)
-        )
-    }
-    found = run_tasks(
-        sharing, scratch, tasks, read_part, PartFigures, progress, "reading the store"
-    )
+    tasks = numbered(_tasks(store, round(made_at.timestamp() * 1000), with_headers))
+    runner = TaskRunner(sharing, progress)
+    found = runner.run(scratch, tasks, read_part, PartFigures, "reading the store")
     parts = list(found.values())
     queues = _queues(parts)
     files, file_bytes, file_count = _files(parts)

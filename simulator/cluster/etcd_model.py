@@ -10,18 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from warrenmq.broker.definitions.kinds import KIND_OF
 from warrenmq.broker.definitions.metadata import (
     Change,
     Definitions,
     DeleteVhost,
     PutBinding,
     PutExchange,
-    PutParameter,
-    PutPermission,
     PutQueue,
-    PutTopicPermission,
-    PutUser,
-    PutVhost,
 )
 from warrenmq.cluster.decision_store import CommitResult, DecisionStore
 from warrenmq.cluster.groups.group import Group
@@ -35,7 +31,7 @@ from warrenmq.cluster.metadata.conditions import (
     NodeIs,
 )
 from warrenmq.cluster.metadata.keys import (
-    KINDS_OF_VHOST,
+    NAMES_OF_VHOST,
     change_of,
     deletion_of,
     key_of,
@@ -142,33 +138,11 @@ class EtcdModel:
     def load(self) -> Definitions:
         """The definitions as of the last revision; bindings of earlier lives are left out."""
         found = Definitions()
-        lists: dict[type[Change], list[Change]] = {
-            PutVhost: [],
-            PutUser: [],
-            PutPermission: [],
-            PutTopicPermission: [],
-            PutParameter: [],
-            PutExchange: [],
-            PutQueue: [],
-            PutBinding: [],
-        }
         for key, kept in sorted(self.keys.items(), key=lambda each: each[1].birth):
             change = change_of(key, kept.value, kept.birth, kept.revision)
             assert change is not None
-            lists[type(change)].append(change)
-        found.vhosts = [each for each in lists[PutVhost] if isinstance(each, PutVhost)]
-        found.users = [each for each in lists[PutUser] if isinstance(each, PutUser)]
-        found.permissions = [
-            each for each in lists[PutPermission] if isinstance(each, PutPermission)
-        ]
-        found.parameters = [each for each in lists[PutParameter] if isinstance(each, PutParameter)]
-        found.exchanges = [each for each in lists[PutExchange] if isinstance(each, PutExchange)]
-        found.queues = [each for each in lists[PutQueue] if isinstance(each, PutQueue)]
-        found.bindings = [
-            each
-            for each in lists[PutBinding]
-            if isinstance(each, PutBinding) and self._is_current(each)
-        ]
+            if not isinstance(change, PutBinding) or self._is_current(change):
+                KIND_OF[type(change)].listed(found).append(change)
         return found
 
     def group(self, vhost: bytes, name: bytes) -> Group | None:
@@ -222,24 +196,21 @@ class EtcdModel:
         assert deletion is not None
         told.append(deletion)
         if isinstance(change, DeleteVhost):
-            prefixes = tuple(prefix_of(CLUSTER, kind, change.name) for kind in KINDS_OF_VHOST)
+            prefixes = tuple(prefix_of(CLUSTER, name, change.name) for name in NAMES_OF_VHOST)
             for other in [each for each in self.keys if each.startswith(prefixes)]:
                 del self.keys[other]
 
     def _is_current(self, binding: PutBinding) -> bool:
-        ends = [
-            (
-                PutExchange(binding.vhost, binding.source, b"", False, False, b""),
-                binding.source_birth,
-            )
-        ]
+        source = PutExchange(binding.vhost, binding.source, b"", False, False, b"")
         end: PutQueue | PutExchange
         if binding.destination_is_queue:
             end = PutQueue(binding.vhost, 0, binding.destination, True, False, b"")
         else:
             end = PutExchange(binding.vhost, binding.destination, b"", False, False, b"")
-        lives = [(key_of(CLUSTER, ends[0][0]), ends[0][1])]
-        lives.append((key_of(CLUSTER, end), binding.destination_birth))
+        lives = [
+            (key_of(CLUSTER, source), binding.source_birth),
+            (key_of(CLUSTER, end), binding.destination_birth),
+        ]
         for key, birth in lives:
             kept = self.keys.get(key)
             if (0 if kept is None else kept.birth) != birth:

@@ -15,41 +15,9 @@ from random import Random
 from typing import Final, cast
 
 from simulator.simulated.file_system import KILL, SimulatedFileSystem
-from warrenmq.broker.definitions.metadata import (
-    Change,
-    Definitions,
-    DeleteBinding,
-    DeleteExchange,
-    DeleteGroupMember,
-    DeleteParameter,
-    DeleteQueue,
-    DeleteQueuePart,
-    DeleteReaderGroup,
-    DeleteSink,
-    DeleteStage,
-    MetadataError,
-    PutBinding,
-    PutExchange,
-    PutGroupMember,
-    PutParameter,
-    PutQueue,
-    PutQueuePart,
-    PutReaderGroup,
-    PutSink,
-    PutStage,
-)
+from warrenmq.broker.definitions.kinds import KIND_OF, getter
+from warrenmq.broker.definitions.metadata import Change, Definitions, MetadataError, PutQueue
 
-_Put = (
-    PutExchange
-    | PutQueue
-    | PutBinding
-    | PutReaderGroup
-    | PutGroupMember
-    | PutStage
-    | PutSink
-    | PutQueuePart
-    | PutParameter
-)
 Key = tuple[object, ...]
 # Bytes of one change in the log of a transaction.
 CHANGE_BYTES: Final = 64
@@ -59,7 +27,7 @@ class SimulatedMetadata:
     """Definitions by key, oldest first; `disk` counts the commits and makes some of them fail."""
 
     def __init__(
-        self, disk: SimulatedFileSystem, definitions: dict[Key, _Put] | None = None
+        self, disk: SimulatedFileSystem, definitions: dict[Key, Change] | None = None
     ) -> None:
         self._disk = disk
         self._definitions = definitions if definitions is not None else {}
@@ -72,24 +40,7 @@ class SimulatedMetadata:
         """Read every stored definition."""
         found = Definitions()
         for definition in self._definitions.values():
-            if isinstance(definition, PutQueue):
-                found.queues.append(definition)
-            elif isinstance(definition, PutExchange):
-                found.exchanges.append(definition)
-            elif isinstance(definition, PutBinding):
-                found.bindings.append(definition)
-            elif isinstance(definition, PutGroupMember):
-                found.group_members.append(definition)
-            elif isinstance(definition, PutStage):
-                found.stages.append(definition)
-            elif isinstance(definition, PutQueuePart):
-                found.queue_parts.append(definition)
-            elif isinstance(definition, PutSink):
-                found.sinks.append(definition)
-            elif isinstance(definition, PutParameter):
-                found.parameters.append(definition)
-            else:
-                found.reader_groups.append(definition)
+            KIND_OF[type(definition)].listed(found).append(definition)
         found.next_queue_id = self.next_queue_id
         return found
 
@@ -135,60 +86,16 @@ class SimulatedMetadata:
 
     def _apply(self, change: Change) -> None:
         definitions = self._definitions
-        if isinstance(change, PutQueue):
-            definitions["queue", change.id] = change
-            self.next_queue_id = max(self.next_queue_id, change.id + 1)
-        elif isinstance(change, DeleteQueue):
-            definitions.pop(("queue", change.id), None)
-            self._delete_parts(change.id)
-            self.next_queue_id = max(self.next_queue_id, change.id + 1)
-        elif isinstance(change, PutQueuePart):
-            definitions["part", change.id] = change
-            self.next_queue_id = max(self.next_queue_id, change.id + 1)
-        elif isinstance(change, DeleteQueuePart):
-            definitions.pop(("part", change.id), None)
-        elif isinstance(change, PutExchange):
-            definitions["exchange", change.name] = change
-        elif isinstance(change, DeleteExchange):
-            definitions.pop(("exchange", change.name), None)
-        elif isinstance(change, PutBinding):
-            definitions[_binding_key(change)] = change
-        elif isinstance(change, DeleteBinding):
-            definitions.pop(_binding_key(change), None)
-        elif isinstance(change, PutReaderGroup):
-            definitions["group", change.name] = change
-        elif isinstance(change, DeleteReaderGroup):
-            definitions.pop(("group", change.name), None)
-            for key in [key for key in definitions if key[:2] == ("member", change.name)]:
-                del definitions[key]
-        elif isinstance(change, PutGroupMember):
-            definitions["member", change.group, change.queue_id] = change
-        elif isinstance(change, DeleteGroupMember):
-            definitions.pop(("member", change.group, change.queue_id), None)
-        elif isinstance(change, PutStage):
-            definitions["stage", change.id] = change
-            self.next_queue_id = max(self.next_queue_id, change.id + 1)
-        elif isinstance(change, DeleteStage):
-            definitions.pop(("stage", change.id), None)
-        elif isinstance(change, PutSink):
-            definitions["sink", change.name] = change
-        elif isinstance(change, DeleteSink):
-            definitions.pop(("sink", change.name), None)
-        elif isinstance(change, PutParameter):
-            definitions["parameter", change.component, change.name] = change
-        elif isinstance(change, DeleteParameter):
-            definitions.pop(("parameter", change.component, change.name), None)
-        else:
-            raise TypeError(f"unexpected change {change}")
-
-    def _delete_parts(self, owner: int) -> None:
-        definitions = self._definitions
-        for key, definition in list(definitions.items()):
-            if isinstance(definition, PutQueuePart) and definition.owner == owner:
-                del definitions[key]
-
-
-def _binding_key(binding: PutBinding | DeleteBinding) -> Key:
-    return (
-        "binding", binding.source, binding.destination, binding.destination_is_queue, binding.key, binding.arguments,
-    )  # fmt: skip
+        kind = KIND_OF[type(change)]
+        key = getter(kind.table.key)(change)
+        if "id" in kind.table.key:
+            self.next_queue_id = max(self.next_queue_id, getter(["id"])(change)[0] + 1)
+        if isinstance(change, kind.put):
+            definitions[kind, *key] = change
+            return
+        definitions.pop((kind, *key), None)
+        for owned, columns in kind.owned():
+            owner_of = getter(columns)
+            for other, definition in list(definitions.items()):
+                if isinstance(definition, owned.put) and owner_of(definition) == key:
+                    del definitions[other]

@@ -17,6 +17,7 @@ COMPILED_PACKAGES: Final = ("broker", "perf", "queues", "routing", "store", "voc
 INTERPRETED: Final = (
     "store/disk/",
     "store/file_system.py",
+    "broker/definitions/kinds.py",
     "broker/definitions/metadata_schema.py",
     "broker/definitions/metadata_sqlite.py",
     "broker/definitions/metadata_statements.py",

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from tests.support.stores.stopped_node import fingerprint
 from tests.support.stores.store_driver import QUEUES, SETTINGS, CheckedStore
+from warrenmq.broker.definitions.kinds import as_changes
 from warrenmq.broker.definitions.metadata import Definitions, PutQueue, PutVhost
 from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
 from warrenmq.store.disk.files import STORE_ID_NAME
@@ -64,7 +65,7 @@ class Node:
         for queue_id in QUEUES:
             definitions.queues.append(PutQueue(b"/", queue_id, b"q%d" % queue_id, True, False, b""))
         metadata = SqliteMetadata(path / "node.sqlite")
-        metadata.apply(definitions.as_changes())
+        metadata.apply(as_changes(definitions))
         metadata.close()
 
     def deepen(self, count: int, *queue_ids: int) -> None:

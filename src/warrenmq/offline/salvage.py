@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from warrenmq.broker.definitions.kinds import as_changes
 from warrenmq.broker.definitions.metadata import (
     Change,
     Definitions,
@@ -145,7 +146,7 @@ def _taken_over(directory: data_directory.DataDirectory, result: SalvageResult) 
         result.notes.append("user guest with password guest is made, as at a first start")
         user = PutUser(b"guest", hash_password(b"guest"), SHA256, ["administrator"])
         return [user]
-    return definitions.as_changes()
+    return as_changes(definitions)
 
 
 def _salvage_vhost(

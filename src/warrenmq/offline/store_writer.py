@@ -17,6 +17,7 @@ from typing import Self
 
 import msgspec
 
+from warrenmq.broker.definitions.kinds import as_changes
 from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.broker.definitions.metadata_sqlite import SqliteMetadata
 from warrenmq.offline.backup_files import (
@@ -335,7 +336,7 @@ def _move(source: Path, target: Path) -> None:
 def _write_definitions(path: Path, definitions: Definitions) -> None:
     metadata = SqliteMetadata(path)
     try:
-        metadata.apply(definitions.as_changes())
+        metadata.apply(as_changes(definitions))
     finally:
         metadata.close()
     sync_file(path)

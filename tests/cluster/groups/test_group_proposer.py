@@ -395,7 +395,7 @@ def test_a_fence_refuses_a_change_while_a_node_runs(cluster: Proposers) -> None:
 
 
 def test_a_queue_gets_its_first_group_once(cluster: Proposers) -> None:
-    cluster.model.commit([], [PutQueue(b"/", 0, b"plain", True, False, b"", ONE)])
+    cluster.model.commit([], [PutQueue(b"/", 0, b"plain", True, False, b"", node=ONE)])
     cluster.settle()
     birth = cluster.put(b"plain").birth
     for _ in range(2):

@@ -52,7 +52,7 @@ class Wanted:
 
     def declare(self, *names: bytes, group: Group | None = None, node: bytes = ONE) -> None:
         for name in names:
-            put = PutQueue(b"/", 0, name, True, False, b"", node)
+            put = PutQueue(b"/", 0, name, True, False, b"", node=node)
             self.cluster.model.commit([], [put if group is None else with_group(put, group)])
         self.cluster.settle()
 

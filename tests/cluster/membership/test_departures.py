@@ -63,7 +63,9 @@ def test_others_remove_only_a_member_that_does_not_run(cluster: Cluster) -> None
 def test_a_removal_that_no_longer_holds_leaves_the_others(cluster: Cluster) -> None:
     """One queue of many has been declared again since: it stays, and the others go."""
     cluster.metadata.apply([PutVhost(b"/", 0)])
-    queues = [PutQueue(b"/", 0, b"q%d" % number, True, False, b"", b"n1") for number in range(120)]
+    queues = [
+        PutQueue(b"/", 0, b"q%d" % number, True, False, b"", node=b"n1") for number in range(120)
+    ]
     for queue in queues:
         cluster.metadata.commit([Absent(queue)], [queue])
     found = cluster.departures.queues_of("n1")

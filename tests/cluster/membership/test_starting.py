@@ -121,7 +121,7 @@ def test_queues_of_a_lone_node_do_not_enter_a_cluster_that_is_there(
 
 def test_a_queue_of_another_life_loses_its_messages(starts: Starts, tmp_path: Path) -> None:
     starts.start("a@h", tmp_path / "a")
-    queue = PutQueue(b"/", 0, b"q", True, False, b"", b"a@h")
+    queue = PutQueue(b"/", 0, b"q", True, False, b"", node=b"a@h")
     first = starts.metadata.commit([], [queue])
     assert first
     rows = Definitions()
@@ -143,7 +143,7 @@ def test_a_queue_of_another_life_loses_its_messages(starts: Starts, tmp_path: Pa
 def test_transient_queues_of_the_last_run_are_forgotten(starts: Starts, tmp_path: Path) -> None:
     starts.start("a@h", tmp_path / "a")
     for node in (b"a@h", b"b@h"):
-        starts.metadata.commit([], [PutQueue(b"/", 0, b"t-" + node, False, False, b"", node)])
+        starts.metadata.commit([], [PutQueue(b"/", 0, b"t-" + node, False, False, b"", node=node)])
     start, opened, _changes = starts.start("a@h", tmp_path / "a")
     assert opened.queues == []
     assert [each.name for each in start.shared.queues] == [b"t-b@h"]
@@ -166,7 +166,7 @@ def test_transient_exchanges_last_as_long_as_a_node_runs(starts: Starts, tmp_pat
     start, _opened, _changes = starts.start("a@h", tmp_path / "a")
     assert start.identity is not None
     exchange = PutExchange(b"/", b"t", b"fanout", False, False, b"", False)
-    queue = PutQueue(b"/", 0, b"q", True, False, b"", b"a@h")
+    queue = PutQueue(b"/", 0, b"q", True, False, b"", node=b"a@h")
     birth = starts.metadata.commit([], [exchange, queue])
     assert birth
     binding = PutBinding(b"/", b"t", b"q", True, b"", b"", birth, birth)

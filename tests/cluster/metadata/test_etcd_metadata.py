@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.awaiting import eventually
 from warrenmq.broker.definitions.metadata import (
+    NO_ID,
     Change,
     DeleteBinding,
     DeleteExchange,
@@ -37,12 +38,11 @@ from warrenmq.cluster.metadata.conditions import (
 from warrenmq.cluster.metadata.errors import LeaseGone
 from warrenmq.cluster.metadata.etcd_metadata import OPERATIONS_MAX, EtcdMetadata, Watched
 from warrenmq.cluster.metadata.gateway import EtcdGateway
-from warrenmq.cluster.metadata.keys import NO_ID
 from warrenmq.cluster.metadata.operations import KeyValue, RawDelete, RawPut
 from warrenmq.cluster.metadata.values import NewerFormat
 from warrenmq.cluster.metadata.watching import StopSignal
 
-QUEUE = PutQueue(b"/", NO_ID, b"q", True, False, b"", b"n@h")
+QUEUE = PutQueue(b"/", NO_ID, b"q", True, False, b"", node=b"n@h")
 EXCHANGE = PutExchange(b"/", b"x", b"fanout", False, False, b"", durable=False)
 
 
@@ -148,8 +148,8 @@ def test_births_name_lives(metadata: EtcdMetadata) -> None:
 def test_group_of_a_queue_changes_within_one_life(metadata: EtcdMetadata) -> None:
     """Each change of a group names the revision that it follows, and of two at once one is made."""
     born = commit(metadata, QUEUE)
-    first = PutQueue(b"/", NO_ID, b"q", True, False, b"", b"n@h", group=b"one")
-    other = PutQueue(b"/", NO_ID, b"q", True, False, b"", b"m@h", group=b"two")
+    first = PutQueue(b"/", NO_ID, b"q", True, False, b"", node=b"n@h", group=b"one")
+    other = PutQueue(b"/", NO_ID, b"q", True, False, b"", node=b"m@h", group=b"two")
     changed = metadata.commit([LastWritten(QUEUE, born)], [first])
     assert changed is not None
     assert metadata.commit([LastWritten(QUEUE, born)], [other]) is None
@@ -270,7 +270,7 @@ def test_watch_tells_changes_in_order_with_births(metadata: EtcdMetadata) -> Non
     assert [revision for revision, _ in told] == revisions
     exchange = PutExchange(b"/", b"x", b"fanout", False, False, b"", False, revisions[1])
     queue = PutQueue(
-        b"/", NO_ID, b"q", True, False, b"", b"n@h", False, revisions[1], b"", revisions[1]
+        b"/", NO_ID, b"q", True, False, b"", revisions[1], b"n@h", revision=revisions[1]
     )
     expected: list[list[Watched]] = [
         [PutVhost(b"/", NO_ID, birth=revisions[0]), KeyValue(node)],
@@ -343,7 +343,7 @@ def test_clusters_in_one_etcd_do_not_meet(metadata: EtcdMetadata, gateway: EtcdG
 def test_exclusive_queue_goes_with_the_lease_of_its_node(metadata: EtcdMetadata) -> None:
     """Other queues of the commit stay."""
     lease = metadata.gateway.grant(60)
-    exclusive = PutQueue(b"/", NO_ID, b"e", False, False, b"", b"n@h", True)
+    exclusive = PutQueue(b"/", NO_ID, b"e", False, False, b"", node=b"n@h", is_exclusive=True)
     born = metadata.commit([], [QUEUE, exclusive], lease)
     assert [queue.is_exclusive for queue in metadata.load().queues] == [True, False]
     start = metadata.gateway.revision(b"/")

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from warrenmq.broker.definitions.metadata import (
+    NO_ID,
     NO_LIMIT,
     Change,
     DeleteBinding,
@@ -30,7 +31,6 @@ from warrenmq.broker.definitions.metadata import (
     PutVhost,
 )
 from warrenmq.cluster.metadata.keys import (
-    NO_ID,
     change_of,
     deletion_of,
     key_of,
@@ -63,9 +63,9 @@ puts: st.SearchStrategy[Change] = st.one_of(
         flags,
         flags,
         names,
+        births,
         names,
         flags,
-        births,
         names,
         births,
     ),
@@ -90,7 +90,10 @@ def attributes(change: Change) -> dict[str, object]:
 
 
 @given(cluster=texts, change=puts)
-@example(cluster="/", change=PutQueue(b"/", NO_ID, b"a/b", True, False, b"", b"n@h", True, 7))
+@example(
+    cluster="/",
+    change=PutQueue(b"/", NO_ID, b"a/b", True, False, b"", node=b"n@h", is_exclusive=True, birth=7),
+)
 def test_written_definition_is_read_as_it_was(cluster: str, change: Change) -> None:
     birth, revision = getattr(change, "birth", 0), getattr(change, "revision", 0)
     read = change_of(key_of(cluster, change), value_of(change), birth, revision)
@@ -152,7 +155,7 @@ def test_value_of_a_later_warren_is_refused() -> None:
 )
 def test_value_of_a_queue_stays_as_it_was_published(group: bytes, value: bytes) -> None:
     """Only a mirrored queue needs format 2: an older warren reads all others."""
-    queue = PutQueue(b"v", NO_ID, b"q", True, False, b"", b"n@h", group=group)
+    queue = PutQueue(b"v", NO_ID, b"q", True, False, b"", node=b"n@h", group=group)
     assert value_of(queue) == value
     read = change_of(b"/warren/c/q/v/q", value, 5, 7)
     assert isinstance(read, PutQueue)

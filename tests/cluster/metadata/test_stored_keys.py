@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from warrenmq.broker.definitions.metadata import (
+    NO_ID,
     Change,
     DeleteBinding,
     DeleteExchange,
@@ -24,8 +25,7 @@ from warrenmq.broker.definitions.metadata import (
     PutVhost,
 )
 from warrenmq.cluster.metadata.change_operations import operations_of
-from warrenmq.cluster.metadata.keys import NO_ID
-from warrenmq.cluster.metadata.operations import RawPut
+from warrenmq.cluster.metadata.operations import RawDelete, RawPut
 
 GOLDEN = Path(__file__).with_name("stored_keys.txt")
 ODD = b"\x00'/%\xff"
@@ -42,9 +42,9 @@ PUTS: list[Change] = [
     PutExchange(b"/", ODD, b"topic", True, False, ODD, False, 7),
     PutExchange(b"/", b"x", b"direct", False, True, b""),
     PutExchange(b"/", b"y", b"", False, False, b"", False),
-    PutQueue(b"/", 1, ODD, True, False, ODD, b"n@h"),
-    PutQueue(b"/", 2, b"q", False, True, b"", b"n@h", True, 5, b"", 6),
-    PutQueue(b"/", 3, b"m", True, False, b"", b"n@h", group=b'{"version":1}'),
+    PutQueue(b"/", 1, ODD, True, False, ODD, node=b"n@h"),
+    PutQueue(b"/", 2, b"q", False, True, b"", 5, b"n@h", True, revision=6),
+    PutQueue(b"/", 3, b"m", True, False, b"", node=b"n@h", group=b'{"version":1}'),
     PutQueue(b"/", 4, b"nobody's", False, False, b""),
     PutBinding(b"/", b"x", b"q", True, b"k", b""),
     PutBinding(b"/", b"x", b"q", False, b"", ODD, 3, 1 << 40),
@@ -71,7 +71,7 @@ def test_keys_and_values_stay_as_they_are_published(kind: str) -> None:
         if isinstance(operation, RawPut):
             lease = str(operation.lease)
             lines.append(" ".join(["put", operation.key.decode(), lease, operation.value.decode()]))
-        else:
+        elif isinstance(operation, RawDelete):
             end = operation.range_end.decode()
             lines.append(" ".join(["delete", operation.key.decode(), end]).rstrip())
     golden = GOLDEN.read_text(encoding="utf-8").splitlines()

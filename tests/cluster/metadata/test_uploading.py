@@ -8,6 +8,7 @@ import pytest
 from tests.cluster.metadata.relay import AnswerLosingRelay
 from tests.support.etcd import EtcdServer
 from warrenmq.broker.definitions.metadata import (
+    NO_ID,
     Change,
     DeleteQueue,
     PutBinding,
@@ -19,7 +20,6 @@ from warrenmq.broker.definitions.metadata import (
 from warrenmq.cluster.metadata.errors import EtcdUnavailable
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.metadata.gateway import EtcdGateway
-from warrenmq.cluster.metadata.keys import NO_ID
 from warrenmq.cluster.metadata.operations import RawPut, TxnResult
 from warrenmq.cluster.metadata.uploading import UploadConflict, UploadUnfinished
 

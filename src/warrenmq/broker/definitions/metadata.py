@@ -23,6 +23,10 @@ from warrenmq.store.journal.change_sets import DefinitionsError
 # A limit that is not set.
 NO_LIMIT: Final = -1
 
+# No vhost, queue or stage has this id. The ids of vhosts and queues are a node's own, so the
+# definitions of a cluster have this one.
+NO_ID: Final = 0
+
 # The birth of a vhost, queue or exchange of a lone node. In a cluster a birth is the create
 # revision of the key in etcd: it names one life, so what was deleted and declared again has
 # another birth.
@@ -243,8 +247,7 @@ class PutQueue(Change):
     only. In a cluster `node` names the node that has the queue's messages, and `is_exclusive` tells
     that the queue belongs to a connection of that node. A mirrored queue has a `group`, the encoded
     record of its copies, of which `node` has the master (`cluster/groups/`); it is empty for any
-    other queue. `revision` is the decision that has last changed the queue. A node's own store
-    keeps none of these four.
+    other queue. `revision` is the decision that has last changed the queue.
     """
 
     def __init__(
@@ -255,9 +258,9 @@ class PutQueue(Change):
         durable: bool,
         auto_delete: bool,
         arguments: bytes,
+        birth: i64 = NO_BIRTH,
         node: bytes = b"",
         is_exclusive: bool = False,
-        birth: i64 = NO_BIRTH,
         group: bytes = b"",
         revision: i64 = NO_REVISION,
     ) -> None:
@@ -267,9 +270,9 @@ class PutQueue(Change):
         self.durable: bool = durable
         self.auto_delete: bool = auto_delete
         self.arguments: bytes = arguments
+        self.birth: i64 = birth
         self.node: bytes = node
         self.is_exclusive: bool = is_exclusive
-        self.birth: i64 = birth
         self.group: bytes = group
         self.revision: i64 = revision
 
@@ -523,27 +526,6 @@ class Definitions:
         self.unusable_ids: set[int] = set()
         # Damage hides ids: an id that no definition has need not be that of something deleted.
         self.has_lost_ids: bool = False
-
-    def as_changes(self) -> list[Change]:
-        """The changes that write these definitions to an empty store.
-
-        Their order puts each definition after the definitions that it needs.
-        """
-        changes: list[Change] = []
-        changes.extend(self.vhosts)
-        changes.extend(self.users)
-        changes.extend(self.permissions)
-        changes.extend(self.topic_permissions)
-        changes.extend(self.parameters)
-        changes.extend(self.exchanges)
-        changes.extend(self.queues)
-        changes.extend(self.queue_parts)
-        changes.extend(self.bindings)
-        changes.extend(self.reader_groups)
-        changes.extend(self.group_members)
-        changes.extend(self.stages)
-        changes.extend(self.sinks)
-        return changes
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -9,31 +9,21 @@ This module is interpreted, because it waits for the disk in C anyway.
 """
 
 import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from warrenmq.broker.definitions.kinds import KINDS
 from warrenmq.broker.definitions.metadata import (
+    NO_ID,
     Change,
     Definitions,
     Metadata,
     MetadataDamaged,
     MetadataError,
-    PutBinding,
-    PutExchange,
-    PutGroupMember,
-    PutParameter,
-    PutPermission,
-    PutQueue,
-    PutQueuePart,
-    PutReaderGroup,
-    PutSink,
-    PutStage,
-    PutTopicPermission,
-    PutUser,
-    PutVhost,
 )
 from warrenmq.broker.definitions.metadata_schema import NEW_FILE, SCHEMA_VERSION, TAKE_OVER
-from warrenmq.broker.definitions.metadata_statements import statements
+from warrenmq.broker.definitions.metadata_statements import columns, statements
 
 # The first SQLite with STRICT tables.
 SQLITE_VERSION_MIN: Final = (3, 37, 0)
@@ -44,8 +34,6 @@ LOCK_WAIT_S: Final = 1.0
 # SQLite's codes that may mean a full disk: IOERR also for an exceeded quota, CANTOPEN for a file
 # that cannot be created.
 _SPACE_CODES: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
-# No sink has this batch: one whose stages cannot be read is set aside (`usable.py`).
-_UNREADABLE_BATCH: Final = -2
 _LOCK_CODES: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -149,45 +137,18 @@ class SqliteMetadata(Metadata):
 
     def _read(self) -> Definitions:
         definitions = Definitions()
-        self._read_control(definitions)
-        for vhost, name, type, auto_delete, internal, arguments in self._rows(
-            "vhost, name, type, auto_delete, internal, arguments FROM exchanges"
-        ):
-            definitions.exchanges.append(
-                PutExchange(vhost, name, type, auto_delete != 0, internal != 0, arguments)
-            )
-        for vhost, id, name, durable, auto_delete, arguments, birth in self._rows(
-            "vhost, id, name, durable, auto_delete, arguments, birth FROM queues"
-        ):
-            definitions.queues.append(
-                PutQueue(vhost, id, name, durable != 0, auto_delete != 0, arguments, birth=birth)
-            )
-        for vhost, source, destination, is_queue, key, arguments in self._rows(
-            "vhost, source, destination, destination_is_queue, key, arguments FROM bindings"
-        ):
-            definitions.bindings.append(
-                PutBinding(vhost, source, destination, is_queue != 0, key, arguments)
-            )
-        for row in self._rows("vhost, name, epoch, pattern FROM reader_groups"):
-            definitions.reader_groups.append(PutReaderGroup(*row))
-        for vhost, group, queue_id, name, acked, reserved, is_ended in self._rows(
-            'vhost, "group", queue_id, queue_name, acked, reserved, is_ended FROM reader_group_members'
-        ):
-            definitions.group_members.append(
-                PutGroupMember(vhost, group, queue_id, name, acked, reserved, is_ended != 0)
-            )
-        for row in self._rows(
-            "vhost, id, sink, batch, finished_ms, message_count, unroutable_count, unroutable, target FROM stages"
-        ):
-            definitions.stages.append(PutStage(*row))
-        for vhost, name, batch, stages in self._rows("vhost, name, batch, stages FROM sinks"):
-            try:
-                ids = [int(stage) for stage in stages.split()]
-            except ValueError:
-                batch, ids = _UNREADABLE_BATCH, []
-            definitions.sinks.append(PutSink(vhost, name, batch, ids))
-        for row in self._rows("vhost, id, owner, number FROM queue_parts"):
-            definitions.queue_parts.append(PutQueuePart(*row))
+        for kind in KINDS:
+            conversions = [
+                (place, _READ[type])
+                for place, type in enumerate(kind.columns.values())
+                if type in _READ
+            ]
+            found = kind.listed(definitions)
+            for row in self._rows(f"{columns(kind.columns)} FROM {kind.table.name}"):
+                attributes = list(row)
+                for place, read in conversions:
+                    attributes[place] = read(attributes[place])
+                found.append(kind.put(*attributes))
         numbering = self._rows("next_queue_id, next_vhost_id FROM numbering")
         if len(numbering) != 1:
             raise MetadataDamaged(
@@ -195,27 +156,6 @@ class SqliteMetadata(Metadata):
             )
         definitions.next_queue_id, definitions.next_vhost_id = numbering[0]
         return definitions
-
-    def _read_control(self, definitions: Definitions) -> None:
-        """Read vhosts, users, permissions and parameters."""
-        for name, id, description, tags, queue_type, is_tracing in self._rows(
-            "name, id, description, tags, default_queue_type, is_tracing FROM vhosts"
-        ):
-            definitions.vhosts.append(
-                PutVhost(name, id, description, _lines(tags), queue_type, is_tracing != 0)
-            )
-        for name, password_hash, hashing, tags, connections, channels in self._rows(
-            "name, password_hash, hashing, tags, max_connections, max_channels FROM users"
-        ):
-            definitions.users.append(
-                PutUser(name, password_hash, hashing, _lines(tags), connections, channels)
-            )
-        for row in self._rows("vhost, user, configure, write, read FROM permissions"):
-            definitions.permissions.append(PutPermission(*row))
-        for row in self._rows("vhost, user, exchange, write, read FROM topic_permissions"):
-            definitions.topic_permissions.append(PutTopicPermission(*row))
-        for row in self._rows("vhost, component, name, value FROM parameters"):
-            definitions.parameters.append(PutParameter(*row))
 
     def _rows(self, columns: str) -> list[tuple[Any, ...]]:
         query = f"SELECT {columns} ORDER BY rowid"
@@ -259,6 +199,22 @@ def _text(data: bytes) -> str:
 
 def _lines(text: str) -> list[str]:
     return text.split("\n") if text else []
+
+
+def _ids(text: str) -> list[int]:
+    try:
+        return [int(id) for id in text.split()]
+    except ValueError:
+        # A sink with such a stage is set aside (`usable.py`).
+        return [NO_ID]
+
+
+# Attributes by type that SQLite stores as another type.
+_READ: Final[dict[Any, Callable[[Any], object]]] = {
+    bool: bool,
+    list[str]: _lines,
+    list[int]: _ids,
+}
 
 
 def _primary_code(error: sqlite3.Error) -> int:

@@ -12,7 +12,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warrenmq.broker.definitions.metadata import Definitions, PutQueue, PutQueuePart
+from warrenmq.broker.definitions.metadata import NO_ID, Definitions, PutQueue, PutQueuePart
 from warrenmq.queues.arguments import PRIORITY_MAX
 from warrenmq.vocabulary.names import name_text
 
@@ -116,7 +116,9 @@ class _Check:
             )
         ]
         found.sinks = [
-            row for row in found.sinks if self._passes(_is_number(row.batch + 1), "sink", row.name)
+            row
+            for row in found.sinks
+            if self._passes(_is_number(row.batch + 1) and NO_ID not in row.stages, "sink", row.name)
         ]
 
     def numbering(self) -> None:

@@ -21,11 +21,11 @@ def with_group(put: PutQueue, group: Group) -> PutQueue:
         put.durable,
         put.auto_delete,
         put.arguments,
-        group.master_node,
-        put.is_exclusive,
-        put.birth,
-        encode_group(group),
-        put.revision,
+        node=group.master_node,
+        is_exclusive=put.is_exclusive,
+        birth=put.birth,
+        group=encode_group(group),
+        revision=put.revision,
     )
 
 
@@ -38,9 +38,9 @@ def without_group(put: PutQueue) -> PutQueue:
         put.durable,
         put.auto_delete,
         put.arguments,
-        put.node,
-        put.is_exclusive,
-        put.birth,
+        node=put.node,
+        is_exclusive=put.is_exclusive,
+        birth=put.birth,
         revision=put.revision,
     )
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 from typing import Final, cast
 
 from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.kinds import QUEUES
 from warrenmq.broker.definitions.metadata import Change, DeleteQueue, PutQueue
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.groups.group_change import group_of, with_group
 from warrenmq.cluster.groups.transitions import forget_node
 from warrenmq.cluster.metadata.conditions import Alive, Condition, LastWritten, Unchanged
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
-from warrenmq.cluster.metadata.keys import QUEUES, change_of, prefix_of
+from warrenmq.cluster.metadata.keys import change_of, prefix_of
 from warrenmq.cluster.metadata.operations import (
     EQUAL,
     Compare,
@@ -47,7 +48,7 @@ class Departures:
         """The queues that live on `node` or have a copy there, durable or not."""
         found = [
             cast(PutQueue, change_of(each.key, each.value, each.create_revision, each.mod_revision))
-            for each in self._metadata.records(QUEUES)
+            for each in self._metadata.records(QUEUES.keys.name)
         ]
         return [queue for queue in found if _is_on(queue, node.encode())]
 

@@ -35,7 +35,7 @@ def shared_definitions(
     ]
     shared.extend(
         metadata.PutQueue(
-            queue.vhost, 0, queue.name, queue.durable, queue.auto_delete, queue.arguments, node
+            queue.vhost, 0, queue.name, queue.durable, queue.auto_delete, queue.arguments, node=node
         )
         for queue in rows.queues
     )

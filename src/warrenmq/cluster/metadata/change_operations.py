@@ -6,8 +6,9 @@ birth. So changes of one key are merged: the last one counts.
 
 from collections.abc import Iterable
 
+from warrenmq.broker.definitions.kinds import KIND_OF
 from warrenmq.broker.definitions.metadata import Change, DeleteVhost, PutQueue
-from warrenmq.cluster.metadata.keys import KINDS_OF_VHOST, Deletion, key_of, prefix_of
+from warrenmq.cluster.metadata.keys import NAMES_OF_VHOST, key_of, prefix_of
 from warrenmq.cluster.metadata.operations import Operation, RawDelete, RawPut, end_of
 from warrenmq.cluster.metadata.values import value_of
 
@@ -36,9 +37,9 @@ def _operations(cluster: str, write: Write, lease: int) -> list[RawPut | RawDele
         return [write]
     key = key_of(cluster, write)
     if isinstance(write, DeleteVhost):
-        prefixes = [prefix_of(cluster, kind, write.name) for kind in KINDS_OF_VHOST]
+        prefixes = [prefix_of(cluster, name, write.name) for name in NAMES_OF_VHOST]
         return [RawDelete(key), *(RawDelete(prefix, end_of(prefix)) for prefix in prefixes)]
-    if isinstance(write, Deletion):
+    if isinstance(write, KIND_OF[type(write)].delete):
         return [RawDelete(key)]
     is_leased = isinstance(write, PutQueue) and write.is_exclusive
     return [RawPut(key, value_of(write), lease if is_leased else 0)]

@@ -13,11 +13,10 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from warrenmq.broker.definitions.kinds import USERS
 from warrenmq.broker.definitions.metadata import (
     Change,
     Definitions,
-    DeletePermission,
-    DeleteTopicPermission,
     DeleteUser,
     DeleteVhost,
     Metadata,
@@ -28,9 +27,7 @@ from warrenmq.cluster.metadata.conditions import Condition, compare_of
 from warrenmq.cluster.metadata.errors import EtcdUnavailable
 from warrenmq.cluster.metadata.gateway import EtcdGateway
 from warrenmq.cluster.metadata.keys import (
-    KINDS_OF_VHOST,
-    PERMISSIONS,
-    TOPIC_PERMISSIONS,
+    NAMES_OF_VHOST,
     change_of,
     deletion_of,
     parts_of,
@@ -174,16 +171,13 @@ class EtcdMetadata(Metadata):
         It does not matter if one is missed: permissions of an earlier life of a user are void.
         """
         deletions: list[Write] = []
-        for kind in (PERMISSIONS, TOPIC_PERMISSIONS):
-            prefix = prefix_of(self._cluster, kind)
+        for kind, (column,) in USERS.owned():
+            place = kind.keys.parts.index(column)
+            prefix = prefix_of(self._cluster, kind.keys.name)
             for key in self.gateway.read_range(prefix, keys_only=True)[0]:
-                _kind, parts = parts_of(key.key)
-                if parts[1] == user:
-                    deletions.append(
-                        DeletePermission(parts[0], user)
-                        if kind == PERMISSIONS
-                        else DeleteTopicPermission(parts[0], user, parts[2])
-                    )
+                _name, parts = parts_of(key.key)
+                if parts[place] == user:
+                    deletions.append(RawDelete(key.key))
         return deletions[:_PERMISSIONS_MAX]
 
 
@@ -194,7 +188,7 @@ def _watched(events: list[Event]) -> list[Watched]:
     gone: set[bytes] = set()
     for event in events:
         kind, parts = parts_of(event.kv.key)
-        if event.type != "PUT" and kind in KINDS_OF_VHOST and parts and parts[0] in gone:
+        if event.type != "PUT" and kind in NAMES_OF_VHOST and parts and parts[0] in gone:
             continue
         try:
             change = _watched_change(event)

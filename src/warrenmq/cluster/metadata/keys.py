@@ -1,17 +1,9 @@
 """The definitions of a cluster as keys and values of etcd.
 
 A key is `/warren/CLUSTER/KIND/PART/...`. Each part is percent-encoded, so it may have any bytes,
-and `/` only separates. Kinds and their parts:
-
-    vhosts      VHOST
-    users       USER
-    perms       VHOST USER
-    tperms      VHOST USER EXCHANGE
-    params      VHOST COMPONENT NAME      policies and operator policies are components
-    globals     NAME                      global parameters
-    x           VHOST EXCHANGE
-    q           VHOST QUEUE
-    b           VHOST SOURCE KIND DESTINATION ROUTING_KEY ARGUMENTS      KIND is `q` or `x`
+and `/` only separates. `kinds.py` of the definitions tells the kinds with their parts. There is
+one more: global parameters, of which the vhost and the component are empty, have keys
+`globals/NAME`. The destination of a binding is a queue or an exchange: that part is `q` or `x`.
 
 A key tells all that identifies a definition, so a deletion can be followed without the value that
 the key had. (A watch can tell the values before deletions too, but etcd takes 15 s to find those of
@@ -21,60 +13,59 @@ key's create revision.
 Keys of other kinds are *records*: they belong to other parts of the cluster.
 """
 
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import Any, Final
 from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
-from warrenmq.broker.definitions.metadata import (
-    Change,
-    DeleteBinding,
-    DeleteExchange,
-    DeleteParameter,
-    DeletePermission,
-    DeleteQueue,
-    DeleteTopicPermission,
-    DeleteUser,
-    DeleteVhost,
-    MetadataDamaged,
-    PutBinding,
-    PutExchange,
-    PutParameter,
-    PutPermission,
-    PutQueue,
-    PutTopicPermission,
-    PutUser,
-    PutVhost,
-)
-from warrenmq.cluster.metadata import values
+from warrenmq.broker.definitions.kinds import KIND_OF, PARAMETERS, SHARED, VHOSTS, Kind, getter
+from warrenmq.broker.definitions.metadata import NO_ID, Change, DeleteQueue, MetadataDamaged
+from warrenmq.cluster.metadata.values import attributes_of
 
-VHOSTS: Final = "vhosts"
-USERS: Final = "users"
-PERMISSIONS: Final = "perms"
-TOPIC_PERMISSIONS: Final = "tperms"
-PARAMETERS: Final = "params"
-GLOBAL_PARAMETERS: Final = "globals"
-EXCHANGES: Final = "x"
-QUEUES: Final = "q"
-BINDINGS: Final = "b"
+_GLOBAL_PARAMETERS: Final = "globals"
+_KINDS_BY_NAME: Final = {kind.keys.name: kind for kind in SHARED}
+# The names of all kinds, each after those that it needs.
+KIND_NAMES: Final = (*_KINDS_BY_NAME, _GLOBAL_PARAMETERS)
+# The names of kinds whose first part is a vhost: they go with it.
+NAMES_OF_VHOST: Final = tuple(kind.keys.name for kind in SHARED if VHOSTS in kind.owners)
+# The attributes that are in the key of a change, by its class.
+_GETTERS: Final = {
+    change: getter(kind.keys.parts) for kind in SHARED for change in (kind.put, kind.delete)
+}
+# Attributes that are no bytes, from the parts of a key.
+_READ: Final[dict[Any, Callable[[bytes], Any]]] = {str: bytes.decode, bool: b"q".__eq__}
 
-# Kinds of definitions, each after the kinds that it needs.
-KINDS: Final = (
-    VHOSTS, USERS, PERMISSIONS, TOPIC_PERMISSIONS, PARAMETERS, GLOBAL_PARAMETERS, EXCHANGES, QUEUES, BINDINGS,
-)  # fmt: skip
-# Kinds whose first part is a vhost: they go with it.
-KINDS_OF_VHOST: Final = (
-    PERMISSIONS, TOPIC_PERMISSIONS, PARAMETERS, EXCHANGES, QUEUES, BINDINGS,
-)  # fmt: skip
 
-# The deletions that a cluster shares.
-Deletion = (
-    DeleteVhost | DeleteUser | DeletePermission | DeleteTopicPermission | DeleteParameter
-    | DeleteExchange | DeleteQueue | DeleteBinding
-)  # fmt: skip
+def _picker(told: Iterable[str], wanted: Iterable[str]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """A function that picks, from the attributes `told`, those that a change wants as arguments."""
+    names = list(told)
+    first, *others = [names.index(name) for name in dict.fromkeys(wanted)]
+    pick = itemgetter(first, *others)
+    return pick if others else lambda attributes: (pick(attributes),)
 
-# The numeric ids of vhosts and queues are a node's own; definitions of a cluster have this one.
-NO_ID: Final = 0
+
+# The arguments of each Put... and Delete..., from what key, value and etcd tell.
+_PUT_ARGUMENTS: Final = {
+    kind: _picker(
+        (*kind.keys.parts, "id", *kind.keys.value, *kind.keys.revisions),
+        (*kind.columns, *kind.keys.value, *kind.keys.revisions),
+    )
+    for kind in SHARED
+}
+_DELETE_ARGUMENTS: Final = {
+    kind: _picker((*kind.keys.parts, "id"), (*kind.table.key, *kind.keys.parts)) for kind in SHARED
+}
+# The parts of keys that are no bytes, with what reads them.
+_CONVERSIONS: Final = {
+    kind: [
+        (place, _READ[kind.columns[name]])
+        for place, name in enumerate(kind.keys.parts)
+        if kind.columns[name] in _READ
+    ]
+    for kind in SHARED
+}
 
 
 def prefix_of(cluster: str, kind: str = "", *parts: bytes) -> bytes:
@@ -96,37 +87,24 @@ def key_of(cluster: str, change: Change) -> bytes:
     Raises TypeError for a change that a cluster does not share, ValueError for the deletion of a
     queue without a name.
     """
-    kind, *parts = _place(change)
-    return record_key(cluster, kind, *parts)
+    get = _GETTERS.get(type(change))
+    if get is None:
+        raise TypeError(f"{type(change).__name__} is no change that a cluster shares")
+    if isinstance(change, DeleteQueue) and not change.name:
+        raise ValueError("a cluster finds a queue by its name")
+    parts = [_part(attribute) for attribute in get(change)]
+    kind = KIND_OF[type(change)]
+    if kind is PARAMETERS and not parts[1]:
+        return record_key(cluster, _GLOBAL_PARAMETERS, parts[2])
+    return record_key(cluster, kind.keys.name, *parts)
 
 
-def _place(change: Change) -> tuple[str, *tuple[bytes, ...]]:
-    """The kind of a change and the parts of its key."""
-    match change:
-        case PutQueue() | DeleteQueue():
-            if isinstance(change, DeleteQueue) and not change.name:
-                raise ValueError("a cluster finds a queue by its name")
-            return QUEUES, change.vhost, change.name
-        case PutExchange() | DeleteExchange():
-            return EXCHANGES, change.vhost, change.name
-        case PutBinding() | DeleteBinding():
-            kind = b"q" if change.destination_is_queue else b"x"
-            ends = (change.vhost, change.source, kind, change.destination)
-            return BINDINGS, *ends, change.key, change.arguments
-        case PutVhost() | DeleteVhost():
-            return VHOSTS, change.name
-        case PutUser() | DeleteUser():
-            return USERS, change.name
-        case PutPermission() | DeletePermission():
-            return PERMISSIONS, change.vhost, change.user
-        case PutTopicPermission() | DeleteTopicPermission():
-            return TOPIC_PERMISSIONS, change.vhost, change.user, change.exchange
-        case PutParameter() | DeleteParameter():
-            name = change.name.encode()
-            if not change.component:
-                return GLOBAL_PARAMETERS, name
-            return PARAMETERS, change.vhost, change.component.encode(), name
-    raise TypeError(f"{type(change).__name__} is no change that a cluster shares")
+def _part(attribute: bytes | str | bool) -> bytes:
+    if isinstance(attribute, bytes):
+        return attribute
+    if isinstance(attribute, str):
+        return attribute.encode()
+    return b"q" if attribute else b"x"
 
 
 def change_of(key: bytes, value: bytes, create_revision: int, mod_revision: int) -> Change | None:
@@ -135,78 +113,55 @@ def change_of(key: bytes, value: bytes, create_revision: int, mod_revision: int)
     Ids are NO_ID. Raises NewerFormat for a value of a later warren, MetadataDamaged for a key or a
     value that no warren writes.
     """
-    kind, parts = parts_of(key)
-    if kind not in KINDS:
+    kind, parts = _definition_of(key)
+    if kind is None:
         return None
     try:
-        return _put(kind, parts, value, create_revision, mod_revision)
+        identity, attributes = _identity(kind, parts), attributes_of(kind, value)
     except (ValueError, msgspec.DecodeError) as error:
         raise _damage(key, error) from None
+    told = (*identity, NO_ID, *attributes, create_revision, mod_revision)
+    change: Change = kind.put(*_PUT_ARGUMENTS[kind](told))
+    return change
 
 
 def deletion_of(key: bytes) -> Change | None:
     """The Delete... of `key`, None for a record; raises MetadataDamaged as `change_of`."""
-    kind, parts = parts_of(key)
-    if kind not in KINDS:
+    kind, parts = _definition_of(key)
+    if kind is None:
         return None
     try:
-        return _deletion(kind, parts)
-    except (ValueError, msgspec.DecodeError) as error:
+        told = (*_identity(kind, parts), NO_ID)
+    except ValueError as error:
         raise _damage(key, error) from None
+    return kind.delete(*_DELETE_ARGUMENTS[kind](told))
+
+
+def parts_of(key: bytes) -> tuple[str, list[bytes]]:
+    """The name of the kind and the parts of any key of a cluster."""
+    name, *parts = key.split(b"/")[3:]
+    # Most names need no code, and the reading of all keys is part of a start.
+    return name.decode(errors="replace"), [
+        unquote_to_bytes(part) if b"%" in part else part for part in parts
+    ]
+
+
+def _definition_of(key: bytes) -> tuple[Kind[Any] | None, list[bytes]]:
+    """The kind of a definition and the parts that its kind has; None for a record."""
+    name, parts = parts_of(key)
+    if name == _GLOBAL_PARAMETERS:
+        return PARAMETERS, [b"", b"", *parts]
+    return _KINDS_BY_NAME.get(name), parts
+
+
+def _identity(kind: Kind[Any], parts: list[Any]) -> list[Any]:
+    """The attributes that the parts of a key are; raises ValueError."""
+    if len(parts) != len(kind.keys.parts):
+        raise ValueError(f"{len(parts)} parts are not those of {kind.keys.name}")
+    for place, read in _CONVERSIONS[kind]:
+        parts[place] = read(parts[place])
+    return parts
 
 
 def _damage(key: bytes, error: Exception) -> MetadataDamaged:
     return MetadataDamaged(f"etcd's key {key.decode(errors='replace')} is damaged: {error}")
-
-
-def parts_of(key: bytes) -> tuple[str, list[bytes]]:
-    """The kind and the parts of any key of a cluster."""
-    kind, *parts = key.split(b"/")[3:]
-    return kind.decode(errors="replace"), [unquote_to_bytes(part) for part in parts]
-
-
-def _put(kind: str, parts: list[bytes], value: bytes, birth: int, revision: int) -> Change:
-    match kind, parts:
-        case "q", [vhost, name]:
-            return values.queue(value, vhost, name, birth, revision)
-        case "x", [vhost, name]:
-            return values.exchange(value, vhost, name, birth)
-        case "b", [vhost, source, end_kind, destination, key, arguments]:
-            births = values.births(value)
-            return PutBinding(vhost, source, destination, end_kind == b"q", key, arguments, *births)
-        case "vhosts", [name]:
-            return values.vhost(value, name, birth)
-        case "users", [name]:
-            return values.user(value, name)
-        case "perms", [vhost, user]:
-            return values.permission(value, vhost, user)
-        case "tperms", [vhost, user, exchange]:
-            return values.topic_permission(value, vhost, user, exchange)
-        case "params", [vhost, component, name]:
-            return values.parameter(value, vhost, component.decode(), name.decode())
-        case "globals", [name]:
-            return values.parameter(value, b"", "", name.decode())
-    raise ValueError(f"{len(parts)} parts are not those of {kind}")
-
-
-def _deletion(kind: str, parts: list[bytes]) -> Change:
-    match kind, parts:
-        case "q", [vhost, name]:
-            return DeleteQueue(vhost, NO_ID, name)
-        case "x", [vhost, name]:
-            return DeleteExchange(vhost, name)
-        case "b", [vhost, source, end_kind, destination, key, arguments]:
-            return DeleteBinding(vhost, source, destination, end_kind == b"q", key, arguments)
-        case "vhosts", [name]:
-            return DeleteVhost(name)
-        case "users", [name]:
-            return DeleteUser(name)
-        case "perms", [vhost, user]:
-            return DeletePermission(vhost, user)
-        case "tperms", [vhost, user, exchange]:
-            return DeleteTopicPermission(vhost, user, exchange)
-        case "params", [vhost, component, name]:
-            return DeleteParameter(vhost, component.decode(), name.decode())
-        case "globals", [name]:
-            return DeleteParameter(b"", "", name.decode())
-    raise ValueError(f"{len(parts)} parts are not those of {kind}")

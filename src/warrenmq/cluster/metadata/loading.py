@@ -9,14 +9,15 @@ their copies of it.
 import logging
 from typing import Final
 
+from warrenmq.broker.definitions.kinds import KIND_OF, QUEUES, VHOSTS
 from warrenmq.broker.definitions.metadata import (
     NO_BIRTH,
+    NO_ID,
     Change,
     Definitions,
     MetadataDamaged,
     PutBinding,
     PutExchange,
-    PutParameter,
     PutPermission,
     PutQueue,
     PutTopicPermission,
@@ -25,15 +26,7 @@ from warrenmq.broker.definitions.metadata import (
 )
 from warrenmq.cluster.metadata.errors import Compacted
 from warrenmq.cluster.metadata.gateway import EtcdGateway
-from warrenmq.cluster.metadata.keys import (
-    KINDS,
-    NO_ID,
-    QUEUES,
-    VHOSTS,
-    change_of,
-    parts_of,
-    prefix_of,
-)
+from warrenmq.cluster.metadata.keys import KIND_NAMES, change_of, parts_of, prefix_of
 from warrenmq.cluster.metadata.operations import KeyValue
 from warrenmq.cluster.metadata.uploading import UploadUnfinished, upload_key
 
@@ -64,8 +57,8 @@ def load_at(gateway: EtcdGateway, cluster: str) -> tuple[Definitions, int]:
 def _load(gateway: EtcdGateway, cluster: str) -> tuple[Definitions, int]:
     revision = 0
     found: list[KeyValue] = []
-    for kind in KINDS:
-        keys, revision = gateway.read_range(prefix_of(cluster, kind), revision)
+    for name in KIND_NAMES:
+        keys, revision = gateway.read_range(prefix_of(cluster, name), revision)
         found.extend(sorted(keys, key=lambda key: key.create_revision))
     if gateway.read(upload_key(cluster), revision) is not None:
         raise UploadUnfinished(f"the upload of definitions to cluster {cluster} is not finished")
@@ -84,9 +77,9 @@ def _load(gateway: EtcdGateway, cluster: str) -> tuple[Definitions, int]:
 def _placeholder(key: KeyValue) -> Change | None:
     """What stands for a definition that cannot be read; None: nothing."""
     match parts_of(key.key):
-        case str(kind), [name] if kind == VHOSTS:
+        case str(kind), [name] if kind == VHOSTS.keys.name:
             return PutVhost(name, NO_ID, birth=key.create_revision)
-        case str(kind), [vhost, name] if kind == QUEUES:
+        case str(kind), [vhost, name] if kind == QUEUES.keys.name:
             return PutQueue(
                 vhost,
                 NO_ID,
@@ -113,30 +106,18 @@ class _Loading:
 
     def add(self, change: Change, key: KeyValue) -> None:
         """Add a definition if it is in force."""
-        definitions = self.definitions
         match change:
-            case PutVhost():
-                definitions.vhosts.append(change)
             case PutUser():
                 self._users[change.name] = key.create_revision
-                definitions.users.append(change)
-            case PutPermission():
-                if self._is_of_this_life(change.user, key):
-                    definitions.permissions.append(change)
-            case PutTopicPermission():
-                if self._is_of_this_life(change.user, key):
-                    definitions.topic_permissions.append(change)
-            case PutParameter():
-                definitions.parameters.append(change)
-            case PutExchange():
-                self._births[change.vhost, change.name, False] = change.birth
-                definitions.exchanges.append(change)
-            case PutQueue():
-                self._births[change.vhost, change.name, True] = change.birth
-                definitions.queues.append(change)
+            case PutExchange() | PutQueue():
+                self._births[change.vhost, change.name, isinstance(change, PutQueue)] = change.birth
+            case PutPermission() | PutTopicPermission():
+                if not self._is_of_this_life(change.user, key):
+                    return
             case PutBinding():
-                if self._is_in_force(change):
-                    definitions.bindings.append(change)
+                if not self._is_in_force(change):
+                    return
+        KIND_OF[type(change)].listed(self.definitions).append(change)
 
     def _is_of_this_life(self, user: bytes, key: KeyValue) -> bool:
         created = self._users.get(user)

@@ -29,7 +29,7 @@ from warrenmq.broker.definitions.metadata import (
 from warrenmq.cluster.metadata.change_operations import operations_of
 from warrenmq.cluster.metadata.errors import EtcdUnavailable
 from warrenmq.cluster.metadata.gateway import EtcdGateway
-from warrenmq.cluster.metadata.keys import KINDS, prefix_of, record_key
+from warrenmq.cluster.metadata.keys import KIND_NAMES, prefix_of, record_key
 from warrenmq.cluster.metadata.operations import (
     Compare,
     Operation,
@@ -107,7 +107,7 @@ class Upload:
 
     def _begin(self, lease: int) -> None:
         marker = self._gateway.read(self._marker)
-        prefixes = [prefix_of(self._cluster, kind) for kind in KINDS]
+        prefixes = [prefix_of(self._cluster, name) for name in KIND_NAMES]
         operations: list[Operation] = [RawPut(self._uploader, self._id.encode(), lease)]
         if marker is None:
             compares = [is_created(self._marker, 0), *map(has_none, prefixes)]

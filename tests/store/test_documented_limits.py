@@ -1,7 +1,7 @@
 """The limits, settings and names of code in the pages of docs/storage/ against the code.
 
 The tables of limits and settings are compared with the constants. All code that the pages name must
-exist, and ARCHITECTURE.md must know all modules of the store.
+exist.
 """
 
 import ast
@@ -85,14 +85,3 @@ def test_files_that_the_page_names_are_there() -> None:
         assert (ROOT / path).is_file(), path
     for path in re.findall(r"\]\(((?:\.\./)*[a-z0-9_/-]+\.md)(?:#[a-z-]+)?\)", text):
         assert (PAGES / path).is_file(), path
-
-
-def test_the_map_of_the_store_is_complete() -> None:
-    """ARCHITECTURE.md names each module of the store, and no other."""
-    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    rows = page.partition("| file in `store/` | what |")[2].partition("\n\n")[0]
-    named = re.findall(r"`([a-z_/]+\.py)`", rows)
-    modules = {
-        path.relative_to(SOURCES / "store").as_posix() for path in (SOURCES / "store").rglob("*.py")
-    }
-    assert sorted(named) == sorted(name for name in modules if not name.endswith("__init__.py"))

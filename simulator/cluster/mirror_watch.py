@@ -2,7 +2,7 @@
 
 Who is master in which epoch, and when a master confirms, goes into the history as it is. A change
 of the master may undo what the last one has done: its deliveries and acks need not wait for the
-mirrors (5.4). How much, is known exactly here. A master sends its operations in numbered messages,
+mirrors. How much, is known exactly here. A master sends its operations in numbered messages,
 at the end of each turn and before its clients get any output of that turn, and a mirror knows how
 many of them have arrived. So what happened before the first message that the new master has not got
 is not undone; what happened later may be.

@@ -45,9 +45,9 @@ KEEPS_HELD = tuple(
         "spark/streams/group_session",
     )
 )
-# A source number. docs/guarantees.md lists S, W, G, T and C; docs/protocol-notes.md lists P.
-SOURCE = re.compile(r"\b([SWGTCP][1-9][0-9]?)\b")
-SOURCE_PAGES = ("docs/guarantees.md", "docs/protocol-notes.md")
+# A source number; SOURCE_PAGES lists them. What begins with $ is a date in the configuration.
+SOURCE = re.compile(r"(?<!\$)\b([SWGTCPMFI][1-9][0-9]?)\b")
+SOURCE_PAGES = ("docs/guarantees.md", "docs/mirroring.md", "docs/protocol-notes.md")
 # A link to a file, with or without an anchor.
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]+)\)")
 

@@ -1,6 +1,6 @@
 """What a change of a queue's master may undo, and what it may not.
 
-Deliveries and acks wait for no mirror (5.4). What an earlier master did before the first message
+Deliveries and acks wait for no mirror. What an earlier master did before the first message
 that the new one has not got of it, the new one knows (`simulator/cluster/mirror_watch.py`); what
 came later may have happened in vain. Nothing else is excused, and confirms never are.
 """

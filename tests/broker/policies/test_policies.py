@@ -78,7 +78,7 @@ def test_keys_of_mirrors_that_rabbitmq_does_not_have(settings: dict[str, Any], e
 
 
 def test_mirroring_is_in_force(side: "Side") -> None:
-    """M30: the request's word for the sync mode is stored and shown as RabbitMQ's."""
+    """M30: the sync mode `manually` is stored and shown as `manual`."""
     side.channel.call(QueueDeclare(b"hello"))
     side.put("p", value("^hello", ha_mode="all", ha_sync_mode="manually", ha_min_sync=2))
     policies = side.vhost.policies

@@ -1,4 +1,4 @@
-"""Proposes changes of groups, many queues in one transaction (5.3, 5.9).
+"""Proposes changes of groups, many queues in one transaction.
 
 A change is made from the group that this node has followed, on condition that it is the newest one.
 When another change was decided first, the proposer waits until this node has followed that, and

@@ -1,4 +1,4 @@
-"""Which nodes should have copies of a mirrored queue, and the next step to that (M27-M29, 2.8).
+"""Which nodes should have copies of a mirrored queue, and the next step to that (M27-M29).
 
 All functions are pure, and every node that knows the same comes to the same result. So a policy
 that was set and cleared while queues were declared ends where it would have begun.

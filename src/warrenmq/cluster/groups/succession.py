@@ -34,7 +34,7 @@ def unsynced_successor(group: Group, reachable: Collection[bytes]) -> Member | N
 
 
 def fenced_nodes(group: Group, candidate: Member) -> frozenset[bytes]:
-    """The nodes that must not run while `candidate`, which is not in sync, is promoted (5.3).
+    """The nodes that must not run while `candidate`, which is not in sync, is promoted.
 
     They are the home of the group and the nodes of all copies in sync. The candidate's own node is
     not among them: what it had before is gone, or the candidate would be in sync.

@@ -1,4 +1,4 @@
-"""The changes of a group, one function each (5.3).
+"""The changes of a group, one function each.
 
 Each function takes a group and returns the changed one, or None if the change is not allowed in
 that state. Several make one change when they are chained (`chained`). The caller writes the result

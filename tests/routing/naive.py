@@ -34,7 +34,7 @@ def _words_fit(pattern: list[bytes], words: list[bytes]) -> bool:
 
 
 def plain(field: Field) -> object:
-    """Return a comparable value; two are equal if the fields are equal by value (protocol.md 6)."""
+    """Return a comparable value; two are equal if the fields are equal by value (protocol 6)."""
     value = field.value
     if isinstance(value, bool):
         return "bool", value

@@ -104,7 +104,7 @@ def test_headers_match_arbitrary_tables(
 def test_headers_cases(
     arguments: dict[str, object], headers: dict[str, object], fits: bool
 ) -> None:
-    """The cases listed in protocol.md 6 route as stated there."""
+    """The cases of RabbitMQ's headers exchange route as there (protocol 6)."""
     assert routes(fields_from_python(arguments), fields_from_python(headers)) is fits
 
 

@@ -1,7 +1,7 @@
 """The share of each turn that the queues of a vhost get.
 
 A queue with long work, or with work for the end of the turn, is on the list `listed`, once.
-`work_off` runs a slice of each listed queue until the steps of the turn are used up. The remaining
+`run_slices` runs a slice of each listed queue until the steps of the turn are used up. The remaining
 queues, and those with more to do, follow in the next turn, which `wake` asks for. So no queue holds
 up the others (G6, W19), and a queue without work costs nothing. The steps that are left go to the
 journal's old files (`broker/vhost/store_host.py`).
@@ -116,7 +116,7 @@ class TurnShare:
         self.has_arrivals: bool = False
 
     def run_slice(self, now_ms: i64) -> i64:
-        """Run one slice of work, count its steps in `worked_count`, and clear `is_listed`.
+        """Run one slice of work, count its steps in `steps_used`, and clear `is_listed`.
 
         Returns whether, and when, to call it again: DONE, MORE, WAIT_FOR_SEAL or WAIT_FOR_DISK.
         """

@@ -1,4 +1,4 @@
-"""Canonical form of binding arguments: equal with their types, in any order (protocol.md 5.3)."""
+"""Canonical form of binding arguments: equal with their types, in any order (protocol 5.3)."""
 
 from warrenmq.wire.field_table import Field, decode_table, encode_table
 from warrenmq.wire.field_types import TAG_LONG, TAG_LONG_TOO

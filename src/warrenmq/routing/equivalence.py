@@ -1,4 +1,4 @@
-"""Equivalence checks for a repeated declaration of an exchange or queue (protocol.md 5.3, 5.4).
+"""Equivalence checks for a repeated declaration of an exchange or queue (protocol 5.3, 5.4).
 
 A declaration of an existing exchange or queue must equal the first one, or the client gets a 406
 that names the difference. A *resource* is the name in error texts: `queue 'q' in vhost '/'`. The

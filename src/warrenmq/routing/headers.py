@@ -3,7 +3,7 @@
 A publish tries every binding, and of each binding its arguments until one decides. It costs at most
 one comparison for each argument of the exchange's bindings.
 
-`x-match` selects the mode (protocol.md 6): `all` (also when absent) wants every argument met, `any`
+`x-match` selects the mode (protocol 6): `all` (also when absent) wants every argument met, `any`
 at least one. Arguments that begin with `x-` take part only in `all-with-x` and `any-with-x`;
 `x-match` itself never does. An argument is met by a header of the same name with an equal value
 (`field_values.py`), a void argument by any value.

@@ -1,4 +1,4 @@
-"""The router of one vhost: exchanges, bindings, and routes of messages (protocol.md 6, 9.5).
+"""The router of one vhost: exchanges, bindings, and routes of messages (protocol 6, 9.5).
 
 A message goes from exchange to exchange along the bindings and ends in queues. It takes each queue
 once and visits each exchange once, so cycles end. An exchange at which nothing matched sends the

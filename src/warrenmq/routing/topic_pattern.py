@@ -1,4 +1,4 @@
-"""Topic patterns: the words and wildcards of a binding key in normal form (protocol.md 6).
+"""Topic patterns: the words and wildcards of a binding key in normal form (protocol 6).
 
 A pattern is words separated by dots. `*` stands for exactly one word of the key, `#` for any
 number, none included; both only as whole words. The empty pattern has no words, `a..b` has three.

@@ -1,6 +1,6 @@
 """Topic patterns in a trie of their words, matched against a key in one pass over its words.
 
-Semantics: protocol.md 6. Matching follows all patterns at once, as a finite automaton: the active
+Semantics: protocol 6. Matching follows all patterns at once, as a finite automaton: the active
 nodes are those that some beginning of a pattern has reached with the words read so far. A `#` node
 stays active once it is reached, since every further word fits. It is therefore reached once in a
 key, and the bindings that end in it are found right then.

@@ -2,7 +2,7 @@
 
 AMQP alone tells whether an exchange or a queue exists, and nothing about its attributes or about
 bindings; a declaration that compared them would also create what is missing. `node_listings.py`
-knows everything, from a warren node's listings.
+finds everything in a warren node's listings.
 """
 
 from collections.abc import Generator, Mapping, Sequence

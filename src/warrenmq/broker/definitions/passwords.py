@@ -1,4 +1,4 @@
-"""Passwords as RabbitMQ stores them: 4 random bytes of salt, then a hash (protocol.md 10).
+"""Passwords as RabbitMQ stores them: 4 random bytes of salt, then a hash (protocol 10).
 
 The hash covers salt and password. Definitions files carry it in base64, so users can move between
 RabbitMQ and warren with their passwords. Interactive logins are few and the hash is fast, so this

@@ -130,7 +130,7 @@ def parse_policy(name: str, value: str) -> Policy:
 
 
 def in_order(policies: list[Policy], target: str) -> list[Policy]:
-    """The policies for `target`, the winners first: `winner` takes the first that matches.
+    """The policies for `target`, in the order in which they win: the first that matches applies.
 
     The highest priority wins. RabbitMQ leaves open which of equal ones does; here it is the first
     name.

@@ -85,7 +85,7 @@ class MirrorPeers:
     def tick(self, now_ms: int) -> set[bytes]:
         """Count silences, and probe again; called about every 50 ms.
 
-        Returns the nodes that have just been silent for as long as one of `limits_ms`.
+        Returns the nodes that have just been silent for as long as one of the limits.
         """
         elapsed_ms = min(max(now_ms - self._last_tick_ms, 0), TICK_MS)
         self._last_tick_ms = now_ms

@@ -50,7 +50,7 @@ EQUIVALENT_KEYS: Final = (
     "x-queue-type",
     "x-queue-master-locator",
 )
-# Those of a queue that is declared as a quorum queue.
+# The same for a queue that is declared as a quorum queue.
 QUORUM_EQUIVALENT_KEYS: Final = (
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",
@@ -136,7 +136,7 @@ def parse_arguments(raw: bytes, queue_text: str) -> QueueSettings:
     if type == QUORUM:
         _check_quorum_arguments(table, queue_text)
         if limit is not None and limit.overflow == REJECT_PUBLISH_DLX:
-            # As in RabbitMQ, where quorum queues know no reject-publish-dlx.
+            # RabbitMQ's quorum queues do not know reject-publish-dlx and drop the head instead.
             limit = LengthLimit(limit.messages, limit.body_bytes, DROP_HEAD)
     return QueueSettings(
         message_ttl_ms,

@@ -27,11 +27,11 @@ class MessageTaker(QueueEnd):
         self.durable = definition.durable
         self.definition: QueueDefinition = definition
         self.settings: QueueSettings = definition.settings
-        # What stands for the queue now, as its master has moved; None: this object does.
+        # The object that stands for the queue since its master has moved; None: this one does.
         self.replaced_by: MessageTaker | None = None
 
     def current(self) -> MessageTaker:
-        """What stands for the queue now."""
+        """The object that stands for the queue at this moment."""
         taker = self
         while taker.replaced_by is not None:
             taker = taker.replaced_by
@@ -64,7 +64,7 @@ class MessageTaker(QueueEnd):
         raise RuntimeError("abstract")
 
     def confirm_party(self, is_for_last: bool = False) -> ConfirmParty | None:
-        """What has to be done before what the queue took last, or let go, counts as done.
+        """The party that must finish before the queue's last publish or settle counts as done.
 
         `is_for_last`: the caller wants to know about the last publish, not about several.
         None: the gathering batch of the vhost's journal, if a message is for the disk.

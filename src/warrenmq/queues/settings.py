@@ -6,7 +6,7 @@ from mypy_extensions import i64
 
 NO_LIMIT: Final = -1
 
-# What happens to a message for which a queue has no room. The oldest ready messages leave.
+# The overflow of a full queue. DROP_HEAD: the oldest ready messages leave.
 DROP_HEAD: Final = 0
 # The message is refused.
 REJECT_PUBLISH: Final = 1
@@ -41,7 +41,7 @@ class DeadLetterRule:
 
 
 class QueueTraits:
-    """What a queue is by its declaration, and remains.
+    """The traits that a queue has by its declaration and keeps.
 
     `max_priority`: the highest level of a priority queue, NO_LIMIT for a queue without priorities.
     """

@@ -25,7 +25,7 @@ class StaleEnd(QueueEnd):
         self._queue: MessageTaker = queue
 
     def taker(self) -> MessageTaker:
-        """What stands for the queue now."""
+        """The object that stands for the queue at this moment."""
         return self._queue.current()
 
     def leave(self, entry: Entry, reason: i64, now_ms: i64) -> None:

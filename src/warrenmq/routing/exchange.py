@@ -101,7 +101,7 @@ class Exchange(Destination):
         self.exchange_binding_count: int = 0
         # Whether messages with the same routing keys always match the same bindings here.
         self.is_by_keys: bool = True
-        # What `match` reads beside the keys; see `message_fields.py`.
+        # The parts of a message that `match` reads beside the keys; see `message_fields.py`.
         self.reads: i64 = READS_NOTHING
         # Whether a message goes along one of the bindings that `match` finds, drawn by chance.
         self.draws_one: bool = False

@@ -15,7 +15,7 @@ NO_FIELDS: Final[dict[str, Field]] = {}
 @final
 @mypyc_attr(native_class=True)
 class MessageContent:
-    """What exchanges may read of a message beside its routing keys; see `Router.route`.
+    """The parts of a message that exchanges may read beside its routing keys; see `Router.route`.
 
     One object serves one message after the other, which saves an allocation each.
     """

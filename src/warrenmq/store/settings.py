@@ -9,7 +9,7 @@ from warrenmq.store.model.queue_index import REWRITE_MIN_BYTES, SEGMENT_ENTRIES
 
 # A queue may leave its last segment from this size on (`StoreSettings.dead_tail_bytes`).
 DEAD_TAIL_BYTES: Final = 65536
-# Appends are written in groups of about this size.
+# Size of the groups in which appends are written.
 GROUP_BYTES: Final = 4194304
 # A node lets appends wait for others up to this many bytes (`StoreSettings.hold_bytes`).
 HOLD_BYTES: Final = 262144
@@ -19,7 +19,7 @@ BEHIND_BYTES: Final = 67108864
 DEAD_BYTES: Final = 33554432
 # The store may take twice its live bytes plus this on disk before it is in debt (G8).
 GARBAGE_ALLOWANCE_BYTES: Final = 1073741824
-# A stretch takes some memory as long as it lives, and a sparse file work: fewer messages of a queue
+# A stretch takes memory as long as it lives, and a sparse file takes work: fewer messages of a queue
 # in one journal file are copied to the queue's index.
 REFER_ENTRIES: Final = 16
 REFER_BYTES: Final = 16384
@@ -64,13 +64,13 @@ class StoreSettings:
         self.group_bytes: i64 = group_bytes
         self.behind_bytes: i64 = behind_bytes
         self.dead_bytes: i64 = dead_bytes
-        # A queue's index begins to refer to a journal file for at least so many messages in a row.
+        # A queue's index refers to a journal file only for at least so many messages in a row
+        # (`refer_entries`) whose records have at least so many bytes (`refer_bytes`).
         self.refer_entries: i64 = refer_entries
-        # And for at least so many bytes of records.
         self.refer_bytes: i64 = refer_bytes
-        # Files that have left the journal are emptied when there are at least so many.
+        # Files that have left the journal are emptied when there are at least `empty_files_min` of
+        # them, and more than `empty_garbage_percent` of their bytes are garbage.
         self.empty_files_min: i64 = empty_files_min
-        # And when more of their bytes than this is garbage.
         self.empty_garbage_percent: i64 = empty_garbage_percent
         # Appends that nothing waits for gather up to so many bytes, for HOLD_MS at most
         # (`jobs/write_lane.py`); 0: each is written at once. Only a caller that comes back by

@@ -19,7 +19,7 @@ from warrenmq.tables.scan import RecordScan
 
 # Contents that lie at most this many bytes apart are read in one go, with the bytes between them.
 GAP_BYTES: Final = 16384
-# The same for contents in logs, which are small: one more call costs less than a larger gap.
+# The gap (bytes) for contents in logs, which are small: one more call costs less than a larger gap.
 LOG_GAP_BYTES: Final = 4096
 
 

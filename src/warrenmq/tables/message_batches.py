@@ -79,7 +79,7 @@ class _Rows:
     messages: Array
     # Bytes that the parts of messages point into, where `is_stored` is false.
     data: Any
-    # Which contents were read from content files and logs.
+    # True for contents that were read from content files and logs.
     is_stored: Array
     # Bytes that the parts of messages point into, where `is_stored` is true.
     stored_data: Any

@@ -12,7 +12,7 @@ NOT_MIRRORED: Final = "not_mirrored"
 # A user, or a vhost, that the request names does not exist.
 NO_SUCH_USER: Final = "no_such_user"
 NO_SUCH_VHOST: Final = "no_such_vhost"
-# What the request would create exists already.
+# The request would create a thing that exists already.
 EXISTS: Final = "exists"
 # A value that the request sets is not a valid one.
 INVALID: Final = "invalid"

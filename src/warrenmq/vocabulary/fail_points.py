@@ -20,7 +20,7 @@ class FailPointError(Exception):
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class FailAction:
-    """What happens at a fail point; each subclass defines `act`."""
+    """The fault that happens at a fail point; each subclass defines `act`."""
 
     def act(self, name: str) -> None:
         """Die, wait, or raise FailPointError."""

@@ -90,7 +90,7 @@ def read_shortstr(data: bytes, at: i64, end: i64) -> tuple[bytes, i64]:
 
 
 def read_utf8_shortstr(data: bytes, at: i64, end: i64) -> tuple[bytes, i64]:
-    """As `read_shortstr`, but the bytes must be UTF-8.
+    """Read a shortstr as `read_shortstr` does, but refuse bytes that are not UTF-8.
 
     RabbitMQ requires this of every method without content.
     """

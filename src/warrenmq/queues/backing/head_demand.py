@@ -17,8 +17,8 @@ class HeadDemand:
     """The demand for the messages of one queue. Times are those of the node's turns (ms)."""
 
     def __init__(self, is_single_active: bool = False, is_quorum: bool = False) -> None:
-        # As in RabbitMQ, a quorum queue's next active consumer is the oldest one, whatever the
-        # priorities.
+        # A quorum queue's next active consumer is the oldest one, whatever the priorities, as in
+        # RabbitMQ.
         self._takes_oldest: bool = is_quorum
         # All consumers, the oldest first.
         self.consumers: list[Consumer] = []

@@ -1,6 +1,7 @@
 """The account of a queue's unacked messages: how many there are, and how much of them is in memory.
 
-Channels, transactions and reader groups hold the entries (`QueueHost.find_unacked`); the queue counts.
+Channels, transactions and reader groups have the entries (`QueueHost.find_unacked`); the queue
+counts.
 """
 
 from mypy_extensions import i64

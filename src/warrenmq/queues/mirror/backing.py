@@ -345,7 +345,7 @@ class MirrorBacking:
     def _take_pieces(self, runs: Runs) -> Iterator[int]:
         backing = self.backing
         ledger = backing.ledger
-        # What the copy has heard of messages that it has not got may be older than what it missed.
+        # Forget flags of messages that the copy never got: it may have missed later changes.
         ledger.delivered_upto = ledger.delivered.forget_from(ledger.next_seq, ledger.delivered_upto)
         dropped: Runs = []
         if ledger.next_seq > 1:

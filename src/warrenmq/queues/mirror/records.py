@@ -1,4 +1,4 @@
-"""What a master tells the copies of its queue: operations on messages, encoded without objects.
+"""The operations on messages that a master tells its mirrors, encoded without objects.
 
 A payload is the epoch of the master (i64) and a sequence of records, handled in order. The first
 byte of a record is its kind. Integers are big-endian: u8, u32, i64; a `message` is that of

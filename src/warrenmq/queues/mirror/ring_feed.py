@@ -271,7 +271,7 @@ class RingFeed:
         self._levels: list[LevelFeed] = []
         # Levels that have begun since the last payload.
         self._new_levels: list[i64] = []
-        # What EPOCH says in the next payload: (level, next seq).
+        # The contents of EPOCH in the next payload: (level, next seq).
         self._starts: list[tuple[i64, i64]] = []
         self._is_changed: bool = False
 

@@ -1,4 +1,4 @@
-"""Which messages a node has of a queue, as seq ids: what two copies of it compare.
+"""The seq ids of the messages that a node has of a queue, which two copies compare.
 
 No content is read for that. Messages in memory are known. Of those on disk only, a queue knows the
 range and the count, and which seq ids of the range are settled. The seq ids that are not settled
@@ -41,7 +41,7 @@ _COPIED_A_STEP: Final = 256
 
 
 class LevelCopy:
-    """What a node has of one level of a queue."""
+    """The messages that a node has of one level of a queue."""
 
     def __init__(self, level: i64, next_seq: i64, epochs: Epochs, runs: Runs) -> None:
         # The priority of the level.

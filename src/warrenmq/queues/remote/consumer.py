@@ -104,7 +104,7 @@ class RemoteConsumer(SessionConsumer):
         self._credit_bytes: i64 = 0
         # Messages that were asked for, for which the channel keeps room; part of `_credit`.
         self._asked: i64 = 0
-        # Of these, messages for which the credit is not written yet.
+        # The part of `_asked` for which the credit is not written yet.
         self._to_ask: i64 = 0
         # A message is there that the consumer has no credit for.
         self._is_ready: bool = False

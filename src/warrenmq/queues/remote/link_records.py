@@ -1,4 +1,4 @@
-"""What nodes tell each other about queues: records in frames, encoded and decoded without objects.
+"""The records that nodes send each other about queues, encoded and decoded without objects.
 
 A frame is a sequence of records, handled in order. The first byte of a record is its kind. Integers
 are big-endian: u8, u32, i64. A `name` is a length (u8) and bytes, a `text` a length (u32) and

@@ -143,7 +143,7 @@ class RemoteQueue(MessageTaker):
         return self._party(limit is not None and limit.overflow != DROP_HEAD, is_for_last)
 
     def own_party(self) -> RemoteParty | None:
-        """As `confirm_party`, for the publish before it alone; None if the queue's node is down."""
+        """The party of the last publish alone; None if the queue's node is down."""
         return self._party(True, True)
 
     def _party(self, is_alone: bool, is_for_last: bool) -> RemoteParty | None:

@@ -91,7 +91,7 @@ class LogReader:
             self._read(gathered, number, start, end)
 
     def filled(self, positions: Iterable[Position]) -> Iterator[Position]:
-        """The same positions in the same order, each after `fill`."""
+        """Yield `positions` in their order, each after its content was read (`fill`)."""
         waiting: list[Position] = []
         size = 0
         for position in positions:

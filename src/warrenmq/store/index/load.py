@@ -131,7 +131,8 @@ class IndexLoad(WaitingLoad):
             return
         read_bytes = self._read_bytes
         if self._has_small_entries(segment):
-            # As many bytes as the contents have would be thousands of entries.
+            # Small messages: a read of `_read_bytes`, meant for contents, would bring thousands of
+            # entries.
             read_bytes = ENTRIES_BYTES
             kept = self.files.pieces.take(self.ledger.queue_id, segment, scan.offset)
             if kept is not None and kept.end - kept.begin > scan.wanted_bytes:

@@ -184,7 +184,7 @@ class DamagedSegments:
         segment.is_damaged = False
         segment.is_lost = False
         segment.failed_reads = 0
-        # What is missing now is lost. Later damage to other entries may be repaired again.
+        # Entries still missing are lost. Later damage to other entries may be repaired again.
         segment.repairs = 0
         transient: i64 = 0
         for position in found:

@@ -14,7 +14,7 @@ from warrenmq.store.records.content import Release
 
 
 class FlushFindings:
-    """What the flusher reports of the journal files of a batch, whether it succeeds or fails."""
+    """The flusher's report on the journal files of a batch, whether it succeeds or fails."""
 
     def __init__(self) -> None:
         # The batch's file was made.
@@ -63,7 +63,7 @@ class Batch(ConfirmParty):
         self.starts_file: bool = False
         # Numbers of journal files that the flusher deletes after writing.
         self.delete_files: list[int] = []
-        # What the flusher reports of the batch's journal files.
+        # The flusher's report on the batch's journal files.
         self.found: FlushFindings = FlushFindings()
 
     @property

@@ -1,4 +1,4 @@
-"""Which messages of a queue were handed out: given to a consumer, or reserved for a reader group.
+"""The messages of a queue that were handed out: to a consumer, or reserved for a reader group.
 
 Consumers get the oldest ready message, so one number says nearly everything: the *mark*
 (`QueueLedger.delivered_upto`). Below the message that a consumer gets, every other one is gone or
@@ -85,7 +85,7 @@ class DeliveredRuns:
         return len(self.spared) > 0 and contains(self.spared, seq)
 
     def without_spared(self, upto: i64) -> tuple[i64, Runs]:
-        """The same set as a mark and the runs above it alone, as the store writes it."""
+        """This set as a mark and the runs above it alone, as the store writes it."""
         handed_out: Runs = [(1, upto)] if upto > 0 else []
         for first, last in self.above:
             # The mark may have passed the run.

@@ -45,7 +45,7 @@ class JournalFile:
         # Pins: MOVE records in this file whose originals are not settled yet. The file is not
         # deleted before the count is 0.
         self.pins: i64 = 0
-        # What indexes need of the file.
+        # The contents in the file that indexes refer to.
         self.log: ContentLog = ContentLog(number)
         # Ledgers of the queues that have positions in this file.
         self.ledgers: list[QueueLedger] = []

@@ -29,7 +29,7 @@ STEPS_AFTERWARDS: Final = 500
 # Characters of a pattern that the log shows.
 _SHOWN: Final = 200
 
-# What matches a pattern.
+# The engine that matches a pattern, `Pattern.engine`.
 NOTHING_NEEDED: Final = "none"
 RE2: Final = "RE2"
 MACHINE: Final = "machine"
@@ -46,7 +46,7 @@ class Pattern:
     def __init__(self, pattern: str) -> None:
         """Compile `pattern`, as octets; PatternError if it is invalid or not supported."""
         self.text: str = pattern
-        # As RabbitMQ does it: names and patterns are octets.
+        # RabbitMQ compares names and patterns as octets, so patterns here do too.
         tree = parse(pattern.encode("utf-8", "surrogateescape"))
         self._matcher: Any = None
         self._program: Program | None = None

@@ -9,7 +9,7 @@ from mypy_extensions import i64
 from warrenmq.vocabulary.patterns.errors import PatternError
 from warrenmq.vocabulary.patterns.octets import ESCAPES, PROPERTIES, negated
 
-# What `peek` returns at the end of the pattern.
+# `peek` returns NOTHING at the end of the pattern.
 NOTHING: Final = -1
 
 _CONTROLS: Final[dict[int, int]] = {
@@ -48,7 +48,7 @@ class Source:
         return True
 
     def take_until(self, end: bytes) -> bytes | None:
-        """What comes before the next `end`, both read; None, and nothing read, without an end."""
+        """Read up to the next `end`, and it; returns the text before. None, without reading: no `end`."""
         found = self.pattern.find(end, self.at)
         if found < 0:
             return None

@@ -118,10 +118,17 @@ class AdminVhost:
         self._vhost.commit_with(changes, done, is_kept)
 
     def first_unacked_seq(self, queue: Queue, from_seq: int) -> int:
-        """Lowest seq id >= `from_seq` that a channel (no reader group) has unacked; -1 if none."""
+        """Lowest seq id >= `from_seq` that anybody but reader groups has unacked; -1 if none.
+
+        Clients of other nodes have no channel here: what they have is found through their links.
+        """
+        host = self._vhost.host
         found: list[Entry] = []
-        for channel in self._vhost.host.channels:
+        for channel in host.channels:
             channel.collect_unacked(queue.ledger, from_seq, queue.next_seq, found)
+        for find in host.unacked_finders:
+            if find != self.reader_groups.find_unacked:
+                found.extend(find(queue.ledger, from_seq, queue.next_seq))
         return min([int(entry.seq) for entry in found], default=-1)
 
     def takes_dead_letters(self, queue: Queue) -> bool:

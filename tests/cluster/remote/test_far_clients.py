@@ -12,6 +12,7 @@ from tests.cluster.remote.two_nodes import BACK, TwoNodes
 from tests.support.brokers.amqp_frames import LOCKED, table
 from tests.support.brokers.amqp_peer import ChannelPeer
 from tests.support.brokers.memory_broker import EngineLink
+from warrenmq.admin.node import AdminVhost
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.remote.consumer import WINDOW_BYTES, WINDOW_MESSAGES
 from warrenmq.queues.remote.link_records import DONE, FINISHED, RETURN, SETTLE, MalformedRecordError
@@ -222,6 +223,22 @@ def test_a_queue_that_its_node_does_not_have(cluster: TwoNodes) -> None:
     (nack,) = channel.confirms(1)
     assert isinstance(nack, BasicNack)
     channel.refused(BasicGet(b"q"), 404, "no queue 'q' in vhost '/'")
+
+
+def test_a_reader_group_waits_behind_what_clients_of_both_nodes_have(cluster: TwoNodes) -> None:
+    """A message that returns into a range which was read already would be acked with it, unread."""
+    groups = AdminVhost(cluster.back.vhost)
+    channel, other = far(cluster), near(cluster)
+    channel.declare(b"q")
+    channel.publish_each(b"q", *numbers(3))
+    first = channel.get(b"q")
+    second = other.get(b"q")
+    queue = cluster.back.vhost.queues[b"q"]
+    assert groups.first_unacked_seq(queue, 0) == 1
+    channel.ack(first.got.delivery_tag)
+    assert groups.first_unacked_seq(queue, 0) == 2
+    other.ack(second.got.delivery_tag)
+    assert groups.first_unacked_seq(queue, 0) == -1
 
 
 def test_a_deletion_through_another_node_cancels_consumers(cluster: TwoNodes) -> None:

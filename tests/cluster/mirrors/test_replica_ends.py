@@ -129,3 +129,17 @@ def test_a_mirror_whose_disk_failed_says_so_again_on_a_new_link() -> None:
     assert world.renewed == [b"c"]
     world.heal()
     assert c.has() == a.has()
+
+
+def test_a_dead_member_is_erased_when_the_store_answers_again() -> None:
+    """Nothing else changes the group, so that no new view repeats the request."""
+    world = World()
+    world.run(3)
+    world["c"].kill()
+    while len(world.group.living) == len(world.group.members):
+        world.round()
+    while not world.proposals:
+        world.round()
+    world.proposals.popleft().done(UNANSWERED)
+    world.run(3)
+    assert world.group.members == world.group.living

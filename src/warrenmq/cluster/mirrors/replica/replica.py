@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final
 
 from warrenmq.cluster.groups.group import Copy, Group, Member
-from warrenmq.cluster.groups.group_proposer import DECIDED
+from warrenmq.cluster.groups.group_proposer import DECIDED, UNANSWERED
 from warrenmq.cluster.groups.mirror_policy import UNMIRRORED, MirrorPolicy
 from warrenmq.cluster.groups.transitions import (
     FORGOTTEN,
@@ -420,8 +420,14 @@ class Replica(RingHost, RoleHost):
         """Nothing to do: the replica leaves the ring before such a view."""
 
     def erase(self, member: MemberId) -> None:
+        """Let the group erase a dead member; ask again while the store does not answer."""
+
+        def answered(outcome: int) -> None:
+            if outcome == UNANSWERED and self.ring is not None and not self._is_leaving:
+                self.erase(member)
+
         fail_point("mirrors.flushed")
-        self.propose(("erase", member), lambda group: erase(group, member), is_later=True)
+        self.propose(("erase", member), lambda group: erase(group, member), answered, is_later=True)
 
     # -- the mirror --------------------------------------------------------------------------------
 

@@ -68,6 +68,10 @@ def _has_fault(facts: Facts, before: DeliveryFacts, again: DeliveryFacts, bound_
             from_us = facts.fault_ends.get(fault.fault, NEVER)
         if fault.at_us <= again.at_us and before.at_us - bound_us <= from_us:
             return True
+        end_us = facts.fault_ends.get(fault.fault, NEVER)
+        # A connection that was on its way all the time may replace the first one after the fault.
+        if fault.keeps_packets and end_us <= before.at_us <= end_us + bound_us:
+            return True
     return False
 
 

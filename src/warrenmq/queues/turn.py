@@ -1,7 +1,7 @@
 """The share of each turn that the queues of a vhost get.
 
 A queue with long work, or with work for the end of the turn, is on the list `listed`, once.
-`run_slices` runs a slice of each listed queue until the steps of the turn are used up. The remaining
+`run_slices` runs a slice of each listed queue until the steps of the turn are used up. The other
 queues, and those with more to do, follow in the next turn, which `wake` asks for. So no queue holds
 up the others (G6, W19), and a queue without work costs nothing. The steps that are left go to the
 journal's old files (`broker/vhost/store_host.py`).

@@ -19,8 +19,8 @@ BEHIND_BYTES: Final = 67108864
 DEAD_BYTES: Final = 33554432
 # The store may take twice its live bytes plus this on disk before it is in debt (G8).
 GARBAGE_ALLOWANCE_BYTES: Final = 1073741824
-# A stretch takes memory as long as it lives, and a sparse file takes work: fewer messages of a queue
-# in one journal file are copied to the queue's index.
+# A stretch takes memory as long as it lives, and a sparse file takes work: fewer messages of a
+# queue in one journal file are copied to the queue's index.
 REFER_ENTRIES: Final = 16
 REFER_BYTES: Final = 16384
 # The rule of content files (S34).

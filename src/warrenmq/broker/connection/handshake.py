@@ -58,9 +58,9 @@ from warrenmq.wire.methods import (
 
 NEVER: Final = -1
 
-# Clients act on the server properties: kombu and Celery use a channel-wide prefetch only for product
-# `RabbitMQ` from version 3.3 on, others parse the version as three numbers. So product and version
-# name the behaviour that warren offers; `platform` and `information` name warren.
+# Clients act on the server properties: kombu and Celery use a channel-wide prefetch only for
+# product `RabbitMQ` from version 3.3 on, others parse the version as three numbers. So product and
+# version name the behaviour that warren offers; `platform` and `information` name warren.
 CAPABILITIES = (
     "publisher_confirms",
     "exchange_exchange_bindings",

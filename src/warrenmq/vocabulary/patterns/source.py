@@ -48,7 +48,7 @@ class Source:
         return True
 
     def take_until(self, end: bytes) -> bytes | None:
-        """Read up to the next `end`, and it; returns the text before. None, without reading: no `end`."""
+        """Read up to and with the next `end`; returns the text before it, None if there is none."""
         found = self.pattern.find(end, self.at)
         if found < 0:
             return None

@@ -97,7 +97,7 @@ MUTANTS: list[Mutant] = [
         "S19",
         "an idle node waits for the tick",
         "server/vhost_driver.py",
-        "            self._shell.call_when_idle(self)",
+        "            self._host.call_when_idle(self)",
         "            pass",
         "server/test_idle_flush.py::test_a_publish_to_an_idle_node_waits_for_no_timer",
     ),

@@ -46,7 +46,7 @@ _AGE: Final = 3
 _GROUPED: Final = 4
 
 # Keys of other types of queues. A policy with one of them applies to no classic queue.
-NOT_CLASSIC: Final = (
+NOT_CLASSIC: Final[tuple[str, ...]] = (
     "delivery-limit",
     "dead-letter-strategy",
     "queue-leader-locator",
@@ -55,7 +55,7 @@ NOT_CLASSIC: Final = (
 )
 
 # Keys that quorum queues do not have. A policy with one of them applies to no quorum queue.
-NOT_QUORUM: Final = (
+NOT_QUORUM: Final[tuple[str, ...]] = (
     "ha-mode",
     "ha-params",
     "ha-promote-on-failure",

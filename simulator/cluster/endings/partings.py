@@ -227,7 +227,8 @@ _SCRIPTS: Final = {
         (
             _Act(_kill_mirrors, _LONG_MS),
             _Act(_kill, (500,)),
-            _Act(_start_mirror, _SILENCE_MS),
+            # Longer than the lease of the master, which is dead then for sure.
+            _Act(_start_mirror, _LONG_MS),
             _Act(_start_master, (2000,)),
         ),
     ),

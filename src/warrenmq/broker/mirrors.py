@@ -1,4 +1,4 @@
-"""What a node knows of the copies of mirrored queues, and what operators ask of them.
+"""The copies of mirrored queues, as a node knows them and as operators use them.
 
 `Broker.mirrors` is None on a node without replication: no queue has mirrors there. Nodes are named
 as texts, since this is for people and programs that list queues.

@@ -23,7 +23,7 @@ LEASE_FOR_EVER_MS: Final = 1 << 40
 
 
 class CommitResult:
-    """What became of a transaction.
+    """The outcome of a transaction.
 
     `revision`: the decision, 0 if there is none. `failure`: why the store did not answer, or "";
     without it and without a revision a condition did not hold.

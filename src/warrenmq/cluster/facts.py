@@ -1,4 +1,4 @@
-"""What a node knows of its cluster, for those who show it."""
+"""The state of the cluster as one node knows it, for status and listings."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class SocketProber:
         except ConnectionRefusedError:
             refused()
         except OSError:
-            # It may be alive and out of reach.
+            # A node that does not answer may be alive and out of reach.
             pass
         finally:
             del self._probes[name]

@@ -72,7 +72,7 @@ DATA_FORMAT: Final = 1
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """What the configuration says of the cluster.
+    """The settings of the cluster in the configuration.
 
     `listen`: (host, port) for other nodes; `host`: what they dial, with `port`, 0 for the port that
     this node listens on.
@@ -160,8 +160,8 @@ class ClusterNode:
         self._record: RunningNode | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._is_stopping = False
-        # What `resume` needs again: the data directory, what a new cluster begins with, the
-        # listeners for clients.
+        # Arguments that `resume` needs again: the data directory, the definitions of a new cluster,
+        # the listeners for clients.
         self.directory = Path()
         self._first: list[Change] = []
         self._listeners: list[tuple[str, str, int]] = []
@@ -235,7 +235,7 @@ class ClusterNode:
         self._broker.shared = self._shared
 
     def _own_copy(self) -> Copy:
-        """What this run of the node would have as a copy of a queue."""
+        """The copy that this run of the node would have of a queue."""
         identity = self._start.identity
         assert identity is not None
         name = self.settings.node.encode()

@@ -1,8 +1,8 @@
-"""What the links of a node carry: which decisions the others have followed, and remote queues.
+"""The frames on the links of a node: which decisions were followed, and remote queues.
 
 FOLLOWED     the revision (8 bytes) of the last decision that the sender has followed
 OPERATIONS   clients of the sender use queues of the receiver (`queues/remote/link_records.py`)
-EVENTS       what became of that
+EVENTS       what became of these operations
 MIRRORS      records of the replicas of mirrored queues (`mirrors/records.py`)
 NODE_CALL, NODE_ANSWER      calls between nodes (`links/node_calls.py`)
 """

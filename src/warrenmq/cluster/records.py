@@ -65,14 +65,14 @@ class RunningNode(msgspec.Struct, frozen=True):
 
     @property
     def copies_id(self) -> str:
-        """What groups of mirrored queues know the data directory as (I6)."""
+        """The id of the data directory in groups of mirrored queues (I6)."""
         return copies_id(self.replica_id, self.restored)
 
 
 def copies_id(replica_id: str, restored: int) -> str:
-    """What groups know a data directory as: another one since an older content was put in place.
+    """The id of a data directory in groups: a new one once older content was put in its place.
 
-    So nothing that was recorded of its copies before counts for the older ones.
+    Records about the copies of before then do not count for the older ones.
     """
     return f"{replica_id}+{restored}" if restored else replica_id
 

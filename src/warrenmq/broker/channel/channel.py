@@ -364,7 +364,7 @@ class Channel(SettlingChannel):
                 reply = Message(route.address, raw, body, False, self.connection.now_ms)
                 home.session.reply(self.vhost.name, route.routing_key, reply)
         if route.mandatory:
-            # As in RabbitMQ: no queue was involved, so a mandatory reply is returned although it
+            # RabbitMQ returns a mandatory direct reply, as no queue was involved, although it
             # was delivered (P23).
             message = Message(route.address, raw, body, False, self.connection.now_ms)
             if self.transaction is None:

@@ -22,7 +22,7 @@ class Client:
         self.mechanism: str = ""
         self.user_name: bytes = b""
         self.account: Account = NOBODY
-        # Those of the user in the vhost of the connection.
+        # The rights of the user in the vhost of the connection.
         self.rights: Rights = NO_RIGHTS
 
     def wants_cancel_notices(self) -> bool:

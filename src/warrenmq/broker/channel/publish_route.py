@@ -135,7 +135,7 @@ class PublishRoute:
         self._set_queues(
             self._vhost.route(self._exchange, keys, properties.headers, properties.raw, self.waits)
         )
-        # These queues hold for this message only: the next publish is resolved again.
+        # The route is for this message only: the next publish is resolved again.
         self._version = -1
 
     def names(self, properties: PublishProperties) -> list[bytes]:

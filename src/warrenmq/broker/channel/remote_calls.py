@@ -1,4 +1,4 @@
-"""What a channel asks the nodes of queues that live elsewhere, and waits for.
+"""The calls of a channel to the nodes of queues that live elsewhere, for which it waits.
 
 The channel is suspended until the answer comes, so that its later methods keep their place.
 

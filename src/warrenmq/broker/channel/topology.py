@@ -122,7 +122,7 @@ def exchange_declare(channel: Channel, method: methods.ExchangeDeclare) -> None:
             method.arguments,
             method.durable,
         )
-        # What an exchange of this type refuses is refused before all nodes have to follow.
+        # An exchange with wrong arguments is refused before any other node hears of it.
         make_exchange(
             name, method.type, method.durable, method.auto_delete, method.internal, method.arguments
         )

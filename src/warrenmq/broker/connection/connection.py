@@ -291,7 +291,7 @@ class Connection(ChannelHost):
             self._serve_acked()
         except ConnectionException as fault:
             self.fail(fault)
-        except Exception as crash:  # As in `receive`.
+        except Exception as crash:  # A bug ends this connection only, as in `receive`.
             self._host.log_crash(self.peer, crash)
             self.fail(ConnectionException(INTERNAL_ERROR, ""))
         if self._is_close_due and self.state < CLOSING:

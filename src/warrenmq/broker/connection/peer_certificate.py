@@ -1,4 +1,4 @@
-"""What a client's certificate says: the user's name, and what listings show."""
+"""A client's certificate: the user's name in it, and the fields that listings show."""
 
 from typing import Final
 

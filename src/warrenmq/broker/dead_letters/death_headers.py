@@ -80,7 +80,7 @@ class DeathHeaders:
         seconds: i64,
         keeps_cc: bool,
     ) -> bytes:
-        """As `dead_letter_properties`."""
+        """Return `dead_letter_properties`, remembered if the last dead letters were alike."""
         for known in self._remembered:
             if (
                 known.raw == raw
@@ -149,7 +149,7 @@ def dead_letter_properties(
 
 
 def cycling_queues(raw: bytes, reason: bytes, names: list[bytes]) -> list[bytes]:
-    """Those of the queues `names` that must not get the dead letter with the property block `raw`.
+    """The queues among `names` that must not get the dead letter with the property block `raw`.
 
     A queue would see the message again without end when the message died there before and no
     consumer has rejected it since. `reason` and the block are those of the dead letter, which has

@@ -44,7 +44,7 @@ class Rotation:
         return consumer
 
     def take_fair(self, room: i64) -> Consumer | None:
-        """As `take`, but a consumer with more than its even share of `room` messages lets one pass.
+        """Take a consumer; one with more than its even share of `room` lets one pass.
 
         The consumer's share is `room` divided by the number of waiting consumers, itself included.
         """

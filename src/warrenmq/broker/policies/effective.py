@@ -1,4 +1,4 @@
-"""What applies to a queue or an exchange: its arguments, a policy and an operator policy together.
+"""The settings in force: the arguments of a queue or exchange, its policy and operator policy.
 
 Everything here is a pure function of what was declared and of the two policies that won. The lower
 of two limits applies: of a policy and an operator policy, and of an argument and both. For all
@@ -183,7 +183,7 @@ def alternate_exchange(declared: bytes | None, policies: AppliedPolicies | None)
 def effective_settings(
     target: str, arguments: bytes, policies: AppliedPolicies | None
 ) -> list[EffectiveSetting]:
-    """What applies to a queue or an exchange, by key.
+    """The settings that are in force for a queue or an exchange, by key.
 
     `target`: QUEUES or EXCHANGES. `arguments`: the table body of the declaration. A value is a JSON
     value; one of an argument has the type that the table gave it, with texts as str.

@@ -51,7 +51,7 @@ class Policy:
         self.name: str = name
         self.pattern: str = pattern
         self.apply_to: str = apply_to
-        # As it was set: 1 and 1.0 are equal, but are shown as such.
+        # The number as it was set: 1 and 1.0 are equal, and each is shown as it was written.
         self.priority: int | float = priority
         self.definition: dict[str, object] = {key: definition[key] for key in sorted(definition)}
         self._matcher: Pattern = compiled(pattern)

@@ -235,7 +235,7 @@ class VhostPolicies:
         definition = queue.definition
         settings = queue_settings(definition.settings, definition.arguments, policies)
         if settings.expires_ms != NO_LIMIT and isinstance(queue, Queue):
-            # As in RabbitMQ, the queue's time starts over whenever its policies change.
+            # The time to expiry starts over whenever the queue's policies change, as in RabbitMQ.
             queue.last_used_ms = now_ms
         queue.apply(settings)
 

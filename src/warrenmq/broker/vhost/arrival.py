@@ -36,7 +36,7 @@ def arrive(
 def confirm_parties(
     queues: list[MessageTaker], batch: ConfirmParty, is_for_disk: bool
 ) -> list[ConfirmParty]:
-    """What has to be done before a message that just arrived at `queues` may be confirmed.
+    """The parties that must finish before a message that just arrived at `queues` is confirmed.
 
     `batch` is the gathering batch of the vhost's journal. `is_for_disk`: the message is persistent.
     """

@@ -44,7 +44,7 @@ class HandoverHost:
     def takers(
         self, queues: list[MessageTaker], message: Message, now_ms: i64
     ) -> list[MessageTaker]:
-        """Those of `queues` that take `message`, a copy of a message that is handed over.
+        """The queues among `queues` that take `message`, a copy of a message that is handed over.
 
         Publishes the dead letters of the others at once: the journal must have them when it has
         the copy, after which a start no longer looks for the original.

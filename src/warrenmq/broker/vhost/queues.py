@@ -237,7 +237,7 @@ class VhostQueues:
     def commit_with(
         self, changes: list[Change], done: Callable[[bool, int], None], is_kept: bool = False
     ) -> None:
-        """As `commit`, but `done` also waits until `changes` are stored; both must succeed."""
+        """Commit, and call `done` when `changes` are stored as well; both must succeed."""
         if len(changes) == 0:
             self.commit(done)
             return
@@ -268,7 +268,7 @@ class VhostQueues:
         changes: list[Change],
         done: Callable[[str, int], None] | None,
     ) -> None:
-        """As `add_changes` in a cluster: `shared` removes what all nodes know.
+        """Add the changes in a cluster, where `shared` removes the definitions that all nodes know.
 
         The node's own metadata has what this node alone knows, and its durable queues. `done`: see
         `SharedDefinitions.remove`.
@@ -338,7 +338,7 @@ class VhostQueues:
     def new_remote_queue(
         self, definition: QueueDefinition, node: bytes, epoch: i64 = 0
     ) -> RemoteQueue:
-        """What stands for the queue of `definition` while `node` is its master, in `epoch`."""
+        """The object that stands for the queue of `definition` while `node` leads it in `epoch`."""
         return RemoteQueue(definition, self.name, self.node.remote_node(node), epoch)
 
     def add_remote_queue(

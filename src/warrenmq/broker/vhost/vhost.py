@@ -142,7 +142,7 @@ class Vhost(VhostQueues):
             backing.restore_delta(first, upto, count, live_bytes, may_expire)
         backing.restore(queue, recovered.in_order(), is_clean)
         if queue.settings.limit is not None:
-            # What left the full queue before the start may be there again.
+            # Messages that the full queue dropped before the start may be there again.
             backing.on_arrival()
 
     # -- parameters --------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ class Follower:
         self.sets_aside = False
         # Ids of the copies that this node has of mirrored queues, hidden or not, by vhost and name.
         self._copy_ids: dict[tuple[bytes, bytes], int] = {}
-        # What decisions wait for before they count as followed, with the first such decision: rows
+        # Work that decisions wait for before they count as followed, with the first of them: rows
         # of own queues on their way to the disk, and deferrals.
         self._deferred: dict[object, int] = {}
         self._watchers: list[tuple[int, Callable[[], None]]] = []

@@ -1,4 +1,4 @@
-"""What a node has to change when it has missed decisions: the difference between two states.
+"""The changes that a node makes after it has missed decisions: the difference of two states.
 
 Etcd keeps its history for a while only. A node that was away from it for longer compares what it
 has with what the cluster has now.
@@ -31,7 +31,7 @@ def missed_changes(
         if exchanges.get(place) != exchange.birth:
             changes.append(metadata.DeleteExchange(exchange.vhost, exchange.name))
     changes.extend(_gone_bindings(broker, shared))
-    # What is there already is put again, which changes nothing.
+    # Definitions that are there already are put again, which changes nothing.
     changes.extend(shared.vhosts)
     changes.extend(shared.users)
     changes.extend(shared.permissions)

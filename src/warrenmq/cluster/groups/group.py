@@ -20,7 +20,7 @@ _NUMBER_LIMIT: Final = 1 << 63
 
 
 class Copy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the data directory `replica_id` of `node` has of a queue, in one run of the node (I6).
+    """A copy of a queue: in directory `replica_id` of `node`, in one run of the node (I6).
 
     A new data directory has another `replica_id`. `incarnation` changes at each start: persistent
     messages outlive a restart, transient ones do not.
@@ -151,7 +151,7 @@ def decode_group(value: bytes) -> Group:
 
 
 def fault_of(group: Group) -> str:
-    """What is wrong with a group that no transition makes, "" if nothing is."""
+    """The fault of a group that no transition can have made; "" if it has none."""
     return _fault_of_numbers(group) or _fault_of_members(group) or _fault_of_copies(group)
 
 

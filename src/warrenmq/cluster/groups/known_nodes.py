@@ -13,7 +13,7 @@ class KnownNodes:
     """The nodes of the cluster that have a record and are not known to be dead."""
 
     def __init__(self) -> None:
-        # What placement asks of them, by name. A node that is not here does not run.
+        # The running nodes as placement sees them, by name; a node that is missing does not run.
         self.by_name: dict[bytes, ClusterNode] = {}
         self._copies: dict[bytes, Copy] = {}
 
@@ -30,5 +30,5 @@ class KnownNodes:
         return is_change
 
     def copy_of(self, node: bytes) -> Copy | None:
-        """What the running `node` would have as a copy in this run; None if it does not run."""
+        """The copy that the running `node` would have in this run; None if it does not run."""
         return self._copies.get(node)

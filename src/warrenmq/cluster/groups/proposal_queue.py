@@ -20,7 +20,7 @@ _NOT_DUE: Final = -1
 # A queue, in one life: vhost, name, birth.
 QueueKey = tuple[bytes, bytes, int]
 Done = Callable[[int], None]
-# What a proposal makes of the definition of its queue; None: it is refused.
+# Changes the definition of a queue as a proposal wants; None: the proposal is refused.
 Edit = Callable[[PutQueue], PutQueue | DeleteQueue | None]
 # Nodes that must not run for a change that was made from this group.
 Fence = Callable[[Group], Collection[bytes]]

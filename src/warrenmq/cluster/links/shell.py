@@ -41,7 +41,7 @@ _WRITE_BUFFER_HIGH: Final = CHUNK_BYTES // 2
 _WRITE_BUFFER_LOW: Final = CHUNK_BYTES // 4
 # First two bytes of a connection that is encrypted.
 _TLS_START: Final = b"\x16\x03"
-# What a node knows of a connection that the other side has ended without a word: TLS 1.3 accepts
+# Guesses about a connection that the other side has ended without a word: TLS 1.3 accepts
 # a certificate, or not, when the dialling side has already finished its handshake.
 _REFUSES_CERTIFICATE: Final = ", perhaps because it refuses this node's certificate"
 _DEMANDS_TLS: Final = ", perhaps because it demands TLS"

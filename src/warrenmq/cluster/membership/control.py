@@ -1,4 +1,4 @@
-"""What operators ask of a node about its cluster: to describe it, and to come, leave and forget.
+"""The requests of operators about a node's cluster: describe it, join, leave and forget.
 
 Each request runs on the node's loop and ends with a call back there. Requests that change the
 membership exclude each other.
@@ -48,7 +48,7 @@ _SLICE: Final = 100
 _ROUNDS_MAX: Final = 10
 # Queues that a refusal names.
 _NAMED_MAX: Final = 20
-# What a request may meet that is no fault of this node.
+# Failures of a request that are no fault of this node.
 _REFUSALS: Final = (MetadataError, NotAdmitted, NotYet, IdentityError, OSError)
 
 # Takes a code of a refused request and its text, or "" and "".
@@ -219,7 +219,7 @@ class ClusterControl:
             nonlocal running
             status = self._metadata.gateway.status()
             self._members = tuple(sorted(self._membership.members()))
-            # What this node has followed may be a moment old.
+            # Etcd is asked: the state that this node has followed may be a moment old.
             running = self._membership.running()
             return EtcdFacts(
                 "",
@@ -306,7 +306,7 @@ class ClusterControl:
         members = await self._wait(self._membership.members)
         own = members.get(self.name)
         if own is None or own.replica_id != known.replica_id:
-            # It was forgotten, perhaps replaced.
+            # This node was forgotten, or another one has its name.
             return
         if len(members) == 1 and await self._wait(
             lambda: self._departures.remove_cluster(self.name)

@@ -1,4 +1,4 @@
-"""What a data directory remembers of its cluster: a file beside the node's own definitions.
+"""The identity of a data directory in its cluster: a file beside the node's own definitions.
 
 The file ties the directory to one cluster and one member. So a directory that was emptied, copied
 for another node, or taken to a cluster of the same name is recognised before anything is served.

@@ -1,4 +1,4 @@
-"""What a node of a cluster opens: its own rows, as far as the cluster still has their queues.
+"""The definitions that a node of a cluster opens: its own rows whose queues the cluster has.
 
 The node's metadata has what only the node knows (the numbers of vhosts and queues, parts of queues,
 reader groups, stages, sinks). The cluster has everything else. A row and a queue of the cluster

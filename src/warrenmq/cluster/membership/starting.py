@@ -64,7 +64,7 @@ class ClusterStart:
         self._membership = membership
         self._metadata = metadata
         self._pause = pause
-        # What the start waits for, or has waited for.
+        # The thing that the start waits for, or has waited for.
         self.reason = ""
         self._incarnation = 0
         # Set by `open`: the cluster, the directory's identity in this run, and the definitions of

@@ -15,21 +15,21 @@ from warrenmq.cluster.metadata.operations import Compare, exists, is_created, is
 
 @dataclass(frozen=True)
 class Absent:
-    """What `change` defines does not exist."""
+    """The object that `change` defines does not exist."""
 
     change: Change
 
 
 @dataclass(frozen=True)
 class Exists:
-    """What `change` defines exists, whatever its birth."""
+    """The object that `change` defines exists, whatever its birth."""
 
     change: Change
 
 
 @dataclass(frozen=True)
 class Alive:
-    """What `change` defines exists and has this birth."""
+    """The object that `change` defines exists and has this birth."""
 
     change: Change
     birth: int
@@ -37,7 +37,7 @@ class Alive:
 
 @dataclass(frozen=True)
 class LastWritten:
-    """What `change` defines was last written at `mod_revision`."""
+    """The object that `change` defines was last written at `mod_revision`."""
 
     change: Change
     mod_revision: int

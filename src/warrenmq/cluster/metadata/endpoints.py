@@ -236,7 +236,7 @@ class Endpoints:
         try:
             response = self._send(member, "/v3/auth/authenticate", body, {}, patience_s)
         except EtcdRefused as error:
-            # As etcd's own client does: an etcd without authentication serves everybody.
+            # An etcd without authentication serves everybody; etcd's own client goes on, too.
             if _AUTH_IS_OFF in str(error):
                 return ""
             raise

@@ -55,7 +55,7 @@ _PERMISSIONS_MAX: Final = 50
 # Attempts at an `apply` whose outcome stays unknown.
 _ATTEMPTS: Final = 2
 
-# What a watch tells: changes of definitions; records written (KeyValue) and deleted (RawDelete).
+# News of a watch: changes of definitions; records written (KeyValue) and deleted (RawDelete).
 Watched = Change | KeyValue | RawDelete
 
 

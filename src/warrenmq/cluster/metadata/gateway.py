@@ -219,7 +219,7 @@ class EtcdGateway:
     ) -> _Reply:
         reply = self._endpoints.call(path, request, is_repeatable, needs_leader)
         try:
-            # Not strict: the gateway sends 64-bit numbers as strings.
+            # Parsing is lenient because the gateway sends 64-bit numbers as strings.
             return msgspec.json.decode(reply, type=type, strict=False)
         except msgspec.DecodeError as error:
             text = f"{path}: the answer is not etcd's: {error}"

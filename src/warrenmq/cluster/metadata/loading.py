@@ -75,7 +75,7 @@ def _load(gateway: EtcdGateway, cluster: str) -> tuple[Definitions, int]:
 
 
 def _placeholder(key: KeyValue) -> Change | None:
-    """What stands for a definition that cannot be read; None: nothing."""
+    """A placeholder for a definition that cannot be read; None if the kind needs none."""
     match parts_of(key.key):
         case str(kind), [name] if kind == VHOSTS.keys.name:
             return PutVhost(name, NO_ID, birth=key.create_revision)

@@ -155,7 +155,7 @@ class EtcdMember:
 
 @dataclass(frozen=True)
 class EtcdStatus:
-    """What a member says of itself and of its cluster."""
+    """The status that a member reports of itself and of its cluster."""
 
     cluster_id: int
     version: str
@@ -163,7 +163,7 @@ class EtcdStatus:
     # Without a leader the cluster has no majority, or is about to elect one.
     has_leader: bool
     members: tuple[EtcdMember, ...]
-    # As etcd words them, such as one that its space is used up.
+    # The alarms in etcd's words, such as one that its space is used up.
     alarms: tuple[str, ...] = field(default=())
 
 

@@ -28,7 +28,7 @@ class UsedQueue:
         # The last publish was refused.
         self.has_refused_last: bool = False
         self.has_failed: bool = False
-        # What the last publish since the last AWAIT waits for, if the queue has copies.
+        # Confirms the last publish since the last AWAIT; None if the queue has no copies.
         self.source: ConfirmSource | None = None
         # Something since the last AWAIT waits for the journal.
         self.is_for_disk: bool = False

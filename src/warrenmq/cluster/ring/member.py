@@ -163,13 +163,13 @@ class RingMember:
         self._is_caught_up: bool = False
         self._early: EarlyFrames = EarlyFrames()
         self._own: SenderLog = SenderLog(me)
-        # Of other members in the view, once something of theirs is known.
+        # The logs of other members in the view, once something of theirs is known.
         self._logs: dict[MemberId, SenderLog] = {}
         # Own broadcasts that were not sent yet (bytes).
         self._gathered_bytes: i64 = 0
         # Whether the right neighbour may have to be told something.
         self._is_changed: bool = False
-        # Of aliases.
+        # The empty broadcasts on their way round before an alias is erased.
         self._flushes: dict[MemberId, _AliasFlush] = {}
 
     @property

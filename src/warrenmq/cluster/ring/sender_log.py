@@ -1,4 +1,4 @@
-"""What a member knows of the broadcasts of one sender.
+"""The broadcasts of one sender, as a member knows them.
 
 Broadcasts are numbered from 0 on. `pending` are those that are known and not acked; they can be
 sent again when the ring changes. Invariants: `last_ack <= sent_pub <= last_pub`, and `pending` has
@@ -80,7 +80,7 @@ class SenderLog:
         return acked
 
     def news(self) -> RingEntry | None:
-        """What the right neighbour was not sent yet, and note it as sent; None if nothing."""
+        """Take the entry that the right neighbour lacks, as sent; None if it has all."""
         if self.sent_pub == self.last_pub and self.sent_ack == self.last_ack:
             return None
         first: i64 = self.sent_pub + 1

@@ -1,4 +1,4 @@
-"""What nodes tell each other of staged messages, over `NodeCalls`: its records as bytes.
+"""The records about staged messages that nodes send each other over `NodeCalls`, as bytes.
 
 Each request begins with MARK, which tells it from those of admin sessions. A message of more than
 PIECE_BYTES comes in pieces ahead of its place in a slice.

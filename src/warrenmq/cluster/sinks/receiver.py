@@ -26,7 +26,7 @@ class StagedReceiver:
         self._now_ms = now_ms
         self._rest = rest
         self._stand_ins: dict[bytes, tuple[Vhost, StandIns]] = {}
-        # What has come of large bodies, by origin, vhost, stage and seq id.
+        # The pieces of large bodies that have come, by origin, vhost, stage and seq id.
         self._pieces: dict[tuple[str, bytes, int, int], bytearray] = {}
 
     def answer(self, node: str, request: bytes, reply: Callable[[bytes], None]) -> None:
@@ -88,7 +88,7 @@ class StagedReceiver:
         for name in message.queues:
             queue = vhost.queues.get(name)
             if queue is None:
-                # It is deleted, or this node has not followed its declaration yet.
+                # The queue is deleted, or this node has not followed its declaration yet.
                 return "a queue is not there"
             queues.append(queue)
         body = message.body

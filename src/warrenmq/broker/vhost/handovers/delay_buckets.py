@@ -47,7 +47,7 @@ class DelayBucket(LeveledQueue):
         kind: i64 = number >> _START_BITS
         shift: i64 = SHIFTS[kind]
         start: i64 = number & ((1 << _START_BITS) - 1)
-        # What waits for minutes need not be in memory.
+        # Messages that wait for minutes need not be in memory.
         settings = QueueSettings(is_lazy=kind > 0)
         definition = QueueDefinition(
             b"delayed messages", ledger_id, True, False, None, b"", settings

@@ -229,7 +229,7 @@ class DelayedMessages:
         message = entry.message
         exchange = vhost.router.exchanges.get(message.exchange())
         if exchange is None:
-            # As in RabbitMQ, the delayed messages of a deleted exchange are gone.
+            # The delayed messages of a deleted exchange are gone, as in RabbitMQ.
             self.handovers.settle(entry, ACKED, now_ms)
             return
         raw = _after_delay(message.properties)

@@ -187,12 +187,12 @@ class RemoteCopies:
 
 
 def distant_of(queues: list[MessageTaker]) -> list[MessageTaker]:
-    """Those of `queues` that live on other nodes, or have copies there."""
+    """The queues among `queues` that live on other nodes, or have copies there."""
     return [queue for queue in queues if is_distant(queue)]
 
 
 def local_of(queues: list[MessageTaker]) -> list[MessageTaker]:
-    """Those of `queues` that live on this node alone."""
+    """The queues among `queues` that live on this node alone."""
     return [queue for queue in queues if not is_distant(queue)]
 
 

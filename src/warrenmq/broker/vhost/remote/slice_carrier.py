@@ -1,4 +1,4 @@
-"""What carries the messages of a slice to queues of other nodes, as staged moves see it."""
+"""The carrier of a slice's messages to queues of other nodes, as staged moves see it."""
 
 from __future__ import annotations
 

@@ -249,7 +249,7 @@ class Member(SimulatedNode):
         )
         self.follower.load(self._shared, self._revision)
         placement = Placement(
-            name, self.broker, copy, self.ends.reachable, self._locator, self._rng.choice, nodes
+            name, self.broker, copy, self._placeable, self._locator, self._rng.choice, nodes
         )
         peers = FollowedPeers()
         self.broker.shared = ClusterDefinitions(
@@ -292,6 +292,11 @@ class Member(SimulatedNode):
         names = {*self._running, self.name}
         if self.name == min(names):
             self.ends.remove_transient(names)
+
+    def _placeable(self) -> list[bytes]:
+        """As `ClusterNode._placeable`."""
+        running = {*self._running, self.name}
+        return [name for name in self.ends.reachable() if name.decode() in running]
 
     def _is_linked(self, name: str) -> bool:
         return self.links.link_to(name) is not None

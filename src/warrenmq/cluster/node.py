@@ -317,11 +317,17 @@ class ClusterNode:
             self.running[self.settings.node] = (record, known[1])
 
     def _placeable(self) -> list[bytes]:
-        """The names of the nodes that can take a new queue: reachable, and not in maintenance."""
-        draining = {
-            name.encode() for name, (record, _birth) in self.running.items() if record.is_draining
+        """The names of the nodes that can take a new queue: running, reachable, not in maintenance.
+
+        Nobody would remove the transient queue of a node that dies without a record.
+        """
+        own = self.settings.node
+        running = {
+            name for name, (record, _birth) in self.running.items() if not record.is_draining
         }
-        return [name for name in self._ends.reachable() if name not in draining]
+        if own not in self.running:
+            running.add(own)
+        return [name for name in self._ends.reachable() if name.decode() in running]
 
     async def _register(self) -> None:
         record = self._record

@@ -140,10 +140,7 @@ def deletion_of(key: bytes) -> Change | None:
 def parts_of(key: bytes) -> tuple[str, list[bytes]]:
     """The name of the kind and the parts of any key of a cluster."""
     name, *parts = key.split(b"/")[3:]
-    # Most names need no code, and the reading of all keys is part of a start.
-    return name.decode(errors="replace"), [
-        unquote_to_bytes(part) if b"%" in part else part for part in parts
-    ]
+    return name.decode(errors="replace"), [unquote_to_bytes(part) for part in parts]
 
 
 def _definition_of(key: bytes) -> tuple[Kind[Any] | None, list[bytes]]:

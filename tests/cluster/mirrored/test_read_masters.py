@@ -31,6 +31,8 @@ COUNT = 200
 # Messages that the group reserves, and of these, messages that it acks before the death.
 RESERVED = 100
 ACKED = 10
+# How long a reserve waits for the first of them.
+WAIT_MS = 10_000
 # Seq ids of one slice of a plan, more than a range has.
 MANY = 1 << 40
 
@@ -56,7 +58,8 @@ def open_group(client: AdminClient, may_rebind: bool = False) -> tuple[int, int]
 
 def reserve(client: AdminClient, epoch: int, incarnation: int) -> int:
     """Reserve RESERVED messages from the first one on; returns the end of their range."""
-    asked = Reserve("g", epoch, {incarnation: 0}, RESERVED, 1 << 20, acks=False)
+    # A new master hands out nothing before it has heard of its mirrors.
+    asked = Reserve("g", epoch, {incarnation: 0}, RESERVED, 1 << 20, acks=False, wait_ms=WAIT_MS)
     end = client.request(asked, Reserved).members[0].end
     plan = client.request(PlanRange("g", epoch, incarnation, 0, end, MANY), RangePlan)
     assert sum(part.message_count for part in plan.slices) == RESERVED

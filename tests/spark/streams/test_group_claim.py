@@ -9,7 +9,7 @@ import pytest
 # A query's process: it claims the group, says so, and lives until its input ends.
 PROGRAM = """
 import os, sys
-from warrenmq.spark import group_claim
+from warrenmq.spark.streams import group_claim
 group_claim.CLAIM_TIMEOUT_S = 0.1
 try:
     for _ in range(2):

@@ -72,7 +72,7 @@ def is_refused(raw: bytes) -> None:
 
 @pytest.mark.parametrize(("tag", "value_hex", "value", "name"), TYPES)
 def test_each_type_decodes_and_encodes(tag: str, value_hex: str, value: object, name: str) -> None:
-    """The bytes of each type give the value (protocol 3), and the value gives the bytes."""
+    """Each type of a field table decodes to its value, and the value encodes to the same bytes."""
     raw = b"\x01a" + tag.encode() + bytes.fromhex(value_hex)
     validate_table(b"?" + raw + b"?", 1, 1 + len(raw))
     table = decode_table(raw)

@@ -76,9 +76,10 @@ def mirror_pid(node: str, birth: int, version: int) -> str:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class MirrorControl(ABC):
-    """Tells of the copies of queues, and carries out what operators ask for.
+    """Lists the copies of mirrored queues, and synchronises or moves them for operators.
 
-    A queue in a request of an operator is mirrored, and its master is here.
+    Callers of `synchronise` and `cancel_sync` have checked that the queue is mirrored, and that
+    this node is its master.
     """
 
     @abstractmethod

@@ -235,7 +235,7 @@ class ClusterNode:
         self._broker.shared = self._shared
 
     def _own_copy(self) -> Copy:
-        """The copy that this run of the node would have of a queue."""
+        """The identity that a copy of a queue gets on this node, until the node is restarted."""
         identity = self._start.identity
         assert identity is not None
         name = self.settings.node.encode()

@@ -24,7 +24,8 @@ from warrenmq.wire.field_table import Field
 
 TOPIC: Final = b"topic"
 
-# The most beginnings of shapes in a trie; only beginnings that contain a wildcard are counted.
+# Limit for a trie: prefixes of pattern shapes that it keeps. Prefixes without a wildcard do not
+# count.
 SHAPES_MAX: Final = 256
 
 

@@ -34,8 +34,9 @@ class Settings:
     loopback_users: frozenset[bytes] = frozenset([b"guest"])
     # SASL mechanisms for logins, in this order; EXTERNAL is offered to clients with TLS only.
     auth_mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")
-    # The algorithm for new passwords by RabbitMQ's name, and what they must satisfy.
+    # RabbitMQ's name of the algorithm that hashes new passwords.
     password_hashing: str = SHA256
+    # Rules that a new password must satisfy.
     credential_rules: CredentialRules = field(default_factory=CredentialRules)
     # The memory limit and the disk limit each have an absolute value in bytes; if that is -1, the
     # limit is the relative value times all memory.

@@ -142,7 +142,7 @@ class Follower:
     def _load_queue(self, revision: int, put: PutQueue) -> None:
         try:
             self._follow_one(revision, put)
-        except Exception as error:
+        except Exception as error:  # Damage to one queue must not keep the node from starting.
             if self.groups is None or not self.sets_aside:
                 raise
             place = traceback.extract_tb(error.__traceback__)[-1]

@@ -13,7 +13,7 @@ class KnownNodes:
     """The nodes of the cluster that have a record and are not known to be dead."""
 
     def __init__(self) -> None:
-        # The running nodes as placement sees them, by name; a node that is missing does not run.
+        # Facts about each running node that decide where copies go, by name of the node.
         self.by_name: dict[bytes, ClusterNode] = {}
         self._copies: dict[bytes, Copy] = {}
 

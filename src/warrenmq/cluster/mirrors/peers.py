@@ -44,7 +44,7 @@ class MirrorPeers:
         # Nodes whose link was lost a moment ago, with the time since then (ms).
         self._lost_ms: dict[bytes, int] = {}
         self._refusing: set[bytes] = set()
-        # None while a start has not read them yet.
+        # Names of the nodes with a record in the cluster; None: the start has not read them yet.
         self._running: set[bytes] | None = None
         self._last_tick_ms = 0
 

@@ -72,7 +72,7 @@ class MirrorCopy:
     def when_durable(self, first_batch: int, done: Callable[[bool], None]) -> None:
         """Call `done(ok)` once everything since batch `first_batch` is on disk, or a batch failed.
 
-        Nothing of a transient queue must be on disk.
+        A transient queue does not wait for the disk.
         """
         if self.queue.durable:
             self.journal.when_durable(lambda ok, _now_ms: done(ok and self._has_all(first_batch)))

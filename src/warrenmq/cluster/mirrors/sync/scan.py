@@ -125,7 +125,8 @@ class OfferScan:
         settled = comparison.only_theirs
         common = int(count_of(offered.runs) - count_of(settled))
         end = int(backing.ledger.next_seq)
-        # A mirror that is ahead would take the master's next messages for old ones.
+        # A mirror with a higher next seq id than its master would drop the master's next messages:
+        # it would take their lower seq ids for messages that it has had.
         is_ahead = offered.next_seq > end
         if offered.known_from > 0:
             end = min(end, offered.known_from)

@@ -38,7 +38,6 @@ LEADER_HEADERS: Final = {"Grpc-Metadata-hasleader": "true"}
 NO_LEADER: Final = "etcdserver: no leader"
 
 # gRPC's codes of errors, as far as they decide what happens.
-_INVALID_ARGUMENT: Final = 3
 _NOT_FOUND: Final = 5
 _RESOURCE_EXHAUSTED: Final = 8
 _OUT_OF_RANGE: Final = 11

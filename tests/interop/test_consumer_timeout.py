@@ -90,6 +90,10 @@ def test_rabbitmq_closes_the_channel(rabbitmq: RabbitmqBroker) -> None:
             check_close(lambda: Peer(SocketLink("127.0.0.1", rabbitmq.port), True), act)
     finally:
         set_timeouts(rabbitmq, 1_800_000, 60_000)
+        # Other tests use the same node, and expect nothing else in it.
+        peer = Peer(SocketLink("127.0.0.1", rabbitmq.port), True).open()
+        peer.channel().delete(QUEUE)
+        peer.close()
 
 
 def set_timeouts(rabbitmq: RabbitmqBroker, timeout_ms: int, tick_ms: int) -> None:

@@ -431,6 +431,23 @@ def test_a_content_file_goes_on_behind_a_failure(disk: Disk) -> None:
     assert disk.content_files() == {"0.rdq": b"durablenext"}
 
 
+def test_a_content_file_whose_beginning_failed_is_not_continued(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start would put it aside, with what was confirmed behind the header that is missing."""
+
+    def unlink(path: str) -> None:
+        raise OSError(errno.EIO, "the disk is failing", path)
+
+    monkeypatch.setattr(disk.faults, "unlink", unlink)
+    disk.faults.fail("write", errno.EIO, IN_PART)
+    assert disk.commit(content_write(0, 0, [b"a header and a content"], True)) is not None
+    assert "0.rdq" in disk.content_files()
+    assert disk.commit(content_write(0, 22, [b"next"], False)) is not None
+    assert disk.commit(content_write(1, 0, [b"whole"], True)) is None
+    assert disk.content_files()["1.rdq"] == b"whole"
+
+
 def test_an_idle_thread_has_begun_a_batch_when_it_is_submitted(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -187,6 +187,13 @@ class Peer:
                 self._control.appendleft(method)
                 raise ConnectionClosedError(f"{method.reply_code} {method.reply_text.decode()}")
             self._control.append(method)
+        elif self.is_foreign and found.channel not in self.channels:
+            # RabbitMQ's channel may look at its deliveries once more before it ends: it then closes
+            # a channel for the same late delivery twice.
+            assert found.kind == METHOD
+            method = decode_method(found.payload, 0, len(found.payload))
+            assert isinstance(method, ChannelClose), method
+            self.method(found.channel, ChannelCloseOk())
         else:
             self.channels[found.channel].take(found)
         return True

@@ -179,6 +179,9 @@ class _ContentFile:
         self._path = ""
         self._handle: FileHandle | None = None
         self._is_dirty = False
+        # Files that the last failed batch has begun. One that could not be deleted may lack its
+        # header, and a start puts such a file aside with all that was written behind it.
+        self.broken_paths: list[str] = []
 
     def begin(self, path: str) -> None:
         """Create the next file to write; syncs and closes the one before."""
@@ -191,6 +194,8 @@ class _ContentFile:
         """Continue a file behind its first `size` bytes; syncs and closes the one before."""
         if self._handle is not None and self._path == path:
             return
+        if path in self.broken_paths:
+            raise FileNotFoundError(errno.ENOENT, "the batch that made it has failed", path)
         self.sync()
         self.close()
         self._handle = self._files.open(path)
@@ -364,6 +369,7 @@ class BatchFlusher:
         # The files of a failed batch are not needed, and a full disk must not fill with empty
         # files.
         self.close()
+        self._content_file.broken_paths = self._made
         for path in self._made:
             with contextlib.suppress(OSError):
                 self._files.unlink(path)

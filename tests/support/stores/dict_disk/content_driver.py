@@ -89,6 +89,8 @@ class ContentDriver:
         self.gathered = Batch()
         self.in_flight: Batch | None = None
         self.job: CompactContents | None = None
+        # Files that a failed batch has begun: the flusher does not continue them.
+        self.broken: set[str] = set()
 
     # -- what queues do ----------------------------------------------------------------------------
 
@@ -128,8 +130,7 @@ class ContentDriver:
 
     def succeed(self) -> None:
         batch = self.landed()
-        if not all(write.is_new or write.path in self.disk for write in batch.writes):
-            # The batch before it has failed to create the file.
+        if not self.is_writable(batch):
             self.in_flight = batch
             self.fail(0.0)
             return
@@ -141,6 +142,7 @@ class ContentDriver:
         """Fail the batch in flight; `kept` (0 to 1) of its bytes reach the disk all the same."""
         batch = self.landed()
         self.write(batch, kept)
+        self.broken |= {write.path for write in batch.writes if write.is_new}
         self.store.on_written(batch.writes, False)
         for content in batch.added:
             self.live.pop(int(content.id), None)
@@ -162,6 +164,10 @@ class ContentDriver:
         assert batch is not None
         self.in_flight = None
         return batch
+
+    def is_writable(self, batch: Batch) -> bool:
+        """False when the batch continues a file that the batch before it has failed to begin."""
+        return all(write.is_new or write.path not in self.broken for write in batch.writes)
 
     def write(self, batch: Batch, kept: float) -> None:
         writes = [(write.path, int(write.offset), b"".join(write.parts)) for write in batch.writes]
@@ -256,7 +262,7 @@ class ContentDriver:
         """
         if self.in_flight is not None:
             self.write(self.in_flight, kept)
-            if journal_too and kept >= 1.0:
+            if journal_too and kept >= 1.0 and self.is_writable(self.in_flight):
                 self.journal.append(self.in_flight)
         if self.job is not None and copied >= 0:
             data = self.copy()[0]

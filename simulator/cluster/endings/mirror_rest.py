@@ -97,7 +97,8 @@ def place_of(node: Node, put: PutQueue) -> MirrorPlace | None:
 def report_copies(world: World) -> None:
     """Record the messages of all copies in sync, without those that expire soon.
 
-    Nothing may change meanwhile. Violation if copies differ in the time of a message.
+    Only dead letters may arrive meanwhile: messages that come while a queue's copies are read are
+    left out as well. Violation if copies differ in the time of a message.
     """
     soon_ms = world.now_ms + _SOON_MS
     for put in world.model.load().queues:
@@ -105,12 +106,13 @@ def report_copies(world: World) -> None:
         if group is not None:
             life = life_name(put.name, put.birth)
             times: dict[int, int] = {}
+            ends = _settled_ends(world, put, group)
             for member in sorted(group.living, key=lambda each: each.id != group.master):
                 if member.copy in group.sync:
                     name = member.id.node.decode()
                     place = place_of(world.members[name], put)
                     assert place is not None
-                    found = _read(world, place)
+                    found = _read(world, place, ends)
                     for seq, one in found.items():
                         if times.setdefault(seq, int(one.expiry_ms)) != one.expiry_ms:
                             text = f"{one.expiry_ms} on {name}, and {times[seq]} on the master"
@@ -129,14 +131,34 @@ def _reported(seq: int, one: FoundMessage) -> CopyMessage:
     return CopyMessage(seq, name, zlib.crc32(message.body), one.is_redelivered)
 
 
-def _read(world: World, place: MirrorPlace) -> dict[int, FoundMessage]:
-    """All messages of a copy, in order, by level and seq id."""
+def _settled_ends(world: World, put: PutQueue, group: Group) -> list[int]:
+    """Seq ids, by level, that end what the master and all copies in sync have; awaits that moment.
+
+    Dead letters of another queue may arrive at any time, and a mirror has them a little later.
+    """
+    home = place_of(world.members[group.master_node.decode()], put)
+    assert home is not None and home.replica.copy is not None
+    synced = [member for member in group.members if member.copy in group.sync]
+    for _ in range(_STEPS_MAX):
+        if not any(
+            _unrest_of_copy(
+                place_of(world.members[member.id.node.decode()], put), home, group, member, True
+            )
+            for member in synced
+        ):
+            return [int(each.ledger.next_seq) for each in home.replica.copy.queue.backings()]
+        world.advance(_STEP_MS, _STEP_MS)
+    raise Violation("stuck", f"the copies of {put.name.decode()} do not become alike")
+
+
+def _read(world: World, place: MirrorPlace, ends: list[int]) -> dict[int, FoundMessage]:
+    """Messages of a copy below the `ends` of its levels, in order, by level and seq id."""
     copy = place.replica.copy
     assert copy is not None
     all_found: dict[int, FoundMessage] = {}
-    for backing in copy.queue.backings():
+    for backing, end in zip(copy.queue.backings(), ends, strict=True):
         found: list[FoundMessage] = []
-        reader = SyncReader(backing, 1, backing.ledger.next_seq, _BATCH)
+        reader = SyncReader(backing, 1, end, _BATCH)
         for _ in range(_STEPS_MAX):
             if not reader.is_loading:
                 if reader.is_over():

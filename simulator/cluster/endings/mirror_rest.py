@@ -106,7 +106,7 @@ def report_copies(world: World) -> None:
         if group is not None:
             life = life_name(put.name, put.birth)
             times: dict[int, int] = {}
-            ends = _settled_ends(world, put, group)
+            group, ends = _settled_ends(world, put)
             for member in sorted(group.living, key=lambda each: each.id != group.master):
                 if member.copy in group.sync:
                     name = member.id.node.decode()
@@ -131,34 +131,45 @@ def _reported(seq: int, one: FoundMessage) -> CopyMessage:
     return CopyMessage(seq, name, zlib.crc32(message.body), one.is_redelivered)
 
 
-def _settled_ends(world: World, put: PutQueue, group: Group) -> list[int]:
-    """Seq ids, by level, that end what the master and all copies in sync have; awaits that moment.
+def _settled_ends(world: World, put: PutQueue) -> tuple[Group, dict[int, int]]:
+    """Await the moment when all copies in sync are alike; returns the group and the levels' ends.
 
-    Dead letters of another queue may arrive at any time, and a mirror has them a little later.
+    The ends are the seq ids behind the last messages of the master. Dead letters of another queue
+    may arrive at any time, and a mirror has them a little later.
     """
-    home = place_of(world.members[group.master_node.decode()], put)
-    assert home is not None and home.replica.copy is not None
-    synced = [member for member in group.members if member.copy in group.sync]
     for _ in range(_STEPS_MAX):
+        group = group_of(
+            next(each for each in world.model.load().queues if each.birth == put.birth)
+        )
+        assert group is not None
+        home = place_of(world.members[group.master_node.decode()], put)
         if not any(
             _unrest_of_copy(
                 place_of(world.members[member.id.node.decode()], put), home, group, member, True
             )
-            for member in synced
+            for member in group.members
+            if member.copy in group.sync
         ):
-            return [int(each.ledger.next_seq) for each in home.replica.copy.queue.backings()]
+            assert home is not None and home.replica.copy is not None
+            queue = home.replica.copy.queue
+            return group, {
+                int(queue.level_of(each.ledger)): int(each.ledger.next_seq)
+                for each in queue.backings()
+            }
         world.advance(_STEP_MS, _STEP_MS)
     raise Violation("stuck", f"the copies of {put.name.decode()} do not become alike")
 
 
-def _read(world: World, place: MirrorPlace, ends: list[int]) -> dict[int, FoundMessage]:
+def _read(world: World, place: MirrorPlace, ends: dict[int, int]) -> dict[int, FoundMessage]:
     """Messages of a copy below the `ends` of its levels, in order, by level and seq id."""
     copy = place.replica.copy
     assert copy is not None
     all_found: dict[int, FoundMessage] = {}
-    for backing, end in zip(copy.queue.backings(), ends, strict=True):
+    for backing in copy.queue.backings():
         found: list[FoundMessage] = []
-        reader = SyncReader(backing, 1, end, _BATCH)
+        level = int(copy.queue.level_of(backing.ledger))
+        # A level may have had its first message since.
+        reader = SyncReader(backing, 1, ends.get(level, 0), _BATCH)
         for _ in range(_STEPS_MAX):
             if not reader.is_loading:
                 if reader.is_over():
@@ -167,6 +178,5 @@ def _read(world: World, place: MirrorPlace, ends: list[int]) -> dict[int, FoundM
             world.advance(_STEP_MS, _STEP_MS)
         else:
             raise Violation("stuck", f"{place.name.decode()} cannot be read")
-        level = int(copy.queue.level_of(backing.ledger)) << _LEVEL_SHIFT
-        all_found.update({level + int(one.seq): one for one in found})
+        all_found.update({(level << _LEVEL_SHIFT) + int(one.seq): one for one in found})
     return all_found

@@ -78,7 +78,7 @@ class MirrorWatch(MemberWatch):
         for put in self._model.load().queues:
             life = life_name(put.name, put.birth)
             if put.node == name.encode() and not put.group and life in known:
-                self._recording.forgotten(life, not put.durable)
+                self._recording.forgotten(life, not put.durable, self._crashed_us.get(name, 0))
 
     def note_well(self, name: str, is_well: bool) -> None:
         """Note whether a node is well, as `Reigns` has it."""
@@ -131,8 +131,9 @@ class MirrorWatch(MemberWatch):
         is_unsafe = not before.is_synced(own.node, own.replica_id)
         if own not in before.sync:
             # It has what its disk has kept of an earlier run (I6).
-            forgotten_us = self._crashed_us.get(node, 0) - WINDOW_MS * _MS_US
-            self._recording.forgotten(life, not place.put.durable)
+            crashed_us = self._crashed_us.get(node, 0)
+            forgotten_us = crashed_us - WINDOW_MS * _MS_US
+            self._recording.forgotten(life, not place.put.durable, crashed_us)
             if is_unsafe:
                 self._check_unsafe(node, life, before, epoch)
                 self._recording.promoted_unsafely(life)

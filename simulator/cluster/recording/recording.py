@@ -99,6 +99,8 @@ class Recording:
         # When disks began to fail or to hang, and when they were well again: moments of the
         # history; the last one may be open.
         self._disk_faults: list[tuple[int, int]] = []
+        # When the nodes crashed whose disks each queue went on with.
+        self._restored_us: dict[str, list[int]] = {}
         self._moves = Moves()
         # The epoch in which a master has answered, by the moment of the answer.
         self._reply_epochs: dict[int, int] = {}
@@ -313,9 +315,13 @@ class Recording:
         """A queue has another master than before; see `Move`."""
         self._moves.add(queue, Move(self._now_us(), heard, forgotten_us, is_unsafe))
 
-    def forgotten(self, queue: str, is_transient: bool) -> None:
-        """A queue goes on with what a disk has kept, which is nothing of a transient queue."""
+    def forgotten(self, queue: str, is_transient: bool, crashed_us: int) -> None:
+        """A queue goes on with what a disk has kept, which is nothing of a transient queue.
+
+        `crashed_us`: when the node with this disk has crashed.
+        """
         at_us = self._now_us()
+        self._restored_us.setdefault(queue, []).append(crashed_us)
         self._forget_transient(queue, at_us)
         if is_transient:
             self._emptied_us[queue] = at_us
@@ -449,7 +455,10 @@ class Recording:
             for queue, deliveries in message.deliveries.items():
                 settled = min(deliveries, key=lambda each: each.settled_us)
                 until_us = self._on_disk_us(settled.settled_us)
-                if facts.lone_crash_between(queue, settled.at_us, until_us):
+                if facts.lone_crash_between(queue, settled.at_us, until_us) or any(
+                    settled.at_us <= crashed_us < until_us
+                    for crashed_us in self._restored_us.get(queue, ())
+                ):
                     continue
                 for delivery in deliveries:
                     if delivery is settled or delivery.at_us <= settled.settled_us:

@@ -61,7 +61,8 @@ class DurableMarks(ConfirmWaiter):
         if self.has_failed:
             return
         if not self._is_paused:
-            self._wait(is_for_disk)
+            # While the disk fails nothing counts as durable, acks included.
+            self._wait(is_for_disk or self._journal.repeating > 0)
         elif is_for_disk:
             self.watch()
 
@@ -71,6 +72,14 @@ class DurableMarks(ConfirmWaiter):
         batch: ConfirmParty = self._journal.batch
         if not self.has_failed and (newest is None or newest.party is not batch):
             self._add_run(batch, 0)
+
+    def check_disk(self) -> None:
+        """Wait for the batch that repeats the acks of a failed one: the mark has risen with them.
+
+        Acks wait for no disk, but a copy that may bring them back must not count as in sync.
+        """
+        if self._journal.repeating > 0:
+            self.watch()
 
     def pause(self) -> None:
         """Let the mark stay where it is, while the mirror is synchronised: it holds messages."""

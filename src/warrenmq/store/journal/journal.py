@@ -90,6 +90,9 @@ class Journal:
         self.failed_count: i64 = 0
         # Number of the last batch that failed; 0: none did.
         self.last_failed: i64 = 0
+        # Number of the batch that carries the acks of a failed batch again; 0: all acks that were
+        # sealed are on disk, or on their way.
+        self.repeating: i64 = 0
         # Bytes of address, properties and body of journaled messages, each once however many
         # queues it goes to. Hand-overs do not count.
         self.published_bytes: i64 = 0
@@ -318,6 +321,8 @@ class Journal:
             file = batch.file
             if file is not None:
                 file.synced_bytes = batch.file_end
+            if batch.number >= self.repeating:
+                self.repeating = 0
         else:
             self._on_failed(batch)
         # Definitions come first: a caller that waits for both needs the result of both.
@@ -549,6 +554,7 @@ class Journal:
     def _on_failed(self, batch: Batch) -> None:
         self.failed_count += 1
         self.last_failed = batch.number
+        self.repeating = self.batch.number
         self._needs_new_file = True
         self._has_failed_acks = True
         self._undeleted.extend(batch.delete_files)

@@ -624,3 +624,22 @@ def test_the_others_drop_what_a_mirror_that_had_heard_more_lacks_as_the_master()
     c.restart()
     world.heal()
     world.check_rest()
+
+
+def test_a_mirror_whose_disk_takes_no_acks_is_left_out() -> None:
+    """Acks wait for no disk, but a copy that could bring them back must not lead."""
+    world = World()
+    world.run(3)
+    a, c = world["a"], world["c"]
+    a.publish(3)
+    world.run(3)
+    assert len(world.group.sync) == 3
+    c.commit = lambda: c.node.commit(ok=False)  # type: ignore[method-assign]  # a fault
+    a.take(2)
+    a.ack(2)
+    world.run(10, 100)
+    assert {copy.node for copy in world.group.sync} == {b"a", b"b"}
+    del c.commit
+    world.run(80, 100)
+    assert len(world.group.sync) == 3
+    assert c.has() == a.has()

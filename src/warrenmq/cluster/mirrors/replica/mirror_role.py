@@ -169,6 +169,7 @@ class MirrorRole(MarkHost):
         """Run the timers; called once a turn, and several times a second."""
         if self._is_ended or not self.copy.is_ready:
             return
+        self.marks.check_disk()
         if self.target is not None:
             self.target.advance(now_ms)
             self._note_heard()

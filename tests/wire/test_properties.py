@@ -11,7 +11,6 @@ from warrenmq.wire.properties import (
     Properties,
     decode_properties,
     delivery_mode,
-    headers_span,
 )
 
 NAMES = [
@@ -44,7 +43,6 @@ def test_properties_round_trip(block: Properties) -> None:
     assert values_of(decoded) == values_of(block)
     assert decoded.encode() == raw
     assert delivery_mode(raw) == (block.delivery_mode or 0)
-    assert headers_span(raw) == (block.headers or b"")
 
 
 @given(properties, st.data())
@@ -85,7 +83,6 @@ def test_malformed_headers_are_refused() -> None:
     with pytest.raises(ConnectionException) as caught:
         decode_properties(raw)
     assert caught.value.code == 541
-    assert headers_span(raw) == b"\x01aU\x00"
 
 
 @pytest.mark.parametrize(
@@ -94,14 +91,6 @@ def test_malformed_headers_are_refused() -> None:
 def test_delivery_mode_of_a_malformed_block_is_minus_one(raw: str) -> None:
     """The hot path calls delivery_mode without a try."""
     assert delivery_mode(bytes.fromhex(raw)) == -1
-
-
-@pytest.mark.parametrize("raw", ["", "20", "2000", "a000", "2000000000", "2000ffffffff"])
-def test_headers_of_a_malformed_block_are_refused(raw: str) -> None:
-    """The error is 541, as for any undecodable property."""
-    with pytest.raises(ConnectionException) as caught:
-        headers_span(bytes.fromhex(raw))
-    assert caught.value.code == 541
 
 
 @pytest.mark.parametrize(

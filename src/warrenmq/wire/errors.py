@@ -9,7 +9,6 @@ explanation quotes, because it is sent as a shortstr.
 
 from typing import Final
 
-REPLY_SUCCESS: Final = 200
 CONTENT_TOO_LARGE: Final = 311
 NO_ROUTE: Final = 312
 NO_CONSUMERS: Final = 313

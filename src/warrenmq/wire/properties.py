@@ -136,22 +136,6 @@ def delivery_mode(raw: bytes) -> i64:
         return -1
 
 
-def headers_span(raw: bytes) -> bytes:
-    """The body of the headers table in the block `raw`, b"" when there is none.
-
-    Raises ConnectionException 541 for a block that is malformed up to the end of the table; the
-    table itself is not checked.
-    """
-    try:
-        flags = primitives.read_short(raw, 0, len(raw))
-        if flags & HEADERS == 0:
-            return b""
-        headers, _ = primitives.read_longstr(raw, _headers_start(raw, flags), len(raw))
-        return headers
-    except MalformedBytes:
-        raise ConnectionException(INTERNAL_ERROR, "") from None
-
-
 def _headers_start(raw: bytes, flags: i64) -> i64:
     """The position behind content-type and content-encoding."""
     at: i64 = 2

@@ -419,19 +419,6 @@ def test_a_group_ends_when_its_master_is_alone(cluster: Proposers) -> None:
     assert (put.group, put.node, put.birth) == (b"", ONE, birth)
 
 
-def test_a_queue_is_removed_while_its_group_is_such(cluster: Proposers) -> None:
-    proposer, birth = cluster.proposers[0], cluster.put().birth
-    proposer.propose_removal(
-        b"/", b"q", birth, lambda group: group.is_down, cluster.outcomes.append
-    )
-    proposer.propose_removal(
-        b"/", b"q", birth, lambda group: not group.is_down, cluster.outcomes.append
-    )
-    cluster.settle()
-    assert cluster.outcomes == [REFUSED, DECIDED] and cluster.model.load().queues == []
-    assert cluster.nodes[1].vhost.taker(b"q") is None
-
-
 def test_an_older_record_of_a_group_is_not_written_over_a_newer_one(cluster: Proposers) -> None:
     put = cluster.put()
     conditions, changes = group_change(put, made(joined(cluster.group())))

@@ -8,7 +8,7 @@ from tests.support.brokers.memory_broker import MemoryBroker
 from tests.support.stores.store_driver import StoreDriver
 from warrenmq.admin.clock import Timer
 from warrenmq.admin.definitions.administration import Administration, Refusal
-from warrenmq.admin.definitions.export import export_definitions
+from warrenmq.admin.definitions.export import export_pieces
 from warrenmq.admin.definitions.importing import DefinitionsImport
 from warrenmq.admin.protocol.control import Imported
 from warrenmq.broker.definitions.metadata import Change, PutVhost
@@ -52,7 +52,8 @@ class AdministeredBroker:
 
     def exported(self, vhost: bytes | None = None) -> bytes:
         """The definitions of the node, or of one vhost."""
-        return export_definitions(self.broker, None if vhost is None else self.broker.vhosts[vhost])
+        one = None if vhost is None else self.broker.vhosts[vhost]
+        return b"".join(export_pieces(self.broker, one))
 
     def turn(self) -> None:
         """Commit what is to be committed, and make the next call that waits for a turn."""

@@ -31,14 +31,10 @@ IMPORTED_HASH: Final = "imported_definition_hash_value"
 _Rows = Iterable[dict[str, Any]]
 
 
-def export_definitions(broker: Broker, vhost: Vhost | None = None) -> bytes:
-    """The definitions of `broker`, or of one of its vhosts, as JSON."""
-    return b"".join(export_pieces(broker, vhost))
-
-
 def export_pieces(broker: Broker, vhost: Vhost | None = None) -> Iterator[bytes]:
-    """The pieces of `export_definitions`; each is short work, so that a loop may pause between.
+    """The definitions of `broker`, or of one of its vhosts, as pieces of JSON.
 
+    Each piece is short work, so that a loop may pause between two.
     Each section shows the definitions at the time at which it begins.
     """
     vhosts = [vhost] if vhost is not None else _in_order(broker)

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from warrenmq.admin.definitions.document import DefinitionsError, Pairs, pairs
-from warrenmq.wire.field_table import Field, decode_table, encode_table, fields_from_python
+from warrenmq.wire.field_table import Field, decode_table, fields_from_python
 from warrenmq.wire.field_types import TAG_ARRAY, TAG_DECIMAL, TAG_LONGSTR, TAG_TABLE
 
 NAME_BYTES_MAX: Final = 255
@@ -58,11 +58,6 @@ def json_of(table: bytes) -> dict[str, Any]:
 def fields_of(given: Pairs) -> dict[str, Field]:
     """The fields of a JSON object. ValueError or TypeError when a value has no place in a table."""
     return {_key(key): _restored(field) for key, field in fields_from_python(pairs(given)).items()}
-
-
-def table_of(given: Pairs) -> bytes:
-    """The body of the argument table for a JSON object; raises as `fields_of`."""
-    return encode_table(fields_of(given))
 
 
 def _object(table: dict[str, Field]) -> dict[str, Any]:

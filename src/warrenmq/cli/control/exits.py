@@ -11,7 +11,6 @@ NO_USER: Final = 67
 UNAVAILABLE: Final = 69
 SOFTWARE: Final = 70
 TEMPORARY: Final = 75
-CONFIGURATION: Final = 78
 
 # The exit code for each code of a refused request; others end with UNAVAILABLE.
 BY_REFUSAL: Final = {

@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from warrenmq.broker.definitions.metadata import Change, DeleteQueue, MetadataDamaged, PutQueue
+from warrenmq.broker.definitions.metadata import Change, MetadataDamaged, PutQueue
 from warrenmq.cluster.decision_store import (
     DECIDE_MS,
     LOOK_AGAIN_MS,
@@ -141,17 +141,6 @@ class GroupProposer:
 
         self._add(Proposal((vhost, name, birth), edit, done, QUEUES_MAX))
 
-    def propose_removal(
-        self, vhost: bytes, name: bytes, birth: int, may: Callable[[Group], bool], done: Done
-    ) -> None:
-        """Propose to delete a mirrored queue, as long as its group is one that `may` be deleted."""
-
-        def edit(put: PutQueue) -> DeleteQueue | None:
-            group = group_of(put)
-            return DeleteQueue(vhost, 0, name) if group is not None and may(group) else None
-
-        self._add(Proposal((vhost, name, birth), edit, done, QUEUES_MAX))
-
     def hurry(self, vhost: bytes, name: bytes, birth: int) -> None:
         """Let the proposals of a queue be URGENT: somebody waits for them by now."""
         if self._proposals.hurry((vhost, name, birth)):
@@ -215,14 +204,14 @@ class GroupProposer:
                 self._proposals.take(proposal)
                 self._end(proposal, REFUSED)
                 continue
-            size += len(value_of(change)) if isinstance(change, PutQueue) else 0
+            size += len(value_of(change))
             if batch and size > BYTES_MAX:
                 break
             self._proposals.take(proposal)
             batch.append(proposal)
         return batch
 
-    def _edited(self, proposal: Proposal) -> PutQueue | DeleteQueue | None:
+    def _edited(self, proposal: Proposal) -> PutQueue | None:
         """The change that the proposal makes of the queue as it is now, None if it is refused."""
         proposal.change = None
         proposal.read = put = self._definition(proposal.key)
@@ -236,8 +225,8 @@ class GroupProposer:
     def _is_made(self, proposal: Proposal) -> bool:
         """Whether the queue has, by now, the change of an attempt that had no success."""
         change, now = proposal.change, self._definition(proposal.key)
-        if isinstance(change, DeleteQueue) or change is None or now is None:
-            return isinstance(change, DeleteQueue) and now is None
+        if change is None or now is None:
+            return False
         is_newer = now.revision > change.revision
         return is_newer and (now.group, now.node) == (change.group, change.node)
 

@@ -6,7 +6,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection
 from typing import Final
 
-from warrenmq.broker.definitions.metadata import DeleteQueue, PutQueue
+from warrenmq.broker.definitions.metadata import PutQueue
 from warrenmq.cluster.groups.group import Group
 
 # Ranks of proposals. URGENT: somebody waits for a change of this very queue. USUAL: the queue is
@@ -21,7 +21,7 @@ _NOT_DUE: Final = -1
 QueueKey = tuple[bytes, bytes, int]
 Done = Callable[[int], None]
 # Changes the definition of a queue as a proposal wants; None: the proposal is refused.
-Edit = Callable[[PutQueue], PutQueue | DeleteQueue | None]
+Edit = Callable[[PutQueue], PutQueue | None]
 # Nodes that must not run for a change that was made from this group.
 Fence = Callable[[Group], Collection[bytes]]
 
@@ -52,7 +52,7 @@ class Proposal:
         self.queues_max = queues_max
         # The definition that the last attempt has read, and the change that it has proposed.
         self.read: PutQueue | None = None
-        self.change: PutQueue | DeleteQueue | None = None
+        self.change: PutQueue | None = None
         # Among which proposals it waits for an attempt; _NOT_DUE: it does not.
         self.due_rank = _NOT_DUE
 

@@ -34,7 +34,6 @@ from warrenmq.broker.definitions.metadata import Change, PutGroupMember, PutRead
 from warrenmq.broker.definitions.rights import Rights
 from warrenmq.broker.vhost.sinks.staging import Staging
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.queues.entry import Entry
 from warrenmq.queues.queue import Queue
 from warrenmq.queues.readers.group import GroupMember
 from warrenmq.queues.readers.groups import ReaderGroup, ReaderGroups
@@ -59,7 +58,7 @@ class AdminVhost:
         # Whether the vhost is deleted, or being deleted.
         self.is_deleted = False
         # Messages reserved by groups are unacked: paging and loading ask who has which.
-        vhost.host.unacked_finders.append(self.reader_groups.find_unacked)
+        vhost.host.reserved_finder = self.reader_groups.find_unacked
         vhost.host.loss_watchers.append(self.reader_groups.forget)
         vhost.deletion_watchers.append(self._on_queue_deleted)
 
@@ -122,13 +121,7 @@ class AdminVhost:
 
         Clients of other nodes have no channel here: what they have is found through their links.
         """
-        host = self._vhost.host
-        found: list[Entry] = []
-        for channel in host.channels:
-            channel.collect_unacked(queue.ledger, from_seq, queue.next_seq, found)
-        for find in host.unacked_finders:
-            if find != self.reader_groups.find_unacked:
-                found.extend(find(queue.ledger, from_seq, queue.next_seq))
+        found = self._vhost.host.find_unreserved(queue.ledger, from_seq, queue.next_seq)
         return min([int(entry.seq) for entry in found], default=-1)
 
     def takes_dead_letters(self, queue: Queue) -> bool:

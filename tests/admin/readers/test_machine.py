@@ -87,12 +87,9 @@ class GroupMachine(RuleBasedStateMachine):
     def connect(self) -> None:
         self.client = MemoryClient(self.node)
         # The node has no channels; `out` holds the consumers' unacked messages.
-        setattr(self.node.groups, "first_unacked_seq", self.first_unacked)  # noqa: B010 - mypy takes no assignment
-        # Keep the first two finders, of stages and of groups.
-        self.node.vhost.host.unacked_finders[2:] = [self.out_between]
-
-    def first_unacked(self, queue: Queue, from_seq: int) -> int:
-        return min((e.seq for e in self.out if e.queue is queue and e.seq >= from_seq), default=-1)
+        finders = self.node.vhost.host.unacked_finders
+        if self.out_between not in finders:
+            finders.append(self.out_between)
 
     def out_between(self, ledger: QueueLedger, first: int, end: int) -> list[Entry]:
         return [entry for entry in self.out if entry.ledger is ledger and first <= entry.seq < end]

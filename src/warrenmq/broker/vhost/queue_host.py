@@ -20,6 +20,9 @@ from warrenmq.store.index.queue_store import QueueStore
 from warrenmq.store.model.message import Message, MovedMessage, QueueLedger
 from warrenmq.store.vhost_store import VhostStore
 
+# Returns the unacked entries of a queue with seq ids in [first, end).
+UnackedFinder = Callable[[QueueLedger, i64, i64], list[Entry]]
+
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HandoverHost:
@@ -78,9 +81,10 @@ class VhostQueueHost(QueueHost):
         self.ledgers: dict[int, EntryLedger] = {}
         # Open channels, in the order in which they were opened.
         self.channels: dict[FlowHost, None] = {}
-        # Functions that return unacked entries of a queue in a range of seq ids: one for each
-        # keeper of such entries that is not a channel.
-        self.unacked_finders: list[Callable[[QueueLedger, i64, i64], list[Entry]]] = []
+        # One finder for each keeper of unacked entries that is neither a channel nor a group.
+        self.unacked_finders: list[UnackedFinder] = []
+        # Finds what reader groups have reserved; None until the admin API serves the vhost.
+        self.reserved_finder: UnackedFinder | None = None
         # Functions that are called when contents of unacked entries are lost; reader groups and
         # sinks forget these entries.
         self.loss_watchers: list[Callable[[QueueLedger, list[Entry]], None]] = []
@@ -145,6 +149,13 @@ class VhostQueueHost(QueueHost):
 
     def find_unacked(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
         """See QueueHost."""
+        found = self.find_unreserved(ledger, first, end)
+        if self.reserved_finder is not None:
+            found.extend(self.reserved_finder(ledger, first, end))
+        return found
+
+    def find_unreserved(self, ledger: QueueLedger, first: i64, end: i64) -> list[Entry]:
+        """The unacked entries in [first, end) that no reader group has reserved."""
         found: list[Entry] = []
         for channel in self.channels:
             channel.collect_unacked(ledger, first, end, found)

@@ -17,14 +17,7 @@ from warrenmq.admin.clock import Clock
 from warrenmq.admin.control.calls import ControlCalls
 from warrenmq.admin.dispatch import Dispatch
 from warrenmq.admin.node import AdminNode, AdminVhost, BackupRefused
-from warrenmq.admin.protocol import requests
-from warrenmq.admin.protocol.control import (
-    ADMINISTRATOR,
-    IMPORT_BYTES_MAX,
-    MONITORING,
-    ControlRequest,
-    is_control,
-)
+from warrenmq.admin.protocol import control, requests
 from warrenmq.admin.protocol.figures import DescribeNode, ListQueues
 from warrenmq.admin.protocol.homes import LocateQueues
 from warrenmq.admin.protocol.sinks import (
@@ -186,7 +179,7 @@ class AdminSession:
             self._log_in(request)
         elif self._user is None:
             self._refuse_and_close("log in first", ACCESS_REFUSED)
-        elif is_control(request):
+        elif control.is_control(request):
             self._start_control(request)
         elif self._vhost is None:
             text = "the session has no vhost: it is for control operations only"
@@ -250,8 +243,8 @@ class AdminSession:
             return
         self._login_timer.cancel()
         self._user = user
-        if not login.vhost and user.has_tag(ADMINISTRATOR):
-            self._request_bytes_max = IMPORT_BYTES_MAX
+        if not login.vhost and user.has_tag(control.ADMINISTRATOR):
+            self._request_bytes_max = control.IMPORT_BYTES_MAX
         if login.vhost:
             vhost = self._node.vhost(login.vhost.encode())
             if vhost is None:
@@ -264,7 +257,11 @@ class AdminSession:
         rights = user.rights(vhost.name)
         author = Author(user.account, rights)
         sinks = SinkCalls(
-            vhost, self._clock, author, lambda: user.has_tag(ADMINISTRATOR), self._reply_later
+            vhost,
+            self._clock,
+            author,
+            lambda: user.has_tag(control.ADMINISTRATOR),
+            self._reply_later,
         )
         groups = GroupCalls(vhost, self._clock, opener, rights, self._reply_later)
         self._vhost, self._sinks, self._groups = vhost, sinks, groups
@@ -291,7 +288,7 @@ class AdminSession:
             sinks.start(request)
 
         def describe_node(_request: DescribeNode) -> None:
-            self._reply(self._node.status(None if user.has_tag(MONITORING) else vhost))
+            self._reply(self._node.status(None if user.has_tag(control.MONITORING) else vhost))
 
         def list_queues(request: ListQueues) -> None:
             self._reply(vhost.queue_list(request.after, request.max_queues))
@@ -309,7 +306,7 @@ class AdminSession:
         calls.add(ListQueues, list_queues)
         calls.add(LocateQueues, locate)
 
-    def _start_control(self, request: ControlRequest) -> None:
+    def _start_control(self, request: control.ControlRequest) -> None:
         if self._control is None:
             assert self._user is not None
             self._control = self._node.control_calls(self._user, self._clock, self._reply_later)
@@ -322,7 +319,7 @@ class AdminSession:
         self, request: requests.StartBackup | requests.GetBackup | requests.CancelBackup
     ) -> None:
         backups = self._node.backups
-        if self._user is None or not self._user.has_tag(ADMINISTRATOR):
+        if self._user is None or not self._user.has_tag(control.ADMINISTRATOR):
             self._refuse(ACCESS_REFUSED, "backups are for users with the tag administrator")
         elif backups is None:
             self._refuse(BAD_REQUEST, "this node has no data directory")

@@ -4,14 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
-from warrenmq.admin.protocol.control import (
-    IMPORT_CANCELLED,
-    CancelImport,
-    GetImport,
-    ImportDefinitions,
-    Imported,
-    ImportStatus,
-)
+from warrenmq.admin.protocol import control
 from warrenmq.admin.protocol.requests import Reply, Request
 
 _POLL_S: Final = 0.02
@@ -26,21 +19,21 @@ class Ask(Protocol):
 
 def import_definitions(
     ask: Ask,
-    request: ImportDefinitions,
-    on_status: Callable[[ImportStatus], None] = lambda status: None,
-) -> Imported:
+    request: control.ImportDefinitions,
+    on_status: Callable[[control.ImportStatus], None] = lambda status: None,
+) -> control.Imported:
     """Carry out `request` and return what changed. Calls `on_status` with the progress.
 
     An interrupt (Ctrl-C) cancels the import and is raised; when the node stores the import already,
     it is ignored, because the import goes on. Raises whatever `ask` raises.
     """
-    status = ask(request, ImportStatus)
+    status = ask(request, control.ImportStatus)
     while status.imported is None:
         on_status(status)
         try:
             time.sleep(_POLL_S)
         except KeyboardInterrupt:
-            if ask(CancelImport(), ImportStatus).step == IMPORT_CANCELLED:
+            if ask(control.CancelImport(), control.ImportStatus).step == control.IMPORT_CANCELLED:
                 raise
-        status = ask(GetImport(), ImportStatus)
+        status = ask(control.GetImport(), control.ImportStatus)
     return status.imported

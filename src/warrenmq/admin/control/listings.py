@@ -22,13 +22,7 @@ from warrenmq.admin.listings.listing import (
     down_queue_rows,
     listing,
 )
-from warrenmq.admin.protocol.control import (
-    ADMINISTRATOR,
-    MONITORING,
-    ControlReply,
-    List,
-    Rows,
-)
+from warrenmq.admin.protocol import control
 from warrenmq.admin.protocol.requests import ErrorReply
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.vhost.vhost import Vhost
@@ -42,18 +36,18 @@ _ROUNDS: Final = 3
 # Listings of what belongs to the whole node, with the tag that they need; the others are of a
 # vhost, and every management user who may enter it may ask for them.
 _NODE_LISTINGS: Final = {
-    "auth_attempts": MONITORING,
-    "auth_attempts_by_source": ADMINISTRATOR,
-    "users": ADMINISTRATOR,
-    "permissions": ADMINISTRATOR,
-    "topic_permissions": ADMINISTRATOR,
-    "user_permissions": ADMINISTRATOR,
-    "user_topic_permissions": ADMINISTRATOR,
-    "user_limits": ADMINISTRATOR,
-    "global_parameters": ADMINISTRATOR,
-    "connections": MONITORING,
-    "channels": MONITORING,
-    "vhosts": MONITORING,
+    "auth_attempts": control.MONITORING,
+    "auth_attempts_by_source": control.ADMINISTRATOR,
+    "users": control.ADMINISTRATOR,
+    "permissions": control.ADMINISTRATOR,
+    "topic_permissions": control.ADMINISTRATOR,
+    "user_permissions": control.ADMINISTRATOR,
+    "user_topic_permissions": control.ADMINISTRATOR,
+    "user_limits": control.ADMINISTRATOR,
+    "global_parameters": control.ADMINISTRATOR,
+    "connections": control.MONITORING,
+    "channels": control.MONITORING,
+    "vhosts": control.MONITORING,
 }
 # Listings that are of one user, who must exist.
 _LISTINGS_OF_A_USER: Final = ("user_permissions", "user_topic_permissions")
@@ -72,7 +66,7 @@ class ListingCalls:
         permits: Permits,
         peers: Peers | None,
         later: Callable[[Callable[[], None]], None],
-        reply: Callable[[ControlReply | ErrorReply], None],
+        reply: Callable[[control.ControlReply | ErrorReply], None],
     ) -> None:
         self._broker = broker
         self._permits = permits
@@ -80,14 +74,14 @@ class ListingCalls:
         self._later = later
         self._reply = reply
 
-    def start(self, request: List) -> None:
+    def start(self, request: control.List) -> None:
         """Carry out `request`. Raises Refusal."""
         tag = _NODE_LISTINGS.get(request.what)
         if tag is not None:
             self._permits.expect_tag(tag)
         elif request.what == "vhost_limits" and not request.vhost:
             # Those of all vhosts.
-            self._permits.expect_tag(ADMINISTRATOR)
+            self._permits.expect_tag(control.ADMINISTRATOR)
         else:
             self._permits.expect_vhost(request.vhost)
         if request.what in _LISTINGS_OF_A_USER:
@@ -110,7 +104,7 @@ class ListingCalls:
         else:
             self._ask_all(self._peers, request, rows)
 
-    def _ask_all(self, peers: Peers, request: List, own: Iterator[list[Any]]) -> None:
+    def _ask_all(self, peers: Peers, request: control.List, own: Iterator[list[Any]]) -> None:
         """Reply with the rows of all nodes."""
 
         def join(answers: dict[str, Answer]) -> None:
@@ -122,7 +116,7 @@ class ListingCalls:
 
         peers.ask_all(msgspec.structs.replace(request, which="local"), join)
 
-    def _ask_for_queues(self, peers: Peers, request: List, rounds: int) -> None:
+    def _ask_for_queues(self, peers: Peers, request: control.List, rounds: int) -> None:
         """Reply with the queues of all nodes; those of a node without an answer may be down.
 
         A queue that moves to another node meanwhile may be in two answers, of which one counts, or
@@ -159,14 +153,14 @@ class ListingCalls:
                 reachable = peers.cluster.reachable()
                 missing = [node for node in missing if node in reachable]
                 down = down_queue_rows(self._broker, request, lost, names - unlisted)
-                self._build(down, rows, lambda rows: self._reply(Rows(rows, missing)))
+                self._build(down, rows, lambda rows: self._reply(control.Rows(rows, missing)))
             else:
-                self._reply(Rows(rows, missing))
+                self._reply(control.Rows(rows, missing))
 
         peers.ask_all(local, join)
 
     def _answer(self, rows: Iterator[list[Any]], missing: list[str]) -> None:
-        self._build(rows, [], lambda built: self._reply(Rows(built, missing)))
+        self._build(rows, [], lambda built: self._reply(control.Rows(built, missing)))
 
     def _build(
         self,
@@ -188,7 +182,7 @@ def _parted(answers: dict[str, Answer]) -> tuple[list[list[list[Any]]], list[str
     parts = []
     missing = []
     for node, answer in answers.items():
-        if isinstance(answer, Rows):
+        if isinstance(answer, control.Rows):
             parts.append(answer.rows)
         elif not isinstance(answer, ErrorReply) or answer.code != NO_SUCH_VHOST:
             missing.append(node)

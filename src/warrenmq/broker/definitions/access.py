@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from warrenmq.broker.definitions import metadata
 from warrenmq.broker.definitions.account import Account
 from warrenmq.broker.definitions.login_attempts import LoginAttempts
 from warrenmq.broker.definitions.login_guard import LoginGuard
-from warrenmq.broker.definitions.metadata import (
-    Change,
-    Definitions,
-    DeletePermission,
-    DeleteTopicPermission,
-    DeleteUser,
-    DeleteVhost,
-    PutPermission,
-    PutTopicPermission,
-    PutUser,
-)
 from warrenmq.broker.definitions.passwords import SHA256, is_password
 from warrenmq.broker.definitions.rights import Rights
 
@@ -32,7 +22,7 @@ class Access:
     def __init__(
         self, loopback_users: frozenset[bytes], on_change: Callable[[bytes], None]
     ) -> None:
-        self.users: dict[bytes, PutUser] = {}
+        self.users: dict[bytes, metadata.PutUser] = {}
         self.loopback_users: frozenset[bytes] = loopback_users
         self.guard: LoginGuard = LoginGuard()
         self.attempts: LoginAttempts = LoginAttempts()
@@ -40,13 +30,13 @@ class Access:
         # By (user, vhost). An entry stays when the permission is deleted: open sessions hold it.
         self._rights: dict[tuple[bytes, bytes], Rights] = {}
         # As they are stored, for listings and exports.
-        self._permissions: dict[tuple[bytes, bytes], PutPermission] = {}
-        self._topic_permissions: dict[tuple[bytes, bytes, bytes], PutTopicPermission] = {}
+        self._permissions: dict[tuple[bytes, bytes], metadata.PutPermission] = {}
+        self._topic_permissions: dict[tuple[bytes, bytes, bytes], metadata.PutTopicPermission] = {}
         self._on_change: Callable[[bytes], None] = on_change
 
     # -- changes -----------------------------------------------------------------------------------
 
-    def load(self, definitions: Definitions) -> None:
+    def load(self, definitions: metadata.Definitions) -> None:
         """Put the stored users, permissions and topic permissions in force."""
         for user in definitions.users:
             self.apply(user)
@@ -55,39 +45,39 @@ class Access:
         for topic_permission in definitions.topic_permissions:
             self.apply(topic_permission)
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: metadata.Change) -> None:
         """Put a change of users, permissions or vhosts in force; ignore one of anything else."""
-        if isinstance(change, PutUser):
+        if isinstance(change, metadata.PutUser):
             self._put_user(change)
-        elif isinstance(change, DeleteUser):
+        elif isinstance(change, metadata.DeleteUser):
             self.users.pop(change.name, None)
             self._accounts.pop(change.name, None)
             for key in [key for key in self._rights if key[0] == change.name]:
                 self._drop(key)
-        elif isinstance(change, PutPermission):
+        elif isinstance(change, metadata.PutPermission):
             self._permissions[change.user, change.vhost] = change
             self._entry(change.user, change.vhost).grant(
                 change.configure, change.write, change.read
             )
             self._on_change(change.vhost)
-        elif isinstance(change, DeletePermission):
+        elif isinstance(change, metadata.DeletePermission):
             self._permissions.pop((change.user, change.vhost), None)
             self._entry(change.user, change.vhost).revoke()
             self._on_change(change.vhost)
-        elif isinstance(change, PutTopicPermission):
+        elif isinstance(change, metadata.PutTopicPermission):
             self._topic_permissions[change.user, change.vhost, change.exchange] = change
             rights = self._entry(change.user, change.vhost)
             rights.put_topic(change.exchange, change.write, change.read)
             self._on_change(change.vhost)
-        elif isinstance(change, DeleteTopicPermission):
+        elif isinstance(change, metadata.DeleteTopicPermission):
             self._topic_permissions.pop((change.user, change.vhost, change.exchange), None)
             self._entry(change.user, change.vhost).topics.pop(change.exchange, None)
             self._on_change(change.vhost)
-        elif isinstance(change, DeleteVhost):
+        elif isinstance(change, metadata.DeleteVhost):
             for key in [key for key in self._rights if key[1] == change.name]:
                 self._drop(key)
 
-    def _put_user(self, user: PutUser) -> None:
+    def _put_user(self, user: metadata.PutUser) -> None:
         self.users[user.name] = user
         account = self._accounts.get(user.name)
         if account is None:
@@ -113,11 +103,11 @@ class Access:
 
     # -- listings ----------------------------------------------------------------------------------
 
-    def permissions(self) -> list[PutPermission]:
+    def permissions(self) -> list[metadata.PutPermission]:
         """The permissions of all users in all vhosts."""
         return list(self._permissions.values())
 
-    def topic_permissions(self) -> list[PutTopicPermission]:
+    def topic_permissions(self) -> list[metadata.PutTopicPermission]:
         """The topic permissions of all users in all vhosts."""
         return list(self._topic_permissions.values())
 

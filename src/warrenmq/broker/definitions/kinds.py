@@ -13,40 +13,9 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final, Generic, TypeVar
 
-from warrenmq.broker.definitions.metadata import (
-    NO_BIRTH,
-    NO_LIMIT,
-    Change,
-    Definitions,
-    DeleteBinding,
-    DeleteExchange,
-    DeleteGroupMember,
-    DeleteParameter,
-    DeletePermission,
-    DeleteQueue,
-    DeleteQueuePart,
-    DeleteReaderGroup,
-    DeleteSink,
-    DeleteStage,
-    DeleteTopicPermission,
-    DeleteUser,
-    DeleteVhost,
-    PutBinding,
-    PutExchange,
-    PutGroupMember,
-    PutParameter,
-    PutPermission,
-    PutQueue,
-    PutQueuePart,
-    PutReaderGroup,
-    PutSink,
-    PutStage,
-    PutTopicPermission,
-    PutUser,
-    PutVhost,
-)
+from warrenmq.broker.definitions import metadata
 
-_Put = TypeVar("_Put", bound=Change)
+_Put = TypeVar("_Put", bound=metadata.Change)
 # Attributes with their types.
 Fields = dict[str, Any]
 
@@ -89,8 +58,8 @@ class Kind(Generic[_Put]):
     """
 
     put: type[_Put]
-    delete: type[Change]
-    listed: Callable[[Definitions], list[_Put]]
+    delete: type[metadata.Change]
+    listed: Callable[[metadata.Definitions], list[_Put]]
     table: Table
     keys: Keys = Keys()
     owners: "dict[Kind[Any], tuple[str, ...]]" = field(default_factory=dict)
@@ -106,7 +75,7 @@ class Kind(Generic[_Put]):
 
 
 VHOSTS: Final = Kind(
-    PutVhost, DeleteVhost, lambda found: found.vhosts,
+    metadata.PutVhost, metadata.DeleteVhost, lambda found: found.vhosts,
     Table(
         "vhosts", {"name": bytes},
         {"id": int, "description": str, "tags": list[str], "default_queue_type": str, "is_tracing": bool},
@@ -118,19 +87,19 @@ VHOSTS: Final = Kind(
 )  # fmt: skip
 
 USERS: Final = Kind(
-    PutUser, DeleteUser, lambda found: found.users,
+    metadata.PutUser, metadata.DeleteUser, lambda found: found.users,
     Table(
         "users", {"name": bytes},
         {"password_hash": bytes, "hashing": str, "tags": list[str], "max_connections": int, "max_channels": int},
     ),
     Keys(
         "users", ("name",),
-        {"password_hash": bytes, "hashing": str, "tags": [], "max_connections": NO_LIMIT, "max_channels": NO_LIMIT},
+        {"password_hash": bytes, "hashing": str, "tags": [], "max_connections": metadata.NO_LIMIT, "max_channels": metadata.NO_LIMIT},
     ),
 )  # fmt: skip
 
 PERMISSIONS: Final = Kind(
-    PutPermission, DeletePermission, lambda found: found.permissions,
+    metadata.PutPermission, metadata.DeletePermission, lambda found: found.permissions,
     Table(
         "permissions", {"vhost": bytes, "user": bytes},
         {"configure": str, "write": str, "read": str},
@@ -140,7 +109,7 @@ PERMISSIONS: Final = Kind(
 )  # fmt: skip
 
 TOPIC_PERMISSIONS: Final = Kind(
-    PutTopicPermission, DeleteTopicPermission, lambda found: found.topic_permissions,
+    metadata.PutTopicPermission, metadata.DeleteTopicPermission, lambda found: found.topic_permissions,
     Table(
         "topic_permissions", {"vhost": bytes, "user": bytes, "exchange": bytes},
         {"write": str, "read": str},
@@ -151,14 +120,14 @@ TOPIC_PERMISSIONS: Final = Kind(
 
 # Global parameters have no vhost and no component; in etcd they have a kind of their own.
 PARAMETERS: Final = Kind(
-    PutParameter, DeleteParameter, lambda found: found.parameters,
+    metadata.PutParameter, metadata.DeleteParameter, lambda found: found.parameters,
     Table("parameters", {"vhost": bytes, "component": str, "name": str}, {"value": str}),
     Keys("params", ("vhost", "component", "name"), {"value": str}),
     {VHOSTS: ("vhost",)},
 )  # fmt: skip
 
 EXCHANGES: Final = Kind(
-    PutExchange, DeleteExchange, lambda found: found.exchanges,
+    metadata.PutExchange, metadata.DeleteExchange, lambda found: found.exchanges,
     Table(
         "exchanges", {"vhost": bytes, "name": bytes},
         {"type": bytes, "auto_delete": bool, "internal": bool, "arguments": bytes},
@@ -171,7 +140,7 @@ EXCHANGES: Final = Kind(
 )  # fmt: skip
 
 QUEUES: Final = Kind(
-    PutQueue, DeleteQueue, lambda found: found.queues,
+    metadata.PutQueue, metadata.DeleteQueue, lambda found: found.queues,
     Table(
         "queues", {"vhost": bytes, "id": int},
         {"name": bytes, "durable": bool, "auto_delete": bool, "arguments": bytes, "birth": int},
@@ -188,14 +157,14 @@ QUEUES: Final = Kind(
 )  # fmt: skip
 
 QUEUE_PARTS: Final = Kind(
-    PutQueuePart, DeleteQueuePart, lambda found: found.queue_parts,
+    metadata.PutQueuePart, metadata.DeleteQueuePart, lambda found: found.queue_parts,
     Table("queue_parts", {"vhost": bytes, "id": int}, {"owner": int, "number": int}),
     owners={VHOSTS: ("vhost",), QUEUES: ("vhost", "owner")},
 )  # fmt: skip
 
 # Queues and exchanges do not own their bindings, whose deletions are changes of their own.
 BINDINGS: Final = Kind(
-    PutBinding, DeleteBinding, lambda found: found.bindings,
+    metadata.PutBinding, metadata.DeleteBinding, lambda found: found.bindings,
     Table(
         "bindings",
         {
@@ -205,19 +174,19 @@ BINDINGS: Final = Kind(
     ),
     Keys(
         "b", ("vhost", "source", "destination_is_queue", "destination", "key", "arguments"),
-        {"source_birth": NO_BIRTH, "destination_birth": NO_BIRTH},
+        {"source_birth": metadata.NO_BIRTH, "destination_birth": metadata.NO_BIRTH},
     ),
     {VHOSTS: ("vhost",)},
 )  # fmt: skip
 
 READER_GROUPS: Final = Kind(
-    PutReaderGroup, DeleteReaderGroup, lambda found: found.reader_groups,
+    metadata.PutReaderGroup, metadata.DeleteReaderGroup, lambda found: found.reader_groups,
     Table("reader_groups", {"vhost": bytes, "name": bytes}, {"epoch": int, "pattern": str}),
     owners={VHOSTS: ("vhost",)},
 )  # fmt: skip
 
 GROUP_MEMBERS: Final = Kind(
-    PutGroupMember, DeleteGroupMember, lambda found: found.group_members,
+    metadata.PutGroupMember, metadata.DeleteGroupMember, lambda found: found.group_members,
     Table(
         "reader_group_members", {"vhost": bytes, "group": bytes, "queue_id": int},
         {"queue_name": bytes, "acked": int, "reserved": int, "is_ended": bool},
@@ -226,7 +195,7 @@ GROUP_MEMBERS: Final = Kind(
 )  # fmt: skip
 
 STAGES: Final = Kind(
-    PutStage, DeleteStage, lambda found: found.stages,
+    metadata.PutStage, metadata.DeleteStage, lambda found: found.stages,
     Table(
         "stages", {"vhost": bytes, "id": int},
         {
@@ -238,7 +207,7 @@ STAGES: Final = Kind(
 )  # fmt: skip
 
 SINKS: Final = Kind(
-    PutSink, DeleteSink, lambda found: found.sinks,
+    metadata.PutSink, metadata.DeleteSink, lambda found: found.sinks,
     Table("sinks", {"vhost": bytes, "name": bytes}, {"batch": int, "stages": list[int]}),
     owners={VHOSTS: ("vhost",)},
 )  # fmt: skip
@@ -251,17 +220,17 @@ KINDS: Final[tuple[Kind[Any], ...]] = (
 # The kinds that the nodes of a cluster share.
 SHARED: Final = tuple(kind for kind in KINDS if kind.keys.name)
 # The kind of the definition that a change writes or deletes.
-KIND_OF: Final[dict[type[Change], Kind[Any]]] = {
+KIND_OF: Final[dict[type[metadata.Change], Kind[Any]]] = {
     change: kind for kind in KINDS for change in (kind.put, kind.delete)
 }
 
 
-def as_changes(definitions: Definitions) -> list[Change]:
+def as_changes(definitions: metadata.Definitions) -> list[metadata.Change]:
     """The changes that write `definitions` to an empty store, each after what it needs."""
     return [change for kind in KINDS for change in kind.listed(definitions)]
 
 
-def getter(names: Iterable[str]) -> Callable[[Change], tuple[Any, ...]]:
+def getter(names: Iterable[str]) -> Callable[[metadata.Change], tuple[Any, ...]]:
     """A function that returns the attributes `names` of a change, all at once."""
     first, *others = names
     get = attrgetter(first, *others)

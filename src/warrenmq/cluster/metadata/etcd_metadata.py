@@ -13,15 +13,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from warrenmq.broker.definitions import metadata
 from warrenmq.broker.definitions.kinds import USERS
-from warrenmq.broker.definitions.metadata import (
-    Change,
-    Definitions,
-    DeleteUser,
-    DeleteVhost,
-    Metadata,
-    MetadataDamaged,
-)
 from warrenmq.cluster.metadata.change_operations import Write, operations_of
 from warrenmq.cluster.metadata.conditions import Condition, compare_of
 from warrenmq.cluster.metadata.errors import EtcdUnavailable
@@ -56,24 +49,24 @@ _PERMISSIONS_MAX: Final = 50
 _ATTEMPTS: Final = 2
 
 # News of a watch: changes of definitions; records written (KeyValue) and deleted (RawDelete).
-Watched = Change | KeyValue | RawDelete
+Watched = metadata.Change | KeyValue | RawDelete
 
 
-class EtcdMetadata(Metadata):
+class EtcdMetadata(metadata.Metadata):
     """The definitions of `cluster`, by `gateway`, which `close` closes."""
 
     def __init__(self, gateway: EtcdGateway, cluster: str) -> None:
         self.gateway = gateway
         self._cluster = cluster
 
-    def load(self) -> Definitions:
+    def load(self) -> metadata.Definitions:
         return self.load_at()[0]
 
-    def load_at(self) -> tuple[Definitions, int]:
+    def load_at(self) -> tuple[metadata.Definitions, int]:
         """The definitions in force, and the revision that they are as of; see `loading.py`."""
         return load_at(self.gateway, self._cluster)
 
-    def apply(self, changes: list[Change]) -> None:
+    def apply(self, changes: list[metadata.Change]) -> None:
         """Store `changes`; all or none if they fit in one transaction of OPERATIONS_MAX.
 
         More are stored in several, in order. EtcdUnavailable with `is_outcome_unknown`: they may be
@@ -96,7 +89,7 @@ class EtcdMetadata(Metadata):
         compares = [compare_of(self._cluster, condition) for condition in conditions]
         return self._transact(compares, self._operations(changes, lease))
 
-    def upload(self, changes: Iterable[Change], records: Sequence[RawPut] = ()) -> int:
+    def upload(self, changes: Iterable[metadata.Change], records: Sequence[RawPut] = ()) -> int:
         """Store all definitions of a lone node in a cluster that has none; see `uploading.py`."""
         return Upload(self.gateway, self._cluster).run(changes, records)
 
@@ -161,7 +154,7 @@ class EtcdMetadata(Metadata):
         writes: list[Write] = []
         for change in changes:
             writes.append(change)
-            if isinstance(change, DeleteUser):
+            if isinstance(change, metadata.DeleteUser):
                 writes.extend(self._permissions_of(change.name))
         return operations_of(self._cluster, writes, lease)
 
@@ -192,12 +185,12 @@ def _watched(events: list[Event]) -> list[Watched]:
             continue
         try:
             change = _watched_change(event)
-        except MetadataDamaged as error:
+        except metadata.MetadataDamaged as error:
             # The last definition that could be read stays in force.
             logger.error("skipped a change of a definition: %s", error)
             continue
         changes.append(change)
-        if isinstance(change, DeleteVhost):
+        if isinstance(change, metadata.DeleteVhost):
             gone.add(change.name)
     return changes
 

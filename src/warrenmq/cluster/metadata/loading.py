@@ -9,21 +9,8 @@ their copies of it.
 import logging
 from typing import Final
 
+from warrenmq.broker.definitions import metadata
 from warrenmq.broker.definitions.kinds import KIND_OF, QUEUES, VHOSTS
-from warrenmq.broker.definitions.metadata import (
-    NO_BIRTH,
-    NO_ID,
-    Change,
-    Definitions,
-    MetadataDamaged,
-    PutBinding,
-    PutExchange,
-    PutPermission,
-    PutQueue,
-    PutTopicPermission,
-    PutUser,
-    PutVhost,
-)
 from warrenmq.cluster.metadata.errors import Compacted
 from warrenmq.cluster.metadata.gateway import EtcdGateway
 from warrenmq.cluster.metadata.keys import KIND_NAMES, change_of, parts_of, prefix_of
@@ -38,7 +25,7 @@ _UNREADABLE_GROUP: Final = b"unreadable"
 _ATTEMPTS: Final = 3
 
 
-def load_at(gateway: EtcdGateway, cluster: str) -> tuple[Definitions, int]:
+def load_at(gateway: EtcdGateway, cluster: str) -> tuple[metadata.Definitions, int]:
     """The definitions in force, in the order of their births, and the revision they are as of.
 
     Bindings are in force if both ends have the births that they name, permissions if they were
@@ -54,7 +41,7 @@ def load_at(gateway: EtcdGateway, cluster: str) -> tuple[Definitions, int]:
     raise AssertionError("the last attempt returns or raises")
 
 
-def _load(gateway: EtcdGateway, cluster: str) -> tuple[Definitions, int]:
+def _load(gateway: EtcdGateway, cluster: str) -> tuple[metadata.Definitions, int]:
     revision = 0
     found: list[KeyValue] = []
     for name in KIND_NAMES:
@@ -66,7 +53,7 @@ def _load(gateway: EtcdGateway, cluster: str) -> tuple[Definitions, int]:
     for key in found:
         try:
             change = change_of(key.key, key.value, key.create_revision, key.mod_revision)
-        except MetadataDamaged as error:
+        except metadata.MetadataDamaged as error:
             logger.error("skipped a definition: %s", error)
             change = _placeholder(key)
         if change is not None:
@@ -74,15 +61,15 @@ def _load(gateway: EtcdGateway, cluster: str) -> tuple[Definitions, int]:
     return loading.definitions, revision
 
 
-def _placeholder(key: KeyValue) -> Change | None:
+def _placeholder(key: KeyValue) -> metadata.Change | None:
     """A placeholder for a definition that cannot be read; None if the kind needs none."""
     match parts_of(key.key):
         case str(kind), [name] if kind == VHOSTS.keys.name:
-            return PutVhost(name, NO_ID, birth=key.create_revision)
+            return metadata.PutVhost(name, metadata.NO_ID, birth=key.create_revision)
         case str(kind), [vhost, name] if kind == QUEUES.keys.name:
-            return PutQueue(
+            return metadata.PutQueue(
                 vhost,
-                NO_ID,
+                metadata.NO_ID,
                 name,
                 True,
                 False,
@@ -98,23 +85,25 @@ class _Loading:
     """Definitions as they are gathered, each kind after the kinds that it needs."""
 
     def __init__(self) -> None:
-        self.definitions = Definitions()
+        self.definitions = metadata.Definitions()
         # Create revisions by name.
         self._users: dict[bytes, int] = {}
         # Births by vhost, name, and whether it is a queue.
         self._births: dict[tuple[bytes, bytes, bool], int] = {}
 
-    def add(self, change: Change, key: KeyValue) -> None:
+    def add(self, change: metadata.Change, key: KeyValue) -> None:
         """Add a definition if it is in force."""
         match change:
-            case PutUser():
+            case metadata.PutUser():
                 self._users[change.name] = key.create_revision
-            case PutExchange() | PutQueue():
-                self._births[change.vhost, change.name, isinstance(change, PutQueue)] = change.birth
-            case PutPermission() | PutTopicPermission():
+            case metadata.PutExchange() | metadata.PutQueue():
+                self._births[change.vhost, change.name, isinstance(change, metadata.PutQueue)] = (
+                    change.birth
+                )
+            case metadata.PutPermission() | metadata.PutTopicPermission():
                 if not self._is_of_this_life(change.user, key):
                     return
-            case PutBinding():
+            case metadata.PutBinding():
                 if not self._is_in_force(change):
                     return
         KIND_OF[type(change)].listed(self.definitions).append(change)
@@ -123,9 +112,9 @@ class _Loading:
         created = self._users.get(user)
         return created is not None and key.mod_revision >= created
 
-    def _is_in_force(self, binding: PutBinding) -> bool:
+    def _is_in_force(self, binding: metadata.PutBinding) -> bool:
         # A predeclared exchange has no key and no birth.
-        source = self._births.get((binding.vhost, binding.source, False), NO_BIRTH)
+        source = self._births.get((binding.vhost, binding.source, False), metadata.NO_BIRTH)
         end = (binding.vhost, binding.destination, binding.destination_is_queue)
-        destination = self._births.get(end, NO_BIRTH)
+        destination = self._births.get(end, metadata.NO_BIRTH)
         return source == binding.source_birth and destination == binding.destination_birth

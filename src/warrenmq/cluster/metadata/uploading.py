@@ -18,14 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 
-from warrenmq.broker.definitions.metadata import (
-    NO_BIRTH,
-    Change,
-    MetadataError,
-    PutBinding,
-    PutExchange,
-    PutQueue,
-)
+from warrenmq.broker.definitions import metadata
 from warrenmq.cluster.metadata.change_operations import operations_of
 from warrenmq.cluster.metadata.errors import EtcdUnavailable
 from warrenmq.cluster.metadata.gateway import EtcdGateway
@@ -52,11 +45,11 @@ LEASE_S: Final = 10
 _ATTEMPTS: Final = 3
 
 
-class UploadConflict(MetadataError):
+class UploadConflict(metadata.MetadataError):
     """The cluster has definitions already, or another node uploads its own."""
 
 
-class UploadUnfinished(MetadataError):
+class UploadUnfinished(metadata.MetadataError):
     """An upload is under way or has broken off, so the definitions are not complete."""
 
 
@@ -81,7 +74,7 @@ class Upload:
         # Births of what this upload has written, by vhost, name, and whether it is a queue.
         self._births: dict[tuple[bytes, bytes, bool], int] = {}
 
-    def run(self, changes: Iterable[Change], records: Sequence[RawPut]) -> int:
+    def run(self, changes: Iterable[metadata.Change], records: Sequence[RawPut]) -> int:
         """Write `changes`, which are all Put..., and in the last transaction `records`.
 
         Returns the revision of the last transaction. UploadConflict: nothing was written, or
@@ -91,8 +84,8 @@ class Upload:
         try:
             self._begin(lease)
             wanted = list(changes)
-            bindings = [change for change in wanted if isinstance(change, PutBinding)]
-            others = [change for change in wanted if not isinstance(change, PutBinding)]
+            bindings = [change for change in wanted if isinstance(change, metadata.PutBinding)]
+            others = [change for change in wanted if not isinstance(change, metadata.PutBinding)]
             for chunk in _chunks(others):
                 self._write(chunk, lease)
             for chunk in _chunks(self._born(binding) for binding in bindings):
@@ -119,24 +112,24 @@ class Upload:
             operations += [RawDelete(prefix, end_of(prefix)) for prefix in prefixes]
         self._transact(compares, [self._mark(), *operations])
 
-    def _write(self, changes: list[Change], lease: int) -> None:
+    def _write(self, changes: list[metadata.Change], lease: int) -> None:
         self._gateway.keep_alive(lease)
         operations = operations_of(self._cluster, changes)
         compares = [is_modified(self._marker, self._revision)]
         self._transact(compares, [self._mark(), *operations])
         for change in changes:
-            if isinstance(change, PutExchange | PutQueue):
-                end = (change.vhost, change.name, isinstance(change, PutQueue))
+            if isinstance(change, metadata.PutExchange | metadata.PutQueue):
+                end = (change.vhost, change.name, isinstance(change, metadata.PutQueue))
                 self._births[end] = self._revision
 
-    def _born(self, binding: PutBinding) -> Change:
+    def _born(self, binding: metadata.PutBinding) -> metadata.Change:
         """The binding with the births of its ends; a predeclared exchange has none."""
         source = (binding.vhost, binding.source, False)
         destination = (binding.vhost, binding.destination, binding.destination_is_queue)
-        return PutBinding(
+        return metadata.PutBinding(
             binding.vhost, binding.source, binding.destination, binding.destination_is_queue,
-            binding.key, binding.arguments, self._births.get(source, NO_BIRTH),
-            self._births.get(destination, NO_BIRTH),
+            binding.key, binding.arguments, self._births.get(source, metadata.NO_BIRTH),
+            self._births.get(destination, metadata.NO_BIRTH),
         )  # fmt: skip
 
     def _mark(self) -> RawPut:
@@ -183,9 +176,9 @@ class Upload:
         raise UploadConflict(f"another node uploads its definitions to cluster {self._cluster}")
 
 
-def _chunks(changes: Iterable[Change]) -> Iterator[list[Change]]:
+def _chunks(changes: Iterable[metadata.Change]) -> Iterator[list[metadata.Change]]:
     """Pieces that fit in a transaction."""
-    chunk: list[Change] = []
+    chunk: list[metadata.Change] = []
     chunk_bytes = 0
     for change in changes:
         size = len(value_of(change))

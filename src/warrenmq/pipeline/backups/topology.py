@@ -8,15 +8,7 @@ from typing import Any
 
 import msgspec
 
-from warrenmq.broker.definitions.metadata import (
-    Definitions,
-    PutBinding,
-    PutExchange,
-    PutPermission,
-    PutQueue,
-    PutUser,
-    PutVhost,
-)
+from warrenmq.broker.definitions import metadata
 from warrenmq.offline.data_directory import ToolError
 from warrenmq.wire.errors import AmqpError
 from warrenmq.wire.field_table import decode_table
@@ -105,7 +97,7 @@ def bytes_of(name: Name) -> bytes:
     return raw
 
 
-def topology_of(definitions: Definitions, vhost: PutVhost) -> Topology:
+def topology_of(definitions: metadata.Definitions, vhost: metadata.PutVhost) -> Topology:
     """The part of `definitions` that belongs to `vhost`."""
     users = {user.name: user for user in definitions.users}
     return Topology(
@@ -168,18 +160,20 @@ def _shown(arguments: bytes) -> Any:
     return table_as_json(arguments) if arguments else None
 
 
-def definitions_of(topology: Topology) -> Definitions:
+def definitions_of(topology: Topology) -> metadata.Definitions:
     """The definitions of a node with only this vhost. ToolError when they are invalid."""
-    found = Definitions()
+    found = metadata.Definitions()
     vhost = bytes_of(topology.vhost)
-    found.vhosts.append(PutVhost(vhost, topology.vhost_id))
+    found.vhosts.append(metadata.PutVhost(vhost, topology.vhost_id))
     for user in topology.users:
         name = bytes_of(user.name)
-        found.users.append(PutUser(name, user.password_hash, user.hashing, user.tags))
-        found.permissions.append(PutPermission(vhost, name, user.configure, user.write, user.read))
+        found.users.append(metadata.PutUser(name, user.password_hash, user.hashing, user.tags))
+        found.permissions.append(
+            metadata.PutPermission(vhost, name, user.configure, user.write, user.read)
+        )
     for exchange in topology.exchanges:
         found.exchanges.append(
-            PutExchange(
+            metadata.PutExchange(
                 vhost,
                 bytes_of(exchange.name),
                 exchange.type.encode(),
@@ -193,11 +187,13 @@ def definitions_of(topology: Topology) -> Definitions:
             raise ToolError(f"{queue.id} is not a valid queue id")
         arguments = _table(queue.arguments)
         found.queues.append(
-            PutQueue(vhost, queue.id, bytes_of(queue.name), True, queue.auto_delete, arguments)
+            metadata.PutQueue(
+                vhost, queue.id, bytes_of(queue.name), True, queue.auto_delete, arguments
+            )
         )
     for binding in topology.bindings:
         found.bindings.append(
-            PutBinding(
+            metadata.PutBinding(
                 vhost,
                 bytes_of(binding.source),
                 bytes_of(binding.destination),

@@ -24,14 +24,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from warrenmq.broker.definitions.metadata import (
-    Change,
-    Definitions,
-    DeleteSink,
-    DeleteStage,
-    PutSink,
-    PutStage,
-)
+from warrenmq.broker.definitions import metadata
 from warrenmq.broker.vhost.handovers.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.queues import VhostQueues
 from warrenmq.broker.vhost.remote.slice_carrier import FinishedStage
@@ -195,7 +188,7 @@ class Staging:
 
     def drop(self, stages: list[Stage], now_ms: i64) -> None:
         """Drop `stages` with their messages."""
-        changes: list[Change] = []
+        changes: list[metadata.Change] = []
         for stage in stages:
             if not stage.is_dropped:
                 changes.append(self._remove(stage, now_ms))
@@ -295,12 +288,12 @@ class Staging:
             )
         self.sinks.pop(name, None)
         self.drop(stages, now_ms)
-        change_set = self.vhost.store_changes([DeleteSink(self.vhost.name, name)], True)
+        change_set = self.vhost.store_changes([metadata.DeleteSink(self.vhost.name, name)], True)
         change_set.callbacks.append(lambda ok, _now_ms: done(ok))
 
     # -- start and stop ----------------------------------------------------------------------------
 
-    def restore(self, definitions: Definitions, now_ms: i64) -> None:
+    def restore(self, definitions: metadata.Definitions, now_ms: i64) -> None:
         """Restore sinks and finished stages, without their messages; drop unfinished stages.
 
         A sink resumes the move of its last batch.
@@ -312,12 +305,12 @@ class Staging:
                 sink.batch = put_sink.batch
                 self.sinks[sink.name] = sink
                 committed.update(put_sink.stages)
-        changes: list[Change] = []
+        changes: list[metadata.Change] = []
         for put in definitions.stages:
             if put.vhost != self.vhost.name:
                 continue
             if put.finished_ms == 0 and put.id not in committed:
-                changes.append(DeleteStage(put.vhost, put.id))
+                changes.append(metadata.DeleteStage(put.vhost, put.id))
                 continue
             queue = self.make_queue(put.id, put.sink, put.batch, now_ms)
             stage = Stage(queue, put.sink, put.batch, None, now_ms, put.target)
@@ -486,13 +479,13 @@ class Staging:
         vhost.queues_by_id[queue_id] = queue
         return queue
 
-    def _remove(self, stage: Stage, now_ms: i64) -> Change:
+    def _remove(self, stage: Stage, now_ms: i64) -> metadata.Change:
         queue = stage.queue
         stage.is_dropped = True
         self.stages.pop(queue.id, None)
         self.vhost.host.forget(queue)
         queue.delete(now_ms)
-        return DeleteStage(self.vhost.name, queue.id)
+        return metadata.DeleteStage(self.vhost.name, queue.id)
 
     def _stage_all(self, stage: Stage, block: bytes, author: Author, now_ms: i64) -> None:
         at: i64 = 0
@@ -560,9 +553,9 @@ class Staging:
             now_ms,
         )
 
-    def put_stage(self, stage: Stage) -> PutStage:
+    def put_stage(self, stage: Stage) -> metadata.PutStage:
         """The stage's row of the definitions."""
-        return PutStage(
+        return metadata.PutStage(
             self.vhost.name,
             stage.queue.id,
             stage.sink,
@@ -574,8 +567,10 @@ class Staging:
             stage.target,
         )
 
-    def _put_sink(self, sink: Sink, batch: i64) -> PutSink:
-        return PutSink(self.vhost.name, sink.name, batch, [stage.queue.id for stage in sink.stages])
+    def _put_sink(self, sink: Sink, batch: i64) -> metadata.PutSink:
+        return metadata.PutSink(
+            self.vhost.name, sink.name, batch, [stage.queue.id for stage in sink.stages]
+        )
 
 
 class _Commit:

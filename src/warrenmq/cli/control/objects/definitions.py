@@ -7,12 +7,7 @@ from typing import Final
 
 from warrenmq.admin.client.definitions import import_definitions
 from warrenmq.admin.definitions.lenient_json import JsonError, strict_json
-from warrenmq.admin.protocol.control import (
-    ExportDefinitions,
-    Exported,
-    ImportDefinitions,
-    ImportStatus,
-)
+from warrenmq.admin.protocol import control
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import DATA, CommandError, bad_argument
 from warrenmq.cli.control.formats.output import Output, Text
@@ -48,7 +43,9 @@ def _is_stream(run: Run) -> bool:
 
 
 def _export(run: Run) -> Output:
-    exported = run.ask(ExportDefinitions(vhost=run.text("only-vhost") or None), Exported).json
+    exported = run.ask(
+        control.ExportDefinitions(vhost=run.text("only-vhost") or None), control.Exported
+    ).json
     if _is_stream(run):
         return Text(exported.decode(), json.loads(exported))
     try:
@@ -69,12 +66,12 @@ def _import(run: Run) -> Output:
         text = f"Failed to deserialise input (format: JSON) (error: {error})"
         raise CommandError(f"Error:\n{text}", DATA) from None
     is_dry_run = run.flag("dry-run")
-    request = ImportDefinitions(
+    request = control.ImportDefinitions(
         json=strict, vhost=run.text("only-vhost") or None, is_dry_run=is_dry_run
     )
     with progress_bar("importing", 0, unit="objects") as bar:
 
-        def show(status: ImportStatus) -> None:
+        def show(status: control.ImportStatus) -> None:
             bar.show(f"importing: {status.step}", status.done, status.total)
 
         imported = import_definitions(run.ask, request, show)

@@ -30,12 +30,7 @@ from warrenmq.admin.session_user import SessionUser
 from warrenmq.admin.sink_calls import SinkCalls, block_bytes_max
 from warrenmq.broker.vhost.sinks.stage import Author
 from warrenmq.queues.readers.group_error import GroupError
-from warrenmq.vocabulary.error_codes import (
-    ACCESS_REFUSED,
-    BAD_REQUEST,
-    NOT_FOUND,
-    PRECONDITION,
-)
+from warrenmq.vocabulary import error_codes
 from warrenmq.vocabulary.names import name_text
 
 # Time for the login (s).
@@ -164,7 +159,7 @@ class AdminSession:
     def _refuse(self, code: str, explanation: str) -> None:
         self._reply(requests.ErrorReply(code, explanation))
 
-    def _refuse_and_close(self, explanation: str, code: str = BAD_REQUEST) -> None:
+    def _refuse_and_close(self, explanation: str, code: str = error_codes.BAD_REQUEST) -> None:
         self._refuse(code, explanation)
         self._close()
 
@@ -178,12 +173,12 @@ class AdminSession:
         if isinstance(request, requests.Login | requests.LocalLogin):
             self._log_in(request)
         elif self._user is None:
-            self._refuse_and_close("log in first", ACCESS_REFUSED)
+            self._refuse_and_close("log in first", error_codes.ACCESS_REFUSED)
         elif control.is_control(request):
             self._start_control(request)
         elif self._vhost is None:
             text = "the session has no vhost: it is for control operations only"
-            self._refuse(PRECONDITION, text)
+            self._refuse(error_codes.PRECONDITION, text)
         elif not self._is_refused(self._vhost, self._user):
             self._start_in_vhost(self._vhost, request)
 
@@ -203,11 +198,11 @@ class AdminSession:
         """Refuse a request if the vhost was deleted, or the user may not enter it any more."""
         shown = f"vhost '{name_text(vhost.name)}'"
         if vhost.is_deleted:
-            self._refuse_and_close(f"{shown} is deleted", NOT_FOUND)
+            self._refuse_and_close(f"{shown} is deleted", error_codes.NOT_FOUND)
             return True
         if not user.may_enter(vhost.name):
             text = f"access to {shown} refused for user '{name_text(user.name)}'"
-            self._refuse(ACCESS_REFUSED, text)
+            self._refuse(error_codes.ACCESS_REFUSED, text)
             return True
         return False
 
@@ -239,7 +234,7 @@ class AdminSession:
         self, login: requests.Login | requests.LocalLogin, user: SessionUser | str
     ) -> None:
         if isinstance(user, str):
-            self._refuse_and_close(user, ACCESS_REFUSED)
+            self._refuse_and_close(user, error_codes.ACCESS_REFUSED)
             return
         self._login_timer.cancel()
         self._user = user
@@ -248,7 +243,7 @@ class AdminSession:
         if login.vhost:
             vhost = self._node.vhost(login.vhost.encode())
             if vhost is None:
-                self._refuse_and_close(f"vhost '{login.vhost}' is deleted", NOT_FOUND)
+                self._refuse_and_close(f"vhost '{login.vhost}' is deleted", error_codes.NOT_FOUND)
                 return
             self._enter(vhost, user, f"{login.client or 'a client'} at {self._peer}")
         self._reply(requests.LoggedIn(warrenmq.__version__, requests.PROTOCOL_VERSION))
@@ -311,7 +306,7 @@ class AdminSession:
             assert self._user is not None
             self._control = self._node.control_calls(self._user, self._clock, self._reply_later)
         if self._control is None:
-            self._refuse(BAD_REQUEST, "this node takes no control operations")
+            self._refuse(error_codes.BAD_REQUEST, "this node takes no control operations")
         else:
             self._control.start(request)
 
@@ -320,9 +315,11 @@ class AdminSession:
     ) -> None:
         backups = self._node.backups
         if self._user is None or not self._user.has_tag(control.ADMINISTRATOR):
-            self._refuse(ACCESS_REFUSED, "backups are for users with the tag administrator")
+            self._refuse(
+                error_codes.ACCESS_REFUSED, "backups are for users with the tag administrator"
+            )
         elif backups is None:
-            self._refuse(BAD_REQUEST, "this node has no data directory")
+            self._refuse(error_codes.BAD_REQUEST, "this node has no data directory")
         else:
             try:
                 if isinstance(request, requests.StartBackup):
@@ -331,4 +328,4 @@ class AdminSession:
                     backups.cancel()
                 self._reply(backups.status())
             except BackupRefused as error:
-                self._refuse(PRECONDITION, str(error))
+                self._refuse(error_codes.PRECONDITION, str(error))

@@ -17,13 +17,7 @@ from warrenmq.admin.protocol import sinks
 from warrenmq.admin.protocol.requests import REQUEST_BYTES_MAX, STAGE_BYTES, ErrorReply, Reply
 from warrenmq.broker.vhost.sinks.stage import Author, Stage, StageError, is_stand_in
 from warrenmq.broker.vhost.sinks.staging import Staging
-from warrenmq.vocabulary.error_codes import (
-    ACCESS_REFUSED,
-    NO_ROOM,
-    NOT_FOUND,
-    PRECONDITION,
-    STORAGE_FAILED,
-)
+from warrenmq.vocabulary import error_codes
 
 # Interval at which a client that waits for memory or disk is checked (s).
 FULL_RETRY_S: Final = 0.01
@@ -85,7 +79,7 @@ class SinkCalls:
     def _open(self, request: sinks.OpenStage) -> None:
         if request.queue and not self._is_administrator():
             text = "messages are put into queues by users with the tag administrator"
-            self._reply(ErrorReply(ACCESS_REFUSED, text))
+            self._reply(ErrorReply(error_codes.ACCESS_REFUSED, text))
             return
         now_ms = self._clock.now_ms()
         stage = self._staging.open(
@@ -116,7 +110,7 @@ class SinkCalls:
             return
         waited_ms = waits.waited_ms(stage.sink, stage.batch, self._clock.now_ms())
         if room_ms is not None and waited_ms >= room_ms:
-            self._reply(ErrorReply(NO_ROOM, shortage))
+            self._reply(ErrorReply(error_codes.NO_ROOM, shortage))
         else:
             self._clock.call_later(FULL_RETRY_S, lambda: self._answer_staged(stage, count, room_ms))
 
@@ -151,7 +145,7 @@ class SinkCalls:
             self._await_idle(name, request.room_ms, lambda is_idle: self._go_on(request, is_idle))
         elif request.after is not None and request.after != staging.last_batch(name):
             raise StageError(
-                PRECONDITION,
+                error_codes.PRECONDITION,
                 f"the last batch of sink '{request.sink}' is {staging.last_batch(name)}, not {request.after}: "
                 f"somebody else writes to it",
             )
@@ -172,7 +166,9 @@ class SinkCalls:
         else:
             text = "the batch before it is not in its queues yet"
             shortage = self._staging.shortage()
-            self._reply(ErrorReply(NO_ROOM, f"{text}: {shortage}" if shortage else text))
+            self._reply(
+                ErrorReply(error_codes.NO_ROOM, f"{text}: {shortage}" if shortage else text)
+            )
 
     def _await_idle(self, name: bytes, wait_ms: int | None, done: Callable[[bool], None]) -> None:
         """Call `done(True)` once the busy sink is idle, or `done(False)` after `wait_ms`."""
@@ -211,7 +207,7 @@ class SinkCalls:
     def _describe(self, request: sinks.DescribeSink) -> None:
         name = request.sink.encode()
         if name not in self._names():
-            raise StageError(NOT_FOUND, f"no sink '{request.sink}'")
+            raise StageError(error_codes.NOT_FOUND, f"no sink '{request.sink}'")
         self._reply(self._status(name))
 
     def _list(self, _request: sinks.ListSinks) -> None:
@@ -243,6 +239,6 @@ class SinkCalls:
                 self._reply(sinks.SinkDeleted())
             else:
                 text = "the broker could not store that the sink is deleted; try again"
-                self._reply(ErrorReply(STORAGE_FAILED, text))
+                self._reply(ErrorReply(error_codes.STORAGE_FAILED, text))
 
         self._staging.delete_sink(request.sink.encode(), on_durable, self._clock.now_ms())

@@ -10,13 +10,7 @@ import msgspec
 import typer
 
 from warrenmq.admin.client.client import AdminRefusedError
-from warrenmq.admin.protocol.requests import (
-    DeleteGroup,
-    GroupDeleted,
-    GroupList,
-    GroupStatus,
-    ListGroups,
-)
+from warrenmq.admin.protocol import requests
 from warrenmq.cli.all_nodes import clients_of_all
 from warrenmq.cli.connection import Node, takes_node
 from warrenmq.cli.output import AsJson, fail, print_json, print_rows
@@ -102,7 +96,7 @@ def delete_command(
     with clients_of_all(node, "warren group") as clients:
         for client in clients:
             try:
-                client.request(DeleteGroup(name), GroupDeleted)
+                client.request(requests.DeleteGroup(name), requests.GroupDeleted)
                 is_found = True
             except AdminRefusedError as error:
                 # The node answers BAD_REQUEST to a malformed name, which no group can have.
@@ -116,21 +110,21 @@ def delete_command(
         print(f"{name} is deleted")
 
 
-def _groups(node: Node) -> list[GroupStatus]:
+def _groups(node: Node) -> list[requests.GroupStatus]:
     """All groups, by name; in a cluster each with its parts at all nodes."""
-    parts: dict[str, list[GroupStatus]] = {}
+    parts: dict[str, list[requests.GroupStatus]] = {}
     with clients_of_all(node, "warren group") as clients:
         for client in clients:
-            for part in client.request(ListGroups(), GroupList).groups:
+            for part in client.request(requests.ListGroups(), requests.GroupList).groups:
                 parts.setdefault(part.group, []).append(part)
     return [_joined(parts[name]) for name in sorted(parts)]
 
 
-def _joined(parts: list[GroupStatus]) -> GroupStatus:
+def _joined(parts: list[requests.GroupStatus]) -> requests.GroupStatus:
     """One group from its parts; each node has an epoch of its own, and the highest is shown."""
     members = [member for part in parts for member in part.members]
     members.sort(key=lambda member: member.queue)
-    return GroupStatus(
+    return requests.GroupStatus(
         group=parts[0].group,
         pattern=parts[0].pattern,
         epoch=max([part.epoch for part in parts]),
@@ -142,7 +136,7 @@ def _joined(parts: list[GroupStatus]) -> GroupStatus:
     )
 
 
-def _as_json(status: GroupStatus) -> dict[str, object]:
+def _as_json(status: requests.GroupStatus) -> dict[str, object]:
     found: dict[str, object] = msgspec.to_builtins(status, builtin_types=(bytes,))
     members = [
         {**msgspec.to_builtins(member, builtin_types=(bytes,)), "queue": name_text(member.queue)}
@@ -151,7 +145,7 @@ def _as_json(status: GroupStatus) -> dict[str, object]:
     return {**found, "members": members}
 
 
-def _queues(status: GroupStatus) -> str:
+def _queues(status: requests.GroupStatus) -> str:
     """The pattern and its number of queues, or the names of the first queues."""
     if status.pattern:
         return f"{status.pattern} ({len(status.members)})"

@@ -6,14 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from warrenmq.admin.client.client import AdminClient, AdminRefusedError, NodeUnreachableError
-from warrenmq.admin.protocol.requests import (
-    BACKUP_DONE,
-    BACKUP_FAILED,
-    BackupStatus,
-    CancelBackup,
-    GetBackup,
-    StartBackup,
-)
+from warrenmq.admin.protocol import requests
 
 _POLL_S: Final = 0.1
 
@@ -25,23 +18,23 @@ class BackupFailedError(Exception):
 def back_up_node(
     client: AdminClient,
     target: str,
-    on_status: Callable[[BackupStatus], None] = lambda status: None,
-) -> BackupStatus:
+    on_status: Callable[[requests.BackupStatus], None] = lambda status: None,
+) -> requests.BackupStatus:
     """Make the node back itself up to `target`, a new directory on its machine; wait for the end.
 
     Calls `on_status` with the progress. An interrupt (Ctrl-C) cancels the backup. Raises
     BackupFailedError, and whatever `AdminClient.request` raises.
     """
-    status = client.request(StartBackup(target), BackupStatus)
+    status = client.request(requests.StartBackup(target), requests.BackupStatus)
     try:
-        while status.step not in (BACKUP_DONE, BACKUP_FAILED):
+        while status.step not in (requests.BACKUP_DONE, requests.BACKUP_FAILED):
             time.sleep(_POLL_S)
-            status = client.request(GetBackup(), BackupStatus)
+            status = client.request(requests.GetBackup(), requests.BackupStatus)
             on_status(status)
     except KeyboardInterrupt:
         with contextlib.suppress(AdminRefusedError, NodeUnreachableError):
-            client.request(CancelBackup(), BackupStatus)
+            client.request(requests.CancelBackup(), requests.BackupStatus)
         raise
-    if status.step == BACKUP_FAILED:
+    if status.step == requests.BACKUP_FAILED:
         raise BackupFailedError(f"the backup failed: {status.text}")
     return status

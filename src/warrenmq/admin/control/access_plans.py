@@ -21,15 +21,7 @@ from warrenmq.broker.definitions.rights import Right
 from warrenmq.broker.policies.mirroring import normal_definition
 from warrenmq.broker.policies.policy import POLICY, check_policy
 from warrenmq.broker.vhost.vhost import Vhost
-from warrenmq.vocabulary.error_codes import (
-    BAD_REQUEST,
-    EXISTS,
-    INVALID,
-    NO_SUCH_USER,
-    NO_SUCH_VHOST,
-    NOT_FOUND,
-    PRECONDITION,
-)
+from warrenmq.vocabulary import error_codes
 
 VHOST_LIMITS = ("vhost-limits", "limits")
 # Components whose parameters have operations of their own.
@@ -79,9 +71,9 @@ class AccessPlans:
         """A new user without tags."""
         name = request.name.encode()
         if not name:
-            raise Refusal(BAD_REQUEST, "user name cannot be empty")
+            raise Refusal(error_codes.BAD_REQUEST, "user name cannot be empty")
         if name in self._broker.access.users:
-            raise Refusal(EXISTS, f'User "{request.name}" already exists')
+            raise Refusal(error_codes.EXISTS, f'User "{request.name}" already exists')
         return [metadata.PutUser(name, self._hash(request.password), self._hashing, [])]
 
     def delete_user(self, request: control.DeleteUser) -> list[metadata.Change]:
@@ -176,7 +168,7 @@ class AccessPlans:
             return []
         queue_type = request.default_queue_type
         if queue_type not in ("", "classic", "quorum", "stream", "undefined"):
-            raise Refusal(INVALID, f"invalid default queue type '{queue_type}'")
+            raise Refusal(error_codes.INVALID, f"invalid default queue type '{queue_type}'")
         if queue_type == "undefined":
             queue_type = ""
         vhost_id = self._broker.next_vhost_id()
@@ -215,7 +207,9 @@ class AccessPlans:
     def reset(self, node: ControlHost) -> list[metadata.Change]:
         """Delete everything and begin anew; only while the broker does not run."""
         if node.is_running:
-            raise Refusal(PRECONDITION, "this command requires the broker to be stopped first")
+            raise Refusal(
+                error_codes.PRECONDITION, "this command requires the broker to be stopped first"
+            )
         return self.empty() + node.first_definitions()
 
     def empty(self) -> list[metadata.Change]:
@@ -280,25 +274,25 @@ class AccessPlans:
 
     def _clear(self, vhost: bytes, component: str, name: str) -> list[metadata.Change]:
         if (vhost, component, name) not in self._broker.parameters:
-            raise Refusal(NOT_FOUND, "Parameter does not exist")
+            raise Refusal(error_codes.NOT_FOUND, "Parameter does not exist")
         return [metadata.DeleteParameter(vhost, component, name)]
 
     def _user(self, name: str) -> metadata.PutUser:
         user = self._broker.access.users.get(name.encode())
         if user is None:
-            raise Refusal(NO_SUCH_USER, f'User "{name}" does not exist')
+            raise Refusal(error_codes.NO_SUCH_USER, f'User "{name}" does not exist')
         return user
 
     def _vhost(self, name: str) -> Vhost:
         vhost = self._broker.vhosts.get(name.encode())
         if vhost is None:
-            raise Refusal(NO_SUCH_VHOST, f'Virtual host "{name}" does not exist')
+            raise Refusal(error_codes.NO_SUCH_VHOST, f'Virtual host "{name}" does not exist')
         return vhost
 
     def _hash(self, password: str) -> bytes:
         reason = self._broker.settings.credential_rules.refusal(password.encode())
         if reason:
-            raise Refusal(INVALID, reason)
+            raise Refusal(error_codes.INVALID, reason)
         return hash_password(password.encode(), self._hashing)
 
 
@@ -323,26 +317,26 @@ def _copy(vhost: metadata.PutVhost) -> metadata.PutVhost:
 def _check_pattern(pattern: str) -> None:
     error = Right(pattern).error
     if error:
-        raise Refusal(INVALID, f"invalid regular expression {pattern}: {error}")
+        raise Refusal(error_codes.INVALID, f"invalid regular expression {pattern}: {error}")
 
 
 def _expect_foreign(component: str, done: str) -> None:
     """Raise Refusal for a component whose parameters have operations of their own."""
     if component == POLICY:
-        raise Refusal(INVALID, f"policies may not be {done} using this method")
+        raise Refusal(error_codes.INVALID, f"policies may not be {done} using this method")
     if component in OWN_COMPONENTS:
-        raise Refusal(INVALID, f"component {component} not found")
+        raise Refusal(error_codes.INVALID, f"component {component} not found")
 
 
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise Refusal(BAD_REQUEST, "JSON decoding error") from None
+        raise Refusal(error_codes.BAD_REQUEST, "JSON decoding error") from None
 
 
 def _check(check: Any) -> None:
     try:
         check()
     except ValueError as error:
-        raise Refusal(INVALID, str(error)) from None
+        raise Refusal(error_codes.INVALID, str(error)) from None

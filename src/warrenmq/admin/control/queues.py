@@ -19,13 +19,7 @@ from warrenmq.broker.definitions.rights import QUEUE
 from warrenmq.broker.vhost.queue_checks import purge_failure
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.queue import Queue
-from warrenmq.vocabulary.error_codes import (
-    ACCESS_REFUSED,
-    NOT_FOUND,
-    PRECONDITION,
-    STORAGE_FAILED,
-    UNREACHABLE,
-)
+from warrenmq.vocabulary import error_codes
 from warrenmq.vocabulary.names import name_text
 
 # How long another node may take to purge or to delete a queue (ms).
@@ -63,7 +57,7 @@ class QueueCalls:
         vhost = self._permits.expect_vhost(request.vhost)
         refusal = self._permits.user.rights(vhost.name).read_refusal(QUEUE, request.queue)
         if refusal:
-            raise Refusal(ACCESS_REFUSED, refusal)
+            raise Refusal(error_codes.ACCESS_REFUSED, refusal)
         if self._is_passed_on(vhost, request):
             return
         queue = self._queue(vhost, request.queue)
@@ -71,7 +65,7 @@ class QueueCalls:
 
         def done(_now_ms: int) -> None:
             if purge.has_failed:
-                self._reply(ErrorReply(UNREACHABLE, purge_failure(vhost, queue)))
+                self._reply(ErrorReply(error_codes.UNREACHABLE, purge_failure(vhost, queue)))
             else:
                 self._reply(Counted(purge.count))
 
@@ -84,15 +78,15 @@ class QueueCalls:
         vhost = self._permits.expect_vhost(request.vhost)
         refusal = self._permits.user.rights(vhost.name).configure_refusal(QUEUE, request.queue)
         if refusal:
-            raise Refusal(ACCESS_REFUSED, refusal)
+            raise Refusal(error_codes.ACCESS_REFUSED, refusal)
         if self._is_passed_on(vhost, request):
             return
         queue = self._queue(vhost, request.queue)
         text = vhost.queue_text(request.queue)
         if request.if_empty and queue.ready_count > 0:
-            raise Refusal(PRECONDITION, f"{text} not empty")
+            raise Refusal(error_codes.PRECONDITION, f"{text} not empty")
         if request.if_unused and len(queue.consumers) > 0:
-            raise Refusal(PRECONDITION, f"{text} in use")
+            raise Refusal(error_codes.PRECONDITION, f"{text} in use")
         count = queue.ready_count
         decider = vhost.decider_of(queue)
         if decider is not None:
@@ -107,7 +101,7 @@ class QueueCalls:
                 self._reply(Counted(count))
             else:
                 text = "the queue is deleted, but that is not stored yet; the broker tries again"
-                self._reply(ErrorReply(STORAGE_FAILED, text))
+                self._reply(ErrorReply(error_codes.STORAGE_FAILED, text))
 
         changes = vhost.remove_queue(queue, self._clock.now_ms(), self._permits.user.shown_name)
         shared = self._broker.shared
@@ -130,7 +124,7 @@ class QueueCalls:
 
     def _on_decided(self, failure: str, count: int) -> None:
         """Answer: the cluster has decided a deletion, or not in time."""
-        self._reply(ErrorReply(STORAGE_FAILED, failure) if failure else Counted(count))
+        self._reply(ErrorReply(error_codes.STORAGE_FAILED, failure) if failure else Counted(count))
 
     def _is_passed_on(self, vhost: Vhost, request: PurgeQueue | DeleteQueue) -> bool:
         """Pass on a request that concerns a queue of another node.
@@ -143,7 +137,7 @@ class QueueCalls:
         if queue.home.session is not None:
             if self._peers is None:
                 # It was declared anew elsewhere since another node has passed the request on.
-                raise Refusal(NOT_FOUND, f"no {vhost.queue_text(request.queue)}")
+                raise Refusal(error_codes.NOT_FOUND, f"no {vhost.queue_text(request.queue)}")
             self._peers.ask(name_text(queue.home.name), request, self._reply, CHANGE_MS)
             return True
         shared = self._broker.shared
@@ -153,7 +147,7 @@ class QueueCalls:
                 f"home node '{name_text(queue.home.name)}' of {kind}"
                 f"{vhost.queue_text(queue.name)} is down or inaccessible"
             )
-            raise Refusal(UNREACHABLE, text)
+            raise Refusal(error_codes.UNREACHABLE, text)
         removed = vhost.remove_remote_queue(queue, self._clock.now_ms())
         changes: list[Change] = [DeleteQueueChange(vhost.name, 0, queue.name)]
         changes.extend(removal_changes(vhost.name, removed, with_transient=True))
@@ -163,5 +157,5 @@ class QueueCalls:
     def _queue(self, vhost: Vhost, name: bytes) -> Queue:
         queue = vhost.queues.get(name)
         if queue is None:
-            raise Refusal(NOT_FOUND, f"no {vhost.queue_text(name)}")
+            raise Refusal(error_codes.NOT_FOUND, f"no {vhost.queue_text(name)}")
         return queue

@@ -9,16 +9,8 @@ from typing import Annotated, Any, Final, Literal, TypeGuard
 
 from msgspec import Meta, Struct
 
-from warrenmq.admin.protocol import cluster, watching
+from warrenmq.admin.protocol import cluster, mirrors, watching
 from warrenmq.admin.protocol.fields import ShortStr
-from warrenmq.admin.protocol.mirrors import (
-    CancelSync,
-    DescribeMirrors,
-    MirrorReply,
-    MirrorRequest,
-    RebalanceQueues,
-    SyncQueue,
-)
 
 # Tags of users (RabbitMQ's): each operation asks for one of them, and administrator allows all.
 ADMINISTRATOR: Final = "administrator"
@@ -506,7 +498,7 @@ ControlRequest = (
     | DescribeControl
     | List
     | cluster.ClusterRequest
-    | MirrorRequest
+    | mirrors.MirrorRequest
     | watching.WatchRequest
 )
 ControlReply = (
@@ -517,7 +509,7 @@ ControlReply = (
     | ImportStatus
     | ControlStatus
     | cluster.ClusterReply
-    | MirrorReply
+    | mirrors.MirrorReply
     | watching.WatchReply
 )
 
@@ -565,10 +557,10 @@ NEEDS: Final[dict[type, str]] = {
     cluster.ForgetNode: ADMINISTRATOR,
     cluster.JoinCluster: ADMINISTRATOR,
     cluster.SetDraining: ADMINISTRATOR,
-    DescribeMirrors: MANAGEMENT,
-    SyncQueue: ADMINISTRATOR,
-    CancelSync: ADMINISTRATOR,
-    RebalanceQueues: ADMINISTRATOR,
+    mirrors.DescribeMirrors: MANAGEMENT,
+    mirrors.SyncQueue: ADMINISTRATOR,
+    mirrors.CancelSync: ADMINISTRATOR,
+    mirrors.RebalanceQueues: ADMINISTRATOR,
     List: MANAGEMENT,
     watching.SetSourceTracking: ADMINISTRATOR,
     watching.ResetLoginAttempts: ADMINISTRATOR,

@@ -17,16 +17,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from warrenmq.admin.protocol import fields
 from warrenmq.admin.protocol.control import ControlReply, ControlRequest
-from warrenmq.admin.protocol.fields import (
-    Count,
-    FetchBytes,
-    FetchMessages,
-    GroupName,
-    Position,
-    ShortStr,
-    WaitMs,
-)
 from warrenmq.admin.protocol.figures import FiguresReply, FiguresRequest
 from warrenmq.admin.protocol.homes import LocateQueues, QueuesLocated
 from warrenmq.admin.protocol.sinks import SinkReply, SinkRequest
@@ -88,22 +80,22 @@ class OpenGroup(
     before and that is no longer named leaves it, and its reserved messages become ready again.
     """
 
-    group: GroupName
-    queues: list[ShortStr] = []
+    group: fields.GroupName
+    queues: list[fields.ShortStr] = []
     # A regular expression, matched again at every Reserve; a queue that joins then is read from its
     # first message.
     pattern: Annotated[str, Meta(max_length=1000)] = ""
     # Where a queue that joins now starts: a position is ms since 1970, and means the first message
     # from then on.
-    start: Literal["earliest", "latest"] | Position = "earliest"
+    start: Literal["earliest", "latest"] | fields.Position = "earliest"
     # Start positions (seq ids) of single queues, by queue name.
-    start_at: dict[str, Position] = {}
+    start_at: dict[str, fields.Position] = {}
     # Accept that a queue was deleted or declared anew instead of refusing: continue without it, or
     # begin the new one.
     may_rebind: bool = False
     # Queues of the group on other nodes of the cluster. With these alone, what the group has here
     # leaves it, and the reply has epoch 0.
-    elsewhere: list[ShortStr] = []
+    elsewhere: list[fields.ShortStr] = []
 
 
 class Reserve(Struct, tag="reserve", forbid_unknown_fields=True, frozen=True):
@@ -114,18 +106,18 @@ class Reserve(Struct, tag="reserve", forbid_unknown_fields=True, frozen=True):
     comes without messages.
     """
 
-    group: GroupName
-    epoch: Position
+    group: fields.GroupName
+    epoch: fields.Position
     # Positions by incarnation; a queue that is not named continues where it is acked.
-    starts: dict[Position, Position]
-    max_messages: Count
-    max_bytes: Count
-    min_messages: Count = 1
+    starts: dict[fields.Position, fields.Position]
+    max_messages: fields.Count
+    max_bytes: fields.Count
+    min_messages: fields.Count = 1
     max_delay_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 0
-    wait_ms: WaitMs = 0
+    wait_ms: fields.WaitMs = 0
     # Positions, by incarnation, that a range may not pass; a queue that is not named gives nothing.
     # None: no such limits.
-    until: dict[Position, Position] | None = None
+    until: dict[fields.Position, fields.Position] | None = None
     acks: bool = True
 
 
@@ -137,46 +129,46 @@ class PlanRange(
     The reply comes when no message of the range is on its way to the dead-letter exchange.
     """
 
-    group: GroupName
-    epoch: Position
-    incarnation: Position
-    start: Position
-    end: Position
-    slice_size: Count
+    group: fields.GroupName
+    epoch: fields.Position
+    incarnation: fields.Position
+    start: fields.Position
+    end: fields.Position
+    slice_size: fields.Count
     # Cut off the acked part of the range instead of refusing it.
     is_lenient: bool = False
     # Name the files that contain a slice, for a reader on the same disk.
     with_files: bool = False
     # Reject the messages of the range whose bodies are larger (bytes): they become dead letters.
     # None: reject none.
-    body_bytes_max: Position | None = None
+    body_bytes_max: fields.Position | None = None
 
 
 class Fetch(Struct, tag="fetch", forbid_unknown_fields=True, frozen=True):
     """The first messages of a reserved range, as many as the limits allow. Reply: Fetched."""
 
-    group: GroupName
-    epoch: Position
-    incarnation: Position
-    start: Position
-    end: Position
-    max_messages: FetchMessages
-    max_bytes: FetchBytes
+    group: fields.GroupName
+    epoch: fields.Position
+    incarnation: fields.Position
+    start: fields.Position
+    end: fields.Position
+    max_messages: fields.FetchMessages
+    max_bytes: fields.FetchBytes
     with_bodies: bool = True
 
 
 class Ack(Struct, tag="ack", forbid_unknown_fields=True, frozen=True):
     """Ack everything below `ends`, by incarnation. May be repeated. Reply: Acked."""
 
-    group: GroupName
-    epoch: Position
-    ends: dict[Position, Position]
+    group: fields.GroupName
+    epoch: fields.Position
+    ends: dict[fields.Position, fields.Position]
 
 
 class DeleteGroup(Struct, tag="delete_group", forbid_unknown_fields=True, frozen=True):
     """Forget a group; its reserved messages become ready again. Reply: GroupDeleted."""
 
-    group: GroupName
+    group: fields.GroupName
 
 
 class ListGroups(Struct, tag="list_groups", forbid_unknown_fields=True, frozen=True):
@@ -186,26 +178,26 @@ class ListGroups(Struct, tag="list_groups", forbid_unknown_fields=True, frozen=T
 class DescribeQueue(Struct, tag="describe_queue", forbid_unknown_fields=True, frozen=True):
     """Describe where a queue's messages begin and end. Reply: QueueDescription."""
 
-    queue: ShortStr
+    queue: fields.ShortStr
 
 
 class SeekTime(Struct, tag="seek_time", forbid_unknown_fields=True, frozen=True):
     """Find the first ready message that arrived at `ms` since 1970 or later. Reply: TimeSought."""
 
-    queue: ShortStr
-    incarnation: Position
-    ms: Position
+    queue: fields.ShortStr
+    incarnation: fields.Position
+    ms: fields.Position
 
 
 class Peek(Struct, tag="peek", forbid_unknown_fields=True, frozen=True):
     """Read ready messages of [start, end) of a queue and leave them there. Reply: Fetched."""
 
-    queue: ShortStr
-    incarnation: Position
-    start: Position
-    end: Position
-    max_messages: FetchMessages
-    max_bytes: FetchBytes
+    queue: fields.ShortStr
+    incarnation: fields.Position
+    start: fields.Position
+    end: fields.Position
+    max_messages: fields.FetchMessages
+    max_bytes: fields.FetchBytes
     with_bodies: bool = True
 
 

@@ -2,14 +2,7 @@
 
 from msgspec import Struct
 
-from warrenmq.admin.protocol.fields import (
-    BatchBefore,
-    GroupName,
-    Position,
-    RoomMs,
-    ShortStr,
-    WaitMs,
-)
+from warrenmq.admin.protocol import fields
 
 
 class OpenStage(Struct, tag="open_stage", forbid_unknown_fields=True, frozen=True):
@@ -19,9 +12,9 @@ class OpenStage(Struct, tag="open_stage", forbid_unknown_fields=True, frozen=Tru
     and routing key they name.
     """
 
-    sink: GroupName
-    batch: Position
-    queue: ShortStr = b""
+    sink: fields.GroupName
+    batch: fields.Position
+    queue: fields.ShortStr = b""
 
 
 class StageMessages(Struct, tag="stage_messages", forbid_unknown_fields=True, frozen=True):
@@ -32,16 +25,16 @@ class StageMessages(Struct, tag="stage_messages", forbid_unknown_fields=True, fr
     found no room for so long (code `no_room`).
     """
 
-    stage: Position
+    stage: fields.Position
     block: memoryview
-    room_ms: RoomMs | None = None
+    room_ms: fields.RoomMs | None = None
 
 
 class FinishStage(Struct, tag="finish_stage", forbid_unknown_fields=True, frozen=True):
     """Finish a stage that has `messages` messages. Reply: StageFinished, when it is durable."""
 
-    stage: Position
-    messages: Position
+    stage: fields.Position
+    messages: fields.Position
 
 
 class CommitBatch(Struct, tag="commit_batch", forbid_unknown_fields=True, frozen=True):
@@ -54,25 +47,25 @@ class CommitBatch(Struct, tag="commit_batch", forbid_unknown_fields=True, frozen
     published or `wait_ms` are over.
     """
 
-    sink: GroupName
-    batch: Position
-    stages: list[Position]
+    sink: fields.GroupName
+    batch: fields.Position
+    stages: list[fields.Position]
     mandatory: bool = True
-    wait_ms: WaitMs = 0
-    after: BatchBefore | None = None
-    room_ms: RoomMs | None = None
+    wait_ms: fields.WaitMs = 0
+    after: fields.BatchBefore | None = None
+    room_ms: fields.RoomMs | None = None
 
 
 class AbortStages(Struct, tag="abort_stages", forbid_unknown_fields=True, frozen=True):
     """Drop stages, except committed ones. Reply: StagesAborted."""
 
-    stages: list[Position]
+    stages: list[fields.Position]
 
 
 class DescribeSink(Struct, tag="describe_sink", forbid_unknown_fields=True, frozen=True):
     """Describe one sink. Reply: SinkStatus."""
 
-    sink: GroupName
+    sink: fields.GroupName
 
 
 class ListSinks(Struct, tag="list_sinks", forbid_unknown_fields=True, frozen=True):
@@ -82,7 +75,7 @@ class ListSinks(Struct, tag="list_sinks", forbid_unknown_fields=True, frozen=Tru
 class DeleteSink(Struct, tag="delete_sink", forbid_unknown_fields=True, frozen=True):
     """Forget a sink and drop its stages. Reply: SinkDeleted."""
 
-    sink: GroupName
+    sink: fields.GroupName
 
 
 class StageOpened(Struct, tag="stage_opened", frozen=True):

@@ -14,15 +14,8 @@ from mypy_extensions import i64
 
 from warrenmq import __version__
 from warrenmq.broker.channel.client import Client
+from warrenmq.broker.connection import states
 from warrenmq.broker.connection.log import ConnectionLog
-from warrenmq.broker.connection.states import (
-    CLOSED,
-    OPENING,
-    RUNNING,
-    STARTING,
-    STATE_NAMES,
-    TUNING,
-)
 from warrenmq.broker.connection.tuning import check_tuned
 from warrenmq.broker.definitions.access import Access
 from warrenmq.broker.definitions.authentication import (
@@ -38,23 +31,10 @@ from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.vocabulary.names import name_text
 from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
-from warrenmq.wire.errors import (
-    ACCESS_REFUSED,
-    CHANNEL_ERROR,
-    NOT_ALLOWED,
-    ConnectionException,
-)
+from warrenmq.wire import errors, methods
 from warrenmq.wire.field_table import decode_table, encode_table, fields_from_python
 from warrenmq.wire.field_types import TAG_BOOL, TAG_LONGSTR, TAG_TABLE
 from warrenmq.wire.method import Method
-from warrenmq.wire.methods import (
-    ConnectionOpen,
-    ConnectionOpenOk,
-    ConnectionStart,
-    ConnectionStartOk,
-    ConnectionTune,
-    ConnectionTuneOk,
-)
 
 NEVER: Final = -1
 
@@ -151,19 +131,19 @@ class Handshake:
         log: ConnectionLog,
         peer: Peer,
     ) -> None:
-        self.state: i64 = STARTING
+        self.state: i64 = states.STARTING
         # The negotiated limits, from connection.tune-ok on.
-        self.tuned: ConnectionTuneOk | None = None
+        self.tuned: methods.ConnectionTuneOk | None = None
         # The vhost of the client, from connection.open on.
         self.vhost: Vhost | None = None
         # The refusal of a login for the client.
-        self.refusal: ConnectionException | None = None
+        self.refusal: errors.ConnectionException | None = None
         # The name with which the client tried to log in, and why it was refused, for the log.
         self.login_name: bytes = b""
         self.login_fault: str = ""
         # Time at which a waiting login is answered (ms); 0 = no login waits.
         self._answer_at_ms: i64 = 0
-        self._login_refusal: ConnectionException | None = None
+        self._login_refusal: errors.ConnectionException | None = None
         self._mechanisms: list[str] = offered_mechanisms(settings.auth_mechanisms, peer.is_tls)
         self._settings: Settings = settings
         self._access: Access = access
@@ -172,11 +152,11 @@ class Handshake:
         self._log: ConnectionLog = log
         self._peer: Peer = peer
 
-    def start(self) -> ConnectionStart:
+    def start(self) -> methods.ConnectionStart:
         """The broker's first method, connection.start."""
         properties = server_properties(self._settings.cluster_name)
         mechanisms = " ".join(self._mechanisms).encode()
-        return ConnectionStart(0, 9, properties, mechanisms, b"en_US")
+        return methods.ConnectionStart(0, 9, properties, mechanisms, b"en_US")
 
     def take(self, method: Method, now_ms: i64) -> Method | None:
         """Handle a method of the client and return the answer, or None.
@@ -186,18 +166,22 @@ class Handshake:
         """
         state = self.state
         is_waiting = self._answer_at_ms != 0
-        if isinstance(method, ConnectionStartOk) and state == STARTING and not is_waiting:
+        if (
+            isinstance(method, methods.ConnectionStartOk)
+            and state == states.STARTING
+            and not is_waiting
+        ):
             return self._on_start_ok(method, now_ms)
-        if isinstance(method, ConnectionTuneOk) and state == TUNING:
+        if isinstance(method, methods.ConnectionTuneOk) and state == states.TUNING:
             check_tuned(method, self._settings)
             self.tuned = method
-            self.state = OPENING
+            self.state = states.OPENING
             return None
-        if isinstance(method, ConnectionOpen) and state == OPENING:
+        if isinstance(method, methods.ConnectionOpen) and state == states.OPENING:
             return self._on_open(method)
         raise unexpected_method(method, state)
 
-    def _on_start_ok(self, method: ConnectionStartOk, now_ms: i64) -> Method | None:
+    def _on_start_ok(self, method: methods.ConnectionStartOk, now_ms: i64) -> Method | None:
         client = self._client
         properties = read_client_properties(method.client_properties)
         client.name = properties.name
@@ -225,8 +209,8 @@ class Handshake:
             self.login_fault = reason
             if guard.may_log(peer.address, now_ms):
                 self._log.refused(f"{mechanism} login refused: {reason}")
-            self._login_refusal = ConnectionException(
-                ACCESS_REFUSED,
+            self._login_refusal = errors.ConnectionException(
+                errors.ACCESS_REFUSED,
                 f"Login was refused using authentication mechanism {mechanism}. "
                 "For details see the broker logfile.",
             )
@@ -250,50 +234,50 @@ class Handshake:
         if self.refusal is not None:
             return None
         self._log.authenticated(self._client.user_name)
-        self.state = TUNING
+        self.state = states.TUNING
         settings = self._settings
-        return ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat)
+        return methods.ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat)
 
-    def _on_open(self, method: ConnectionOpen) -> Method:
+    def _on_open(self, method: methods.ConnectionOpen) -> Method:
         name = method.virtual_host
         vhost = self._vhosts.get(name)
         shown = name.decode("utf-8", "replace")
         if vhost is None:
-            raise ConnectionException(NOT_ALLOWED, f"vhost {shown} not found", 10, 40)
+            raise errors.ConnectionException(errors.NOT_ALLOWED, f"vhost {shown} not found", 10, 40)
         client = self._client
         refused = f"access to vhost '{shown}' refused for user '{name_text(client.user_name)}'"
         limits = vhost.limits
         if is_reached(limits.max_connections, limits.connection_count):
             text = f"{refused}: connection limit ({limits.max_connections}) is reached"
-            raise ConnectionException(NOT_ALLOWED, text, 10, 40)
+            raise errors.ConnectionException(errors.NOT_ALLOWED, text, 10, 40)
         refusal = client.account.connection_refusal()
         if refusal:
-            raise ConnectionException(NOT_ALLOWED, refusal, 10, 40)
+            raise errors.ConnectionException(errors.NOT_ALLOWED, refusal, 10, 40)
         rights = self._access.rights(client.user_name, name)
         if rights is None:
-            raise ConnectionException(NOT_ALLOWED, refused, 10, 40)
+            raise errors.ConnectionException(errors.NOT_ALLOWED, refused, 10, 40)
         client.rights = rights
         client.account.connection_count += 1
         limits.connection_count += 1
         self._log.granted(name)
         self.vhost = vhost
-        self.state = RUNNING
-        return ConnectionOpenOk()
+        self.state = states.RUNNING
+        return methods.ConnectionOpenOk()
 
     def leave(self) -> None:
         """Count the connection no longer; it has come to its end. May be called again."""
-        if self.state == RUNNING:
-            self.state = CLOSED
+        if self.state == states.RUNNING:
+            self.state = states.CLOSED
             self._client.account.connection_count -= 1
             if self.vhost is not None:
                 self.vhost.limits.connection_count -= 1
 
 
-def unexpected_method(method: Method, state: i64) -> ConnectionException:
+def unexpected_method(method: Method, state: i64) -> errors.ConnectionException:
     """The error for a connection method that is not allowed in `state`."""
-    return ConnectionException(
-        CHANNEL_ERROR,
-        f"unexpected method in connection state {STATE_NAMES[state]}",
+    return errors.ConnectionException(
+        errors.CHANNEL_ERROR,
+        f"unexpected method in connection state {states.STATE_NAMES[state]}",
         method.class_id,
         method.method_id,
     )

@@ -18,16 +18,10 @@ from warrenmq.broker.definitions.metadata import Change, DeleteQueue, PutQueue
 from warrenmq.cluster.definitions_copy import DefinitionsCopy
 from warrenmq.cluster.groups.group_change import group_of, with_group
 from warrenmq.cluster.groups.transitions import forget_node
+from warrenmq.cluster.metadata import operations
 from warrenmq.cluster.metadata.conditions import Alive, Condition, LastWritten, Unchanged
 from warrenmq.cluster.metadata.etcd_metadata import EtcdMetadata
 from warrenmq.cluster.metadata.keys import change_of, prefix_of
-from warrenmq.cluster.metadata.operations import (
-    EQUAL,
-    Compare,
-    RawDelete,
-    end_of,
-    is_modified,
-)
 from warrenmq.cluster.records import MEMBERS, member_key, node_key
 
 # Removals of one transaction. Most succeed, and one that does not makes all be tried singly.
@@ -83,7 +77,7 @@ class Departures:
         conditions = [Unchanged(key, found.mod_revision)]
         if not is_own:
             conditions.append(Unchanged(node_key(self._cluster, node), 0))
-        return self._metadata.commit(conditions, [RawDelete(key)]) is not None
+        return self._metadata.commit(conditions, [operations.RawDelete(key)]) is not None
 
     def remove_cluster(self, node: str) -> bool:
         """Remove the cluster with its last member `node`; False if that is not the last one."""
@@ -95,19 +89,19 @@ class Departures:
         everything = prefix_of(self._cluster)
         result = self._metadata.gateway.transact(
             [
-                is_modified(key, found.mod_revision),
+                operations.is_modified(key, found.mod_revision),
                 # No other member sorts before it or after it.
                 _has_none(members, key),
-                _has_none(key + b"\0", end_of(members)),
+                _has_none(key + b"\0", operations.end_of(members)),
             ],
-            [RawDelete(everything, end_of(everything))],
+            [operations.RawDelete(everything, operations.end_of(everything))],
         )
         return result.succeeded
 
 
-def _has_none(start: bytes, end: bytes) -> Compare:
+def _has_none(start: bytes, end: bytes) -> operations.Compare:
     """Holds if there is no key from `start` to before `end`."""
-    return Compare(start, "CREATE", EQUAL, 0, end)
+    return operations.Compare(start, "CREATE", operations.EQUAL, 0, end)
 
 
 def _is_on(queue: PutQueue, node: bytes) -> bool:

@@ -10,20 +10,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from warrenmq.cluster.metadata import operations
 from warrenmq.cluster.metadata.endpoints import Credentials, Endpoints, TlsFiles
 from warrenmq.cluster.metadata.errors import EtcdUnavailable, LeaseGone
-from warrenmq.cluster.metadata.operations import (
-    OPERATIONS_MAX,
-    Compare,
-    EtcdMember,
-    EtcdStatus,
-    Event,
-    KeyValue,
-    Operation,
-    OperationResult,
-    TxnResult,
-    end_of,
-)
 from warrenmq.cluster.metadata.watching import StopSignal, Watch
 
 # Keys of one page of a range. Their values are small.
@@ -37,7 +26,7 @@ class _Header(msgspec.Struct):
 
 class _Range(msgspec.Struct):
     header: _Header = msgspec.field(default_factory=_Header)
-    kvs: list[KeyValue] = []
+    kvs: list[operations.KeyValue] = []
     more: bool = False
 
 
@@ -107,13 +96,13 @@ class EtcdGateway:
 
     def read_range(
         self, prefix: bytes, revision: int = 0, page: int = PAGE, keys_only: bool = False
-    ) -> tuple[list[KeyValue], int]:
+    ) -> tuple[list[operations.KeyValue], int]:
         """All keys that begin with `prefix`, in order, as of one revision, and that revision.
 
         `revision` 0 is the newest. Compacted: it became too old, perhaps while pages were read.
         """
-        found: list[KeyValue] = []
-        start, end = prefix, end_of(prefix)
+        found: list[operations.KeyValue] = []
+        start, end = prefix, operations.end_of(prefix)
         while True:
             reply = self._call(
                 "/v3/kv/range",
@@ -132,25 +121,27 @@ class EtcdGateway:
                 return found, revision
             start = reply.kvs[-1].key + b"\0"
 
-    def read(self, key: bytes, revision: int = 0) -> KeyValue | None:
+    def read(self, key: bytes, revision: int = 0) -> operations.KeyValue | None:
         """The key as of `revision` (0: the newest), None if there was none."""
         reply = self._call("/v3/kv/range", {"key": key, "revision": revision}, _Range)
         return reply.kvs[0] if reply.kvs else None
 
     def transact(
         self,
-        compares: Sequence[Compare],
-        then: Sequence[Operation],
-        otherwise: Sequence[Operation] = (),
-    ) -> TxnResult:
+        compares: Sequence[operations.Compare],
+        then: Sequence[operations.Operation],
+        otherwise: Sequence[operations.Operation] = (),
+    ) -> operations.TxnResult:
         """Carry out `then` if all `compares` hold, `otherwise` if not, as one transaction.
 
         EtcdUnavailable with `is_outcome_unknown`: the transaction was sent, and no answer came. To
         repeat it is safe if the first attempt, had it been carried out, makes a comparison fail, or
         if doing it twice is the same as doing it once. ValueError: more than OPERATIONS_MAX.
         """
-        if max(len(compares), len(then), len(otherwise)) > OPERATIONS_MAX:
-            raise ValueError(f"a transaction of etcd has at most {OPERATIONS_MAX} operations")
+        if max(len(compares), len(then), len(otherwise)) > operations.OPERATIONS_MAX:
+            raise ValueError(
+                f"a transaction of etcd has at most {operations.OPERATIONS_MAX} operations"
+            )
         request = {
             "compare": [compare.as_json() for compare in compares],
             "success": [operation.as_json() for operation in then],
@@ -158,13 +149,13 @@ class EtcdGateway:
         }
         reply = self._call("/v3/kv/txn", request, _Txn, is_repeatable=False)
         responses = tuple(_result(response) for response in reply.responses)
-        return TxnResult(reply.succeeded, reply.header.revision, responses)
+        return operations.TxnResult(reply.succeeded, reply.header.revision, responses)
 
     def watch(
         self,
         prefix: bytes,
         from_revision: int,
-        on_events: Callable[[int, list[Event]], None],
+        on_events: Callable[[int, list[operations.Event]], None],
         stop: StopSignal,
     ) -> None:
         """Call `on_events` with each revision that changed keys with `prefix`, and its events.
@@ -196,16 +187,18 @@ class EtcdGateway:
         except LeaseGone:
             return
 
-    def status(self) -> EtcdStatus:
+    def status(self) -> operations.EtcdStatus:
         """How the member that answers sees itself and its cluster; it need not have a leader."""
         status = self._call("/v3/maintenance/status", {}, _Status, needs_leader=False)
         members = self._call("/v3/cluster/member/list", {}, _Members, needs_leader=False).members
-        return EtcdStatus(
+        return operations.EtcdStatus(
             status.header.cluster_id,
             status.version,
             status.db_size,
             status.leader != 0,
-            tuple(EtcdMember(member.name, tuple(member.client_urls)) for member in members),
+            tuple(
+                operations.EtcdMember(member.name, tuple(member.client_urls)) for member in members
+            ),
             tuple(error for error in status.errors if "alarm:" in error),
         )
 
@@ -226,9 +219,9 @@ class EtcdGateway:
             raise EtcdUnavailable(text, is_outcome_unknown=not is_repeatable) from None
 
 
-def _result(response: _Response) -> OperationResult:
+def _result(response: _Response) -> operations.OperationResult:
     if response.response_range is not None:
-        return OperationResult(found=tuple(response.response_range.kvs))
+        return operations.OperationResult(found=tuple(response.response_range.kvs))
     if response.response_delete_range is not None:
-        return OperationResult(deleted_count=response.response_delete_range.deleted)
-    return OperationResult()
+        return operations.OperationResult(deleted_count=response.response_delete_range.deleted)
+    return operations.OperationResult()

@@ -3,13 +3,7 @@
 import json
 from typing import Any, Final
 
-from warrenmq.admin.protocol.cluster import (
-    ClusterStatus,
-    DescribeCluster,
-    ForgetNode,
-    JoinCluster,
-    MemberDescription,
-)
+from warrenmq.admin.protocol import cluster
 from warrenmq.admin.protocol.control import List, Rows
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import SOFTWARE, CommandError
@@ -25,9 +19,9 @@ GROUP: Final = "Cluster"
 _NONE: Final = "(none)"
 
 
-def describe_cluster(run: Run) -> ClusterStatus:
+def describe_cluster(run: Run) -> cluster.ClusterStatus:
     """The cluster as the node knows it; of a node that runs alone, itself."""
-    return run.ask(DescribeCluster(), ClusterStatus)
+    return run.ask(cluster.DescribeCluster(), cluster.ClusterStatus)
 
 
 # -- cluster_status --------------------------------------------------------------------------------
@@ -41,14 +35,14 @@ def cluster_status(run: Run) -> Output:
     return Text("\n".join(_lines(status, name)), data, report=data)
 
 
-def _cluster_name(run: Run, status: ClusterStatus) -> str:
+def _cluster_name(run: Run, status: cluster.ClusterStatus) -> str:
     """The name that `set_cluster_name` has set, or else that of the cluster or the lone node."""
     found = run.ask(List(what="global_parameters", columns=["name", "value"]), Rows).rows
     names = {name: json.loads(value) for name, value in found}
     return str(names.get("cluster_name", status.cluster or status.node))
 
 
-def _lines(status: ClusterStatus, name: str) -> list[str]:
+def _lines(status: cluster.ClusterStatus, name: str) -> list[str]:
     nodes = status.nodes
     alarms = [line for node in nodes for line in alarm_lines(node)]
     partitions = [
@@ -78,7 +72,7 @@ def _lines(status: ClusterStatus, name: str) -> list[str]:
     ]
 
 
-def _own_lines(status: ClusterStatus) -> list[str]:
+def _own_lines(status: cluster.ClusterStatus) -> list[str]:
     """The sections that only a cluster of warren has."""
     etcd = status.etcd
     if etcd is None:
@@ -110,18 +104,18 @@ def _own_lines(status: ClusterStatus) -> list[str]:
     ]
 
 
-def _version(node: MemberDescription) -> str:
+def _version(node: cluster.MemberDescription) -> str:
     python = f" on Python {node.python}" if node.python else ", which does not answer"
     return f"RabbitMQ {RABBITMQ_VERSION} (warren {node.version}){python}"
 
 
-def _maintenance(node: MemberDescription) -> str:
+def _maintenance(node: cluster.MemberDescription) -> str:
     if node.is_draining:
         return "marked for maintenance"
     return "not under maintenance" if node.is_reachable else "unknown"
 
 
-def _fields(status: ClusterStatus, name: str) -> dict[str, Any]:
+def _fields(status: cluster.ClusterStatus, name: str) -> dict[str, Any]:
     nodes = status.nodes
     data: dict[str, Any] = {
         "alarms": [line for node in nodes for line in alarm_lines(node)],
@@ -176,7 +170,7 @@ def _fields(status: ClusterStatus, name: str) -> dict[str, Any]:
 
 
 def _forget(run: Run) -> Output:
-    run.do(ForgetNode(node=full_node_name(run[0]), is_forced=run.flag("force")))
+    run.do(cluster.ForgetNode(node=full_node_name(run[0]), is_forced=run.flag("force")))
     return None
 
 
@@ -186,7 +180,7 @@ def _join(run: Run) -> Output:
         text = f"Error:\nError: cannot cluster node with itself: {seed}"
         raise CommandError(text, SOFTWARE)
     try:
-        run.do(JoinCluster(seed=seed))
+        run.do(cluster.JoinCluster(seed=seed))
     except Refused as error:
         if error.refusal == EXISTS:
             return Text(error.reason)

@@ -9,23 +9,15 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
+from warrenmq.cluster.groups import transitions
 from warrenmq.cluster.groups.group import Group
-from warrenmq.cluster.groups.transitions import (
-    DIED,
-    FORGOTTEN,
-    PROMOTED,
-    RESTARTED,
-    STOPPED,
-    TRANSFERRED,
-    UNSYNCED,
-)
 from warrenmq.vocabulary.names import name_text
 
 _ENDS = {
-    DIED: "has died or is silent",
-    STOPPED: "has stopped",
-    RESTARTED: "has restarted",
-    FORGOTTEN: "was forgotten by the cluster",
+    transitions.DIED: "has died or is silent",
+    transitions.STOPPED: "has stopped",
+    transitions.RESTARTED: "has restarted",
+    transitions.FORGOTTEN: "was forgotten by the cluster",
 }
 
 
@@ -57,17 +49,17 @@ def _down(before: Group, group: Group) -> GroupLine:
 def _led(before: Group, group: Group, here: bytes) -> list[GroupLine]:
     """The change of the leader, which is on this node now."""
     node, old = name_text(here), name_text(before.master_node)
-    if group.reason == TRANSFERRED:
+    if group.reason == transitions.TRANSFERRED:
         return [GroupLine(f"Node '{node}' leads now: node '{old}' has handed over")]
-    end = f"the leader on node '{old}' {_ENDS.get(before.reason, _ENDS[DIED])}"
-    if group.reason == UNSYNCED:
+    end = f"the leader on node '{old}' {_ENDS.get(before.reason, _ENDS[transitions.DIED])}"
+    if group.reason == transitions.UNSYNCED:
         text = f"Promoting unsynchronised mirror on node '{node}' to leader: {end}, and no "
         return [
             GroupLine(
                 f"{text}copy in sync is left; messages that it lacks are lost", logging.WARNING
             )
         ]
-    if group.reason != PROMOTED:
+    if group.reason != transitions.PROMOTED:
         return []
     if old == node:
         return [GroupLine(f"Node '{node}' leads again after its restart")]

@@ -1,4 +1,4 @@
-"""What concerns reader groups and sinks in a cluster: each node has those of its own queues."""
+"""Reader groups and sinks of all nodes of a cluster: each node has those of its own queues."""
 
 import sys
 from collections.abc import Iterator

@@ -19,7 +19,7 @@ TEXT_COLUMNS: Final = 2
 
 
 class QueueSort(Enum):
-    """What rows are sorted by: names ascend, figures descend."""
+    """The column that rows are sorted by: names ascend, figures descend."""
 
     NAME = "name"
     MESSAGES = "messages"

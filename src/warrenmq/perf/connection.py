@@ -20,7 +20,7 @@ from warrenmq.wire.methods import ConnectionClose
 # Half of a usual L1 data cache. A batch is at most 256 KiB, so sendmsg never gets more than 1024
 # blocks (IOV_MAX).
 REPEATED_BLOCK_BYTES: Final = 16384
-# What a socket raises, with and without TLS, when it would have to wait.
+# The exceptions of a socket, with and without TLS, that would have to wait.
 NOT_NOW: Final = (BlockingIOError, SSLWantReadError, SSLWantWriteError)
 
 

@@ -50,7 +50,7 @@ EQUIVALENT_KEYS: Final = (
     "x-queue-type",
     "x-queue-master-locator",
 )
-# The same for a queue that is declared as a quorum queue.
+# Arguments that must be equal when a quorum queue is declared again.
 QUORUM_EQUIVALENT_KEYS: Final = (
     "x-dead-letter-exchange",
     "x-dead-letter-routing-key",

@@ -175,7 +175,7 @@ class Queue(LeveledQueue):
             return True
         backing.append(entry, now_ms)
         if limit is not None and backing.has_expiring:
-            # What was dropped may have been in front of expired messages.
+            # The dropped messages may have been in front of expired ones.
             self.drop_expired_head(now_ms)
         if len(self.demand.ready_watchers) > 0:
             self.demand.notify_ready()

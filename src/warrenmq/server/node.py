@@ -78,7 +78,7 @@ _START_FAILED_EXIT = 1
 # Exit status of a start that finds its definitions lost; a restart does not help. Status 2 means a
 # wrong configuration.
 _DEFINITIONS_LOST_EXIT = 3
-# What a start may find that no restart helps against.
+# Faults that end a start, and that no restart helps against.
 _START_FAULTS = (
     DataDirectoryError,
     DefinitionsNotLoaded,

@@ -35,7 +35,7 @@ _PAUSE_S: Final = 0.01
 
 
 class ProcessHost(Protocol):
-    """What the process is made of: a node."""
+    """The node of the process."""
 
     config: Config
     broker: Broker

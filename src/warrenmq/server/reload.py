@@ -23,7 +23,7 @@ logger = logging.getLogger("warren.config")
 
 
 class ReloadHost(Protocol):
-    """What a reload needs of a node."""
+    """The parts of a node that a reload uses."""
 
     config: Config
     broker: Broker

@@ -79,7 +79,7 @@ class VhostDriver:
         """End a turn: commit what is due, then `Vhost.advance`; True when there is more to do."""
         if self._flushes == 0 and not self.is_pausing:
             self._commit_if_due(now_ms)
-        # What the events of this turn have asked for is read while the turn's work is done.
+        # Submit first: the disk reads for this turn's events while the turn's work is done.
         self._submit_jobs(now_ms)
         has_more = self.vhost.advance(now_ms)
         self._submit_jobs(now_ms)

@@ -166,12 +166,12 @@ class _HomeLink(BrokerLink):
         return AdminClient(address, self._purpose)
 
 
-# What processes know, by process, URI, purpose and timeout (ms); see `broker_link.link_to`.
+# The known homes by process, URI, purpose and timeout (ms); see `broker_link.link_to`.
 _known: dict[tuple[int, str, str, int], Homes] = {}
 
 
 def homes_of(uri: str, purpose: str, retry_timeout_ms: int) -> Homes:
-    """What this process knows of the nodes around the one at `uri`."""
+    """The homes that this process knows around the node at `uri`."""
     key = (os.getpid(), uri, purpose, retry_timeout_ms)
     homes = _known.get(key)
     if homes is None:

@@ -15,7 +15,7 @@ GROUP_BYTES: Final = 4194304
 HOLD_BYTES: Final = 262144
 # More waiting bytes of appends than this mean that the disk cannot keep up.
 BEHIND_BYTES: Final = 67108864
-# This much dead space is worth a checkpoint at once; less is worth one after a while.
+# Bytes of dead space that are worth a checkpoint at once; less is worth one after a while.
 DEAD_BYTES: Final = 33554432
 # The store may take twice its live bytes plus this on disk before it is in debt (G8).
 GARBAGE_ALLOWANCE_BYTES: Final = 1073741824

@@ -1,4 +1,4 @@
-"""What exchanges and queues have in common: a name, flags, and arguments with names of their own.
+"""The base of exchanges and queues: a name, flags, and arguments with names of their own.
 
 An argument that many people use is a field: `message_ttl` is the argument `x-message-ttl`. A
 declaration may give it either way. The field is the truth afterwards, and `arguments` keeps only

@@ -1,4 +1,4 @@
-"""What a vhost of a warren node has, from the listings of the admin protocol."""
+"""The topology of a vhost of a warren node, from the listings of the admin protocol."""
 
 from collections import defaultdict
 from collections.abc import Mapping

@@ -71,7 +71,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Plan:
-    """What `declare` would find, declaration by declaration."""
+    """The findings that `declare` would have, declaration by declaration."""
 
     changes: tuple[Change, ...]
     # Why attributes and bindings are not compared; "" if they are.

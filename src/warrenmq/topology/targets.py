@@ -47,7 +47,7 @@ def declare(topology: Topology, target: Target) -> Declared:
 
 
 def plan(topology: Topology, target: Target) -> Plan:
-    """What `declare` would find; changes nothing.
+    """The plan of what `declare` would change at `target`; changes nothing itself.
 
     At the URI of a warren node, for a user with the tag `management`, everything is compared.
     Elsewhere only the existence of exchanges and queues is known. Raises what `declare` raises.

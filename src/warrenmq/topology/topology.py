@@ -10,7 +10,7 @@ from warrenmq.topology.bindings import Binding
 from warrenmq.topology.exchanges import Exchange
 from warrenmq.topology.queues import Queue
 
-# What a topology consists of.
+# The parts of a topology.
 Declaration: TypeAlias = Exchange | Queue | Binding
 
 

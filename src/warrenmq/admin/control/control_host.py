@@ -1,4 +1,4 @@
-"""What control operations need of the process of a node; server/node_process.py implements it."""
+"""The process of a node for control operations; server/node_process.py implements it."""
 
 from collections.abc import Callable
 from typing import Protocol

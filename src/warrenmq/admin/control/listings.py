@@ -80,7 +80,7 @@ class ListingCalls:
         if tag is not None:
             self._permits.expect_tag(tag)
         elif request.what == "vhost_limits" and not request.vhost:
-            # Those of all vhosts.
+            # Without a vhost the request asks for the limits of all vhosts.
             self._permits.expect_tag(control.ADMINISTRATOR)
         else:
             self._permits.expect_vhost(request.vhost)

@@ -20,7 +20,7 @@ from warrenmq.vocabulary.error_codes import UNREACHABLE
 if TYPE_CHECKING:
     from warrenmq.cluster.membership.control import ClusterControl
 
-# What a node answers another one.
+# The answer of one node to another.
 Answer = ControlReply | ErrorReply
 
 

@@ -1,4 +1,4 @@
-"""What the user of a session may ask for; each check raises Refusal."""
+"""Checks of what the user of a session may ask for; each raises Refusal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from warrenmq.vocabulary.names import name_text
 
 
 class Permits:
-    """What `user` may ask of `broker`."""
+    """Checks of what `user` may ask of `broker`."""
 
     def __init__(self, broker: Broker, user: SessionUser) -> None:
         self.user = user

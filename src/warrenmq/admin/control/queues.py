@@ -136,7 +136,7 @@ class QueueCalls:
             return False
         if queue.home.session is not None:
             if self._peers is None:
-                # It was declared anew elsewhere since another node has passed the request on.
+                # Another node passed the request on; since then the queue was declared elsewhere.
                 raise Refusal(error_codes.NOT_FOUND, f"no {vhost.queue_text(request.queue)}")
             self._peers.ask(name_text(queue.home.name), request, self._reply, CHANGE_MS)
             return True

@@ -1,4 +1,4 @@
-"""What a mirrored queue loses when one of its nodes stops at this moment."""
+"""The messages that a mirrored queue loses when one of its nodes stops at this moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an import changes in users, vhosts, permissions and parameters, as changes and as lines.
+"""The changes that an import makes of users, vhosts, permissions and parameters, with lines.
 
 The difference is taken against the broker at the moment of the call, so an import takes it again
 when its turn among the operations of the administration comes.
@@ -44,7 +44,7 @@ class NodeDifference:
         next_vhost_id: Callable[[], int],
     ) -> None:
         self.changes: list[Change] = []
-        # What the changes do, one line each, for people.
+        # A line for people about each change.
         self.lines: list[str] = []
         self._broker = broker
         self._document = document

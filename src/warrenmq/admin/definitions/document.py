@@ -26,7 +26,7 @@ class DefinitionsError(ValueError):
 
 
 class VhostMetadata(msgspec.Struct, kw_only=True):
-    """What people see of a vhost."""
+    """The texts about a vhost that people see."""
 
     description: str | None = None
     tags: Tags | None = None

@@ -193,7 +193,7 @@ class DefinitionsImport:
         self._done(outcome)
 
     def _sections_of_others(self) -> list[str]:
-        """What an import of one vhost leaves out: it belongs to the whole node."""
+        """Counts of the rows that an import of one vhost skips: they belong to the node."""
         if self._vhost is None:
             return []
         document = self._document

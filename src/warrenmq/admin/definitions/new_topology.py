@@ -35,7 +35,7 @@ from warrenmq.wire.errors import AmqpError
 
 @dataclass
 class NewTopology:
-    """What is to be declared in one vhost, in this order."""
+    """The declarations that are to be made in one vhost, in this order."""
 
     # Exchanges are durable or not, so they are no definitions to store yet.
     exchanges: list[tuple[PutExchange, bool]] = field(default_factory=list)
@@ -54,7 +54,7 @@ class TopologyPlanning:
 
     def __init__(self, broker: Broker, document: Document, vhost_of: Callable[[Any], str]) -> None:
         self.vhosts: dict[bytes, NewTopology] = {}
-        # What will be declared, and what has no place in the broker, one line each, for people.
+        # Lines for people: a line for each declaration, and one for each part that is left out.
         self.lines: list[str] = []
         self.left_out: list[str] = []
         self._broker = broker

@@ -1,4 +1,4 @@
-"""What an internal event says about its subject: RabbitMQ's fields, in RabbitMQ's order.
+"""The fields of internal events, as RabbitMQ names and orders them.
 
 Addresses, pids and tables of arguments look as in the JSON of listings.
 """

@@ -45,7 +45,7 @@ class DownQueue:
         return alone.get(name) if self.is_quorum() else None
 
     def effective_definition(self) -> dict[str, Any] | None:
-        """What the policy and the operator policy of the queue give together."""
+        """The definition that results from the policy and the operator policy of the queue."""
         policies = self.vhost.policies.of_queue(self.queue)
         return None if policies is None else policies.definition
 

@@ -34,7 +34,7 @@ def members_of(facts: MirrorFacts) -> list[str]:
 
 
 def online_of(facts: MirrorFacts) -> list[str]:
-    """Those of `members_of` that this node reaches."""
+    """The nodes among `members_of` that this node reaches."""
     mirrors = [copy.node for copy in facts.mirrors if copy.is_online]
     return mirrors if facts.is_down else [facts.master, *mirrors]
 

@@ -89,7 +89,7 @@ class ListedQueue:
         return None if consumer is None else name_text(consumer.tag)
 
     def effective_definition(self) -> dict[str, Any] | None:
-        """What the policy and the operator policy of the queue give together."""
+        """The definition that results from the policy and the operator policy of the queue."""
         policies = self.vhost.policies.of_queue(self.queue)
         return None if policies is None else policies.definition
 

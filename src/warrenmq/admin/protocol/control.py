@@ -361,7 +361,7 @@ class List(_Operation, tag="list", frozen=True):
     vhost: Name = ""
     # The user of user_permissions, user_topic_permissions and user_limits.
     user: Name = ""
-    # Those of this node only; or queues of nodes that are up, or of nodes that are down.
+    # local: queues of this node; online, offline: queues of nodes that are up, or down.
     which: Literal["all", "local", "online", "offline"] = "all"
 
 

@@ -80,7 +80,7 @@ class MirrorCopy(Struct, frozen=True):
 
 
 class StopLoss(Struct, frozen=True):
-    """What stops with a node: `messages` are lost for good, None: it is not known how many."""
+    """The loss when a node stops: `messages` are gone for good; None: an unknown number."""
 
     messages: int | None
     text: str

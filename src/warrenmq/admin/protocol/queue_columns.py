@@ -13,7 +13,7 @@ ColumnType = Literal["text", "flag", "number", "count", "bytes", "total", "share
 
 
 class Cost(Enum):
-    """What a value costs; none depends on how many messages the queue has."""
+    """The cost of a value; none depends on how many messages the queue has."""
 
     # The figure is kept up to date anyway.
     KEPT = "kept"
@@ -135,5 +135,5 @@ QUEUE_COLUMNS: Final = {
 
 
 def costs_of(columns: list[str]) -> set[Cost]:
-    """What a listing with these columns costs."""
+    """The costs of a listing with these columns."""
     return {QUEUE_COLUMNS[name].cost for name in columns}

@@ -24,7 +24,7 @@ from warrenmq.admin.protocol.homes import LocateQueues, QueuesLocated
 from warrenmq.admin.protocol.sinks import SinkReply, SinkRequest
 
 PROTOCOL_HEADER: Final = b"WRN\x00\x00\x00\x00\x01"
-# What `LoggedIn.protocol` says: 1 = groups, sinks and backups; 2 = control operations as well;
+# The value of `LoggedIn.protocol`: 1 = groups, sinks and backups; 2 = control operations as well;
 # 3 = those of a cluster as well; 4 = homes of queues as well.
 PROTOCOL_VERSION: Final = 4
 LENGTH_BYTES: Final = 4

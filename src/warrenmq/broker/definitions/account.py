@@ -53,5 +53,5 @@ class Account:
         )
 
 
-# That of a client that has not logged in.
+# The account of a client that has not logged in.
 NOBODY: Final = Account(PutUser(b"", b"", "", []))

@@ -33,7 +33,7 @@ _ADDRESSES_MAX: Final = 1000
 
 
 class _Failures:
-    """How many refused logins are remembered at a time (ms)."""
+    """A count of refused logins that fades with time, as it was at `at_ms`."""
 
     def __init__(self) -> None:
         self.count: float = 0.0

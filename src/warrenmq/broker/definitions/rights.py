@@ -186,5 +186,5 @@ def _filled_in(pattern: str, user: bytes, vhost: bytes) -> str:
     return pattern
 
 
-# Those of a client that has not opened a vhost.
+# The rights of a client that has not opened a vhost.
 NO_RIGHTS: Final = Rights(b"", b"", "", "", "")

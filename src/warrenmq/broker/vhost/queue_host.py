@@ -26,7 +26,7 @@ UnackedFinder = Callable[[QueueLedger, i64, i64], list[Entry]]
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class HandoverHost:
-    """What the queues of a vhost need of it: dead letters (`dead_letters.py`), new levels."""
+    """The services of a vhost for its queues: dead letters (`dead_letters.py`), new levels."""
 
     def begin_level(self, owner_id: i64, priority: i64) -> i64:
         """Store that a queue begins a level; returns the id of the level's ledger."""

@@ -7,7 +7,7 @@ from warrenmq.cli.control.parsing import GENERAL, Option
 
 
 def _words(command: Command) -> list[str]:
-    """What may follow the command's name."""
+    """The words that may follow the command's name."""
     options = [*command.options, *GENERAL]
     return [*[f"--{option.name}" for option in options], *sorted(command.columns)]
 

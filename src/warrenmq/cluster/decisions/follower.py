@@ -330,7 +330,7 @@ class Follower:
         if change.durable:
             self._store_row(vhost, queue)
         if owner is _CLIENT_ELSEWHERE:
-            # Its connection ended before the queue was decided.
+            # The connection of the exclusive queue ended before the queue was decided.
             vhost.delete_queue(queue, self._now_ms())
 
     def _take_claim(self, change: PutQueue) -> object:
@@ -471,7 +471,7 @@ class Follower:
             if removed is not None:
                 self._note_removed(vhost.forget(removed))
         else:
-            # Its ends live the lives that it was made for: that was a condition of the decision.
+            # A decided binding had, as a condition, that both ends still live the lives it names.
             try:
                 binding = router.restore_binding(source, destination, change.key, change.arguments)
             except AmqpError as error:

@@ -49,7 +49,7 @@ class LinkHandler:
     """The user of the links: the rest of the cluster."""
 
     def on_up(self, link: Link) -> None:
-        """Both sides are known to each other, and frames may be sent from now on."""
+        """Called when the two sides know each other: frames may be sent from now on."""
         raise RuntimeError("abstract")
 
     def on_frame(self, link: Link, kind: i64, payload: bytes) -> None:

@@ -317,7 +317,7 @@ class LinkProtocol(asyncio.BufferedProtocol):
             chunk_count += 1
         link.set_socket_bytes(transport.get_write_buffer_size())
         if link.is_writable and not was_writable:
-            # Its handler may have stopped sending in this turn.
+            # The link's handler may have stopped sending in this turn.
             self._shell.schedule_turn()
 
     def read_on(self) -> None:

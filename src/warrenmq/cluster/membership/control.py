@@ -288,7 +288,7 @@ class ClusterControl:
         directory = self._node.directory
         known = read_identity(directory)
         if known is not None:
-            # Who is stopped from here on joins again at its next start, with what is left.
+            # A node that is killed from here on joins again at its next start, with its data.
             write_identity(directory, msgspec.structs.replace(known, has_joined=False))
             try:
                 await self._leave_as(known)

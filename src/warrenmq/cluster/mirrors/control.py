@@ -1,4 +1,4 @@
-"""What operators ask of the copies of mirrored queues, on a node of a cluster."""
+"""The operators' commands about copies of mirrored queues, on a node of a cluster."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _lag(master: MasterRole, node: bytes, is_synced: bool) -> tuple[int, int]:
 def _progress(source: SyncSource) -> SyncProgress:
     left, sent = source.progress()
     if not source.has_answered:
-        # What the mirror lacks is not known yet.
+        # The master does not know yet what the mirror lacks.
         return SyncProgress(0, _whole(source.queue)[0])
     return SyncProgress(sent, sent + left)
 

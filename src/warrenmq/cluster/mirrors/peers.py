@@ -1,4 +1,4 @@
-"""What this node knows of the others: who is silent, who is dead, and the way to each.
+"""The state of the other nodes: who is silent, who is dead, and the way to each.
 
 The process of a node is known to be dead when its host refuses connections to its port, or when its
 record in the cluster is gone and it has been silent for as long as a master that is deposed: a
@@ -18,7 +18,7 @@ from warrenmq.cluster.mirrors.silences import HAND_OUT_MS, MASTER_SILENT_MS, SIL
 
 # The kind of the frames that replicas send each other.
 MIRRORS: Final = 34
-# What one tick adds to a silence at most, and the time between two probes (ms).
+# A tick adds at most this time to a silence, and a node is probed as rarely (ms).
 TICK_MS: Final = 500
 # For this time after the loss of a link each tick probes (ms): a process that dies may close its
 # connections before its listener.
@@ -52,7 +52,7 @@ class MirrorPeers:
         """Take over which nodes have a record in the cluster; returns those that have lost it."""
         before = set() if self._running is None else self._running
         for node in names - before:
-            # It runs again, or for the first time.
+            # A node with a new record runs again, or for the first time.
             self._refusing.discard(node)
         self._running = set(names)
         return before - names
@@ -119,7 +119,7 @@ class MirrorPeers:
         link = self._links.get(node)
         if link is not None:
             return int(link.silence_ms)
-        # Of a node to which there was never a link, nothing was heard since this node began.
+        # A node that never had a link to this one has been silent since this node began.
         return self._silent_ms.setdefault(node, 0)
 
     def is_dead(self, node: bytes) -> bool:
@@ -130,7 +130,7 @@ class MirrorPeers:
             return True
         if self._running is None:
             return False
-        # Of a node without a record, to which there was never a link, nothing is to be expected.
+        # A node that has no record and never had a link here is dead without any silence.
         is_silent = node not in self._echoed_ms or self.silence_ms(node) >= MASTER_SILENT_MS
         return node not in self._running and is_silent
 

@@ -1,4 +1,4 @@
-"""What the replicas of one mirrored queue send each other: one record in a frame of kind MIRRORS.
+"""Records between replicas of one mirrored queue: one in a frame of kind MIRRORS.
 
 A payload begins with the key of the queue (i64, `place_key.py`) and the kind of the record
 (u8). Integers are big-endian.
@@ -46,10 +46,10 @@ class Heard(NamedTuple):
     number: int
 
 
-# Of a copy of a new queue, and of one of which nobody can tell.
+# NEWBORN: a copy of a new queue. UNKNOWN: a copy of which nobody knows what it has heard.
 NEWBORN: Final = Heard(0, 0)
 UNKNOWN: Final = Heard(-1, 0)
-# What such a copy says as the master: no mirror can have heard so much.
+# The value that an UNKNOWN copy sends as the master: no mirror can have heard so much.
 _NEVER_HEARD: Final = Heard((1 << 63) - 1, 0)
 
 

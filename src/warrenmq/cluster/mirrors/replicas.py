@@ -227,7 +227,7 @@ class Replicas(GroupHost, PlaceHost):
     def end_turn(self) -> None:
         """Send what the turn has brought, and propose what has to change."""
         if self.proposer.has_room:
-            # What the first queues need next must not wait behind the proposals of all others.
+            # Urgent visits come first, so that they do not wait behind the proposals of all queues.
             for place in self._visits.take_urgent():
                 self._visit(place)
             if self._visits.has_urgent:

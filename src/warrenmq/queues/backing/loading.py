@@ -93,10 +93,10 @@ class ContentsLoad(Load):
                     contents.notify_lost(entry)
                 continue
             if delivered.contains(entry.seq, delivered_upto):
-                # Its record is older than its first delivery.
+                # The message was delivered after its record was written.
                 entry.redelivered = True
             elif delivered.is_spared(entry.seq):
-                # Its record is of the time before its only delivery was taken back.
+                # The only delivery was taken back after the record was written.
                 entry.redelivered = False
             message = entry.message
             entry.body_bytes = len(message.body)

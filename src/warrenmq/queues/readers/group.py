@@ -491,7 +491,7 @@ class GroupMember:
             size += entry.content_bytes
             index += 1
         if self.load_contents(absent, on_loaded):
-            # Their contents must be in memory to be journaled.
+            # Only contents in memory can be journaled, so load the absent ones first.
             return LOADING
         index = first
         while (

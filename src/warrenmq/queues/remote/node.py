@@ -18,7 +18,7 @@ class RemoteNode(TurnEnd):
         self.name: bytes = name
         # None while there is no link: the node is down.
         self.session: RemoteSession | None = None
-        # What queues do about every 50 ms while the node is up, until they are not listed.
+        # Callbacks of queues, called about every 50 ms while the node is up and they are listed.
         self.waiters: dict[MessageTaker, Callable[[], None]] = {}
         self._wake: Callable[[], None] = wake
 

@@ -378,7 +378,7 @@ class RemoteQueue(MessageTaker):
             if self._session is not None:
                 self._session.cancel(receiver)
             if receiver.is_new:
-                # Its method is handled again.
+                # The basic.consume of a new receiver is handled again.
                 receiver.stop(now_ms)
             else:
                 receiver.move(now_ms)

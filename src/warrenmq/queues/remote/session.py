@@ -400,7 +400,7 @@ class RemoteSession:
     def take_frame(self, data: bytes, now_ms: i64) -> None:
         """Handle a frame of events; raises MalformedRecordError."""
         reader = link_records.RecordReader(data)
-        # Those that become ready together share the room evenly.
+        # Consumers that become ready in one frame share the room evenly.
         ready: list[SessionConsumer] = []
         while reader.has_more():
             kind = reader.octet()

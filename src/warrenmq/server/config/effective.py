@@ -103,7 +103,7 @@ def _defaults(key: Key, names: list[str], loaded: Loaded) -> list[Row]:
         # A list has rows for its members.
         return []
     if value == NO_LIMIT:
-        # Of a limit with two forms, only the form that counts has a row.
+        # A limit with two forms has a row only for the form that counts.
         return [] if key.overrides else [_row(key, key.name, "infinity", DEFAULT)]
     if any(field_value(_DEFAULTS, field) != other for field, other in key.implies.items()):
         return []

@@ -81,7 +81,7 @@ _no_loopback_user: Final = only("none", frozenset(), "expected none, or loopback
 _only_rss: Final = only(
     "rss", None, "only rss is available (what the system counts before it kills)"
 )
-# Both names of RabbitMQ for the node's own users and permissions.
+# RabbitMQ has two names for the node's own users and permissions.
 _only_internal: Final = word_or(
     "rabbit_auth_backend_internal", None, only("internal", None, "only internal is available")
 )

@@ -29,7 +29,7 @@ class Setting:
         self.replaces = replaces
 
     def with_value(self, value: str) -> "Setting":
-        """The same assignment of another value."""
+        """This setting with another value."""
         return Setting(
             self.where,
             self.key,

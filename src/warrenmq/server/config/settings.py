@@ -65,7 +65,7 @@ class Config:
     default_configure: str = ".*"
     default_write: str = ".*"
     default_read: str = ".*"
-    # What a new password must satisfy: a kind of rule, and the argument of that kind.
+    # The rule for new passwords: its kind, and the argument of that kind.
     credential_validator: str = "rabbit_credential_validator_accept_everything"
     credential_min_length: int = 8
     credential_regexp: str = ""

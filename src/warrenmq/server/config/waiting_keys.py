@@ -171,7 +171,7 @@ _NEVER: Final[dict[str, values.Parser]] = {
     "log.console.color_esc_seqs.*": values.anything,
 }
 
-# Of the listeners of management and metrics, and of the other places where TLS options stand.
+# Keys of the listeners of management and metrics, and of other places with TLS options.
 _HTTP: Final[dict[str, values.Parser]] = {
     "port": _port,
     "ip": values.ip_address,

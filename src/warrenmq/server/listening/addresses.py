@@ -1,4 +1,4 @@
-"""Both ends of a client's connection, as its name, the log and the login rules need them."""
+"""The two ends of a client's connection, as its name, the log and the login rules need them."""
 
 import socket
 from dataclasses import dataclass

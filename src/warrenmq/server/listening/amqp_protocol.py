@@ -40,8 +40,9 @@ _HEADER_BYTES: Final = 8
 _TLS_START: Final = b"\x16\x03"
 # Bytes that a socket may read in one turn.
 READ_BYTES: Final = 262144
-# The same for a TLS socket. The loop decrypts what it has read, at most READ_BYTES with the
-# overhead of TLS, and leaves an incomplete record for later: the buffer is rarely quite full.
+# Bytes that a TLS socket may read in one turn. The loop decrypts what it has read, at most
+# READ_BYTES with the overhead of TLS, and leaves an incomplete record for later: the buffer is
+# rarely quite full.
 _TLS_SHARE_BYTES: Final = READ_BYTES // 2
 # Protocol header of AMQP 0-9; warren serves such a client as 0-9-1.
 _AMQP_0_9: Final = b"AMQP\x01\x01\x00\x09"

@@ -36,7 +36,7 @@ class ControlListener:
         self._socket: socket.socket | None = None
         # The control file, until it is written.
         self._unwritten: ControlFile | None = None
-        # What a local administrator must show.
+        # The secret that a local administrator must show.
         self.token = secrets.token_urlsafe(_TOKEN_BYTES)
 
     def start(self, node: str, pid: int, reserve: SpaceReserve) -> None:

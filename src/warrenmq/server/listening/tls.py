@@ -94,7 +94,7 @@ def _certificates(path: Path | None) -> str:
 
 
 def file_stamps(options: TlsOptions) -> tuple[tuple[int, int, int] | None, ...]:
-    """What changes when one of the files is written or replaced; None for a file that is gone."""
+    """Stamps that change when a file is written or replaced; None for a file that is gone."""
     return tuple(_stamp(path) for _, path in _files(options))
 
 
@@ -236,7 +236,7 @@ class ListenerTls:
     """
 
     def __init__(self, options: TlsOptions) -> None:
-        # Of the files as they were last read, even if they were faulty.
+        # Stamps of the files as they were last read, even if the files were faulty.
         self._stamps = file_stamps(options)
         self.context: ssl.SSLContext = server_context(options)
         self.chains = PeerChains(options.depth)

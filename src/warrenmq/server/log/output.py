@@ -31,7 +31,7 @@ class JsonFormatter(logging.Formatter):
     """Formats events with RabbitMQ's names of the fields: time, level, msg, and `domain`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        import json  # Not at the start: most logs are plain text.
+        import json  # Imported late: most logs are plain text.
 
         fields = {
             "time": stamp(record.created),

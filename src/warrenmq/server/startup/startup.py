@@ -73,7 +73,7 @@ class OpenedData:
     def open_vhost(self, broker: Broker, definition: PutVhost, now_ms: int) -> Vhost:
         """Add a vhost that was defined just now to `broker`. Raises OSError."""
         path, files = _vhost_files(self.directory, definition)
-        # Its definitions are empty, but its queue ids continue those of the node.
+        # A new vhost has no definitions, but its queue ids continue those of the node.
         definitions = Definitions()
         definitions.next_queue_id = broker.next_queue_id()
         try:

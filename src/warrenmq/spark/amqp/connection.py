@@ -49,7 +49,7 @@ _CAPABILITIES: Final[dict[str, object]] = {
 # Reply codes of transient closes: the broker stops, or has lost something that may come back. Such
 # a close is no answer to a request.
 _PASSING: Final = (CONNECTION_FORCED, INTERNAL_ERROR)
-# What a socket that never blocks raises, with and without TLS, when it would have to wait.
+# The exceptions of a non-blocking socket, with and without TLS, that would have to wait.
 _NOT_NOW: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 # Without heartbeats the kernel finds dead peers: it probes after 60 s of silence, then every 10 s,
 # six times.

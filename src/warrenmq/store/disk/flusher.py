@@ -138,7 +138,7 @@ class _JournalFile:
             self._allocate(self._synced + size + _ALLOCATE_BYTES)
         self._handle.write_synced(self._synced, parts)
         fail_point("journal.synced")
-        # This check takes a microsecond, much less than the sync.
+        # Checking the name takes a microsecond, much less than the sync.
         _check_name(self._handle, "the journal file")
         self._synced += size
 

@@ -33,7 +33,7 @@ class CheckpointNeeds:
         # Files that the next checkpoint deletes, and their bytes.
         self._deletable_paths: list[str] = []
         self._deletable_bytes: i64 = 0
-        # This much dead space is worth a checkpoint at once.
+        # Bytes of dead space that are worth a checkpoint at once.
         self._worth_bytes: i64 = dead_bytes
         # Since when dead space or a straggler waits; 0: nothing does.
         self._since_ms: i64 = 0

@@ -25,7 +25,7 @@ WINDOW_BYTES_PER_QUEUE: Final = 16384
 _WORTH_PART: Final = 8
 # Dead files wait so long (ms) for each of their checkpoints, which traffic may bring sooner.
 PATIENCE_MS: Final = 15_000
-# The same patience (ms) while disk space is short.
+# Dead files wait so long (ms) for a checkpoint while disk space is short.
 _LOW_PATIENCE_MS: Final = 2_000
 
 

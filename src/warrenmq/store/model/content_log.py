@@ -81,7 +81,7 @@ class ContentLogs:
 
     def __init__(self) -> None:
         self.retained: dict[int, ContentLog] = {}
-        # Some of them are to be emptied.
+        # Whether some of the retained logs are to be emptied.
         self.has_emptied: bool = False
 
     def retain(self, log: ContentLog, size_bytes: i64) -> None:

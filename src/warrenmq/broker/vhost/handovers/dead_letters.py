@@ -152,7 +152,7 @@ class DeadLetters(HandoverHost):
             if len(refusing) == 0:
                 return takers
             takers = [queue for queue in takers if queue not in refusing]
-            # Their dead letters may fill other takers.
+            # The dead letters of refusing queues may fill other takers, so the loop looks again.
             self._publish_refused(_letters_of(refusing, message), now_ms)
 
     def move_refused(

@@ -89,7 +89,7 @@ class _Copies:
         self.queues = []
         self._left = 1
         for each in queues:
-            # Its master may have moved since the last round.
+            # The master of a queue may have moved since the last round.
             queue = each.current()
             if queue.is_deleted:
                 continue

@@ -1,4 +1,4 @@
-"""What the node says of itself while it runs: events, certificates, environment variables."""
+"""Commands that watch a running node: its events, certificates, environment variables."""
 
 import time
 from typing import Final

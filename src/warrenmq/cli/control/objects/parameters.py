@@ -25,7 +25,7 @@ NO_PARAMETER: Final = "Error:\nParameter does not exist"
 
 
 def strict_json_text(text: str) -> str:
-    """What RabbitMQ takes for JSON, as strict JSON. Raises CommandError."""
+    """Strict JSON for a text that RabbitMQ takes for JSON. Raises CommandError."""
     try:
         return strict_json(text.encode()).decode()
     except JsonError:

@@ -243,9 +243,9 @@ def _encode_piece(
 
 
 def decode(record: SyncRecord) -> SyncStep:
-    """What a record says.
+    """Decode the step in `record`.
 
-    Raises MalformedMirrorRecord unless its body is exactly that, with values that can be true.
+    Raises MalformedMirrorRecord unless the body is exactly one step, with possible values.
     """
     reader = RecordReader(record.body)
     try:

@@ -1,4 +1,4 @@
-"""What a master finds out about the copy of a mirror, before it sends anything.
+"""Compares the copy of a mirror with the master's, before the master sends anything.
 
 A seq id means the same message at every copy for ever (`queues/mirror/ring_feed.py`), so two copies
 differ by their seq ids only. What the mirror has and the master has not is settled there: the
@@ -42,13 +42,13 @@ class LevelDifference:
 
 
 class Comparison:
-    """What the copies of a level differ by.
+    """The differences between two copies of a level.
 
     `mine` are the seq ids of the master, `theirs` those of the mirror, all below `next_seq`.
     """
 
     def __init__(self, mine: Runs, theirs: Runs, next_seq: int) -> None:
-        # What only the mirror has, and what only the master has below `next_seq`.
+        # Seq ids that only the mirror has, and those below `next_seq` that only the master has.
         self.only_theirs: Runs = []
         self.only_mine: Runs = []
         self._mine: Runs = mine

@@ -27,7 +27,7 @@ from warrenmq.queues.remote.link_records import MalformedRecordError
 
 # The mirror offers anew when it has not heard from its master for this time (ms).
 SILENT_MS: Final = 10_000
-# So does it this long (ms) after the master has ended an attempt.
+# The mirror offers again this long (ms) after the master has ended an attempt.
 RETRY_MS: Final = 1_000
 
 # Runs of messages that the master has no more, which are dropped in one turn.

@@ -23,9 +23,9 @@ class ClusterOptions:
     etcd_keyfile: Path | None = None
     # (host, port) of the listener for other nodes; host "" = every address, port 0 = a free port.
     listen: tuple[str, int] = ("", CLUSTER_PORT)
-    # What other nodes dial, if it is not what this node listens on.
+    # The address that other nodes dial; None: the address of the listener.
     advertise: tuple[str, int] | None = None
-    # What the nodes prove to each other; "" = a secret that the first node makes and keeps in etcd.
+    # The secret that the nodes share; "" = the first node makes one and keeps it in etcd.
     secret: str = field(default="", repr=False)
     # With certificates, links between nodes use TLS, and both ends need one of this authority.
     cacertfile: Path | None = None
@@ -47,7 +47,7 @@ def etcd_urls(value: str) -> tuple[str, ...]:
 
 
 def fault_of(options: ClusterOptions) -> str:
-    """What is missing among `options`, or ""."""
+    """The fault of `options` that lack something, or ""."""
     if options.name and not options.etcd:
         return "cluster.name needs cluster.etcd (--etcd URL,...)"
     if options.etcd and not options.name:

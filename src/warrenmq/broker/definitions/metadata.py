@@ -14,6 +14,7 @@ A store of definitions implements `Metadata` and promises: after a crash, either
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
@@ -54,6 +55,7 @@ class Change:
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class PutVhost(Change):
     """A vhost. `id` names its directory and is never used for another vhost of the node.
@@ -62,35 +64,26 @@ class PutVhost(Change):
     each message is copied to the exchange amq.rabbitmq.trace.
     """
 
-    def __init__(
-        self,
-        name: bytes,
-        id: i64,
-        description: str = "",
-        tags: list[str] | None = None,
-        default_queue_type: str = "",
-        is_tracing: bool = False,
-        birth: i64 = NO_BIRTH,
-    ) -> None:
-        self.name: bytes = name
-        self.id: i64 = id
-        self.description: str = description
-        self.tags: list[str] = tags if tags is not None else []
-        self.default_queue_type: str = default_queue_type
-        self.is_tracing: bool = is_tracing
-        self.birth: i64 = birth
+    name: bytes
+    id: i64
+    description: str = ""
+    tags: list[str] = field(default_factory=list)
+    default_queue_type: str = ""
+    is_tracing: bool = False
+    birth: i64 = NO_BIRTH
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class DeleteVhost(Change):
     """Deletes a vhost with everything that is defined in it; its id counts as used."""
 
-    def __init__(self, name: bytes) -> None:
-        self.name: bytes = name
+    name: bytes
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class PutUser(Change):
     """A user; an empty `password_hash` fits no password.
@@ -99,80 +92,72 @@ class PutUser(Change):
     of channels (NO_LIMIT for none).
     """
 
-    def __init__(
-        self,
-        name: bytes,
-        password_hash: bytes,
-        hashing: str,
-        tags: list[str],
-        max_connections: i64 = NO_LIMIT,
-        max_channels: i64 = NO_LIMIT,
-    ) -> None:
-        self.name: bytes = name
-        self.password_hash: bytes = password_hash
-        self.hashing: str = hashing
-        self.tags: list[str] = tags
-        self.max_connections: i64 = max_connections
-        self.max_channels: i64 = max_channels
+    name: bytes
+    password_hash: bytes
+    hashing: str
+    tags: list[str]
+    max_connections: i64 = NO_LIMIT
+    max_channels: i64 = NO_LIMIT
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class DeleteUser(Change):
     """Deletes a user with its permissions and topic permissions in all vhosts."""
 
-    def __init__(self, name: bytes) -> None:
-        self.name: bytes = name
+    name: bytes
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class PutPermission(Change):
     """The permissions of a user in a vhost: three regular expressions over names."""
 
-    def __init__(self, vhost: bytes, user: bytes, configure: str, write: str, read: str) -> None:
-        self.vhost: bytes = vhost
-        self.user: bytes = user
-        self.configure: str = configure
-        self.write: str = write
-        self.read: str = read
+    vhost: bytes
+    user: bytes
+    configure: str
+    write: str
+    read: str
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class DeletePermission(Change):
     """Takes a user's access to a vhost away."""
 
-    def __init__(self, vhost: bytes, user: bytes) -> None:
-        self.vhost: bytes = vhost
-        self.user: bytes = user
+    vhost: bytes
+    user: bytes
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class PutTopicPermission(Change):
     """A user's permissions at one topic exchange: two regular expressions over routing keys."""
 
-    def __init__(self, vhost: bytes, user: bytes, exchange: bytes, write: str, read: str) -> None:
-        self.vhost: bytes = vhost
-        self.user: bytes = user
-        self.exchange: bytes = exchange
-        self.write: str = write
-        self.read: str = read
+    vhost: bytes
+    user: bytes
+    exchange: bytes
+    write: str
+    read: str
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class DeleteTopicPermission(Change):
     """Deletes the topic permissions of a user at one exchange."""
 
-    def __init__(self, vhost: bytes, user: bytes, exchange: bytes) -> None:
-        self.vhost: bytes = vhost
-        self.user: bytes = user
-        self.exchange: bytes = exchange
+    vhost: bytes
+    user: bytes
+    exchange: bytes
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class PutParameter(Change):
     """A parameter of a vhost; `value` is JSON. Policies are of the component `policy`.
@@ -181,25 +166,25 @@ class PutParameter(Change):
     RabbitMQ. The empty component is that of global parameters, whose vhost is empty too.
     """
 
-    def __init__(self, vhost: bytes, component: str, name: str, value: str) -> None:
-        self.vhost: bytes = vhost
-        self.component: str = component
-        self.name: str = name
-        self.value: str = value
+    vhost: bytes
+    component: str
+    name: str
+    value: str
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class DeleteParameter(Change):
     """Deletes a parameter."""
 
-    def __init__(self, vhost: bytes, component: str, name: str) -> None:
-        self.vhost: bytes = vhost
-        self.component: str = component
-        self.name: str = name
+    vhost: bytes
+    component: str
+    name: str
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class PutExchange(Change):
     """An exchange; `arguments` is the table body of its declaration.
@@ -207,38 +192,28 @@ class PutExchange(Change):
     A lone node writes durable exchanges only, and knows no births.
     """
 
-    def __init__(
-        self,
-        vhost: bytes,
-        name: bytes,
-        type: bytes,
-        auto_delete: bool,
-        internal: bool,
-        arguments: bytes,
-        durable: bool = True,
-        birth: i64 = NO_BIRTH,
-    ) -> None:
-        self.vhost: bytes = vhost
-        self.name: bytes = name
-        self.type: bytes = type
-        self.auto_delete: bool = auto_delete
-        self.internal: bool = internal
-        self.arguments: bytes = arguments
-        self.durable: bool = durable
-        self.birth: i64 = birth
+    vhost: bytes
+    name: bytes
+    type: bytes
+    auto_delete: bool
+    internal: bool
+    arguments: bytes
+    durable: bool = True
+    birth: i64 = NO_BIRTH
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class DeleteExchange(Change):
     """Deletes an exchange; the deletions of its bindings are changes of their own."""
 
-    def __init__(self, vhost: bytes, name: bytes) -> None:
-        self.vhost: bytes = vhost
-        self.name: bytes = name
+    vhost: bytes
+    name: bytes
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class PutQueue(Change):
     """A queue. `id` is the node's own, and is never used again in the vhost.
@@ -250,34 +225,21 @@ class PutQueue(Change):
     other queue. `revision` is the decision that has last changed the queue.
     """
 
-    def __init__(
-        self,
-        vhost: bytes,
-        id: i64,
-        name: bytes,
-        durable: bool,
-        auto_delete: bool,
-        arguments: bytes,
-        birth: i64 = NO_BIRTH,
-        node: bytes = b"",
-        is_exclusive: bool = False,
-        group: bytes = b"",
-        revision: i64 = NO_REVISION,
-    ) -> None:
-        self.vhost: bytes = vhost
-        self.id: i64 = id
-        self.name: bytes = name
-        self.durable: bool = durable
-        self.auto_delete: bool = auto_delete
-        self.arguments: bytes = arguments
-        self.birth: i64 = birth
-        self.node: bytes = node
-        self.is_exclusive: bool = is_exclusive
-        self.group: bytes = group
-        self.revision: i64 = revision
+    vhost: bytes
+    id: i64
+    name: bytes
+    durable: bool
+    auto_delete: bool
+    arguments: bytes
+    birth: i64 = NO_BIRTH
+    node: bytes = b""
+    is_exclusive: bool = False
+    group: bytes = b""
+    revision: i64 = NO_REVISION
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class DeleteQueue(Change):
     """Deletes a queue; the deletions of its bindings are changes of their own.
@@ -286,13 +248,13 @@ class DeleteQueue(Change):
     stored; the store of a cluster finds it by `name`.
     """
 
-    def __init__(self, vhost: bytes, id: i64, name: bytes = b"") -> None:
-        self.vhost: bytes = vhost
-        self.id: i64 = id
-        self.name: bytes = name
+    vhost: bytes
+    id: i64
+    name: bytes = b""
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class PutBinding(Change):
     """A binding; all attributes but the births together are its identity.
@@ -301,62 +263,44 @@ class PutBinding(Change):
     long as both ends have the births that it names.
     """
 
-    def __init__(
-        self,
-        vhost: bytes,
-        source: bytes,
-        destination: bytes,
-        destination_is_queue: bool,
-        key: bytes,
-        arguments: bytes,
-        source_birth: i64 = NO_BIRTH,
-        destination_birth: i64 = NO_BIRTH,
-    ) -> None:
-        self.vhost: bytes = vhost
-        self.source: bytes = source
-        self.destination: bytes = destination
-        self.destination_is_queue: bool = destination_is_queue
-        self.key: bytes = key
-        self.arguments: bytes = arguments
-        self.source_birth: i64 = source_birth
-        self.destination_birth: i64 = destination_birth
+    vhost: bytes
+    source: bytes
+    destination: bytes
+    destination_is_queue: bool
+    key: bytes
+    arguments: bytes
+    source_birth: i64 = NO_BIRTH
+    destination_birth: i64 = NO_BIRTH
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class DeleteBinding(Change):
     """Deletes a binding; `arguments` must be the bytes that were written (`Binding` has them)."""
 
-    def __init__(
-        self,
-        vhost: bytes,
-        source: bytes,
-        destination: bytes,
-        destination_is_queue: bool,
-        key: bytes,
-        arguments: bytes,
-    ) -> None:
-        self.vhost: bytes = vhost
-        self.source: bytes = source
-        self.destination: bytes = destination
-        self.destination_is_queue: bool = destination_is_queue
-        self.key: bytes = key
-        self.arguments: bytes = arguments
+    vhost: bytes
+    source: bytes
+    destination: bytes
+    destination_is_queue: bool
+    key: bytes
+    arguments: bytes
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class PutReaderGroup(Change):
     """A reader group; its queues match `pattern`, or were named one by one if `pattern` is ""."""
 
-    def __init__(self, vhost: bytes, name: bytes, epoch: i64, pattern: str) -> None:
-        self.vhost: bytes = vhost
-        self.name: bytes = name
-        self.epoch: i64 = epoch
-        self.pattern: str = pattern
+    vhost: bytes
+    name: bytes
+    epoch: i64
+    pattern: str
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class PutGroupMember(Change):
     """The progress of a reader group in one queue; `acked` and `reserved` are seq ids.
@@ -364,47 +308,38 @@ class PutGroupMember(Change):
     `is_ended`: the queue was deleted when the group had read all of it.
     """
 
-    def __init__(
-        self,
-        vhost: bytes,
-        group: bytes,
-        queue_id: i64,
-        queue_name: bytes,
-        acked: i64,
-        reserved: i64,
-        is_ended: bool,
-    ) -> None:
-        self.vhost: bytes = vhost
-        self.group: bytes = group
-        self.queue_id: i64 = queue_id
-        self.queue_name: bytes = queue_name
-        self.acked: i64 = acked
-        self.reserved: i64 = reserved
-        self.is_ended: bool = is_ended
+    vhost: bytes
+    group: bytes
+    queue_id: i64
+    queue_name: bytes
+    acked: i64
+    reserved: i64
+    is_ended: bool
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class DeleteGroupMember(Change):
     """Removes a queue from a reader group."""
 
-    def __init__(self, vhost: bytes, group: bytes, queue_id: i64) -> None:
-        self.vhost: bytes = vhost
-        self.group: bytes = group
-        self.queue_id: i64 = queue_id
+    vhost: bytes
+    group: bytes
+    queue_id: i64
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class DeleteReaderGroup(Change):
     """Deletes a reader group with its members."""
 
-    def __init__(self, vhost: bytes, name: bytes) -> None:
-        self.vhost: bytes = vhost
-        self.name: bytes = name
+    vhost: bytes
+    name: bytes
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class PutStage(Change):
     """A stage: a queue that clients do not see, with the messages of one part of a sink's batch.
@@ -414,40 +349,29 @@ class PutStage(Change):
     `target` is the queue for all messages; if it is empty, they are routed.
     """
 
-    def __init__(
-        self,
-        vhost: bytes,
-        id: i64,
-        sink: bytes,
-        batch: i64,
-        finished_ms: i64,
-        message_count: i64,
-        unroutable_count: i64,
-        unroutable: bytes,
-        target: bytes,
-    ) -> None:
-        self.vhost: bytes = vhost
-        self.id: i64 = id
-        self.sink: bytes = sink
-        self.batch: i64 = batch
-        self.finished_ms: i64 = finished_ms
-        self.message_count: i64 = message_count
-        self.unroutable_count: i64 = unroutable_count
-        self.unroutable: bytes = unroutable
-        self.target: bytes = target
+    vhost: bytes
+    id: i64
+    sink: bytes
+    batch: i64
+    finished_ms: i64
+    message_count: i64
+    unroutable_count: i64
+    unroutable: bytes
+    target: bytes
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class DeleteStage(Change):
     """Deletes a stage, whose messages were published or will never be."""
 
-    def __init__(self, vhost: bytes, id: i64) -> None:
-        self.vhost: bytes = vhost
-        self.id: i64 = id
+    vhost: bytes
+    id: i64
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class PutQueuePart(Change):
     """A part of a queue, with an id of its own in the store.
@@ -457,24 +381,24 @@ class PutQueuePart(Change):
     (`broker/vhost/handovers/delayed_messages.py`).
     """
 
-    def __init__(self, vhost: bytes, id: i64, owner: i64, number: i64) -> None:
-        self.vhost: bytes = vhost
-        self.id: i64 = id
-        self.owner: i64 = owner
-        self.number: i64 = number
+    vhost: bytes
+    id: i64
+    owner: i64
+    number: i64
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class DeleteQueuePart(Change):
     """Deletes a part that is empty. The parts of a deleted queue are deleted with it."""
 
-    def __init__(self, vhost: bytes, id: i64) -> None:
-        self.vhost: bytes = vhost
-        self.id: i64 = id
+    vhost: bytes
+    id: i64
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class PutSink(Change):
     """The commits of a sink: all its batches up to `batch` are committed.
@@ -482,21 +406,20 @@ class PutSink(Change):
     `stages` are the ids of the stages of the last batch that are not published yet, in order.
     """
 
-    def __init__(self, vhost: bytes, name: bytes, batch: i64, stages: list[int]) -> None:
-        self.vhost: bytes = vhost
-        self.name: bytes = name
-        self.batch: i64 = batch
-        self.stages: list[int] = stages
+    vhost: bytes
+    name: bytes
+    batch: i64
+    stages: list[int]
 
 
 @final
+@dataclass(eq=False)
 @mypyc_attr(native_class=True)
 class DeleteSink(Change):
     """Deletes a sink, and with it the number of its last committed batch."""
 
-    def __init__(self, vhost: bytes, name: bytes) -> None:
-        self.vhost: bytes = vhost
-        self.name: bytes = name
+    vhost: bytes
+    name: bytes
 
 
 @final

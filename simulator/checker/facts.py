@@ -1,4 +1,4 @@
-"""What a history says of each message, session and fault: the facts that the rules judge.
+"""The facts that the rules judge: a history, by message, session and fault.
 
 Facts are gathered in one pass. A history that contradicts itself, as an ack of a tag that was never
 delivered, is the recorder's fault and raises HistoryError.

@@ -64,7 +64,7 @@ def _has_fault(facts: Facts, before: DeliveryFacts, again: DeliveryFacts, bound_
     for fault in facts.faults:
         from_us = fault.at_us
         if fault.kind == SLOW_LINK:
-            # What has gathered on the link breaks it for some time after its end, too.
+            # Bytes that have gathered on a slow link may break it for some time after the fault.
             from_us = facts.fault_ends.get(fault.fault, NEVER)
         if fault.at_us <= again.at_us and before.at_us - bound_us <= from_us:
             return True

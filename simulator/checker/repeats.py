@@ -36,7 +36,7 @@ LOST_FLAGS = "flags lost in a crash"
 CRASH_FLAGS = "flags set by a crash"
 MASTER_FLAGS = "flags set by a new master"
 HIDDEN_DELIVERIES = "deliveries that no client saw"
-# What one connection sends may arrive so much later than what another one sends after it.
+# The bytes of one connection may arrive so much later than bytes that another one sent later.
 OVERTAKING_US = 20_000
 
 

@@ -33,7 +33,7 @@ _SHOWN: Final = 20
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is wrong with a history; moments are in microseconds."""
+    """The violations of a history; moments are in microseconds."""
 
     start_us: int
     # In the order of the rules.

@@ -64,7 +64,7 @@ from warrenmq.wire.properties import Properties
 
 CHANNEL: Final = 1
 _HANDSHAKE: Final = handshake("connection.blocked", "consumer_cancel_notify", "basic.nack")
-# What a node without a decision, or without its link, may say: the queue is gone, or down, or used
+# Codes of a node without a decision, or without its link: the queue is gone, or down, or used
 # exclusively; nothing was decided in time.
 _REFUSALS: Final = frozenset(
     (NOT_FOUND, ACCESS_REFUSED, RESOURCE_LOCKED, RESOURCE_ERROR, PRECONDITION_FAILED)
@@ -98,7 +98,7 @@ class ClusterClient:
         return bool(self._calls) or channel is None or channel.is_suspended
 
     def waits_for(self) -> str:
-        """What the client still waits for, or ""."""
+        """The call that the client still waits for, or ""."""
         return (
             "" if self.is_lost or not self._calls else f"{self.name}: {self._calls[0][0].__name__}"
         )

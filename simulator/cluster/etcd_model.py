@@ -230,7 +230,7 @@ class ModelledStore(DecisionStore):
         self.is_reachable = True
         self.loses_answers = False
         self.told_revision = 0
-        # What every request relies on in addition; None: the node needs no lease.
+        # The lease that every request relies on; None: the node needs none.
         self.lease: NodeIs | None = None
         self._model = model
         self._follow = follow

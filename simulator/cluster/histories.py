@@ -30,7 +30,7 @@ QUEUES: Final = 9
 EXCHANGES: Final = 3
 EXCHANGE_TYPES: Final = (b"direct", b"fanout", b"topic")
 FIXED_EXCHANGE: Final = 0
-# So many of the fixed queues have a reader group, where queues are mirrored.
+# Where queues are mirrored, this number of the fixed queues has a reader group.
 READ_QUEUES: Final = 2
 # Where queues are mirrored, the fixed ones are bound to it by their names.
 DELAYED_EXCHANGE: Final = b"xd"
@@ -133,7 +133,7 @@ class _Maker:
 
 
 _Draw = Callable[[_Maker], tuple[int | str, ...]]
-# What clients do: how often, and with which values.
+# The work of clients: how often each kind is done, and with which values.
 _WORK: Final[dict[str, tuple[int, _Draw]]] = {
     "publish": (22, _Maker.publish),
     "tx": (3, lambda m: (m.node(), m.queue(), m.rng.randint(1, 3), m.size(), m.flag(0.8))),
@@ -181,7 +181,7 @@ _FAULTS: Final[dict[str, tuple[int, _Draw]]] = {
     "compact": (1, lambda m: (m.node(),)),
     "stall": (2, lambda m: (m.node(), m.flag(0.4))),
 }  # fmt: skip
-# What else is done where queues are mirrored, or more often. Mirrors are given up after 3 to 8 s.
+# Work that only mirrored queues have, or have more often. A mirror is dropped after 3 to 8 s.
 _MIRROR_WORK: Final[dict[str, tuple[int, _Draw]]] = {
     "publish": (32, _Maker.publish),
     "ack": (20, lambda m: (m.consumer(), m.rng.randrange(8), m.flag(0.5))),

@@ -130,7 +130,7 @@ class MemberProber:
     """Probes of a simulated node, which the network answers when the driver lets it."""
 
     def __init__(self) -> None:
-        # Who is to be told that the host of a node refuses connections, by the node's name.
+        # Callbacks by the name of a node, for the news that its host refuses connections.
         self.asked: dict[str, Callable[[], None]] = {}
 
     def probe(self, name: str, record: RunningNode, refused: Callable[[], None]) -> None:
@@ -186,7 +186,7 @@ class Member(SimulatedNode):
         )
 
     def definitions(self) -> Definitions:
-        """What the cluster still has of the node's rows; see `ClusterStart.open`."""
+        """The rows of the node that the cluster still has; see `ClusterStart.open`."""
         name = self.name.encode()
         self._model.drop_node(name)
         self._shared, self._revision = self._model.load(), self._model.revision
@@ -266,7 +266,7 @@ class Member(SimulatedNode):
 
     @property
     def own_copy(self) -> Copy:
-        """What this run of the node would have as a copy of a queue."""
+        """The name of a copy of a queue that this run of the node would have."""
         return Copy(self.name.encode(), self.name, str(self.incarnation))
 
     def _time(self) -> int:

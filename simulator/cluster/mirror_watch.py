@@ -37,7 +37,7 @@ class _Epoch(SentMessages):
 
 
 class _Copy:
-    """What a node has had of a queue: complete up to the message `received` of `epoch`."""
+    """A node's copy of a queue: complete up to the message `received` of `epoch`."""
 
     def __init__(self) -> None:
         self.epoch = 1
@@ -130,7 +130,7 @@ class MirrorWatch(MemberWatch):
         forgotten_us = NEVER
         is_unsafe = not before.is_synced(own.node, own.replica_id)
         if own not in before.sync:
-            # It has what its disk has kept of an earlier run (I6).
+            # The copy has only the messages that its disk kept of an earlier run (I6).
             crashed_us = self._crashed_us.get(node, 0)
             forgotten_us = crashed_us - WINDOW_MS * _MS_US
             self._recording.forgotten(life, not place.put.durable, crashed_us)
@@ -176,7 +176,7 @@ class MirrorWatch(MemberWatch):
         return None
 
     def _heard(self, life: str, node: str, epoch: int) -> tuple[tuple[SentMessages, int], ...]:
-        """What the new master of `epoch` has got of its predecessors; see `Move`."""
+        """The messages that the new master of `epoch` has from its predecessors; see `Move`."""
         copy = self._copy(life, node)
         return tuple(
             (self._epochs[life, number], copy.received if number == copy.epoch else 0)

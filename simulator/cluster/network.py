@@ -23,7 +23,7 @@ class LinkedNode(Protocol):
     """A node, as the network knows it."""
 
     name: str
-    # It receives nothing, and its connections stay.
+    # A frozen node receives nothing, and its connections stay.
     is_frozen: bool
 
     def link_moved(self) -> None:
@@ -71,7 +71,7 @@ class Connection:
         self.path = path
         self.nodes = nodes
         self.links: list[Link | None] = [None, None]
-        # What each side sends.
+        # The bytes that each side sends.
         self.streams = (Stream(), Stream())
 
     def is_over(self) -> bool:

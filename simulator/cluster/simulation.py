@@ -305,7 +305,7 @@ class ClusterSimulation(SparkSteps):
             self._delete_queue(client, step.number(1))
 
     def _delete_queue(self, client: ClusterClient, index: int) -> None:
-        # If its node crashes before that is decided, the queue may be there, and empty.
+        # If the client's node crashes before the deletion is decided, the queue may stay, empty.
         self.world.recording.leaky.add(life_of(client.member, queue_name(index)))
         client.call(QueueDelete(queue_name(index)), QueueDeleteOk)
 

@@ -1,4 +1,4 @@
-"""What the oracle knows of messages that leave queues by rule.
+"""The oracle of messages that leave queues by rule.
 
 A message is in one queue at a time, or in several after a fan-out of dead letters. One stay of one
 message in one queue is named by the deaths in its header x-death: a `Stay`. So a message that comes
@@ -92,18 +92,18 @@ class MessageModel:
 
 
 class StayRecord:
-    """What clients did with one stay."""
+    """The record of one stay: what clients did with it."""
 
     def __init__(self) -> None:
-        # A client has it, and has not settled it.
+        # A client has the message, and has not settled it.
         self.is_out = False
-        # It was acked, or rejected and is a dead letter now; since the last crash.
+        # Since the last crash the message was acked, or became a dead letter.
         self.is_gone = False
-        # It is gone, and the node was at rest since: no crash brings it back.
+        # The node was at rest after the message had gone: no crash brings it back.
         self.is_final = False
         self.was_acked = False
         self.was_rejected = False
-        # How often it was returned since the last crash, and whether it ever was.
+        # How often the message was returned since the last crash, and whether it ever was.
         self.returns = 0
         self.was_returned = False
         # Step at which it became ready.

@@ -101,7 +101,7 @@ class LeavingSimulation:
         # Failed calls of the disk: before the node's start, and when they were last looked at.
         self._failed_before_start = 0
         self._failed_calls = 0
-        # Until then work that has failed may wait for its repetition (ms).
+        # Failed work may wait for its retry until this time (ms).
         self._retried_ms = 0
         self._watch = CrashWatch()
         # The mirrors of the running node's queues, by queue id.
@@ -341,7 +341,7 @@ class LeavingSimulation:
             raise Violation("confirm", f"{self.publisher.unconfirmed} were never confirmed")
         self._judge(self.node)
         if files.failed_calls == self._failed_before_start:
-            # What a failed call has left behind goes at the next start.
+            # Files that a failed call has left behind go at the next start.
             check_rest(self.node)
 
 

@@ -133,9 +133,9 @@ class QueueModel:
         self.reservers: set[int] = set()
         # Groups whose reserve failed: ready copies may be theirs.
         self.failed_by: set[int] = set()
-        # At its deletion the queue had messages that were not settled.
+        # The queue had unsettled messages when it was deleted.
         self.had_messages = False
-        # At its deletion the queue had ready messages that neither expire nor may vanish.
+        # The queue had ready messages, which neither expire nor may vanish, when it was deleted.
         self.had_waiting = False
         # Groups that had reserved messages, which neither expire nor may vanish, at the deletion.
         self.held_by: set[int] = set()

@@ -59,7 +59,7 @@ class MirrorModel(OperationFeed):
         copied.is_delivered = copied.is_out = True
 
     def leaving(self, seq: int) -> None:
-        # One that just arrived may be new here.
+        # A message that just arrived may be new here.
         self.messages.setdefault(seq, Copied(None, 0, False, True)).is_out = True
 
     def returned(self, seq: int) -> None:

@@ -419,8 +419,8 @@ class Sessions:
                 else:
                     channel.unacked[method.delivery_tag] = Delivery(copy, None)
             else:
-                # Others may have got the queue's messages in this turn, and their deliveries come
-                # later.
+                # Other clients may have got the queue's messages in this turn, and their deliveries
+                # come later.
                 self._said_empty.append(queue)
 
         self.ask(channel, BasicGet(queue.name.encode(), no_ack), BasicGetOk, got)

@@ -33,7 +33,7 @@ _LEVEL_SHIFT: Final = 56
 
 
 def mirror_unrest(world: World) -> str:
-    """What mirrored queues are not done with, while all nodes run; "" if they are at rest."""
+    """The work that mirrored queues still have while all nodes run; "" if they are at rest."""
     if len(world.members) < len(world.names):
         # Copies that are needed may be on the nodes that do not run.
         return ""

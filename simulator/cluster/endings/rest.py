@@ -31,7 +31,7 @@ def rest(world: World) -> None:
 
 
 def _unrest(world: World) -> str:
-    """What is not at rest, or ""."""
+    """The part of the cluster that is not at rest, or ""."""
     if not world.network.is_idle():
         return "the network is not idle"
     for member in world.members.values():

@@ -1,4 +1,4 @@
-"""What a change of a queue's master may undo, and what it may not.
+"""Which deliveries and acks a change of a queue's master may undo.
 
 Deliveries and acks wait for no mirror. What an earlier master did before the first message
 that the new one has not got of it, the new one knows (`simulator/cluster/mirror_watch.py`); what

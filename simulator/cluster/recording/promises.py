@@ -1,4 +1,4 @@
-"""What is promised of messages that leave the queues of a simulated cluster by rule.
+"""The promises about messages that leave the queues of a simulated cluster by rule.
 
 A message is gone before a consumer acked it only if its queue's rules allow that: it was rejected,
 its time was over, or a limit had enough other messages to keep. If its queue has a dead-letter
@@ -202,7 +202,7 @@ class Promises:
         for other, sent in self.sent.items():
             if other != message and queue in sent.queues:
                 confirms = facts.messages[other].confirms if has_order else []
-                # What was in the queue before the message is dropped before it.
+                # The queue drops messages that were in it before this one earlier than this one.
                 count += not (confirms and confirms[0].at_us < self.sent[message].at_us)
             count += any(self._reaches(each, name) for each in sent.queues)
         return count

@@ -1,4 +1,4 @@
-"""What clients of a simulated cluster send and receive, as a history that the checker judges.
+"""Records what clients of a simulated cluster do, as a history that the checker judges.
 
 A queue is named NAME#BIRTH: a queue that is deleted and declared again is another one. Moments are
 the simulation's own: ms of its clock, with a count of the events in each.
@@ -268,7 +268,7 @@ class Recording:
         self.promises.crashed(queue, at_us)
 
     def disk_faults(self, is_any: bool) -> None:
-        """Some disks fail or hang from now on, or none does."""
+        """Note whether, from now on, any disk fails or hangs."""
         begins_us, ends_us = self._disk_faults[-1] if self._disk_faults else (0, 0)
         if is_any and ends_us != NEVER:
             self._disk_faults.append((self._now_us(), NEVER))
@@ -475,7 +475,7 @@ class Recording:
                         self.counts["messages that a fault has doubled"] += 1
                         continue
                     if _stood_still(facts, delivery.session.start.node, settled.settled_us):
-                        # It had the message before, and nobody could take that back from it.
+                        # The client had the message before, and no node could take it back.
                         self.counts["deliveries of nodes that stood still"] += 1
                         continue
                     raise Violation("again", f"{name} was acked, and came again from {queue}")

@@ -53,7 +53,7 @@ class Feeding:
                 if not is_quiet:
                     self._step(name)
             self._world.pump()
-            # Who is first is decided between nodes alone while the consumers are quiet.
+            # While the consumers are quiet, shorter steps let the nodes alone decide who is first.
             self._world.advance(STEP_MS, STEP_MS // 2 if is_quiet else STEP_MS)
 
     def end(self) -> None:

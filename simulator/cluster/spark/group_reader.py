@@ -47,7 +47,7 @@ from warrenmq.vocabulary.error_codes import (
     STORAGE_FAILED,
 )
 
-# What a node may say that is not the queue's master any more, or whose disk fails.
+# Codes of a node that is not the queue's master any more, or whose disk fails.
 _REFUSALS: Final = frozenset(
     (ACCESS_REFUSED, DATA_LOSS, FENCED, NOT_FOUND, PRECONDITION, STORAGE_FAILED)
 )

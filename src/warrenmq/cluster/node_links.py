@@ -107,7 +107,7 @@ class NodeLinks(LinkHandler):
         name = link.peer_name
         self._links[name] = link
         self._up_since_ms[name] = self._now_ms()
-        # Until it tells more, the other node is behind.
+        # The other node counts as behind until it reports how far it has followed.
         self._peers.put(name, 0)
         self._tell(link, self._followed())
         self._ends.link_up(name, LinkedQueues(link))

@@ -139,7 +139,7 @@ class Queue(LeveledQueue):
         entry = backing.make_entry(self, message, expiry_ms)
         if is_known:
             entry.redelivered = True
-            # Otherwise a mirror that learns anew what was handed out would take the mark away.
+            # Note the earlier delivery, or a mirror that learns them anew would drop the mark.
             backing.store.note_delivered(entry.seq, entry.seq)
         size = entry.body_bytes
         if (

@@ -46,7 +46,7 @@ class TurnShares:
     def __init__(self) -> None:
         # Queues with something to do at the end of the turn, each at most once.
         self.listed: list[TurnShare] = []
-        # The last turn had more work than steps.
+        # Whether the last turn had more work than steps.
         self.has_more: bool = False
         # Messages published since the end of the last turn.
         self.arrived_count: i64 = 0

@@ -89,7 +89,7 @@ class JournalReplay:
         self.torn: list[Damage] = []
         # Missing files, (number, size in bytes): the next file or the checkpoint names them.
         self.missing: list[tuple[int, int]] = []
-        # The last record is the mark of an orderly stop, in a file without damage.
+        # Whether the last record marks an orderly stop, in a file without damage.
         self.is_clean: bool = False
         self.release_serial: i64 = 0
         # References released since the checkpoint, to contents that the checkpoint knows.

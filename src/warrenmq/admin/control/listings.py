@@ -124,7 +124,7 @@ class ListingCalls:
         last answers too counts as down, unless it has come to this node: then they are asked once
         more.
         """
-        # The last column tells which queues have a row.
+        # Ask for the names in a last column, which tells the queues that have a row.
         local = msgspec.structs.replace(request, which="local", columns=[*request.columns, "name"])
         vhost = vhost_of(self._broker, request)
         names = {*vhost.queues, *vhost.remote_queues}

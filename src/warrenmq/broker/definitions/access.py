@@ -27,9 +27,9 @@ class Access:
         self.guard: LoginGuard = LoginGuard()
         self.attempts: LoginAttempts = LoginAttempts()
         self._accounts: dict[bytes, Account] = {}
-        # By (user, vhost). An entry stays when the permission is deleted: open sessions hold it.
+        # Rights by (user, vhost). An entry outlives its permission: open sessions hold it.
         self._rights: dict[tuple[bytes, bytes], Rights] = {}
-        # As they are stored, for listings and exports.
+        # The permissions as they are stored, for listings and exports.
         self._permissions: dict[tuple[bytes, bytes], metadata.PutPermission] = {}
         self._topic_permissions: dict[tuple[bytes, bytes, bytes], metadata.PutTopicPermission] = {}
         self._on_change: Callable[[bytes], None] = on_change

@@ -419,7 +419,7 @@ class VhostQueues:
             level = queue.level_of(ledger)
             for channel in self.host.channels:
                 channel.replace_unacked(ledger, level, end)
-            # The other holders forget what is the queue's again.
+            # Holders that are no channels forget the entries, which the queue has back.
             for forget in self.host.loss_watchers:
                 forget(ledger, entries)
             backing.requeue(entries, now_ms)

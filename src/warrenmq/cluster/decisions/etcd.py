@@ -169,7 +169,7 @@ class EtcdDecisions(DecisionStore):
             next_revision = revision + 1
             self._loop.call_soon_threadsafe(self._follow, stop, follow, revision, changes)
 
-        # The last refusal in the log: one that goes on is one line.
+        # The last refusal in the log: a refusal that repeats is logged once.
         refusal = ""
         while not stop.is_set():
             try:

@@ -275,7 +275,7 @@ class GroupProposer:
         else:
             for proposal in batch:
                 proposal.queues_max = max(1, len(batch) // 2)
-            # This node may not have followed yet what was decided first.
+            # Wait, as this node may not have followed yet the change that was decided first.
             self._clock.call_later(LOOK_AGAIN_MS, lambda: self._try_again(batch))
         self._wake()
 

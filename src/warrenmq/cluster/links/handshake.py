@@ -91,9 +91,9 @@ class Handshake:
         admits: Callable[[Identity], str],
     ) -> None:
         self.expected_name = expected_name
-        # The other side as it introduced itself. Only `is_complete` makes it true.
+        # The identity that the other side claims; proved once `is_complete` is set.
         self.peer: Identity | None = None
-        # Whether both sides have proved what they say. Nothing may be received before.
+        # Whether both sides have proved their identities. No frame may be received before.
         self.is_complete = False
         # Version that both sides speak.
         self.version = 0

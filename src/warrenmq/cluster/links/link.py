@@ -270,7 +270,7 @@ class Link:
             self.close("the other side broke the protocol of the links: a ping of another length")
             return
         if self._peer_ms == 0:
-            # The other side hands out nothing before it has an echo.
+            # The other side delivers no frame before it has an echo, so send one at once.
             self._next_ping_ms = now_ms
         self._peer_ms = read_i64_be(payload, 0)
         # Never a time to come, whatever the other side says.

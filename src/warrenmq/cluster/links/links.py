@@ -59,9 +59,9 @@ class _Peer:
 
     def __init__(self, address: Address, is_dialled: bool, now_ms: int) -> None:
         self.address = address
-        # This node dials; otherwise it waits to be dialled.
+        # Whether this node dials the other one, or waits to be dialled.
         self.is_dialled = is_dialled
-        # A link to it is up.
+        # Whether a link to the other node is up.
         self.link: Link | None = None
         self.up_since_ms = 0
         # True while a dial is under way or the link is up: dial no second time.

@@ -32,8 +32,8 @@ REQUEST_S: Final = 5.0
 SINGLE_S: Final = 2.0
 # Pause before members that elect a leader are asked again (s).
 ELECTION_PAUSE_S: Final = 0.1
-# Without this a member that has no leader, and may be cut off from those that have, makes requests
-# wait, and watches hear nothing.
+# With this header a member without a leader refuses requests. Without it requests wait, and
+# watches hear nothing, at a member that is cut off from the others.
 LEADER_HEADERS: Final = {"Grpc-Metadata-hasleader": "true"}
 NO_LEADER: Final = "etcdserver: no leader"
 

@@ -78,7 +78,7 @@ class MirrorPlace(ReplicaHost):
         self.name = put.name
         self.birth = put.birth
         self.key = place_key(put)
-        # The last step of placement: when it was proposed, from which version of the group.
+        # When placement proposed its last step, and from which version of the group.
         self._stepped_ms = -_STEP_MS
         self._stepped_version = 0
         # When the last record of another node came.

@@ -40,7 +40,7 @@ class LinkConsumer(Consumer):
         # Messages, and bytes of their content, that may be delivered.
         self.credit: i64 = 0
         self.credit_bytes: i64 = 0
-        # The other node knows that a message is there.
+        # Whether the other node knows that a message is there.
         self._is_told: bool = False
         self.target: Queue = queue
         self._events: LinkEvents = events

@@ -23,9 +23,9 @@ class UsedQueue:
         self.vhost: Vhost | None = None
         # The queue as it was found last.
         self.queue: Queue | None = None
-        # A publish since the last AWAIT was refused, or found no queue.
+        # Whether a publish since the last AWAIT was refused, or found no queue.
         self.has_refused: bool = False
-        # The last publish was refused.
+        # Whether the last publish was refused.
         self.has_refused_last: bool = False
         self.has_failed: bool = False
         # Confirms the last publish since the last AWAIT; None if the queue has no copies.

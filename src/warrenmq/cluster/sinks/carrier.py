@@ -60,7 +60,7 @@ class StagedCarrier(SliceCarrier):
 
     def finish(self, vhost: bytes, stage_id: int) -> None:
         for node in self._nodes.pop((vhost, stage_id), set()):
-            # If it gets lost, `oldest` of a later slice says the same.
+            # A lost request does no harm: `oldest` of a later slice says the same.
             request = encode_request(FinishStage(self.origin(), vhost, stage_id))
             self.calls.ask(node, request, self.clock.now_ms(), _nobody_waits)
 

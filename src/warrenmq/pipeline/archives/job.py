@@ -293,7 +293,7 @@ def _run(
             spark.begin()
         while not stopping.is_set():
             begun_s = time.monotonic()
-            # This call also acks all messages below `start`, which are committed.
+            # `latestOffset` also acks all messages below `start`, which are committed.
             end = reader.latestOffset(start, reader.getDefaultReadLimit())
             if end != start:
                 writer.add(_written(spark.wait(), reader, start, end), end)

@@ -198,8 +198,8 @@ def rows_of_queue(
         for found in files:
             yield from _rows_in(found, runs, queue_id, first_seq, end_seq, schema)
         return
-    # Here the rows are not in order, as after a failed batch that was written again after later
-    # ones: sort them in memory, since a range has the size that fits a task.
+    # A failed batch that was written again after later ones leaves rows out of order. Sort them in
+    # memory, since a range has the size that fits a task.
     rows = [
         batch
         for found in files

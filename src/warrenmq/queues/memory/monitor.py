@@ -37,7 +37,7 @@ from warrenmq.queues.memory.account import FOREVER_S, NO_LIMIT_BYTES, MemoryAcco
 
 # Time between two reports of an active queue (ms).
 REPORT_MS: Final = 5000
-# From this r on, D has no additional second.
+# The duration D gets no additional second once the ratio r is this high.
 _TIGHT_RATIO: Final = 0.95
 _ADDITIONAL_S: Final = 1.0
 # Where paging by bytes begins, as a share of what the ratio allows.

@@ -296,7 +296,7 @@ class MirrorBacking:
         if not entry.persistent and backing.is_durable:
             ledger.add_transient(entry)
         if entry.redelivered:
-            # Otherwise this copy would tell others that it never was, once it is the master.
+            # Note the earlier delivery, or this copy would deny it once it is the master.
             backing.store.note_delivered(entry.seq, entry.seq)
         if entry.expiry_ms != 0:
             # The queue that takes over starts the timer; `append` would ask for it now.

@@ -20,7 +20,7 @@ def subtracted(runs: Runs, others: list[Runs], found: Runs) -> Iterator[int]:
     for first, last in runs:
         seq = first
         while seq <= last:
-            # The first seq id that one of the others has, from `seq` on.
+            # The first seq id from `seq` on that one of `others` has.
             end = last + 1
             gone = seq
             for number in range(len(others)):

@@ -60,7 +60,7 @@ class GroupMember:
         self.queue_id: i64 = queue_id
         # None: the queue is deleted, recovery did not find it, or its master has moved.
         self.queue: Queue | None = None
-        # Another node has become the master of the queue.
+        # Whether another node has become the master of the queue.
         self.has_moved: bool = False
         # The queue was deleted when it had nothing left to read, so nothing is lost.
         self.is_ended: bool = False

@@ -44,7 +44,7 @@ class SessionQueue:
         self.unapplied_bytes: i64 = 0
         # The party of the publishes since the last AWAIT, None if nobody waits for them yet.
         self.party: RemoteParty | None = None
-        # The other node has forgotten the number.
+        # Whether the other node has forgotten the number.
         self.is_closed: bool = False
         # Stand-ins for the ledgers of the queue's levels, by priority.
         self._ledgers: dict[int, RemoteLedger] = {}

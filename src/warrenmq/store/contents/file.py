@@ -53,7 +53,7 @@ class ContentFile:
         # Writes to the file that gather or were handed out, and have not come back.
         self.writes_under_way: i64 = 0
         self.is_compacting: bool = False
-        # The last compaction of the file failed: other files come first.
+        # Whether the last compaction of the file failed: other files come first then.
         self.was_refused: bool = False
         self._released: BytesWriter | None = None
         self._row: bytes | None = None

@@ -451,7 +451,7 @@ class JobRunner:
             except OSError as error:
                 if error.errno not in _UNREADABLE:
                     raise
-                # The other files may have the entries that are left.
+                # Skip the unreadable file: other files may have the missing entries.
                 continue
             repair.search(data, log.number, job.queue_id, log.first, log.last)
         parts = repair.content(job.queue_id)

@@ -73,7 +73,7 @@ class ContentLoad(WaitingLoad):
         self.done: LoadDone = done
         # Positions that the read or search under way is for.
         self._asked: list[Position] = []
-        # For each of them the range that has its record, and the record's place in that range.
+        # For each of `_asked` the range that has its record, and the record's place in the range.
         self._range_numbers: list[int] = []
         self._starts: list[int] = []
         # The last range, of a journal file, which may grow: its number, offset and size in bytes.

@@ -26,8 +26,8 @@ from warrenmq.store.records.record import FILE_HEADER_BYTES, crc_seed
 READ_BYTES_MIN: Final = 65536
 # Size of a read (bytes) of a segment that mainly names places: the entries of many loads.
 ENTRIES_BYTES: Final = 524288
-# From so many ranges on, the system is told of the contents of the next loads. Fewer lie close to
-# each other, and it reads them ahead by itself.
+# Loads of at least this many ranges tell the system which contents come next. Fewer ranges lie
+# close to each other, and the system reads them ahead by itself.
 SCATTERED_RANGES: Final = 4
 # Size of a read (bytes) of a segment whose positions are to be settled.
 POSITIONS_BYTES: Final = 196608

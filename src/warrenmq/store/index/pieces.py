@@ -47,7 +47,7 @@ class IndexPiece:
         self._seed: int = seed
         # The contents of the records before this place in `data` were asked for.
         self._asked_upto: i64 = begin
-        # The last seq id in these records.
+        # The last seq id in the records whose contents were asked for.
         self._asked_seq: i64 = -1
 
     def places_ahead(self, next_seq: i64) -> list[tuple[i64, i64, i64]]:

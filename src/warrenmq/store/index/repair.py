@@ -125,7 +125,7 @@ class DamagedSegments:
             self.recount()
             return
         if job.error is not None:
-            # There was no descriptor or memory for the read. The file may be whole.
+            # The read lacked a descriptor or memory: retry, as the file may be whole.
             self._waiting.append((ledger, segment))
             self.pause()
             return

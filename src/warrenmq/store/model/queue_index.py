@@ -59,7 +59,7 @@ class Segment:
         # How often the file was rewritten or replaced: offsets of records hold for one such copy
         # only.
         self.rewrites: i64 = 0
-        # The last rewrite failed: other segments come first.
+        # Whether the last rewrite failed: other segments come first then.
         self.was_refused: bool = False
         # The live entries wait to be counted anew: a stretch of the segment is no record, or is
         # gone.

@@ -93,7 +93,7 @@ class SegmentRewriter:
         # `_current` waits for its batch to become durable and is not in the write lane yet.
         self._is_deferred: bool = False
         self._retry_at_ms: i64 = 0
-        # The rest of _TAIL_POSITIONS until the next checkpoint.
+        # Positions of _TAIL_POSITIONS that are left until the next checkpoint.
         self._tail_left: i64 = _TAIL_POSITIONS
 
     def find_segments(self, counted: list[QueueStore]) -> bool:

@@ -59,9 +59,9 @@ class DelayBucket(LeveledQueue):
         # The bucket's messages are due in [start_ms, end_ms).
         self.start_ms: i64 = start << shift
         self.end_ms: i64 = (start + 1) << shift
-        # From then on no message can arrive (`bucket_number`).
+        # No message can arrive in the bucket from this time on (`bucket_number`).
         self.closed_ms: i64 = self.end_ms
-        # From then on the messages are taken: to be published, or for narrower buckets.
+        # The messages are taken out from this time on: to be published, or for narrower buckets.
         self.drain_ms: i64 = self.start_ms - (1 << shift)
         if kind > 0:
             self.closed_ms = self.end_ms - (2 << shift)

@@ -75,7 +75,7 @@ class SyncReader:
         backing = self.backing
         ready = backing.ready
         delta = ready.delta
-        # The first seq id that these messages do not reach.
+        # The messages in memory end before this seq id.
         stop = self.end
         if delta.count > 0 and self.next_seq < delta.end:
             stop = min(stop, max(self.next_seq, delta.start))

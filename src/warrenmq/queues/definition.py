@@ -1,10 +1,13 @@
 """A queue as it was declared; the settings that apply may differ (`Queue.settings`)."""
 
+from dataclasses import dataclass
+
 from mypy_extensions import i64
 
 from warrenmq.queues.settings import QueueSettings
 
 
+@dataclass(eq=False)
 class QueueDefinition:
     """The declaration of one queue; it never changes.
 
@@ -13,22 +16,11 @@ class QueueDefinition:
     made. `birth` tells the lives of one name in a cluster apart; 0: the node runs alone.
     """
 
-    def __init__(
-        self,
-        name: bytes,
-        id: i64,
-        durable: bool,
-        auto_delete: bool,
-        owner: object | None,
-        arguments: bytes,
-        settings: QueueSettings,
-        birth: i64 = 0,
-    ) -> None:
-        self.name: bytes = name
-        self.id: i64 = id
-        self.durable: bool = durable
-        self.auto_delete: bool = auto_delete
-        self.owner: object | None = owner
-        self.arguments: bytes = arguments
-        self.settings: QueueSettings = settings
-        self.birth: i64 = birth
+    name: bytes
+    id: i64
+    durable: bool
+    auto_delete: bool
+    owner: object | None
+    arguments: bytes
+    settings: QueueSettings
+    birth: i64 = 0

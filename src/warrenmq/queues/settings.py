@@ -1,5 +1,6 @@
 """The settings that apply to a queue at this moment: limits, dead letters, modes."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from mypy_extensions import i64
@@ -14,16 +15,16 @@ REJECT_PUBLISH: Final = 1
 REJECT_PUBLISH_DLX: Final = 2
 
 
+@dataclass(eq=False)
 class LengthLimit:
     """How many ready messages a queue may have, and bytes of their bodies; NO_LIMIT for none.
 
     `overflow`: DROP_HEAD, REJECT_PUBLISH or REJECT_PUBLISH_DLX.
     """
 
-    def __init__(self, messages: i64, body_bytes: i64, overflow: i64) -> None:
-        self.messages: i64 = messages
-        self.body_bytes: i64 = body_bytes
-        self.overflow: i64 = overflow
+    messages: i64
+    body_bytes: i64
+    overflow: i64
 
     def is_exceeded(self, messages: i64, body_bytes: i64) -> bool:
         """Whether a queue with so many ready messages and bytes of bodies has too many."""
@@ -32,33 +33,32 @@ class LengthLimit:
         )
 
 
+@dataclass(eq=False)
 class DeadLetterRule:
     """Where a queue's dead letters go; `routing_key` None: each keeps its own keys."""
 
-    def __init__(self, exchange: bytes, routing_key: bytes | None) -> None:
-        self.exchange: bytes = exchange
-        self.routing_key: bytes | None = routing_key
+    exchange: bytes
+    routing_key: bytes | None
 
 
+@dataclass(eq=False)
 class QueueTraits:
     """The traits that a queue has by its declaration and keeps.
 
     `max_priority`: the highest level of a priority queue, NO_LIMIT for a queue without priorities.
     """
 
-    def __init__(
-        self, max_priority: i64 = NO_LIMIT, is_single_active: bool = False, is_quorum: bool = False
-    ) -> None:
-        self.max_priority: i64 = max_priority
-        # Only one of the consumers gets messages, until it is gone.
-        self.is_single_active: bool = is_single_active
-        # Declared as a quorum queue: deliveries of a message are counted.
-        self.is_quorum: bool = is_quorum
+    max_priority: i64 = NO_LIMIT
+    # Only one of the consumers gets messages, until it is gone.
+    is_single_active: bool = False
+    # Declared as a quorum queue: deliveries of a message are counted.
+    is_quorum: bool = False
 
 
 _PLAIN: Final = QueueTraits()
 
 
+@dataclass(eq=False)
 class QueueSettings:
     """Settings of one queue, never changed in place: `Queue.apply` replaces them.
 
@@ -67,25 +67,15 @@ class QueueSettings:
     `delivery_limit`: how often a message may be returned; NO_LIMIT: for ever.
     """
 
-    def __init__(
-        self,
-        message_ttl_ms: i64 = NO_LIMIT,
-        expires_ms: i64 = NO_LIMIT,
-        is_lazy: bool = False,
-        limit: LengthLimit | None = None,
-        dead_letters: DeadLetterRule | None = None,
-        delivery_limit: i64 = NO_LIMIT,
-        traits: QueueTraits = _PLAIN,
-    ) -> None:
-        self.message_ttl_ms: i64 = message_ttl_ms
-        self.expires_ms: i64 = expires_ms
-        self.is_lazy: bool = is_lazy
-        # None: the queue takes any number of messages.
-        self.limit: LengthLimit | None = limit
-        # None: rejected and expired messages are dropped.
-        self.dead_letters: DeadLetterRule | None = dead_letters
-        self.delivery_limit: i64 = delivery_limit
-        self.traits: QueueTraits = traits
+    message_ttl_ms: i64 = NO_LIMIT
+    expires_ms: i64 = NO_LIMIT
+    is_lazy: bool = False
+    # None: the queue takes any number of messages.
+    limit: LengthLimit | None = None
+    # None: rejected and expired messages are dropped.
+    dead_letters: DeadLetterRule | None = None
+    delivery_limit: i64 = NO_LIMIT
+    traits: QueueTraits = _PLAIN
 
     def need_timer(self) -> bool:
         """Whether the broker's timer must check the queue even while no message in it expires."""

@@ -1,5 +1,6 @@
 """The sizes that a vhost's store works with, and their defaults."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from mypy_extensions import i64
@@ -28,51 +29,33 @@ EMPTY_FILES_MIN: Final = 3
 EMPTY_GARBAGE_PERCENT: Final = 50
 
 
+@dataclass(eq=False)
 class StoreSettings:
     """The settings of one vhost's store: sizes in bytes, `segment_entries` in seq ids."""
 
-    def __init__(
-        self,
-        journal_file_size_limit: i64,
-        content_file_size_limit: i64 = 16777216,
-        embed_below: i64 = 4096,
-        segment_entries: i64 = SEGMENT_ENTRIES,
-        rewrite_min_bytes: i64 = REWRITE_MIN_BYTES,
-        dead_tail_bytes: i64 = DEAD_TAIL_BYTES,
-        garbage_allowance_bytes: i64 = GARBAGE_ALLOWANCE_BYTES,
-        buffer_bytes: i64 = BUFFER_BYTES,
-        group_bytes: i64 = GROUP_BYTES,
-        behind_bytes: i64 = BEHIND_BYTES,
-        dead_bytes: i64 = DEAD_BYTES,
-        refer_entries: i64 = REFER_ENTRIES,
-        refer_bytes: i64 = REFER_BYTES,
-        empty_files_min: i64 = EMPTY_FILES_MIN,
-        empty_garbage_percent: i64 = EMPTY_GARBAGE_PERCENT,
-        hold_bytes: i64 = 0,
-    ) -> None:
-        self.journal_file_size_limit: i64 = journal_file_size_limit
-        self.content_file_size_limit: i64 = content_file_size_limit
-        self.embed_below: i64 = embed_below
-        self.segment_entries: i64 = segment_entries
-        # A segment with few live entries is rewritten from this size on.
-        self.rewrite_min_bytes: i64 = rewrite_min_bytes
-        # A queue leaves the segment it appends to from this size on, when few of its entries are
-        # alive.
-        self.dead_tail_bytes: i64 = dead_tail_bytes
-        self.garbage_allowance_bytes: i64 = garbage_allowance_bytes
-        self.buffer_bytes: i64 = buffer_bytes
-        self.group_bytes: i64 = group_bytes
-        self.behind_bytes: i64 = behind_bytes
-        self.dead_bytes: i64 = dead_bytes
-        # A queue's index refers to a journal file only for at least so many messages in a row
-        # (`refer_entries`) whose records have at least so many bytes (`refer_bytes`).
-        self.refer_entries: i64 = refer_entries
-        self.refer_bytes: i64 = refer_bytes
-        # Files that have left the journal are emptied when there are at least `empty_files_min` of
-        # them, and more than `empty_garbage_percent` of their bytes are garbage.
-        self.empty_files_min: i64 = empty_files_min
-        self.empty_garbage_percent: i64 = empty_garbage_percent
-        # Appends that nothing waits for gather up to so many bytes, for HOLD_MS at most
-        # (`jobs/write_lane.py`); 0: each is written at once. Only a caller that comes back by
-        # itself, as a node does, may let them gather.
-        self.hold_bytes: i64 = hold_bytes
+    journal_file_size_limit: i64
+    content_file_size_limit: i64 = 16777216
+    embed_below: i64 = 4096
+    segment_entries: i64 = SEGMENT_ENTRIES
+    # A segment with few live entries is rewritten from this size on.
+    rewrite_min_bytes: i64 = REWRITE_MIN_BYTES
+    # A queue leaves the segment it appends to from this size on, when few of its entries are
+    # alive.
+    dead_tail_bytes: i64 = DEAD_TAIL_BYTES
+    garbage_allowance_bytes: i64 = GARBAGE_ALLOWANCE_BYTES
+    buffer_bytes: i64 = BUFFER_BYTES
+    group_bytes: i64 = GROUP_BYTES
+    behind_bytes: i64 = BEHIND_BYTES
+    dead_bytes: i64 = DEAD_BYTES
+    # A queue's index refers to a journal file only for at least so many messages in a row
+    # (`refer_entries`) whose records have at least so many bytes (`refer_bytes`).
+    refer_entries: i64 = REFER_ENTRIES
+    refer_bytes: i64 = REFER_BYTES
+    # Files that have left the journal are emptied when there are at least `empty_files_min` of
+    # them, and more than `empty_garbage_percent` of their bytes are garbage.
+    empty_files_min: i64 = EMPTY_FILES_MIN
+    empty_garbage_percent: i64 = EMPTY_GARBAGE_PERCENT
+    # Appends that nothing waits for gather up to so many bytes, for HOLD_MS at most
+    # (`jobs/write_lane.py`); 0: each is written at once. Only a caller that comes back by
+    # itself, as a node does, may let them gather.
+    hold_bytes: i64 = 0

@@ -37,7 +37,7 @@ from crc32c import crc32c
 from bench.machine import machine
 from warrenmq.broker.definitions.metadata import Definitions, PutQueue, PutVhost
 from warrenmq.build import build_name
-from warrenmq.offline.part_writer import MessageColumns, address_of, write_part
+from warrenmq.offline.part_writer import MessageColumns, PartWriter, address_of
 from warrenmq.offline.store_plan import Part, PartManifest, QueueExtent
 from warrenmq.offline.store_writer import StoreWriter
 from warrenmq.spark import session
@@ -287,7 +287,10 @@ def make_backlog(directory: Path, messages: int, size: int) -> Path:
 
 def _write(task: tuple[Path, Part, int]) -> PartManifest:
     work, part, size = task
-    return write_part(work, part, _columns(part, size))
+    with PartWriter(work, part) as writer:
+        for columns in _columns(part, size):
+            writer.add_columns(columns)
+        return writer.finish()
 
 
 def _columns(part: Part, size: int) -> Iterator[MessageColumns]:

@@ -477,7 +477,7 @@ def test_nothing_is_there_before_the_end(tmp_path: Path) -> None:
     target = tmp_path / "data"
     writer = StoreWriter.create(target, definitions(b"a", b"b"), [extent(1, 9), extent(2, 9)])
     first, second = writer.plan.parts
-    write(writer, first, [row(b"first")])
+    manifests = [write(writer, first, [row(b"first")])]
     killed = PartWriter(writer.work_directory, second)
     killed.add(row(b"lost"))
     assert not target.exists()
@@ -486,12 +486,10 @@ def test_nothing_is_there_before_the_end(tmp_path: Path) -> None:
 
     again = StoreWriter.resume(target)
     assert again.plan == writer.plan
-    manifests = again.finished_parts()
-    assert [manifest.part for manifest in manifests] == [first]
     with pytest.raises(ToolError, match="1 of 2 parts are missing"):
         again.finish(manifests)
     manifests.append(write(again, second, [row(b"second")]))
-    again.finish(again.finished_parts())
+    again.finish(manifests)
     assert [one[3] for one in found_in(target, 1) + found_in(target, 2)] == [b"first", b"second"]
     must_check_clean(target, 2)
     with pytest.raises(ToolError, match="no unfinished store"):

@@ -7,7 +7,6 @@ attempt whose manifest it gets.
 
 import secrets
 import shutil
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -317,14 +316,6 @@ class PartWriter:
         """Remove this attempt's files; `StoreWriter.finish` removes those of a killed writer."""
         self._files.release()
         shutil.rmtree(self._path, ignore_errors=True)
-
-
-def write_part(work: Path, part: Part, batches: Iterable[MessageColumns]) -> PartManifest:
-    """Write a whole part from its messages, in order."""
-    with PartWriter(work, part) as writer:
-        for columns in batches:
-            writer.add_columns(columns)
-        return writer.finish()
 
 
 def read_plan(work: Path) -> StorePlan:

@@ -1,13 +1,17 @@
 """Writes a new data directory from definitions and messages, in parts for any number of processes.
 
     writer = StoreWriter.create(directory, definitions, extents)
-    manifests = [write_part(writer.work, part, batches_of(part)) for part in writer.plan.parts]
+    for part in writer.plan.parts:
+        with PartWriter(writer.work_directory, part) as writing:
+            for columns in batches_of(part):
+                writing.add_columns(columns)
+            manifests.append(writing.finish())
     writer.finish(manifests)
 
 `finish` puts `directory` in place in one step, whole and durable. Until then the plan and the parts
-are in a directory beside it (`work`), which no node takes for a data directory. After an
-interruption, `StoreWriter.resume` continues with the finished parts, or `discard` removes
-everything.
+are in a directory beside it (`work_directory`), which no node takes for a data directory. After an
+interruption, `StoreWriter.resume` continues without the parts whose manifests the caller has kept,
+or `discard` removes everything.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,7 +33,6 @@ from warrenmq.offline.backup_files import (
 from warrenmq.offline.data_directory import DATABASE_NAME, VHOSTS_PATH, ToolError
 from warrenmq.offline.part_writer import (
     DATA_NAME,
-    MANIFEST_NAME,
     PARTS_NAME,
     PLAN_NAME,
     read_plan,
@@ -145,14 +148,6 @@ class StoreWriter:
         """Resume the store that `create` began for `directory`. ToolError when there is none."""
         work = incomplete_path(directory)
         return cls(directory, work, read_plan(work))
-
-    def finished_parts(self) -> list[PartManifest]:
-        """One manifest for each finished part, in order of the parts' names."""
-        found: dict[str, PartManifest] = {}
-        for path in sorted((self.work_directory / PARTS_NAME).glob(f"*/{MANIFEST_NAME}")):
-            manifest = msgspec.json.decode(path.read_bytes(), type=PartManifest)
-            found[manifest.part.name] = manifest
-        return [found[name] for name in sorted(found)]
 
     def discard(self) -> None:
         """Remove the unfinished store."""

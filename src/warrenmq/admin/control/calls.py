@@ -173,6 +173,7 @@ class ControlCalls:
         calls.add(control.SetRunning, self._set_running)
         calls.add(control.StopNode, self._stop_node)
         calls.add(control.DescribeControl, self._describe_control)
+        calls.add(control.DescribeUser, self._describe_user)
 
     def _set_memory_limit(self, request: control.SetMemoryLimit) -> None:
         absolute = -1 if request.absolute is None else request.absolute
@@ -207,6 +208,9 @@ class ControlCalls:
 
     def _describe_control(self, _request: control.DescribeControl) -> None:
         self._reply(self._node.describe())
+
+    def _describe_user(self, _request: control.DescribeUser) -> None:
+        self._reply(self._permits.user.describe(self._broker.vhosts))
 
     def _on_running(self, failure: str) -> None:
         self._on_done(Refusal(PRECONDITION, failure) if failure else None)

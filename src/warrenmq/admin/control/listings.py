@@ -33,8 +33,8 @@ from warrenmq.vocabulary.names import name_text
 SLICE_ROWS: Final = 50
 # The nodes are asked so many times at most while a queue is in none of their answers.
 _ROUNDS: Final = 3
-# Listings of what belongs to the whole node, with the tag that they need; the others are of a
-# vhost, and every management user who may enter it may ask for them.
+# Listings of what belongs to the whole node, with the tag that they need; most others are of a
+# vhost, and every management user who may enter it, or monitors the node, may ask for them.
 _NODE_LISTINGS: Final = {
     "auth_attempts": control.MONITORING,
     "auth_attempts_by_source": control.ADMINISTRATOR,
@@ -45,10 +45,9 @@ _NODE_LISTINGS: Final = {
     "user_topic_permissions": control.ADMINISTRATOR,
     "user_limits": control.ADMINISTRATOR,
     "global_parameters": control.ADMINISTRATOR,
-    "connections": control.MONITORING,
-    "channels": control.MONITORING,
-    "vhosts": control.MONITORING,
 }
+# Listings of the whole node of which a user without the tag monitoring gets its own part.
+_OWN_LISTINGS: Final = ("channels", "connections", "vhosts")
 # Listings that are of one user, who must exist.
 _LISTINGS_OF_A_USER: Final = ("user_permissions", "user_topic_permissions")
 
@@ -82,7 +81,9 @@ class ListingCalls:
         elif request.what == "vhost_limits" and not request.vhost:
             # Without a vhost the request asks for the limits of all vhosts.
             self._permits.expect_tag(control.ADMINISTRATOR)
-        else:
+        elif request.what in _OWN_LISTINGS:
+            request = self._of_own(request)
+        elif not self._permits.user.has_tag(control.MONITORING):
             self._permits.expect_vhost(request.vhost)
         if request.what in _LISTINGS_OF_A_USER:
             self._permits.expect_user(request.user)
@@ -103,6 +104,12 @@ class ListingCalls:
             self._ask_for_queues(self._peers, request, _ROUNDS)
         else:
             self._ask_all(self._peers, request, rows)
+
+    def _of_own(self, request: control.List) -> control.List:
+        """The request, for what belongs to its user unless that user monitors the node."""
+        user = self._permits.user
+        name = "" if user.has_tag(control.MONITORING) else name_text(user.name)
+        return msgspec.structs.replace(request, user=name)
 
     def _ask_all(self, peers: Peers, request: control.List, own: Iterator[list[Any]]) -> None:
         """Reply with the rows of all nodes."""

@@ -36,8 +36,13 @@ def _find_users(broker: Broker, _request: List) -> Iterator[PutUser]:
     return iter(list(broker.access.users.values()))
 
 
-def _find_vhosts(broker: Broker, _request: List) -> Iterator[ListedVhost]:
-    vhosts = list(broker.vhosts.values())
+def _find_vhosts(broker: Broker, request: List) -> Iterator[ListedVhost]:
+    user = request.user.encode()
+    vhosts = [
+        vhost
+        for vhost in broker.vhosts.values()
+        if not user or broker.access.rights(user, vhost.name) is not None
+    ]
     return (ListedVhost(broker, vhost) for vhost in vhosts)
 
 

@@ -70,8 +70,14 @@ def connection_state(connection: Connection) -> str:
     return STATE_NAMES[connection.state]
 
 
-def _find_connections(broker: Broker, _request: List) -> Iterator[ListedConnection]:
-    connections = list(broker.connections)
+def _connections_of(broker: Broker, request: List) -> list[Connection]:
+    """All connections, or those of the user that the request names."""
+    user = request.user.encode()
+    return [each for each in broker.connections if not user or each.client.user_name == user]
+
+
+def _find_connections(broker: Broker, request: List) -> Iterator[ListedConnection]:
+    connections = _connections_of(broker, request)
     return (ListedConnection(broker, each) for each in connections if each.state != CLOSED)
 
 
@@ -152,8 +158,8 @@ class ListedChannel:
         return "flow" if connection_state(self.connection) == "flow" else "running"
 
 
-def _find_channels(broker: Broker, _request: List) -> Iterator[ListedChannel]:
-    connections = list(broker.connections)
+def _find_channels(broker: Broker, request: List) -> Iterator[ListedChannel]:
+    connections = _connections_of(broker, request)
     return (
         ListedChannel(broker, connection, channel)
         for connection in connections

@@ -328,6 +328,10 @@ class DescribeControl(_Operation, tag="describe_control", frozen=True):
     """Describe the process of the node for status and checks. Reply: ControlStatus."""
 
 
+class DescribeUser(_Operation, tag="describe_user", frozen=True):
+    """Describe the user of the session. Reply: UserDescription."""
+
+
 class List(_Operation, tag="list", frozen=True):
     """Rows of a listing, with the given columns in this order. Reply: Rows.
 
@@ -359,7 +363,9 @@ class List(_Operation, tag="list", frozen=True):
     ]
     columns: Annotated[list[Name], Meta(min_length=1, max_length=100)]
     vhost: Name = ""
-    # The user of user_permissions, user_topic_permissions and user_limits.
+    # The user of user_permissions, user_topic_permissions and user_limits. Of connections, channels
+    # and vhosts there are those of this user alone, unless it is ""; the node sets it for a user
+    # who may not see those of others.
     user: Name = ""
     # local: queues of this node; online, offline: queues of nodes that are up, or down.
     which: Literal["all", "local", "online", "offline"] = "all"
@@ -399,6 +405,19 @@ class Imported(Struct, frozen=True):
 
     changes: list[str]
     left_out: list[str]
+
+
+class UserDescription(Struct, tag="user_description", frozen=True):
+    """A user as it is now; `vhosts` are those that it may enter, sorted.
+
+    With `is_loopback_only` the user may log in on the node's own machine only. A local
+    administrator has an empty name, all tags and all vhosts.
+    """
+
+    name: str
+    tags: list[str]
+    vhosts: list[str]
+    is_loopback_only: bool
 
 
 # Steps of an import. IMPORT_READING and IMPORT_COMPARING change nothing and can be cancelled.
@@ -496,6 +515,7 @@ ControlRequest = (
     | ResetNode
     | StopNode
     | DescribeControl
+    | DescribeUser
     | List
     | cluster.ClusterRequest
     | mirrors.MirrorRequest
@@ -508,6 +528,7 @@ ControlReply = (
     | Exported
     | ImportStatus
     | ControlStatus
+    | UserDescription
     | cluster.ClusterReply
     | mirrors.MirrorReply
     | watching.WatchReply
@@ -552,6 +573,7 @@ NEEDS: Final[dict[type, str]] = {
     ResetNode: ADMINISTRATOR,
     StopNode: ADMINISTRATOR,
     DescribeControl: MONITORING,
+    DescribeUser: NO_TAG,
     cluster.DescribeCluster: MONITORING,
     cluster.DescribeMember: MONITORING,
     cluster.ForgetNode: ADMINISTRATOR,

@@ -25,8 +25,8 @@ from warrenmq.admin.protocol.sinks import SinkReply, SinkRequest
 
 PROTOCOL_HEADER: Final = b"WRN\x00\x00\x00\x00\x01"
 # The value of `LoggedIn.protocol`: 1 = groups, sinks and backups; 2 = control operations as well;
-# 3 = those of a cluster as well; 4 = homes of queues as well.
-PROTOCOL_VERSION: Final = 4
+# 3 = those of a cluster as well; 4 = homes of queues as well; 5 = the user of the session as well.
+PROTOCOL_VERSION: Final = 5
 LENGTH_BYTES: Final = 4
 # Largest request (bytes), except those that stage messages: these hold a block of STAGE_BYTES or
 # one larger message.

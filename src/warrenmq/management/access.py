@@ -1,0 +1,115 @@
+"""Who asks: FastAPI dependencies that give the caller of a request, or refuse it as RabbitMQ does.
+
+The node checks each operation as well; the checks here give RabbitMQ's texts, and cover what a node
+does not know of, such as a page that only administrators see.
+"""
+
+import base64
+import binascii
+from ipaddress import ip_address
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from warrenmq.admin.protocol.control import ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER
+from warrenmq.management.errors import LoginRequired, login_failed, not_authorised, not_found
+from warrenmq.management.sessions import Caller, Sessions
+
+
+def management_user(request: Request) -> Caller:
+    """A user who may use the API at all."""
+    user, password = _credentials(request.headers.get("authorization", ""))
+    sessions: Sessions = request.app.state.sessions
+    peer = request.client.host if request.client is not None else ""
+    caller = Caller(sessions, user, password, peer)
+    if caller.description.is_loopback_only and not _is_loopback(peer):
+        raise login_failed("User can only log in via localhost")
+    if not caller.has_tag(MANAGEMENT):
+        raise not_authorised("Not management user")
+    return caller
+
+
+ManagementUser = Annotated[Caller, Depends(management_user)]
+
+
+def policymaker(caller: ManagementUser) -> Caller:
+    """A user who may set policies and parameters."""
+    if not caller.has_tag(POLICYMAKER):
+        raise not_authorised("Not policymaker")
+    return caller
+
+
+def monitor(caller: ManagementUser) -> Caller:
+    """A user who sees the node and all that is in it."""
+    if not caller.has_tag(MONITORING):
+        raise not_authorised("Not monitor user")
+    return caller
+
+
+def administrator(caller: ManagementUser) -> Caller:
+    """A user who may do everything."""
+    if not caller.has_tag(ADMINISTRATOR):
+        raise not_authorised("Not administrator user")
+    return caller
+
+
+Policymaker = Annotated[Caller, Depends(policymaker)]
+Monitor = Annotated[Caller, Depends(monitor)]
+Administrator = Annotated[Caller, Depends(administrator)]
+
+
+def vhost_user(caller: ManagementUser, vhost: str) -> Caller:
+    """A user with permissions in the vhost of the path, for what changes it."""
+    if caller.may_enter(vhost):
+        return caller
+    if vhost in vhosts_seen(caller):
+        raise not_authorised("User not authorised to access virtual host")
+    raise (
+        not_found()
+        if caller.has_tag(MONITORING)
+        else not_authorised("User not authorised to access virtual host")
+    )
+
+
+def vhost_reader(caller: ManagementUser, vhost: str) -> Caller:
+    """A user who sees the vhost of the path: one with permissions in it, or a monitor."""
+    if vhost in vhosts_seen(caller):
+        return caller
+    raise (
+        not_found()
+        if caller.has_tag(MONITORING)
+        else not_authorised("User not authorised to access virtual host")
+    )
+
+
+VhostUser = Annotated[Caller, Depends(vhost_user)]
+VhostReader = Annotated[Caller, Depends(vhost_reader)]
+
+
+def vhosts_seen(caller: Caller) -> list[str]:
+    """The vhosts whose contents the caller sees: all for a monitor, else those it may enter."""
+    if not caller.has_tag(MONITORING):
+        return caller.description.vhosts
+    return sorted([row["name"] for row in caller.rows("vhosts", ["name"])])
+
+
+def _credentials(header: str) -> tuple[str, str]:
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        raise LoginRequired
+    try:
+        user, colon, password = base64.b64decode(encoded, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        raise login_failed() from None
+    if not colon:
+        raise login_failed()
+    return user, password
+
+
+def _is_loopback(peer: str) -> bool:
+    try:
+        address = ip_address(peer)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback

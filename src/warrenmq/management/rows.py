@@ -1,0 +1,158 @@
+"""Lists as RabbitMQ gives them: `sort`, `sort_reverse`, `columns`, pages and the filter by name."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+from fastapi import Request
+from starlette.datastructures import QueryParams
+from starlette.responses import Response
+
+from warrenmq.management.errors import HttpRefusal, bad_request
+from warrenmq.vocabulary.patterns.errors import PatternError
+from warrenmq.vocabulary.patterns.pattern import compiled
+
+Row = dict[str, Any]
+
+_PAGE_SIZE: Final = 100
+_PAGE_SIZE_MAX: Final = 500
+# Longest pattern of a filter, as RabbitMQ's own pages send at most.
+_PATTERN_MAX: Final = 1000
+_TRUE: Final = "true"
+
+
+class JsonReply(Response):
+    """A reply whose content is encoded at once, without a look at its types."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """`content` as JSON."""
+        return msgspec.json.encode(content)
+
+
+def listed(request: Request, rows: Sequence[Row], *, is_paged: bool = False) -> JsonReply:
+    """A reply with the rows that the query asks for; `is_paged`: as a page, if it names one.
+
+    Raises HttpRefusal for a page that cannot be.
+    """
+    query = request.query_params
+    if not is_paged or not (query.get("page") or query.get("pagination") == _TRUE):
+        return JsonReply(_columned(query, _sorted(query, rows)))
+    page = _number(query, "page", 1)
+    size = _number(query, "page_size", _PAGE_SIZE)
+    if size > _PAGE_SIZE_MAX:
+        raise HttpRefusal(
+            400,
+            "invalid_pagination_parameters",
+            f"page size must be at most {_PAGE_SIZE_MAX}, not {size}",
+        )
+    found = _filtered(query, rows)
+    pages = max(1, -(-len(found) // size))
+    if page > pages:
+        raise HttpRefusal(
+            400,
+            "page_out_of_range",
+            f"page out of range, page: {page} page size: {size}, len: {len(found)}",
+        )
+    items = _sorted(query, found)[(page - 1) * size : page * size]
+    return JsonReply(
+        {
+            "filtered_count": len(found),
+            "item_count": len(items),
+            "items": _columned(query, items),
+            "page": page,
+            "page_count": pages,
+            "page_size": size,
+            "total_count": len(rows),
+        }
+    )
+
+
+def single(request: Request, row: Row) -> JsonReply:
+    """A reply with one object, of which the query may ask for some columns."""
+    return JsonReply(_columned(request.query_params, [row])[0])
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def _number(query: QueryParams, name: str, default: int) -> int:
+    text = query.get(name) or str(default)
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise bad_request("Pagination parameters are invalid")
+    return int(text)
+
+
+def _filtered(query: QueryParams, rows: Sequence[Row]) -> Sequence[Row]:
+    wanted = query.get("name", "")
+    if not wanted:
+        return rows
+    matches = _pattern(wanted) if query.get("use_regex") == _TRUE else _part(wanted)
+    return [row for row in rows if matches(row["name"])]
+
+
+def _part(wanted: str) -> Callable[[str], bool]:
+    lowered = wanted.lower()
+    return lambda name: lowered in name.lower()
+
+
+def _pattern(wanted: str) -> Callable[[str], bool]:
+    if len(wanted) > _PATTERN_MAX:
+        raise bad_request("Pagination parameters are invalid")
+    try:
+        pattern = compiled(f"(?i){wanted}")
+    except PatternError:
+        raise bad_request("Pagination parameters are invalid") from None
+    return lambda name: pattern.is_found_in(name.encode())
+
+
+def _sorted(query: QueryParams, rows: Sequence[Row]) -> Sequence[Row]:
+    """The rows in the order asked for; vhost and name decide between equal ones."""
+    ordered = sorted(rows, key=lambda row: (str(row.get("vhost", "")), str(row.get("name", ""))))
+    path = query.get("sort", "")
+    if path:
+        ordered.sort(key=lambda row: _rank(_at(row, path.split("."))))
+    if query.get("sort_reverse") == _TRUE:
+        ordered.reverse()
+    return ordered
+
+
+def _at(value: Any, path: list[str]) -> Any:
+    """The value at a dotted path, None if there is none."""
+    for name in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
+    return value
+
+
+def _rank(value: Any) -> tuple[int, float, str]:
+    """A key that orders values of all types: absent ones first, then numbers, then texts."""
+    if value is None:
+        return 0, 0.0, ""
+    if isinstance(value, int | float):
+        return 1, float(value), ""
+    return 2, 0.0, str(value)
+
+
+def _columned(query: QueryParams, rows: Sequence[Row]) -> Sequence[Row]:
+    names = [name for name in query.get("columns", "").split(",") if name]
+    if not names:
+        return rows
+    paths = [name.split(".") for name in names]
+    return [_picked(row, paths) for row in rows]
+
+
+def _picked(row: Row, paths: list[list[str]]) -> Row:
+    """The parts of `row` at the paths, nested as they are there."""
+    picked: Row = {}
+    for path in paths:
+        value = _at(row, path)
+        if value is None and _at(row, path[:-1]) is None:
+            continue
+        place = picked
+        for name in path[:-1]:
+            place = place.setdefault(name, {})
+        place[path[-1]] = value
+    return picked

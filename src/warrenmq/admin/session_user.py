@@ -1,20 +1,12 @@
 """The user of an admin session: its tags and its rights, looked up at each request."""
 
-from collections.abc import Iterable
 from typing import Final
 
-from warrenmq.admin.protocol.control import (
-    ADMINISTRATOR,
-    MANAGEMENT,
-    MONITORING,
-    POLICYMAKER,
-    UserDescription,
-)
+from warrenmq.admin.protocol.control import ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER
 from warrenmq.broker.definitions.access import Access
 from warrenmq.broker.definitions.account import IMPERSONATOR, Account
 from warrenmq.broker.definitions.metadata import PutUser
 from warrenmq.broker.definitions.rights import NO_RIGHTS, Rights
-from warrenmq.vocabulary.names import name_text
 
 # Tags that include another one.
 _INCLUDED_IN: Final[dict[str, frozenset[str]]] = {
@@ -56,6 +48,14 @@ class SessionUser:
             user.tags
         )
 
+    @property
+    def tags(self) -> list[str]:
+        """The user's tags; of a local administrator the one that includes all."""
+        if self.is_local:
+            return [ADMINISTRATOR]
+        user = self._access.users.get(self.name)
+        return [] if user is None else list(user.tags)
+
     def rights(self, vhost: bytes) -> Rights:
         """The user's rights in a vhost."""
         if self.is_local:
@@ -65,14 +65,3 @@ class SessionUser:
     def may_enter(self, vhost: bytes) -> bool:
         """Whether the user has any permissions in the vhost."""
         return self.is_local or self._access.rights(self.name, vhost) is not None
-
-    def describe(self, vhosts: Iterable[bytes]) -> UserDescription:
-        """The user as it is now, with those of `vhosts` that it may enter."""
-        user = self._access.users.get(self.name)
-        tags = [ADMINISTRATOR] if self.is_local else [] if user is None else list(user.tags)
-        return UserDescription(
-            name_text(self.name),
-            tags,
-            sorted([name_text(vhost) for vhost in vhosts if self.may_enter(vhost)]),
-            self.name in self._access.loopback_users,
-        )

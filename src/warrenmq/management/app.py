@@ -15,12 +15,38 @@ import warrenmq
 from warrenmq.management.errors import ASK_FOR_LOGIN, HttpRefusal, LoginRequired, not_found
 from warrenmq.management.headers import WithHeaders
 from warrenmq.management.raw_path import RawPath
-from warrenmq.management.routes import overview
+from warrenmq.management.routes import (
+    bindings,
+    checks,
+    connections,
+    definitions,
+    exchanges,
+    features,
+    nodes,
+    overview,
+    policies,
+    queues,
+    users,
+    vhosts,
+)
 from warrenmq.management.rows import JsonReply
 from warrenmq.management.sessions import NodePlace, Sessions
 
 # Each file of routes adds its router here.
-ROUTERS: Final[tuple[APIRouter, ...]] = (overview.router,)
+ROUTERS: Final[tuple[APIRouter, ...]] = (
+    overview.router,
+    nodes.router,
+    connections.router,
+    exchanges.router,
+    queues.router,
+    bindings.router,
+    vhosts.router,
+    users.router,
+    policies.router,
+    definitions.router,
+    checks.router,
+    features.router,
+)
 
 
 def make_app(place: NodePlace) -> ASGIApp:

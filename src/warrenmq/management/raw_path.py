@@ -57,12 +57,12 @@ class RawPath:
         else:
             # uvicorn leaves the body of a reply to HEAD out by itself.
             routed = "GET" if method == "HEAD" else method
-            await self._app(scope | {"path": path, "method": routed}, receive, send)
+            await self._app({**scope, "path": path, "method": routed}, receive, send)
 
     def _methods(self, path: str) -> set[str]:
         """The methods of a path, empty for one that does not exist."""
         found: set[str] = set()
         for route in self._routes:
             if route.path_regex.match(path):
-                found |= route.methods
+                found.update(route.methods or ())
         return found | _EVERYWHERE if found else found

@@ -12,7 +12,7 @@ from tests.support.awaiting import eventually
 from tests.support.cluster.trio import ClusterNode, ClusterNodes, Printed, channels
 from tests.support.etcd import EtcdServer
 from warrenmq.admin.client.client import AdminClient, AdminRefusedError, NodeAddress
-from warrenmq.admin.listings.pids import node_of_pid
+from warrenmq.admin.protocol.pids import node_of_pid
 from warrenmq.admin.protocol.cluster import ForgetNode
 from warrenmq.admin.protocol.control import (
     CloseConnections,

@@ -6,6 +6,7 @@ Files of their own have the calls about queues, mirrors, connections, listings, 
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ from warrenmq.vocabulary.error_codes import (
     INTERNAL,
     PRECONDITION,
 )
+from warrenmq.vocabulary.names import name_text
 
 if TYPE_CHECKING:
     from warrenmq.cluster.membership.control import ClusterControl
@@ -210,7 +212,17 @@ class ControlCalls:
         self._reply(self._node.describe())
 
     def _describe_user(self, _request: control.DescribeUser) -> None:
-        self._reply(self._permits.user.describe(self._broker.vhosts))
+        user, broker = self._permits.user, self._broker
+        name = broker.parameters.get((b"", "", "cluster_name"))
+        description = control.UserDescription(
+            name=name_text(user.name),
+            tags=user.tags,
+            vhosts=sorted([name_text(vhost) for vhost in broker.vhosts if user.may_enter(vhost)]),
+            is_loopback_only=user.name in broker.access.loopback_users,
+            node=broker.settings.node_name,
+            cluster_name=broker.settings.cluster_name if name is None else json.loads(name),
+        )
+        self._reply(description)
 
     def _on_running(self, failure: str) -> None:
         self._on_done(Refusal(PRECONDITION, failure) if failure else None)

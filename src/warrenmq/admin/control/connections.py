@@ -8,8 +8,9 @@ import msgspec
 
 from warrenmq.admin.control.peers import Answer, Peers
 from warrenmq.admin.definitions.administration import Refusal
-from warrenmq.admin.listings.pids import connection_pid, node_of_pid
+from warrenmq.admin.listings.pids import connection_pid
 from warrenmq.admin.protocol.control import CloseConnections, ControlReply, Counted
+from warrenmq.admin.protocol.pids import node_of_pid
 from warrenmq.admin.protocol.requests import ErrorReply
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.connection import Connection

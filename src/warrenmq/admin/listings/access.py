@@ -3,6 +3,7 @@
 Limits are a JSON text, as in RabbitMQ; users and vhosts without limits are not listed.
 """
 
+import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -47,7 +48,14 @@ def _find_vhosts(broker: Broker, request: List) -> Iterator[ListedVhost]:
 
 
 USERS: ListingOf[PutUser] = ListingOf(
-    {"user": lambda user: name_text(user.name), "tags": lambda user: list(user.tags)}, _find_users
+    {
+        "user": lambda user: name_text(user.name),
+        "tags": lambda user: list(user.tags),
+        "password_hash": lambda user: base64.b64encode(user.password_hash).decode(),
+        "hashing_algorithm": lambda user: user.hashing,
+        "limits": user_limits,
+    },
+    _find_users,
 )
 VHOSTS: ListingOf[ListedVhost] = ListingOf(
     {

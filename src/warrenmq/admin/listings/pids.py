@@ -8,6 +8,8 @@ third the channel's number. A pid is unique until the node starts again, and nam
     <warren@host.1.7.3>   channel 3 of this connection
     <warren@host.2.9.0>   the queue with id 9
     <warren@host.3.7.4>   a mirror of a queue (`mirror_pid` in broker/mirrors.py)
+
+protocol/pids.py reads them.
 """
 
 from warrenmq.broker.broker import Broker
@@ -31,8 +33,3 @@ def channel_pid(broker: Broker, channel: Channel) -> str:
 def queue_pid(broker: Broker, queue: Queue) -> str:
     """The pid of a queue."""
     return f"<{broker.settings.node_name}.2.{queue.id}.0>"
-
-
-def node_of_pid(pid: str) -> str:
-    """The node that a pid names."""
-    return pid.removeprefix("<").rsplit(".", 3)[0]

@@ -411,13 +411,16 @@ class UserDescription(Struct, tag="user_description", frozen=True):
     """A user as it is now; `vhosts` are those that it may enter, sorted.
 
     With `is_loopback_only` the user may log in on the node's own machine only. A local
-    administrator has an empty name, all tags and all vhosts.
+    administrator has an empty name, all tags and all vhosts. `node` is the session's, and
+    `cluster_name` the name that it shows to clients.
     """
 
     name: str
     tags: list[str]
     vhosts: list[str]
     is_loopback_only: bool
+    node: str
+    cluster_name: str
 
 
 # Steps of an import. IMPORT_READING and IMPORT_COMPARING change nothing and can be cancelled.
@@ -574,8 +577,8 @@ NEEDS: Final[dict[type, str]] = {
     StopNode: ADMINISTRATOR,
     DescribeControl: MONITORING,
     DescribeUser: NO_TAG,
-    cluster.DescribeCluster: MONITORING,
-    cluster.DescribeMember: MONITORING,
+    cluster.DescribeCluster: MANAGEMENT,
+    cluster.DescribeMember: MANAGEMENT,
     cluster.ForgetNode: ADMINISTRATOR,
     cluster.JoinCluster: ADMINISTRATOR,
     cluster.SetDraining: ADMINISTRATOR,

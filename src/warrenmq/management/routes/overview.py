@@ -1,11 +1,40 @@
-"""The node and its user at a glance: overview, whoami, cluster name."""
+"""The broker and its user at a glance: overview, whoami, the name of the cluster."""
+
+from typing import Final
 
 from fastapi import APIRouter, Request
 
-from warrenmq.management.access import ManagementUser
-from warrenmq.management.rows import JsonReply, single
+import warrenmq
+from warrenmq.admin.protocol.cluster import ClusterStatus, DescribeCluster
+from warrenmq.admin.protocol.control import MONITORING
+from warrenmq.management.access import ManagementUser, vhosts_seen
+from warrenmq.management.objects import MESSAGE_COUNTS, add_messages, rows_of_vhosts
+from warrenmq.management.rows import JsonReply, Row, single
+from warrenmq.management.sessions import Caller
+from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 
 router = APIRouter(prefix="/api")
+
+# Types of exchanges with RabbitMQ's descriptions, where it has the type.
+_EXCHANGE_TYPES: Final = {
+    "direct": "AMQP direct exchange, as per the AMQP specification",
+    "fanout": "AMQP fanout exchange, as per the AMQP specification",
+    "headers": "AMQP headers exchange, as per the AMQP specification",
+    "topic": "AMQP topic exchange, as per the AMQP specification",
+    "x-consistent-hash": "Consistent Hashing Exchange",
+    "x-delayed-message": "Delayed Message Exchange.",
+    "x-random": "Randomly picks a binding (queue) to route via (to).",
+}
+_RETENTION_S: Final = (600, 3600, 28800, 86400)
+
+
+@router.get("/overview")
+def overview(request: Request, caller: ManagementUser) -> JsonReply:
+    """Versions, totals of messages and objects, and for a monitor the listeners."""
+    row = _versions(caller) | _totals(caller)
+    if caller.has_tag(MONITORING):
+        row["listeners"] = _listeners(caller.call(DescribeCluster(), ClusterStatus))
+    return single(request, row)
 
 
 @router.get("/whoami")
@@ -18,3 +47,69 @@ def whoami(request: Request, caller: ManagementUser) -> JsonReply:
 def auth(request: Request) -> JsonReply:
     """How a browser logs in: with a user and a password."""
     return single(request, {"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
+
+
+@router.get("/cluster-name")
+def cluster_name(request: Request, caller: ManagementUser) -> JsonReply:
+    """The name that the cluster shows to clients."""
+    return single(request, {"name": caller.description.cluster_name})
+
+
+def _versions(caller: Caller) -> Row:
+    return {
+        "management_version": RABBITMQ_VERSION,
+        "rabbitmq_version": RABBITMQ_VERSION,
+        "product_name": "warren",
+        "product_version": warrenmq.__version__,
+        "erlang_version": "",
+        "erlang_full_version": "",
+        "cluster_name": caller.description.cluster_name,
+        "node": caller.description.node,
+        "rates_mode": "basic",
+        "sample_retention_policies": {
+            "global": list(_RETENTION_S),
+            "basic": list(_RETENTION_S[:2]),
+            "detailed": list(_RETENTION_S[:1]),
+        },
+        "exchange_types": [
+            {"name": name, "description": text, "enabled": True}
+            for name, text in _EXCHANGE_TYPES.items()
+        ],
+        "statistics_db_event_queue": 0,
+        "disable_stats": False,
+        "enable_queue_totals": False,
+        "message_stats": {},
+        "listeners": [],
+        "contexts": [],
+    }
+
+
+def _totals(caller: Caller) -> Row:
+    """The totals of what the caller sees."""
+    vhosts = vhosts_seen(caller)
+    queues = rows_of_vhosts(caller, "queues", [*MESSAGE_COUNTS, "consumers"], vhosts)
+    messages = dict.fromkeys(MESSAGE_COUNTS, 0)
+    for queue in queues:
+        add_messages(messages, queue)
+    objects = {
+        "connections": len(caller.rows("connections", ["name"])),
+        "channels": len(caller.rows("channels", ["number"])),
+        "consumers": sum([queue["consumers"] or 0 for queue in queues]),
+        "exchanges": len(rows_of_vhosts(caller, "exchanges", ["name"], vhosts)),
+        "queues": len(queues),
+    }
+    return {"queue_totals": messages, "object_totals": objects}
+
+
+def _listeners(cluster: ClusterStatus) -> list[Row]:
+    return [
+        {
+            "node": node.node,
+            "protocol": listener.protocol,
+            "ip_address": listener.interface or "::",
+            "port": listener.port,
+            "socket_opts": {},
+        }
+        for node in cluster.nodes
+        for listener in node.listeners
+    ]

@@ -6,24 +6,10 @@ from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import USAGE, CommandError, bad_argument
 from warrenmq.cli.control.formats.output import Output, Table
 from warrenmq.cli.control.objects.listings import check_columns, named_columns
+from warrenmq.vocabulary.feature_flags import FEATURE_FLAGS, flag_state
 
 GROUP: Final = "Feature flags"
-# RabbitMQ's names of features, and whether a node has them.
-FEATURE_FLAGS: Final = {
-    "classic_mirrored_queue_version": True,
-    "implicit_default_bindings": True,
-    "maintenance_mode_status": True,
-    "quorum_queue": True,
-    "stream_queue": False,
-    "user_limits": True,
-    "virtual_host_metadata": True,
-}
 _COLUMNS: Final = ("desc", "doc_url", "name", "provided_by", "stability", "state")
-
-
-def flag_state(is_on: bool) -> str:
-    """The state of a feature as RabbitMQ names it."""
-    return "enabled" if is_on else "unavailable"
 
 
 def _list(run: Run) -> Output:

@@ -1,0 +1,6 @@
+"""Process ids in RabbitMQ's look, as listings show them; listings/pids.py says how they are made."""
+
+
+def node_of_pid(pid: str) -> str:
+    """The node that a pid names."""
+    return pid.removeprefix("<").rsplit(".", 3)[0]

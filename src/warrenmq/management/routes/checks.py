@@ -1,0 +1,102 @@
+"""Health checks: 200 with `status` "ok", or 503 with `status` "failed" and the reason."""
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from warrenmq.admin.protocol.cluster import ClusterStatus, DescribeCluster, MemberDescription
+from warrenmq.management.access import ManagementUser
+from warrenmq.management.errors import bad_request
+from warrenmq.management.rows import JsonReply
+from warrenmq.management.sessions import Caller
+
+router = APIRouter(prefix="/api/health/checks")
+
+# Names of protocols in listeners, by those of RabbitMQ's check.
+_PROTOCOLS = {
+    "amqp091": "amqp",
+    "amqp0.9.1": "amqp",
+    "amqp0-9-1": "amqp",
+    "amqps": "amqp/ssl",
+}
+
+
+@router.get("/alarms")
+def alarms(caller: ManagementUser) -> JsonReply:
+    """Whether no node of the cluster has an alarm."""
+    return _alarm_check(_cluster(caller).nodes, "There are alarms in effect in the cluster")
+
+
+@router.get("/local-alarms")
+def local_alarms(caller: ManagementUser) -> JsonReply:
+    """Whether the node has no alarm."""
+    return _alarm_check(_own(_cluster(caller)), "There are alarms in effect on the node")
+
+
+@router.get("/port-listener/{port:segment}")
+def port_listener(caller: ManagementUser, port: str) -> JsonReply:
+    """Whether the node listens on the port."""
+    if not port.isascii() or not port.isdecimal():
+        raise bad_request(f"Invalid port: {port}")
+    ports = [each.port for node in _own(_cluster(caller)) for each in node.listeners]
+    if int(port) in ports:
+        return _ok(port=int(port))
+    return _failed("No active listener", missing=int(port), ports=ports)
+
+
+@router.get("/protocol-listener/{protocol:segment}")
+def protocol_listener(caller: ManagementUser, protocol: str) -> JsonReply:
+    """Whether the node has a listener for the protocol."""
+    wanted = _PROTOCOLS.get(protocol.lower(), protocol.lower())
+    found = sorted({each.protocol for node in _own(_cluster(caller)) for each in node.listeners})
+    if wanted in found:
+        return _ok(protocol=protocol)
+    return _failed("No active listener", missing=protocol, protocols=found)
+
+
+@router.get("/virtual-hosts")
+def virtual_hosts(caller: ManagementUser) -> JsonReply:
+    """Whether all vhosts run: a node whose vhost does not start does not start at all."""
+    _cluster(caller)
+    return _ok()
+
+
+@router.get("/ready-to-serve-clients")
+def ready_to_serve_clients(caller: ManagementUser) -> JsonReply:
+    """Whether the node takes clients."""
+    if all([node.is_listening for node in _own(_cluster(caller))]):
+        return _ok()
+    return _failed(
+        "node does not take clients: it is in maintenance mode, or its broker is stopped"
+    )
+
+
+@router.get("/node-is-mirror-sync-critical")
+@router.get("/node-is-quorum-critical")
+def node_is_critical(caller: ManagementUser) -> JsonReply:
+    """Whether the cluster can do without the node; a lone node has nothing to lose to another."""
+    if not _cluster(caller).cluster:
+        return _ok(reason="single node cluster")
+    return _ok()
+
+
+def _cluster(caller: Caller) -> ClusterStatus:
+    return caller.call(DescribeCluster(), ClusterStatus)
+
+
+def _own(cluster: ClusterStatus) -> list[MemberDescription]:
+    """The node that was asked, in a list of one."""
+    return [node for node in cluster.nodes if node.node == cluster.node]
+
+
+def _alarm_check(nodes: list[MemberDescription], reason: str) -> JsonReply:
+    found = [{"node": node.node, "resource": name} for node in nodes for name in node.alarms]
+    return _failed(reason, alarms=found) if found else _ok()
+
+
+def _ok(**fields: Any) -> JsonReply:
+    return JsonReply({"status": "ok", **fields})
+
+
+def _failed(reason: str, **fields: Any) -> JsonReply:
+    return JsonReply({"status": "failed", "reason": reason, **fields}, 503)

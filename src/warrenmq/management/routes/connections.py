@@ -1,0 +1,80 @@
+"""Connections, channels and consumers."""
+
+from fastapi import APIRouter, Request
+
+from warrenmq.management.access import ManagementUser, VhostReader
+from warrenmq.management.objects import channels, connections, consumers, named
+from warrenmq.management.rows import JsonReply, listed, single
+
+router = APIRouter(prefix="/api")
+
+
+@router.get("/connections")
+def all_connections(request: Request, caller: ManagementUser) -> JsonReply:
+    """All connections for a monitor, else those of the user who asks."""
+    return listed(request, connections(caller), is_paged=True)
+
+
+@router.get("/connections/{name:segment}")
+def one_connection(request: Request, caller: ManagementUser, name: str) -> JsonReply:
+    """One connection."""
+    return single(request, named(connections(caller), name))
+
+
+@router.get("/connections/username/{user:segment}")
+def connections_of_user(request: Request, caller: ManagementUser, user: str) -> JsonReply:
+    """The connections of a user."""
+    rows = [row for row in connections(caller) if row.get("user") == user]
+    return listed(request, rows, is_paged=True)
+
+
+@router.get("/connections/{name:segment}/channels")
+def channels_of_connection(request: Request, caller: ManagementUser, name: str) -> JsonReply:
+    """The channels of a connection."""
+    named(connections(caller), name)
+    rows = [row for row in channels(caller) if row["connection_details"]["name"] == name]
+    return listed(request, rows, is_paged=True)
+
+
+@router.get("/vhosts/{vhost:segment}/connections")
+def connections_of_vhost(request: Request, caller: VhostReader, vhost: str) -> JsonReply:
+    """The connections to a vhost."""
+    rows = [row for row in connections(caller) if row.get("vhost") == vhost]
+    return listed(request, rows, is_paged=True)
+
+
+@router.get("/vhosts/{vhost:segment}/channels")
+def channels_of_vhost(request: Request, caller: VhostReader, vhost: str) -> JsonReply:
+    """The channels in a vhost."""
+    rows = [row for row in channels(caller) if row["vhost"] == vhost]
+    return listed(request, rows, is_paged=True)
+
+
+@router.get("/channels")
+def all_channels(request: Request, caller: ManagementUser) -> JsonReply:
+    """All channels for a monitor, else those of the user who asks."""
+    return listed(request, channels(caller), is_paged=True)
+
+
+@router.get("/channels/{name:segment}")
+def one_channel(request: Request, caller: ManagementUser, name: str) -> JsonReply:
+    """One channel, with its consumers."""
+    row = named(channels(caller), name)
+    row["consumer_details"] = [
+        each
+        for each in consumers(caller, row["vhost"])
+        if each["channel_details"].get("name") == name
+    ]
+    return single(request, row)
+
+
+@router.get("/consumers")
+def all_consumers(request: Request, caller: ManagementUser) -> JsonReply:
+    """The consumers of all vhosts that the user sees."""
+    return listed(request, consumers(caller))
+
+
+@router.get("/consumers/{vhost:segment}")
+def consumers_of_vhost(request: Request, caller: VhostReader, vhost: str) -> JsonReply:
+    """The consumers of a vhost."""
+    return listed(request, consumers(caller, vhost))

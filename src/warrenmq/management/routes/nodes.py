@@ -1,0 +1,96 @@
+"""The nodes of the cluster."""
+
+from typing import Final
+
+from fastapi import APIRouter, Request
+
+from warrenmq.admin.protocol.cluster import ClusterStatus, DescribeCluster, MemberDescription
+from warrenmq.admin.protocol.control import ControlStatus, DescribeControl
+from warrenmq.management.access import Monitor
+from warrenmq.management.objects import named
+from warrenmq.management.rows import JsonReply, Row, listed, single
+from warrenmq.management.sessions import Caller
+
+router = APIRouter(prefix="/api")
+
+AUTH_MECHANISMS: Final = ("PLAIN", "AMQPLAIN", "EXTERNAL")
+
+
+@router.get("/nodes")
+def all_nodes(request: Request, caller: Monitor) -> JsonReply:
+    """The members of the cluster. Memory, disk and files are known of the asked node alone."""
+    return listed(request, nodes(caller))
+
+
+@router.get("/nodes/{name:segment}")
+def one_node(request: Request, caller: Monitor, name: str) -> JsonReply:
+    """One node."""
+    return single(request, named(nodes(caller), name))
+
+
+@router.get("/nodes/{name:segment}/memory")
+def memory_of_node(request: Request, caller: Monitor, name: str) -> JsonReply:
+    """The memory of the asked node by its use, in bytes."""
+    row = named(nodes(caller), name)
+    status = caller.call(DescribeControl(), ControlStatus)
+    if status.node != row["name"]:
+        return single(request, {"memory": "not_available"})
+    used = status.memory_used_bytes or 0
+    other = max(0, used - sum(status.memory.values()))
+    total = {"erlang": used, "rss": used, "allocated": used}
+    memory = {**status.memory, "other_proc": other, "total": total, "strategy": "rss"}
+    return single(request, {"memory": memory})
+
+
+def nodes(caller: Caller) -> list[Row]:
+    """The members of the cluster, running or not."""
+    with caller.session() as call:
+        cluster = call(DescribeCluster(), ClusterStatus)
+        status = call(DescribeControl(), ControlStatus)
+    described = {node.node: node for node in cluster.nodes}
+    rows = []
+    for name in sorted({*cluster.members, *cluster.running}):
+        row: Row = {"name": name, "type": "disc", "running": name in cluster.running}
+        if name in described:
+            row |= _member(described[name], cluster)
+        if name == status.node:
+            row |= _process(status)
+        rows.append(row)
+    return rows
+
+
+def _member(node: MemberDescription, cluster: ClusterStatus) -> Row:
+    return {
+        "partitions": cluster.partitions.get(node.node, []),
+        "mem_alarm": "memory" in node.alarms,
+        "disk_free_alarm": "disk" in node.alarms,
+        "being_drained": node.is_draining,
+        "warren_version": node.version,
+        "cluster_links": [
+            {"name": link.node, "peer_name": link.node, "stats": {"send_pend": link.unsent_bytes}}
+            for link in node.links
+        ],
+        "applications": [],
+        "enabled_plugins": [],
+        "auth_mechanisms": [{"name": name, "enabled": True} for name in AUTH_MECHANISMS],
+        "rates_mode": "basic",
+    }
+
+
+def _process(status: ControlStatus) -> Row:
+    return {
+        "uptime": status.uptime_ms,
+        "os_pid": str(status.pid),
+        "fd_used": status.open_files,
+        "fd_total": status.open_files_max,
+        "sockets_used": status.sockets,
+        "sockets_total": status.open_files_max,
+        "mem_used": status.memory_used_bytes or 0,
+        "mem_limit": status.memory_limit_bytes,
+        "mem_calculation_strategy": "rss",
+        "disk_free": status.disk_free_bytes or 0,
+        "disk_free_limit": status.disk_limit_bytes,
+        "config_files": status.config_files,
+        "log_files": status.log_files,
+        "db_dir": status.data_directory,
+    }

@@ -226,7 +226,7 @@ class WarrenBroker(Broker):
     def start(self) -> None:
         command = [sys.executable, "-m", "warrenmq", "server"]
         command += ["--data-dir", str(self._data_directory())]
-        command += ["--set", f"listeners.tcp.default={self.listener}"]
+        command += ["--set", f"listeners.tcp.default={self.listener}", "--management", "off"]
         for setting in self.settings:
             command += ["--set", setting]
         with self._log_path().open("ab") as log:

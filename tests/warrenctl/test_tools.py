@@ -18,8 +18,8 @@ from tests.support.brokers.process import BrokerProcess
 from warrenmq.admin.client.control_file import read_control_file
 from warrenmq.cli.control import main
 from warrenmq.cli.control.formats.output import Style, Table, pretty_table
-from warrenmq.cli.control.nodes.feature_flags import FEATURE_FLAGS
 from warrenmq.cli.control.programs import PROGRAMS, WARRENCTL
+from warrenmq.vocabulary.feature_flags import FEATURE_FLAGS
 
 RABBITMQ_VERSION: Final = "3.10.8"
 

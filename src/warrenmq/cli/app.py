@@ -54,6 +54,14 @@ def server(context: typer.Context) -> None:
 
 
 @app.command(context_settings=_PASS_THROUGH, add_help_option=False)
+def management(context: typer.Context) -> None:
+    """Serve the HTTP API of a running node until SIGTERM or Ctrl-C."""
+    from warrenmq.cli.management import management_command
+
+    _hand_over(management_command, context)
+
+
+@app.command(context_settings=_PASS_THROUGH, add_help_option=False)
 def config(context: typer.Context) -> None:
     """Check a configuration, or show what is in force and where it comes from."""
     from warrenmq.cli import config as command

@@ -131,7 +131,11 @@ def add_configuration_options(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="listener for the other nodes (default: every address, 25672)",
     )
-    add("--management", metavar="HOST:PORT", help="management listener, or off (default: off)")
+    add(
+        "--management",
+        metavar="HOST:PORT",
+        help="listener of the HTTP API, or off (default: 127.0.0.1:15672 if the extra management is installed)",
+    )
     add(
         "--set",
         dest="settings",

@@ -1,6 +1,10 @@
 """Runs the API: where the node is, and the server of HTTP."""
 
+import socket
+import sys
+import threading
 from pathlib import Path
+from typing import Final
 
 import uvicorn
 
@@ -16,9 +20,12 @@ from warrenmq.admin.protocol.control import ControlStatus, DescribeControl
 from warrenmq.management.app import make_app
 from warrenmq.management.sessions import NodePlace
 
-# Requests that wait for their turn to connect.
-_BACKLOG = 128
-_EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+# How the line begins that tells where the API is.
+READY: Final = "the HTTP API is ready: "
+# Clients that wait for their connection to be accepted.
+_BACKLOG: Final = 128
+# Where to reach a listener on every address.
+_EVERY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
 
 
 def place_of_uri(uri: str) -> NodePlace:
@@ -55,15 +62,39 @@ def place_of_directory(data_dir: Path) -> NodePlace:
     return NodePlace(admin, amqp)
 
 
-def serve(place: NodePlace, host: str, port: int) -> None:
-    """Serve the API until SIGTERM or SIGINT; exits with status 1 if the address is not free."""
-    uvicorn.run(
-        make_app(place),
-        host=host,
-        port=port,
-        backlog=_BACKLOG,
-        proxy_headers=False,
-        server_header=False,
-        access_log=False,
-        log_level="warning",
-    )
+def serve(place: NodePlace, host: str, port: int, until_eof: bool = False) -> None:
+    """Serve the API until SIGTERM or SIGINT, and with `until_eof` until standard input ends.
+
+    `host` "" means every address, `port` 0 any free one. Raises OSError if the address is not free.
+    """
+    with _listening(host, port) as listening:
+        server = uvicorn.Server(
+            uvicorn.Config(
+                make_app(place),
+                proxy_headers=False,
+                server_header=False,
+                access_log=False,
+                log_level="warning",
+            )
+        )
+        if until_eof:
+            # A node that is killed tells nobody; but the pipe it holds is closed.
+            threading.Thread(target=_end_at_eof, args=[server], daemon=True).start()
+        shown, bound = listening.getsockname()[:2]
+        where = f"[{shown}]" if ":" in shown else shown
+        print(f"{READY}http://{where}:{bound}/api/", flush=True)
+        server.run(sockets=[listening])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    if not host:
+        return socket.create_server(
+            ("", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
+        )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+
+
+def _end_at_eof(server: uvicorn.Server) -> None:
+    sys.stdin.buffer.read()
+    server.should_exit = True

@@ -40,6 +40,7 @@ from warrenmq.server.listening.control_listener import ControlListener
 from warrenmq.server.listening.listeners import ListenError, Listeners
 from warrenmq.server.listening.tls import TlsError
 from warrenmq.server.log.life_lines import LifeLines
+from warrenmq.server.management_process import ManagementProcess
 from warrenmq.server.node_process import NodeProcess
 from warrenmq.server.node_vhosts import NodeVhosts
 from warrenmq.server.online_backup import BackupRunner, BackupServices, NodeBackups
@@ -485,8 +486,11 @@ async def _run(config: Config, read_again: Callable[[], Loaded]) -> int:
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, node.request_stop, signal_number.name)
     loop.add_signal_handler(signal.SIGHUP, reload_node, node, read_again)
-    _announce(f"warren is ready: {listeners} management=off")
+    management = ManagementProcess(config.data_dir, config.management)
+    _announce(f"warren is ready: {listeners} management={management.where}")
+    management.start()
     await node.wait_stopped()
+    management.stop()
     return 0
 
 

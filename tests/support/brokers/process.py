@@ -29,6 +29,8 @@ class BrokerProcess:
         self.directory = directory
         self.settings = settings
         self.wrapper: tuple[str, ...] = ()
+        # Where the node's HTTP API listens, or off.
+        self.management = "off"
         self.start_timeout_s = START_TIMEOUT_S
         self.stop_timeout_s = STOP_TIMEOUT_S
         self.host = "127.0.0.1"
@@ -81,7 +83,7 @@ class BrokerProcess:
     def _launch(self) -> None:
         command = [*self.wrapper, sys.executable, "-m", "warrenmq", "server"]
         command += ["--data-dir", str(self.directory / "data")]
-        command += ["--listen", f"{self.host}:{self.port}"]
+        command += ["--listen", f"{self.host}:{self.port}", "--management", self.management]
         for setting in self.settings:
             command += ["--set", setting]
         environment = dict(os.environ)

@@ -117,6 +117,7 @@ _NODE: Final = (
     Key("definitions.import_backend", "", _local_import, RESTART),
     Key("definitions.skip_if_unchanged", "skip_unchanged_definitions", flag, RESTART),
     Key("accept_lost_definitions", "accept_lost_definitions", flag, RESTART),
+    Key("management.listen", "management", word_or("off", None, address), RESTART),
 )
 
 _CLUSTER: Final = (

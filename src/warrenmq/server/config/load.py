@@ -227,6 +227,7 @@ def _flag_settings(flags: Flags, errors: list[str]) -> list[Setting]:
         ("--cluster", "cluster.name", flags.cluster),
         ("--etcd", "cluster.etcd", flags.etcd),
         ("--cluster-listen", "cluster.listen", flags.cluster_listen),
+        ("--management", "management.listen", flags.management),
     ):
         if given is not None:
             settings.append(Setting(flag, name, given, is_alias=True))
@@ -240,8 +241,6 @@ def _flag_settings(flags: Flags, errors: list[str]) -> list[Setting]:
         settings.append(
             Setting("--accept-lost-definitions", "accept_lost_definitions", "true", is_alias=True)
         )
-    if flags.management not in (None, "off"):
-        errors.append("--management: the management interface is not available yet; use off")
     return settings
 
 

@@ -50,7 +50,8 @@ class Config:
     load_definitions: Path | None = None
     # Skip the import when the content of `load_definitions` is that of the last import.
     skip_unchanged_definitions: bool = False
-    management: str = "off"
+    # Where the management process listens; None: it does not run.
+    management: tuple[str, int] | None = ("127.0.0.1", 15672)
     tcp: TcpOptions = field(default_factory=TcpOptions)
     # Shown to clients; "" = the node's name.
     cluster_name: str = ""

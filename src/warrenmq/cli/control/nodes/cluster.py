@@ -9,10 +9,10 @@ from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import SOFTWARE, CommandError
 from warrenmq.cli.control.formats.output import Output, Text
 from warrenmq.cli.control.link import NoNodeError, Refused, full_node_name
-from warrenmq.cli.control.nodes.feature_flags import FEATURE_FLAGS, flag_state
 from warrenmq.cli.control.nodes.status import alarm_lines, listener_line, listener_rows, section
 from warrenmq.cli.control.parsing import Option
 from warrenmq.vocabulary.error_codes import EXISTS, NOT_FOUND
+from warrenmq.vocabulary.feature_flags import FEATURE_FLAGS, flag_state
 from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 
 GROUP: Final = "Cluster"

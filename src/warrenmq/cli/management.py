@@ -1,0 +1,50 @@
+"""`warren management`: the HTTP API of a node, in a process of its own.
+
+`warren server` runs it beside the node; alone it serves a node elsewhere.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from warrenmq.admin.client.control_file import ControlFileError
+from warrenmq.admin.client.local_node import find_local_node
+from warrenmq.cli.output import fail
+
+
+def management_command(
+    uri: Annotated[
+        str | None,
+        typer.Option(metavar="URI", help="The node: amqp[s]://host:port. (default: the local one)"),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The data directory of a node on this machine."),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Where the API listens.")
+    ] = "127.0.0.1:15672",
+    until_eof: Annotated[bool, typer.Option(hidden=True)] = False,
+) -> None:
+    """Serve the HTTP API of a running node; each request brings its own user and password."""
+    try:
+        from warrenmq.management.process import place_of_directory, place_of_uri, serve
+    except ModuleNotFoundError as error:
+        fail(f"the HTTP API needs pip install 'warrenmq[management]' ({error})")
+    host, _, port = listen.rpartition(":")
+    if not port.isdecimal():
+        fail(f"--listen: expected HOST:PORT, got '{listen}'")
+    try:
+        if uri is not None:
+            place = place_of_uri(uri)
+        elif data_dir is not None:
+            place = place_of_directory(data_dir)
+        else:
+            place = place_of_directory(find_local_node().path.parent)
+    except (ValueError, ControlFileError) as error:
+        fail(error)
+    try:
+        serve(place, host.strip("[]"), int(port), until_eof)
+    except OSError as error:
+        fail(f"cannot listen on {listen}: {error.strerror}")

@@ -45,6 +45,10 @@ def management_command(
     except (ValueError, ControlFileError) as error:
         fail(error)
     try:
-        serve(place, host.strip("[]"), int(port), until_eof)
+        serve(place, host.strip("[]"), int(port), _announce, until_eof)
     except OSError as error:
         fail(f"cannot listen on {listen}: {error.strerror}")
+
+
+def _announce(line: str) -> None:
+    print(line, flush=True)

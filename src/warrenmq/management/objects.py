@@ -233,8 +233,6 @@ def _consumer(row: Row, channel: Row | None) -> Row:
     shown = _known(row)
     shown["queue"] = {"name": shown.pop("queue_name"), "vhost": shown.pop("vhost")}
     del shown["channel_pid"]
-    # The single active consumer alone is exclusive in RabbitMQ's sense.
-    shown["exclusive"] = False
     shown["channel_details"] = {} if channel is None else _channel_details(channel)
     return shown
 

@@ -3,6 +3,7 @@
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -20,8 +21,6 @@ from warrenmq.admin.protocol.control import ControlStatus, DescribeControl
 from warrenmq.management.app import make_app
 from warrenmq.management.sessions import NodePlace
 
-# How the line begins that tells where the API is.
-READY: Final = "the HTTP API is ready: "
 # Clients that wait for their connection to be accepted.
 _BACKLOG: Final = 128
 # Where to reach a listener on every address.
@@ -62,10 +61,13 @@ def place_of_directory(data_dir: Path) -> NodePlace:
     return NodePlace(admin, amqp)
 
 
-def serve(place: NodePlace, host: str, port: int, until_eof: bool = False) -> None:
+def serve(
+    place: NodePlace, host: str, port: int, announce: Callable[[str], None], until_eof: bool = False
+) -> None:
     """Serve the API until SIGTERM or SIGINT, and with `until_eof` until standard input ends.
 
-    `host` "" means every address, `port` 0 any free one. Raises OSError if the address is not free.
+    `host` "" means every address, `port` 0 any free one. `announce` gets one line once clients can
+    connect. Raises OSError if the address is not free.
     """
     with _listening(host, port) as listening:
         server = uvicorn.Server(
@@ -82,7 +84,7 @@ def serve(place: NodePlace, host: str, port: int, until_eof: bool = False) -> No
             threading.Thread(target=_end_at_eof, args=[server], daemon=True).start()
         shown, bound = listening.getsockname()[:2]
         where = f"[{shown}]" if ":" in shown else shown
-        print(f"{READY}http://{where}:{bound}/api/", flush=True)
+        announce(f"the HTTP API is ready: http://{where}:{bound}/api/")
         server.run(sockets=[listening])
 
 

@@ -1,0 +1,84 @@
+"""The management process beside its node: it ends and comes back without it, and never alone."""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.awaiting import eventually
+from tests.support.brokers.http_api import HttpNode
+from tests.support.brokers.process import BrokerProcess
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[HttpNode]:
+    node = HttpNode(tmp_path)
+    node.start()
+    yield node
+    node.stop()
+
+
+def children(process: BrokerProcess) -> list[int]:
+    """The living child processes of the node."""
+    assert process.process is not None
+    pid = process.process.pid
+    texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return [int(child) for text in texts for child in text.split()]
+
+
+def is_running(pid: int) -> bool:
+    """Whether the process runs; one that has ended may still be listed."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def test_a_killed_process_comes_back_and_goes_with_its_node(node: HttpNode) -> None:
+    (first,) = children(node.node)
+    os.kill(first, signal.SIGKILL)
+    node.await_start(1)
+    (second,) = children(node.node)
+    assert node.client().get("whoami").json()["name"] == "guest"
+    node.node.kill()
+    eventually(lambda: not is_running(second), "the process of a killed node ends")
+    # The sessions of the first node are of no use to the next one.
+    node.start()
+    assert node.client().get("whoami").status_code == 200
+    (third,) = children(node.node)
+    assert node.node.stop() == 0 and not is_running(third)
+
+
+def test_a_busy_port_costs_the_node_nothing(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        node = BrokerProcess(tmp_path)
+        node.management = f"127.0.0.1:{taken.getsockname()[1]}"
+        node.start()
+        eventually(lambda: "Address already in use" in node.log_path.read_text(), "the warning")
+        assert node.stop() == 0
+    warnings = [line for line in node.log_path.read_text().splitlines() if "[WARNING]" in line]
+    assert len(warnings) == 1 and node.management in warnings[0]
+
+
+def test_a_node_that_does_not_answer_is_a_503(node: HttpNode) -> None:
+    """A process alone serves a node elsewhere, and says so while there is none."""
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "warrenmq", "management", "--listen", "127.0.0.1:0"]
+    command += ["--uri", f"amqp://127.0.0.1:{node.node.port}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as alone:
+        assert alone.stdout is not None
+        url = alone.stdout.readline().rpartition(" ")[2].strip()
+        client = httpx.Client(base_url=url, auth=("guest", "guest"), timeout=30)
+        assert client.get("vhosts").status_code == 200
+        node.node.stop()
+        reply = client.get("vhosts")
+        assert (reply.status_code, reply.json()["error"]) == (503, "service_unavailable")
+        alone.terminate()
+        assert alone.wait(30) in (0, -signal.SIGTERM)
+        client.close()

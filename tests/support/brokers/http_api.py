@@ -1,0 +1,94 @@
+"""A node with its HTTP API, as `warren server` runs them, and clients of the API."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.awaiting import eventually
+from tests.support.brokers.process import BrokerProcess
+from warrenmq.admin.client.client import AdminClient, LocalAddress
+from warrenmq.admin.client.control_file import read_control_file
+from warrenmq.admin.protocol.control import (
+    AddUser,
+    AddVhost,
+    ControlRequest,
+    Done,
+    SetPermissions,
+    SetUserTags,
+)
+
+_READY = re.compile(r"the HTTP API is ready: (http://\S+/)api/")
+
+
+class HttpNode:
+    """A node whose API listens on a free loopback port."""
+
+    def __init__(self, directory: Path) -> None:
+        self.node = BrokerProcess(directory)
+        self.node.management = "127.0.0.1:0"
+        self._clients: list[httpx.Client] = []
+
+    def start(self) -> None:
+        """Start the node; returns when the API is ready."""
+        starts = len(self._starts())
+        self.node.start()
+        self.await_start(starts)
+
+    def await_start(self, starts: int) -> None:
+        """Return once the API has become ready more than `starts` times."""
+        eventually(lambda: len(self._starts()) > starts, "the HTTP API is ready")
+
+    def _starts(self) -> list[str]:
+        path = self.node.log_path
+        return _READY.findall(path.read_text()) if path.exists() else []
+
+    @property
+    def url(self) -> str:
+        """The root of the API that started last."""
+        return self._starts()[-1]
+
+    @property
+    def starts(self) -> int:
+        """How often the API has become ready."""
+        return len(self._starts())
+
+    def client(self, user: str = "guest", password: str = "guest") -> httpx.Client:
+        """A client that logs in as the user; closed with the node."""
+        client = httpx.Client(base_url=f"{self.url}api/", auth=(user, password), timeout=30)
+        self._clients.append(client)
+        return client
+
+    def control(self, *requests: ControlRequest) -> None:
+        """Carry out operations as a local administrator."""
+        control = read_control_file(self.node.directory / "data")
+        with AdminClient(LocalAddress(control)) as client:
+            for request in requests:
+                client.request(request, Done)
+
+    def add_user(self, name: str, *tags: str, vhosts: tuple[str, ...] = ("/",)) -> httpx.Client:
+        """A client of a new user, whose password is its name, with all rights in `vhosts`."""
+        self.control(
+            AddUser(name=name, password=name),
+            SetUserTags(name=name, tags=list(tags)),
+            *(AddVhost(name=vhost) for vhost in vhosts),
+            *(
+                SetPermissions(vhost=vhost, user=name, configure=".*", write=".*", read=".*")
+                for vhost in vhosts
+            ),
+        )
+        return self.client(name, name)
+
+    def stop(self) -> None:
+        """Stop the node and close the clients."""
+        for client in self._clients:
+            client.close()
+        self.node.stop()
+
+
+def refusal(reply: httpx.Response) -> tuple[int, Any, Any]:
+    """Status, error and reason of a reply that refuses."""
+    body = reply.json()
+    assert sorted(body) == ["error", "reason"]
+    return reply.status_code, body["error"], body["reason"]

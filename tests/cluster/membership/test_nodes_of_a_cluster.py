@@ -12,7 +12,6 @@ from tests.support.awaiting import eventually
 from tests.support.cluster.trio import ClusterNode, ClusterNodes, Printed, channels
 from tests.support.etcd import EtcdServer
 from warrenmq.admin.client.client import AdminClient, AdminRefusedError, NodeAddress
-from warrenmq.admin.protocol.pids import node_of_pid
 from warrenmq.admin.protocol.cluster import ForgetNode
 from warrenmq.admin.protocol.control import (
     CloseConnections,
@@ -22,6 +21,7 @@ from warrenmq.admin.protocol.control import (
     PurgeQueue,
     Rows,
 )
+from warrenmq.admin.protocol.pids import node_of_pid
 from warrenmq.vocabulary.error_codes import ACCESS_REFUSED
 
 DURABLE = pika.BasicProperties(delivery_mode=2)

@@ -13,6 +13,7 @@ from warrenmq.admin.protocol.figures import (
     QueueStatus,
     VhostStatus,
 )
+from warrenmq.admin.protocol.requests import Login
 from warrenmq.broker.definitions.metadata import PutUser
 from warrenmq.queues.backing.variable_queue import EMPTY
 from warrenmq.queues.entry import ALPHA, BETA, Entry
@@ -20,6 +21,7 @@ from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.queue import Queue
 from warrenmq.store.figures import StoreFigures
 from warrenmq.store.settings import GARBAGE_ALLOWANCE_BYTES
+from warrenmq.vocabulary.error_codes import PRECONDITION
 
 SMALL = 10
 LARGE = 5000
@@ -270,6 +272,12 @@ def test_who_sees_which_vhosts(tags: list[str], sees_all: bool) -> None:
     node.broker.access.users[b"guest"] = PutUser(USER.name, USER.password_hash, USER.hashing, tags)
     names = [vhost.vhost for vhost in described(MemoryClient(node)).vhosts]
     assert names == (["/", "other"] if sees_all else ["/"])
+    client = MemoryClient(node, log_in=False)
+    client.ask(Login("guest", "guest", ""))
+    if sees_all:
+        assert [vhost.vhost for vhost in described(client).vhosts] == names
+    else:
+        assert client.refused(DescribeNode()) == PRECONDITION
 
 
 def test_the_node_says_what_was_measured_and_which_alarms_are_on() -> None:

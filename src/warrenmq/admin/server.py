@@ -176,6 +176,8 @@ class AdminSession:
             self._refuse_and_close("log in first", error_codes.ACCESS_REFUSED)
         elif control.is_control(request):
             self._start_control(request)
+        elif isinstance(request, DescribeNode) and self._user.has_tag(control.MONITORING):
+            self._reply(self._node.status(None))
         elif self._vhost is None:
             text = "the session has no vhost: it is for control operations only"
             self._refuse(error_codes.PRECONDITION, text)
@@ -283,7 +285,7 @@ class AdminSession:
             sinks.start(request)
 
         def describe_node(_request: DescribeNode) -> None:
-            self._reply(self._node.status(None if user.has_tag(control.MONITORING) else vhost))
+            self._reply(self._node.status(vhost))
 
         def list_queues(request: ListQueues) -> None:
             self._reply(vhost.queue_list(request.after, request.max_queues))

@@ -11,7 +11,8 @@ from warrenmq.admin.protocol.fields import Position, QueueCount
 class DescribeNode(Struct, tag="describe_node", forbid_unknown_fields=True, frozen=True):
     """Describe the node and its stores. Reply: NodeStatus.
 
-    Users with the tag administrator or monitoring see all vhosts, others the session's vhost.
+    Users with the tag administrator or monitoring see all vhosts, and need none in the session;
+    others see the session's vhost.
     """
 
 

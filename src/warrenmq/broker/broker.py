@@ -144,6 +144,11 @@ class Broker(ConnectionHost):
         connection.lost(now_ms)
         if connection in self.connections:
             self.connections.remove(connection)
+            churn = self.counters.churn
+            churn.closed_received_bytes += connection.traffic.received_bytes
+            churn.closed_sent_bytes += connection.out.sent_bytes
+            if connection.vhost is not None:
+                churn.connections_closed += 1
 
     def take_dirty(self) -> list[Connection]:
         """Return the connections that have something to write or to change, and clear the list."""

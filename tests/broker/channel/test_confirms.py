@@ -6,6 +6,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from tests.support.brokers.memory_broker import MemoryBroker
 from warrenmq.broker.channel.confirms import PublishConfirms
+from warrenmq.broker.counters import MessageCounters
 from warrenmq.store.journal.confirm_run import ConfirmParty
 from warrenmq.wire.encode import PROTOCOL_HEADER
 from warrenmq.wire.frames import FRAME_METHOD, NEED_DATA, FrameBuffer
@@ -41,7 +42,7 @@ class Confirms(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.publisher = Publisher()
-        self.confirms = PublishConfirms(self.publisher.socket, CHANNEL)
+        self.confirms = PublishConfirms(self.publisher.socket, CHANNEL, MessageCounters())
         # Batches of the journal, which finish in order; the last one gathers.
         self.batches = [ConfirmParty()]
         # Other parties, which finish in any order.
@@ -156,7 +157,7 @@ TestConfirms.settings = settings(deadline=None, max_examples=100, stateful_step_
 def test_what_is_decided_out_of_turn_is_told_alone() -> None:
     """A publish that is decided out of turn is confirmed alone; the next ones stay in order."""
     publisher = Publisher()
-    confirms = PublishConfirms(publisher.socket, CHANNEL)
+    confirms = PublishConfirms(publisher.socket, CHANNEL, MessageCounters())
     batch, other = ConfirmParty(), ConfirmParty()
     confirms.add(batch, True)
     confirms.refuse()
@@ -173,7 +174,7 @@ def test_what_is_decided_out_of_turn_is_told_alone() -> None:
 
 def test_neighbours_with_the_same_outcome_share_a_frame() -> None:
     publisher = Publisher()
-    confirms = PublishConfirms(publisher.socket, CHANNEL)
+    confirms = PublishConfirms(publisher.socket, CHANNEL, MessageCounters())
     batches = [ConfirmParty(), ConfirmParty(), ConfirmParty()]
     for batch in batches:
         confirms.add(batch, True)

@@ -32,6 +32,7 @@ from warrenmq.broker.content.properties import (
     check_user_id,
     with_reply_to,
 )
+from warrenmq.broker.counters import MessageCounters
 from warrenmq.broker.dead_letters.death_headers import with_delivery_count
 from warrenmq.broker.flow.disk_flow import NOTHING, PERSISTENT, TRANSIENT
 from warrenmq.broker.flow.room import ChannelRoom
@@ -155,6 +156,7 @@ class Channel(SettlingChannel):
         super().__init__(number)
         self.connection: ChannelHost = connection
         self.vhost: Vhost = vhost
+        self.counters: MessageCounters = connection.node.counters.messages
         # True after the broker sent channel.close: frames are ignored until the peer answers.
         self.is_closing: bool = False
         self.consumers: dict[bytes, ChannelConsumer] = {}
@@ -174,6 +176,7 @@ class Channel(SettlingChannel):
         self._route: PublishRoute = PublishRoute(vhost, connection.client)
         vhost.host.channels[self] = None
         connection.client.account.channel_count += 1
+        connection.node.counters.churn.channels_opened += 1
         self.set_tracing(vhost.definition.is_tracing)
         self.announce("channel.created", self)
 
@@ -280,6 +283,8 @@ class Channel(SettlingChannel):
             if route.is_reply:
                 self._publish_reply(raw, body)
                 return
+        counters = self.counters
+        counters.received += 1
         message = Message(route.address, raw, body, properties.persistent, now_ms)
         if not route.is_plain and self.tracer is not None:
             keys = [route.routing_key, *properties.extra_routing_keys]
@@ -299,9 +304,11 @@ class Channel(SettlingChannel):
             self.vhost.delayed.keep_all(message, route.waits, properties.headers, False, now_ms)
         is_taken = True
         if len(queues) == 0:
+            self.count_unroutable(route.mandatory, len(route.waits) > 0)
             if route.mandatory:
                 self.return_message(message)
         else:
+            counters.routed += len(queues)
             is_taken = arrive(
                 queues, message, properties.expiration_ms, properties.priority, now_ms, False
             )
@@ -315,6 +322,7 @@ class Channel(SettlingChannel):
             connection.published = TRANSIENT
         confirms = self.confirms
         if confirms is not None:
+            counters.received_confirm += 1
             if not is_taken:
                 confirms.refuse()
             elif has_remote:
@@ -354,6 +362,7 @@ class Channel(SettlingChannel):
         return properties.raw
 
     def _publish_reply(self, raw: bytes, body: bytes) -> None:
+        self.counters.received += 1
         route = self._route
         receiver = self.vhost.reply_channels.get(route.routing_key)
         if receiver is not None:
@@ -375,8 +384,16 @@ class Channel(SettlingChannel):
                     self.connection, self.transaction.add(publish)
                 )
         if self.confirms is not None:
+            self.counters.received_confirm += 1
             self.confirms.add(self.vhost.journal.batch, False)
             self.connection.confirm_later(self.confirms)
+
+    def count_unroutable(self, is_mandatory: bool, waits: bool) -> None:
+        """Count a publish that reached no queue, unless it `waits` at a delayed exchange."""
+        if is_mandatory:
+            self.counters.returned += 1
+        elif not waits:
+            self.counters.dropped += 1
 
     def return_message(self, message: Message) -> None:
         """Send basic.return for an unroutable mandatory message, before its confirm (P15)."""
@@ -404,7 +421,10 @@ class Channel(SettlingChannel):
         self.next_delivery_tag = tag + 1
         room = self.room
         room.turn_left -= 1
-        if not consumer.no_ack:
+        if consumer.no_ack:
+            self.counters.consumed_auto_ack += 1
+        else:
+            self.counters.consumed_manual_ack += 1
             entry.delivery_tag = tag
             self.unacked.append(entry)
             room.unacked_count += 1
@@ -413,6 +433,7 @@ class Channel(SettlingChannel):
         out = connection.out
         out.deliver(self.number, consumer.tag_field, tag, entry.redelivered, message.address)
         if entry.redelivered:
+            self.counters.redelivered += 1
             out.content(self.number, self.counted_properties(entry), message.body)
         else:
             out.content(self.number, message.properties, message.body)
@@ -447,6 +468,7 @@ class Channel(SettlingChannel):
             entry = self.unacked.take(tag)
             if entry is None:
                 raise unknown_tag(tag)
+            self.counters.acknowledged += 1
             queue = entry.queue
             now_ms = self.connection.now_ms
             self._settle(entry, queue, ACKED, now_ms)
@@ -475,6 +497,8 @@ class Channel(SettlingChannel):
         if requeue:
             self.requeue(entries)
             return
+        if reason == ACKED:
+            self.counters.acknowledged += len(entries)
         now_ms = self.connection.now_ms
         touched: list[QueueEnd] = []
         last: QueueEnd | None = None
@@ -578,6 +602,7 @@ class Channel(SettlingChannel):
         self.room.acked_queue = None
         self.announce("channel.closed", self)
         self.connection.client.account.channel_count -= 1
+        self.connection.node.counters.churn.channels_closed += 1
         if self.confirms is not None:
             self.confirms.end()
         if self.reply is not None:

@@ -40,8 +40,11 @@ def commit(channel: Channel, transaction: Transaction) -> None:
         if not arrive(queues, message, publish.expiration_ms, publish.priority, now_ms, False):
             is_whole = False
         channel.vhost.delayed.keep_all(message, publish.waits, publish.headers, False, now_ms)
-        if publish.mandatory and len(queues) == 0:
-            channel.return_message(message)
+        channel.counters.routed += len(queues)
+        if len(queues) == 0:
+            channel.count_unroutable(publish.mandatory, len(publish.waits) > 0)
+            if publish.mandatory:
+                channel.return_message(message)
     for settle in transaction.settles:
         for entry in settle.entries:
             end = entry.queue

@@ -10,19 +10,21 @@ from __future__ import annotations
 
 from mypy_extensions import i64
 
+from warrenmq.broker.counters import MessageCounters
 from warrenmq.broker.flow.throttle import ThrottleHost
 from warrenmq.store.journal.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
 
 
 class PublishConfirms(ConfirmWaiter):
-    """Sends the confirms of channel `number` to `client`.
+    """Sends the confirms of channel `number` to `client`, and counts them in `counters`.
 
     Publishes are numbered as in AMQP: the first publish of a channel is 1.
     """
 
-    def __init__(self, client: ThrottleHost, number: i64) -> None:
+    def __init__(self, client: ThrottleHost, number: i64, counters: MessageCounters) -> None:
         self._client: ThrottleHost = client
         self._number: i64 = number
+        self._counters: MessageCounters = counters
         self._publish_seq: i64 = 0
         self._confirmed_upto: i64 = 0
         # Undecided runs and all runs after the first undecided one, oldest first. Publishes that
@@ -128,6 +130,8 @@ class PublishConfirms(ConfirmWaiter):
         run.is_sent = True
         run.party = None
         if not self._is_ended:
+            if run.ok:
+                self._counters.confirmed += run.last - run.first + 1
             for seq in range(run.first, run.last + 1):
                 self._client.out.confirm(self._number, seq, False, run.ok)
             self._client.touch()
@@ -137,6 +141,8 @@ class PublishConfirms(ConfirmWaiter):
         if count > 0:
             self._confirmed_upto = upto
             if not self._is_ended:
+                if ok:
+                    self._counters.confirmed += count
                 self._client.out.confirm(self._number, upto, count > 1, ok)
                 self._client.touch()
 

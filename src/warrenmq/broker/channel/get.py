@@ -80,12 +80,19 @@ def _answer(
     channel: Channel, queue: MessageTaker, entry: Entry | None, no_ack: bool, ready_count: i64
 ) -> None:
     connection = channel.connection
+    counters = channel.counters
     if entry is None:
+        counters.got_empty += 1
         connection.out.method(channel.number, BasicGetEmpty())
         return
     tag = channel.next_delivery_tag
     channel.next_delivery_tag = tag + 1
-    if not no_ack:
+    if entry.redelivered:
+        counters.redelivered += 1
+    if no_ack:
+        counters.got_auto_ack += 1
+    else:
+        counters.got_manual_ack += 1
         entry.consumer = None
         entry.delivery_tag = tag
         channel.unacked.append(entry)

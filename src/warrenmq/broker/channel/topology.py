@@ -232,6 +232,7 @@ def _declare_named(channel: Channel, method: methods.QueueDeclare, name: bytes) 
     existing = vhost.taker(name)
     if existing is not None:
         _check_equivalent(channel, existing, method, durable)
+        vhost.node.counters.churn.queues_declared += 1
         _reply_declared(channel, existing, method.nowait)
         return
     _check_queue_limit(channel, name)
@@ -255,6 +256,7 @@ def _declare_named(channel: Channel, method: methods.QueueDeclare, name: bytes) 
     definition = QueueDefinition(
         name, queue_id, durable, method.auto_delete, owner, arguments, settings
     )
+    vhost.node.counters.churn.queues_declared += 1
     queue = vhost.add_queue(definition, connection.now_ms, connection.client.user_name)
     reply = _declared(channel, queue, method.nowait)
     if durable:

@@ -457,6 +457,7 @@ class Connection(ChannelHost):
             self.vhost = handshake.vhost
             self.throttle.wants_notice = self.client.wants_blocked_notices()
             self.close_at_ms = NEVER
+            self._host.counters.churn.connections_opened += 1
             self.announce("connection.created")
         if reply is not None:
             self.out.method(0, reply)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from mypy_extensions import i64
 
+from warrenmq.broker.counters import NodeCounters
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.event_listener import EventListener
@@ -30,6 +31,7 @@ class NodeServices:
         self.settings: Settings = settings
         self.alarms: Alarms = alarms
         self.disk_flow: DiskFlow = DiskFlow()
+        self.counters: NodeCounters = NodeCounters()
         self.memory_account: MemoryAccount = MemoryAccount(wake)
         # Queues that the timer visits: the queue, or messages in it, may expire. A dict keeps the
         # order of insertion; the order of a set would depend on memory addresses.

@@ -168,6 +168,7 @@ class VhostQueues:
             consumer.on_queue_deleted()
         for watcher in self.deletion_watchers:
             watcher(queue, message_count, now_ms)
+        self.node.counters.churn.queues_deleted += 1
         self.announce("queue.deleted", queue, user)
         return changes
 
@@ -304,6 +305,7 @@ class VhostQueues:
         self.policies.on_queue(queue)
         if queue.settings.need_timer():
             self.node.timed_queues[queue] = None
+        self.node.counters.churn.queues_created += 1
         self.announce("queue.created", queue, user)
         return queue
 

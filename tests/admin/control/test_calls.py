@@ -75,6 +75,7 @@ from warrenmq.admin.protocol.control import (
     SetVhostTags,
     StopNode,
 )
+from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
 from warrenmq.admin.protocol.mirrors import (
     CancelSync,
     DescribeMirrors,
@@ -126,6 +127,7 @@ OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
     (CancelImport(), ImportStatus),
     (List(what="users", columns=["user", "tags"]), Rows),
     (DescribeControl(), ControlStatus),
+    (DescribeCounters(), NodeCounters),
     (SetMemoryLimit(relative=0.5), Done),
     (SetDiskLimit(absolute=1000), Done),
     (SetLogLevel(level="warning"), Done),

@@ -22,6 +22,7 @@ from warrenmq.admin.control.peers import Peers
 from warrenmq.admin.control.permits import Permits
 from warrenmq.admin.control.queues import QueueCalls
 from warrenmq.admin.control.watching import WatchCalls
+from warrenmq.admin.counters import node_counters
 from warrenmq.admin.definitions.administration import Administration, Refusal
 from warrenmq.admin.definitions.export import export_pieces
 from warrenmq.admin.definitions.importing import DefinitionsImport
@@ -29,6 +30,7 @@ from warrenmq.admin.dispatch import Dispatch
 from warrenmq.admin.events.stream import EventStream
 from warrenmq.admin.protocol import control
 from warrenmq.admin.protocol.cluster import ClusterRequest
+from warrenmq.admin.protocol.counters import DescribeCounters
 from warrenmq.admin.protocol.mirrors import MirrorRequest
 from warrenmq.admin.protocol.requests import ErrorReply
 from warrenmq.admin.protocol.watching import WatchRequest
@@ -176,6 +178,7 @@ class ControlCalls:
         calls.add(control.StopNode, self._stop_node)
         calls.add(control.DescribeControl, self._describe_control)
         calls.add(control.DescribeUser, self._describe_user)
+        calls.add(DescribeCounters, self._describe_counters)
 
     def _set_memory_limit(self, request: control.SetMemoryLimit) -> None:
         absolute = -1 if request.absolute is None else request.absolute
@@ -223,6 +226,9 @@ class ControlCalls:
             cluster_name=broker.settings.cluster_name if name is None else json.loads(name),
         )
         self._reply(description)
+
+    def _describe_counters(self, _request: DescribeCounters) -> None:
+        self._reply(node_counters(self._broker))
 
     def _on_running(self, failure: str) -> None:
         self._on_done(Refusal(PRECONDITION, failure) if failure else None)

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeGuard
 from msgspec import Meta, Struct
 
 from warrenmq.admin.protocol import cluster, mirrors, watching
+from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
 from warrenmq.admin.protocol.fields import ShortStr
 
 # Tags of users (RabbitMQ's): each operation asks for one of them, and administrator allows all.
@@ -519,6 +520,7 @@ ControlRequest = (
     | StopNode
     | DescribeControl
     | DescribeUser
+    | DescribeCounters
     | List
     | cluster.ClusterRequest
     | mirrors.MirrorRequest
@@ -532,6 +534,7 @@ ControlReply = (
     | ImportStatus
     | ControlStatus
     | UserDescription
+    | NodeCounters
     | cluster.ClusterReply
     | mirrors.MirrorReply
     | watching.WatchReply
@@ -577,6 +580,7 @@ NEEDS: Final[dict[type, str]] = {
     StopNode: ADMINISTRATOR,
     DescribeControl: MONITORING,
     DescribeUser: NO_TAG,
+    DescribeCounters: MONITORING,
     cluster.DescribeCluster: MANAGEMENT,
     cluster.DescribeMember: MANAGEMENT,
     cluster.ForgetNode: ADMINISTRATOR,

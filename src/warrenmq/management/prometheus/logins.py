@@ -1,0 +1,26 @@
+"""The metrics of logins."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from warrenmq.management.prometheus.metrics import RABBITMQ, Family, family
+from warrenmq.management.prometheus.objects import Row
+
+# The meaning of each counter by its column.
+_LOGINS: Final = {
+    "auth_attempts": "Logins that were tried",
+    "auth_attempts_succeeded": "Logins that were granted",
+    "auth_attempts_failed": "Logins that were refused",
+}
+LOGIN_COLUMNS: Final = ["protocol", *_LOGINS]
+
+
+def logins(infix: str, rows: list[Row], is_aggregated: bool) -> Iterator[Family]:
+    """Counted logins, in sum or by protocol."""
+    for name, text in _LOGINS.items():
+        if is_aggregated:
+            total = float(sum(row[name] for row in rows))
+            yield family(f"{RABBITMQ}_{infix}{name}", "counter", text, (), [((), total)])
+        else:
+            counts = [((row["protocol"],), float(row[name])) for row in rows]
+            yield family(f"{RABBITMQ}_{infix}{name}", "counter", text, ("protocol",), counts)

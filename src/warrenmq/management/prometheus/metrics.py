@@ -1,0 +1,75 @@
+"""A metric as data: its name, its kind, its meaning, and how it follows from a reading.
+
+Names have no prefix: `rabbitmq_` and `rabbitmq_detailed_` show metrics of RabbitMQ's names, and
+`warren_` and `warren_detailed_` show warren's own.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Generic, Literal, NamedTuple, TypeVar
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+
+Kind = Literal["gauge", "counter"]
+Family = CounterMetricFamily | GaugeMetricFamily | InfoMetricFamily
+# One value of a metric, with the values of its labels.
+Sample = tuple[tuple[str, ...], float]
+Subject = TypeVar("Subject")
+
+RABBITMQ: Final = "rabbitmq"
+WARREN: Final = "warren"
+
+
+class Metric(NamedTuple, Generic[Subject]):
+    """A metric of a `Subject`; `value` is None when the subject has none.
+
+    The name of a counter has no `_total`: the format adds it.
+    """
+
+    name: str
+    kind: Kind
+    help: str
+    value: Callable[[Subject], float | None]
+    owner: str = RABBITMQ
+
+    def full_name(self, infix: str) -> str:
+        """The name with its owner; `infix` stands between them."""
+        return f"{self.owner}_{infix}{self.name}"
+
+
+def family(
+    name: str, kind: Kind, text: str, labels: tuple[str, ...], samples: Iterable[Sample]
+) -> Family:
+    """The metric called `name`, which means `text`, with its samples."""
+    make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+    made = make(name, text, labels=labels)
+    for values, value in samples:
+        made.add_metric(values, value)
+    return made
+
+
+def of_one(
+    metrics: Iterable[Metric[Subject]],
+    infix: str,
+    subject: Subject,
+) -> Iterable[Family]:
+    """The metrics of a subject that needs no labels, as far as they have a value."""
+    for metric in metrics:
+        value = metric.value(subject)
+        if value is not None:
+            yield family(metric.full_name(infix), metric.kind, metric.help, (), [((), value)])
+
+
+def of_each(
+    metrics: Iterable[Metric[Subject]],
+    infix: str,
+    labels: tuple[str, ...],
+    subjects: Sequence[tuple[tuple[str, ...], Subject]],
+) -> Iterable[Family]:
+    """The metrics of many subjects, each with the values of its labels."""
+    for metric in metrics:
+        samples = [
+            (values, value)
+            for values, subject in subjects
+            if (value := metric.value(subject)) is not None
+        ]
+        yield family(metric.full_name(infix), metric.kind, metric.help, labels, samples)

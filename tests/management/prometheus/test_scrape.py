@@ -1,0 +1,82 @@
+"""Metrics of a real node say what the node has, under RabbitMQ's names."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.management.prometheus.scraped import AGGREGATED, PER_OBJECT, scrape
+from tests.support.brokers.node_thread import NodeThread
+from warrenmq.management.prometheus.scrape import FAMILIES, Page
+from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeThread]:
+    """A node with two queues, and a client that holds one unacked message of three."""
+    node = NodeThread(tmp_path_factory.mktemp("node"), "cluster_name=rabbits")
+    peer = node.peer()
+    peer.open()
+    channel = peer.channel()
+    channel.declare(b"orders")
+    channel.declare(b'odd "name" \\')
+    channel.publish_each(b"orders", b"one", b"three", b"five")
+    channel.get(b"orders")
+    yield node
+    peer.close()
+    node.stop()
+
+
+def test_the_identity_is_that_of_node_and_cluster(node: NodeThread) -> None:
+    found = scrape(node)
+    (identity,) = found.labelled("rabbitmq_identity_info")
+    assert identity["rabbitmq_cluster"] == "rabbits" and identity["rabbitmq_node"]
+    (build,) = found.labelled("rabbitmq_build_info")
+    assert build["rabbitmq_version"] == RABBITMQ_VERSION
+
+
+def test_aggregated_metrics_are_sums_without_labels(node: NodeThread) -> None:
+    found = scrape(node)
+    assert found("rabbitmq_queue_messages_ready") == 2
+    assert found("rabbitmq_queue_messages_unacked") == 1
+    assert found("rabbitmq_queue_messages") == 3
+    assert found("rabbitmq_queue_messages_bytes") == len("onethreefive")
+    assert (found("rabbitmq_queues"), found("rabbitmq_consumers")) == (2, 0)
+    assert (found("rabbitmq_connections"), found("rabbitmq_channels")) == (1, 1)
+    assert found("rabbitmq_channel_messages_unacked") == 1
+    assert found("warren_queue_messages", **{"class": "alpha"}) == 2
+    assert found("rabbitmq_process_open_fds") < found("rabbitmq_process_max_fds")
+    assert found("rabbitmq_alarms_memory_used_watermark") == 0
+    assert found("warren_published_bytes_total", vhost="/") == 0
+
+
+def test_metrics_of_objects_name_each_object(node: NodeThread) -> None:
+    found = scrape(node, PER_OBJECT)
+    assert found("rabbitmq_queue_messages_ready", vhost="/", queue="orders") == 2
+    assert found("rabbitmq_queue_messages_ready", vhost="/", queue='odd "name" \\') == 0
+    (labels,) = found.labelled("rabbitmq_connection_incoming_bytes_total")
+    assert set(labels) == {"connection"}
+    assert found("rabbitmq_connection_incoming_bytes_total", **labels) > 0
+
+
+def test_a_page_of_chosen_families_has_a_prefix_and_no_others(node: NodeThread) -> None:
+    page = Page(frozenset(["queue_coarse_metrics"]), False, "detailed_", frozenset(["/"]))
+    found = scrape(node, page)
+    infos = {"rabbitmq_identity_info", "rabbitmq_build_info", "warren_build_info"}
+    assert found.names - infos == {
+        f"rabbitmq_detailed_queue_{name}"
+        for name in ("messages", "messages_ready", "messages_unacked")
+    }
+    other = Page(page.families, False, "detailed_", frozenset(["other"]))
+    assert scrape(node, other).names == infos
+
+
+def test_exchanges_are_shown_with_their_bindings(node: NodeThread) -> None:
+    found = scrape(node, Page(frozenset(FAMILIES), False, "detailed_"))
+    labels = {"vhost": "/", "exchange": "", "type": "direct"}
+    assert found("rabbitmq_cluster_exchange_bindings", **labels) == 2
+    assert found("rabbitmq_cluster_exchange_name", **labels) == 1
+    assert found("rabbitmq_cluster_vhost_status", vhost="/") == 1
+
+
+def test_openmetrics_is_for_those_that_ask(node: NodeThread) -> None:
+    assert scrape(node, AGGREGATED, "application/openmetrics-text;version=1.0.0").names

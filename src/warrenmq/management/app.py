@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 import warrenmq
 from warrenmq.management.errors import ASK_FOR_LOGIN, HttpRefusal, LoginRequired, not_found
 from warrenmq.management.headers import WithHeaders
+from warrenmq.management.prometheus import pages
 from warrenmq.management.raw_path import RawPath
 from warrenmq.management.routes import (
     bindings,
@@ -46,6 +47,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     definitions.router,
     checks.router,
     features.router,
+    pages.router,
 )
 
 

@@ -21,6 +21,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeThread]:
     channel.declare(b'odd "name" \\')
     channel.publish_each(b"orders", b"one", b"three", b"five")
     channel.get(b"orders")
+    channel.bind(b"orders", b"amq.fanout")
     yield node
     peer.close()
     node.stop()
@@ -72,11 +73,22 @@ def test_a_page_of_chosen_families_has_a_prefix_and_no_others(node: NodeThread) 
 
 def test_exchanges_are_shown_with_their_bindings(node: NodeThread) -> None:
     found = scrape(node, Page(frozenset(FAMILIES), False, "detailed_"))
-    labels = {"vhost": "/", "exchange": "", "type": "direct"}
-    assert found("rabbitmq_cluster_exchange_bindings", **labels) == 2
+    labels = {"vhost": "/", "exchange": "amq.fanout", "type": "fanout"}
+    assert found("rabbitmq_cluster_exchange_bindings", **labels) == 1
     assert found("rabbitmq_cluster_exchange_name", **labels) == 1
     assert found("rabbitmq_cluster_vhost_status", vhost="/") == 1
 
 
 def test_openmetrics_is_for_those_that_ask(node: NodeThread) -> None:
     assert scrape(node, AGGREGATED, "application/openmetrics-text;version=1.0.0").names
+
+
+def test_the_global_counters_have_the_labels_of_rabbitmq(node: NodeThread) -> None:
+    found = scrape(node)
+    assert found("rabbitmq_global_messages_received_total", protocol="amqp091") == 3
+    classic = {"protocol": "amqp091", "queue_type": "rabbit_classic_queue"}
+    assert found("rabbitmq_global_messages_delivered_get_manual_ack_total", **classic) == 1
+    assert found("rabbitmq_global_messages_delivered_total", **classic) == 1
+    assert found("rabbitmq_queues_created_total") == 2
+    assert found("rabbitmq_connection_incoming_bytes_total") > 0
+    assert found("rabbitmq_auth_attempts_succeeded_total", protocol="amqp091") == 1

@@ -15,12 +15,8 @@ _LOGINS: Final = {
 LOGIN_COLUMNS: Final = ["protocol", *_LOGINS]
 
 
-def logins(infix: str, rows: list[Row], is_aggregated: bool) -> Iterator[Family]:
-    """Counted logins, in sum or by protocol."""
+def logins(infix: str, rows: list[Row]) -> Iterator[Family]:
+    """Counted logins by protocol."""
     for name, text in _LOGINS.items():
-        if is_aggregated:
-            total = float(sum(row[name] for row in rows))
-            yield family(f"{RABBITMQ}_{infix}{name}", "counter", text, (), [((), total)])
-        else:
-            counts = [((row["protocol"],), float(row[name])) for row in rows]
-            yield family(f"{RABBITMQ}_{infix}{name}", "counter", text, ("protocol",), counts)
+        counts = [((row["protocol"],), float(row[name])) for row in rows]
+        yield family(f"{RABBITMQ}_{infix}{name}", "counter", text, ("protocol",), counts)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from warrenmq.admin.client.client import AdminClient
-from warrenmq.management.prometheus import cluster, mirrors, node, objects
+from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
+from warrenmq.management.prometheus import cluster, counters, mirrors, node, objects
 from warrenmq.management.prometheus.logins import LOGIN_COLUMNS, logins
 from warrenmq.management.prometheus.metrics import RABBITMQ, Family, family
 from warrenmq.management.prometheus.objects import Metrics, Objects, Row, columns_of
@@ -36,6 +37,7 @@ _CHANNELS: Final[dict[str, Metrics]] = {"channel_metrics": objects.CHANNELS}
 # Families that pages show without being asked to.
 USUAL_FAMILIES: Final = (
     *("node_coarse_metrics", "node_metrics", "warren_store_metrics", "auth_attempt_metrics"),
+    *("global_metrics", "connection_churn_metrics"),
     *_QUEUES,
     *_CONNECTIONS,
     *_CHANNELS,
@@ -79,8 +81,23 @@ class Scrape:
         yield from self._objects(vhosts)
         if "auth_attempt_metrics" in page.families:
             rows = read_rows(self._client, "auth_attempts", LOGIN_COLUMNS)
-            yield from logins(infix, rows, page.is_aggregated)
+            yield from logins(infix, rows)
+        yield from self._counters()
         yield from self._cluster(vhosts)
+
+    def _counters(self) -> Iterator[Family]:
+        """What the node has done."""
+        page = self._page
+        has_bytes = page.is_aggregated and "connection_coarse_metrics" in page.families
+        if not has_bytes and not self._has_any(("global_metrics", "connection_churn_metrics")):
+            return
+        reading = self._client.request(DescribeCounters(), NodeCounters)
+        if "global_metrics" in page.families:
+            yield from counters.global_counters(reading)
+        if "connection_churn_metrics" in page.families:
+            yield from counters.churn(page.infix, reading)
+        if has_bytes:
+            yield from counters.socket_bytes(page.infix, reading)
 
     def _shows(self, vhost: str) -> bool:
         return self._page.vhosts is None or vhost in self._page.vhosts

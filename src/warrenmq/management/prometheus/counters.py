@@ -1,0 +1,71 @@
+"""The metrics of what a node has done: RabbitMQ's global counters, and its churn."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from warrenmq.admin.protocol.counters import NodeCounters
+from warrenmq.management.prometheus.metrics import RABBITMQ, Family, family
+
+_PROTOCOL: Final = {"protocol": "amqp091"}
+# Mirrored queues are classic ones in RabbitMQ's eyes, and warren counts quorum queues with them.
+_QUEUE_TYPE: Final = {**_PROTOCOL, "queue_type": "rabbit_classic_queue"}
+# The meaning of each counter by its name.
+_INCOMING: Final = {
+    "received": "Messages received from publishers",
+    "received_confirm": "Messages received from publishers that expect confirms",
+    "confirmed": "Messages confirmed to publishers",
+    "routed": "Messages routed to queues: one counts for each of its queues",
+    "unroutable_dropped": "Messages published as non-mandatory into an exchange and dropped",
+    "unroutable_returned": "Messages published as mandatory into an exchange and returned",
+}
+_OUTGOING: Final = {
+    "delivered_consume_auto_ack": "Messages delivered to consumers with automatic ack",
+    "delivered_consume_manual_ack": "Messages delivered to consumers with manual ack",
+    "delivered_get_auto_ack": "Messages fetched with basic.get and automatic ack",
+    "delivered_get_manual_ack": "Messages fetched with basic.get and manual ack",
+    "get_empty": "basic.get that found no message",
+    "redelivered": "Messages redelivered to consumers",
+    "acknowledged": "Messages acknowledged by consumers",
+}
+_DELIVERED: Final = tuple(name for name in _OUTGOING if name.startswith("delivered_"))
+_CHURN: Final = {
+    "connections_opened": "Connections opened",
+    "connections_closed": "Connections closed or terminated",
+    "channels_opened": "Channels opened",
+    "channels_closed": "Channels closed",
+    "queues_declared": "Successful declarations of queues, new or existing",
+    "queues_created": "Queues created, or restored at the start of the node",
+    "queues_deleted": "Queues deleted",
+}
+
+
+def global_counters(reading: NodeCounters) -> Iterator[Family]:
+    """Messages by what became of them; only pages without an infix show them."""
+    messages = reading.messages
+    for name, text in _INCOMING.items():
+        yield _counter(f"global_messages_{name}", text, getattr(messages, name), _PROTOCOL)
+    for name, text in _OUTGOING.items():
+        yield _counter(f"global_messages_{name}", text, getattr(messages, name), _QUEUE_TYPE)
+    delivered = sum(getattr(messages, name) for name in _DELIVERED)
+    text = "Messages delivered to consumers and to basic.get"
+    yield _counter("global_messages_delivered", text, delivered, _QUEUE_TYPE)
+
+
+def socket_bytes(infix: str, reading: NodeCounters) -> Iterator[Family]:
+    """Bytes of all connections that there were; pages of single connections have each one's."""
+    for name, text, value in (
+        ("incoming", "Bytes received", reading.received_bytes),
+        ("outgoing", "Bytes sent", reading.sent_bytes),
+    ):
+        yield _counter(f"{infix}connection_{name}_bytes", text, value, {})
+
+
+def churn(infix: str, reading: NodeCounters) -> Iterator[Family]:
+    """Connections, channels and queues that have come and gone."""
+    for name, text in _CHURN.items():
+        yield _counter(f"{infix}{name}", text, getattr(reading.churn, name), {})
+
+
+def _counter(name: str, text: str, value: int, labels: dict[str, str]) -> Family:
+    samples = [(tuple(labels.values()), float(value))]
+    return family(f"{RABBITMQ}_{name}", "counter", text, tuple(labels), samples)

@@ -1,0 +1,104 @@
+"""The pages that Prometheus scrapes: `/metrics`, `/metrics/per-object`, `/metrics/detailed`.
+
+The port of the HTTP API asks for a monitor's login. As in RabbitMQ, a port of metrics alone does
+not: there the process asks the node in its own name.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from warrenmq.admin.client.client import AdminClient, AdminRefusedError, NodeUnreachableError
+from warrenmq.management.access import Monitor
+from warrenmq.management.errors import HttpRefusal
+from warrenmq.management.prometheus.scrape import FAMILIES, USUAL_FAMILIES, Page, Scrape
+from warrenmq.management.prometheus.text import encode
+from warrenmq.management.rows import JsonReply
+from warrenmq.management.sessions import NodePlace, refusal, unreachable
+
+_USUAL: Final = frozenset(USUAL_FAMILIES)
+PATH: Final = "/metrics"
+
+
+def metrics_router(
+    open_client: Callable[..., Iterator[AdminClient]],
+    path: str = PATH,
+    is_aggregated: bool = True,
+) -> APIRouter:
+    """The pages at `path`; `open_client` is the dependency that gives the session with the node.
+
+    `is_aggregated`: whether the page at `path` itself shows sums, and not each object.
+    """
+    router = APIRouter(include_in_schema=False)
+    Client = Annotated[AdminClient, Depends(open_client)]  # noqa: N806
+    Accept = Annotated[str, Header()]  # noqa: N806
+    Names = Annotated[frozenset[str], Query()]  # noqa: N806
+
+    @router.get(path)
+    def metrics(client: Client, accept: Accept = "") -> Response:
+        """All usual metrics, aggregated unless configured otherwise."""
+        return _shown(client, Page(_USUAL, is_aggregated), accept)
+
+    @router.get(f"{path}/per-object")
+    def per_object(client: Client, accept: Accept = "") -> Response:
+        """All usual metrics, with labels for each object."""
+        return _shown(client, Page(_USUAL, False), accept)
+
+    @router.get(f"{path}/detailed")
+    def detailed(
+        client: Client,
+        accept: Accept = "",
+        family: Names = frozenset(),
+        vhost: Names = frozenset(),
+    ) -> Response:
+        """Chosen families of metrics; unknown families are ignored, as in RabbitMQ."""
+        families = family.intersection(FAMILIES)
+        return _shown(client, Page(families, False, "detailed_", vhost or None), accept)
+
+    return router
+
+
+def _shown(client: AdminClient, page: Page, accept: str) -> Response:
+    try:
+        text, content_type = encode(Scrape(client, page).families(), accept)
+    except AdminRefusedError as error:
+        raise refusal(error) from None
+    except NodeUnreachableError as error:
+        raise unreachable(error) from None
+    return Response(text, media_type=content_type)
+
+
+def _of_caller(caller: Monitor) -> Iterator[AdminClient]:
+    """The session of a user who monitors the node."""
+    with caller.session() as call:
+        yield call.client
+
+
+router: Final = metrics_router(_of_caller)
+
+
+def make_metrics_app(place: NodePlace, path: str = PATH, is_aggregated: bool = True) -> ASGIApp:
+    """The pages alone, for all who reach the port."""
+
+    def of_process() -> Iterator[AdminClient]:
+        try:
+            client = AdminClient(place.admin(), "metrics")
+        except AdminRefusedError as error:
+            raise refusal(error) from None
+        except NodeUnreachableError as error:
+            raise unreachable(error) from None
+        with client:
+            yield client
+
+    app = FastAPI(openapi_url=None)
+    app.include_router(metrics_router(of_process, path, is_aggregated))
+    app.add_exception_handler(HttpRefusal, _on_refusal)
+    return app
+
+
+def _on_refusal(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, HttpRefusal)
+    return JsonReply({"error": error.error, "reason": error.reason}, error.status)

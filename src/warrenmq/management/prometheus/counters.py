@@ -5,6 +5,7 @@ from typing import Final
 
 from warrenmq.admin.protocol.counters import NodeCounters
 from warrenmq.management.prometheus.metrics import RABBITMQ, Family, family
+from warrenmq.management.prometheus.objects import Row
 
 _PROTOCOL: Final = {"protocol": "amqp091"}
 # Mirrored queues are classic ones in RabbitMQ's eyes, and warren counts quorum queues with them.
@@ -49,6 +50,14 @@ def global_counters(reading: NodeCounters) -> Iterator[Family]:
     delivered = sum(getattr(messages, name) for name in _DELIVERED)
     text = "Messages delivered to consumers and to basic.get"
     yield _counter("global_messages_delivered", text, delivered, _QUEUE_TYPE)
+
+
+def global_consumers(channels: list[Row]) -> Family:
+    """The consumers of clients of this node, from the channels (with column consumer_count)."""
+    total = float(sum(row["consumer_count"] for row in channels))
+    samples = [(tuple(_QUEUE_TYPE.values()), total)]
+    name = f"{RABBITMQ}_global_consumers"
+    return family(name, "gauge", "Consumers of clients", tuple(_QUEUE_TYPE), samples)
 
 
 def socket_bytes(infix: str, reading: NodeCounters) -> Iterator[Family]:

@@ -128,6 +128,8 @@ class Scrape:
                 yield from clients.families(metrics, page.infix, page.is_aggregated)
                 if not page.infix:
                     yield _total(what, rows)
+                    if what == "channels":
+                        yield counters.global_consumers(rows)
 
     def _rows_of_clients(self, what: Listing, columns: list[str]) -> list[Row]:
         rows = read_rows(self._client, what, [*columns, "vhost"])

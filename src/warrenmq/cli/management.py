@@ -25,16 +25,24 @@ def management_command(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where the API listens.")
     ] = "127.0.0.1:15672",
+    metrics: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Where metrics are, for all who reach the port."),
+    ] = None,
     until_eof: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Serve the HTTP API of a running node; each request brings its own user and password."""
     try:
-        from warrenmq.management.process import place_of_directory, place_of_uri, serve
+        from warrenmq.management.process import (
+            place_of_directory,
+            place_of_uri,
+            serve,
+            serve_metrics,
+        )
     except ModuleNotFoundError as error:
         fail(f"the HTTP API needs pip install 'warrenmq[management]' ({error})")
-    host, _, port = listen.rpartition(":")
-    if not port.isdecimal():
-        fail(f"--listen: expected HOST:PORT, got '{listen}'")
+    host, port = _address("--listen", listen)
+    metrics_at = None if metrics is None else _address("--metrics", metrics)
     try:
         if uri is not None:
             place = place_of_uri(uri)
@@ -44,10 +52,21 @@ def management_command(
             place = place_of_directory(find_local_node().path.parent)
     except (ValueError, ControlFileError) as error:
         fail(error)
+    at = metrics
     try:
-        serve(place, host.strip("[]"), int(port), _announce, until_eof)
+        if metrics_at is not None:
+            serve_metrics(place, *metrics_at)
+        at = listen
+        serve(place, host, port, _announce, until_eof)
     except OSError as error:
-        fail(f"cannot listen on {listen}: {error.strerror}")
+        fail(f"cannot listen on {at}: {error.strerror}")
+
+
+def _address(option: str, text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal():
+        fail(f"{option}: expected HOST:PORT, got '{text}'")
+    return host.strip("[]"), int(port)
 
 
 def _announce(line: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from warrenmq.admin.client.client import (
     AdminClient,
@@ -19,6 +20,7 @@ from warrenmq.admin.client.client import (
 from warrenmq.admin.client.control_file import ControlFileError, read_control_file
 from warrenmq.admin.protocol.control import ControlStatus, DescribeControl
 from warrenmq.management.app import make_app
+from warrenmq.management.prometheus.pages import make_metrics_app
 from warrenmq.management.sessions import NodePlace
 
 # Clients that wait for their connection to be accepted.
@@ -70,15 +72,7 @@ def serve(
     connect. Raises OSError if the address is not free.
     """
     with _listening(host, port) as listening:
-        server = uvicorn.Server(
-            uvicorn.Config(
-                make_app(place),
-                proxy_headers=False,
-                server_header=False,
-                access_log=False,
-                log_level="warning",
-            )
-        )
+        server = _server(make_app(place))
         if until_eof:
             # A node that is killed tells nobody; but the pipe it holds is closed.
             threading.Thread(target=_end_at_eof, args=[server], daemon=True).start()
@@ -86,6 +80,28 @@ def serve(
         where = f"[{shown}]" if ":" in shown else shown
         announce(f"the HTTP API is ready: http://{where}:{bound}/api/")
         server.run(sockets=[listening])
+
+
+def serve_metrics(place: NodePlace, host: str, port: int) -> None:
+    """Serve metrics alone, without logins, in a thread that ends with the process.
+
+    Raises OSError if the address is not free.
+    """
+    listening = _listening(host, port)
+    server = _server(make_metrics_app(place))
+    threading.Thread(target=server.run, args=[[listening]], name="metrics", daemon=True).start()
+
+
+def _server(app: ASGIApp) -> uvicorn.Server:
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            proxy_headers=False,
+            server_header=False,
+            access_log=False,
+            log_level="warning",
+        )
+    )
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
+from bench.ports import await_port, held_port
 from tests.management.prometheus.served import served
 from tests.support.brokers.node_thread import NodeThread
 from warrenmq.management.app import make_app
-from warrenmq.management.process import place_of_uri
+from warrenmq.management.process import place_of_uri, serve_metrics
 from warrenmq.management.prometheus.pages import make_metrics_app
 
 GUEST = ("guest", "guest")
@@ -48,12 +50,6 @@ def test_families_and_vhosts_are_chosen_by_the_query(node: NodeThread) -> None:
         assert "orders" not in elsewhere
 
 
-def test_configured_pages_show_each_object_at_another_path(node: NodeThread) -> None:
-    with served(make_metrics_app(place_of_uri(node.uri), "/figures", False)) as http:
-        assert 'queue="orders"' in http.get("/figures").text
-        assert http.get("/metrics").status_code == 404
-
-
 def test_the_port_of_the_api_asks_for_a_monitor(node: NodeThread) -> None:
     with served(make_app(place_of_uri(node.uri))) as http:
         assert http.get("/metrics").status_code == 401
@@ -63,3 +59,14 @@ def test_the_port_of_the_api_asks_for_a_monitor(node: NodeThread) -> None:
 def test_no_node_is_no_metrics() -> None:
     with served(make_metrics_app(place_of_uri("amqp://127.0.0.1:1"))) as http:
         assert http.get("/metrics").status_code == 503
+
+
+def test_the_process_serves_metrics_at_a_port_of_their_own(node: NodeThread) -> None:
+    place = place_of_uri(node.uri)
+    port = held_port(place)
+    serve_metrics(place, "127.0.0.1", port)
+    await_port(port)
+    reply = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=30)
+    assert "rabbitmq_identity_info{" in reply.text
+    with pytest.raises(OSError, match="in use"):
+        serve_metrics(place, "127.0.0.1", port)

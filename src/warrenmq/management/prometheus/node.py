@@ -32,22 +32,22 @@ def identity(reading: NodeReading) -> Iterable[Family]:
     The dashboards of RabbitMQ join each of their queries with rabbitmq_identity_info.
     """
     node = {"rabbitmq_node": reading.control.node, "rabbitmq_cluster": reading.cluster}
-    yield _info(RABBITMQ, "identity", "RabbitMQ node & cluster identity", node)
+    yield _constant(RABBITMQ, "identity", "RabbitMQ node & cluster identity", node)
     versions = {
         "rabbitmq_version": RABBITMQ_VERSION,
         "prometheus_client_version": version("prometheus-client"),
         "prometheus_plugin_version": reading.control.version,
     }
-    yield _info(RABBITMQ, "build", "RabbitMQ version that the node speaks", versions)
+    yield _constant(RABBITMQ, "build", "RabbitMQ version that the node speaks", versions)
     build = {
         "version": reading.control.version,
         "build": reading.status.build,
         "python": reading.control.python,
     }
-    yield _info(WARREN, "build", "Version and build of warren", build)
+    yield _constant(WARREN, "build", "Version and build of warren", build)
 
 
-def _info(owner: str, name: str, text: str, labels: dict[str, str]) -> Family:
+def _constant(owner: str, name: str, text: str, labels: dict[str, str]) -> Family:
     return InfoMetricFamily(f"{owner}_{name}", text, value=labels)
 
 

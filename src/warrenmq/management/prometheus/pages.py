@@ -20,39 +20,35 @@ from warrenmq.management.rows import JsonReply
 from warrenmq.management.sessions import NodePlace, refusal, unreachable
 
 _USUAL: Final = frozenset(USUAL_FAMILIES)
-PATH: Final = "/metrics"
+
+_Accept = Annotated[str, Header()]
+_Names = Annotated[frozenset[str], Query()]
 
 
-def metrics_router(
-    open_client: Callable[..., Iterator[AdminClient]],
-    path: str = PATH,
-    is_aggregated: bool = True,
-) -> APIRouter:
-    """The pages at `path`; `open_client` is the dependency that gives the session with the node.
-
-    `is_aggregated`: whether the page at `path` itself shows sums, and not each object.
-    """
+def metrics_router(open_client: Callable[..., Iterator[AdminClient]]) -> APIRouter:
+    """The pages; `open_client` is the dependency that gives the session with the node."""
     router = APIRouter(include_in_schema=False)
-    Client = Annotated[AdminClient, Depends(open_client)]  # noqa: N806
-    Accept = Annotated[str, Header()]  # noqa: N806
-    Names = Annotated[frozenset[str], Query()]  # noqa: N806
 
-    @router.get(path)
-    def metrics(client: Client, accept: Accept = "") -> Response:
-        """All usual metrics, aggregated unless configured otherwise."""
-        return _shown(client, Page(_USUAL, is_aggregated), accept)
+    @router.get("/metrics")
+    def metrics(
+        client: Annotated[AdminClient, Depends(open_client)], accept: _Accept = ""
+    ) -> Response:
+        """All usual metrics, aggregated."""
+        return _shown(client, Page(_USUAL, True), accept)
 
-    @router.get(f"{path}/per-object")
-    def per_object(client: Client, accept: Accept = "") -> Response:
+    @router.get("/metrics/per-object")
+    def per_object(
+        client: Annotated[AdminClient, Depends(open_client)], accept: _Accept = ""
+    ) -> Response:
         """All usual metrics, with labels for each object."""
         return _shown(client, Page(_USUAL, False), accept)
 
-    @router.get(f"{path}/detailed")
+    @router.get("/metrics/detailed")
     def detailed(
-        client: Client,
-        accept: Accept = "",
-        family: Names = frozenset(),
-        vhost: Names = frozenset(),
+        client: Annotated[AdminClient, Depends(open_client)],
+        accept: _Accept = "",
+        family: _Names = frozenset(),
+        vhost: _Names = frozenset(),
     ) -> Response:
         """Chosen families of metrics; unknown families are ignored, as in RabbitMQ."""
         families = family.intersection(FAMILIES)
@@ -80,7 +76,7 @@ def _of_caller(caller: Monitor) -> Iterator[AdminClient]:
 router: Final = metrics_router(_of_caller)
 
 
-def make_metrics_app(place: NodePlace, path: str = PATH, is_aggregated: bool = True) -> ASGIApp:
+def make_metrics_app(place: NodePlace) -> ASGIApp:
     """The pages alone, for all who reach the port."""
 
     def of_process() -> Iterator[AdminClient]:
@@ -94,7 +90,7 @@ def make_metrics_app(place: NodePlace, path: str = PATH, is_aggregated: bool = T
             yield client
 
     app = FastAPI(openapi_url=None)
-    app.include_router(metrics_router(of_process, path, is_aggregated))
+    app.include_router(metrics_router(of_process))
     app.add_exception_handler(HttpRefusal, _on_refusal)
     return app
 

@@ -133,7 +133,7 @@ format: setup ## let ruff rewrite what it can
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-serve: setup ## a broker with its data in ./warren-data
+serve: setup ## a broker with its data in ./warren-data, and its HTTP API on 127.0.0.1:15672
 	@$(BIN)/warren server
 
 bench: setup ## warren against RabbitMQ (when installed) on this machine

@@ -35,7 +35,7 @@ PACKAGE = Path(warrenmq.__file__).parent
 SOURCES = Path(__file__).parent.parent / "src"
 
 # Nodes of tests have no HTTP API unless they ask for it: its process would take most of the time.
-os.environ.setdefault("WARREN_MANAGEMENT", "off")
+os.environ.setdefault("WARREN_CONF__management__listen", "off")
 
 IS_CI = bool(os.environ.get("CI"))
 EXPLORES = IS_CI and build_name() == "compiled"

@@ -53,17 +53,13 @@ def test_streams(node: BrokerProcess) -> None:
         assert error.value.reply_code == 406
 
 
-def test_the_management_interface(tmp_path: Path) -> None:
+def test_keys_of_the_management_interface(tmp_path: Path) -> None:
     expect_sentence(
         "CHANGELOG.md",
-        "The management interface, Prometheus and streams. Streams and `--management` are refused; "
-        "keys of RabbitMQ's configuration that ask for the others are named in a warning.",
+        "The pages of the management interface, rates and history in the HTTP API, and streams. "
+        "Streams are refused; keys of RabbitMQ's configuration that ask for the others are named "
+        "in a warning.",
     )
-    expect_sentence(
-        "docs/configuration.md", "accepts `off` only: there is no management interface yet"
-    )
-    refused = warren("server", "--data-dir", tmp_path / "data", "--management", "127.0.0.1:0")
-    assert refused.returncode == 2 and "management" in refused.stderr
     file = tmp_path / "rabbitmq.conf"
     file.write_text("management.tcp.port = 15672\nprometheus.tcp.port = 15692\n")
     warned = warren("config", "check", file)

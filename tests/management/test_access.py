@@ -2,10 +2,14 @@
 
 import httpx
 import pytest
+from starlette.requests import Request
 
 from tests.support.brokers.http_api import HttpNode, refusal
+from warrenmq.admin.protocol.control import SetUserTags
 from warrenmq.management.access import management_user
 from warrenmq.management.errors import HttpRefusal
+from warrenmq.management.process import place_of_directory
+from warrenmq.management.sessions import Sessions
 
 
 def test_a_login_is_asked_for(http_node: HttpNode) -> None:
@@ -50,8 +54,6 @@ def test_a_user_sees_its_own_vhosts(http_node: HttpNode) -> None:
 
 
 def test_a_changed_tag_counts_at_once(http_node: HttpNode) -> None:
-    from warrenmq.admin.protocol.control import SetUserTags
-
     client = http_node.add_user("climber", "management")
     assert client.get("users").status_code == 401
     http_node.control(SetUserTags(name="climber", tags=["administrator"]))
@@ -60,10 +62,6 @@ def test_a_changed_tag_counts_at_once(http_node: HttpNode) -> None:
 
 def test_guest_logs_in_on_the_machine_only(http_node: HttpNode) -> None:
     """The rule itself, with an address that no client of a test can have."""
-    from starlette.requests import Request
-
-    from warrenmq.management.process import place_of_directory
-    from warrenmq.management.sessions import Sessions
 
     class App:
         class State:

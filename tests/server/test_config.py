@@ -328,9 +328,9 @@ def test_errors_are_one_line_and_name_the_place(tmp_path: Path, line: str, text:
             "--node: 'a b' is not a node name; letters, digits, _ . - and one @ may be used",
         ),
         (
-            Flags(management="127.0.0.1:15672"),
+            Flags(management="on"),
             {},
-            "--management: the management interface is not available yet; use off",
+            "--management: expected PORT or HOST:PORT, got 'on'",
         ),
         (
             Flags(Path("missing.conf")),

@@ -84,7 +84,8 @@ class HttpNode:
         """Stop the node and close the clients."""
         for client in self._clients:
             client.close()
-        self.node.stop()
+        if self.node.process is not None:
+            self.node.stop()
 
 
 def refusal(reply: httpx.Response) -> tuple[int, Any, Any]:

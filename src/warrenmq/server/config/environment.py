@@ -27,7 +27,6 @@ KEY_OF_VARIABLE: Final = {
     "DATA_DIR": "data_dir",
     "PID_FILE": "pid_file",
     "LOG_BASE": "log.dir",
-    "MANAGEMENT": "management.listen",
     "DEFAULT_USER": "default_user",
     "DEFAULT_PASS": "default_pass",
     "DEFAULT_VHOST": "default_vhost",

@@ -1,10 +1,14 @@
 """The demo's broker: `warren server` on a free port of the loopback, its data in one directory."""
 
+import base64
+import json
 import os
+import re
 import signal
 import subprocess
 import threading
 import time
+import urllib.request
 
 import pika
 
@@ -15,6 +19,9 @@ READY = "warren is ready: amqp="
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 HOST = "127.0.0.1"
+# The node's log, and the line in it that tells where the HTTP API is.
+LOG = "warrenmq.log"
+_API = re.compile(r"the HTTP API is ready: (\S+)")
 
 
 class Broker:
@@ -47,7 +54,7 @@ class Broker:
             "--listen",
             f"{HOST}:0",
             "--management",
-            "off",
+            f"{HOST}:0",
         )
         self._process = process
         # Kill a node that neither becomes ready nor ends, so that it cannot hang the demo.
@@ -62,6 +69,23 @@ class Broker:
             raise DemoError("the broker did not start")
         self.port = int(line.removeprefix(READY).split()[0].rpartition(":")[2])
         return time.monotonic() - started
+
+    def ask_api(self) -> tuple[str, int]:
+        """The address of the node's HTTP API, and how many queues it shows.
+
+        DemoError when it does not answer in time.
+        """
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while (found := _API.search((self._processes.directory / LOG).read_text())) is None:
+            if time.monotonic() > deadline:
+                raise DemoError("the HTTP API did not start")
+            time.sleep(0.05)
+        login = base64.b64encode(b"guest:guest").decode()
+        request = urllib.request.Request(
+            f"{found[1]}queues", headers={"Authorization": f"Basic {login}"}
+        )
+        with urllib.request.urlopen(request, timeout=START_TIMEOUT_S) as reply:
+            return found[1], len(json.load(reply))
 
     def kill(self) -> None:
         """Send SIGKILL to the node and return at once; `end` then returns its exit status."""

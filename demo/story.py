@@ -49,6 +49,12 @@ class Story:
         broker = Broker(self.processes)
         broker.start()
         declare(broker.parameters, corpus)
+        address, queues_shown = broker.ask_api()
+        self.checks.expect(
+            queues_shown == len(corpus.plan.queues),
+            f"The HTTP API at {address} shows {queues_shown} queues.",
+            f"the HTTP API at {address} shows {queues_shown} of {len(corpus.plan.queues)} queues",
+        )
 
         before = self._publish_and_kill(broker, corpus)
         restart_s = broker.start()

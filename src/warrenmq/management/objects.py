@@ -145,7 +145,7 @@ _BINDING: Final = {
 
 
 def bindings(caller: Caller, vhost: str | None = None) -> list[Row]:
-    """The bindings of a vhost, or of all that the caller sees, those of the default exchange too."""
+    """The bindings of a vhost, or of all that the caller sees; the implicit ones are among them."""
     rows = rows_of_vhosts(caller, "bindings", _BINDING, vhosts_of(caller, vhost))
     return [_binding(row) for row in rows]
 

@@ -1,4 +1,4 @@
-"""Process ids in RabbitMQ's look, as listings show them; listings/pids.py says how they are made."""
+"""Process ids in RabbitMQ's look, as listings show them; listings/pids.py makes them."""
 
 
 def node_of_pid(pid: str) -> str:

@@ -144,8 +144,8 @@ def test_everything_is_proven(demo: DemoRun) -> None:
     demo.start("-m", "demo", *SMALL)
     assert demo.finish() == 0, demo.output
     assert "✗" not in demo.output
-    assert demo.output.count("✓") == 10
-    assert "All 10 checks passed" in demo.output
+    assert demo.output.count("✓") == 11
+    assert "All 11 checks passed" in demo.output
     confirmed = number(r"([\d,]+) of 300 messages were confirmed", demo.output)
     assert 150 <= confirmed < 300
     twice = number(r"confirmed: (\d+) are there twice", demo.output)
@@ -166,7 +166,7 @@ def test_without_java_everything_but_spark_runs(demo: DemoRun) -> None:
         "Left out, the Spark parts: JAVA_HOME is set, but there is no /nonexistent/bin/java"
         in demo.output
     )
-    assert "All 8 checks passed" in demo.output
+    assert "All 9 checks passed" in demo.output
     consumed = re.findall(r"pika consumed exactly the ([\d,]+) messages", demo.output)
     twice = number(r"confirmed: (\d+) are there twice", demo.output)
     assert sum(int(count) for count in consumed) == 300 + twice

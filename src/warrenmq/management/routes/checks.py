@@ -4,8 +4,9 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from warrenmq.admin.client.critical_queues import critical_queues
 from warrenmq.admin.protocol.cluster import ClusterStatus, DescribeCluster, MemberDescription
-from warrenmq.management.access import ManagementUser
+from warrenmq.management.access import ManagementUser, Monitor
 from warrenmq.management.errors import bad_request
 from warrenmq.management.rows import JsonReply
 from warrenmq.management.sessions import Caller
@@ -72,12 +73,27 @@ def ready_to_serve_clients(caller: ManagementUser) -> JsonReply:
 
 
 @router.get("/node-is-mirror-sync-critical")
+def node_is_mirror_sync_critical(caller: Monitor) -> JsonReply:
+    """Whether no classic mirrored queue would be lost to its clients without the node."""
+    reason = "There are classic mirrored queues without online synchronised mirrors"
+    return _critical_check(caller, "classic", reason)
+
+
 @router.get("/node-is-quorum-critical")
-def node_is_critical(caller: ManagementUser) -> JsonReply:
-    """Whether the cluster can do without the node; a lone node has nothing to lose to another."""
+def node_is_quorum_critical(caller: Monitor) -> JsonReply:
+    """Whether no quorum queue would be lost to its clients without the node."""
+    return _critical_check(caller, "quorum", "There are quorum queues that would lose their quorum")
+
+
+def _critical_check(caller: Caller, kind: str, reason: str) -> JsonReply:
     if not _cluster(caller).cluster:
         return _ok(reason="single node cluster")
-    return _ok()
+    with caller.session() as call:
+        found = critical_queues(call, kind)
+    if not found:
+        return _ok()
+    rows = [{"name": name, "vhost": vhost, "type": kind} for vhost, name in found]
+    return _failed(reason, queues=rows)
 
 
 def _cluster(caller: Caller) -> ClusterStatus:

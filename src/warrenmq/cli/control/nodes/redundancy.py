@@ -1,14 +1,10 @@
-"""Whether a node may be stopped: queues that are lost to their clients meanwhile.
-
-A queue goes on without its master's node when another node that runs has a synchronised copy. That
-is so for classic mirrored queues and for quorum queues alike.
-"""
+"""Commands that say whether a node may be stopped, and that wait until it may."""
 
 import time
 from collections.abc import Callable
 from typing import Final
 
-from warrenmq.admin.protocol.control import List, Rows
+from warrenmq.admin.client.critical_queues import critical_queues
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import CommandError
 from warrenmq.cli.control.formats.output import Output, Text
@@ -17,7 +13,6 @@ from warrenmq.cli.control.nodes.mirrors import rebalance_queues
 from warrenmq.cli.control.objects.listings import GROUP
 
 _UPGRADE: Final = "Upgrade"
-_COLUMNS: Final = ("name", "type", "slave_nodes", "synchronised_slave_nodes", "online")
 _NOT_CRITICAL: Final = (
     "Node {node} seems to be the only one in a single node cluster, the check does not apply"
 )
@@ -32,21 +27,6 @@ def _is_alone(run: Run) -> bool:
     return len(describe_cluster(run).members) < 2
 
 
-def _critical_queues(run: Run, kind: str) -> list[tuple[str, str]]:
-    """The queues of `kind` whose master is on the node, and that no other node can take over.
-
-    As (vhost, name). A classic queue that is not mirrored is not meant to outlive its node.
-    """
-    found = []
-    for (vhost,) in run.ask(List(what="vhosts", columns=["name"]), Rows).rows:
-        request = List(what="queues", columns=list(_COLUMNS), vhost=vhost, which="local")
-        for name, its_kind, mirrors, synchronised, online in run.ask(request, Rows).rows:
-            is_meant = its_kind == kind and (kind == "quorum" or mirrors is not None)
-            if is_meant and not set(synchronised or ()) & set(online or ()):
-                found.append((vhost, name))
-    return found
-
-
 def _mirror_sync_critical(run: Run) -> Output:
     """Fail if a mirrored queue has its master on the node, and no synchronised mirror."""
     if _is_alone(run):
@@ -54,7 +34,7 @@ def _mirror_sync_critical(run: Run) -> Output:
     found = [
         f"queue '{name}' in vhost '{vhost}' would lose its only synchronised replica (master) "
         f"if node {run.node} is stopped"
-        for vhost, name in _critical_queues(run, "classic")
+        for vhost, name in critical_queues(run.ask, "classic")
     ]
     if found:
         raise CommandError("\n".join(["Error:", *found]))
@@ -70,7 +50,7 @@ def _quorum_critical(run: Run) -> Output:
         return Text(_NOT_CRITICAL.format(node=run.node), {"result": "ok"})
     found = [
         f"queue '{name}' in vhost '{vhost}' would lose quorum if node {run.node} is stopped"
-        for vhost, name in _critical_queues(run, "quorum")
+        for vhost, name in critical_queues(run.ask, "quorum")
     ]
     if found:
         raise CommandError("\n".join(["Error:", *found]))
@@ -93,7 +73,7 @@ def _await_copies(kind: str) -> Callable[[Run], Output]:
             data = {"message": _NOTHING_TO_AWAIT.format(what="check"), "result": "ok"}
             return Text(_NOTHING_TO_AWAIT.format(what="command"), data, hidden_by="quiet")
         deadline = time.monotonic() + _await_seconds(run)
-        while found := _critical_queues(run, kind):
+        while found := critical_queues(run.ask, kind):
             if time.monotonic() >= deadline:
                 lines = [f"queue '{name}' in vhost '{vhost}'" for vhost, name in found]
                 head = "Error:\nwithout a synchronised copy on another node that runs:"

@@ -1,10 +1,15 @@
 """Bindings between exchanges, and of queues to exchanges."""
 
 from typing import Literal
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request
+from starlette.responses import Response
 
-from warrenmq.management.access import ManagementUser, VhostReader
+from warrenmq.management.access import ManagementUser, VhostReader, VhostUser
+from warrenmq.management.amqp import channel_of
+from warrenmq.management.binding_keys import properties_key as key_of
+from warrenmq.management.bodies import JsonBody
 from warrenmq.management.errors import not_found
 from warrenmq.management.objects import bindings, exchange_name, exchanges, named, queues
 from warrenmq.management.rows import JsonReply, Row, listed, single
@@ -51,6 +56,40 @@ def one_binding(
     for row in _of_pair(caller, vhost, source, kind, destination):
         if row["properties_key"] == properties_key:
             return single(request, row)
+    raise not_found()
+
+
+@router.post(_PAIR)
+def bind(
+    caller: VhostUser, vhost: str, source: str, kind: Kind, destination: str, body: JsonBody
+) -> Response:
+    """Bind a queue or an exchange: 201, also if the binding is there already."""
+    key, arguments = body.text("routing_key"), body.table("arguments")
+    exchange = exchange_name(source)
+    with channel_of(caller, vhost) as channel:
+        if kind == "q":
+            channel.queue_bind(destination, exchange, key, arguments or None)
+        else:
+            channel.exchange_bind(exchange_name(destination), exchange, key, arguments or None)
+    # Relative to the path of the request, as in RabbitMQ.
+    location = f"{quote(destination, '')}/{quote(key_of(key, arguments), '')}"
+    return Response(status_code=201, headers={"location": location})
+
+
+@router.delete(_PAIR + "/{properties_key:segment}")
+def unbind(
+    caller: VhostUser, vhost: str, source: str, kind: Kind, destination: str, properties_key: str
+) -> Response:
+    """Delete the binding with this key."""
+    for row in _of_pair(caller, vhost, source, kind, destination):
+        if row["properties_key"] == properties_key:
+            key, arguments = row["routing_key"], row["arguments"] or None
+            with channel_of(caller, vhost) as channel:
+                if kind == "q":
+                    channel.queue_unbind(row["destination"], row["source"], key, arguments)
+                else:
+                    channel.exchange_unbind(row["destination"], row["source"], key, arguments)
+            return Response(status_code=204)
     raise not_found()
 
 

@@ -1,8 +1,10 @@
 """Connections, channels and consumers."""
 
 from fastapi import APIRouter, Request
+from starlette.responses import Response
 
-from warrenmq.management.access import ManagementUser, VhostReader
+from warrenmq.admin.protocol.control import CloseConnections, Counted
+from warrenmq.management.access import Administrator, ManagementUser, VhostReader
 from warrenmq.management.objects import channels, connections, consumers, named
 from warrenmq.management.rows import JsonReply, listed, single
 
@@ -78,3 +80,23 @@ def all_consumers(request: Request, caller: ManagementUser) -> JsonReply:
 def consumers_of_vhost(request: Request, caller: VhostReader, vhost: str) -> JsonReply:
     """The consumers of a vhost."""
     return listed(request, consumers(caller, vhost))
+
+
+@router.delete("/connections/{name:segment}")
+def close_connection(request: Request, caller: Administrator, name: str) -> Response:
+    """Close a connection with 320 and the text of the header `X-Reason`."""
+    row = named(caller.rows("connections", ["name", "pid"]), name)
+    caller.call(CloseConnections(reason=_reason(request), pid=row["pid"]), Counted)
+    return Response(status_code=204)
+
+
+@router.delete("/connections/username/{user:segment}")
+def close_connections_of_user(request: Request, caller: Administrator, user: str) -> Response:
+    """Close all connections of a user."""
+    wanted = CloseConnections(reason=_reason(request), user=user, is_everywhere=True)
+    caller.call(wanted, Counted)
+    return Response(status_code=204)
+
+
+def _reason(request: Request) -> str:
+    return request.headers.get("x-reason", "Closed via management plugin")

@@ -1,11 +1,17 @@
-"""Export of definitions."""
+"""Export and import of definitions."""
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from warrenmq.admin.protocol.control import ExportDefinitions, Exported
+from warrenmq.admin.client.client import AdminRefusedError
+from warrenmq.admin.client.definitions import import_definitions
+from warrenmq.admin.protocol.control import ExportDefinitions, Exported, ImportDefinitions
 from warrenmq.management.access import Administrator
-from warrenmq.management.sessions import Caller
+from warrenmq.management.bodies import RawBody, parsed
+from warrenmq.management.errors import bad_request
+from warrenmq.management.rows import JsonReply
+from warrenmq.management.sessions import Caller, refusal
+from warrenmq.vocabulary.error_codes import NO_SUCH_USER, NO_SUCH_VHOST, NOT_FOUND
 
 router = APIRouter(prefix="/api")
 
@@ -31,3 +37,36 @@ def _export(request: Request, caller: Caller, vhost: str | None) -> Response:
         quoted = file.replace("\\", "").replace('"', "")
         reply.headers["content-disposition"] = f'attachment; filename="{quoted}"'
     return reply
+
+
+@router.post("/definitions")
+@router.post("/all-configuration", include_in_schema=False)
+def import_all(request: Request, caller: Administrator, data: RawBody) -> Response:
+    """Add definitions to the node; with `dry-run=true` only say what would change."""
+    return _import(request, caller, data, None)
+
+
+@router.post("/definitions/{vhost:segment}")
+def import_into_vhost(
+    request: Request, caller: Administrator, vhost: str, data: RawBody
+) -> Response:
+    """Add the definitions of one vhost, as an export of one vhost has them."""
+    return _import(request, caller, data, vhost)
+
+
+def _import(request: Request, caller: Caller, data: bytes, vhost: str | None) -> Response:
+    """204 when all is done; a dry run answers with the changes and what would be left out."""
+    parsed(data)
+    is_dry_run = request.query_params.get("dry-run") == "true"
+    wanted = ImportDefinitions(json=data, vhost=vhost, is_dry_run=is_dry_run)
+    with caller.session() as call:
+        try:
+            found = import_definitions(call.client.request, wanted)
+        except AdminRefusedError as error:
+            if error.code in (NO_SUCH_USER, NO_SUCH_VHOST, NOT_FOUND):
+                # The path exists; what the body names does not.
+                raise bad_request(error.text) from None
+            raise refusal(error) from None
+    if is_dry_run:
+        return JsonReply({"changes": found.changes, "left_out": found.left_out})
+    return Response(status_code=204)

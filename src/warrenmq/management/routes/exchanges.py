@@ -1,8 +1,13 @@
 """Exchanges."""
 
 from fastapi import APIRouter, Request
+from starlette.responses import Response
 
-from warrenmq.management.access import ManagementUser, VhostReader
+from warrenmq.management.access import ManagementUser, VhostReader, VhostUser
+from warrenmq.management.amqp import channel_of, has_exchange
+from warrenmq.management.bodies import JsonBody
+from warrenmq.management.errors import not_found
+from warrenmq.management.messages import publish_message
 from warrenmq.management.objects import bindings, exchange_name, exchanges, named
 from warrenmq.management.rows import JsonReply, listed, single
 
@@ -47,3 +52,39 @@ def bindings_to(request: Request, caller: VhostReader, vhost: str, exchange: str
         if row["destination_type"] == "exchange" and row["destination"] == name
     ]
     return listed(request, rows)
+
+
+@router.put("/exchanges/{vhost:segment}/{exchange:segment}")
+def declare_exchange(caller: VhostUser, vhost: str, exchange: str, body: JsonBody) -> Response:
+    """Declare an exchange: 201, or 204 if it is there already with the same arguments."""
+    kind = body.text("type", "direct")
+    durable, auto_delete = body.flag("durable"), body.flag("auto_delete")
+    internal, arguments = body.flag("internal"), body.table("arguments")
+    with channel_of(caller, vhost) as channel:
+        status = 204 if has_exchange(channel, exchange) else 201
+        channel.exchange_declare(
+            exchange_name(exchange),
+            kind,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments or None,
+        )
+    return Response(status_code=status)
+
+
+@router.delete("/exchanges/{vhost:segment}/{exchange:segment}")
+def delete_exchange(request: Request, caller: VhostUser, vhost: str, exchange: str) -> Response:
+    """Delete an exchange; `if-unused=true` refuses one with bindings."""
+    with channel_of(caller, vhost) as channel:
+        if not has_exchange(channel, exchange):
+            raise not_found()
+        is_careful = request.query_params.get("if-unused") == "true"
+        channel.exchange_delete(exchange_name(exchange), if_unused=is_careful)
+    return Response(status_code=204)
+
+
+@router.post("/exchanges/{vhost:segment}/{exchange:segment}/publish")
+def publish(caller: VhostUser, vhost: str, exchange: str, body: JsonBody) -> JsonReply:
+    """Publish a message; `routed` says whether a queue took it."""
+    return JsonReply({"routed": publish_message(caller, vhost, exchange_name(exchange), body)})

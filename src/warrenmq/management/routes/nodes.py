@@ -3,10 +3,12 @@
 from typing import Final
 
 from fastapi import APIRouter, Request
+from starlette.responses import Response
 
 from warrenmq.admin.protocol.cluster import ClusterStatus, DescribeCluster, MemberDescription
 from warrenmq.admin.protocol.control import ControlStatus, DescribeControl
-from warrenmq.management.access import Monitor
+from warrenmq.admin.protocol.mirrors import MasterCounts, RebalanceQueues
+from warrenmq.management.access import Administrator, Monitor
 from warrenmq.management.objects import named
 from warrenmq.management.rows import JsonReply, Row, listed, single
 from warrenmq.management.sessions import Caller
@@ -94,3 +96,11 @@ def _process(status: ControlStatus) -> Row:
         "log_files": status.log_files,
         "db_dir": status.data_directory,
     }
+
+
+@router.post("/rebalance/queues")
+def rebalance_queues(caller: Administrator) -> Response:
+    """Spread the masters of mirrored queues evenly over the nodes; a lone node is done."""
+    if caller.call(DescribeCluster(), ClusterStatus).cluster:
+        caller.call(RebalanceQueues(), MasterCounts)
+    return Response(status_code=204)

@@ -1,7 +1,12 @@
 """Policies, operator policies, parameters and global parameters."""
 
-from fastapi import APIRouter, Request
+from typing import Any
 
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from warrenmq.admin.protocol import control
 from warrenmq.management.access import (
     Administrator,
     ManagementUser,
@@ -9,6 +14,8 @@ from warrenmq.management.access import (
     VhostReader,
     vhost_reader,
 )
+from warrenmq.management.bodies import Body, JsonBody
+from warrenmq.management.errors import not_found
 from warrenmq.management.objects import named, parameters, policies, with_values
 from warrenmq.management.rows import JsonReply, Row, listed, single
 from warrenmq.management.sessions import Caller
@@ -108,3 +115,99 @@ def _of_component(rows: list[Row], component: str) -> list[Row]:
 
 def _global_parameters(caller: Caller) -> list[Row]:
     return with_values(caller.rows("global_parameters", ["name", "value"]), "value", "value")
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+@router.put("/policies/{vhost:segment}/{name:segment}")
+def set_policy(caller: Policymaker, vhost: str, name: str, body: JsonBody) -> Response:
+    """Set a policy: 201 for a new one, else 204."""
+    is_new = name not in _names(caller, "policies", vhost)
+    caller.call(_policy(vhost, name, body, "policy"), control.Done)
+    return Response(status_code=201 if is_new else 204)
+
+
+@router.delete("/policies/{vhost:segment}/{name:segment}")
+def clear_policy(caller: Policymaker, vhost: str, name: str) -> Response:
+    """Delete a policy."""
+    if name not in _names(caller, "policies", vhost):
+        raise not_found()
+    caller.call(control.ClearPolicy(vhost=vhost, name=name), control.Done)
+    return Response(status_code=204)
+
+
+@router.put("/operator-policies/{vhost:segment}/{name:segment}")
+def set_operator_policy(caller: Administrator, vhost: str, name: str, body: JsonBody) -> Response:
+    """Set an operator policy: 201 for a new one, else 204."""
+    is_new = name not in _names(caller, "operator_policies", vhost)
+    caller.call(_policy(vhost, name, body, "operator_policy"), control.Done)
+    return Response(status_code=201 if is_new else 204)
+
+
+@router.delete("/operator-policies/{vhost:segment}/{name:segment}")
+def clear_operator_policy(caller: Administrator, vhost: str, name: str) -> Response:
+    """Delete an operator policy."""
+    if name not in _names(caller, "operator_policies", vhost):
+        raise not_found()
+    request = control.ClearPolicy(vhost=vhost, name=name, kind="operator_policy")
+    caller.call(request, control.Done)
+    return Response(status_code=204)
+
+
+@router.put("/parameters/{component:segment}/{vhost:segment}/{name:segment}")
+def set_parameter(
+    caller: Policymaker, component: str, vhost: str, name: str, body: JsonBody
+) -> Response:
+    """Set a parameter: 201 for a new one, else 204."""
+    body.require("value")
+    rows = _of_component(_parameters_in(caller, vhost), component)
+    value = msgspec.json.encode(body.values["value"]).decode()
+    request = control.SetParameter(vhost=vhost, component=component, name=name, value=value)
+    caller.call(request, control.Done)
+    return Response(status_code=204 if any([row["name"] == name for row in rows]) else 201)
+
+
+@router.delete("/parameters/{component:segment}/{vhost:segment}/{name:segment}")
+def clear_parameter(caller: Policymaker, component: str, vhost: str, name: str) -> Response:
+    """Delete a parameter."""
+    named(_of_component(_parameters_in(caller, vhost), component), name)
+    request = control.ClearParameter(vhost=vhost, component=component, name=name)
+    caller.call(request, control.Done)
+    return Response(status_code=204)
+
+
+@router.put("/global-parameters/{name:segment}")
+def set_global_parameter(caller: Administrator, name: str, body: JsonBody) -> Response:
+    """Set a parameter of the whole broker: 201 for a new one, else 204."""
+    body.require("value")
+    is_new = all([row["name"] != name for row in _global_parameters(caller)])
+    value = msgspec.json.encode(body.values["value"]).decode()
+    caller.call(control.SetGlobalParameter(name=name, value=value), control.Done)
+    return Response(status_code=201 if is_new else 204)
+
+
+@router.delete("/global-parameters/{name:segment}")
+def clear_global_parameter(caller: Administrator, name: str) -> Response:
+    """Delete a parameter of the whole broker."""
+    named(_global_parameters(caller), name)
+    caller.call(control.ClearGlobalParameter(name=name), control.Done)
+    return Response(status_code=204)
+
+
+def _policy(vhost: str, name: str, body: Body, kind: control.PolicyKind) -> control.SetPolicy:
+    body.require("pattern", "definition")
+    return control.SetPolicy(
+        vhost=vhost,
+        name=name,
+        pattern=body.text("pattern"),
+        definition=msgspec.json.encode(body.table("definition")).decode(),
+        priority=body.number("priority"),
+        apply_to=body.text("apply-to", "all"),
+        kind=kind,
+    )
+
+
+def _names(caller: Caller, what: Any, vhost: str) -> set[str]:
+    """The names of the policies of a vhost that the caller may enter. Raises HttpRefusal."""
+    return {row["name"] for row in policies(vhost_reader(caller, vhost), what, vhost)}

@@ -1,8 +1,15 @@
-"""Queues."""
+"""Queues: what they are, their messages, and what may be done with them."""
 
 from fastapi import APIRouter, Request
+from starlette.responses import Response
 
-from warrenmq.management.access import ManagementUser, VhostReader
+from warrenmq.admin.protocol.control import Counted, Done
+from warrenmq.admin.protocol.mirrors import CancelSync, SyncQueue
+from warrenmq.management.access import Administrator, ManagementUser, VhostReader, VhostUser
+from warrenmq.management.amqp import channel_of, has_queue
+from warrenmq.management.bodies import JsonBody
+from warrenmq.management.errors import bad_request, not_found
+from warrenmq.management.messages import get_messages
 from warrenmq.management.objects import bindings, consumers, named, queues
 from warrenmq.management.rows import JsonReply, listed, single
 
@@ -41,3 +48,75 @@ def bindings_of_queue(request: Request, caller: VhostReader, vhost: str, queue: 
         if row["destination_type"] == "queue" and row["destination"] == queue
     ]
     return listed(request, rows)
+
+
+@router.put("/queues/{vhost:segment}/{queue:segment}")
+def declare_queue(caller: VhostUser, vhost: str, queue: str, body: JsonBody) -> Response:
+    """Declare a queue: 201, or 204 if it is there already with the same arguments."""
+    durable, auto_delete = body.flag("durable"), body.flag("auto_delete")
+    arguments = body.table("arguments")
+    node = body.text("node")
+    if node and node != caller.description.node:
+        # A policy or the argument x-queue-master-locator says where a queue goes.
+        raise bad_request(f"queues are declared on the node that is asked, not on '{node}'")
+    with channel_of(caller, vhost) as channel:
+        status = 204 if has_queue(channel, queue) else 201
+        channel.queue_declare(
+            queue, durable=durable, auto_delete=auto_delete, arguments=arguments or None
+        )
+    return Response(status_code=status)
+
+
+@router.delete("/queues/{vhost:segment}/{queue:segment}")
+def delete_queue(request: Request, caller: VhostUser, vhost: str, queue: str) -> Response:
+    """Delete a queue; `if-empty=true` and `if-unused=true` refuse what the names say."""
+    query = request.query_params
+    with channel_of(caller, vhost) as channel:
+        if not has_queue(channel, queue):
+            raise not_found()
+        channel.queue_delete(
+            queue,
+            if_empty=query.get("if-empty") == "true",
+            if_unused=query.get("if-unused") == "true",
+        )
+    return Response(status_code=204)
+
+
+@router.delete("/queues/{vhost:segment}/{queue:segment}/contents")
+def purge_queue(caller: VhostUser, vhost: str, queue: str) -> Response:
+    """Drop the ready messages of a queue."""
+    with channel_of(caller, vhost) as channel:
+        channel.queue_purge(queue)
+    return Response(status_code=204)
+
+
+@router.post("/queues/{vhost:segment}/{queue:segment}/get")
+def get_from_queue(caller: VhostUser, vhost: str, queue: str, body: JsonBody) -> JsonReply:
+    """Get messages of a queue, and settle them as `ackmode` says."""
+    return JsonReply(get_messages(caller, vhost, queue, body))
+
+
+@router.post("/queues/{vhost:segment}/{queue:segment}/actions")
+def act_on_queue(caller: Administrator, vhost: str, queue: str, body: JsonBody) -> Response:
+    """Begin or stop the synchronisation of a queue's mirrors: `sync` or `cancel_sync`."""
+    body.require("action")
+    action = body.text("action")
+    if action == "sync":
+        caller.call(SyncQueue(vhost=vhost, queue=queue.encode()), Done)
+    elif action == "cancel_sync":
+        caller.call(CancelSync(vhost=vhost, queue=queue.encode()), Counted)
+    else:
+        raise bad_request(["unknown_action", action])
+    return Response(status_code=204)
+
+
+@router.get("/aliveness-test/{vhost:segment}")
+def aliveness(caller: VhostUser, vhost: str) -> JsonReply:
+    """Declare the queue `aliveness-test`, publish to it and get the message back."""
+    name = "aliveness-test"
+    with channel_of(caller, vhost) as channel:
+        channel.queue_declare(name)
+        channel.basic_publish("", name, b"test_message")
+        # Another test may have taken it: the broker is alive all the same.
+        channel.basic_get(name, auto_ack=True)
+    return JsonReply({"status": "ok"})

@@ -1,13 +1,21 @@
 """Virtual hosts, their permissions and their limits."""
 
-from fastapi import APIRouter, Request
+from typing import Literal
 
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from warrenmq.admin.protocol import control
 from warrenmq.management.access import Administrator, ManagementUser, VhostReader
+from warrenmq.management.bodies import JsonBody
 from warrenmq.management.objects import PERMISSION, TOPIC_PERMISSION, named, vhosts, with_values
 from warrenmq.management.rows import JsonReply, Row, listed, single
 from warrenmq.management.sessions import Caller
 
 router = APIRouter(prefix="/api")
+
+VhostLimit = Literal["max-connections", "max-queues"]
 
 
 @router.get("/vhosts")
@@ -48,3 +56,60 @@ def limits_of_vhost(request: Request, caller: Administrator, vhost: str) -> Json
 
 def _limits(caller: Caller, vhost: str) -> list[Row]:
     return with_values(caller.rows("vhost_limits", ["vhost", "limits"], vhost), "limits", "value")
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+@router.put("/vhosts/{vhost:segment}")
+def put_vhost(caller: Administrator, vhost: str, body: JsonBody) -> Response:
+    """Create a vhost, or set tags and tracing of one; its description stays as it was."""
+    description, tags = body.text("description"), body.names("tags")
+    queue_type = body.text("default_queue_type")
+    tracing = body.flag("tracing")
+    is_new = {"name": vhost} not in caller.rows("vhosts", ["name"])
+    with caller.session() as call:
+        request = control.AddVhost(
+            name=vhost,
+            description=description,
+            tags=tags,
+            default_queue_type="" if queue_type == "undefined" else queue_type,
+        )
+        call(request, control.Done)
+        if body.has("tags") and not is_new:
+            call(control.SetVhostTags(name=vhost, tags=tags), control.Done)
+        if body.has("tracing"):
+            call(control.SetTracing(vhost=vhost, is_on=tracing), control.Done)
+    return Response(status_code=201 if is_new else 204)
+
+
+@router.delete("/vhosts/{vhost:segment}")
+def delete_vhost(caller: Administrator, vhost: str) -> Response:
+    """Delete a vhost with all that is in it."""
+    caller.call(control.DeleteVhost(name=vhost), control.Done)
+    return Response(status_code=204)
+
+
+@router.put("/vhost-limits/{vhost:segment}/{limit:segment}")
+def set_vhost_limit(
+    caller: Administrator, vhost: str, limit: VhostLimit, body: JsonBody
+) -> Response:
+    """Set `max-connections` or `max-queues` of a vhost; below 0 there is none."""
+    body.require("value")
+    return _with_limit(caller, vhost, {limit: body.number("value")})
+
+
+@router.delete("/vhost-limits/{vhost:segment}/{limit:segment}")
+def clear_vhost_limit(caller: Administrator, vhost: str, limit: VhostLimit) -> Response:
+    """Remove a limit of a vhost."""
+    return _with_limit(caller, vhost, {limit: -1})
+
+
+def _with_limit(caller: Caller, vhost: str, changed: dict[str, int]) -> Response:
+    """Change one limit of a vhost, whose limits are stored together."""
+    rows = _limits(caller, vhost)
+    limits = {**(rows[0]["value"] if rows else {}), **changed}
+    kept = {name: value for name, value in limits.items() if value >= 0}
+    definition = msgspec.json.encode(kept).decode()
+    caller.call(control.SetVhostLimits(vhost=vhost, definition=definition), control.Done)
+    return Response(status_code=204)

@@ -1,0 +1,148 @@
+"""Messages through the API: publish one, get some.
+
+For tests and repairs by hand; what a program does often belongs on AMQP.
+"""
+
+import base64
+import binascii
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from warrenmq.management.amqp import channel_of
+from warrenmq.management.bodies import Body
+from warrenmq.management.errors import bad_request
+from warrenmq.management.rows import Row
+from warrenmq.management.sessions import Caller
+
+if TYPE_CHECKING:
+    from pika import BasicProperties
+
+# Properties of a message by their types in JSON.
+_TEXTS: Final = (
+    "content_type", "content_encoding", "correlation_id", "reply_to", "expiration", "message_id",
+    "type", "user_id", "app_id", "cluster_id",
+)  # fmt: skip
+_NUMBERS: Final = ("delivery_mode", "priority", "timestamp")
+# What becomes of the messages that were got; the first settles them at once.
+_CONSUMED: Final = "ack_requeue_false"
+_ACK_MODES: Final = (
+    "ack_requeue_true", "reject_requeue_true", _CONSUMED, "reject_requeue_false",
+)  # fmt: skip
+# One reply takes no further message when it has bodies of so many bytes.
+_GET_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+def publish_message(caller: Caller, vhost: str, exchange: str, body: Body) -> bool:
+    """Publish the message in `body`; whether some queue took it. Raises HttpRefusal."""
+    from pika.exceptions import NackError, UnroutableError
+
+    body.require("properties", "routing_key", "payload", "payload_encoding")
+    properties = _properties(Body(body.table("properties")))
+    payload = _payload(body.text("payload"), body.text("payload_encoding"))
+    key = body.text("routing_key")
+    with channel_of(caller, vhost) as channel:
+        channel.confirm_delivery()
+        try:
+            channel.basic_publish(exchange, key, payload, properties, mandatory=True)
+        except (NackError, UnroutableError):
+            return False
+    return True
+
+
+def get_messages(caller: Caller, vhost: str, queue: str, body: Body) -> list[Row]:
+    """Get up to `count` messages, and settle them as `ackmode` says. Raises HttpRefusal."""
+    mode = _ack_mode(body)
+    body.require("count")
+    count = body.number("count")
+    encoding = body.text("encoding", "auto")
+    if encoding not in ("auto", "base64"):
+        raise bad_request(["invalid_encoding", encoding])
+    if count < 0:
+        raise bad_request(["not_a_count", str(count)])
+    truncate = body.number("truncate") if body.has("truncate") else None
+    rows: list[Row] = []
+    size = 0
+    with channel_of(caller, vhost) as channel:
+        while len(rows) < count and size < _GET_BYTES_MAX:
+            method, properties, payload = channel.basic_get(queue, auto_ack=mode == _CONSUMED)
+            if method is None:
+                break
+            size += len(payload)
+            rows.append(_row(method, properties, payload, encoding, truncate))
+        if rows and mode != _CONSUMED:
+            # All at once and at the end: a message that went back before would come again.
+            channel.basic_nack(0, multiple=True, requeue=mode.endswith("requeue_true"))
+    return rows
+
+
+def _ack_mode(body: Body) -> str:
+    if not body.has("ackmode") and body.has("requeue"):
+        # Clients for RabbitMQ before 3.7 send this flag.
+        return "ack_requeue_true" if body.flag("requeue") else _CONSUMED
+    body.require("ackmode")
+    mode = body.text("ackmode")
+    if mode not in _ACK_MODES:
+        raise bad_request(["invalid_ackmode", mode])
+    return mode
+
+
+def _payload(text: str, encoding: str) -> bytes:
+    if encoding == "string":
+        return text.encode("utf-8", "surrogatepass")
+    if encoding != "base64":
+        raise bad_request(["unsupported_encoding", encoding])
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise bad_request("the payload is not base64") from None
+
+
+def _properties(body: Body) -> "BasicProperties":
+    from pika import BasicProperties
+
+    values: dict[str, Any] = {name: body.text(name) for name in _TEXTS if body.has(name)}
+    values |= {name: body.number(name) for name in _NUMBERS if body.has(name)}
+    headers = body.table("headers")
+    if headers:
+        values["headers"] = headers
+    return BasicProperties(**values)
+
+
+def _row(method: Any, properties: Any, payload: bytes, encoding: str, truncate: int | None) -> Row:
+    shown = payload if truncate is None else payload[: max(0, truncate)]
+    text, used = _encoded(shown, encoding)
+    known = {name: getattr(properties, name) for name in (*_TEXTS, *_NUMBERS, "headers")}
+    return {
+        "payload_bytes": len(payload),
+        "redelivered": method.redelivered,
+        "exchange": method.exchange,
+        "routing_key": method.routing_key,
+        "message_count": method.message_count,
+        "properties": {name: _plain(each) for name, each in known.items() if each is not None},
+        "payload": text,
+        "payload_encoding": used,
+    }
+
+
+def _encoded(payload: bytes, encoding: str) -> tuple[str, str]:
+    if encoding == "auto":
+        try:
+            return payload.decode(), "string"
+        except UnicodeDecodeError:
+            pass
+    return base64.b64encode(payload).decode(), "base64"
+
+
+def _plain(value: Any) -> Any:
+    """A value of a header as JSON has it."""
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, bytes | bytearray):
+        return _encoded(bytes(value), "auto")[0]
+    if isinstance(value, datetime):
+        return int(value.timestamp())
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(value)

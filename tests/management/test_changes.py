@@ -1,0 +1,242 @@
+"""What tools change through RabbitMQ's HTTP API: statuses, refusals and what comes of it."""
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pika
+import pytest
+
+from tests.support.awaiting import eventually
+from tests.support.brokers.http_api import HttpNode, refusal
+from warrenmq.broker.definitions.passwords import hash_password
+
+
+@pytest.fixture(scope="module")
+def api(http_node: HttpNode) -> Iterator[httpx.Client]:
+    yield http_node.client()
+
+
+def put(api: httpx.Client, path: str, **body: Any) -> int:
+    return api.put(path, json=body).status_code
+
+
+def test_a_queue_is_declared_and_deleted(api: httpx.Client) -> None:
+    path = "queues/%2F/a%2Fq"
+    assert api.put(path).status_code == 201
+    assert api.put(path, json={"durable": "false", "arguments": []}).status_code == 204
+    different = api.put(path, json={"durable": True})
+    assert refusal(different)[:2] == (400, "bad_request")
+    assert different.json()["reason"] == (
+        "inequivalent arg 'durable' for queue 'a/q' in vhost '/': "
+        "received 'true' but current is 'false'"
+    )
+    assert api.get(path).json()["durable"] is False
+    assert refusal(api.put(path, json={"durable": "yes"})) == (
+        400,
+        "bad_request",
+        ["not_boolean", "yes"],
+    )
+    assert refusal(api.put(path, content=b"{")) == (400, "bad_request", "not_json")
+    assert refusal(api.put("queues/%2F/amq.x")) == (401, "not_authorised", "Access refused.")
+    api.post("exchanges/%2F/amq.default/publish", json=message("a/q", "one"))
+    assert "not empty" in api.delete(path + "?if-empty=true").json()["reason"]
+    assert api.delete(path).status_code == 204
+    assert refusal(api.delete(path)) == (404, "Object Not Found", "Not Found")
+    assert put(api, "queues/none/q") == 404
+
+
+def test_an_exchange_is_declared_bound_and_deleted(api: httpx.Client) -> None:
+    assert put(api, "exchanges/%2F/x", type="topic", durable="true") == 201
+    assert put(api, "exchanges/%2F/x", type="topic", durable=True) == 204
+    assert put(api, "exchanges/%2F/x", type="no such type") == 400
+    assert put(api, "queues/%2F/q") == 201
+    pair = "bindings/%2F/e/x/q/q"
+    for key, arguments, shown in (
+        ("", {}, "~"),
+        ("a b/c.*", {}, "a+b%2Fc.%2A"),
+        ("k", {"n": 1}, ""),
+    ):
+        bound = api.post(pair, json={"routing_key": key, "arguments": arguments})
+        assert bound.status_code == 201
+        relative = bound.headers["location"].removeprefix("q/")
+        found = api.get(f"{pair}/{relative}").json()
+        assert (found["routing_key"], found["arguments"]) == (key, arguments)
+        assert not shown or found["properties_key"] == shown
+        assert api.delete(f"{pair}/{relative}").status_code == 204
+        assert api.delete(f"{pair}/{relative}").status_code == 404
+    assert api.post("bindings/%2F/e/x/q/none", json={}).status_code == 404
+    assert api.post("bindings/%2F/e/amq.default/q/q", json={}).status_code == 401
+    api.post(pair)
+    assert "in use" in api.delete("exchanges/%2F/x?if-unused=true").json()["reason"]
+    assert api.delete("exchanges/%2F/x").status_code == 204
+    assert refusal(api.delete("exchanges/%2F/amq.topic"))[0] == 401
+    assert api.delete("queues/%2F/q").status_code == 204
+
+
+def message(key: str, payload: str, encoding: str = "string", **properties: Any) -> dict[str, Any]:
+    """The body of a publish request."""
+    return {
+        "properties": properties,
+        "routing_key": key,
+        "payload": payload,
+        "payload_encoding": encoding,
+    }
+
+
+def test_messages_are_published_and_got(api: httpx.Client) -> None:
+    put(api, "queues/%2F/m")
+    publish = "exchanges/%2F/amq.default/publish"
+    sent = message("m", "text", headers={"a": [1, {"b": None}]}, delivery_mode=2, timestamp="5")
+    assert api.post(publish, json=sent).json() == {"routed": True}
+    binary = base64.b64encode(b"\xff\x00").decode()
+    api.post(publish, json=message("m", binary, "base64"))
+    assert api.post(publish, json=message("nobody", "text")).json() == {"routed": False}
+    assert refusal(api.post(publish, json={"payload": ""})) == (
+        400,
+        "bad_request",
+        "[{key_missing,properties},{key_missing,routing_key},{key_missing,payload_encoding}]",
+    )
+    assert refusal(api.post(publish, json=message("m", "!", "base64")))[0] == 400
+    assert api.post("exchanges/%2F/none/publish", json=sent).status_code == 404
+
+    get = "queues/%2F/m/get"
+    peeked = {"count": "5", "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": 2}
+    first, second = api.post(get, json=peeked).json()
+    assert (first["payload"], first["payload_bytes"], first["redelivered"]) == ("te", 4, False)
+    assert first["properties"] == {
+        "headers": {"a": [1, {"b": None}]},
+        "delivery_mode": 2,
+        "timestamp": 5,
+    }
+    assert (second["payload"], second["payload_encoding"]) == (binary, "base64")
+    again = api.post(get, json={"count": 1, "requeue": "false"}).json()
+    assert [(row["payload"], row["redelivered"]) for row in again] == [("text", True)]
+    assert len(api.post(get, json={"count": 9, "ackmode": "reject_requeue_false"}).json()) == 1
+    assert api.post(get, json={"count": 9, "ackmode": "ack_requeue_true"}).json() == []
+    assert refusal(api.post(get, json={"count": 1})) == (
+        400,
+        "bad_request",
+        "[{key_missing,ackmode}]",
+    )
+    assert refusal(api.post(get, json={"count": 1, "ackmode": "eat"}))[0] == 400
+    api.post(publish, json=message("m", "text"))
+    assert api.delete("queues/%2F/m/contents").status_code == 204
+    assert api.get("queues/%2F/m").json()["messages"] == 0
+    assert api.delete("queues/%2F/none/contents").status_code == 404
+    assert api.get("aliveness-test/%2F").json() == {"status": "ok"}
+
+
+def test_users_vhosts_and_permissions(http_node: HttpNode, api: httpx.Client) -> None:
+    assert refusal(api.put("users/ann", json={"password": "p"})) == (
+        400,
+        "bad_request",
+        "tags_not_present",
+    )
+    assert put(api, "users/ann", password="p", tags="management") == 201
+    assert put(api, "users/ann", password="p2", tags=["management", "policymaker"]) == 204
+    assert put(api, "vhosts/v", description="a vhost", tags="one,two") == 201
+    assert put(api, "vhosts/v") == 204
+    assert api.get("vhosts/v").json()["tags"] == ["one", "two"]
+    everything = {"configure": ".*", "write": ".*", "read": ".*"}
+    assert put(api, "permissions/v/ann", **everything) == 201
+    assert put(api, "permissions/v/ann", **everything) == 204
+    assert refusal(api.put("permissions/v/nobody", json=everything)) == (
+        400,
+        "bad_request",
+        "vhost_or_user_not_found",
+    )
+    assert refusal(api.put("permissions/v/ann", json={"configure": ""})) == (
+        400,
+        "bad_request",
+        "[{key_missing,write},{key_missing,read}]",
+    )
+    assert put(api, "topic-permissions/v/ann", exchange="amq.topic", write="^a", read="") == 201
+    assert api.get("topic-permissions/v/ann").json()[0]["write"] == "^a"
+    assert api.delete("topic-permissions/v/ann").status_code == 204
+
+    ann = http_node.client("ann", "p2")
+    assert put(ann, "queues/v/own") == 201
+    assert refusal(ann.put("queues/%2F/foreign"))[0] == 401
+    assert refusal(ann.put("users/eve", json={"tags": ""}))[0] == 401
+    assert put(ann, "policies/v/ha", pattern="^own", definition={"max-length": 5}) == 201
+    assert refusal(ann.put("policies/%2F/ha", json={"pattern": "", "definition": {}}))[0] == 401
+
+    digest = base64.b64encode(hash_password(b"hashed")).decode()
+    assert put(api, "users/bob", password_hash=digest, tags="management") == 201
+    assert http_node.client("bob", "hashed").get("whoami").json()["name"] == "bob"
+    assert put(api, "users/bob", tags="monitoring") == 204
+    assert http_node.client("bob", "hashed").get("whoami").json()["tags"] == ["monitoring"]
+    assert api.post("users/bulk-delete", json={"users": ["bob", "nobody"]}).status_code == 204
+    assert api.delete("users/bob").status_code == 404
+    assert api.delete("permissions/v/ann").status_code == 204
+    assert api.delete("permissions/v/ann").status_code == 404
+    assert api.delete("users/ann").status_code == 204
+    assert api.delete("vhosts/v").status_code == 204
+    assert api.delete("vhosts/v").status_code == 404
+
+
+def test_policies_parameters_and_limits(api: httpx.Client) -> None:
+    policy = {"pattern": "^p", "definition": {"max-length": 5}, "priority": "3"}
+    for kind in ("policies", "operator-policies"):
+        assert put(api, f"{kind}/%2F/p", **policy) == 201
+        assert put(api, f"{kind}/%2F/p", **policy) == 204
+        assert api.get(f"{kind}/%2F/p").json()["priority"] == 3
+        refused = api.put(f"{kind}/%2F/p", json={"pattern": "^p", "definition": {"max-length": -1}})
+        assert refusal(refused)[0] == 400
+        assert api.delete(f"{kind}/%2F/p").status_code == 204
+        assert api.delete(f"{kind}/%2F/p").status_code == 404
+    assert refusal(api.put("policies/%2F/p", json={})) == (
+        400,
+        "bad_request",
+        "[{key_missing,pattern},{key_missing,definition}]",
+    )
+    assert put(api, "global-parameters/g", value={"a": [1]}) == 201
+    assert put(api, "global-parameters/g", value=2) == 204
+    assert api.get("global-parameters/g").json()["value"] == 2
+    assert api.delete("global-parameters/g").status_code == 204
+
+    assert put(api, "vhost-limits/%2F/max-queues", value="100") == 204
+    assert put(api, "vhost-limits/%2F/max-connections", value=50) == 204
+    (limits,) = api.get("vhost-limits/%2F").json()
+    assert limits["value"] == {"max-queues": 100, "max-connections": 50}
+    for limit in ("max-queues", "max-connections"):
+        assert api.delete(f"vhost-limits/%2F/{limit}").status_code == 204
+    assert api.get("vhost-limits/%2F").json() in ([], [{"vhost": "/", "value": {}}])
+    assert put(api, "user-limits/guest/max-channels", value=9) == 204
+    assert api.get("user-limits/guest").json()[0]["value"]["max-channels"] == 9
+    assert api.delete("user-limits/guest/max-channels").status_code == 204
+
+
+def test_definitions_are_imported_after_a_dry_run(api: httpx.Client) -> None:
+    whole = {"queues": [{"name": "imported", "vhost": "/", "durable": True, "arguments": {}}]}
+    dry = api.post("definitions?dry-run=true", json=whole).json()
+    assert any(["imported" in line for line in dry["changes"]])
+    assert api.get("queues/%2F/imported").status_code == 404
+    assert api.post("definitions", json=whole).status_code == 204
+    assert api.get("queues/%2F/imported").json()["durable"] is True
+    assert api.post("definitions", content=b"no json").status_code == 400
+    assert (
+        api.post("definitions", json={"queues": [{"name": "x", "vhost": "none"}]}).status_code
+        == 400
+    )
+    one = {"queues": [{"name": "of-vhost", "durable": True, "arguments": {}}]}
+    assert api.post("definitions/%2F", content=json.dumps(one)).status_code == 204
+    for name in ("imported", "of-vhost"):
+        assert api.delete(f"queues/%2F/{name}").status_code == 204
+
+
+def test_a_connection_is_closed_with_a_reason(http_node: HttpNode, api: httpx.Client) -> None:
+    connection = pika.BlockingConnection(pika.URLParameters(http_node.node.uri))
+    eventually(lambda: len(api.get("connections").json()) == 1, "the connection is listed")
+    name = api.get("connections").json()[0]["name"]
+    path = f"connections/{name.replace(' ', '%20').replace('>', '%3E')}"
+    assert api.delete(path, headers={"x-reason": "enough"}).status_code == 204
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="enough"):
+        connection.sleep(60)
+    assert api.delete(path).status_code == 404
+    assert api.delete("connections/username/guest").status_code == 204
+    assert api.post("rebalance/queues").status_code == 204
+    assert refusal(api.post("queues/%2F/none/actions", json={"action": "dance"}))[0] == 400

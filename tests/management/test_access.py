@@ -73,7 +73,9 @@ def test_guest_logs_in_on_the_machine_only(http_node: HttpNode) -> None:
         login = httpx.BasicAuth("guest", "guest")
         header = next(login.sync_auth_flow(httpx.Request("GET", "http://x/"))).headers
         headers = [(b"authorization", header["authorization"].encode())]
-        return Request({"type": "http", "headers": headers, "client": (peer, 1), "app": App})
+        return Request(
+            {"type": "http", "method": "GET", "headers": headers, "client": (peer, 1), "app": App}
+        )
 
     for peer in ("127.0.0.1", "127.8.8.8", "::1", "::ffff:127.0.0.1"):
         assert management_user(asked_from(peer)).tags == ["administrator"]
@@ -98,3 +100,16 @@ def test_paths_and_methods(http_node: HttpNode) -> None:
     assert wrong.headers["allow"] == "GET, HEAD, OPTIONS"
     assert refusal(client.get("nothing")) == (404, "Object Not Found", "Not Found")
     assert client.get("whoami").headers["cache-control"] == "no-cache"
+
+
+def test_another_site_changes_nothing(http_node: HttpNode) -> None:
+    """A browser sends the login it remembers along with a form of any site."""
+    client = http_node.client()
+    foreign = client.put("queues/%2F/stolen", headers={"origin": "http://elsewhere.example"})
+    assert refusal(foreign)[:2] == (401, "not_authorised")
+    null = client.put("queues/%2F/stolen", headers={"origin": "null"})
+    assert refusal(null)[0] == 401
+    assert client.get("queues/%2F/stolen").status_code == 404
+    own = {"origin": http_node.url.rstrip("/")}
+    assert client.put("queues/%2F/own", headers=own).status_code == 201
+    assert client.delete("queues/%2F/own", headers=own).status_code == 204

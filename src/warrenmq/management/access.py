@@ -8,6 +8,7 @@ import base64
 import binascii
 from ipaddress import ip_address
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
@@ -18,6 +19,9 @@ from warrenmq.management.sessions import Caller, Sessions
 
 def management_user(request: Request) -> Caller:
     """A user who may use the API at all."""
+    if request.method != "GET" and _is_of_another_site(request):
+        # A browser would add the login it remembers to what another site makes it send.
+        raise not_authorised("Requests of other sites are refused")
     user, password = _credentials(request.headers.get("authorization", ""))
     sessions: Sessions = request.app.state.sessions
     peer = request.client.host if request.client is not None else ""
@@ -104,6 +108,11 @@ def _credentials(header: str) -> tuple[str, str]:
     if not colon:
         raise login_failed()
     return user, password
+
+
+def _is_of_another_site(request: Request) -> bool:
+    origin = request.headers.get("origin")
+    return origin is not None and urlsplit(origin).netloc != request.headers.get("host", "")
 
 
 def _is_loopback(peer: str) -> bool:

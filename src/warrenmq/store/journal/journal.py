@@ -553,8 +553,8 @@ class Journal:
 
     def _on_failed(self, batch: Batch) -> None:
         self.failed_count += 1
-        self.last_failed = batch.number
         self.repeating = self.batch.number
+        self.last_failed = batch.number
         self._needs_new_file = True
         self._has_failed_acks = True
         self._undeleted.extend(batch.delete_files)

@@ -73,7 +73,7 @@ demo-cluster: setup ## a mirrored queue on three nodes loses its master three ti
 test: lint test-most test-interpreted test-apart ## everything that a change must pass
 
 # Tests of code that is never compiled run once, and so do those that start whole clusters.
-ONCE := bench cli cluster/groups cluster/membership cluster/metadata cluster/mirrored cluster/nodes cluster/rig cluster/ring demo examples packaging peers pipeline simulator/checker spark testing tidy
+ONCE := bench cli cluster/groups cluster/membership cluster/metadata cluster/mirrored cluster/nodes cluster/rig cluster/ring demo examples management packaging peers pipeline simulator/checker spark testing tidy
 # Spark, which one process starts once, and tests that wait for processes of their own.
 APART := bench cli cluster demo packaging pipeline simulator/checker spark testing
 

@@ -34,18 +34,20 @@ def test_a_queue_is_declared_and_deleted(api: httpx.Client) -> None:
         "received 'true' but current is 'false'"
     )
     assert api.get(path).json()["durable"] is False
-    assert refusal(api.put(path, json={"durable": "yes"})) == (
-        400,
-        "bad_request",
-        ["not_boolean", "yes"],
-    )
+    for wrong in ("yes", 1):
+        assert refusal(api.put(path, json={"durable": wrong})) == (
+            400,
+            "bad_request",
+            ["not_boolean", wrong],
+        )
+    assert refusal(api.put("queues/%2F/" + 256 * "x"))[2] == "a name has more than 255 bytes"
     assert refusal(api.put(path, content=b"{")) == (400, "bad_request", "not_json")
     assert refusal(api.put("queues/%2F/amq.x")) == (401, "not_authorised", "Access refused.")
     api.post("exchanges/%2F/amq.default/publish", json=message("a/q", "one"))
     assert "not empty" in api.delete(path + "?if-empty=true").json()["reason"]
     assert api.delete(path).status_code == 204
     assert refusal(api.delete(path)) == (404, "Object Not Found", "Not Found")
-    assert put(api, "queues/none/q") == 404
+    assert refusal(api.put("queues/none/q")) == (404, "not_found", "vhost_not_found")
 
 
 def test_an_exchange_is_declared_bound_and_deleted(api: httpx.Client) -> None:
@@ -67,12 +69,18 @@ def test_an_exchange_is_declared_bound_and_deleted(api: httpx.Client) -> None:
         assert not shown or found["properties_key"] == shown
         assert api.delete(f"{pair}/{relative}").status_code == 204
         assert api.delete(f"{pair}/{relative}").status_code == 404
-    assert api.post("bindings/%2F/e/x/q/none", json={}).status_code == 404
+    assert refusal(api.post("bindings/%2F/e/x/q/none", json={})) == (
+        404,
+        "not_found",
+        "no queue 'none' in vhost '/'",
+    )
+    assert api.get("bindings/%2F/e/x/q/none").json() == []
     assert api.post("bindings/%2F/e/amq.default/q/q", json={}).status_code == 401
     api.post(pair)
     assert "in use" in api.delete("exchanges/%2F/x?if-unused=true").json()["reason"]
     assert api.delete("exchanges/%2F/x").status_code == 204
-    assert refusal(api.delete("exchanges/%2F/amq.topic"))[0] == 401
+    for standard in ("amq.topic", "amq.default"):
+        assert refusal(api.delete(f"exchanges/%2F/{standard}"))[0] == 401
     assert api.delete("queues/%2F/q").status_code == 204
 
 
@@ -99,8 +107,20 @@ def test_messages_are_published_and_got(api: httpx.Client) -> None:
         "bad_request",
         "[{key_missing,properties},{key_missing,routing_key},{key_missing,payload_encoding}]",
     )
-    assert refusal(api.post(publish, json=message("m", "!", "base64")))[0] == 400
-    assert api.post("exchanges/%2F/none/publish", json=sent).status_code == 404
+    assert refusal(api.post("exchanges/%2F/none/publish", json=sent)) == (
+        400,
+        "bad_request",
+        "404 NOT_FOUND - no exchange 'none' in vhost '/'",
+    )
+    for wrong, reason in (
+        ({"priority": "a"}, ["not_int", "priority"]),
+        ({"priority": 300}, "ubyte format requires 0 <= number <= 255"),
+        ({"type": 5}, ["not_string", "type"]),
+        ({"headers": {"a": 1.5}}, "fractional numbers cannot be sent: 1.5"),
+        ({"expiration": "x"}, "406 PRECONDITION_FAILED - invalid expiration 'x': no_integer"),
+    ):
+        assert refusal(api.post(publish, json=message("m", "text", **wrong)))[2] == reason
+    assert refusal(api.post(publish, json=message("m", "!", "base64")))[2] == ["not_base64", "!"]
 
     get = "queues/%2F/m/get"
     peeked = {"count": "5", "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": 2}
@@ -155,6 +175,11 @@ def test_users_vhosts_and_permissions(http_node: HttpNode, api: httpx.Client) ->
     )
     assert put(api, "topic-permissions/v/ann", exchange="amq.topic", write="^a", read="") == 201
     assert api.get("topic-permissions/v/ann").json()[0]["write"] == "^a"
+    assert put(api, "topic-permissions/v/ann", exchange="other", write="", read="") == 204
+    assert len(api.get("topic-permissions/v/ann/other").json()) == 1
+    assert api.delete("topic-permissions/v/ann/other").status_code == 204
+    assert api.delete("topic-permissions/v/ann/other").status_code == 404
+    assert len(api.get("topic-permissions/v/ann").json()) == 1
     assert api.delete("topic-permissions/v/ann").status_code == 204
 
     ann = http_node.client("ann", "p2")
@@ -167,9 +192,16 @@ def test_users_vhosts_and_permissions(http_node: HttpNode, api: httpx.Client) ->
     digest = base64.b64encode(hash_password(b"hashed")).decode()
     assert put(api, "users/bob", password_hash=digest, tags="management") == 201
     assert http_node.client("bob", "hashed").get("whoami").json()["name"] == "bob"
+    both = {"password": "p", "password_hash": digest, "tags": ""}
+    assert refusal(api.put("users/bob", json=both))[0] == 400
     assert put(api, "users/bob", tags="monitoring") == 204
     assert http_node.client("bob", "hashed").get("whoami").json()["tags"] == ["monitoring"]
-    assert api.post("users/bulk-delete", json={"users": ["bob", "nobody"]}).status_code == 204
+    assert refusal(api.post("users/bulk-delete", json={"users": ["bob", "nobody"]})) == (
+        400,
+        "bad_request",
+        ["no_such_user", "nobody"],
+    )
+    assert api.post("users/bulk-delete", json={"users": ["bob"]}).status_code == 204
     assert api.delete("users/bob").status_code == 404
     assert api.delete("permissions/v/ann").status_code == 204
     assert api.delete("permissions/v/ann").status_code == 404
@@ -205,6 +237,11 @@ def test_policies_parameters_and_limits(api: httpx.Client) -> None:
     for limit in ("max-queues", "max-connections"):
         assert api.delete(f"vhost-limits/%2F/{limit}").status_code == 204
     assert api.get("vhost-limits/%2F").json() in ([], [{"vhost": "/", "value": {}}])
+    assert refusal(api.put("user-limits/nobody/max-channels", json={"value": 9})) == (
+        400,
+        "bad_request",
+        ["no_such_user", "nobody"],
+    )
     assert put(api, "user-limits/guest/max-channels", value=9) == 204
     assert api.get("user-limits/guest").json()[0]["value"]["max-channels"] == 9
     assert api.delete("user-limits/guest/max-channels").status_code == 204
@@ -222,6 +259,11 @@ def test_definitions_are_imported_after_a_dry_run(api: httpx.Client) -> None:
         api.post("definitions", json={"queues": [{"name": "x", "vhost": "none"}]}).status_code
         == 400
     )
+    assert refusal(api.post("definitions/none", json={}))[0] == 404
+    assert api.post("definitions").status_code == 204
+    form = {"file": ("d.json", json.dumps(whole).encode())}
+    assert api.post("definitions", files=form).status_code == 204
+    assert api.post("definitions", files={"other": b"{}"}).status_code == 400
     one = {"queues": [{"name": "of-vhost", "durable": True, "arguments": {}}]}
     assert api.post("definitions/%2F", content=json.dumps(one)).status_code == 204
     for name in ("imported", "of-vhost"):
@@ -240,3 +282,33 @@ def test_a_connection_is_closed_with_a_reason(http_node: HttpNode, api: httpx.Cl
     assert api.delete("connections/username/guest").status_code == 204
     assert api.post("rebalance/queues").status_code == 204
     assert refusal(api.post("queues/%2F/none/actions", json={"action": "dance"}))[0] == 400
+
+
+def test_who_creates_a_vhost_may_do_everything_in_it(api: httpx.Client) -> None:
+    assert put(api, "vhosts/created") == 201
+    assert api.post("definitions", json={"vhosts": [{"name": "imported"}]}).status_code == 204
+    for vhost in ("created", "imported"):
+        assert put(api, f"queues/{vhost}/q") == 201
+        assert api.delete(f"vhosts/{vhost}").status_code == 204
+
+
+def test_a_login_is_checked(api: httpx.Client) -> None:
+    assert api.post("login", data={"username": "guest", "password": "guest"}).json() == "ok"
+    for wrong in ({"username": "guest", "password": "other"}, {}):
+        assert refusal(api.post("login", data=wrong)) == (401, "not_authorized", "Login failed")
+
+
+def test_the_cluster_gets_a_name(api: httpx.Client) -> None:
+    assert put(api, "cluster-name", name="of tests") == 204
+    assert api.get("cluster-name").json() == {"name": "of tests"}
+    assert refusal(api.put("cluster-name", json={}))[2] == "[{key_missing,name}]"
+    assert api.delete("global-parameters/cluster_name").status_code == 204
+
+
+def test_a_queue_without_mirrors_has_nothing_to_synchronise(api: httpx.Client) -> None:
+    put(api, "queues/%2F/alone")
+    for action in ("sync", "cancel_sync"):
+        reply = api.post("queues/%2F/alone/actions", json={"action": action})
+        assert reply.status_code == 204
+        assert api.post("queues/%2F/none/actions", json={"action": action}).status_code == 404
+    assert api.delete("queues/%2F/alone").status_code == 204

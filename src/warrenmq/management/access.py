@@ -13,7 +13,13 @@ from urllib.parse import urlsplit
 from fastapi import Depends, Request
 
 from warrenmq.admin.protocol.control import ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER
-from warrenmq.management.errors import LoginRequired, login_failed, not_authorised, not_found
+from warrenmq.management.errors import (
+    LoginRequired,
+    login_failed,
+    missing,
+    not_authorised,
+    not_found,
+)
 from warrenmq.management.sessions import Caller, Sessions
 
 
@@ -22,7 +28,11 @@ def management_user(request: Request) -> Caller:
     if request.method != "GET" and _is_of_another_site(request):
         # A browser would add the login it remembers to what another site makes it send.
         raise not_authorised("Requests of other sites are refused")
-    user, password = _credentials(request.headers.get("authorization", ""))
+    return logged_in(request, *_credentials(request.headers.get("authorization", "")))
+
+
+def logged_in(request: Request, user: str, password: str) -> Caller:
+    """The user with this password, who must have the right to use the API. Raises HttpRefusal."""
     sessions: Sessions = request.app.state.sessions
     peer = request.client.host if request.client is not None else ""
     caller = Caller(sessions, user, password, peer)
@@ -39,7 +49,7 @@ ManagementUser = Annotated[Caller, Depends(management_user)]
 def policymaker(caller: ManagementUser) -> Caller:
     """A user who may set policies and parameters."""
     if not caller.has_tag(POLICYMAKER):
-        raise not_authorised("Not policymaker")
+        raise not_authorised("User not authorised to access object")
     return caller
 
 
@@ -69,7 +79,7 @@ def vhost_user(caller: ManagementUser, vhost: str) -> Caller:
     if vhost in vhosts_seen(caller):
         raise not_authorised("User not authorised to access virtual host")
     raise (
-        not_found()
+        missing("vhost_not_found")
         if caller.has_tag(MONITORING)
         else not_authorised("User not authorised to access virtual host")
     )

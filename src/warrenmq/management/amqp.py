@@ -4,11 +4,12 @@ The broker checks rights and arguments there and gives the texts that every clie
 codes become statuses as in RabbitMQ.
 """
 
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from warrenmq.management.errors import HttpRefusal, bad_request, not_authorised, not_found
+from warrenmq.management.errors import HttpRefusal, bad_request, missing, not_authorised
 from warrenmq.management.sessions import Caller, unreachable
 
 if TYPE_CHECKING:
@@ -21,16 +22,27 @@ _NOT_FOUND: Final = 404
 @contextmanager
 def channel_of(caller: Caller, vhost: str) -> Iterator["BlockingChannel"]:
     """A channel in the vhost; a refusal of the broker is raised as HttpRefusal."""
-    from pika.exceptions import AMQPError, ChannelClosedByBroker, ConnectionClosedByBroker
+    from pika.exceptions import (
+        AMQPError,
+        ChannelClosedByBroker,
+        ConnectionClosedByBroker,
+        ShortStringTooLong,
+        UnsupportedAMQPFieldException,
+    )
 
     try:
         with caller.amqp(vhost) as channel:
             yield channel
     except (ChannelClosedByBroker, ConnectionClosedByBroker) as error:
         raise _refusal(error.reply_code, error.reply_text) from None
+    except ShortStringTooLong:
+        raise bad_request("a name has more than 255 bytes") from None
+    except UnsupportedAMQPFieldException as error:
+        # Of all that JSON can have, pika lacks floats.
+        raise bad_request(f"fractional numbers cannot be sent: {error.args[1]!r}") from None
     except AMQPError as error:
         raise unreachable(error) from None
-    except (OverflowError, TypeError, ValueError, UnicodeEncodeError) as error:
+    except (OverflowError, TypeError, ValueError, struct.error) as error:
         # pika cannot encode a name or an argument.
         raise bad_request(str(error)) from None
 
@@ -58,9 +70,8 @@ def has_exchange(channel: "BlockingChannel", name: str) -> bool:
 
 
 def _refusal(code: int, text: str) -> HttpRefusal:
-    if code == _NOT_FOUND:
-        return not_found()
     if code == _ACCESS_REFUSED:
         return not_authorised("Access refused.")
     # "PRECONDITION_FAILED - inequivalent arg ...": the name of the code says nothing new.
-    return bad_request(text.partition(" - ")[2] or text)
+    reason = text.partition(" - ")[2] or text
+    return missing(reason) if code == _NOT_FOUND else bad_request(reason)

@@ -5,6 +5,7 @@ forms. A body is checked whole before anything is changed. Refusals have RabbitM
 """
 
 import re
+from email import message_from_bytes
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -47,9 +48,9 @@ class Body:
         value = self.values.get(name)
         if value is None:
             return default
-        if value in (True, "true"):
+        if value is True or value == "true":
             return True
-        if value in (False, "false"):
+        if value is False or value == "false":
             return False
         raise _wrong("not_boolean", value)
 
@@ -98,6 +99,21 @@ def parsed(data: bytes) -> Body:
     return Body(values)
 
 
+def field_of_form(content_type: str, data: bytes, name: str) -> bytes:
+    """The content of a field of a form (`multipart/form-data`), such as a file.
+
+    Raises HttpRefusal if the form has no such field.
+    """
+    # Forms have the syntax of mail.
+    form = message_from_bytes(f"content-type: {content_type}\r\n\r\n".encode("latin-1") + data)
+    for part in form.walk():
+        if part.get_param("name", header="content-disposition") == name:
+            content = part.get_payload(decode=True)
+            assert isinstance(content, bytes)
+            return content
+    raise bad_request(f"the form has no field '{name}'")
+
+
 async def raw_body(request: Request) -> bytes:
     """The bytes of the request's body. Raises HttpRefusal for more than BODY_BYTES_MAX."""
     parts: list[bytes] = []
@@ -122,5 +138,4 @@ JsonBody = Annotated[Body, Depends(_json_body)]
 
 
 def _wrong(kind: str, value: Any) -> HttpRefusal:
-    shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return bad_request([kind, shown])
+    return bad_request([kind, value])

@@ -1,6 +1,7 @@
 """How a request of HTTP is refused: RabbitMQ's status codes and bodies."""
 
 from collections.abc import Mapping
+from typing import Any
 
 # The header that makes browsers and clients send a user and a password.
 ASK_FOR_LOGIN = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
@@ -13,7 +14,7 @@ class HttpRefusal(Exception):
         self,
         status: int,
         error: str,
-        reason: str | list[str],
+        reason: str | list[Any],
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(reason)
@@ -27,7 +28,7 @@ class LoginRequired(Exception):
     """The request has no user and password: a reply without a body asks for them."""
 
 
-def bad_request(reason: str | list[str]) -> HttpRefusal:
+def bad_request(reason: str | list[Any]) -> HttpRefusal:
     """The request, or what it asks for, is not valid."""
     return HttpRefusal(400, "bad_request", reason)
 
@@ -45,3 +46,8 @@ def login_failed(reason: str = "Login failed") -> HttpRefusal:
 def not_found() -> HttpRefusal:
     """The path, or what it names, does not exist."""
     return HttpRefusal(404, "Object Not Found", "Not Found")
+
+
+def missing(reason: str) -> HttpRefusal:
+    """The path is right, but something that the change needs does not exist."""
+    return HttpRefusal(404, "not_found", reason)

@@ -5,12 +5,13 @@ For tests and repairs by hand; what a program does often belongs on AMQP.
 
 import base64
 import binascii
+from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from warrenmq.management.amqp import channel_of
 from warrenmq.management.bodies import Body
-from warrenmq.management.errors import bad_request
+from warrenmq.management.errors import HttpRefusal, bad_request
 from warrenmq.management.rows import Row
 from warrenmq.management.sessions import Caller
 
@@ -34,11 +35,11 @@ _GET_BYTES_MAX: Final = 64 * 1024 * 1024
 
 def publish_message(caller: Caller, vhost: str, exchange: str, body: Body) -> bool:
     """Publish the message in `body`; whether some queue took it. Raises HttpRefusal."""
-    from pika.exceptions import NackError, UnroutableError
+    from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
 
     body.require("properties", "routing_key", "payload", "payload_encoding")
     properties = _properties(Body(body.table("properties")))
-    payload = _payload(body.text("payload"), body.text("payload_encoding"))
+    payload = _payload(body)
     key = body.text("routing_key")
     with channel_of(caller, vhost) as channel:
         channel.confirm_delivery()
@@ -46,17 +47,19 @@ def publish_message(caller: Caller, vhost: str, exchange: str, body: Body) -> bo
             channel.basic_publish(exchange, key, payload, properties, mandatory=True)
         except (NackError, UnroutableError):
             return False
+        except ChannelClosedByBroker as error:
+            # RabbitMQ takes everything that is wrong with a message for a bad request.
+            raise bad_request(f"{error.reply_code} {error.reply_text}") from None
     return True
 
 
 def get_messages(caller: Caller, vhost: str, queue: str, body: Body) -> list[Row]:
     """Get up to `count` messages, and settle them as `ackmode` says. Raises HttpRefusal."""
     mode = _ack_mode(body)
-    body.require("count")
     count = body.number("count")
     encoding = body.text("encoding", "auto")
     if encoding not in ("auto", "base64"):
-        raise bad_request(["invalid_encoding", encoding])
+        raise bad_request("Unsupported encoding. Please use auto or base64.")
     if count < 0:
         raise bad_request(["not_a_count", str(count)])
     truncate = body.number("truncate") if body.has("truncate") else None
@@ -78,15 +81,19 @@ def get_messages(caller: Caller, vhost: str, queue: str, body: Body) -> list[Row
 def _ack_mode(body: Body) -> str:
     if not body.has("ackmode") and body.has("requeue"):
         # Clients for RabbitMQ before 3.7 send this flag.
+        body.require("count")
         return "ack_requeue_true" if body.flag("requeue") else _CONSUMED
-    body.require("ackmode")
+    body.require("ackmode", "count")
     mode = body.text("ackmode")
     if mode not in _ACK_MODES:
         raise bad_request(["invalid_ackmode", mode])
     return mode
 
 
-def _payload(text: str, encoding: str) -> bytes:
+def _payload(body: Body) -> bytes:
+    text, encoding = body.values["payload"], body.text("payload_encoding")
+    if not isinstance(text, str):
+        raise bad_request("payload_not_string")
     if encoding == "string":
         return text.encode("utf-8", "surrogatepass")
     if encoding != "base64":
@@ -94,18 +101,26 @@ def _payload(text: str, encoding: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise bad_request("the payload is not base64") from None
+        raise bad_request(["not_base64", text]) from None
 
 
 def _properties(body: Body) -> "BasicProperties":
     from pika import BasicProperties
 
-    values: dict[str, Any] = {name: body.text(name) for name in _TEXTS if body.has(name)}
-    values |= {name: body.number(name) for name in _NUMBERS if body.has(name)}
+    values = {name: _property(body.text, name, "not_string") for name in _TEXTS if body.has(name)}
+    values |= {name: _property(body.number, name, "not_int") for name in _NUMBERS if body.has(name)}
     headers = body.table("headers")
     if headers:
         values["headers"] = headers
     return BasicProperties(**values)
+
+
+def _property(read: Callable[[str], Any], name: str, kind: str) -> Any:
+    """A property's value; a refusal names the property, not the value."""
+    try:
+        return read(name)
+    except HttpRefusal:
+        raise bad_request([kind, name]) from None
 
 
 def _row(method: Any, properties: Any, payload: bytes, encoding: str, truncate: int | None) -> Row:

@@ -11,7 +11,7 @@ from warrenmq.management.amqp import channel_of
 from warrenmq.management.binding_keys import properties_key as key_of
 from warrenmq.management.bodies import JsonBody
 from warrenmq.management.errors import not_found
-from warrenmq.management.objects import bindings, exchange_name, exchanges, named, queues
+from warrenmq.management.objects import bindings, exchange_name
 from warrenmq.management.rows import JsonReply, Row, listed, single
 from warrenmq.management.sessions import Caller
 
@@ -94,12 +94,9 @@ def unbind(
 
 
 def _of_pair(caller: Caller, vhost: str, source: str, kind: Kind, destination: str) -> list[Row]:
-    """The bindings between two objects, which must exist. Raises HttpRefusal."""
+    """The bindings between two objects; none if one does not exist."""
     exchange = exchange_name(source)
     end = destination if kind == "q" else exchange_name(destination)
-    known = exchanges(caller, vhost)
-    named(known, exchange)
-    named(queues(caller, vhost) if kind == "q" else known, end)
     kinds = {"q": "queue", "e": "exchange"}
     return [
         row

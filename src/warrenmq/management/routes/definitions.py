@@ -5,10 +5,11 @@ from starlette.responses import Response
 
 from warrenmq.admin.client.client import AdminRefusedError
 from warrenmq.admin.client.definitions import import_definitions
-from warrenmq.admin.protocol.control import ExportDefinitions, Exported, ImportDefinitions
-from warrenmq.management.access import Administrator
-from warrenmq.management.bodies import RawBody, parsed
-from warrenmq.management.errors import bad_request
+from warrenmq.admin.protocol.control import Done, ExportDefinitions, Exported, ImportDefinitions
+from warrenmq.management.access import Administrator, vhosts_seen
+from warrenmq.management.bodies import RawBody, field_of_form, parsed
+from warrenmq.management.errors import bad_request, missing
+from warrenmq.management.grants import all_rights
 from warrenmq.management.rows import JsonReply
 from warrenmq.management.sessions import Caller, refusal
 from warrenmq.vocabulary.error_codes import NO_SUCH_USER, NO_SUCH_VHOST, NOT_FOUND
@@ -56,9 +57,17 @@ def import_into_vhost(
 
 def _import(request: Request, caller: Caller, data: bytes, vhost: str | None) -> Response:
     """204 when all is done; a dry run answers with the changes and what would be left out."""
-    parsed(data)
+    kind = request.headers.get("content-type", "")
+    if kind.startswith("multipart/form-data"):
+        data = field_of_form(kind, data, "file")
+    # An empty body is an empty document.
+    document = data.strip() or b"{}"
+    named_vhosts = parsed(document).values.get("vhosts") or []
     is_dry_run = request.query_params.get("dry-run") == "true"
-    wanted = ImportDefinitions(json=data, vhost=vhost, is_dry_run=is_dry_run)
+    wanted = ImportDefinitions(json=document, vhost=vhost, is_dry_run=is_dry_run)
+    known = vhosts_seen(caller)
+    if vhost is not None and vhost not in known:
+        raise missing("vhost_not_found")
     with caller.session() as call:
         try:
             found = import_definitions(call.client.request, wanted)
@@ -69,4 +78,13 @@ def _import(request: Request, caller: Caller, data: bytes, vhost: str | None) ->
             raise refusal(error) from None
     if is_dry_run:
         return JsonReply({"changes": found.changes, "left_out": found.left_out})
+    # The import has checked the document's form.
+    for created in {row["name"] for row in named_vhosts}.difference(known):
+        _let_in(caller, created)
     return Response(status_code=204)
+
+
+def _let_in(caller: Caller, vhost: str) -> None:
+    """Give the caller all rights in a new vhost, unless the document says which."""
+    if {"user": caller.user} not in caller.rows("permissions", ["user"], vhost):
+        caller.call(all_rights(vhost, caller.user), Done)

@@ -60,10 +60,11 @@ def declare_exchange(caller: VhostUser, vhost: str, exchange: str, body: JsonBod
     kind = body.text("type", "direct")
     durable, auto_delete = body.flag("durable"), body.flag("auto_delete")
     internal, arguments = body.flag("internal"), body.table("arguments")
+    name = exchange_name(exchange)
     with channel_of(caller, vhost) as channel:
-        status = 204 if has_exchange(channel, exchange) else 201
+        status = 204 if has_exchange(channel, name) else 201
         channel.exchange_declare(
-            exchange_name(exchange),
+            name,
             kind,
             durable=durable,
             auto_delete=auto_delete,
@@ -76,11 +77,12 @@ def declare_exchange(caller: VhostUser, vhost: str, exchange: str, body: JsonBod
 @router.delete("/exchanges/{vhost:segment}/{exchange:segment}")
 def delete_exchange(request: Request, caller: VhostUser, vhost: str, exchange: str) -> Response:
     """Delete an exchange; `if-unused=true` refuses one with bindings."""
+    name = exchange_name(exchange)
     with channel_of(caller, vhost) as channel:
-        if not has_exchange(channel, exchange):
+        if not has_exchange(channel, name):
             raise not_found()
         is_careful = request.query_params.get("if-unused") == "true"
-        channel.exchange_delete(exchange_name(exchange), if_unused=is_careful)
+        channel.exchange_delete(name, if_unused=is_careful)
     return Response(status_code=204)
 
 

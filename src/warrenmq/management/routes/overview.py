@@ -1,13 +1,18 @@
 """The broker and its user at a glance: overview, whoami, the name of the cluster."""
 
 from typing import Final
+from urllib.parse import parse_qsl
 
+import msgspec
 from fastapi import APIRouter, Request
+from starlette.responses import Response
 
 import warrenmq
 from warrenmq.admin.protocol.cluster import ClusterStatus, DescribeCluster
-from warrenmq.admin.protocol.control import MONITORING
-from warrenmq.management.access import ManagementUser, vhosts_seen
+from warrenmq.admin.protocol.control import MONITORING, Done, SetGlobalParameter
+from warrenmq.management.access import Administrator, ManagementUser, logged_in, vhosts_seen
+from warrenmq.management.bodies import JsonBody, RawBody
+from warrenmq.management.errors import login_failed
 from warrenmq.management.objects import MESSAGE_COUNTS, add_messages, rows_of_vhosts
 from warrenmq.management.rows import JsonReply, Row, single
 from warrenmq.management.sessions import Caller
@@ -53,6 +58,26 @@ def auth(request: Request) -> JsonReply:
 def cluster_name(request: Request, caller: ManagementUser) -> JsonReply:
     """The name that the cluster shows to clients."""
     return single(request, {"name": caller.description.cluster_name})
+
+
+@router.put("/cluster-name")
+def set_cluster_name(caller: Administrator, body: JsonBody) -> Response:
+    """Set the name that the cluster shows to clients."""
+    body.require("name")
+    name = msgspec.json.encode(body.text("name")).decode()
+    caller.call(SetGlobalParameter(name="cluster_name", value=name), Done)
+    return Response(status_code=204)
+
+
+@router.post("/login")
+def login(request: Request, data: RawBody) -> JsonReply:
+    """Whether the `username` and `password` of a form fit: "ok", or 401."""
+    try:
+        fields = dict(parse_qsl(data.decode(), max_num_fields=10))
+    except ValueError:
+        raise login_failed() from None
+    logged_in(request, fields.get("username", ""), fields.get("password", ""))
+    return JsonReply("ok")
 
 
 def _versions(caller: Caller) -> Row:

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from warrenmq.admin.client.client import AdminRefusedError
 from warrenmq.admin.protocol.control import Counted, Done
 from warrenmq.admin.protocol.mirrors import CancelSync, SyncQueue
 from warrenmq.management.access import Administrator, ManagementUser, VhostReader, VhostUser
@@ -12,6 +13,8 @@ from warrenmq.management.errors import bad_request, not_found
 from warrenmq.management.messages import get_messages
 from warrenmq.management.objects import bindings, consumers, named, queues
 from warrenmq.management.rows import JsonReply, listed, single
+from warrenmq.management.sessions import Caller, refusal
+from warrenmq.vocabulary.error_codes import NOT_MIRRORED
 
 router = APIRouter(prefix="/api")
 
@@ -86,6 +89,8 @@ def delete_queue(request: Request, caller: VhostUser, vhost: str, queue: str) ->
 def purge_queue(caller: VhostUser, vhost: str, queue: str) -> Response:
     """Drop the ready messages of a queue."""
     with channel_of(caller, vhost) as channel:
+        if not has_queue(channel, queue):
+            raise not_found()
         channel.queue_purge(queue)
     return Response(status_code=204)
 
@@ -102,12 +107,22 @@ def act_on_queue(caller: Administrator, vhost: str, queue: str, body: JsonBody) 
     body.require("action")
     action = body.text("action")
     if action == "sync":
-        caller.call(SyncQueue(vhost=vhost, queue=queue.encode()), Done)
+        _synchronise(caller, vhost, queue)
     elif action == "cancel_sync":
         caller.call(CancelSync(vhost=vhost, queue=queue.encode()), Counted)
     else:
-        raise bad_request(["unknown_action", action])
+        raise bad_request(["unknown", action])
     return Response(status_code=204)
+
+
+def _synchronise(caller: Caller, vhost: str, queue: str) -> None:
+    with caller.session() as call:
+        try:
+            call.client.request(SyncQueue(vhost=vhost, queue=queue.encode()), Done)
+        except AdminRefusedError as error:
+            # A queue without mirrors has nothing to synchronise, as in RabbitMQ.
+            if error.code != NOT_MIRRORED:
+                raise refusal(error) from None
 
 
 @router.get("/aliveness-test/{vhost:segment}")

@@ -94,6 +94,18 @@ def topic_permissions_in_vhost(
     return listed(request, own)
 
 
+@router.get("/topic-permissions/{vhost:segment}/{user:segment}/{exchange:segment}")
+def topic_permissions_at_exchange(
+    request: Request, caller: Administrator, vhost: str, user: str, exchange: str
+) -> JsonReply:
+    """The topic permissions of a user at an exchange, in a list of one."""
+    rows = caller.rows("topic_permissions", list(TOPIC_PERMISSION), vhost)
+    own = [row for row in rows if (row["user"], row["exchange"]) == (user, exchange)]
+    if not own:
+        raise not_found()
+    return listed(request, own)
+
+
 @router.get("/user-limits")
 def all_user_limits(request: Request, caller: Administrator) -> JsonReply:
     """The limits of all users that have some."""
@@ -103,6 +115,7 @@ def all_user_limits(request: Request, caller: Administrator) -> JsonReply:
 @router.get("/user-limits/{user:segment}")
 def limits_of_user(request: Request, caller: Administrator, user: str) -> JsonReply:
     """The limits of a user, in a list of one, or of none."""
+    named(users(caller), user)
     return listed(request, _limits(caller, user))
 
 
@@ -123,6 +136,8 @@ def put_user(caller: Administrator, user: str, body: JsonBody) -> Response:
     """Create a user, or set tags and password of one; `password_hash` "" allows no password."""
     if "tags" not in body.values:
         raise bad_request("tags_not_present")
+    if body.has("password") and body.has("password_hash"):
+        raise bad_request("both_password_and_password_hash_are_provided")
     is_new = all([row["name"] != user for row in users(caller)])
     tags = body.names("tags")
     with caller.session() as call:
@@ -161,13 +176,16 @@ def delete_user(caller: Administrator, user: str) -> Response:
 
 @router.post("/users/bulk-delete")
 def delete_users(caller: Administrator, body: JsonBody) -> Response:
-    """Delete several users; one that does not exist is left out."""
+    """Delete several users, or none if one does not exist."""
     body.require("users")
+    wanted = dict.fromkeys(body.names("users"))
     known = {row["name"] for row in users(caller)}
+    for user in wanted:
+        if user not in known:
+            raise bad_request(["no_such_user", user])
     with caller.session() as call:
-        for user in body.names("users"):
-            if user in known:
-                call(control.DeleteUser(name=user), control.Done)
+        for user in wanted:
+            call(control.DeleteUser(name=user), control.Done)
     return Response(status_code=204)
 
 
@@ -209,10 +227,10 @@ def set_topic_permissions(caller: Administrator, vhost: str, user: str, body: Js
         read=body.text("read"),
     )
     _expect_both(caller, vhost, user)
-    rows = caller.rows("topic_permissions", ["user", "exchange"], vhost)
+    rows = caller.rows("topic_permissions", ["user"], vhost)
     caller.call(request, control.Done)
-    is_known = {"user": user, "exchange": request.exchange} in rows
-    return Response(status_code=204 if is_known else 201)
+    # Another exchange of the same user is nothing new either, as in RabbitMQ.
+    return Response(status_code=204 if {"user": user} in rows else 201)
 
 
 @router.delete("/topic-permissions/{vhost:segment}/{user:segment}")
@@ -224,10 +242,25 @@ def clear_topic_permissions(caller: Administrator, vhost: str, user: str) -> Res
     return Response(status_code=204)
 
 
+@router.delete("/topic-permissions/{vhost:segment}/{user:segment}/{exchange:segment}")
+def clear_permissions_at_exchange(
+    caller: Administrator, vhost: str, user: str, exchange: str
+) -> Response:
+    """Clear the permissions of a user at one topic exchange."""
+    row = {"user": user, "exchange": exchange}
+    if row not in caller.rows("topic_permissions", ["user", "exchange"], vhost):
+        raise not_found()
+    request = control.ClearTopicPermissions(vhost=vhost, user=user, exchange=exchange)
+    caller.call(request, control.Done)
+    return Response(status_code=204)
+
+
 @router.put("/user-limits/{user:segment}/{limit:segment}")
 def set_user_limit(caller: Administrator, user: str, limit: UserLimit, body: JsonBody) -> Response:
     """Set `max-connections` or `max-channels` of a user; below 0 there is none."""
     body.require("value")
+    if all([row["name"] != user for row in users(caller)]):
+        raise bad_request(["no_such_user", user])
     caller.call(_user_limit(user, limit, max(-1, body.number("value"))), control.Done)
     return Response(status_code=204)
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from warrenmq.admin.protocol import control
 from warrenmq.management.access import Administrator, ManagementUser, VhostReader
 from warrenmq.management.bodies import JsonBody
+from warrenmq.management.grants import all_rights
 from warrenmq.management.objects import PERMISSION, TOPIC_PERMISSION, named, vhosts, with_values
 from warrenmq.management.rows import JsonReply, Row, listed, single
 from warrenmq.management.sessions import Caller
@@ -63,7 +64,10 @@ def _limits(caller: Caller, vhost: str) -> list[Row]:
 
 @router.put("/vhosts/{vhost:segment}")
 def put_vhost(caller: Administrator, vhost: str, body: JsonBody) -> Response:
-    """Create a vhost, or set tags and tracing of one; its description stays as it was."""
+    """Create a vhost, in which the user may do everything, or set tags and tracing of one.
+
+    The description of one that exists stays as it was.
+    """
     description, tags = body.text("description"), body.names("tags")
     queue_type = body.text("default_queue_type")
     tracing = body.flag("tracing")
@@ -76,7 +80,9 @@ def put_vhost(caller: Administrator, vhost: str, body: JsonBody) -> Response:
             default_queue_type="" if queue_type == "undefined" else queue_type,
         )
         call(request, control.Done)
-        if body.has("tags") and not is_new:
+        if is_new:
+            call(all_rights(vhost, caller.user), control.Done)
+        elif body.has("tags"):
             call(control.SetVhostTags(name=vhost, tags=tags), control.Done)
         if body.has("tracing"):
             call(control.SetTracing(vhost=vhost, is_on=tracing), control.Done)

@@ -92,7 +92,7 @@ class MessageModel:
 
 
 class StayRecord:
-    """The record of one stay: what clients did with it."""
+    """One message in one queue, from its arrival to its end, and what clients did with it."""
 
     def __init__(self) -> None:
         # A client has the message, and has not settled it.

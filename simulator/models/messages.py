@@ -133,7 +133,7 @@ class QueueModel:
         self.reservers: set[int] = set()
         # Groups whose reserve failed: ready copies may be theirs.
         self.failed_by: set[int] = set()
-        # The queue had unsettled messages when it was deleted.
+        # The deleted queue still had messages that nobody had settled.
         self.had_messages = False
         # The queue had ready messages, which neither expire nor may vanish, when it was deleted.
         self.had_waiting = False

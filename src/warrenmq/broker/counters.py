@@ -15,7 +15,7 @@ class MessageCounters:
         self.received_confirm: i64 = 0
         # Publishes that were confirmed; nacked ones do not count.
         self.confirmed: i64 = 0
-        # Queues that publishes went to: one message counts for each of its queues.
+        # Messages routed to queues: a message counts once for each queue that it went to.
         self.routed: i64 = 0
         # Publishes to no queue: dropped without the mandatory flag, else returned.
         self.dropped: i64 = 0

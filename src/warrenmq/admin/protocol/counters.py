@@ -16,7 +16,7 @@ class MessageCounters(Struct, frozen=True):
     received: int
     received_confirm: int
     confirmed: int
-    # Queues that publishes went to: one message counts for each of its queues.
+    # Messages routed to queues: a message counts once for each queue that it went to.
     routed: int
     unroutable_dropped: int
     unroutable_returned: int

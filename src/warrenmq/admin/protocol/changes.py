@@ -1,0 +1,87 @@
+"""Request and reply of the admin protocol for figures that have changed, tick by tick.
+
+A session asks again and again, and the node answers with the objects whose figures differ from
+the ones that it told this session last. A tick is the sequence of answers up to the first one
+without `has_more`; each answer looks at a bounded number of objects, so that no tick, however many
+objects there are, holds up the node's clients.
+"""
+
+from typing import Annotated, Final
+
+from msgspec import Meta, Struct
+
+# Kinds of objects. A node has one object of the kind NODE.
+NODE: Final = "node"
+QUEUE: Final = "queue"
+EXCHANGE: Final = "exchange"
+CHANNEL: Final = "channel"
+CONNECTION: Final = "connection"
+
+# What clients' messages did, by RabbitMQ's names in `message_stats`.
+_TAKEN: Final = (
+    "deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "redeliver", "ack",
+)  # fmt: skip
+
+# The names of an object's `counters`, which only grow, in order.
+COUNTERS: Final = {
+    NODE: (
+        "publish", "confirm", "return_unroutable", "drop_unroutable", *_TAKEN,
+        "connection_created", "connection_closed", "channel_created", "channel_closed",
+        "queue_declared", "queue_created", "queue_deleted", "recv_oct", "send_oct",
+        "disk_reads", "disk_writes",
+    ),
+    QUEUE: ("publish", *_TAKEN),
+    EXCHANGE: ("publish_in", "publish_out"),
+    CHANNEL: ("publish", "confirm", "return_unroutable", "drop_unroutable", *_TAKEN),
+    CONNECTION: ("recv_oct", "send_oct"),
+}  # fmt: skip
+
+# The names of an object's `levels`, which rise and fall, in order.
+LEVELS: Final = {
+    NODE: ("mem_used", "disk_free", "fd_used", "sockets_used", "connections", "channels"),
+    QUEUE: ("messages_ready", "messages_unacknowledged", "message_bytes", "memory", "consumers"),
+    EXCHANGE: (),
+    CHANNEL: ("messages_unacknowledged", "messages_unconfirmed", "messages_uncommitted"),
+    CONNECTION: ("channels",),
+}  # fmt: skip
+
+
+class ReadChanges(Struct, tag="read_changes", forbid_unknown_fields=True, frozen=True):
+    """The next answer of a tick of one kind. Reply: Changes.
+
+    Users with the tag administrator or monitoring get the objects of all vhosts, others none.
+    """
+
+    kind: Annotated[str, Meta(max_length=16)]
+
+
+class ChangedObject(Struct, frozen=True, array_like=True):
+    """The figures of one object; `id` names it among those of its kind and is never used twice.
+
+    Queues and exchanges have a vhost and a name. A channel's and a connection's name is that of
+    the listings, its vhost the one that it is open in.
+    """
+
+    id: int
+    vhost: str
+    name: str
+    counters: list[int]
+    levels: list[int]
+
+
+class Changes(Struct, tag="changes", frozen=True):
+    """Objects of the kind that are new or have changed, and the ids of those that are gone.
+
+    `started_ms` (ms since 1970) is when the node started: counters began at 0 then. At `now_ms`
+    the figures were read.
+    """
+
+    started_ms: int
+    now_ms: int
+    changed: list[ChangedObject]
+    gone: list[int]
+    has_more: bool
+
+
+ChangesRequest = ReadChanges
+ChangesReply = Changes

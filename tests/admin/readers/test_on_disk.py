@@ -147,6 +147,19 @@ def test_transient_messages_of_a_queue_with_a_group_are_journaled(node: MemoryNo
     assert fetch_all(client, group, 0, 51) == list(range(1, 51))
 
 
+def test_transient_messages_paged_before_the_first_group_stay_transient(node: MemoryNode) -> None:
+    """A crash loses them from a reserved range; what came after the group did is still there."""
+    fill(node, 5, persistent=False)
+    assert on_disk(node) == 5
+    client = MemoryClient(node)
+    group = open_one(client)
+    fill(node, 3, persistent=False)
+    assert reserve(client, group, 0) == 9
+    assert fetch_all(client, group, 0, 9) == list(range(1, 9))
+    restarted = node.crash()
+    assert fetch_all(MemoryClient(restarted), group, 0, 9) == [6, 7, 8]
+
+
 def test_what_the_index_alone_has_is_not_reserved_before_a_checkpoint(node: MemoryNode) -> None:
     """A message that only the index has is not reserved before a checkpoint.
 

@@ -12,7 +12,8 @@ durable before it answers, in this order. Reserve: the messages (also transient 
 journaled for it), then the definition, then the answer, so that a reader that remembers a range
 finds it still reserved, even after a crash of the broker (`attach`). Ack: the journal's acks, then
 the definition; a definition whose `acked` lags is harmless, one that leads would strand messages
-below it.
+below it. Not safe are messages that went to the index before the queue had a reader group and do
+not outlive a crash: transient ones, and large ones whose batch had failed.
 
 This module is a group's part in one queue; groups.py binds several queues together.
 

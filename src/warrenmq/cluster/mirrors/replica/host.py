@@ -83,7 +83,7 @@ class ReplicaHost(ABC):
 
     @abstractmethod
     def open_copy(self) -> MirrorCopy:
-        """This node's copy of the queue, hidden; a new one if it has none (`needs_new_copy`)."""
+        """This node's copy of the queue, hidden; a new one if it has none of this life."""
 
     @abstractmethod
     def renew_copy(self, copy: MirrorCopy) -> MirrorCopy:

@@ -116,11 +116,6 @@ class InSync(ConfirmSource):
         return self.is_lost or 2 * self.buffered_bytes <= ROOM_BYTES
 
     @property
-    def has_gathering(self) -> bool:
-        """Whether something waits for the end of this turn."""
-        return self._gathering is not None
-
-    @property
     def is_waiting(self) -> bool:
         """Whether a turn that has ended waits for a copy."""
         return bool(self._waiting)

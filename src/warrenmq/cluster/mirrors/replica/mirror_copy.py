@@ -11,11 +11,6 @@ from warrenmq.queues.queue import Queue
 from warrenmq.store.journal.journal import Journal
 
 
-def needs_new_copy(queue: Queue | None, birth: int) -> bool:
-    """Whether what the node has is no copy of the queue with this birth, but of an earlier life."""
-    return queue is None or queue.is_deleted or queue.definition.birth != birth
-
-
 class MirrorCopy:
     """The copy `queue` of this node, in a vhost with `journal`.
 

@@ -6,13 +6,13 @@ from warrenmq.broker.broker import Broker
 
 
 def node_counters(broker: Broker) -> NodeCounters:
-    """The counters of the node; looks at each connection for its bytes."""
+    """The counters of the node; looks at each channel, and at each connection for its bytes."""
     churn = broker.counters.churn
     received, sent = churn.closed_received_bytes, churn.closed_sent_bytes
     for connection in broker.connections:
         received += connection.traffic.received_bytes
         sent += connection.out.sent_bytes
-    return NodeCounters(_messages(broker.counters.messages), _churn(churn), received, sent)
+    return NodeCounters(_messages(broker.message_counters()), _churn(churn), received, sent)
 
 
 def _messages(counted: counters.MessageCounters) -> MessageCounters:

@@ -18,6 +18,7 @@ from warrenmq.broker.connection.connection import Connection, ConnectionHost
 from warrenmq.broker.connection.heartbeat_timers import HeartbeatTimers
 from warrenmq.broker.connection.peer_certificate import NO_CERTIFICATE, PeerCertificate
 from warrenmq.broker.connection.stuck_sockets import scan_sockets
+from warrenmq.broker.counters import MessageCounters
 from warrenmq.broker.definitions.metadata import Definitions
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.event_listener import EventListener
@@ -149,6 +150,16 @@ class Broker(ConnectionHost):
             churn.closed_sent_bytes += connection.out.sent_bytes
             if connection.vhost is not None:
                 churn.connections_closed += 1
+
+    def message_counters(self) -> MessageCounters:
+        """What all channels, open and closed, have done with messages."""
+        total = MessageCounters()
+        total.add(self.counters.closed_channels)
+        for connection in self.connections:
+            for channel in connection.channels.values():
+                if not channel.is_closed:
+                    total.add(channel.counters)
+        return total
 
     def take_dirty(self) -> list[Connection]:
         """Return the connections that have something to write or to change, and clear the list."""

@@ -1,7 +1,10 @@
 """What a node has done for its clients since its start; all counters only grow.
 
-They are RabbitMQ's global counters. Each costs one addition where the thing happens.
+They are RabbitMQ's global counters. Each costs one addition where the thing happens. Messages are
+counted by channel; the node's are those of its open and its closed channels.
 """
+
+from __future__ import annotations
 
 from mypy_extensions import i64
 
@@ -13,6 +16,8 @@ class MessageCounters:
         # Publishes, and those of channels in confirm mode.
         self.received: i64 = 0
         self.received_confirm: i64 = 0
+        # Publishes in transactions that were not committed.
+        self.rolled_back: i64 = 0
         # Publishes that were confirmed; nacked ones do not count.
         self.confirmed: i64 = 0
         # Messages routed to queues: a message counts once for each queue that it went to.
@@ -30,6 +35,23 @@ class MessageCounters:
         self.redelivered: i64 = 0
         # Messages acked by their clients; rejected ones do not count.
         self.acknowledged: i64 = 0
+
+    def add(self, other: MessageCounters) -> None:
+        """Add the counters of `other`."""
+        self.received += other.received
+        self.received_confirm += other.received_confirm
+        self.rolled_back += other.rolled_back
+        self.confirmed += other.confirmed
+        self.routed += other.routed
+        self.dropped += other.dropped
+        self.returned += other.returned
+        self.consumed_auto_ack += other.consumed_auto_ack
+        self.consumed_manual_ack += other.consumed_manual_ack
+        self.got_auto_ack += other.got_auto_ack
+        self.got_manual_ack += other.got_manual_ack
+        self.got_empty += other.got_empty
+        self.redelivered += other.redelivered
+        self.acknowledged += other.acknowledged
 
 
 class ChurnCounters:
@@ -52,8 +74,8 @@ class ChurnCounters:
 
 
 class NodeCounters:
-    """All counters of one node."""
+    """All counters of one node, without those of open channels and connections."""
 
     def __init__(self) -> None:
-        self.messages: MessageCounters = MessageCounters()
+        self.closed_channels: MessageCounters = MessageCounters()
         self.churn: ChurnCounters = ChurnCounters()

@@ -123,6 +123,9 @@ class Queue(LeveledQueue):
     ) -> bool:
         """Deliver the message at once, or let it wait; see `MessageTaker.publish`."""
         backing = self.backing
+        if may_refuse:
+            # Dead letters, delayed and staged messages may not be refused: clients' publishes may.
+            backing.counters.routed += 1
         levels = self.levels
         ready_count = backing.ready.count
         if levels is not None:
@@ -263,6 +266,10 @@ class Queue(LeveledQueue):
             return LOADING
         return self._top().ready.head_state()
 
+    def count_empty_get(self) -> None:
+        """Count a basic.get that is answered without a message."""
+        self.backing.counters.got_empty += 1
+
     def when_head(self, callback: Callable[[int], None]) -> None:
         """Call `callback` with the time once the head may be in memory.
 
@@ -283,6 +290,10 @@ class Queue(LeveledQueue):
         ready = backing.ready
         entry = ready.fetch()
         backing.hand_out(entry, no_ack, now_ms)
+        if no_ack:
+            backing.counters.got_settled += 1
+        else:
+            backing.counters.got_unacked += 1
         if ready.count > ready.ram_count:
             keep_ahead(backing, 1)
         # get-ok tells how many remain, and the next message may be expired.
@@ -294,7 +305,9 @@ class Queue(LeveledQueue):
     def leave(self, entry: Entry, reason: i64, now_ms: i64) -> None:
         levels = self.levels
         backing = self.backing if levels is None else levels.of_ledger(entry.ledger)
-        if reason != ACKED:
+        if reason == ACKED:
+            backing.counters.acked += 1
+        else:
             rule = self.settings.dead_letters
             if rule is not None and not backing.is_deleted:
                 backing.unacked.leaving_count += 1
@@ -321,6 +334,8 @@ class Queue(LeveledQueue):
             # whether it is still there.
             return
         (entry,) = ready.take_range(place, 1)
+        if reason == ACKED:
+            backing.counters.acked += 1
         rule = self.settings.dead_letters if reason != ACKED else None
         if rule is None:
             backing.drop(entry, reason, now_ms)

@@ -107,6 +107,12 @@ class Exchange(Destination):
         self.draws_one: bool = False
         # Whether a message with the header `x-delay` waits before it is matched.
         self.is_delayed: bool = False
+        # Distinguishes the exchange from all others that its vhost has had since the node's start.
+        self.number: i64 = 0
+        # Publishes of this node's clients to this exchange, and queues that they were routed to,
+        # through other exchanges too: RabbitMQ's publish_in and publish_out.
+        self.publish_in: i64 = 0
+        self.publish_out: i64 = 0
 
     def check_binding(self, key: bytes, arguments: bytes) -> None:
         """Raise ChannelException 406 if this type cannot take a binding of this kind."""

@@ -72,10 +72,12 @@ class Router:
         self.default_exchange: DefaultExchange = DefaultExchange(self.queues)
         self.exchanges: dict[bytes, Exchange] = {b"": self.default_exchange}
         self._mark: i64 = 0
+        # The number of the last exchange made; the default exchange has 0.
+        self._last_number: i64 = 0
         self._random_bytes: Callable[[int], bytes] = random_bytes
         self._content: MessageContent = MessageContent()
         for name, type, internal in PREDECLARED:
-            self.exchanges[name] = make_exchange(name, type, True, False, internal, b"")
+            self._add(make_exchange(name, type, True, False, internal, b""))
 
     # -- the way of a message ----------------------------------------------------------------------
 
@@ -229,7 +231,7 @@ class Router:
         assert name not in self.exchanges
         exchange = make_exchange(name, type, durable, auto_delete, internal, arguments)
         self.version += 1
-        self.exchanges[name] = exchange
+        self._add(exchange)
         return exchange
 
     def set_alternate(self, exchange: Exchange, alternate: bytes | None) -> None:
@@ -339,6 +341,11 @@ class Router:
             self._check_incoming(queue)
 
     # -- parts -------------------------------------------------------------------------------------
+
+    def _add(self, exchange: Exchange) -> None:
+        self._last_number += 1
+        exchange.number = self._last_number
+        self.exchanges[exchange.name] = exchange
 
     def _remove_all(self, bindings: list[Binding], removed: RemovedBindings) -> None:
         """Remove `bindings`, then auto-delete exchanges left without any, then theirs, and so on.

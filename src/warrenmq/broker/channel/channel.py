@@ -156,7 +156,7 @@ class Channel(SettlingChannel):
         super().__init__(number)
         self.connection: ChannelHost = connection
         self.vhost: Vhost = vhost
-        self.counters: MessageCounters = connection.node.counters.messages
+        self.counters: MessageCounters = MessageCounters()
         # True after the broker sent channel.close: frames are ignored until the peer answers.
         self.is_closing: bool = False
         self.consumers: dict[bytes, ChannelConsumer] = {}
@@ -176,7 +176,10 @@ class Channel(SettlingChannel):
         self._route: PublishRoute = PublishRoute(vhost, connection.client)
         vhost.host.channels[self] = None
         connection.client.account.channel_count += 1
-        connection.node.counters.churn.channels_opened += 1
+        churn = connection.node.counters.churn
+        churn.channels_opened += 1
+        # Distinguishes the channel from all others since the node's start.
+        self.id: i64 = churn.channels_opened
         self.set_tracing(vhost.definition.is_tracing)
         self.announce("channel.created", self)
 
@@ -299,6 +302,8 @@ class Channel(SettlingChannel):
                 publish.headers = properties.headers
             connection.throttle.add_uncommitted(connection, self.transaction.add(publish))
             return
+        exchange = route.exchange
+        exchange.publish_in += 1
         queues = route.queues
         if len(route.waits) > 0:
             self.vhost.delayed.keep_all(message, route.waits, properties.headers, False, now_ms)
@@ -309,6 +314,7 @@ class Channel(SettlingChannel):
                 self.return_message(message)
         else:
             counters.routed += len(queues)
+            exchange.publish_out += len(queues)
             is_taken = arrive(
                 queues, message, properties.expiration_ms, properties.priority, now_ms, False
             )
@@ -364,6 +370,7 @@ class Channel(SettlingChannel):
     def _publish_reply(self, raw: bytes, body: bytes) -> None:
         self.counters.received += 1
         route = self._route
+        route.exchange.publish_in += 1
         receiver = self.vhost.reply_channels.get(route.routing_key)
         if receiver is not None:
             receiver.take_reply(route.address, raw, body)
@@ -603,6 +610,7 @@ class Channel(SettlingChannel):
         self.announce("channel.closed", self)
         self.connection.client.account.channel_count -= 1
         self.connection.node.counters.churn.channels_closed += 1
+        self._hand_over_counters()
         if self.confirms is not None:
             self.confirms.end()
         if self.reply is not None:
@@ -612,11 +620,18 @@ class Channel(SettlingChannel):
         self._route.release()
         if self.transaction is not None:
             self.connection.throttle.end_transaction(self.connection, self.transaction.size_bytes)
+            self.counters.rolled_back += len(self.transaction.publishes)
             self.unacked.restore(self.transaction.take_entries())
             self.transaction = None
         for name in self.stop_consuming():
             self.vhost.delete_queue(self.vhost.queues[name], self.connection.now_ms)
         self.requeue_all(self._forget_unacked)
+
+    def _hand_over_counters(self) -> None:
+        """Add the channel's counters to those of the node, which count for it from now on."""
+        closed = self.connection.node.counters.closed_channels
+        closed.add(self.counters)
+        self.counters = closed
 
     def _forget_unacked(self) -> None:
         """Leave the list of those that have unacked messages."""

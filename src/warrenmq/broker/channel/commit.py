@@ -41,6 +41,10 @@ def commit(channel: Channel, transaction: Transaction) -> None:
             is_whole = False
         channel.vhost.delayed.keep_all(message, publish.waits, publish.headers, False, now_ms)
         channel.counters.routed += len(queues)
+        exchange = channel.vhost.router.exchanges.get(message.exchange())
+        if exchange is not None:
+            exchange.publish_in += 1
+            exchange.publish_out += len(queues)
         if len(queues) == 0:
             channel.count_unroutable(publish.mandatory, len(publish.waits) > 0)
             if publish.mandatory:

@@ -49,7 +49,7 @@ def _get_here(channel: Channel, queue: Queue, method: BasicGet) -> None:
     if entry is None and queue.head_state(now_ms) == LOADING:
         _get_later(channel, queue, method)
     else:
-        _answer(channel, queue, entry, method.no_ack, queue.ready_count)
+        _answer_here(channel, queue, entry, method.no_ack)
 
 
 def _get_later(channel: Channel, queue: Queue, method: BasicGet) -> None:
@@ -68,12 +68,18 @@ def _get_later(channel: Channel, queue: Queue, method: BasicGet) -> None:
             _get_later(channel, queue, method)
             return
         channel.is_suspended = False
-        _answer(channel, queue, entry, method.no_ack, queue.ready_count)
+        _answer_here(channel, queue, entry, method.no_ack)
         channel.connection.touch()
         if not channel.is_suspended:
             channel.resume(now_ms)
 
     queue.when_head(on_head)
+
+
+def _answer_here(channel: Channel, queue: Queue, entry: Entry | None, no_ack: bool) -> None:
+    if entry is None:
+        queue.count_empty_get()
+    _answer(channel, queue, entry, no_ack, queue.ready_count)
 
 
 def _answer(

@@ -145,5 +145,6 @@ def _transaction(channel: Channel) -> Transaction:
 def _tx_rollback(channel: Channel) -> None:
     transaction = _transaction(channel)
     channel.connection.throttle.end_transaction(channel.connection, transaction.size_bytes)
+    channel.counters.rolled_back += len(transaction.publishes)
     channel.unacked.restore(transaction.take_entries())
     channel.connection.out.method(channel.number, methods.TxRollbackOk())

@@ -53,11 +53,11 @@ class PublishRoute:
         # True if the route is fixed, no reply and not traced: each message without CC and BCC goes
         # to `queues`, and that is all.
         self.is_plain: bool = False
+        # The exchange of the last publish that could be routed.
+        self.exchange: Exchange = vhost.router.default_exchange
         self._vhost: VhostQueues = vhost
         self._client: Client = client
-        # The exchange of the last publish that could be routed. The client may publish to it while
-        # the router keeps this version.
-        self._exchange: Exchange = vhost.router.default_exchange
+        # The client may publish to `exchange` while the router keeps this version.
         self._exchange_version: i64 = -1
         # The client's rights at this exchange, None if it may use every key.
         self._topic: TopicRights | None = None
@@ -91,9 +91,9 @@ class PublishRoute:
             raise ConnectionException(NOT_IMPLEMENTED, "immediate=true", 60, 40)
         vhost = self._vhost
         router = vhost.router
-        if router.version != self._exchange_version or method.exchange != self._exchange.name:
+        if router.version != self._exchange_version or method.exchange != self.exchange.name:
             self._find_exchange(method.exchange)
-        exchange = self._exchange
+        exchange = self.exchange
         topic = self._topic
         if topic is not None and not topic.write.covers(method.routing_key):
             text = self._client.rights.topic_refusal(method.exchange, method.routing_key)
@@ -123,7 +123,7 @@ class PublishRoute:
         if exchange.internal:
             text = vhost.exchange_text(name)
             raise ChannelException(ACCESS_REFUSED, f"cannot publish to internal {text}", 60, 40)
-        self._exchange = exchange
+        self.exchange = exchange
         self._topic = rights.topics.get(name) if exchange.type == TOPIC else None
         self._exchange_version = vhost.router.version
 
@@ -133,7 +133,7 @@ class PublishRoute:
         keys = [self.routing_key]
         keys.extend(properties.extra_routing_keys)
         self._set_queues(
-            self._vhost.route(self._exchange, keys, properties.headers, properties.raw, self.waits)
+            self._vhost.route(self.exchange, keys, properties.headers, properties.raw, self.waits)
         )
         # The route is for this message only: the next publish is resolved again.
         self._version = -1
@@ -141,7 +141,7 @@ class PublishRoute:
     def names(self, properties: PublishProperties) -> list[bytes]:
         """Names of the queues, for a transaction; publishes with the same route share this list."""
         if self._names is None:
-            is_default = self._exchange is self._vhost.router.default_exchange
+            is_default = self.exchange is self._vhost.router.default_exchange
             self._names = routed_names(
                 is_default, [self.routing_key, *properties.extra_routing_keys], self.queues
             )

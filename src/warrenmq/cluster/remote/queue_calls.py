@@ -108,6 +108,7 @@ class _PendingGet:
         elif queue.head_state(now_ms) == LOADING:
             queue.when_head(self.on_head)
         else:
+            queue.count_empty_get()
             self._answers.done(self._call)
 
 

@@ -78,16 +78,21 @@ class PagedQueue(QueueContents):
 
         With `no_ack` the entry is settled too.
         """
-        self.counters.delivered += 1
+        counters = self.counters
+        if entry.redelivered:
+            counters.redelivered += 1
         ledger = self.ledger
         if entry.seq > ledger.delivered_upto:
             ledger.delivered_upto = entry.seq
-        if not no_ack:
+        if no_ack:
+            counters.handed_settled += 1
+            if not entry.persistent and self.is_durable:
+                ledger.remove_transient(entry)
+        else:
+            counters.handed_unacked += 1
             if self.is_durable and (entry.persistent or self.journals_transient):
                 self.store.append(entry, now_ms)
             self.unacked.add(entry)
-        elif not entry.persistent and self.is_durable:
-            ledger.remove_transient(entry)
         if self.feed is not None:
             if no_ack:
                 self.feed.settled(entry.seq, HANDED_OVER)
@@ -99,15 +104,19 @@ class PagedQueue(QueueContents):
 
     def hand_out(self, entry: Entry, no_ack: bool, now_ms: i64) -> None:
         """Count `entry`, which was the head, as delivered: unacked, or settled with `no_ack`."""
-        self.counters.delivered += 1
+        counters = self.counters
+        if entry.redelivered:
+            counters.redelivered += 1
         ledger = self.ledger
         if entry.seq > ledger.delivered_upto:
             ledger.delivered_upto = entry.seq
         if len(ledger.delivered.spared) > 0:
             ledger.delivered.forget_spared(entry.seq, entry.seq)
         if no_ack:
+            counters.handed_settled += 1
             self.settle_record(entry, now_ms)
         else:
+            counters.handed_unacked += 1
             self.unacked.add(entry)
         if self.feed is not None:
             if no_ack:

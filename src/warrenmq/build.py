@@ -24,6 +24,10 @@ INTERPRETED: Final = (
 )
 # Compiled modules in packages whose other modules stay interpreted.
 COMPILED_MODULES: Final = (
+    "admin/changes/node_walk.py",
+    "admin/changes/tick.py",
+    "admin/changes/walk.py",
+    "admin/changes/walks.py",
     "cluster/links/frames.py",
     "cluster/links/link.py",
     "cluster/remote/link_consumer.py",

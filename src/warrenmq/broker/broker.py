@@ -92,6 +92,13 @@ class Broker(ConnectionHost):
         self._ids.vhost = vhost_id + 1
         return vhost_id
 
+    def remove_vhost(self, vhost: Vhost) -> None:
+        """Forget a vhost that is deleted."""
+        del self.vhosts[vhost.name]
+        churn = self.counters.churn
+        churn.deleted_read_messages += vhost.host.read_messages
+        churn.deleted_written_messages += vhost.journal.written_messages
+
     def next_queue_id(self) -> i64:
         queue_id = self._ids.queue
         self._ids.queue = queue_id + 1

@@ -71,6 +71,9 @@ class ChurnCounters:
         # Bytes of the sockets of closed connections.
         self.closed_received_bytes: i64 = 0
         self.closed_sent_bytes: i64 = 0
+        # Messages that deleted vhosts had read from disk and written to it.
+        self.deleted_read_messages: i64 = 0
+        self.deleted_written_messages: i64 = 0
 
 
 class NodeCounters:

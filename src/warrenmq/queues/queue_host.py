@@ -45,6 +45,8 @@ class QueueHost(TurnShares):
         self.ahead_bytes: i64 = AHEAD_BYTES
         # Queues that have changed in this turn, each once; they report at its end.
         self.changed: list[MemoryUser] = []
+        # Messages of all queues, deleted ones too, whose content was read from disk.
+        self.read_messages: i64 = 0
 
     def end_turn(self, now_ms: i64) -> None:
         """Run the queues' slices, then let the changed queues report the memory they hold."""

@@ -64,6 +64,8 @@ class NodeProcess:
     def __init__(self, host: ProcessHost) -> None:
         self._host = host
         self._started_s = time.monotonic()
+        # In ms since 1970.
+        self.started_ms = time.time_ns() // 1_000_000
         # Whether the broker runs, and whether its listeners are not suspended.
         self._is_running = True
         self._is_listening = True
@@ -161,6 +163,15 @@ class NodeProcess:
         """The definitions of an empty node."""
         return first_definitions(self._host.config, self._host.broker.next_vhost_id())
 
+    def open_files(self) -> int:
+        """The number of open files of the process, sockets included."""
+        # The size of the directory is their number, which older kernels do not tell: they say 0.
+        return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
+
+    def open_sockets(self) -> int:
+        """The number of open sockets of clients."""
+        return len(self._host.protocols)
+
     def describe(self) -> ControlStatus:
         """The state of the process."""
         host, broker, config = self._host, self._host.broker, self._host.config
@@ -197,9 +208,9 @@ class NodeProcess:
             },
             disk_free_bytes=_measured(alarms.disk_free_bytes),
             disk_limit_bytes=alarms.disk_limit_bytes,
-            open_files=len(os.listdir("/proc/self/fd")),
+            open_files=self.open_files(),
             open_files_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
-            sockets=len(host.protocols),
+            sockets=self.open_sockets(),
             vhosts=len(broker.vhosts),
             connections=len(broker.connections),
             queues=sum(

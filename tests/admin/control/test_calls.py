@@ -18,6 +18,7 @@ from warrenmq.admin.client.client import (
 from warrenmq.admin.client.control_file import ControlFile, read_control_file
 from warrenmq.admin.control.listings import ListingCalls
 from warrenmq.admin.control.permits import Permits
+from warrenmq.admin.protocol.changes import Changes, ReadChanges
 from warrenmq.admin.protocol.cluster import (
     DescribeCluster,
     DescribeMember,
@@ -128,6 +129,7 @@ OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
     (List(what="users", columns=["user", "tags"]), Rows),
     (DescribeControl(), ControlStatus),
     (DescribeCounters(), NodeCounters),
+    (ReadChanges(kind="queue"), Changes),
     (SetMemoryLimit(relative=0.5), Done),
     (SetDiskLimit(absolute=1000), Done),
     (SetLogLevel(level="warning"), Done),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from warrenmq.admin.clock import Clock
 from warrenmq.admin.control.access_plans import AccessPlans
+from warrenmq.admin.control.changes import ChangeCalls
 from warrenmq.admin.control.cluster import ClusterCalls
 from warrenmq.admin.control.connections import ConnectionCalls
 from warrenmq.admin.control.control_host import ControlHost
@@ -29,6 +30,7 @@ from warrenmq.admin.definitions.importing import DefinitionsImport
 from warrenmq.admin.dispatch import Dispatch
 from warrenmq.admin.events.stream import EventStream
 from warrenmq.admin.protocol import control
+from warrenmq.admin.protocol.changes import ReadChanges
 from warrenmq.admin.protocol.cluster import ClusterRequest
 from warrenmq.admin.protocol.counters import DescribeCounters
 from warrenmq.admin.protocol.mirrors import MirrorRequest
@@ -99,6 +101,7 @@ class ControlCalls:
         self._calls.add(control.CloseConnections, ConnectionCalls(broker, peers, reply).start)
         listings = ListingCalls(broker, self._permits, peers, self._later, reply)
         self._calls.add(control.List, listings.start)
+        self._calls.add(ReadChanges, ChangeCalls(broker, node, clock, reply).read)
         self._add_calls()
 
     def start(self, request: control.ControlRequest) -> None:

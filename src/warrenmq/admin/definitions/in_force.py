@@ -94,7 +94,7 @@ class DefinitionsInForce:
         done: Callable[[str], None],
     ) -> None:
         broker = self._broker
-        del broker.vhosts[vhost.name]
+        broker.remove_vhost(vhost)
         broker.access.apply(change)
         for key in [key for key in broker.parameters if key[0] == vhost.name]:
             del broker.parameters[key]

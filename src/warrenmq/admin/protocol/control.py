@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeGuard
 
 from msgspec import Meta, Struct
 
-from warrenmq.admin.protocol import cluster, mirrors, watching
+from warrenmq.admin.protocol import changes, cluster, mirrors, watching
 from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
 from warrenmq.admin.protocol.fields import ShortStr
 
@@ -523,6 +523,7 @@ ControlRequest = (
     | DescribeCounters
     | List
     | cluster.ClusterRequest
+    | changes.ChangesRequest
     | mirrors.MirrorRequest
     | watching.WatchRequest
 )
@@ -535,6 +536,7 @@ ControlReply = (
     | ControlStatus
     | UserDescription
     | NodeCounters
+    | changes.ChangesReply
     | cluster.ClusterReply
     | mirrors.MirrorReply
     | watching.WatchReply
@@ -581,6 +583,7 @@ NEEDS: Final[dict[type, str]] = {
     DescribeControl: MONITORING,
     DescribeUser: NO_TAG,
     DescribeCounters: MONITORING,
+    changes.ReadChanges: MONITORING,
     cluster.DescribeCluster: MANAGEMENT,
     cluster.DescribeMember: MANAGEMENT,
     cluster.ForgetNode: ADMINISTRATOR,

@@ -78,6 +78,11 @@ class QueueContents(TurnShare):
             return self.ready.head().seq
         return self.ready.delta.start if self.ready.count > 0 else self.ledger.next_seq
 
+    def count_read(self, messages: i64) -> None:
+        """Count messages whose content was read from disk."""
+        self.counters.read += messages
+        self.host.read_messages += messages
+
     def find_unacked(self, first: i64, end: i64) -> list[Entry]:
         """The unacked entries with seq ids in [first, end), of all holders, in any order."""
         return self.host.find_unacked(self.ledger, first, end)

@@ -44,7 +44,7 @@ class ContentsLoad(Load):
 
     def on_loaded(self, positions: list[Position], next_seq: i64) -> None:
         loader = self.contents.loader
-        self.contents.counters.read += len(positions)
+        self.contents.count_read(len(positions))
         first = loader.first_seq
         entries = self._taken(positions, first, next_seq)
         loader.end(self)
@@ -54,7 +54,7 @@ class ContentsLoad(Load):
 
     def on_contents(self, positions: list[Position], lost: list[Position]) -> None:
         contents = self.contents
-        contents.counters.read += len(positions)
+        contents.count_read(len(positions))
         contents.loader.end(self)
         if not contents.is_deleted:
             # The references of a deleted queue are released all together, so none is settled here.
@@ -318,7 +318,7 @@ class IndexCopies(ContentsLoad):
         return True
 
     def on_loaded(self, positions: list[Position], next_seq: i64) -> None:
-        self.contents.counters.read += len(positions)
+        self.contents.count_read(len(positions))
         self.contents.loader.end(self)
         self._done(_as_entries(positions))
         self.finish()

@@ -293,7 +293,7 @@ class QueueStore:
             position.persistent = False
         if position.content_ref is None:
             if position.journal_state == NOT_JOURNALED:
-                self.ledger.written_count += 1
+                self._count_written()
             writer.add_publish_copy(message, position, source)
         else:
             write_publish_ref(writer, position.content_ref, message, [position], 0, 1)
@@ -366,8 +366,12 @@ class QueueStore:
             position.persistent = False
             if self.is_durable:
                 self.ledger.add_transient(position)
-        self.ledger.written_count += 1
+        self._count_written()
         self.files.write_transient()
+
+    def _count_written(self) -> None:
+        self.ledger.written_count += 1
+        self.journal.written_messages += 1
 
     # -- settle ------------------------------------------------------------------------------------
 

@@ -96,6 +96,8 @@ class Journal:
         # Bytes of address, properties and body of journaled messages, each once however many
         # queues it goes to. Hand-overs do not count.
         self.published_bytes: i64 = 0
+        # Messages that were written for a queue: by a batch, or when they were paged out.
+        self.written_messages: i64 = 0
         # Bytes of records that batches have carried to journal files.
         self.written_bytes: i64 = 0
         # Bytes of large contents that batches have carried to content files.
@@ -550,6 +552,7 @@ class Journal:
         batch.positions = kept
         batch.settled_count = count - len(kept) - moved_count
         self.published_bytes += published_bytes
+        self.written_messages += len(kept)
 
     def _on_failed(self, batch: Batch) -> None:
         self.failed_count += 1

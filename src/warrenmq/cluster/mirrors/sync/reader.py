@@ -226,7 +226,7 @@ class _RangeCopies(ContentsLoad):
 
     def on_loaded(self, positions: list[Position], next_seq: i64) -> None:
         contents = self.contents
-        contents.counters.read += len(positions)
+        contents.count_read(len(positions))
         contents.loader.end(self)
         if self.is_stale:
             self._reader.on_range_stale()

@@ -13,10 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from bench.brokers import RabbitmqBroker, rabbitmq_server
-from bench.ports import held_port
-from tests.support.awaiting import eventually
 from tests.support.brokers.http_api import HttpNode
+from tests.support.rabbitmq.http_api import rabbitmq_api
 
 REQUESTS = json.loads(Path(__file__).with_name("requests.json").read_text())
 # A user's password is its name, but for one whose password is changed.
@@ -24,31 +22,10 @@ PASSWORDS = {"ann": "ann2"}
 
 
 @pytest.fixture(scope="module")
-def rabbitmq_api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the API of a private RabbitMQ node with its management plug-in."""
-    if rabbitmq_server() is None:
-        pytest.skip("rabbitmq-server is not installed")
-    directory = tmp_path_factory.mktemp("rabbitmq")
-    broker = RabbitmqBroker(directory, set())
-    port = held_port(broker)
-    with (directory / "rabbitmq.conf").open("a") as settings:
-        settings.write(f"management.tcp.port = {port}\nmanagement.tcp.ip = 127.0.0.1\n")
-    plugins = "[rabbitmq_management,rabbitmq_federation].\n"
-    (directory / "enabled_plugins").write_text(plugins)
-    broker.start()
-    address = f"http://127.0.0.1:{port}/api/"
-    eventually(lambda: _answers(address), "RabbitMQ's API answers")
-    yield address
-    broker.kill()
-    # End its epmd, which runs beside the node.
-    broker.stop()
-
-
-def _answers(address: str) -> bool:
-    try:
-        return httpx.get(address + "whoami", auth=("guest", "guest")).status_code == 200
-    except httpx.TransportError:
-        return False
+def rabbitmq_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the API of a private RabbitMQ node."""
+    with rabbitmq_api(tmp_path_factory.mktemp("rabbitmq"), ("rabbitmq_federation",)) as running:
+        yield running.address
 
 
 def replies(address: str) -> list[Any]:
@@ -75,7 +52,7 @@ def replies(address: str) -> list[Any]:
     return seen
 
 
-def test_the_replies_are_those_of_rabbitmq(http_node: HttpNode, rabbitmq_api: str) -> None:
-    expected = replies(rabbitmq_api)
+def test_the_replies_are_those_of_rabbitmq(http_node: HttpNode, rabbitmq_address: str) -> None:
+    expected = replies(rabbitmq_address)
     for ours, theirs in zip(replies(http_node.url + "api/"), expected, strict=True):
         assert ours == theirs

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
+from warrenmq.admin.changes.passed_sessions import PassedSessions
 from warrenmq.admin.client.control_file import LOCAL_USER
 from warrenmq.admin.clock import Clock
 from warrenmq.admin.control.calls import ControlCalls
@@ -226,6 +227,7 @@ class AdminNode:
         self._broker = broker
         self._vhosts: dict[bytes, AdminVhost] = {}
         self._events = EventStream(broker)
+        self._passed_sessions = PassedSessions()
         # Makes backups; None on a node without a disk.
         self.backups: BackupHost | None = None
         # Name of the node.
@@ -339,6 +341,7 @@ class AdminNode:
             self.administration,
             self.control,
             self._events,
+            self._passed_sessions,
             user,
             clock,
             reply,

@@ -242,7 +242,7 @@ class FeedMachine(RuleBasedStateMachine):
 
 TestFeed = FeedMachine.TestCase
 TestFeed.settings = settings(
-    max_examples=80,
+    max_examples=40,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

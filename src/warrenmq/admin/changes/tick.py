@@ -40,6 +40,7 @@ class Ticks:
         # the current tick has passed; and those of these objects.
         self._told: dict[int, bytes] = {}
         self._passed: dict[int, bytes] = {}
+        self._is_first: bool = True
         self._packed: BytesWriter = BytesWriter()
 
     def answer(self, started_ms: i64, now_ms: i64) -> Changes:
@@ -61,11 +62,13 @@ class Ticks:
         while left > 0 and len(self._told) > 0:
             left -= 1
             gone.append(self._told.popitem()[0])
+        is_first = self._is_first
         if left > 0:
+            self._is_first = False
             self._walk = None
             self._told = self._passed
             self._passed = {}
-        return Changes(started_ms, now_ms, changed, gone, left == 0)
+        return Changes(started_ms, now_ms, changed, gone, left == 0, is_first)
 
     def _pass(self, walk: Walk, changed: list[ChangedObject]) -> None:
         packed = self._packed

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from warrenmq.admin.changes.passed_sessions import PassedSessions
 from warrenmq.admin.clock import Clock
 from warrenmq.admin.control.access_plans import AccessPlans
 from warrenmq.admin.control.changes import ChangeCalls
@@ -74,6 +75,7 @@ class ControlCalls:
         administration: Administration,
         node: ControlHost,
         events: EventStream,
+        passed_sessions: PassedSessions,
         user: SessionUser,
         clock: Clock,
         reply: Callable[[control.ControlReply | ErrorReply], None],
@@ -101,7 +103,9 @@ class ControlCalls:
         self._calls.add(control.CloseConnections, ConnectionCalls(broker, peers, reply).start)
         listings = ListingCalls(broker, self._permits, peers, self._later, reply)
         self._calls.add(control.List, listings.start)
-        self._calls.add(ReadChanges, ChangeCalls(broker, node, clock, reply).read)
+        passed = passed_sessions if is_passed else None
+        change_calls = ChangeCalls(broker, node, peers, passed, clock, reply)
+        self._calls.add(ReadChanges, change_calls.read)
         self._add_calls()
 
     def start(self, request: control.ControlRequest) -> None:

@@ -53,10 +53,17 @@ class ReadChanges(Struct, tag="read_changes", forbid_unknown_fields=True, frozen
     """
 
     kind: Annotated[str, Meta(max_length=16)]
+    # The node that is asked, "": that of the session. Refused (`unreachable`) without a link to it.
+    node: Annotated[str, Meta(max_length=255)] = ""
+    # The session's own name where its node passes the request on; others leave it empty.
+    session: Annotated[str, Meta(max_length=255)] = ""
 
 
 class ChangedObject(Struct, frozen=True, array_like=True):
-    """The figures of one object; `id` names it among those of its kind and is never used twice.
+    """The figures of one object.
+
+    Until the node starts again, `id` is that of no other object of the kind. A mirrored queue is
+    gone when its master moves away, and has its old id when it comes back.
 
     Queues and exchanges have a vhost and a name. A channel's and a connection's name is that of
     the listings, its vhost the one that it is open in.
@@ -73,7 +80,8 @@ class Changes(Struct, tag="changes", frozen=True):
     """Objects of the kind that are new or have changed, and the ids of those that are gone.
 
     `started_ms` (ms since 1970) is when the node started: counters began at 0 then. At `now_ms`
-    the figures were read.
+    the figures were read. The node's first tick for a session tells all objects (`is_first`), and
+    nothing of those that an earlier session was told of and that are gone.
     """
 
     started_ms: int
@@ -81,6 +89,9 @@ class Changes(Struct, tag="changes", frozen=True):
     changed: list[ChangedObject]
     gone: list[int]
     has_more: bool
+    is_first: bool = False
+    # In answers about the kind NODE: the running nodes of the cluster, this one included.
+    nodes: list[str] = []
 
 
 ChangesRequest = ReadChanges

@@ -95,10 +95,13 @@ class Reader:
 
     def tick(self) -> list[Changes]:
         """End the current tick, then take a whole one."""
-        while self.has_more:
-            self.ask()
+        if self.has_more:
+            self._rest()
+        return self._rest()
+
+    def _rest(self) -> list[Changes]:
         answers = [self.ask()]
-        while self.has_more:
+        while answers[-1].has_more:
             answers.append(self.ask())
         return answers
 

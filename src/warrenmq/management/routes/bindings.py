@@ -11,7 +11,8 @@ from warrenmq.management.amqp import channel_of
 from warrenmq.management.binding_keys import properties_key as key_of
 from warrenmq.management.bodies import JsonBody
 from warrenmq.management.errors import not_found
-from warrenmq.management.objects import bindings, exchange_name
+from warrenmq.management.objects.bindings import bindings
+from warrenmq.management.objects.exchanges import exchange_name
 from warrenmq.management.rows import JsonReply, Row, listed, single
 from warrenmq.management.sessions import Caller
 

@@ -5,7 +5,9 @@ from starlette.responses import Response
 
 from warrenmq.admin.protocol.control import CloseConnections, Counted
 from warrenmq.management.access import Administrator, ManagementUser, VhostReader
-from warrenmq.management.objects import channels, connections, consumers, named
+from warrenmq.management.objects.channels import channels, consumers
+from warrenmq.management.objects.connections import connections
+from warrenmq.management.objects.listings import named
 from warrenmq.management.rows import JsonReply, listed, single
 
 router = APIRouter(prefix="/api")

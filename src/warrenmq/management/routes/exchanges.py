@@ -8,7 +8,9 @@ from warrenmq.management.amqp import channel_of, has_exchange
 from warrenmq.management.bodies import JsonBody
 from warrenmq.management.errors import not_found
 from warrenmq.management.messages import publish_message
-from warrenmq.management.objects import bindings, exchange_name, exchanges, named
+from warrenmq.management.objects.bindings import bindings
+from warrenmq.management.objects.exchanges import exchange_name, exchanges
+from warrenmq.management.objects.listings import named
 from warrenmq.management.rows import JsonReply, listed, single
 
 router = APIRouter(prefix="/api")

@@ -9,7 +9,7 @@ from warrenmq.admin.protocol.cluster import ClusterStatus, DescribeCluster, Memb
 from warrenmq.admin.protocol.control import ControlStatus, DescribeControl
 from warrenmq.admin.protocol.mirrors import MasterCounts, RebalanceQueues
 from warrenmq.management.access import Administrator, Monitor
-from warrenmq.management.objects import named
+from warrenmq.management.objects.listings import named
 from warrenmq.management.rows import JsonReply, Row, listed, single
 from warrenmq.management.sessions import Caller
 

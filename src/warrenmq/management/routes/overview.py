@@ -13,7 +13,8 @@ from warrenmq.admin.protocol.control import MONITORING, Done, SetGlobalParameter
 from warrenmq.management.access import Administrator, ManagementUser, logged_in, vhosts_seen
 from warrenmq.management.bodies import JsonBody, RawBody
 from warrenmq.management.errors import login_failed
-from warrenmq.management.objects import MESSAGE_COUNTS, add_messages, rows_of_vhosts
+from warrenmq.management.objects.listings import rows_of_vhosts
+from warrenmq.management.objects.vhosts import MESSAGE_COUNTS, add_messages
 from warrenmq.management.rows import JsonReply, Row, single
 from warrenmq.management.sessions import Caller
 from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION

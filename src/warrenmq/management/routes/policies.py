@@ -16,7 +16,8 @@ from warrenmq.management.access import (
 )
 from warrenmq.management.bodies import Body, JsonBody
 from warrenmq.management.errors import not_found
-from warrenmq.management.objects import named, parameters, policies, with_values
+from warrenmq.management.objects.listings import named, with_values
+from warrenmq.management.objects.parameters import parameters, policies
 from warrenmq.management.rows import JsonReply, Row, listed, single
 from warrenmq.management.sessions import Caller
 

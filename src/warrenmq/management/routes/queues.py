@@ -11,7 +11,10 @@ from warrenmq.management.amqp import channel_of, has_queue
 from warrenmq.management.bodies import JsonBody
 from warrenmq.management.errors import bad_request, not_found
 from warrenmq.management.messages import get_messages
-from warrenmq.management.objects import bindings, consumers, named, queues
+from warrenmq.management.objects.bindings import bindings
+from warrenmq.management.objects.channels import consumers
+from warrenmq.management.objects.listings import named
+from warrenmq.management.objects.queues import queues
 from warrenmq.management.rows import JsonReply, listed, single
 from warrenmq.management.sessions import Caller, refusal
 from warrenmq.vocabulary.error_codes import NOT_MIRRORED

@@ -11,15 +11,8 @@ from warrenmq.admin.protocol import control
 from warrenmq.management.access import Administrator
 from warrenmq.management.bodies import Body, JsonBody
 from warrenmq.management.errors import bad_request, not_found
-from warrenmq.management.objects import (
-    PERMISSION,
-    TOPIC_PERMISSION,
-    named,
-    rows_of_vhosts,
-    users,
-    vhosts_of,
-    with_values,
-)
+from warrenmq.management.objects.listings import named, rows_of_vhosts, vhosts_of, with_values
+from warrenmq.management.objects.users import PERMISSION, TOPIC_PERMISSION, users
 from warrenmq.management.rows import JsonReply, Row, listed, single
 from warrenmq.management.sessions import Caller
 

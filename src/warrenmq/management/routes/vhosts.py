@@ -10,7 +10,9 @@ from warrenmq.admin.protocol import control
 from warrenmq.management.access import Administrator, ManagementUser, VhostReader
 from warrenmq.management.bodies import JsonBody
 from warrenmq.management.grants import all_rights
-from warrenmq.management.objects import PERMISSION, TOPIC_PERMISSION, named, vhosts, with_values
+from warrenmq.management.objects.listings import named, with_values
+from warrenmq.management.objects.users import PERMISSION, TOPIC_PERMISSION
+from warrenmq.management.objects.vhosts import vhosts
 from warrenmq.management.rows import JsonReply, Row, listed, single
 from warrenmq.management.sessions import Caller
 

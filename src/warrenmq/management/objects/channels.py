@@ -1,0 +1,71 @@
+"""Channels and their consumers, as RabbitMQ's HTTP API shows them."""
+
+from typing import Final
+
+from warrenmq.admin.protocol.pids import node_of_pid
+from warrenmq.management.objects.listings import known, rows_of_vhosts, vhosts_of
+from warrenmq.management.rows import Row
+from warrenmq.management.sessions import Caller
+
+_CHANNEL: Final = [
+    "pid", "name", "number", "user", "vhost", "transactional", "confirm", "consumer_count",
+    "messages_unacknowledged", "messages_unconfirmed", "messages_uncommitted", "acks_uncommitted",
+    "prefetch_count", "global_prefetch_count", "state",
+]  # fmt: skip
+
+
+def channels(caller: Caller) -> list[Row]:
+    """The channels that the caller sees: all for a monitor, else its own."""
+    return [_channel(row) for row in caller.rows("channels", _CHANNEL)]
+
+
+def _channel(row: Row) -> Row:
+    shown = known(row)
+    shown["node"] = node_of_pid(shown.pop("pid"))
+    shown["message_stats"] = {}
+    shown["connection_details"] = _connection_details(row["name"])
+    return shown
+
+
+def _connection_details(channel: str) -> Row:
+    """The connection of the channel called `PEER_HOST:PORT -> HOST:PORT (NUMBER)`."""
+    name = channel.rpartition(" (")[0]
+    host, _, port = name.partition(" -> ")[0].rpartition(":")
+    return {"name": name, "peer_host": host.strip("[]"), "peer_port": int(port or 0)}
+
+
+_CONSUMER: Final = (
+    "queue_name", "channel_pid", "consumer_tag", "ack_required", "prefetch_count", "active",
+    "activity_status", "arguments",
+)  # fmt: skip
+
+
+def consumers(caller: Caller, vhost: str | None = None) -> list[Row]:
+    """The consumers of a vhost, or of all that the caller sees.
+
+    Those of channels that the caller does not see have no `channel_details`.
+    """
+    rows = rows_of_vhosts(caller, "consumers", _CONSUMER, vhosts_of(caller, vhost))
+    channel_of = {row["pid"]: row for row in caller.rows("channels", _CHANNEL)} if rows else {}
+    return [_consumer(row, channel_of.get(row["channel_pid"])) for row in rows]
+
+
+def _consumer(row: Row, channel: Row | None) -> Row:
+    shown = known(row)
+    shown["queue"] = {"name": shown.pop("queue_name"), "vhost": shown.pop("vhost")}
+    del shown["channel_pid"]
+    shown["channel_details"] = {} if channel is None else _channel_details(channel)
+    return shown
+
+
+def _channel_details(channel: Row) -> Row:
+    connection = _connection_details(channel["name"])
+    return {
+        "name": channel["name"],
+        "number": channel["number"],
+        "connection_name": connection["name"],
+        "node": node_of_pid(channel["pid"]),
+        "peer_host": connection["peer_host"],
+        "peer_port": connection["peer_port"],
+        "user": channel["user"],
+    }

@@ -1,0 +1,33 @@
+"""Connections, as RabbitMQ's HTTP API shows them."""
+
+from typing import Final
+
+from warrenmq.admin.protocol.pids import node_of_pid
+from warrenmq.management.rows import Row
+from warrenmq.management.sessions import Caller
+
+_CONNECTION: Final = [
+    "pid", "name", "host", "port", "peer_host", "peer_port", "ssl", "ssl_protocol",
+    "ssl_key_exchange", "ssl_cipher", "ssl_hash", "peer_cert_subject", "peer_cert_issuer",
+    "peer_cert_validity", "state", "channels", "auth_mechanism", "user", "vhost", "timeout",
+    "frame_max", "channel_max", "client_properties", "user_provided_name", "connected_at",
+    "recv_oct", "recv_cnt", "send_oct", "send_cnt", "send_pend",
+]  # fmt: skip
+# What RabbitMQ shows as null on a connection without TLS.
+_TLS: Final = (
+    "ssl_protocol", "ssl_key_exchange", "ssl_cipher", "ssl_hash", "peer_cert_subject",
+    "peer_cert_issuer", "peer_cert_validity",
+)  # fmt: skip
+
+
+def connections(caller: Caller) -> list[Row]:
+    """The connections that the caller sees: all for a monitor, else its own."""
+    return [_connection(row) for row in caller.rows("connections", _CONNECTION)]
+
+
+def _connection(row: Row) -> Row:
+    shown = {name: value for name, value in row.items() if value is not None or name in _TLS}
+    shown["node"] = node_of_pid(shown.pop("pid"))
+    shown["protocol"] = "AMQP 0-9-1"
+    shown["type"] = "network"
+    return shown

@@ -1,0 +1,52 @@
+"""Rows of a node's listings, vhost by vhost."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from warrenmq.admin.protocol.control import List, Rows
+from warrenmq.management.access import vhosts_seen
+from warrenmq.management.errors import not_found
+from warrenmq.management.rows import Row
+from warrenmq.management.sessions import Caller
+
+
+def rows_of_vhosts(
+    caller: Caller, what: Any, columns: Iterable[str], vhosts: Iterable[str]
+) -> list[Row]:
+    """The rows of a listing of each of the vhosts; each row has `vhost`."""
+    names = list(columns)
+    found = []
+    with caller.session() as call:
+        for vhost in vhosts:
+            for row in call(List(what=what, columns=names, vhost=vhost), Rows).rows:
+                found.append({**dict(zip(names, row, strict=True)), "vhost": vhost})
+    return found
+
+
+def vhosts_of(caller: Caller, vhost: str | None) -> list[str]:
+    """The vhost that a path names, or all that the caller sees."""
+    return vhosts_seen(caller) if vhost is None else [vhost]
+
+
+def named(rows: Iterable[Row], name: str) -> Row:
+    """The row with this name. Raises HttpRefusal if there is none."""
+    for row in rows:
+        if row["name"] == name:
+            return row
+    raise not_found()
+
+
+def known(row: Row) -> Row:
+    """`row` without the fields that have no value."""
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def with_values(rows: Iterable[Row], column: str, name: str) -> list[Row]:
+    """The rows with what is JSON in `column` as a value called `name`."""
+    return [
+        {key: value for key, value in row.items() if key != column}
+        | {name: msgspec.json.decode(row[column])}
+        for row in rows
+    ]

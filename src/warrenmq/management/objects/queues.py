@@ -1,0 +1,67 @@
+"""Queues, as RabbitMQ's HTTP API shows them."""
+
+from typing import Final
+
+from warrenmq.admin.protocol.pids import node_of_pid
+from warrenmq.admin.protocol.queue_columns import QUEUE_COLUMNS, Cost
+from warrenmq.management.objects.listings import rows_of_vhosts, vhosts_of
+from warrenmq.management.rows import Row
+from warrenmq.management.sessions import Caller
+
+_COUNTER_TYPES: Final = ("count", "bytes", "total")
+_QUEUE: Final = [
+    name
+    for name, column in QUEUE_COLUMNS.items()
+    if column.cost != Cost.CHANNELS and name not in ("slave_pids", "synchronised_slave_pids")
+]
+# Columns that are shown under another name or inside an object.
+_HIDDEN: Final = (
+    "pid", "owner_pid", "exclusive_consumer_pid", "disk_reads", "disk_writes", "reason", "id",
+    "mode", "q1", "q2", "delta", "q3", "q4", "alpha", "beta", "gamma", "target_ram_count",
+)  # fmt: skip
+# Columns that RabbitMQ shows as null.
+_NULLABLE: Final = (
+    "policy", "operator_policy", "exclusive_consumer_tag", "head_message_timestamp",
+)  # fmt: skip
+
+
+def queues(caller: Caller, vhost: str | None = None) -> list[Row]:
+    """The queues of a vhost, or of all that the caller sees."""
+    rows = rows_of_vhosts(caller, "queues", _QUEUE, vhosts_of(caller, vhost))
+    return [_queue(row) for row in rows]
+
+
+def _queue(row: Row) -> Row:
+    for name in _QUEUE:
+        if row[name] is None and QUEUE_COLUMNS[name].type in _COUNTER_TYPES:
+            row[name] = 0
+    shown = {
+        name: value
+        for name, value in row.items()
+        if name not in _HIDDEN and (value is not None or name in _NULLABLE)
+    }
+    shown["node"] = row["leader"] or node_of_pid(row["pid"] or "")
+    shown["exclusive"] = bool(row["exclusive"])
+    shown["effective_policy_definition"] = row["effective_policy_definition"] or {}
+    shown.setdefault("consumer_utilisation", 0)
+    shown.setdefault("consumer_capacity", 0)
+    shown["backing_queue_status"] = _backing(row)
+    shown["message_stats"] = {"disk_reads": row["disk_reads"], "disk_writes": row["disk_writes"]}
+    if row["owner_pid"]:
+        shown["owner_pid_details"] = {"node": node_of_pid(row["owner_pid"])}
+    return shown
+
+
+def _backing(row: Row) -> Row:
+    target = row["target_ram_count"]
+    return {
+        "mode": row["mode"] or "default",
+        "version": 2,
+        "q1": row["q1"],
+        "q2": row["q2"],
+        "delta": ["delta", "undefined", row["delta"], 0, "undefined"],
+        "q3": row["q3"],
+        "q4": row["q4"],
+        "len": row["messages_ready"],
+        "target_ram_count": "infinity" if target is None or target < 0 else target,
+    }

@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pika
@@ -158,8 +159,10 @@ def test_users_vhosts_and_permissions(http_node: HttpNode, api: httpx.Client) ->
     assert put(api, "users/ann", password="p", tags="management") == 201
     assert put(api, "users/ann", password="p2", tags=["management", "policymaker"]) == 204
     assert put(api, "vhosts/v", description="a vhost", tags="one,two") == 201
+    assert put(api, "vhosts/v", description="other", tags="three") == 204
+    assert api.get("vhosts/v").json()["metadata"] == {"description": "other", "tags": ["three"]}
     assert put(api, "vhosts/v") == 204
-    assert api.get("vhosts/v").json()["tags"] == ["one", "two"]
+    assert api.get("vhosts/v").json()["metadata"] == {"description": "", "tags": []}
     everything = {"configure": ".*", "write": ".*", "read": ".*"}
     assert put(api, "permissions/v/ann", **everything) == 201
     assert put(api, "permissions/v/ann", **everything) == 204
@@ -225,6 +228,13 @@ def test_policies_parameters_and_limits(api: httpx.Client) -> None:
         "bad_request",
         "[{key_missing,pattern},{key_missing,definition}]",
     )
+    assert put(api, "parameters/shovel/%2F/s", value={"src-uri": "amqp://"}) == 201
+    assert api.delete("parameters/shovel/%2F/s").status_code == 204
+    assert refusal(api.put("parameters/unknown/%2F/s", json={"value": 1})) == (
+        400,
+        "bad_request",
+        "Validation failed\n\ncomponent unknown not found\n",
+    )
     assert put(api, "global-parameters/g", value={"a": [1]}) == 201
     assert put(api, "global-parameters/g", value=2) == 204
     assert api.get("global-parameters/g").json()["value"] == 2
@@ -282,6 +292,26 @@ def test_a_connection_is_closed_with_a_reason(http_node: HttpNode, api: httpx.Cl
     assert api.delete("connections/username/guest").status_code == 204
     assert api.post("rebalance/queues").status_code == 204
     assert refusal(api.post("queues/%2F/none/actions", json={"action": "dance"}))[0] == 400
+
+
+def test_a_user_closes_its_own_connections(http_node: HttpNode, api: httpx.Client) -> None:
+    own = http_node.add_user("owner", "management")
+    uri = http_node.node.uri.replace("guest:guest", "owner:owner")
+    parameters = pika.URLParameters(uri)
+    foreign = pika.BlockingConnection(pika.URLParameters(http_node.node.uri))
+    connections = [pika.BlockingConnection(parameters) for _ in range(2)]
+    eventually(lambda: len(api.get("connections").json()) == 3, "the connections are listed")
+    names = [row["name"] for row in own.get("connections").json()]
+    assert len(names) == 2
+    (other,) = {row["name"] for row in api.get("connections").json()} - {*names}
+    assert own.delete(f"connections/{quote(other, '')}").status_code == 401
+    assert own.delete("connections/username/guest").status_code == 401
+    assert own.delete(f"connections/{quote(names[0], '')}").status_code == 204
+    assert own.delete("connections/username/owner").status_code == 204
+    for connection in connections:
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker):
+            connection.sleep(60)
+    foreign.close()
 
 
 def test_who_creates_a_vhost_may_do_everything_in_it(api: httpx.Client) -> None:

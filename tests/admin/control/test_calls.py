@@ -73,6 +73,7 @@ from warrenmq.admin.protocol.control import (
     SetUserLimits,
     SetUserTags,
     SetVhostLimits,
+    SetVhostMetadata,
     SetVhostTags,
     StopNode,
 )
@@ -104,6 +105,7 @@ OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
     (SetUserTags(name="u", tags=["management"]), Done),
     (SetUserLimits(name="u", max_connections=5), Done),
     (AddVhost(name="v", description="text", tags=["t"]), Done),
+    (SetVhostMetadata(name="v", description="text", tags=["t"]), Done),
     (SetVhostTags(name="v", tags=["a", "b"]), Done),
     (SetTracing(vhost="v", is_on=True), Done),
     (SetVhostLimits(vhost="v", definition='{"max-queues": 7}'), Done),

@@ -55,6 +55,7 @@ class AccessPlans:
         plans = self.by_request
         plans.add(control.AddVhost, self.add_vhost)
         plans.add(control.DeleteVhost, self.delete_vhost)
+        plans.add(control.SetVhostMetadata, self.set_vhost_metadata)
         plans.add(control.SetVhostTags, self.set_vhost_tags)
         plans.add(control.SetTracing, self.set_tracing)
         plans.add(control.SetVhostLimits, self.set_vhost_limits)
@@ -166,11 +167,7 @@ class AccessPlans:
         name = request.name.encode()
         if name in self._broker.vhosts:
             return []
-        queue_type = request.default_queue_type
-        if queue_type not in ("", "classic", "quorum", "stream", "undefined"):
-            raise Refusal(error_codes.INVALID, f"invalid default queue type '{queue_type}'")
-        if queue_type == "undefined":
-            queue_type = ""
+        queue_type = _queue_type(request.default_queue_type)
         vhost_id = self._broker.next_vhost_id()
         # Definitions that a deleted vhost of this name left behind must not come back.
         return [
@@ -182,6 +179,15 @@ class AccessPlans:
         """Delete a vhost."""
         self._vhost(request.name)
         return [metadata.DeleteVhost(request.name.encode())]
+
+    def set_vhost_metadata(self, request: control.SetVhostMetadata) -> list[metadata.Change]:
+        """Replace a vhost's description and tags, and set its default type of queues."""
+        changed = _copy(self._vhost(request.name).definition)
+        changed.description = request.description
+        changed.tags = list(dict.fromkeys(request.tags))
+        if request.default_queue_type:
+            changed.default_queue_type = _queue_type(request.default_queue_type)
+        return [changed]
 
     def set_vhost_tags(self, request: control.SetVhostTags) -> list[metadata.Change]:
         """Replace a vhost's tags."""
@@ -312,6 +318,13 @@ def _copy(vhost: metadata.PutVhost) -> metadata.PutVhost:
         vhost.default_queue_type,
         vhost.is_tracing,
     )
+
+
+def _queue_type(name: str) -> str:
+    """The default type of queues that RabbitMQ calls `name`; "": classic. Raises Refusal."""
+    if name not in ("", "classic", "quorum", "stream", "undefined"):
+        raise Refusal(error_codes.INVALID, f"invalid default queue type '{name}'")
+    return "" if name == "undefined" else name
 
 
 def _check_pattern(pattern: str) -> None:

@@ -100,7 +100,9 @@ class ControlCalls:
         self._calls.add_all(ClusterRequest, cluster_calls.start)
         self._calls.add_all(MirrorRequest, MirrorCalls(broker, self._permits, peers, reply).start)
         self._calls.add_all(control.PurgeQueue | control.DeleteQueue, queue_calls.start)
-        self._calls.add(control.CloseConnections, ConnectionCalls(broker, peers, reply).start)
+        self._calls.add(
+            control.CloseConnections, ConnectionCalls(broker, self._permits, peers, reply).start
+        )
         listings = ListingCalls(broker, self._permits, peers, self._later, reply)
         self._calls.add(control.List, listings.start)
         passed = passed_sessions if is_passed else None

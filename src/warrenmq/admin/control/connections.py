@@ -7,15 +7,17 @@ from collections.abc import Callable
 import msgspec
 
 from warrenmq.admin.control.peers import Answer, Peers
+from warrenmq.admin.control.permits import Permits
 from warrenmq.admin.definitions.administration import Refusal
 from warrenmq.admin.listings.pids import connection_pid
-from warrenmq.admin.protocol.control import CloseConnections, ControlReply, Counted
+from warrenmq.admin.protocol.control import ADMINISTRATOR, CloseConnections, ControlReply, Counted
 from warrenmq.admin.protocol.pids import node_of_pid
 from warrenmq.admin.protocol.requests import ErrorReply
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.connection import Connection
 from warrenmq.broker.connection.states import CLOSING
-from warrenmq.vocabulary.error_codes import NOT_FOUND, UNREACHABLE
+from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, NOT_FOUND, UNREACHABLE
+from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
 
 
@@ -28,15 +30,19 @@ class ConnectionCalls:
     def __init__(
         self,
         broker: Broker,
+        permits: Permits,
         peers: Peers | None,
         reply: Callable[[ControlReply | ErrorReply], None],
     ) -> None:
         self._broker = broker
+        self._permits = permits
         self._peers = peers
         self._reply = reply
 
     def start(self, request: CloseConnections) -> None:
         """Carry out `request`. Raises Refusal."""
+        if not self._permits.user.has_tag(ADMINISTRATOR):
+            request = self._of_own(request)
         if request.pid is not None and self._peers is not None:
             node = node_of_pid(request.pid)
             cluster = self._peers.cluster
@@ -50,6 +56,13 @@ class ConnectionCalls:
             self._close_elsewhere(request, count, self._peers.cluster.reachable())
         else:
             self._reply(Counted(count))
+
+    def _of_own(self, request: CloseConnections) -> CloseConnections:
+        """The request, for connections of the session's user only. Raises Refusal."""
+        own = name_text(self._permits.user.name)
+        if request.user not in (None, own):
+            raise Refusal(ACCESS_REFUSED, "connections of others are for administrators")
+        return msgspec.structs.replace(request, user=own)
 
     def _close_own(self, request: CloseConnections) -> int:
         found = [

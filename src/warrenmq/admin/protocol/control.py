@@ -141,6 +141,15 @@ class SetVhostTags(_Operation, tag="set_vhost_tags", frozen=True):
     tags: Tags
 
 
+class SetVhostMetadata(_Operation, tag="set_vhost_metadata", frozen=True):
+    """Replace a vhost's description and tags; `default_queue_type` "" leaves the type as it is."""
+
+    name: Name
+    description: str
+    tags: Tags
+    default_queue_type: Name = ""
+
+
 class SetTracing(_Operation, tag="set_tracing", frozen=True):
     """Switch the copies of all messages of a vhost to `amq.rabbitmq.trace` on or off."""
 
@@ -256,6 +265,7 @@ class DeleteQueue(_Operation, tag="delete_queue", frozen=True):
 class CloseConnections(_Operation, tag="close_connections", frozen=True):
     """Close connections with 320 and `reason`. Reply: Counted.
 
+    Who is no administrator closes its own connections only; with another `user` it is refused.
     Chosen are those that have all the given attributes; `pid` is a column of the listing, and names
     the node. With `is_everywhere` connections to all nodes of the cluster are meant.
     """
@@ -494,6 +504,7 @@ ControlRequest = (
     | ClearTopicPermissions
     | AddVhost
     | DeleteVhost
+    | SetVhostMetadata
     | SetVhostTags
     | SetTracing
     | SetVhostLimits
@@ -556,6 +567,7 @@ NEEDS: Final[dict[type, str]] = {
     ClearTopicPermissions: ADMINISTRATOR,
     AddVhost: ADMINISTRATOR,
     DeleteVhost: ADMINISTRATOR,
+    SetVhostMetadata: ADMINISTRATOR,
     SetVhostTags: ADMINISTRATOR,
     SetTracing: ADMINISTRATOR,
     SetVhostLimits: ADMINISTRATOR,
@@ -571,7 +583,7 @@ NEEDS: Final[dict[type, str]] = {
     CancelImport: ADMINISTRATOR,
     PurgeQueue: NO_TAG,
     DeleteQueue: NO_TAG,
-    CloseConnections: ADMINISTRATOR,
+    CloseConnections: MANAGEMENT,
     SetMemoryLimit: ADMINISTRATOR,
     SetDiskLimit: ADMINISTRATOR,
     SetLogLevel: ADMINISTRATOR,

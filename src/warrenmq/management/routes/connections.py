@@ -3,12 +3,13 @@
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from warrenmq.admin.protocol.control import CloseConnections, Counted
-from warrenmq.management.access import Administrator, ManagementUser, VhostReader
+from warrenmq.admin.protocol.control import ADMINISTRATOR, MONITORING, CloseConnections, Counted
+from warrenmq.management.access import ManagementUser, VhostReader
+from warrenmq.management.errors import not_authorised, not_found
 from warrenmq.management.objects.channels import channels, consumers
 from warrenmq.management.objects.connections import connections
-from warrenmq.management.objects.listings import named
-from warrenmq.management.rows import JsonReply, listed, single
+from warrenmq.management.rows import JsonReply, Row, listed, single
+from warrenmq.management.sessions import Caller
 
 router = APIRouter(prefix="/api")
 
@@ -22,7 +23,7 @@ def all_connections(request: Request, caller: ManagementUser) -> JsonReply:
 @router.get("/connections/{name:segment}")
 def one_connection(request: Request, caller: ManagementUser, name: str) -> JsonReply:
     """One connection."""
-    return single(request, named(connections(caller), name))
+    return single(request, _seen(caller, connections(caller), name))
 
 
 @router.get("/connections/username/{user:segment}")
@@ -35,7 +36,7 @@ def connections_of_user(request: Request, caller: ManagementUser, user: str) -> 
 @router.get("/connections/{name:segment}/channels")
 def channels_of_connection(request: Request, caller: ManagementUser, name: str) -> JsonReply:
     """The channels of a connection."""
-    named(connections(caller), name)
+    _seen(caller, connections(caller), name)
     rows = [row for row in channels(caller) if row["connection_details"]["name"] == name]
     return listed(request, rows, is_paged=True)
 
@@ -63,7 +64,7 @@ def all_channels(request: Request, caller: ManagementUser) -> JsonReply:
 @router.get("/channels/{name:segment}")
 def one_channel(request: Request, caller: ManagementUser, name: str) -> JsonReply:
     """One channel, with its consumers."""
-    row = named(channels(caller), name)
+    row = _seen(caller, channels(caller), name)
     row["consumer_details"] = [
         each
         for each in consumers(caller, row["vhost"])
@@ -85,19 +86,36 @@ def consumers_of_vhost(request: Request, caller: VhostReader, vhost: str) -> Jso
 
 
 @router.delete("/connections/{name:segment}")
-def close_connection(request: Request, caller: Administrator, name: str) -> Response:
-    """Close a connection with 320 and the text of the header `X-Reason`."""
-    row = named(caller.rows("connections", ["name", "pid"]), name)
+def close_connection(request: Request, caller: ManagementUser, name: str) -> Response:
+    """Close a connection with 320 and the text of the header `X-Reason`; own ones, or any."""
+    row = _seen(caller, caller.rows("connections", ["name", "pid", "user"]), name)
+    if row["user"] != caller.user and not caller.has_tag(ADMINISTRATOR):
+        raise not_authorised("User not authorised to access object")
     caller.call(CloseConnections(reason=_reason(request), pid=row["pid"]), Counted)
     return Response(status_code=204)
 
 
 @router.delete("/connections/username/{user:segment}")
-def close_connections_of_user(request: Request, caller: Administrator, user: str) -> Response:
-    """Close all connections of a user."""
+def close_connections_of_user(request: Request, caller: ManagementUser, user: str) -> Response:
+    """Close all connections of a user: of oneself, or of anybody."""
+    if user != caller.user and not caller.has_tag(ADMINISTRATOR):
+        raise not_authorised("User not authorised to access object")
     wanted = CloseConnections(reason=_reason(request), user=user, is_everywhere=True)
     caller.call(wanted, Counted)
     return Response(status_code=204)
+
+
+def _seen(caller: Caller, rows: list[Row], name: str) -> Row:
+    """The row of a connection or a channel with this name, if the caller sees it.
+
+    Raises HttpRefusal: a caller who sees only its own is not told which others there are.
+    """
+    for row in rows:
+        if row["name"] == name:
+            return row
+    if caller.has_tag(MONITORING):
+        raise not_found()
+    raise not_authorised("User not authorised to access object")
 
 
 def _reason(request: Request) -> str:

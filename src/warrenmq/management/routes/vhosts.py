@@ -66,26 +66,20 @@ def _limits(caller: Caller, vhost: str) -> list[Row]:
 
 @router.put("/vhosts/{vhost:segment}")
 def put_vhost(caller: Administrator, vhost: str, body: JsonBody) -> Response:
-    """Create a vhost, in which the user may do everything, or set tags and tracing of one.
+    """Create a vhost, in which the user may do everything, or set description and tags of one.
 
-    The description of one that exists stays as it was.
+    Those that the body does not have are empty from then on, as in RabbitMQ.
     """
     description, tags = body.text("description"), body.names("tags")
     queue_type = body.text("default_queue_type")
     tracing = body.flag("tracing")
     is_new = {"name": vhost} not in caller.rows("vhosts", ["name"])
+    kind = control.AddVhost if is_new else control.SetVhostMetadata
+    request = kind(name=vhost, description=description, tags=tags, default_queue_type=queue_type)
     with caller.session() as call:
-        request = control.AddVhost(
-            name=vhost,
-            description=description,
-            tags=tags,
-            default_queue_type="" if queue_type == "undefined" else queue_type,
-        )
         call(request, control.Done)
         if is_new:
             call(all_rights(vhost, caller.user), control.Done)
-        elif body.has("tags"):
-            call(control.SetVhostTags(name=vhost, tags=tags), control.Done)
         if body.has("tracing"):
             call(control.SetTracing(vhost=vhost, is_on=tracing), control.Done)
     return Response(status_code=201 if is_new else 204)

@@ -6,26 +6,17 @@ differences names.
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.support.brokers.http_api import HttpNode
-from tests.support.rabbitmq.http_api import rabbitmq_api
+from tests.support.rabbitmq.http_api import RabbitmqApi
 
 REQUESTS = json.loads(Path(__file__).with_name("requests.json").read_text())
 # A user's password is its name, but for one whose password is changed.
 PASSWORDS = {"ann": "ann2"}
-
-
-@pytest.fixture(scope="module")
-def rabbitmq_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of the API of a private RabbitMQ node."""
-    with rabbitmq_api(tmp_path_factory.mktemp("rabbitmq"), ("rabbitmq_federation",)) as running:
-        yield running.address
 
 
 def replies(address: str) -> list[Any]:
@@ -52,7 +43,7 @@ def replies(address: str) -> list[Any]:
     return seen
 
 
-def test_the_replies_are_those_of_rabbitmq(http_node: HttpNode, rabbitmq_address: str) -> None:
-    expected = replies(rabbitmq_address)
+def test_the_replies_are_those_of_rabbitmq(http_node: HttpNode, rabbitmq_api: RabbitmqApi) -> None:
+    expected = replies(rabbitmq_api.address)
     for ours, theirs in zip(replies(http_node.url + "api/"), expected, strict=True):
         assert ours == theirs

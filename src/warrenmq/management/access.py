@@ -86,18 +86,26 @@ def vhost_user(caller: ManagementUser, vhost: str) -> Caller:
 
 
 def vhost_reader(caller: ManagementUser, vhost: str) -> Caller:
-    """A user who sees the vhost of the path: one with permissions in it, or a monitor."""
-    if vhost in vhosts_seen(caller):
+    """A user who sees the vhost of the path: one with permissions in it, or an administrator.
+
+    A monitor sees what is in other vhosts in the lists of all vhosts only, as in RabbitMQ.
+    """
+    is_seen = vhost in vhosts_seen(caller)
+    if is_seen and (caller.may_enter(vhost) or caller.has_tag(ADMINISTRATOR)):
         return caller
-    raise (
-        not_found()
-        if caller.has_tag(MONITORING)
-        else not_authorised("User not authorised to access virtual host")
-    )
+    if not is_seen and caller.has_tag(MONITORING):
+        raise not_found()
+    raise not_authorised("User not authorised to access virtual host")
+
+
+def vhost_watcher(caller: ManagementUser, vhost: str) -> Caller:
+    """A user who sees the limits of the vhost of the path: as its reader, or a monitor."""
+    return caller if vhost in vhosts_seen(caller) else vhost_reader(caller, vhost)
 
 
 VhostUser = Annotated[Caller, Depends(vhost_user)]
 VhostReader = Annotated[Caller, Depends(vhost_reader)]
+VhostWatcher = Annotated[Caller, Depends(vhost_watcher)]
 
 
 def vhosts_seen(caller: Caller) -> list[str]:

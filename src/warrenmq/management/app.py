@@ -23,6 +23,7 @@ from warrenmq.management.routes import (
     definitions,
     exchanges,
     features,
+    logins,
     nodes,
     overview,
     parameters,
@@ -48,6 +49,8 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     parameters.router,
     definitions.router,
     checks.router,
+    checks.old_router,
+    logins.router,
     features.router,
     pages.router,
 )

@@ -12,6 +12,12 @@ from bench.brokers import RabbitmqBroker, rabbitmq_server
 from bench.ports import held_port
 from tests.support.awaiting import eventually
 
+# Plug-ins whose parameters and routes tests compare, and how often (ms) connections are listed.
+PLUGINS = (
+    "rabbitmq_federation", "rabbitmq_federation_management",
+    "rabbitmq_shovel", "rabbitmq_shovel_management",
+)  # fmt: skip
+SETTINGS = ("collect_statistics_interval = 1000",)
 ADMINISTRATOR = ("guest", "guest")
 
 
@@ -21,6 +27,11 @@ class RabbitmqApi:
 
     broker: RabbitmqBroker
     address: str
+
+    @property
+    def amqp_port(self) -> int:
+        """The port of its listener for AMQP."""
+        return self.broker.port
 
 
 @contextlib.contextmanager

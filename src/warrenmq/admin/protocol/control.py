@@ -610,7 +610,7 @@ NEEDS: Final[dict[type, str]] = {
     watching.ResetLoginAttempts: ADMINISTRATOR,
     watching.WatchEvents: ADMINISTRATOR,
     watching.NextEvents: ADMINISTRATOR,
-    watching.DescribeCertificates: MONITORING,
+    watching.DescribeCertificates: MANAGEMENT,
     watching.DescribeVariables: ADMINISTRATOR,
 }
 

@@ -1,18 +1,23 @@
 """Health checks: 200 with `status` "ok", or 503 with `status` "failed" and the reason."""
 
-from typing import Any
+from typing import Any, Final
 
 from fastapi import APIRouter
 
+from warrenmq.admin.client.certificates import expiring
 from warrenmq.admin.client.critical_queues import critical_queues
 from warrenmq.admin.protocol.cluster import ClusterStatus, DescribeCluster, MemberDescription
+from warrenmq.admin.protocol.watching import Certificates, DescribeCertificates
 from warrenmq.management.access import ManagementUser, Monitor
-from warrenmq.management.errors import bad_request
+from warrenmq.management.errors import bad_request, not_found
 from warrenmq.management.rows import JsonReply
 from warrenmq.management.sessions import Caller
 
 router = APIRouter(prefix="/api/health/checks")
+old_router = APIRouter(prefix="/api/healthchecks")
 
+# Longest period of the check of certificates (days).
+_DAYS_MAX: Final = 100 * 365
 # Names of protocols in listeners, by those of RabbitMQ's check.
 _PROTOCOLS = {
     "amqp091": "amqp",
@@ -83,6 +88,56 @@ def node_is_mirror_sync_critical(caller: Monitor) -> JsonReply:
 def node_is_quorum_critical(caller: Monitor) -> JsonReply:
     """Whether no quorum queue would be lost to its clients without the node."""
     return _critical_check(caller, "quorum", "There are quorum queues that would lose their quorum")
+
+
+@router.get("/is-in-service")
+def is_in_service(caller: ManagementUser) -> JsonReply:
+    """Whether the node is not in maintenance mode."""
+    if any([node.is_draining for node in _own(_cluster(caller))]):
+        return _failed("node is in maintenance mode")
+    return _ok()
+
+
+# Units of the check of certificates, in days; RabbitMQ's months and years have as many.
+_UNITS: Final = {"days": 1, "weeks": 7, "months": 30, "years": 365}
+
+
+@router.get("/certificate-expiration/{within:segment}/{unit:segment}")
+def certificate_expiration(caller: ManagementUser, within: str, unit: str) -> JsonReply:
+    """Whether no certificate of a TLS listener expires within so many days, weeks and so on."""
+    if not within.isascii() or not within.isdecimal():
+        raise bad_request("Invalid expiration value.")
+    if unit not in _UNITS:
+        raise bad_request(f"Time unit not recognised. Supported units: {', '.join(_UNITS)}.")
+    listeners = caller.call(DescribeCertificates(), Certificates).listeners
+    days = min(int(within) * _UNITS[unit], _DAYS_MAX)
+    expired = [
+        {
+            "interface": each.interface or "::",
+            "node": caller.description.node,
+            "port": str(each.port),
+            "protocol": each.protocol,
+            "reason": found,
+        }
+        for each in listeners
+        if (found := ", ".join(expiring([each], days)))
+    ]
+    return _failed("Certificates expiring", expired=expired) if expired else _ok()
+
+
+@old_router.get("/node")
+def node_check(caller: ManagementUser) -> JsonReply:
+    """Whether the asked node has no alarm; monitors of RabbitMQ before 3.8 ask this."""
+    return _alarm_check(_own(_cluster(caller)), "resource alarm(s) in effect")
+
+
+@old_router.get("/node/{name:segment}")
+def check_of_node(caller: ManagementUser, name: str) -> JsonReply:
+    """Whether a node of the cluster has no alarm."""
+    found = [node for node in _cluster(caller).nodes if node.node == name]
+    if not found:
+        raise not_found()
+    return _alarm_check(found, "resource alarm(s) in effect")
 
 
 def _critical_check(caller: Caller, kind: str, reason: str) -> JsonReply:

@@ -1,8 +1,16 @@
 """What the node has of RabbitMQ's features, and empty lists for what warren has not."""
 
 from fastapi import APIRouter, Request
+from starlette.responses import Response
 
-from warrenmq.management.access import Administrator, ManagementUser, Monitor, VhostReader
+from warrenmq.management.access import (
+    Administrator,
+    ManagementUser,
+    Monitor,
+    VhostReader,
+    vhost_watcher,
+)
+from warrenmq.management.errors import bad_request
 from warrenmq.management.rows import JsonReply, listed
 from warrenmq.vocabulary.feature_flags import FEATURE_FLAGS, flag_state
 
@@ -32,6 +40,21 @@ def feature_flags(request: Request, caller: Administrator) -> JsonReply:
     return listed(request, rows)
 
 
+@router.put("/feature-flags/{name:segment}/enable")
+def enable_feature_flag(caller: Administrator, name: str) -> Response:
+    """Enable a feature: those that warren has are enabled at all times."""
+    if not FEATURE_FLAGS.get(name, False):
+        raise bad_request("unsupported")
+    return Response(status_code=204)
+
+
+@router.get("/deprecated-features")
+@router.get("/deprecated-features/used")
+def deprecated_features(request: Request, caller: ManagementUser) -> JsonReply:
+    """Features that newer versions of RabbitMQ will drop: none."""
+    return listed(request, [])
+
+
 @router.get("/federation-links")
 @router.get("/shovels")
 def links(request: Request, caller: Monitor) -> JsonReply:
@@ -41,6 +64,25 @@ def links(request: Request, caller: Monitor) -> JsonReply:
 
 @router.get("/federation-links/{vhost:segment}")
 @router.get("/shovels/{vhost:segment}")
-def links_of_vhost(request: Request, caller: VhostReader, vhost: str) -> JsonReply:
+def links_of_vhost(request: Request, caller: Monitor, vhost: str) -> JsonReply:
     """Links of a vhost to other brokers: none."""
+    vhost_watcher(caller, vhost)
+    return listed(request, [])
+
+
+@router.get("/stream/connections")
+@router.get("/stream/consumers")
+@router.get("/stream/publishers")
+@router.get("/stream/super-streams")
+def streams(request: Request, caller: ManagementUser) -> JsonReply:
+    """Clients of RabbitMQ's stream protocol: none."""
+    return listed(request, [])
+
+
+@router.get("/stream/connections/{vhost:segment}")
+@router.get("/stream/consumers/{vhost:segment}")
+@router.get("/stream/publishers/{vhost:segment}")
+@router.get("/stream/publishers/{vhost:segment}/{stream:segment}")
+def streams_of_vhost(request: Request, caller: VhostReader, vhost: str) -> JsonReply:
+    """Clients of RabbitMQ's stream protocol in a vhost: none."""
     return listed(request, [])

@@ -26,22 +26,52 @@ def all_nodes(request: Request, caller: Monitor) -> JsonReply:
 
 @router.get("/nodes/{name:segment}")
 def one_node(request: Request, caller: Monitor, name: str) -> JsonReply:
-    """One node."""
-    return single(request, named(nodes(caller), name))
+    """One node; `memory=true` adds its memory by use."""
+    row = named(nodes(caller), name)
+    if request.query_params.get("memory") == "true":
+        row["memory"] = _memory(caller, name)
+    return single(request, row)
 
 
 @router.get("/nodes/{name:segment}/memory")
 def memory_of_node(request: Request, caller: Monitor, name: str) -> JsonReply:
     """The memory of the asked node by its use, in bytes."""
-    row = named(nodes(caller), name)
+    named(nodes(caller), name)
+    return single(request, {"memory": _memory(caller, name)})
+
+
+@router.get("/nodes/{name:segment}/memory/relative")
+def relative_memory_of_node(request: Request, caller: Monitor, name: str) -> JsonReply:
+    """The memory of the asked node by its use, in percent of all of it, rounded up."""
+    named(nodes(caller), name)
+    memory = _memory(caller, name)
+    if isinstance(memory, dict):
+        whole = max(1, memory.pop("total")["rss"])
+        del memory["strategy"]
+        shares = {use: -(-size * 100 // whole) for use, size in memory.items()}
+        memory = {"total": 100, **shares}
+    return single(request, {"memory": memory})
+
+
+@router.get("/nodes/{name:segment}/memory/ets/{table:segment}/relative")
+@router.get("/nodes/{name:segment}/memory/ets/{table:segment}")
+@router.get("/nodes/{name:segment}/memory/ets/relative")
+@router.get("/nodes/{name:segment}/memory/ets")
+def tables_of_node(request: Request, caller: Monitor, name: str) -> JsonReply:
+    """The memory of Erlang's tables: there are none."""
+    named(nodes(caller), name)
+    return single(request, {"ets_tables_memory": "no_tables"})
+
+
+def _memory(caller: Caller, name: str) -> Row | str:
+    """The memory of a node by its use; "not_available" of another node than the asked one."""
     status = caller.call(DescribeControl(), ControlStatus)
-    if status.node != row["name"]:
-        return single(request, {"memory": "not_available"})
+    if status.node != name:
+        return "not_available"
     used = status.memory_used_bytes or 0
     other = max(0, used - sum(status.memory.values()))
     total = {"erlang": used, "rss": used, "allocated": used}
-    memory = {**status.memory, "other_proc": other, "total": total, "strategy": "rss"}
-    return single(request, {"memory": memory})
+    return {**status.memory, "other_proc": other, "total": total, "strategy": "rss"}
 
 
 def nodes(caller: Caller) -> list[Row]:

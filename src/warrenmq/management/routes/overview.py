@@ -49,6 +49,12 @@ def whoami(request: Request, caller: ManagementUser) -> JsonReply:
     return single(request, {"name": caller.user, "tags": caller.tags})
 
 
+@router.get("/version")
+def version(caller: ManagementUser) -> JsonReply:
+    """The version of RabbitMQ that the node stands in for, as a string."""
+    return JsonReply(RABBITMQ_VERSION)
+
+
 @router.get("/auth")
 def auth(request: Request) -> JsonReply:
     """How a browser logs in: with a user and a password."""

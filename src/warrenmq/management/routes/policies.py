@@ -26,7 +26,10 @@ router = APIRouter(prefix="/api")
 
 
 class PolicyRoutes:
-    """The routes below `path` for the policies of one kind, which `setter` lets callers set."""
+    """The routes below `path` for the policies of one kind, for the callers that `setter` takes.
+
+    Others see the lists of what is in force.
+    """
 
     def __init__(
         self,
@@ -40,8 +43,8 @@ class PolicyRoutes:
         one = f"{path}/{{vhost:segment}}/{{name:segment}}"
         router.add_api_route(path, self.all, methods=["GET"])
         router.add_api_route(f"{path}/{{vhost:segment}}", self.of_vhost, methods=["GET"])
-        router.add_api_route(one, self.one, methods=["GET"])
         expect_setter = [Depends(setter)]
+        router.add_api_route(one, self.one, methods=["GET"], dependencies=expect_setter)
         router.add_api_route(one, self.put, methods=["PUT"], dependencies=expect_setter)
         router.add_api_route(one, self.delete, methods=["DELETE"], dependencies=expect_setter)
 

@@ -22,6 +22,7 @@ from warrenmq.vocabulary.error_codes import NOT_MIRRORED
 router = APIRouter(prefix="/api")
 
 
+@router.get("/queues/detailed")
 @router.get("/queues")
 def all_queues(request: Request, caller: ManagementUser) -> JsonReply:
     """The queues of all vhosts that the user sees, with their counters."""

@@ -7,10 +7,12 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from warrenmq.admin.protocol import control
-from warrenmq.management.access import Administrator, ManagementUser, VhostReader
+from warrenmq.admin.protocol.cluster import ClusterStatus, DescribeCluster
+from warrenmq.management.access import Administrator, ManagementUser, VhostWatcher
 from warrenmq.management.bodies import JsonBody
+from warrenmq.management.errors import bad_request
 from warrenmq.management.grants import all_rights
-from warrenmq.management.objects.listings import named, with_values
+from warrenmq.management.objects.listings import named, rows_of_vhosts, vhosts_of, with_values
 from warrenmq.management.objects.users import PERMISSION, TOPIC_PERMISSION
 from warrenmq.management.objects.vhosts import vhosts
 from warrenmq.management.rows import JsonReply, Row, listed, single
@@ -28,7 +30,7 @@ def all_vhosts(request: Request, caller: ManagementUser) -> JsonReply:
 
 
 @router.get("/vhosts/{vhost:segment}")
-def one_vhost(request: Request, caller: VhostReader, vhost: str) -> JsonReply:
+def one_vhost(request: Request, caller: Administrator, vhost: str) -> JsonReply:
     """One vhost."""
     return single(request, named(vhosts(caller), vhost))
 
@@ -46,19 +48,20 @@ def topic_permissions_of_vhost(request: Request, caller: Administrator, vhost: s
 
 
 @router.get("/vhost-limits")
-def all_vhost_limits(request: Request, caller: Administrator) -> JsonReply:
-    """The limits of all vhosts that have some."""
-    return listed(request, _limits(caller, ""))
+def all_vhost_limits(request: Request, caller: ManagementUser) -> JsonReply:
+    """The limits of all vhosts that the user sees and that have some."""
+    return listed(request, _limits(caller, None))
 
 
 @router.get("/vhost-limits/{vhost:segment}")
-def limits_of_vhost(request: Request, caller: Administrator, vhost: str) -> JsonReply:
+def limits_of_vhost(request: Request, caller: VhostWatcher, vhost: str) -> JsonReply:
     """The limits of a vhost, in a list of one, or of none."""
     return listed(request, _limits(caller, vhost))
 
 
-def _limits(caller: Caller, vhost: str) -> list[Row]:
-    return with_values(caller.rows("vhost_limits", ["vhost", "limits"], vhost), "limits", "value")
+def _limits(caller: Caller, vhost: str | None) -> list[Row]:
+    rows = rows_of_vhosts(caller, "vhost_limits", ["limits"], vhosts_of(caller, vhost))
+    return with_values(rows, "limits", "value")
 
 
 # -- changes ---------------------------------------------------------------------------------------
@@ -89,6 +92,16 @@ def put_vhost(caller: Administrator, vhost: str, body: JsonBody) -> Response:
 def delete_vhost(caller: Administrator, vhost: str) -> Response:
     """Delete a vhost with all that is in it."""
     caller.call(control.DeleteVhost(name=vhost), control.Done)
+    return Response(status_code=204)
+
+
+@router.post("/vhosts/{vhost:segment}/start/{node:segment}")
+def start_vhost(caller: Administrator, vhost: str, node: str) -> Response:
+    """Start a vhost on a node: a node that runs has started all of them."""
+    if node not in caller.call(DescribeCluster(), ClusterStatus).running:
+        raise bad_request(f"Request to node {node} failed with nodedown")
+    if {"name": vhost} not in caller.rows("vhosts", ["name"]):
+        raise bad_request(f"Request to node {node} failed with no_such_vhost")
     return Response(status_code=204)
 
 

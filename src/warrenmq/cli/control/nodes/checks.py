@@ -235,7 +235,7 @@ def _check_period(run: Run) -> None:
 
 
 def _check_expiration(run: Run) -> Output:
-    from warrenmq.cli.control.nodes.certificates import expiring
+    from warrenmq.admin.client.certificates import expiring
 
     unit = run.text("unit", "weeks")
     within = run.number("within", 4)

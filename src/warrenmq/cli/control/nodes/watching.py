@@ -23,7 +23,7 @@ _CERTIFICATE_COLUMNS: Final = (
 
 def _certificates(run: Run) -> Output:
     # Imported only here: other commands do not wait for it.
-    from warrenmq.cli.control.nodes.certificates import expirations, in_words
+    from warrenmq.admin.client.certificates import expirations, in_words
 
     listeners = run.ask(watching.DescribeCertificates(), watching.Certificates).listeners
 

@@ -1,5 +1,6 @@
 """The management process beside its node: it ends and comes back without it, and never alone."""
 
+import logging
 import os
 import signal
 import socket
@@ -14,6 +15,13 @@ import pytest
 from tests.support.awaiting import eventually
 from tests.support.brokers.http_api import HttpNode
 from tests.support.brokers.process import BrokerProcess
+from warrenmq.server.config.options.http_listeners import (
+    OFF,
+    ManagementOptions,
+    MetricsOptions,
+    SiteOptions,
+)
+from warrenmq.server.management_process import ManagementProcess
 
 
 @pytest.fixture
@@ -24,10 +32,8 @@ def node(tmp_path: Path) -> Iterator[HttpNode]:
     node.stop()
 
 
-def children(process: BrokerProcess) -> list[int]:
-    """The living child processes of the node."""
-    assert process.process is not None
-    pid = process.process.pid
+def children(pid: int) -> list[int]:
+    """The living child processes of a process."""
     texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
     return [int(child) for text in texts for child in text.split()]
 
@@ -41,18 +47,42 @@ def is_running(pid: int) -> bool:
 
 
 def test_a_killed_process_comes_back_and_goes_with_its_node(node: HttpNode) -> None:
-    (first,) = children(node.node)
+    (first,) = children(node.pid)
     os.kill(first, signal.SIGKILL)
     node.await_start(1)
-    (second,) = children(node.node)
+    (second,) = children(node.pid)
     assert node.client().get("whoami").json()["name"] == "guest"
     node.node.kill()
     eventually(lambda: not is_running(second), "the process of a killed node ends")
     # The sessions of the first node are of no use to the next one.
     node.start()
     assert node.client().get("whoami").status_code == 200
-    (third,) = children(node.node)
+    (third,) = children(node.pid)
     assert node.node.stop() == 0 and not is_running(third)
+
+
+def test_a_hanging_process_is_killed_and_comes_back(
+    node: HttpNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = SiteOptions(ManagementOptions(listen=("127.0.0.1", 0)), MetricsOptions(listen=OFF))
+    process = ManagementProcess(node.node.directory / "data", options, silence_s=3)
+    before = children(os.getpid())
+
+    def child(start: int) -> int:
+        """The process, once its API has become ready for the time number `start`."""
+        eventually(lambda: caplog.text.count("the HTTP API is ready") == start, "it is ready")
+        return next(pid for pid in children(os.getpid()) if pid not in before)
+
+    with caplog.at_level(logging.INFO, "warren.management"):
+        process.start()
+        first = child(1)
+        os.kill(first, signal.SIGSTOP)
+        second = child(2)
+        assert not is_running(first) and caplog.text.count("does not answer") == 1
+        # A node that stops ends a process that hangs as well.
+        os.kill(second, signal.SIGSTOP)
+        process.stop()
+    assert not is_running(second)
 
 
 def test_a_busy_port_costs_the_node_nothing(tmp_path: Path) -> None:

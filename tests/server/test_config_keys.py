@@ -31,6 +31,7 @@ VALUES = (
 # No key takes this value as a number, a word, a size, an address, a readable path or an expression.
 WRONG = "(/nowhere"
 TABLE = (*ALL, *WAITING)
+TLS_GROUPS = ("ssl_options", "management.ssl", "management.listener.ssl_opts", "prometheus.ssl")
 # Fields of files of which one alone is an error, and a path without a default.
 UNSET = ("log.file",)
 
@@ -75,7 +76,9 @@ def test_a_wrong_value_is_refused_where_the_type_is_known() -> None:
     assert unchecked == {
         "cluster_name", "data_dir", "default_pass", "default_user", "default_vhost", "log.dir", "log.file", "pid_file",
         "cluster.name", "cluster.secret", "cluster.etcd.username", "cluster.etcd.password",
-        "ssl_options.ciphers.*", "ssl_options.password",
+        *(f"{group}.{name}" for group in TLS_GROUPS for name in ("ciphers.*", "password")),
+        "management.http_log_dir", "management.cors.allow_origins.*", "management.csp.policy", "management.hsts.policy",
+        *(f"management.headers.{name}" for name in ("content_type_options", "frame_options", "xss_protection")),
     }  # fmt: skip
 
 
@@ -87,7 +90,7 @@ def test_the_members_of_the_defaults_make_the_default() -> None:
 
 def test_the_keys_of_one_group_of_options_change_alike() -> None:
     """A reload takes such a group as a whole."""
-    for group in ("tcp", "tls", "log"):
+    for group in ("tcp", "tls", "log", "management", "prometheus"):
         assert len({is_live(key) for key in ALL if key.field.startswith(f"{group}.")}) == 1
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from warrenmq.cli.server import CONFIGURATION_EXIT, add_configuration_options, flags_of
 from warrenmq.server.config.effective import Row, effective
 from warrenmq.server.config.load import Flags, Loaded, read_sources
-from warrenmq.server.listening.tls import check_tls
+from warrenmq.server.listening.tls import check_config
 
 
 def main(arguments: list[str]) -> int:
@@ -55,7 +55,7 @@ def _check(file: Path | None) -> int:
     loaded = read_sources(Flags(file))
     if _report(loaded):
         return CONFIGURATION_EXIT
-    fault = check_tls(loaded.config.tls) if loaded.config.ssl_listeners else ""
+    fault = check_config(loaded.config)
     if fault:
         print(f"warren: {fault}", file=sys.stderr)
         return CONFIGURATION_EXIT

@@ -3,6 +3,8 @@
 `warren server` runs it beside the node; alone it serves a node elsewhere.
 """
 
+import asyncio
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +13,12 @@ import typer
 from warrenmq.admin.client.control_file import ControlFileError
 from warrenmq.admin.client.local_node import find_local_node
 from warrenmq.cli.output import fail
+from warrenmq.server.config.options.http_listeners import (
+    OFF,
+    ManagementOptions,
+    MetricsOptions,
+    SiteOptions,
+)
 
 
 def management_command(
@@ -29,20 +37,23 @@ def management_command(
         str | None,
         typer.Option(metavar="HOST:PORT", help="Where metrics are, for all who reach the port."),
     ] = None,
-    until_eof: Annotated[bool, typer.Option(hidden=True)] = False,
+    supervised: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
-    """Serve the HTTP API of a running node; each request brings its own user and password."""
+    """Serve the HTTP API of a running node; each request brings its own user and password.
+
+    A supervised process is a node's own: a line of its standard input has its options.
+    """
     try:
-        from warrenmq.management.process import (
-            place_of_directory,
-            place_of_uri,
-            serve,
-            serve_metrics,
-        )
+        from warrenmq.management.process import place_of_directory, place_of_uri, serve
     except ModuleNotFoundError as error:
         fail(f"the HTTP API needs pip install 'warrenmq[management]' ({error})")
-    host, port = _address("--listen", listen)
-    metrics_at = None if metrics is None else _address("--metrics", metrics)
+    if supervised:
+        options = SiteOptions.from_line(sys.stdin.buffer.readline())
+    else:
+        options = SiteOptions(
+            ManagementOptions(listen=_address("--listen", listen)),
+            MetricsOptions(listen=OFF if metrics is None else _address("--metrics", metrics)),
+        )
     try:
         if uri is not None:
             place = place_of_uri(uri)
@@ -52,14 +63,7 @@ def management_command(
             place = place_of_directory(find_local_node().path.parent)
     except (ValueError, ControlFileError) as error:
         fail(error)
-    at = metrics
-    try:
-        if metrics_at is not None:
-            serve_metrics(place, *metrics_at)
-        at = listen
-        serve(place, host, port, _announce, until_eof)
-    except OSError as error:
-        fail(f"cannot listen on {at}: {error.strerror}")
+    asyncio.run(serve(place, options, _announce, supervised))
 
 
 def _address(option: str, text: str) -> tuple[str, int]:

@@ -7,7 +7,7 @@ does not know of, such as a page that only administrators see.
 import base64
 import binascii
 from ipaddress import ip_address
-from typing import Annotated
+from typing import Annotated, Final
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
@@ -15,6 +15,7 @@ from fastapi import Depends, Request
 from warrenmq.admin.protocol.control import ADMINISTRATOR, MANAGEMENT, MONITORING, POLICYMAKER
 from warrenmq.management.errors import (
     LoginRequired,
+    NotAcceptable,
     login_failed,
     missing,
     not_authorised,
@@ -22,13 +23,19 @@ from warrenmq.management.errors import (
 )
 from warrenmq.management.sessions import Caller, Sessions
 
+# What a client accepts that takes JSON.
+_JSON_TYPES: Final = frozenset({"*/*", "application/*", "application/json", "application/bert"})
+
 
 def management_user(request: Request) -> Caller:
     """A user who may use the API at all."""
     if request.method != "GET" and _is_of_another_site(request):
         # A browser would add the login it remembers to what another site makes it send.
         raise not_authorised("Requests of other sites are refused")
-    return logged_in(request, *_credentials(request.headers.get("authorization", "")))
+    caller = logged_in(request, *_credentials(request.headers.get("authorization", "")))
+    if request.scope["path"].startswith("/api/") and not _accepts_json(request):
+        raise NotAcceptable
+    return caller
 
 
 def logged_in(request: Request, user: str, password: str) -> Caller:
@@ -130,7 +137,16 @@ def _credentials(header: str) -> tuple[str, str]:
 
 def _is_of_another_site(request: Request) -> bool:
     origin = request.headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc != request.headers.get("host", "")
+    if origin is None or request.app.state.options.allows_origin(origin):
+        return False
+    return urlsplit(origin).netloc != request.headers.get("host", "")
+
+
+def _accepts_json(request: Request) -> bool:
+    """Whether the client takes JSON; tools that prefer Erlang's format take it too."""
+    accepted = request.headers.get("accept", "")
+    types = [part.partition(";")[0].strip().lower() for part in accepted.split(",")]
+    return not accepted or not _JSON_TYPES.isdisjoint(types)
 
 
 def _is_loopback(peer: str) -> bool:

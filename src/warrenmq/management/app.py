@@ -1,18 +1,13 @@
-"""The application: the routers of all endpoints, RabbitMQ's errors and headers."""
+"""The application: the routers of all endpoints, and the middleware around them."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Final
 
-from fastapi import APIRouter, FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
-from starlette.exceptions import HTTPException
-from starlette.responses import Response
 from starlette.types import ASGIApp
 
 import warrenmq
-from warrenmq.management.errors import ASK_FOR_LOGIN, HttpRefusal, LoginRequired, not_found
+from warrenmq.management.error_replies import add_error_replies
 from warrenmq.management.headers import WithHeaders
 from warrenmq.management.prometheus import pages
 from warrenmq.management.raw_path import RawPath
@@ -32,8 +27,10 @@ from warrenmq.management.routes import (
     users,
     vhosts,
 )
-from warrenmq.management.rows import JsonReply
-from warrenmq.management.sessions import NodePlace, Sessions
+from warrenmq.management.serving.cors import WithCors
+from warrenmq.management.serving.request_log import Logged, RequestLog
+from warrenmq.management.sessions import Sessions
+from warrenmq.server.config.options.http_listeners import ManagementOptions
 
 # Each file of routes adds its router here.
 ROUTERS: Final[tuple[APIRouter, ...]] = (
@@ -56,15 +53,8 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
 )
 
 
-def make_app(place: NodePlace) -> ASGIApp:
-    """The HTTP API of the node at `place`."""
-    sessions = Sessions(place)
-
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        yield
-        sessions.close()
-
+def make_app(sessions: Sessions, options: ManagementOptions) -> ASGIApp:
+    """The HTTP API over `sessions` with a node."""
     app = FastAPI(
         title="warren",
         version=warrenmq.__version__,
@@ -72,38 +62,15 @@ def make_app(place: NodePlace) -> ASGIApp:
         redoc_url=None,
         openapi_url="/api/openapi.json",
         redirect_slashes=False,
-        lifespan=lifespan,
     )
     app.state.sessions = sessions
+    app.state.options = options
     for router in ROUTERS:
         app.include_router(router)
-    app.add_exception_handler(HttpRefusal, _on_refusal)
-    app.add_exception_handler(LoginRequired, _on_no_login)
-    app.add_exception_handler(HTTPException, _on_http_error)
-    app.add_exception_handler(RequestValidationError, _on_invalid)
+    add_error_replies(app)
 
     routes = [route for router in ROUTERS for route in router.routes]
-    return WithHeaders(RawPath(app, [each for each in routes if isinstance(each, APIRoute)]))
-
-
-def _on_refusal(_request: Request, refusal: Exception) -> Response:
-    assert isinstance(refusal, HttpRefusal)
-    content = {"error": refusal.error, "reason": refusal.reason}
-    return JsonReply(content, refusal.status, refusal.headers)
-
-
-def _on_no_login(_request: Request, _error: Exception) -> Response:
-    return Response(None, 401, ASK_FOR_LOGIN)
-
-
-def _on_http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    if error.status_code == 404:
-        return _on_refusal(request, not_found())
-    return JsonReply({"error": "bad_request", "reason": error.detail}, error.status_code)
-
-
-def _on_invalid(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    reasons = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()]
-    return JsonReply({"error": "bad_request", "reason": reasons}, 400)
+    known = [each for each in routes if isinstance(each, APIRoute)]
+    site: ASGIApp = WithCors(RawPath(app, known, options.path_prefix), options)
+    site = WithHeaders(site, dict(options.headers))
+    return site if options.http_log_dir is None else Logged(site, RequestLog(options.http_log_dir))

@@ -13,8 +13,6 @@ from fastapi import Depends, Request
 
 from warrenmq.management.errors import HttpRefusal, bad_request
 
-# RabbitMQ's limit for a body (bytes).
-BODY_BYTES_MAX: Final = 10_000_000
 _INTEGER: Final = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -115,14 +113,14 @@ def field_of_form(content_type: str, data: bytes, name: str) -> bytes:
 
 
 async def raw_body(request: Request) -> bytes:
-    """The bytes of the request's body. Raises HttpRefusal for more than BODY_BYTES_MAX."""
+    """The bytes of the request's body. Raises HttpRefusal for more than the limit."""
+    limit = request.app.state.options.max_body_size
     parts: list[bytes] = []
     size = 0
     async for part in request.stream():
         size += len(part)
-        if size > BODY_BYTES_MAX:
-            text = f"the body has more than {BODY_BYTES_MAX} bytes"
-            raise HttpRefusal(413, "bad_request", text)
+        if size > limit:
+            raise HttpRefusal(413, "bad_request", f"the body has more than {limit} bytes")
         parts.append(part)
     return b"".join(parts)
 

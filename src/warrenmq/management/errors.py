@@ -28,6 +28,10 @@ class LoginRequired(Exception):
     """The request has no user and password: a reply without a body asks for them."""
 
 
+class NotAcceptable(Exception):
+    """The client accepts no JSON: a reply without a body says so."""
+
+
 def bad_request(reason: str | list[Any]) -> HttpRefusal:
     """The request, or what it asks for, is not valid."""
     return HttpRefusal(400, "bad_request", reason)

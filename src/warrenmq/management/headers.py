@@ -1,5 +1,6 @@
 """The headers that every reply has."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from starlette.datastructures import MutableHeaders
@@ -14,10 +15,11 @@ _HEADERS: Final = {
 
 
 class WithHeaders:
-    """Middleware that adds RabbitMQ's headers to replies."""
+    """Middleware that adds RabbitMQ's headers to replies; `others` are the configuration's."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, others: Mapping[str, str]) -> None:
         self._app = app
+        self._headers = {**_HEADERS, **others}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Carry out one request."""
@@ -25,7 +27,7 @@ class WithHeaders:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
+                for name, value in self._headers.items():
                     headers.setdefault(name, value)
             await send(message)
 

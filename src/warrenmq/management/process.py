@@ -1,32 +1,19 @@
-"""Runs the API: where the node is, and the server of HTTP."""
+"""Runs the API and metrics: where the node is, and what is served where."""
 
-import socket
+import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Final
 
-import uvicorn
-from starlette.types import ASGIApp
-
-from warrenmq.admin.client.client import (
-    AdminClient,
-    AdminRefusedError,
-    LocalAddress,
-    NodeAddress,
-    NodeUnreachableError,
-)
+from warrenmq.admin.client.client import LocalAddress, NodeAddress, NodeUnreachableError
 from warrenmq.admin.client.control_file import ControlFileError, read_control_file
-from warrenmq.admin.protocol.control import ControlStatus, DescribeControl
 from warrenmq.management.app import make_app
 from warrenmq.management.prometheus.pages import make_metrics_app
-from warrenmq.management.sessions import NodePlace
-
-# Clients that wait for their connection to be accepted.
-_BACKLOG: Final = 128
-# Where to reach a listener on every address.
-_EVERY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
+from warrenmq.management.serving.sites import Site, SiteServer
+from warrenmq.management.sessions import NodePlace, Sessions
+from warrenmq.server.config.options.http_listeners import SiteOptions
 
 
 def place_of_uri(uri: str) -> NodePlace:
@@ -35,7 +22,7 @@ def place_of_uri(uri: str) -> NodePlace:
     Raises ValueError for a URI that cannot be.
     """
     address = NodeAddress(uri)
-    return NodePlace(lambda: address, lambda: address)
+    return NodePlace(lambda: address)
 
 
 def place_of_directory(data_dir: Path) -> NodePlace:
@@ -47,72 +34,56 @@ def place_of_directory(data_dir: Path) -> NodePlace:
         except ControlFileError as error:
             raise NodeUnreachableError(str(error)) from None
 
-    def amqp() -> NodeAddress:
-        try:
-            with AdminClient(admin(), "management") as client:
-                status = client.request(DescribeControl(), ControlStatus)
-        except AdminRefusedError as error:
-            raise NodeUnreachableError(error.text) from None
-        for listener in status.listeners:
-            if listener.protocol == "amqp":
-                host = _EVERY_ADDRESS.get(listener.interface, listener.interface)
-                where = f"[{host}]" if ":" in host else host
-                return NodeAddress(f"amqp://{where}:{listener.port}")
-        raise NodeUnreachableError("the node has no AMQP listener without TLS")
-
-    return NodePlace(admin, amqp)
+    return NodePlace(admin)
 
 
-def serve(
-    place: NodePlace, host: str, port: int, announce: Callable[[str], None], until_eof: bool = False
+async def serve(
+    place: NodePlace,
+    options: SiteOptions,
+    announce: Callable[[str], None],
+    is_supervised: bool = False,
 ) -> None:
-    """Serve the API until SIGTERM or SIGINT, and with `until_eof` until standard input ends.
+    """Serve the API and metrics until SIGTERM or SIGINT.
 
-    `host` "" means every address, `port` 0 any free one. `announce` gets one line once clients can
-    connect. Raises OSError if the address is not free.
+    `announce` gets one line for each listener once clients can connect. A supervised process is
+    the child of a node: it ends with its standard input, and announces an empty line each second.
     """
-    with _listening(host, port) as listening:
-        server = _server(make_app(place))
-        if until_eof:
-            # A node that is killed tells nobody; but the pipe it holds is closed.
-            threading.Thread(target=_end_at_eof, args=[server], daemon=True).start()
-        shown, bound = listening.getsockname()[:2]
-        where = f"[{shown}]" if ":" in shown else shown
-        announce(f"the HTTP API is ready: http://{where}:{bound}/api/")
-        server.run(sockets=[listening])
-
-
-def serve_metrics(place: NodePlace, host: str, port: int) -> None:
-    """Serve metrics alone, without logins, in a thread that ends with the process.
-
-    Raises OSError if the address is not free.
-    """
-    listening = _listening(host, port)
-    server = _server(make_metrics_app(place))
-    threading.Thread(target=server.run, args=[[listening]], name="metrics", daemon=True).start()
-
-
-def _server(app: ASGIApp) -> uvicorn.Server:
-    return uvicorn.Server(
-        uvicorn.Config(
-            app,
-            proxy_headers=False,
-            server_header=False,
-            access_log=False,
-            log_level="warning",
+    sessions = Sessions(place)
+    server = SiteServer(announce, partial(announce, "") if is_supervised else _no_beat)
+    if is_supervised:
+        # A node that is killed tells nobody; but the pipe it holds is closed.
+        threading.Thread(target=_stop_at_eof, args=[server], daemon=True).start()
+    management, metrics = options.management, options.metrics
+    try:
+        await server.serve(
+            [
+                Site(
+                    "the HTTP API is",
+                    make_app(sessions, management),
+                    management.api_listeners(),
+                    f"{management.path_prefix}/api/",
+                    management.max_connections,
+                    "management.ssl",
+                ),
+                Site(
+                    "metrics are",
+                    make_metrics_app(place, metrics),
+                    metrics.metrics_listeners(),
+                    metrics.path or "/",
+                    management.max_connections,
+                    "prometheus.ssl",
+                ),
+            ]
         )
-    )
+    finally:
+        sessions.close()
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    if not host:
-        return socket.create_server(
-            ("", port), family=socket.AF_INET6, backlog=_BACKLOG, dualstack_ipv6=True
-        )
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+def _no_beat() -> None:
+    """Nobody waits for beats."""
 
 
-def _end_at_eof(server: uvicorn.Server) -> None:
-    sys.stdin.buffer.read()
-    server.should_exit = True
+def _stop_at_eof(server: SiteServer) -> None:
+    while os.read(sys.stdin.fileno(), 4096):
+        pass
+    server.stop_in_thread()

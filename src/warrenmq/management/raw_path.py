@@ -14,6 +14,9 @@ from starlette.convertors import Convertor, register_url_convertor
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from warrenmq.management.error_replies import refused
+from warrenmq.management.errors import HttpRefusal, not_found
+
 
 class _Segment(Convertor[str]):
     """One segment of a path."""
@@ -29,23 +32,37 @@ class _Segment(Convertor[str]):
 
 register_url_convertor("segment", _Segment())
 
+# Longest path (bytes); RabbitMQ's server refuses a longer first line.
+_PATH_MAX: Final = 8000
 # The methods that every path has.
 _EVERYWHERE: Final = frozenset({"HEAD", "OPTIONS"})
 
 
 class RawPath:
-    """Middleware: raw paths, trailing slashes, HEAD for each GET, OPTIONS, 405 with `allow`."""
+    """Middleware: raw paths, trailing slashes, HEAD for each GET, OPTIONS, 405 with `allow`.
 
-    def __init__(self, app: ASGIApp, routes: Iterable[APIRoute]) -> None:
+    `prefix` stands before the paths that clients ask for, and nothing is outside of it.
+    """
+
+    def __init__(self, app: ASGIApp, routes: Iterable[APIRoute], prefix: str = "") -> None:
         self._app = app
         self._routes = list(routes)
+        self._prefix = prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Carry out one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        path = scope["raw_path"].decode("latin-1").rstrip("/") or "/"
+        path = scope["raw_path"].decode("latin-1")
+        if len(path) > _PATH_MAX:
+            reason = f"the path has more than {_PATH_MAX} bytes"
+            await refused(HttpRefusal(414, "bad_request", reason))(scope, receive, send)
+            return
+        if not f"{path}/".startswith(f"{self._prefix}/"):
+            await refused(not_found())(scope, receive, send)
+            return
+        path = path.removeprefix(self._prefix).rstrip("/") or "/"
         methods = self._methods(path)
         method = scope["method"]
         if methods and method not in methods:

@@ -71,12 +71,11 @@ class BrokenSession(HttpRefusal):
 class NodePlace:
     """Where the node is, found anew at each use: it may have started again elsewhere.
 
-    `admin` and `amqp` return addresses whose user and password are of no account; they raise
-    NodeUnreachableError.
+    `admin` returns an address for admin sessions and AMQP, whose user and password are of no
+    account; it raises NodeUnreachableError.
     """
 
     admin: Callable[[], NodeAddress]
-    amqp: Callable[[], NodeAddress]
 
 
 @dataclass
@@ -255,7 +254,7 @@ class Caller:
     def _parameters(self, vhost: str) -> Any:
         import pika
 
-        address = self.sessions.place.amqp()
+        address = self.sessions.place.admin()
         parameters = pika.URLParameters(f"amqp://{address.where}/{quote(vhost, '')}")
         parameters.credentials = pika.PlainCredentials(self.user, self.password)
         parameters.socket_timeout = parameters.stack_timeout = _AMQP_TIMEOUT_S

@@ -33,12 +33,13 @@ from warrenmq.broker.event_listener import INTERNAL_USER
 from warrenmq.cluster.errors import ClusterError
 from warrenmq.server.clock import Clock
 from warrenmq.server.config.load import Loaded
+from warrenmq.server.config.options.http_listeners import SiteOptions
 from warrenmq.server.config.settings import Config, broker_settings
 from warrenmq.server.listening.addresses import Ends
 from warrenmq.server.listening.amqp_protocol import READ_BYTES, ClientProtocol
 from warrenmq.server.listening.control_listener import ControlListener
 from warrenmq.server.listening.listeners import ListenError, Listeners
-from warrenmq.server.listening.tls import TlsError
+from warrenmq.server.listening.tls import TlsError, check_config
 from warrenmq.server.log.life_lines import LifeLines
 from warrenmq.server.management_process import ManagementProcess
 from warrenmq.server.node_process import NodeProcess
@@ -475,6 +476,9 @@ async def _run(config: Config, read_again: Callable[[], Loaded]) -> int:
     loop = asyncio.get_running_loop()
     _raise_descriptor_limit()
     try:
+        # Before the node starts: the management process would find faulty certificates later.
+        if fault := check_config(config):
+            raise TlsError(fault)
         node = Node(config, loop)
         listeners = await node.start()
     except DefinitionsLostError as error:
@@ -486,7 +490,8 @@ async def _run(config: Config, read_again: Callable[[], Loaded]) -> int:
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, node.request_stop, signal_number.name)
     loop.add_signal_handler(signal.SIGHUP, reload_node, node, read_again)
-    management = ManagementProcess(config.data_dir, config.management)
+    sites = SiteOptions(config.management, config.prometheus)
+    management = ManagementProcess(config.data_dir, sites)
     _announce(f"warren is ready: {listeners} management={management.where}")
     management.start()
     await node.wait_stopped()

@@ -1,13 +1,17 @@
 """The pages of metrics over HTTP: who may read them, and what they are."""
 
+import asyncio
+from pathlib import Path
+
 import httpx
 import pytest
 
-from bench.ports import await_port, held_port
 from tests.support.brokers.amqp_frames import SocketLink
 from tests.support.brokers.amqp_peer import Peer
 from tests.support.brokers.http_api import HttpNode
-from warrenmq.management.process import place_of_directory, place_of_uri, serve_metrics
+from warrenmq.management.process import place_of_uri
+from warrenmq.management.prometheus.pages import make_metrics_app
+from warrenmq.server.config.options.http_listeners import MetricsOptions
 
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -51,20 +55,25 @@ def test_the_port_of_the_api_asks_for_a_monitor(http_node: HttpNode) -> None:
         assert client.get(f"{http_node.url}metrics").status_code == status
 
 
-def test_a_port_of_metrics_alone_asks_for_no_login(http_node: HttpNode) -> None:
-    place = place_of_directory(http_node.node.directory / "data")
-    port = held_port(place)
-    serve_metrics(place, "127.0.0.1", port)
-    await_port(port)
-    reply = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=30)
-    assert "rabbitmq_identity_info{" in reply.text
-    with pytest.raises(OSError, match="in use"):
-        serve_metrics(place, "127.0.0.1", port)
+def test_a_port_of_metrics_alone_asks_for_no_login(tmp_path: Path) -> None:
+    node = HttpNode(tmp_path)
+    node.node.metrics = "127.0.0.1:0"
+    node.node.settings = ("prometheus.return_per_object_metrics=true",)
+    node.start()
+    url = node.metrics_url
+    assert "rabbitmq_identity_info{" in httpx.get(url, timeout=30).text
+    # There are no queues, and an aggregated page would have their sum.
+    assert "rabbitmq_queue_messages_ready 0.0" not in httpx.get(f"{url}/", timeout=30).text
+    assert httpx.post(url).status_code == 405
+    assert httpx.get(f"{url}/no").json()["error"] == "Object Not Found"
+    node.stop()
 
 
 def test_no_node_is_no_metrics() -> None:
-    place = place_of_uri("amqp://127.0.0.1:1")
-    port = held_port(place)
-    serve_metrics(place, "127.0.0.1", port)
-    await_port(port)
-    assert httpx.get(f"http://127.0.0.1:{port}/metrics").status_code == 503
+    app = make_metrics_app(place_of_uri("amqp://127.0.0.1:1"), MetricsOptions(path="/m"))
+
+    async def status() -> int:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app)) as client:
+            return (await client.get("http://node/m")).status_code
+
+    assert asyncio.run(status()) == 503

@@ -19,7 +19,8 @@ from warrenmq.admin.protocol.control import (
     SetUserTags,
 )
 
-_READY = re.compile(r"the HTTP API is ready: (http://\S+/)api/")
+_READY = re.compile(r"the HTTP API is ready: (https?://\S+/)api/")
+_METRICS = re.compile(r"metrics are ready: (\S+)")
 
 
 class HttpNode:
@@ -48,6 +49,19 @@ class HttpNode:
     def url(self) -> str:
         """The root of the API that started last."""
         return self._starts()[-1]
+
+    @property
+    def pid(self) -> int:
+        """The process id of the node."""
+        assert self.node.process is not None
+        return self.node.process.pid
+
+    @property
+    def metrics_url(self) -> str:
+        """The address of metrics without a login."""
+        log = self.node.log_path
+        eventually(lambda: bool(_METRICS.search(log.read_text())), "metrics are ready")
+        return str(_METRICS.findall(log.read_text())[-1])
 
     @property
     def starts(self) -> int:

@@ -31,6 +31,8 @@ class BrokerProcess:
         self.wrapper: tuple[str, ...] = ()
         # Where the node's HTTP API listens, or off.
         self.management = "off"
+        # Where its metrics are without a login, or off.
+        self.metrics = "off"
         self.start_timeout_s = START_TIMEOUT_S
         self.stop_timeout_s = STOP_TIMEOUT_S
         self.host = "127.0.0.1"
@@ -84,6 +86,7 @@ class BrokerProcess:
         command = [*self.wrapper, sys.executable, "-m", "warrenmq", "server"]
         command += ["--data-dir", str(self.directory / "data")]
         command += ["--listen", f"{self.host}:{self.port}", "--management", self.management]
+        command += ["--set", f"prometheus.listen={self.metrics}"]
         for setting in self.settings:
             command += ["--set", setting]
         environment = dict(os.environ)

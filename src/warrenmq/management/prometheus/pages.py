@@ -7,17 +7,19 @@ not: there the process asks the node in its own name.
 from collections.abc import Callable, Iterator
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, Header, Query
+from fastapi.routing import APIRoute
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from warrenmq.admin.client.client import AdminClient, AdminRefusedError, NodeUnreachableError
 from warrenmq.management.access import Monitor
-from warrenmq.management.errors import HttpRefusal
+from warrenmq.management.error_replies import add_error_replies
 from warrenmq.management.prometheus.scrape import FAMILIES, USUAL_FAMILIES, Page, Scrape
 from warrenmq.management.prometheus.text import encode
-from warrenmq.management.rows import JsonReply
+from warrenmq.management.raw_path import RawPath
 from warrenmq.management.sessions import NodePlace, refusal, unreachable
+from warrenmq.server.config.options.http_listeners import MetricsOptions
 
 _USUAL: Final = frozenset(USUAL_FAMILIES)
 
@@ -25,25 +27,30 @@ _Accept = Annotated[str, Header()]
 _Names = Annotated[frozenset[str], Query()]
 
 
-def metrics_router(open_client: Callable[..., Iterator[AdminClient]]) -> APIRouter:
-    """The pages; `open_client` is the dependency that gives the session with the node."""
+def metrics_router(
+    open_client: Callable[..., Iterator[AdminClient]], path: str, is_per_object: bool
+) -> APIRouter:
+    """The pages from `path` on; `open_client` is the dependency that gives the session.
+
+    `is_per_object`: the first page has labels for each object too.
+    """
     router = APIRouter(include_in_schema=False)
 
-    @router.get("/metrics")
+    @router.get(path or "/")
     def metrics(
         client: Annotated[AdminClient, Depends(open_client)], accept: _Accept = ""
     ) -> Response:
-        """All usual metrics, aggregated."""
-        return _shown(client, Page(_USUAL, True), accept)
+        """All usual metrics."""
+        return _shown(client, Page(_USUAL, not is_per_object), accept)
 
-    @router.get("/metrics/per-object")
+    @router.get(f"{path}/per-object")
     def per_object(
         client: Annotated[AdminClient, Depends(open_client)], accept: _Accept = ""
     ) -> Response:
         """All usual metrics, with labels for each object."""
         return _shown(client, Page(_USUAL, False), accept)
 
-    @router.get("/metrics/detailed")
+    @router.get(f"{path}/detailed")
     def detailed(
         client: Annotated[AdminClient, Depends(open_client)],
         accept: _Accept = "",
@@ -73,10 +80,10 @@ def _of_caller(caller: Monitor) -> Iterator[AdminClient]:
         yield call.client
 
 
-router: Final = metrics_router(_of_caller)
+router: Final = metrics_router(_of_caller, "/metrics", False)
 
 
-def make_metrics_app(place: NodePlace) -> ASGIApp:
+def make_metrics_app(place: NodePlace, options: MetricsOptions) -> ASGIApp:
     """The pages alone, for all who reach the port."""
 
     def of_process() -> Iterator[AdminClient]:
@@ -89,12 +96,8 @@ def make_metrics_app(place: NodePlace) -> ASGIApp:
         with client:
             yield client
 
-    app = FastAPI(openapi_url=None)
-    app.include_router(metrics_router(of_process))
-    app.add_exception_handler(HttpRefusal, _on_refusal)
-    return app
-
-
-def _on_refusal(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, HttpRefusal)
-    return JsonReply({"error": error.error, "reason": error.reason}, error.status)
+    app = FastAPI(openapi_url=None, redirect_slashes=False)
+    pages = metrics_router(of_process, options.path, options.is_per_object)
+    app.include_router(pages)
+    add_error_replies(app)
+    return RawPath(app, [each for each in pages.routes if isinstance(each, APIRoute)])

@@ -5,6 +5,7 @@
 
 from typing import Final
 
+from warrenmq.server.config.http_keys import HTTP_KEYS
 from warrenmq.server.config.key import (
     CONNECT,
     FIRST_START,
@@ -20,6 +21,7 @@ from warrenmq.server.config.node_name import node_name
 from warrenmq.server.config.options.cluster import etcd_urls
 from warrenmq.server.config.options.log import CATEGORIES, LEVELS
 from warrenmq.server.config.options.rotation import rotation_date
+from warrenmq.server.config.tls_keys import tls_keys
 from warrenmq.server.config.values import (
     Parser,
     address,
@@ -70,7 +72,6 @@ CREDENTIAL_VALIDATORS: Final = (
     "rabbit_credential_validator_password_regexp",
 )
 MECHANISMS: Final = ("PLAIN", "AMQPLAIN", "EXTERNAL")
-TLS_VERSIONS: Final = ("tlsv1", "tlsv1.1", "tlsv1.2", "tlsv1.3")
 
 _log_level: Final = one_of(*LEVELS)
 _frame_size: Final = size(FRAME_MIN_SIZE, INTEGER_MAX)
@@ -85,7 +86,6 @@ _only_rss: Final = only(
 _only_internal: Final = word_or(
     "rabbit_auth_backend_internal", None, only("internal", None, "only internal is available")
 )
-_no_crl_check: Final = only("false", None, "lists of revoked certificates are not checked")
 _segment_entries: Final = only(
     str(SEGMENT_ENTRIES), None, f"a segment of the index has {SEGMENT_ENTRIES} entries"
 )
@@ -117,7 +117,6 @@ _NODE: Final = (
     Key("definitions.import_backend", "", _local_import, RESTART),
     Key("definitions.skip_if_unchanged", "skip_unchanged_definitions", flag, RESTART),
     Key("accept_lost_definitions", "accept_lost_definitions", flag, RESTART),
-    Key("management.listen", "management", word_or("off", None, address), RESTART),
 )
 
 _CLUSTER: Final = (
@@ -157,17 +156,7 @@ _LISTENERS: Final = (
     Key("tcp_listen_options.recbuf", "tcp.recbuf", _socket_buffer(), RESTART),
     Key("tcp_listen_options.linger.on", "tcp.linger", flag, RESTART),
     Key("tcp_listen_options.linger.timeout", "tcp.linger_timeout_s", integer(0, 65535), RESTART),
-    Key("ssl_options.cacertfile", "tls.cacertfile", readable, CONNECT),
-    Key("ssl_options.certfile", "tls.certfile", readable, CONNECT),
-    Key("ssl_options.keyfile", "tls.keyfile", readable, CONNECT),
-    Key("ssl_options.password", "tls.password", text, CONNECT, is_secret=True),
-    Key("ssl_options.verify", "tls.verify", one_of("verify_none", "verify_peer"), CONNECT),
-    Key("ssl_options.fail_if_no_peer_cert", "tls.fail_if_no_peer_cert", flag, CONNECT),
-    Key("ssl_options.depth", "tls.depth", integer(0, 255), CONNECT),
-    Key("ssl_options.crl_check", "", _no_crl_check, RESTART),
-    Key("ssl_options.versions.*", "tls.versions", one_of(*TLS_VERSIONS), CONNECT, collect=in_order),
-    Key("ssl_options.ciphers.*", "tls.ciphers", text, CONNECT, collect=in_order),
-    Key("ssl_options.honor_cipher_order", "tls.honor_cipher_order", flag, CONNECT),
+    *tls_keys("ssl_options", "tls", CONNECT),
 )
 
 _CONNECTIONS: Final = (
@@ -360,7 +349,17 @@ _LOG: Final = (
     ),
 )
 
-ALL: Final = (*_NODE, *_CLUSTER, *_LISTENERS, *_CONNECTIONS, *_USERS, *_LIMITS, *_STORE, *_LOG)
+ALL: Final = (
+    *_NODE,
+    *HTTP_KEYS,
+    *_CLUSTER,
+    *_LISTENERS,
+    *_CONNECTIONS,
+    *_USERS,
+    *_LIMITS,
+    *_STORE,
+    *_LOG,
+)
 # By name; a pattern is found under its name too, but only `find_key` tries patterns.
 BY_NAME: Final = {key.name: key for key in ALL}
 PATTERNS: Final = tuple(key for key in ALL if "*" in key.name)

@@ -25,6 +25,11 @@ from warrenmq.server.config.key import LATER, NEVER, Key
 from warrenmq.server.config.keys import DEFINITIONS_KEYS
 from warrenmq.server.config.lookup import find_key, member_of
 from warrenmq.server.config.options.cluster import ClusterOptions, fault_of
+from warrenmq.server.config.options.http_listeners import (
+    HttpListener,
+    ManagementOptions,
+    MetricsOptions,
+)
 from warrenmq.server.config.options.log import LogOptions
 from warrenmq.server.config.options.tcp import TcpOptions
 from warrenmq.server.config.options.tls import TlsOptions
@@ -32,7 +37,16 @@ from warrenmq.server.config.setting import Setting
 from warrenmq.server.config.settings import Config
 
 # Fields of `Config` that hold the options of one subject.
+# A group inside another one stands before it.
 _GROUPS: Final = {
+    "management.tcp": HttpListener,
+    "management.ssl": HttpListener,
+    "management.tls": TlsOptions,
+    "management": ManagementOptions,
+    "prometheus.tcp": HttpListener,
+    "prometheus.ssl": HttpListener,
+    "prometheus.tls": TlsOptions,
+    "prometheus": MetricsOptions,
     "broker": Settings,
     "tcp": TcpOptions,
     "tls": TlsOptions,
@@ -273,6 +287,11 @@ def _build(settings: list[Setting]) -> Loaded:
     if config.ssl_listeners and (config.tls.certfile is None or config.tls.keyfile is None):
         setting = next(row[0] for name, row in parsed.items() if name.startswith("listeners.ssl."))
         errors.append(setting.blame("needs ssl_options.certfile and ssl_options.keyfile"))
+    for site in ("management", "prometheus"):
+        options = getattr(config, site)
+        if options.needs_certificate:
+            setting = next(row[0] for name, row in parsed.items() if name.startswith(f"{site}."))
+            errors.append(setting.blame(f"needs {site}.ssl.certfile and {site}.ssl.keyfile"))
     if fault_of(config.cluster):
         setting = next(row[0] for name, row in parsed.items() if name.startswith("cluster."))
         errors.append(setting.blame(fault_of(config.cluster)))
@@ -295,16 +314,13 @@ def _config_of(parsed: dict[str, tuple[Setting, Key, object]]) -> Config:
             members[key.field] = {}
             values[key.field] = value
             values |= key.implies
-    outer = {name: value for name, value in values.items() if "." not in name}
     for group, options in _GROUPS.items():
-        inner = {
-            name.removeprefix(f"{group}."): value
-            for name, value in values.items()
-            if name.startswith(f"{group}.")
-        }
+        inner = [name for name in values if name.startswith(f"{group}.")]
         if inner:
-            outer[group] = options(**inner)
-    return Config(**outer)
+            values[group] = options(
+                **{name.removeprefix(f"{group}."): values.pop(name) for name in inner}
+            )
+    return Config(**values)
 
 
 def _warnings(parsed: dict[str, tuple[Setting, Key, object]]) -> list[str]:

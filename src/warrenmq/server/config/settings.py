@@ -9,6 +9,7 @@ from warrenmq.broker.definitions.credential_rules import CredentialRules
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.server.config.node_name import default_node_name
 from warrenmq.server.config.options.cluster import ClusterOptions
+from warrenmq.server.config.options.http_listeners import ManagementOptions, MetricsOptions
 from warrenmq.server.config.options.log import LogOptions
 from warrenmq.server.config.options.tcp import TcpOptions
 from warrenmq.server.config.options.tls import TlsOptions
@@ -50,8 +51,9 @@ class Config:
     load_definitions: Path | None = None
     # Skip the import when the content of `load_definitions` is that of the last import.
     skip_unchanged_definitions: bool = False
-    # Where the management process listens; None: it does not run.
-    management: tuple[str, int] | None = ("127.0.0.1", 15672)
+    # The HTTP API and the pages of metrics, which the management process serves.
+    management: ManagementOptions = field(default_factory=ManagementOptions)
+    prometheus: MetricsOptions = field(default_factory=MetricsOptions)
     tcp: TcpOptions = field(default_factory=TcpOptions)
     # Shown to clients; "" = the node's name.
     cluster_name: str = ""

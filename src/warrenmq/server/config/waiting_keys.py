@@ -1,7 +1,7 @@
 """Keys of RabbitMQ 3.10 that set nothing in warren: accepted, checked where their type is known.
 
-Some wait for a part of warren that comes in a later version (management, metrics); the
-others are about Erlang, about RabbitMQ's own store or about plug-ins, and never have an effect.
+Some wait for a part of warren that comes in a later version (statistics). The others are about
+Erlang, about RabbitMQ's own store or about plug-ins, and never have an effect.
 """
 
 from collections.abc import Iterator
@@ -9,8 +9,9 @@ from typing import Final
 
 from warrenmq.server.config import values
 from warrenmq.server.config.key import LATER, NEVER, Key, is_match
-from warrenmq.server.config.keys import INTEGER_MAX, SIZE_MAX, TLS_VERSIONS
+from warrenmq.server.config.keys import INTEGER_MAX, SIZE_MAX
 from warrenmq.server.config.options.log import CATEGORIES, LEVELS
+from warrenmq.server.config.tls_keys import TLS_VERSIONS
 
 _count: Final = values.integer(0, INTEGER_MAX)
 _positive: Final = values.integer(1, INTEGER_MAX)
@@ -75,19 +76,8 @@ _LATER: Final[dict[str, values.Parser]] = {
     "log.journald.level": _log_level,
     "log.journald.fields": values.text,
     "log.file.rotation.compress": values.flag,
-    "management.http_log_dir": values.text,
-    "management.http.max_body_size": _count,
-    "management.path_prefix": values.text,
     "management.login_session_timeout": _count,
     "management.db_cache_multiplier": _count,
-    "management.cors.allow_origins": _none,
-    "management.cors.allow_origins.*": values.text,
-    "management.cors.max_age": _count,
-    "management.csp.policy": values.text,
-    "management.hsts.policy": values.text,
-    "management.headers.content_type_options": values.text,
-    "management.headers.xss_protection": values.text,
-    "management.headers.frame_options": values.text,
     "management.disable_basic_auth": values.flag,
     "management.disable_stats": values.flag,
     "management.enable_queue_totals": values.flag,
@@ -98,8 +88,6 @@ _LATER: Final[dict[str, values.Parser]] = {
     "management.sample_retention_policies.*.*": _count,
     "management_agent.disable_metrics_collector": values.flag,
     "management_agent.filter_aggregated_queue_metrics_pattern": values.text,
-    "prometheus.return_per_object_metrics": values.flag,
-    "prometheus.path": values.text,
     "prometheus.filter_aggregated_queue_metrics_pattern": values.text,
 }
 
@@ -171,33 +159,18 @@ _NEVER: Final[dict[str, values.Parser]] = {
     "log.console.color_esc_seqs.*": values.anything,
 }
 
-# Keys of the listeners of management and metrics, and of other places with TLS options.
+# Keys of Erlang's server of HTTP; a listener has others in `http_keys.py`.
 _HTTP: Final[dict[str, values.Parser]] = {
-    "port": _port,
-    "ip": values.ip_address,
-    "compress": values.flag,
-    "idle_timeout": _count,
     "inactivity_timeout": _count,
-    "request_timeout": _count,
     "shutdown_timeout": _count,
     "max_keepalive": _count,
 }
-_TLS: Final[dict[str, values.Parser]] = {
-    "certfile": values.readable,
-    "keyfile": values.readable,
-    "cacertfile": values.readable,
-    "password": values.text,
-    "verify": _verify,
-    "fail_if_no_peer_cert": values.flag,
-    "honor_cipher_order": values.flag,
+# Keys of Erlang's TLS; a listener has others in `tls_keys.py`.
+_ERLANG_TLS: Final[dict[str, values.Parser]] = {
     "honor_ecc_order": values.flag,
     "reuse_sessions": values.flag,
     "secure_renegotiate": values.flag,
     "client_renegotiation": values.flag,
-    "depth": values.integer(0, 255),
-    "versions.*": values.one_of(*TLS_VERSIONS),
-    "ciphers.*": values.text,
-    "crl_check": values.one_of("true", "false", "peer", "best_effort"),
     "cert": values.text,
     "cacerts.*": values.text,
     "key.*": values.text,
@@ -205,6 +178,21 @@ _TLS: Final[dict[str, values.Parser]] = {
     "dhfile": values.readable,
     "psk_identity": values.text,
     "log_alert": values.flag,
+}
+# All keys of TLS, for places in which warren has none.
+_TLS: Final[dict[str, values.Parser]] = {
+    **_ERLANG_TLS,
+    "certfile": values.readable,
+    "keyfile": values.readable,
+    "cacertfile": values.readable,
+    "password": values.text,
+    "verify": _verify,
+    "fail_if_no_peer_cert": values.flag,
+    "honor_cipher_order": values.flag,
+    "depth": values.integer(0, 255),
+    "versions.*": values.one_of(*TLS_VERSIONS),
+    "ciphers.*": values.text,
+    "crl_check": values.one_of("true", "false", "peer", "best_effort"),
 }
 _FORMATTER: Final[dict[str, values.Parser]] = {
     "time_format": values.text,
@@ -214,19 +202,16 @@ _FORMATTER: Final[dict[str, values.Parser]] = {
     "json.field_map": values.text,
     "json.verbosity_map": values.anything,
 }
-_GROUPS: Final[dict[str, dict[str, values.Parser]]] = {
+_NEVER_GROUPS: Final[dict[str, dict[str, values.Parser]]] = {
     "management.tcp": _HTTP,
-    "management.ssl": {**_HTTP, **_TLS, "backlog": _count},
-    "management.listener": {
-        "port": _port,
-        "ip": values.ip_address,
-        "ssl": values.flag,
-        "ssl_opts": _none,
-    },
+    "management.ssl": {**_HTTP, **_ERLANG_TLS, "backlog": _count},
+    "management.listener": {"ssl_opts": _none},
     "management.listener.server": _HTTP,
-    "management.listener.ssl_opts": _TLS,
+    "management.listener.ssl_opts": _ERLANG_TLS,
     "prometheus.tcp": _HTTP,
-    "prometheus.ssl": {**_HTTP, **_TLS, "backlog": _count},
+    "prometheus.ssl": {**_HTTP, **_ERLANG_TLS, "backlog": _count},
+}
+_LATER_GROUPS: Final[dict[str, dict[str, values.Parser]]] = {
     "definitions.tls": {**_TLS, "log_level": _log_level, "reuse_session": values.flag},
     "log.syslog.ssl_options": _TLS,
     "log.console.formatter": _FORMATTER,
@@ -274,9 +259,11 @@ def _all() -> Iterator[Key]:
         yield Key(name, "", parse, LATER, is_secret=name == "ssl_options.key.*")
     for name, parse in _NEVER.items():
         yield Key(name, "", parse, NEVER)
-    for group, keys in _GROUPS.items():
-        for name, parse in keys.items():
-            yield Key(f"{group}.{name}", "", parse, LATER, is_secret=name in ("password", "key.*"))
+    for groups, effect in ((_LATER_GROUPS, LATER), (_NEVER_GROUPS, NEVER)):
+        for group, keys in groups.items():
+            for name, parse in keys.items():
+                is_secret = name in ("password", "key.*")
+                yield Key(f"{group}.{name}", "", parse, effect, is_secret=is_secret)
     for category in CATEGORIES:
         for name, parse in _OF_CATEGORY.items():
             yield Key(f"log.{category}.{name}", "", parse, LATER)

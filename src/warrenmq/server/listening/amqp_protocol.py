@@ -74,7 +74,8 @@ class SocketHost(Protocol):
     admin: AdminNode
     memory_watch: MemoryWatch
     protocols: set[ClientProtocol]
-    # Whether AMQP clients may connect; admin sessions always may.
+    # Whether AMQP clients may connect; admin sessions, and clients of the node's machine that come
+    # by the control listener, always may.
     takes_clients: bool
     # Read buffer of all sockets, READ_BYTES long.
     read_buffer: memoryview
@@ -95,7 +96,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
     publisher's socket for megabytes at a time while consumers wait for their turn.
 
     `ends` are its addresses; `chains` checks the client's certificate after a TLS handshake.
-    `is_control`: the socket is for admin sessions only.
+    `is_control`: the socket is of the control listener, for which the node always takes clients.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         self._node = node
         self._ends = ends
         self._chains = chains
-        self._takes_clients = not is_control
+        self._is_control = is_control
         self._header = b""
         self._connection: Connection | None = None
         self._admin: AdminSession | None = None
@@ -197,7 +198,7 @@ class ClientProtocol(asyncio.BufferedProtocol):
         assert transport is not None
         peer = self._ends.name
         is_amqp = header in (PROTOCOL_HEADER, _AMQP_0_9)
-        if is_amqp and not (self._takes_clients and self._node.takes_clients):
+        if is_amqp and not (self._is_control or self._node.takes_clients):
             logger.info("%s: refused, because no clients are taken", peer)
             transport.close()
         elif is_amqp and self._is_over_limit():

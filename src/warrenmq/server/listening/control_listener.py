@@ -1,7 +1,8 @@
 """The listener for commands on the node's machine, and the control file that names it.
 
 It listens on a loopback port of its own, so that local commands need no TLS and no PROXY header and
-reach the node whatever its other listeners are. It serves admin sessions only.
+reach the node whatever its other listeners are. The management process declares, publishes and gets
+over AMQP here, in the name of its callers.
 """
 
 import asyncio

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from warrenmq.server.config.options.tls import TlsOptions
+from warrenmq.server.config.settings import Config
 
 _VERSIONS: Final = {
     "tlsv1": ssl.TLSVersion.TLSv1,
@@ -37,6 +38,9 @@ _CERTIFICATE: Final = re.compile(
     r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL
 )
 
+# What the keys of the listeners of AMQP begin with.
+_PREFIX: Final = "ssl_options"
+
 logger = logging.getLogger("warren.listener")
 
 WATCH_INTERVAL_S: Final = 2.0
@@ -46,17 +50,41 @@ class TlsError(Exception):
     """TLS options that cannot be honoured; the text names the key, the file and the reason."""
 
 
-def check_tls(options: TlsOptions) -> str:
-    """The reason why no listener can work with `options`; "" when all is well."""
+def check_tls(options: TlsOptions, prefix: str = _PREFIX) -> str:
+    """The reason why no listener can work with `options`; "" when all is well.
+
+    `prefix` is what the names of their keys begin with.
+    """
     try:
-        server_context(options)
+        server_context(options, prefix)
     except TlsError as error:
         return str(error)
     return ""
 
 
-def server_context(options: TlsOptions) -> ssl.SSLContext:
-    """A context for the server's side of connections. Reads the files; raises TlsError."""
+def check_config(config: Config) -> str:
+    """The first fault in the TLS of all listeners of `config`; "" when all is well."""
+    checks = [("ssl_options", config.tls)] if config.ssl_listeners else []
+    for prefix, listening in (
+        ("management.ssl", config.management.api_listeners()),
+        ("prometheus.ssl", config.prometheus.metrics_listeners()),
+    ):
+        checks += [(prefix, each.tls) for each in listening if each.tls is not None]
+    return next(filter(None, [check_tls(options, prefix) for prefix, options in checks]), "")
+
+
+def server_context(options: TlsOptions, prefix: str = _PREFIX) -> ssl.SSLContext:
+    """A context for the server's side of connections. Reads the files; raises TlsError.
+
+    `prefix` is what the names of the keys of `options` begin with.
+    """
+    try:
+        return _server_context(options)
+    except TlsError as error:
+        raise TlsError(f"{prefix}.{error}") from None
+
+
+def _server_context(options: TlsOptions) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # A client must not make the node repeat its part of a handshake again and again.
     context.options |= ssl.OP_NO_RENEGOTIATION
@@ -67,7 +95,7 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
     if options.cacertfile is not None:
         _load_authorities(context, "cacertfile", options.cacertfile)
     elif options.verify == "verify_peer":
-        raise TlsError("ssl_options.verify: verify_peer needs ssl_options.cacertfile")
+        raise TlsError("verify: verify_peer needs cacertfile")
     if options.verify == "verify_peer":
         context.verify_mode = (
             ssl.CERT_REQUIRED if options.fail_if_no_peer_cert else ssl.CERT_OPTIONAL
@@ -116,7 +144,7 @@ def _files(options: TlsOptions) -> Iterator[tuple[str, Path]]:
 def _set_versions(context: ssl.SSLContext, options: TlsOptions) -> None:
     names = set(options.versions or _DEFAULT_VERSIONS)
     for name in sorted(names - _VERSIONS.keys()):
-        raise TlsError(f"ssl_options.versions: {name!r} is none of {', '.join(_VERSIONS)}")
+        raise TlsError(f"versions: {name!r} is none of {', '.join(_VERSIONS)}")
     older_ciphers = [name for name in options.ciphers if not name.startswith(_TLS_1_3_PREFIX)]
     for name in options.ciphers:
         _check_cipher(name)
@@ -126,9 +154,7 @@ def _set_versions(context: ssl.SSLContext, options: TlsOptions) -> None:
         elif not older_ciphers:
             names &= {"tlsv1.3"}
         if not names:
-            raise TlsError(
-                "ssl_options.ciphers: no cipher fits the versions of ssl_options.versions"
-            )
+            raise TlsError("ciphers: no cipher fits the versions")
     chosen = [name for name in _VERSIONS if name in names]
     # OpenSSL's own configuration may forbid old versions; the node's configuration decides.
     context.minimum_version = _VERSIONS[chosen[0]]
@@ -153,14 +179,14 @@ def _check_cipher(name: str) -> None:
         except ssl.SSLError:
             is_known = False
     if not is_known:
-        raise TlsError(f"ssl_options.ciphers: OpenSSL has no cipher suite {name!r}")
+        raise TlsError(f"ciphers: OpenSSL has no cipher suite {name!r}")
 
 
 def _load_identity(context: ssl.SSLContext, options: TlsOptions) -> None:
     """Load the node's certificate and key."""
     for key in ("certfile", "keyfile"):
         if getattr(options, key) is None:
-            raise TlsError(f"ssl_options.{key} is not set, and a TLS listener needs it")
+            raise TlsError(f"{key} is not set, and a TLS listener needs it")
     certfile, keyfile = options.certfile, options.keyfile
     assert certfile is not None and keyfile is not None
     # Loading the certificate alone first tells its faults from those of the key.
@@ -172,15 +198,15 @@ def _load_identity(context: ssl.SSLContext, options: TlsOptions) -> None:
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise TlsError(
-                f"ssl_options.keyfile: {keyfile} is not the key of the certificate {certfile}"
+                f"keyfile: {keyfile} is not the key of the certificate {certfile}"
             ) from None
         if _is_encrypted(keyfile):
             raise TlsError(
-                f"ssl_options.keyfile: {keyfile} is encrypted, and ssl_options.password does not open it"
+                f"keyfile: {keyfile} is encrypted, and the password does not open it"
             ) from None
-        raise TlsError(f"ssl_options.keyfile: {keyfile} holds no usable private key") from None
+        raise TlsError(f"keyfile: {keyfile} holds no usable private key") from None
     except (OSError, ValueError) as error:
-        raise TlsError(f"ssl_options.keyfile: {keyfile} cannot be used: {error}") from None
+        raise TlsError(f"keyfile: {keyfile} cannot be used: {error}") from None
 
 
 def _load_authorities(context: ssl.SSLContext, key: str, path: Path) -> None:
@@ -188,14 +214,14 @@ def _load_authorities(context: ssl.SSLContext, key: str, path: Path) -> None:
     try:
         context.load_verify_locations(path)
     except (ssl.SSLError, OSError):
-        raise TlsError(f"ssl_options.{key}: {path} holds no certificate in PEM form") from None
+        raise TlsError(f"{key}: {path} holds no certificate in PEM form") from None
 
 
 def _read(key: str, path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise TlsError(f"ssl_options.{key}: {path} cannot be read: {error.strerror}") from None
+        raise TlsError(f"{key}: {path} cannot be read: {error.strerror}") from None
 
 
 def _is_encrypted(path: Path) -> bool:

@@ -100,7 +100,7 @@ def _parameters(term: Any) -> Iterator[tuple[str, str, Any, int]]:
 
 
 def _key_of_same_name(application: str, name: str) -> str:
-    prefix = {"rabbit": "", "rabbitmq_management": "management."}.get(application)
+    prefix = _PREFIXES.get(application)
     if prefix is None:
         raise NoKeyError
     try:
@@ -270,6 +270,12 @@ def _cluster_nodes(value: Any) -> Iterator[Pair]:
     yield from _members("cluster_formation.classic_config.nodes")(nodes)
 
 
+# What the keys of an application begin with.
+_PREFIXES: Final = {
+    "rabbit": "",
+    "rabbitmq_management": "management.",
+    "rabbitmq_prometheus": "prometheus.",
+}
 _TABLE: Final[dict[tuple[str, str], Converter]] = {
     ("rabbit", "tcp_listeners"): _after_none("listeners.tcp", _addresses("listeners.tcp")),
     ("rabbit", "ssl_listeners"): _after_none("listeners.ssl", _addresses("listeners.ssl")),
@@ -286,4 +292,8 @@ _TABLE: Final[dict[tuple[str, str], Converter]] = {
     ("rabbit", "disk_free_limit"): _disk_limit,
     ("rabbit", "cluster_nodes"): _cluster_nodes,
     ("rabbitmq_management", "listener"): _group("management.listener"),
+    ("rabbitmq_management", "tcp_config"): _group("management.tcp"),
+    ("rabbitmq_management", "ssl_config"): _group("management.ssl"),
+    ("rabbitmq_prometheus", "tcp_config"): _group("prometheus.tcp"),
+    ("rabbitmq_prometheus", "ssl_config"): _group("prometheus.ssl"),
 }

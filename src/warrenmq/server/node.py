@@ -17,6 +17,7 @@ import resource
 import secrets
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -101,13 +102,15 @@ class Node:
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
         self.config = config
         self.loop = loop
-        self.clock = Clock()
         self._is_turn_scheduled = False
         self.broker = Broker(
             broker_settings(config, total_memory_bytes()),
             secrets.token_bytes,
             self.schedule_turn,
         )
+        self.clock = Clock(self.broker.latencies)
+        # Time at which the next tick is due, by the monotonic clock.
+        self._tick_due_ns = 0
         self.admin = AdminNode(self.broker)
         self.admin.name = config.node_name
         self._backup_surroundings = BackupServices(
@@ -224,7 +227,7 @@ class Node:
         self.listeners = [
             ("amqp/ssl" if each.is_tls else "amqp", *each.address) for each in self._listening.all
         ]
-        self.loop.call_later(_EXPIRY_TICK_S, self._tick_expiry)
+        self._expect_tick()
         self.loop.call_later(_CONNECTION_TICK_S, self._tick_connections)
         if self._cluster is not None:
             await self._cluster.announce(self.listeners)
@@ -411,9 +414,15 @@ class Node:
 
     # -- timers ------------------------------------------------------------------------------------
 
-    def _tick_expiry(self) -> None:
-        # Schedule the next tick first: an error must not stop the clock.
+    def _expect_tick(self) -> None:
+        self._tick_due_ns = time.monotonic_ns() + round(_EXPIRY_TICK_S * 1e9)
         self.loop.call_later(_EXPIRY_TICK_S, self._tick_expiry)
+
+    def _tick_expiry(self) -> None:
+        # A loop that does too much at once reads no socket meanwhile: its timers are late.
+        self.broker.latencies.loop_delays.add(time.monotonic_ns() - self._tick_due_ns)
+        # Schedule the next tick first: an error must not stop the clock.
+        self._expect_tick()
         self.broker.tick(self.clock.now_ms())
         if self._cluster is not None:
             self._cluster.tick()

@@ -20,7 +20,7 @@ from warrenmq.store.disk.flusher import Flusher, FlusherCall
 from warrenmq.store.disk.job_runner import JobRunner
 from warrenmq.store.disk.line_limit import LineLimit
 from warrenmq.store.disk.workers import Workers
-from warrenmq.store.jobs.job import StoreJob
+from warrenmq.store.jobs.job import CompactContents, ReadRanges, StoreJob, WriteCheckpoint
 from warrenmq.store.journal.journal import Journal
 
 logger = logging.getLogger("warren.node")
@@ -76,7 +76,19 @@ class NodeVhosts:
     def on_job(self, job: StoreJob) -> None:
         """Take over a job that has run."""
         self._jobs.pop(job, None)
+        self._measure(job)
         finish_job(job, self.lines)
+
+    def _measure(self, job: StoreJob) -> None:
+        latencies = self._broker.latencies
+        if job.error is not None:
+            return
+        if isinstance(job, ReadRanges):
+            latencies.reads.add(job.run_ns)
+        elif isinstance(job, WriteCheckpoint):
+            latencies.checkpoints.add(job.run_ns)
+        elif isinstance(job, CompactContents):
+            latencies.compactions.add(job.run_ns)
 
     def close(self) -> None:
         """Close the files of all jobs; called when the workers' threads have ended."""

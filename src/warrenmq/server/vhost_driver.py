@@ -139,6 +139,7 @@ class VhostDriver:
         self._flushes -= 1
         self._log_definitions(job)
         if job.error is None:
+            self.vhost.node.latencies.on_flush(job.flush_ns, job.sync_ns, job.batch.part_bytes)
             if self.is_failing:
                 self.is_failing = False
                 logger.info("vhost '%s': commits succeed again", self._name)

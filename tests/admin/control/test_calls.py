@@ -78,6 +78,7 @@ from warrenmq.admin.protocol.control import (
     StopNode,
 )
 from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
+from warrenmq.admin.protocol.latencies import DescribeLatencies, NodeLatencies
 from warrenmq.admin.protocol.mirrors import (
     CancelSync,
     DescribeMirrors,
@@ -132,6 +133,7 @@ OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
     (DescribeControl(), ControlStatus),
     (DescribeCounters(), NodeCounters),
     (ReadChanges(kind="queue"), Changes),
+    (DescribeLatencies(), NodeLatencies),
     (SetMemoryLimit(relative=0.5), Done),
     (SetDiskLimit(absolute=1000), Done),
     (SetLogLevel(level="warning"), Done),

@@ -7,7 +7,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.support.brokers.memory_broker import MemoryBroker
 from warrenmq.broker.channel.confirms import PublishConfirms
 from warrenmq.broker.counters import MessageCounters
-from warrenmq.store.journal.confirm_run import ConfirmParty
+from warrenmq.broker.latencies import Latencies
+from warrenmq.store.journal.confirm_run import ConfirmParty, finish_together
 from warrenmq.wire.encode import PROTOCOL_HEADER
 from warrenmq.wire.frames import FRAME_METHOD, NEED_DATA, FrameBuffer
 from warrenmq.wire.methods import BasicAck, BasicNack, decode_method
@@ -42,7 +43,9 @@ class Confirms(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.publisher = Publisher()
-        self.confirms = PublishConfirms(self.publisher.socket, CHANNEL, MessageCounters())
+        self.confirms = PublishConfirms(
+            self.publisher.socket, CHANNEL, MessageCounters(), Latencies()
+        )
         # Batches of the journal, which finish in order; the last one gathers.
         self.batches = [ConfirmParty()]
         # Other parties, which finish in any order.
@@ -157,7 +160,7 @@ TestConfirms.settings = settings(deadline=None, max_examples=100, stateful_step_
 def test_what_is_decided_out_of_turn_is_told_alone() -> None:
     """A publish that is decided out of turn is confirmed alone; the next ones stay in order."""
     publisher = Publisher()
-    confirms = PublishConfirms(publisher.socket, CHANNEL, MessageCounters())
+    confirms = PublishConfirms(publisher.socket, CHANNEL, MessageCounters(), Latencies())
     batch, other = ConfirmParty(), ConfirmParty()
     confirms.add(batch, True)
     confirms.refuse()
@@ -174,7 +177,7 @@ def test_what_is_decided_out_of_turn_is_told_alone() -> None:
 
 def test_neighbours_with_the_same_outcome_share_a_frame() -> None:
     publisher = Publisher()
-    confirms = PublishConfirms(publisher.socket, CHANNEL, MessageCounters())
+    confirms = PublishConfirms(publisher.socket, CHANNEL, MessageCounters(), Latencies())
     batches = [ConfirmParty(), ConfirmParty(), ConfirmParty()]
     for batch in batches:
         confirms.add(batch, True)
@@ -183,3 +186,24 @@ def test_neighbours_with_the_same_outcome_share_a_frame() -> None:
     batches[1].finish(False)
     batches[2].finish(True)
     assert publisher.confirms() == [(2, True, True), (4, True, False), (6, True, True)]
+
+
+def test_each_publish_counts_with_the_time_of_the_oldest_one_of_its_frame() -> None:
+    publisher = Publisher()
+    latencies = Latencies()
+    confirms = PublishConfirms(publisher.socket, CHANNEL, MessageCounters(), latencies)
+    first, second = ConfirmParty(), ConfirmParty()
+    latencies.now_ns = 1_000
+    confirms.add(first, True)
+    confirms.add(first, True)
+    latencies.now_ns = 2_000
+    confirms.add_waiting([first, second])
+    latencies.now_ns = 5_000
+    finish_together([first, second], True)
+    assert latencies.confirms.counts[0] == 3
+    assert latencies.confirms.total == 3 * 4_000
+    confirms.add(ConfirmParty(), False)
+    confirms.confirm_finished()
+    confirms.add(first, True)
+    first.finish(False)
+    assert latencies.confirms.counts[0] == 3, "one has waited for nothing, one was not confirmed"

@@ -151,6 +151,22 @@ def test_queues_in_use_change_first_then_those_without_a_master(survivor: Surviv
         assert groups[name].is_synced(ONE, copy(ONE).replica_id), "it may be needed again"
 
 
+def test_promotions_are_measured_from_the_last_sign_of_life(survivor: Survivor) -> None:
+    survivor.declare([b"mirrored"], TWO, ONE)
+    survivor.declare([b"led", b"led too"], ONE, TWO)
+    promotions = survivor.node.memory.broker.latencies.promotions
+    survivor.link(ONE, THREE)
+    survivor.mirroring.link_down(ONE.decode())
+    for _ in range(6):
+        survivor.clock.advance(500)
+        survivor.mirroring.tick()
+    survivor.lose(ONE)
+    survivor.rest()
+    assert sum(promotions.counts) == 2, "one queue had its master here before"
+    silence_ms = survivor.mirroring.peers.silence_ms(ONE)
+    assert 2 * 1_000 <= promotions.total // 1_000_000 <= 2 * silence_ms
+
+
 def test_few_queues_are_looked_at_while_the_store_is_busy(survivor: Survivor) -> None:
     """What a queue needs next does not wait behind the proposals of all others."""
     names = [b"q%d" % number for number in range(3 * URGENT_A_TURN)]

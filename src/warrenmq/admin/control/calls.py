@@ -30,10 +30,12 @@ from warrenmq.admin.definitions.export import export_pieces
 from warrenmq.admin.definitions.importing import DefinitionsImport
 from warrenmq.admin.dispatch import Dispatch
 from warrenmq.admin.events.stream import EventStream
+from warrenmq.admin.latencies import node_latencies
 from warrenmq.admin.protocol import control
 from warrenmq.admin.protocol.changes import ReadChanges
 from warrenmq.admin.protocol.cluster import ClusterRequest
 from warrenmq.admin.protocol.counters import DescribeCounters
+from warrenmq.admin.protocol.latencies import DescribeLatencies
 from warrenmq.admin.protocol.mirrors import MirrorRequest
 from warrenmq.admin.protocol.requests import ErrorReply
 from warrenmq.admin.protocol.watching import WatchRequest
@@ -188,6 +190,7 @@ class ControlCalls:
         calls.add(control.DescribeControl, self._describe_control)
         calls.add(control.DescribeUser, self._describe_user)
         calls.add(DescribeCounters, self._describe_counters)
+        calls.add(DescribeLatencies, self._describe_latencies)
 
     def _set_memory_limit(self, request: control.SetMemoryLimit) -> None:
         absolute = -1 if request.absolute is None else request.absolute
@@ -238,6 +241,9 @@ class ControlCalls:
 
     def _describe_counters(self, _request: DescribeCounters) -> None:
         self._reply(node_counters(self._broker))
+
+    def _describe_latencies(self, _request: DescribeLatencies) -> None:
+        self._reply(node_latencies(self._broker.latencies))
 
     def _on_running(self, failure: str) -> None:
         self._on_done(Refusal(PRECONDITION, failure) if failure else None)

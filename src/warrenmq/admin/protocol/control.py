@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from warrenmq.admin.protocol import changes, cluster, mirrors, watching
 from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
 from warrenmq.admin.protocol.fields import ShortStr
+from warrenmq.admin.protocol.latencies import DescribeLatencies, NodeLatencies
 
 # Tags of users (RabbitMQ's): each operation asks for one of them, and administrator allows all.
 ADMINISTRATOR: Final = "administrator"
@@ -532,6 +533,7 @@ ControlRequest = (
     | DescribeControl
     | DescribeUser
     | DescribeCounters
+    | DescribeLatencies
     | List
     | cluster.ClusterRequest
     | changes.ChangesRequest
@@ -548,6 +550,7 @@ ControlReply = (
     | UserDescription
     | NodeCounters
     | changes.ChangesReply
+    | NodeLatencies
     | cluster.ClusterReply
     | mirrors.MirrorReply
     | watching.WatchReply
@@ -596,6 +599,7 @@ NEEDS: Final[dict[type, str]] = {
     DescribeUser: NO_TAG,
     DescribeCounters: MONITORING,
     changes.ReadChanges: MONITORING,
+    DescribeLatencies: MONITORING,
     cluster.DescribeCluster: MANAGEMENT,
     cluster.DescribeMember: MANAGEMENT,
     cluster.ForgetNode: ADMINISTRATOR,

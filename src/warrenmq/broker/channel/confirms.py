@@ -12,19 +12,23 @@ from mypy_extensions import i64
 
 from warrenmq.broker.counters import MessageCounters
 from warrenmq.broker.flow.throttle import ThrottleHost
+from warrenmq.broker.latencies import Latencies
 from warrenmq.store.journal.confirm_run import ConfirmParty, ConfirmRun, ConfirmWaiter
 
 
 class PublishConfirms(ConfirmWaiter):
-    """Sends the confirms of channel `number` to `client`, and counts them in `counters`.
+    """Sends the confirms of channel `number` to `client`; counts them, and how long each took.
 
     Publishes are numbered as in AMQP: the first publish of a channel is 1.
     """
 
-    def __init__(self, client: ThrottleHost, number: i64, counters: MessageCounters) -> None:
+    def __init__(
+        self, client: ThrottleHost, number: i64, counters: MessageCounters, latencies: Latencies
+    ) -> None:
         self._client: ThrottleHost = client
         self._number: i64 = number
         self._counters: MessageCounters = counters
+        self._latencies: Latencies = latencies
         self._publish_seq: i64 = 0
         self._confirmed_upto: i64 = 0
         # Undecided runs and all runs after the first undecided one, oldest first. Publishes that
@@ -72,6 +76,7 @@ class PublishConfirms(ConfirmWaiter):
         self.on_decided(run)
 
     def _append(self, run: ConfirmRun) -> None:
+        run.began_ns = self._latencies.now_ns
         self._runs.append(run)
         self._newest = run
 
@@ -110,6 +115,7 @@ class PublishConfirms(ConfirmWaiter):
         count: i64 = 0
         upto = runs[0].first - 1 if len(runs) > 0 else self._publish_seq
         ok = True
+        confirmed: i64 = 0
         while count < len(runs) and runs[count].parties_left == 0:
             run = runs[count]
             count += 1
@@ -119,11 +125,15 @@ class PublishConfirms(ConfirmWaiter):
             elif run.ok != ok:
                 self._send(upto, ok)
                 ok = run.ok
+            if run.ok and not run.is_sent:
+                confirmed += run.last - run.first + 1
             run.is_sent = True
             upto = run.last
         if count == len(runs):
             self._newest = None
         self._send(upto, ok)
+        if confirmed > 0:
+            self._measure(runs[0], confirmed)
         del runs[:count]
 
     def _tell_alone(self, run: ConfirmRun) -> None:
@@ -132,6 +142,7 @@ class PublishConfirms(ConfirmWaiter):
         if not self._is_ended:
             if run.ok:
                 self._counters.confirmed += run.last - run.first + 1
+                self._measure(run, run.last - run.first + 1)
             for seq in range(run.first, run.last + 1):
                 self._client.out.confirm(self._number, seq, False, run.ok)
             self._client.touch()
@@ -145,6 +156,10 @@ class PublishConfirms(ConfirmWaiter):
                     self._counters.confirmed += count
                 self._client.out.confirm(self._number, upto, count > 1, ok)
                 self._client.touch()
+
+    def _measure(self, oldest: ConfirmRun, count: i64) -> None:
+        """Note how long `count` publishes have waited: as long as the first one of `oldest`."""
+        self._latencies.confirms.add(self._latencies.now_ns - oldest.began_ns, count)
 
     # -- invariants --------------------------------------------------------------------------------
 

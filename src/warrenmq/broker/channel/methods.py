@@ -122,7 +122,12 @@ def _confirm_select(channel: Channel, method: methods.ConfirmSelect) -> None:
     if channel.transaction is not None:
         raise ChannelException(PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
     if channel.confirms is None:
-        channel.confirms = PublishConfirms(channel.connection, channel.number, channel.counters)
+        channel.confirms = PublishConfirms(
+            channel.connection,
+            channel.number,
+            channel.counters,
+            channel.connection.node.latencies,
+        )
     if not method.nowait:
         channel.connection.out.method(channel.number, methods.ConfirmSelectOk())
 

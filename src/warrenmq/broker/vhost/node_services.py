@@ -15,6 +15,7 @@ from warrenmq.broker.definitions.shared import SharedDefinitions
 from warrenmq.broker.event_listener import EventListener
 from warrenmq.broker.flow.alarms import Alarms
 from warrenmq.broker.flow.disk_flow import DiskFlow
+from warrenmq.broker.latencies import Latencies
 from warrenmq.broker.mirrors import MirrorControl
 from warrenmq.broker.vhost.remote.nodes import RemoteNodes
 from warrenmq.broker.vhost.remote.slice_carrier import SliceCarrier
@@ -32,6 +33,7 @@ class NodeServices:
         self.alarms: Alarms = alarms
         self.disk_flow: DiskFlow = DiskFlow()
         self.counters: NodeCounters = NodeCounters()
+        self.latencies: Latencies = Latencies()
         self.memory_account: MemoryAccount = MemoryAccount(wake)
         # Queues that the timer visits: the queue, or messages in it, may expire. A dict keeps the
         # order of insertion; the order of a set would depend on memory addresses.

@@ -19,7 +19,7 @@ from warrenmq.cluster.groups.group_proposer import GroupProposer
 from warrenmq.cluster.groups.mirror_policy import UNMIRRORED, MirrorPolicy
 from warrenmq.cluster.groups.proposal_queue import LATER, URGENT, USUAL
 from warrenmq.cluster.groups.queue_policy import policy_of
-from warrenmq.cluster.groups.transitions import Transition
+from warrenmq.cluster.groups.transitions import PROMOTED, UNSYNCED, Transition
 from warrenmq.cluster.mirrors.gates import Gates
 from warrenmq.cluster.mirrors.log.group_lines import lines_of
 from warrenmq.cluster.mirrors.log.mirror_log import MirrorLog
@@ -87,6 +87,8 @@ class MirrorPlace(ReplicaHost):
         self.looked_ms = host.now_ms()
         # A policy of the vhost has changed since `obey_policy`.
         self.has_new_policy = False
+        # The node of the last master that another one has followed; "" once that is measured.
+        self._deposed = b""
         self._host = host
         self.replica = Replica(self.key, host.me, self)
         self.obey_policy()
@@ -193,6 +195,8 @@ class MirrorPlace(ReplicaHost):
             queue = self.vhost.queue_text(self.name)
             for line in lines_of(before, group, self._host.me.node):
                 self._host.log.write(queue, line.text, level=line.level)
+            if group.epoch > before.epoch:
+                self._deposed = before.master_node
         self.replica.on_group(group)
         self._stand_for(group)
         self._host.touch(self)
@@ -320,10 +324,18 @@ class MirrorPlace(ReplicaHost):
 
     def take_over(self, copy: MirrorCopy, source: InSync) -> None:
         queue = copy.queue
+        self._measure_promotion()
         self.vhost.set_confirm_source(queue, source)
         taker = self.vhost.taker(self.name)
         if taker is not None and taker is not queue:
             self._replace(taker, queue)
+
+    def _measure_promotion(self) -> None:
+        group = self.replica.group
+        deposed, self._deposed = self._deposed, b""
+        if deposed and group is not None and group.reason in (PROMOTED, UNSYNCED):
+            silence_ns = self.silence_ms(deposed) * 1_000_000
+            self.vhost.node.latencies.promotions.add(silence_ns)
 
     def step_down(self, copy: MirrorCopy) -> None:
         group = self.replica.group

@@ -28,6 +28,7 @@ import errno
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -57,7 +58,8 @@ class FlushJob:
 
     `apply_changes` stores changes of definitions durably, all or none; any error means none.
     `error` is set when contents or records could not be written, `definitions_error` when a change
-    set could not be stored.
+    set could not be stored. `flush_ns` tells how long the flusher's thread took for the job, and
+    `sync_ns` how long the records took to be written and synced; 0: it had none.
     """
 
     __slots__ = (
@@ -66,8 +68,10 @@ class FlushJob:
         "begun",
         "definitions_error",
         "error",
+        "flush_ns",
         "flusher",
         "journal",
+        "sync_ns",
     )
 
     def __init__(
@@ -86,6 +90,8 @@ class FlushJob:
         self.begun.acquire()
         self.error: Exception | None = None
         self.definitions_error: Exception | None = None
+        self.flush_ns = 0
+        self.sync_ns = 0
 
 
 def is_kept_up(batch: Batch) -> bool:
@@ -255,7 +261,7 @@ class BatchFlusher:
             if batch.content_writes:
                 self._write_contents(batch.content_writes)
             if batch.parts:
-                self._write_journal(batch)
+                self._write_journal(job)
         except Exception as error:  # Any failure fails this batch only; the journal nacks it.
             job.error = error
             self._abandon()
@@ -345,7 +351,8 @@ class BatchFlusher:
             # The new name must survive a power failure, as the file's bytes do (W28).
             self._files.sync_directory(directory)
 
-    def _write_journal(self, batch: Batch) -> None:
+    def _write_journal(self, job: FlushJob) -> None:
+        batch = job.batch
         if batch.starts_file:
             if self._journal_file is not None:
                 self._journal_file.close()
@@ -357,11 +364,13 @@ class BatchFlusher:
             batch.found.created_file = True
         if self._journal_file is None:
             raise OSError("no journal file is open")
+        began_ns = time.monotonic_ns()
         try:
             self._journal_file.append(batch.parts)
         except FileNotFoundError:
             batch.found.is_file_gone = True
             raise
+        job.sync_ns = time.monotonic_ns() - began_ns
         if batch.starts_file:
             self._files.sync_directory(JOURNAL_DIRECTORY)
 
@@ -428,7 +437,9 @@ class Flusher:
                 job.run()
             else:
                 job.begun.release()
+                began_ns = time.monotonic_ns()
                 job.flusher.flush(job)
+                job.flush_ns = time.monotonic_ns() - began_ns
                 self._notify(job)
 
     def _next(self) -> FlushJob | FlusherCall | None:

@@ -90,6 +90,8 @@ class Workers:
             if lane != WRITE and self._stopping.is_set():
                 continue
             run, job = entry
+            began_ns = time.monotonic_ns()
             run(job)
+            job.run_ns = time.monotonic_ns() - began_ns
             if lane == WRITE or not self._stopping.is_set():
                 self._notify(job)

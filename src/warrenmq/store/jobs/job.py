@@ -26,11 +26,15 @@ COMPACT: Final = 2
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class StoreJob:
-    """One piece of disk work. `error` says why it failed; None when it succeeded."""
+    """One piece of disk work. `error` says why it failed; None when it succeeded.
+
+    `run_ns`: how long its last run took.
+    """
 
     def __init__(self, lane: i64) -> None:
         self.lane: i64 = lane
         self.error: Exception | None = None
+        self.run_ns: i64 = 0
 
     def finished(self) -> None:
         """Take over the result; called on the loop each time the job has run or failed."""

@@ -34,6 +34,8 @@ class ConfirmRun:
         self.party: ConfirmParty | None = None
         # The waiter has sent the confirm of this run already, alone, before those of older runs.
         self.is_sent: bool = False
+        # Time of the first publish, by the clock of the waiter.
+        self.began_ns: i64 = 0
 
 
 class ConfirmParty:

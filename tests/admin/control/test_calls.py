@@ -86,6 +86,7 @@ from warrenmq.admin.protocol.mirrors import (
     SyncQueue,
 )
 from warrenmq.admin.protocol.requests import GroupList, ListGroups
+from warrenmq.admin.protocol.totals import DescribeTotals, NodeTotals
 from warrenmq.admin.protocol.watching import (
     Certificates,
     DescribeCertificates,
@@ -134,6 +135,7 @@ OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
     (DescribeCounters(), NodeCounters),
     (ReadChanges(kind="queue"), Changes),
     (DescribeLatencies(), NodeLatencies),
+    (DescribeTotals(), NodeTotals),
     (SetMemoryLimit(relative=0.5), Done),
     (SetDiskLimit(absolute=1000), Done),
     (SetLogLevel(level="warning"), Done),

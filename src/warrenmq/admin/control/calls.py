@@ -23,6 +23,7 @@ from warrenmq.admin.control.mirrors import MirrorCalls
 from warrenmq.admin.control.peers import Peers
 from warrenmq.admin.control.permits import Permits
 from warrenmq.admin.control.queues import QueueCalls
+from warrenmq.admin.control.totals import TotalsCalls
 from warrenmq.admin.control.watching import WatchCalls
 from warrenmq.admin.counters import node_counters
 from warrenmq.admin.definitions.administration import Administration, Refusal
@@ -38,6 +39,7 @@ from warrenmq.admin.protocol.counters import DescribeCounters
 from warrenmq.admin.protocol.latencies import DescribeLatencies
 from warrenmq.admin.protocol.mirrors import MirrorRequest
 from warrenmq.admin.protocol.requests import ErrorReply
+from warrenmq.admin.protocol.totals import DescribeTotals
 from warrenmq.admin.protocol.watching import WatchRequest
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.broker.broker import Broker
@@ -110,6 +112,7 @@ class ControlCalls:
         passed = passed_sessions if is_passed else None
         change_calls = ChangeCalls(broker, node, peers, passed, clock, reply)
         self._calls.add(ReadChanges, change_calls.read)
+        self._calls.add(DescribeTotals, TotalsCalls(broker, self._later, reply).start)
         self._add_calls()
 
     def start(self, request: control.ControlRequest) -> None:

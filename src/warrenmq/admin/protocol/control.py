@@ -13,6 +13,7 @@ from warrenmq.admin.protocol import changes, cluster, mirrors, watching
 from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
 from warrenmq.admin.protocol.fields import ShortStr
 from warrenmq.admin.protocol.latencies import DescribeLatencies, NodeLatencies
+from warrenmq.admin.protocol.totals import DescribeTotals, NodeTotals
 
 # Tags of users (RabbitMQ's): each operation asks for one of them, and administrator allows all.
 ADMINISTRATOR: Final = "administrator"
@@ -534,6 +535,7 @@ ControlRequest = (
     | DescribeUser
     | DescribeCounters
     | DescribeLatencies
+    | DescribeTotals
     | List
     | cluster.ClusterRequest
     | changes.ChangesRequest
@@ -551,6 +553,7 @@ ControlReply = (
     | NodeCounters
     | changes.ChangesReply
     | NodeLatencies
+    | NodeTotals
     | cluster.ClusterReply
     | mirrors.MirrorReply
     | watching.WatchReply
@@ -600,6 +603,7 @@ NEEDS: Final[dict[type, str]] = {
     DescribeCounters: MONITORING,
     changes.ReadChanges: MONITORING,
     DescribeLatencies: MONITORING,
+    DescribeTotals: MONITORING,
     cluster.DescribeCluster: MANAGEMENT,
     cluster.DescribeMember: MANAGEMENT,
     cluster.ForgetNode: ADMINISTRATOR,

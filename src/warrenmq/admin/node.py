@@ -245,11 +245,8 @@ class AdminNode:
 
     def status(self, only: AdminVhost | None) -> NodeStatus:
         """Status of the node and of all its vhosts, or of `only` one."""
-        names = sorted(self._broker.vhosts) if only is None else [only.name]
-        vhosts = [self.vhost(name) for name in names]
-        return node_status(
-            self._broker, self.name, [vhost.status() for vhost in vhosts if vhost is not None]
-        )
+        vhosts = self.all_vhosts() if only is None else [only]
+        return node_status(self._broker, self.name, [vhost.status() for vhost in vhosts])
 
     def locate(self, vhost: AdminVhost, rights: Rights, request: LocateQueues) -> QueuesLocated:
         """Where queues live; see `homes.locate`."""
@@ -270,6 +267,11 @@ class AdminNode:
         known = self._vhosts.pop(vhost.name, None)
         if known is not None:
             known.is_deleted = True
+
+    def all_vhosts(self) -> list[AdminVhost]:
+        """All vhosts by name."""
+        found = [self.vhost(name) for name in sorted(self._broker.vhosts)]
+        return [vhost for vhost in found if vhost is not None]
 
     def vhost(self, name: bytes) -> AdminVhost | None:
         """The vhost called `name`, or None."""

@@ -20,10 +20,12 @@ from warrenmq.admin.node import AdminNode, AdminVhost, BackupRefused
 from warrenmq.admin.protocol import control, requests
 from warrenmq.admin.protocol.figures import DescribeNode, ListQueues
 from warrenmq.admin.protocol.homes import LocateQueues
+from warrenmq.admin.protocol.readers import DescribeReaders
 from warrenmq.admin.protocol.sinks import (
     OpenStage,
     SinkRequest,
 )
+from warrenmq.admin.readers.all_readers import describe_readers
 from warrenmq.admin.readers.calls import GroupCalls
 from warrenmq.admin.readers.queue_reads import QueueReads
 from warrenmq.admin.session_user import SessionUser
@@ -178,11 +180,20 @@ class AdminSession:
             self._start_control(request)
         elif isinstance(request, DescribeNode) and self._user.has_tag(control.MONITORING):
             self._reply(self._node.status(None))
+        elif isinstance(request, DescribeReaders):
+            self._describe_readers(self._user)
         elif self._vhost is None:
             text = "the session has no vhost: it is for control operations only"
             self._refuse(error_codes.PRECONDITION, text)
         elif not self._is_refused(self._vhost, self._user):
             self._start_in_vhost(self._vhost, request)
+
+    def _describe_readers(self, user: SessionUser) -> None:
+        if user.has_tag(control.MONITORING):
+            describe_readers(self._node, self._clock, self._reply_later)
+        else:
+            text = "reader groups of all vhosts are for users with the tag monitoring"
+            self._refuse(error_codes.ACCESS_REFUSED, text)
 
     def _start_in_vhost(self, vhost: AdminVhost, request: requests.Request) -> None:
         call = self._calls.of(request)

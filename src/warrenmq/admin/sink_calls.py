@@ -15,7 +15,8 @@ from warrenmq.admin.dispatch import Dispatch
 from warrenmq.admin.node import AdminVhost
 from warrenmq.admin.protocol import sinks
 from warrenmq.admin.protocol.requests import REQUEST_BYTES_MAX, STAGE_BYTES, ErrorReply, Reply
-from warrenmq.broker.vhost.sinks.stage import Author, Stage, StageError, is_stand_in
+from warrenmq.admin.status import sink_names, sink_status
+from warrenmq.broker.vhost.sinks.stage import Author, Stage, StageError
 from warrenmq.broker.vhost.sinks.staging import Staging
 from warrenmq.vocabulary import error_codes
 
@@ -199,39 +200,15 @@ class SinkCalls:
 
         self._await_idle(name, request.wait_ms, answer)
 
-    def _names(self) -> set[bytes]:
-        stages = self._staging.stages.values()
-        of_stages = {stage.sink for stage in stages if not is_stand_in(stage.sink)}
-        return {*self._staging.sinks, *of_stages}
-
     def _describe(self, request: sinks.DescribeSink) -> None:
         name = request.sink.encode()
-        if name not in self._names():
+        if name not in sink_names(self._staging):
             raise StageError(error_codes.NOT_FOUND, f"no sink '{request.sink}'")
-        self._reply(self._status(name))
+        self._reply(sink_status(self._staging, name))
 
     def _list(self, _request: sinks.ListSinks) -> None:
-        self._reply(sinks.SinkList([self._status(name) for name in sorted(self._names())]))
-
-    def _status(self, name: bytes) -> sinks.SinkStatus:
-        sink = self._staging.sinks.get(name)
-        stages = [stage for stage in self._staging.stages.values() if stage.sink == name]
-        committed = 0
-        staged = 0
-        for stage in stages:
-            left = stage.queue.ready_count + stage.queue.unacked_count
-            if stage.is_committed:
-                committed += left
-            else:
-                staged += left
-        return sinks.SinkStatus(
-            name.decode("utf-8", "replace"),
-            None if sink is None or sink.batch < 0 else sink.batch,
-            sink is not None and sink.is_busy(),
-            committed,
-            len([stage for stage in stages if not stage.is_committed]),
-            staged,
-        )
+        names = sink_names(self._staging)
+        self._reply(sinks.SinkList([sink_status(self._staging, name) for name in names]))
 
     def _delete(self, request: sinks.DeleteSink) -> None:
         def on_durable(ok: bool) -> None:

@@ -16,9 +16,12 @@ from warrenmq.admin.protocol.figures import (
     WriteStatus,
 )
 from warrenmq.admin.protocol.requests import GroupStatus, MemberStatus
+from warrenmq.admin.protocol.sinks import SinkStatus
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.flow.alarm_state import OFF
 from warrenmq.broker.vhost.handovers.dead_letters import REASON_TEXTS
+from warrenmq.broker.vhost.sinks.stage import is_stand_in
+from warrenmq.broker.vhost.sinks.staging import Staging
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.build import build_name
 from warrenmq.queues.queue import Queue
@@ -157,6 +160,35 @@ def group_status(group: ReaderGroup, now_ms: int) -> GroupStatus:
         lag=sum([member.lag for member in members]),
         lag_seconds=max([member.lag_seconds for member in members], default=0.0),
         members=members,
+    )
+
+
+def sink_names(staging: Staging) -> list[bytes]:
+    """The sinks of a vhost that have committed a batch or have stages, sorted."""
+    stages = staging.stages.values()
+    of_stages = {stage.sink for stage in stages if not is_stand_in(stage.sink)}
+    return sorted({*staging.sinks, *of_stages})
+
+
+def sink_status(staging: Staging, name: bytes) -> SinkStatus:
+    """The last batch of a sink, and the messages in its stages."""
+    sink = staging.sinks.get(name)
+    stages = [stage for stage in staging.stages.values() if stage.sink == name]
+    committed = 0
+    staged = 0
+    for stage in stages:
+        left = stage.queue.ready_count + stage.queue.unacked_count
+        if stage.is_committed:
+            committed += left
+        else:
+            staged += left
+    return SinkStatus(
+        name_text(name),
+        None if sink is None or sink.batch < 0 else sink.batch,
+        sink is not None and sink.is_busy(),
+        committed,
+        len([stage for stage in stages if not stage.is_committed]),
+        staged,
     )
 
 

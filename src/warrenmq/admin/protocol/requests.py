@@ -21,6 +21,7 @@ from warrenmq.admin.protocol import fields
 from warrenmq.admin.protocol.control import ControlReply, ControlRequest
 from warrenmq.admin.protocol.figures import FiguresReply, FiguresRequest
 from warrenmq.admin.protocol.homes import LocateQueues, QueuesLocated
+from warrenmq.admin.protocol.readers import DescribeReaders, NodeReaders
 from warrenmq.admin.protocol.sinks import SinkReply, SinkRequest
 
 PROTOCOL_HEADER: Final = b"WRN\x00\x00\x00\x00\x01"
@@ -409,6 +410,7 @@ Request = (
     | GetBackup
     | CancelBackup
     | LocateQueues
+    | DescribeReaders
     | FiguresRequest
     | SinkRequest
     | ControlRequest
@@ -426,6 +428,7 @@ Reply = (
     | QueueDescription
     | BackupStatus
     | QueuesLocated
+    | NodeReaders
     | FiguresReply
     | SinkReply
     | ControlReply

@@ -16,6 +16,7 @@ from typing import Final
 from warrenmq.admin.clock import Clock, Timer
 from warrenmq.admin.node import AdminVhost
 from warrenmq.admin.protocol import requests
+from warrenmq.admin.readers.ages import when_ages_known
 from warrenmq.admin.readers.reserve_poll import ReservePoll
 from warrenmq.admin.readers.seek import seek_time
 from warrenmq.admin.readers.store import commit_acks, commit_group, storage_failed
@@ -364,36 +365,16 @@ class GroupCalls:
         )
 
     def list_groups(self) -> None:
-        """ListGroups: answer when the age of each member's oldest message is known.
-
-        A message on disk is looked up once.
-        """
+        """ListGroups: answer when the age of each member's oldest message is known."""
         groups = self._vhost.reader_groups.by_name
-        unknown = [
-            member
-            for group in groups.values()
-            for member in group.members.values()
-            if member.lag() > 0 and member.lag_since_ms() < 0
-        ]
 
-        def look_later() -> None:
-            # A load calls this from its own middle, so look in the next turn.
-            self._clock.call_soon(find_ages)
-
-        def find_ages() -> None:
-            if unknown:
-                member = unknown.pop()
-                if member.queue is None:
-                    find_ages()
-                else:
-                    member.find_oldest(look_later)
-                return
+        def answer() -> None:
             now_ms = self._clock.now_ms()
             self._reply(
                 requests.GroupList([group_status(groups[name], now_ms) for name in sorted(groups)])
             )
 
-        find_ages()
+        when_ages_known(groups.values(), self._clock, answer)
 
     def _expect(self, name: str, epoch: int, incarnation: int) -> GroupMember:
         group = self._vhost.reader_groups.get(name.encode())

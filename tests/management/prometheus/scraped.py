@@ -6,7 +6,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.brokers.node_thread import NodeThread
 from warrenmq.admin.client.client import AdminClient, NodeAddress
-from warrenmq.management.prometheus.scrape import USUAL_FAMILIES, Page, Scrape
+from warrenmq.management.prometheus.scrape import USUAL_FAMILIES, Page
+from warrenmq.management.prometheus.scrape import scrape as families_of
 from warrenmq.management.prometheus.text import encode
 
 AGGREGATED = Page(frozenset(USUAL_FAMILIES), True)
@@ -39,4 +40,4 @@ def scrape(node: NodeThread, page: Page = AGGREGATED, accept: str = "") -> Scrap
     address = NodeAddress(node.uri)
     address.vhost = ""
     with AdminClient(address) as client:
-        return Scraped(encode(Scrape(client, page).families(), accept)[0].decode())
+        return Scraped(b"".join(encode(families_of(client, page), accept)).decode())

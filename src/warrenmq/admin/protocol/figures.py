@@ -72,6 +72,18 @@ class WriteStatus(Struct, frozen=True):
     checkpoint_bytes: int
     amplification: float
 
+    @property
+    def written_bytes(self) -> int:
+        """Sum of the bytes that the store wrote, over all kinds."""
+        return (
+            self.journal_bytes
+            + self.content_bytes
+            + self.index_bytes
+            + self.rewritten_bytes
+            + self.compacted_bytes
+            + self.checkpoint_bytes
+        )
+
 
 class ContentStatus(Struct, frozen=True):
     """A content store; garbage = total - valid."""

@@ -1,11 +1,14 @@
 """The metrics of what all nodes of the cluster have: vhosts, exchanges, bindings."""
 
 from collections import Counter
+from typing import Final
 
 from warrenmq.management.prometheus.metrics import Family, family
-from warrenmq.management.prometheus.objects import Row
+from warrenmq.management.prometheus.reading import Table
 
-_EXCHANGE_LABELS = ("vhost", "exchange", "type")
+_EXCHANGE_LABELS: Final = ("vhost", "exchange", "type")
+# The columns with the values of these labels.
+EXCHANGE_COLUMNS: Final = ("vhost", "name", "type")
 
 
 def vhost_status(vhosts: list[str]) -> Family:
@@ -19,29 +22,26 @@ def vhost_status(vhosts: list[str]) -> Family:
     )
 
 
-def exchange_names(exchanges: list[Row]) -> Family:
+def exchange_names(exchanges: Table) -> Family:
     """The exchanges (with columns vhost, name and type)."""
     return family(
         "rabbitmq_cluster_exchange_name",
         "gauge",
         "Enumerates exchanges without any additional info",
         _EXCHANGE_LABELS,
-        [((row["vhost"], row["name"], row["type"]), 1.0) for row in exchanges],
+        [(values, 1.0) for values in exchanges.texts(EXCHANGE_COLUMNS)],
     )
 
 
-def exchange_bindings(exchanges: list[Row], bindings: dict[str, list[Row]]) -> Family:
+def exchange_bindings(exchanges: Table, bindings: dict[str, Table]) -> Family:
     """The number of bindings from each exchange; `bindings` (with source_name) are by vhost."""
-    counts = Counter(
-        (vhost, row["source_name"]) for vhost, rows in bindings.items() for row in rows
+    counts: Counter[tuple[str, ...]] = Counter(
+        (vhost, name) for vhost, table in bindings.items() for name in table.column("source_name")
     )
     return family(
         "rabbitmq_cluster_exchange_bindings",
         "gauge",
         "Number of bindings for an exchange",
         _EXCHANGE_LABELS,
-        [
-            ((row["vhost"], row["name"], row["type"]), counts[row["vhost"], row["name"]])
-            for row in exchanges
-        ],
+        [(values, counts[values[:2]]) for values in exchanges.texts(EXCHANGE_COLUMNS)],
     )

@@ -1,15 +1,23 @@
 """The metrics of what a node has done: RabbitMQ's global counters, and its churn."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
 from warrenmq.admin.protocol.counters import NodeCounters
+from warrenmq.admin.protocol.figures import VhostStatus
 from warrenmq.management.prometheus.metrics import RABBITMQ, Family, family
-from warrenmq.management.prometheus.objects import Row
 
 _PROTOCOL: Final = {"protocol": "amqp091"}
 # Mirrored queues are classic ones in RabbitMQ's eyes, and warren counts quorum queues with them.
 _QUEUE_TYPE: Final = {**_PROTOCOL, "queue_type": "rabbit_classic_queue"}
+# Reasons for dead letters, with the type of queue that RabbitMQ has each for.
+_DEAD_LETTERED: Final = {
+    "expired": "rabbit_classic_queue",
+    "maxlen": "rabbit_classic_queue",
+    "rejected": "rabbit_classic_queue",
+    "delivery_limit": "rabbit_quorum_queue",
+}
 # The meaning of each counter by its name.
 _INCOMING: Final = {
     "received": "Messages received from publishers",
@@ -52,12 +60,22 @@ def global_counters(reading: NodeCounters) -> Iterator[Family]:
     yield _counter("global_messages_delivered", text, delivered, _QUEUE_TYPE)
 
 
-def global_consumers(channels: list[Row]) -> Family:
-    """The consumers of clients of this node, from the channels (with column consumer_count)."""
-    total = float(sum(row["consumer_count"] for row in channels))
-    samples = [(tuple(_QUEUE_TYPE.values()), total)]
+def global_dead_letters(vhosts: list[VhostStatus]) -> Iterator[Family]:
+    """Dead letters by reason, with the labels that RabbitMQ has for queues of each type."""
+    counts = Counter[str]()
+    for vhost in vhosts:
+        counts.update(vhost.dead_letters)
+    for reason, queue_type in _DEAD_LETTERED.items():
+        labels = {"queue_type": queue_type, "dead_letter_strategy": "at_most_once"}
+        text = f"Messages dead-lettered: {reason}"
+        yield _counter(f"global_messages_dead_lettered_{reason}", text, counts[reason], labels)
+
+
+def global_consumers(consumers: int) -> Family:
+    """The consumers of clients of this node."""
+    samples = [(tuple(_PROTOCOL.values()), float(consumers))]
     name = f"{RABBITMQ}_global_consumers"
-    return family(name, "gauge", "Consumers of clients", tuple(_QUEUE_TYPE), samples)
+    return family(name, "gauge", "Consumers of clients", tuple(_PROTOCOL), samples)
 
 
 def socket_bytes(infix: str, reading: NodeCounters) -> Iterator[Family]:

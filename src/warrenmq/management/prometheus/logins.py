@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from warrenmq.management.prometheus.metrics import RABBITMQ, Family, family
-from warrenmq.management.prometheus.objects import Row
+from warrenmq.management.prometheus.reading import Table
 
 # The meaning of each counter by its column.
 _LOGINS: Final = {
@@ -15,8 +15,8 @@ _LOGINS: Final = {
 LOGIN_COLUMNS: Final = ["protocol", *_LOGINS]
 
 
-def logins(infix: str, rows: list[Row]) -> Iterator[Family]:
+def logins(infix: str, table: Table) -> Iterator[Family]:
     """Counted logins by protocol."""
     for name, text in _LOGINS.items():
-        counts = [((row["protocol"],), float(row[name])) for row in rows]
+        counts = zip(table.texts(("protocol",)), map(float, table.column(name)), strict=True)
         yield family(f"{RABBITMQ}_{infix}{name}", "counter", text, ("protocol",), counts)

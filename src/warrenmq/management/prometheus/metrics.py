@@ -5,12 +5,18 @@ Names have no prefix: `rabbitmq_` and `rabbitmq_detailed_` show metrics of Rabbi
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
 
 Kind = Literal["gauge", "counter"]
-Family = CounterMetricFamily | GaugeMetricFamily | InfoMetricFamily
+Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily | InfoMetricFamily
 # One value of a metric, with the values of its labels.
 Sample = tuple[tuple[str, ...], float]
 Subject = TypeVar("Subject")
@@ -45,6 +51,15 @@ def family(
     for values, value in samples:
         made.add_metric(values, value)
     return made
+
+
+def histogram(
+    name: str, text: str, bounds: Sequence[float], counts: Sequence[int], total: float
+) -> Family:
+    """The histogram called `name`: `counts` up to each of `bounds`, then above all of them."""
+    labels = [f"{bound:g}" for bound in bounds] + ["+Inf"]
+    buckets = list(zip(labels, map(float, accumulate(counts)), strict=True))
+    return HistogramMetricFamily(name, text, buckets, total)
 
 
 def of_one(

@@ -4,11 +4,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from warrenmq.admin.protocol.mirrors import MirrorCopy, MirrorStatus
+from warrenmq.admin.protocol.totals import MirrorSums
 from warrenmq.management.prometheus.metrics import WARREN, Family, Metric, family, of_each
-from warrenmq.management.prometheus.objects import Row
-
-# Columns of queues that the sums need.
-MIRROR_COLUMNS: Final = ("slave_nodes", "synchronised_slave_nodes")
 
 
 def _copy(name: str, text: str, value: Callable[[MirrorCopy], float | None]) -> Metric[MirrorCopy]:
@@ -31,20 +28,16 @@ _COPIES: Final = (
 )
 
 
-def mirror_sums(infix: str, queues: list[Row]) -> Iterable[Family]:
+def mirror_sums(infix: str, sums: MirrorSums) -> Iterable[Family]:
     """How many queues of this node have mirrors, and how many mirrors of them there are."""
-    mirrored = [row for row in queues if row["slave_nodes"]]
-    mirrors = sum(len(row["slave_nodes"]) for row in mirrored)
-    synchronised = sum(len(row["synchronised_slave_nodes"]) for row in mirrored)
-    unprotected = sum(not row["synchronised_slave_nodes"] for row in mirrored)
     for name, text, value in (
-        ("mirrored_queues", "Queues with a master here and with mirrors", len(mirrored)),
-        ("mirrors", "Mirrors of these queues", mirrors),
-        ("unsynchronised_mirrors", "Mirrors that lack messages", mirrors - synchronised),
+        ("mirrored_queues", "Queues with a master here and with mirrors", sums.queues),
+        ("mirrors", "Mirrors of these queues", sums.mirrors),
+        ("unsynchronised_mirrors", "Mirrors that lack messages", sums.mirrors - sums.synchronised),
         (
             "unprotected_queues",
             "Mirrored queues without a synchronised mirror: they stop with this node",
-            unprotected,
+            sums.unprotected,
         ),
     ):
         yield family(f"{WARREN}_{infix}{name}", "gauge", text, (), [((), float(value))])

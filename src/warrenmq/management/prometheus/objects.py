@@ -1,13 +1,14 @@
 """The metrics of queues, connections and channels, from the columns of the node's listings.
 
-Aggregated, a metric is the sum over all objects; otherwise each object has labels. A share of time
-is no quantity to sum up, and a sum of counters would fall when an object ends: these two are for
-single objects only.
+Aggregated, a metric is the sum over all objects, which the node takes; otherwise each object has
+labels. A share of time is no quantity to sum up, and a sum of counters would fall when an object
+ends: these two are for single objects only.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
 
+from warrenmq.admin.protocol.totals import QueueSums
 from warrenmq.management.prometheus.metrics import (
     RABBITMQ,
     WARREN,
@@ -16,9 +17,7 @@ from warrenmq.management.prometheus.metrics import (
     Sample,
     family,
 )
-
-# A row of a listing by its columns.
-Row = dict[str, Any]
+from warrenmq.management.prometheus.reading import Table
 
 
 class ColumnMetric(NamedTuple):
@@ -36,10 +35,9 @@ class ColumnMetric(NamedTuple):
         """Whether the sum over all objects is a metric: one of counters would fall with an end."""
         return self.is_quantity and self.kind == "gauge"
 
-    def value(self, row: Row) -> float | None:
-        """The value in `row`, None if there is none."""
-        value = row[self.column]
-        return None if value is None else float(value)
+    def full_name(self, infix: str) -> str:
+        """The name with its owner; `infix` stands between them."""
+        return f"{self.owner}_{infix}{self.name}"
 
 
 Metrics = tuple[ColumnMetric, ...]
@@ -176,54 +174,59 @@ CHANNELS: Final[Metrics] = (
 )
 
 
-class Objects(NamedTuple):
-    """The objects of one listing, as a page shows them.
+def of_each_row(
+    metrics: Metrics, infix: str, labels: dict[str, str], table: Table
+) -> Iterator[Family]:
+    """The metrics of each object of `table`; `labels` names the columns that tell them apart."""
+    values = table.texts(tuple(labels.values()))
+    for metric in metrics:
+        samples = [
+            (label_values, float(value))
+            for label_values, value in zip(values, table.column(metric.column), strict=True)
+            if value is not None
+        ]
+        yield family(metric.full_name(infix), metric.kind, metric.help, tuple(labels), samples)
 
-    `labels` names the columns that tell objects apart by the label of each. `rows` have the
-    columns of the metrics and these.
-    """
 
-    labels: dict[str, str]
-    rows: list[Row]
+def of_all(metrics: Metrics, infix: str, sums: object) -> Iterator[Family]:
+    """The sums of the metrics over all objects; `sums` has them by the names of the columns."""
+    for metric in metrics:
+        if metric.is_summed:
+            samples = [((), float(getattr(sums, metric.column)))]
+            yield family(metric.full_name(infix), metric.kind, metric.help, (), samples)
 
-    def families(self, metrics: Metrics, infix: str, is_aggregated: bool) -> Iterator[Family]:
-        """The metrics, summed up or one sample an object."""
-        for metric in metrics:
-            if is_aggregated and not metric.is_summed:
-                continue
-            samples = self._samples(metric.value)
-            labels = tuple(self.labels)
-            if is_aggregated:
-                samples = [((), sum(value for _, value in samples))]
-                labels = ()
-            name = f"{metric.owner}_{infix}{metric.name}"
-            yield family(name, metric.kind, metric.help, labels, samples)
 
-    def _samples(self, value_of: Callable[[Row], float | None]) -> list[Sample]:
-        samples = []
-        columns = list(self.labels.values())
-        for row in self.rows:
-            value = value_of(row)
-            if value is not None:
-                samples.append((tuple([str(row[column]) for column in columns]), value))
-        return samples
+def classes_of_each(infix: str, labels: dict[str, str], queues: Table) -> Family:
+    """Ready messages of each queue by class."""
+    samples: list[Sample] = []
+    counts = zip(
+        *(queues.column(name) for name in ("messages_ready", *IN_MEMORY_CLASSES)), strict=True
+    )
+    for values, (ready, *in_memory) in zip(
+        queues.texts(tuple(labels.values())), counts, strict=True
+    ):
+        samples += [((*values, name), count) for name, count in _by_class(ready, in_memory)]
+    return _classes(infix, tuple(labels), samples)
 
-    def classes(self, infix: str, is_aggregated: bool) -> Family:
-        """Ready messages of queues by class, alpha (in memory) to delta (on disk only)."""
-        found: dict[tuple[str, ...], float] = {}
-        columns = () if is_aggregated else tuple(self.labels.values())
-        for row in self.rows:
-            key = tuple([str(row[column]) for column in columns])
-            left = row["messages_ready"]
-            for name in IN_MEMORY_CLASSES:
-                left -= row[name]
-                found[*key, name] = found.get((*key, name), 0.0) + row[name]
-            found[*key, "delta"] = found.get((*key, "delta"), 0.0) + left
-        labels = () if is_aggregated else tuple(self.labels)
-        text = "Ready messages by class, alpha (in memory) to delta (on disk only)"
-        return family(
-            f"{WARREN}_{infix}queue_messages", "gauge", text, (*labels, "class"), found.items()
-        )
+
+def classes_of_all(infix: str, sums: QueueSums) -> Family:
+    """Ready messages of all queues by class."""
+    in_memory = (sums.alpha, sums.beta, sums.gamma)
+    counts = _by_class(sums.messages_ready, in_memory)
+    return _classes(infix, (), [((name,), count) for name, count in counts])
+
+
+def _by_class(ready: int, in_memory: Iterable[int]) -> list[tuple[str, float]]:
+    counts = list(in_memory)
+    return list(
+        zip((*IN_MEMORY_CLASSES, "delta"), map(float, [*counts, ready - sum(counts)]), strict=True)
+    )
+
+
+def _classes(infix: str, labels: tuple[str, ...], samples: list[Sample]) -> Family:
+    text = "Ready messages by class, alpha (in memory) to delta (on disk only)"
+    name = f"{WARREN}_{infix}queue_messages"
+    return family(name, "gauge", text, (*labels, "class"), samples)
 
 
 def columns_of(metrics: Iterable[ColumnMetric], *others: str) -> list[str]:

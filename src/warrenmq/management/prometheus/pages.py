@@ -9,14 +9,14 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query
 from fastapi.routing import APIRoute
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp
 
 from warrenmq.admin.client.client import AdminClient, AdminRefusedError, NodeUnreachableError
 from warrenmq.management.access import Monitor
 from warrenmq.management.error_replies import add_error_replies
-from warrenmq.management.prometheus.scrape import FAMILIES, USUAL_FAMILIES, Page, Scrape
-from warrenmq.management.prometheus.text import encode
+from warrenmq.management.prometheus.scrape import FAMILIES, USUAL_FAMILIES, Page, scrape
+from warrenmq.management.prometheus.text import content_type, encode
 from warrenmq.management.raw_path import RawPath
 from warrenmq.management.sessions import NodePlace, refusal, unreachable
 from warrenmq.server.config.options.http_listeners import MetricsOptions
@@ -66,12 +66,13 @@ def metrics_router(
 
 def _shown(client: AdminClient, page: Page, accept: str) -> Response:
     try:
-        text, content_type = encode(Scrape(client, page).families(), accept)
+        families = scrape(client, page)
     except AdminRefusedError as error:
         raise refusal(error) from None
     except NodeUnreachableError as error:
         raise unreachable(error) from None
-    return Response(text, media_type=content_type)
+    # A page of all objects may have many megabytes, and is sent while it is made.
+    return StreamingResponse(encode(families, accept), media_type=content_type(accept))
 
 
 def _of_caller(caller: Monitor) -> Iterator[AdminClient]:

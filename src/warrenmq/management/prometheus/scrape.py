@@ -6,19 +6,27 @@ those whose name begins with warren_ are warren's own.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from itertools import chain
+from typing import Final, Literal
 
 from warrenmq.admin.client.client import AdminClient
 from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
+from warrenmq.admin.protocol.figures import VhostStatus
+from warrenmq.admin.protocol.latencies import DescribeLatencies, NodeLatencies
+from warrenmq.admin.protocol.readers import DescribeReaders, NodeReaders
+from warrenmq.admin.protocol.totals import ClientSums, DescribeTotals, NodeTotals
 from warrenmq.management.prometheus import cluster, counters, mirrors, node, objects
+from warrenmq.management.prometheus.latencies import histograms, persister
 from warrenmq.management.prometheus.logins import LOGIN_COLUMNS, logins
 from warrenmq.management.prometheus.metrics import RABBITMQ, Family, family
-from warrenmq.management.prometheus.objects import Metrics, Objects, Row, columns_of
+from warrenmq.management.prometheus.objects import Metrics, columns_of
+from warrenmq.management.prometheus.readers import readers
 from warrenmq.management.prometheus.reading import (
-    Listing,
+    Table,
     read_mirrors,
     read_node,
-    read_rows,
+    read_table,
+    read_vhosts,
 )
 from warrenmq.management.prometheus.stores import stores
 
@@ -36,7 +44,8 @@ _CONNECTIONS: Final[dict[str, Metrics]] = {
 _CHANNELS: Final[dict[str, Metrics]] = {"channel_metrics": objects.CHANNELS}
 # Families that pages show without being asked to.
 USUAL_FAMILIES: Final = (
-    *("node_coarse_metrics", "node_metrics", "warren_store_metrics", "auth_attempt_metrics"),
+    *("node_coarse_metrics", "node_metrics", "node_persister_metrics", "auth_attempt_metrics"),
+    *("warren_store_metrics", "warren_latency_metrics", "warren_reader_metrics"),
     *("global_metrics", "connection_churn_metrics"),
     *_QUEUES,
     *_CONNECTIONS,
@@ -45,6 +54,8 @@ USUAL_FAMILIES: Final = (
 # Families that only a page of chosen ones shows.
 CLUSTER_FAMILIES: Final = ("vhost_status", "exchange_names", "exchange_bindings")
 FAMILIES: Final = (*USUAL_FAMILIES, *CLUSTER_FAMILIES)
+
+_QUEUE_LABELS: Final = {"vhost": "vhost", "queue": "name"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,46 +69,50 @@ class Page:
     vhosts: frozenset[str] | None = None
 
 
-class Scrape:
-    """One page of metrics of one node."""
+def scrape(client: AdminClient, page: Page) -> Iterator[Family]:
+    """Ask the node, in a session of a monitor, for all that the page shows.
+
+    The families come in the order of their subjects, each made when it is taken. Raises what the
+    client raises, before the first family.
+    """
+    return chain.from_iterable(_Scrape(client, page).parts())
+
+
+class _Scrape:
+    """One page of one node. A part is asked for at once, and its families are made later."""
 
     def __init__(self, client: AdminClient, page: Page) -> None:
         self._client = client
         self._page = page
+        self._infix = page.infix
 
-    def families(self) -> Iterator[Family]:
-        """The families of the page, in the order of its subjects."""
-        page, infix = self._page, self._page.infix
+    def parts(self) -> list[Iterable[Family]]:
+        """All parts of the page."""
+        infix = self._infix
         reading = read_node(self._client)
-        yield from node.identity(reading)
-        if "node_coarse_metrics" in page.families:
-            yield from node.coarse(infix, reading)
-        if "node_metrics" in page.families:
-            yield from node.limits(infix, reading)
+        parts: list[Iterable[Family]] = [node.identity(reading)]
+        if self._has("node_coarse_metrics"):
+            parts.append(node.coarse(infix, reading))
+        if self._has("node_metrics"):
+            parts.append(node.limits(infix, reading))
         shown = [each for each in reading.status.vhosts if self._shows(each.vhost)]
-        if "warren_store_metrics" in page.families:
-            yield from stores(infix, shown)
-        vhosts = [each.vhost for each in shown]
-        yield from self._objects(vhosts)
-        if "auth_attempt_metrics" in page.families:
-            rows = read_rows(self._client, "auth_attempts", LOGIN_COLUMNS)
-            yield from logins(infix, rows)
-        yield from self._counters()
-        yield from self._cluster(vhosts)
+        if self._has("warren_store_metrics"):
+            parts.append(stores(infix, shown))
+        if self._has("warren_latency_metrics", "node_persister_metrics"):
+            parts += self._latencies(shown)
+        if self._has("warren_reader_metrics"):
+            found = self._client.request(DescribeReaders(), NodeReaders)
+            parts.append(readers(infix, found, self._shows))
+        if self._has("auth_attempt_metrics"):
+            parts.append(logins(infix, read_table(self._client, "auth_attempts", LOGIN_COLUMNS)))
+        if self._page.is_aggregated:
+            parts += self._totals()
+        else:
+            parts += self._objects([each.vhost for each in shown])
+        return parts + self._counters(shown) + self._cluster([each.vhost for each in shown])
 
-    def _counters(self) -> Iterator[Family]:
-        """What the node has done."""
-        page = self._page
-        has_bytes = page.is_aggregated and "connection_coarse_metrics" in page.families
-        if not has_bytes and not self._has_any(("global_metrics", "connection_churn_metrics")):
-            return
-        reading = self._client.request(DescribeCounters(), NodeCounters)
-        if "global_metrics" in page.families:
-            yield from counters.global_counters(reading)
-        if "connection_churn_metrics" in page.families:
-            yield from counters.churn(page.infix, reading)
-        if has_bytes:
-            yield from counters.socket_bytes(page.infix, reading)
+    def _has(self, *families: str) -> bool:
+        return not self._page.families.isdisjoint(families)
 
     def _shows(self, vhost: str) -> bool:
         return self._page.vhosts is None or vhost in self._page.vhosts
@@ -107,83 +122,110 @@ class Scrape:
         chosen = [by_family[name] for name in by_family if name in self._page.families]
         return tuple(dict.fromkeys([metric for metrics in chosen for metric in metrics]))
 
-    def _has_any(self, families: Iterable[str]) -> bool:
-        return not self._page.families.isdisjoint(families)
+    def _latencies(self, vhosts: list[VhostStatus]) -> Iterator[Iterable[Family]]:
+        measured = self._client.request(DescribeLatencies(), NodeLatencies)
+        if self._has("warren_latency_metrics"):
+            yield histograms(self._infix, measured)
+        if self._has("node_persister_metrics"):
+            yield persister(self._infix, measured, vhosts)
 
-    def _objects(self, vhosts: list[str]) -> Iterator[Family]:
-        """The metrics of queues, connections and channels, and how many there are."""
-        page = self._page
-        if self._has_any(_QUEUES):
+    def _counters(self, vhosts: list[VhostStatus]) -> list[Iterable[Family]]:
+        """What the node has done."""
+        has_bytes = self._page.is_aggregated and self._has("connection_coarse_metrics")
+        if not has_bytes and not self._has("global_metrics", "connection_churn_metrics"):
+            return []
+        reading = self._client.request(DescribeCounters(), NodeCounters)
+        parts: list[Iterable[Family]] = []
+        if self._has("global_metrics"):
+            parts += [counters.global_counters(reading), counters.global_dead_letters(vhosts)]
+        if self._has("connection_churn_metrics"):
+            parts.append(counters.churn(self._infix, reading))
+        if has_bytes:
+            parts.append(counters.socket_bytes(self._infix, reading))
+        return parts
+
+    # -- queues, connections and channels ----------------------------------------------------------
+
+    def _totals(self) -> Iterator[Iterable[Family]]:
+        """The sums over all objects, which the node takes."""
+        totals = self._client.request(DescribeTotals(), NodeTotals)
+        yield objects.of_all(self._metrics(_QUEUES), self._infix, totals.queues)
+        of_clients = (*self._metrics(_CONNECTIONS), *self._metrics(_CHANNELS))
+        yield objects.of_all(of_clients, self._infix, totals.clients)
+        if self._has("warren_queue_classes"):
+            yield [objects.classes_of_all(self._infix, totals.queues)]
+        if self._has("warren_mirror_metrics"):
+            yield mirrors.mirror_sums(self._infix, totals.mirrors)
+        yield _counts(totals)
+
+    def _objects(self, vhosts: list[str]) -> Iterator[Iterable[Family]]:
+        """The metrics of each object, and on a page of all families how many there are."""
+        infix = self._infix
+        if self._has(*_QUEUES):
             queues = self._queues(vhosts)
-            yield from self._of_queues(queues)
-        of_clients: tuple[tuple[Listing, dict[str, Metrics], str], ...] = (
-            ("connections", _CONNECTIONS, "connection"),
-            ("channels", _CHANNELS, "channel"),
-        )
-        for what, by_family, label in of_clients:
-            if self._has_any(by_family):
-                metrics = self._metrics(by_family)
-                rows = self._rows_of_clients(what, columns_of(metrics, "pid"))
-                clients = Objects({label: "pid"}, rows)
-                yield from clients.families(metrics, page.infix, page.is_aggregated)
-                if not page.infix:
-                    yield _total(what, rows)
-                    if what == "channels":
-                        yield counters.global_consumers(rows)
-
-    def _rows_of_clients(self, what: Listing, columns: list[str]) -> list[Row]:
-        rows = read_rows(self._client, what, [*columns, "vhost"])
-        return rows if self._page.vhosts is None else [r for r in rows if self._shows(r["vhost"])]
-
-    def _queues(self, vhosts: list[str]) -> list[Row]:
-        """The rows of queues with all columns that the page needs."""
-        others = ["name", "vhost", "consumers"]
-        if "warren_queue_classes" in self._page.families:
-            others += ["messages_ready", *objects.IN_MEMORY_CLASSES]
-        if "warren_mirror_metrics" in self._page.families:
-            others += mirrors.MIRROR_COLUMNS
-        columns = columns_of(self._metrics(_QUEUES), *others)
-        return [
-            row for vhost in vhosts for row in read_rows(self._client, "queues", columns, vhost)
-        ]
-
-    def _of_queues(self, rows: list[Row]) -> Iterator[Family]:
-        page, infix = self._page, self._page.infix
-        queues = Objects({"vhost": "vhost", "queue": "name"}, rows)
-        yield from queues.families(self._metrics(_QUEUES), infix, page.is_aggregated)
+            yield objects.of_each_row(self._metrics(_QUEUES), infix, _QUEUE_LABELS, queues)
+            if self._has("warren_queue_classes"):
+                yield [objects.classes_of_each(infix, _QUEUE_LABELS, queues)]
+            if self._has("warren_mirror_metrics"):
+                yield mirrors.mirror_copies(infix, read_mirrors(self._client, queues))
+        if self._has(*_CONNECTIONS):
+            yield self._of_clients("connections", "connection", self._metrics(_CONNECTIONS))
+        if self._has(*_CHANNELS):
+            yield self._of_clients("channels", "channel", self._metrics(_CHANNELS))
         if not infix:
-            yield _total("queues", rows)
-            consumers = float(sum(row["consumers"] for row in rows))
-            yield family(f"{RABBITMQ}_consumers", "gauge", "Consumers", (), [((), consumers)])
-        if "warren_queue_classes" in page.families:
-            yield queues.classes(infix, page.is_aggregated)
-        if "warren_mirror_metrics" in page.families:
-            yield from mirrors.mirror_sums(infix, rows)
-            if not page.is_aggregated:
-                copies = read_mirrors(self._client, rows)
-                yield from mirrors.mirror_copies(infix, copies)
+            totals = self._client.request(DescribeTotals(), NodeTotals)
+            if self._has("warren_mirror_metrics"):
+                yield mirrors.mirror_sums(infix, totals.mirrors)
+            yield _counts(totals)
 
-    def _cluster(self, vhosts: list[str]) -> Iterator[Family]:
+    def _of_clients(
+        self, what: Literal["connections", "channels"], label: str, metrics: Metrics
+    ) -> Iterable[Family]:
+        table = read_table(self._client, what, columns_of(metrics, "pid", "vhost"))
+        vhosts = table.column("vhost")
+        rows = [row for row, each in zip(table.rows, vhosts, strict=True) if self._shows(each)]
+        return objects.of_each_row(metrics, self._infix, {label: "pid"}, Table(table.columns, rows))
+
+    def _queues(self, vhosts: list[str]) -> Table:
+        """The queues with all columns that the page needs."""
+        others = ["name", "vhost"]
+        if self._has("warren_queue_classes"):
+            others += ["messages_ready", *objects.IN_MEMORY_CLASSES]
+        if self._has("warren_mirror_metrics"):
+            others.append("slave_nodes")
+        columns = columns_of(self._metrics(_QUEUES), *others)
+        return read_vhosts(self._client, "queues", columns, vhosts)
+
+    # -- the cluster -------------------------------------------------------------------------------
+
+    def _cluster(self, vhosts: list[str]) -> list[Iterable[Family]]:
         """What all nodes of the cluster have."""
-        families = self._page.families
-        if "vhost_status" in families:
-            yield cluster.vhost_status(vhosts)
-        if not self._has_any(("exchange_names", "exchange_bindings")):
-            return
-        columns = ["vhost", "name", "type"]
-        exchanges = [
-            row for vhost in vhosts for row in read_rows(self._client, "exchanges", columns, vhost)
-        ]
-        if "exchange_names" in families:
-            yield cluster.exchange_names(exchanges)
-        if "exchange_bindings" in families:
-            bindings = {
-                vhost: read_rows(self._client, "bindings", ["source_name"], vhost)
-                for vhost in vhosts
-            }
-            yield cluster.exchange_bindings(exchanges, bindings)
+        shown: list[Family] = []
+        if self._has("vhost_status"):
+            shown.append(cluster.vhost_status(vhosts))
+        if self._has("exchange_names", "exchange_bindings"):
+            columns = list(cluster.EXCHANGE_COLUMNS)
+            exchanges = read_vhosts(self._client, "exchanges", columns, vhosts)
+            if self._has("exchange_names"):
+                shown.append(cluster.exchange_names(exchanges))
+            if self._has("exchange_bindings"):
+                bindings = {
+                    vhost: read_table(self._client, "bindings", ["source_name"], vhost)
+                    for vhost in vhosts
+                }
+                shown.append(cluster.exchange_bindings(exchanges, bindings))
+        return [shown]
 
 
-def _total(what: str, rows: list[Row]) -> Family:
-    """How many objects there are of one kind."""
-    return family(f"{RABBITMQ}_{what}", "gauge", what.capitalize(), (), [((), float(len(rows)))])
+def _counts(totals: NodeTotals) -> Iterator[Family]:
+    """How many objects there are of each kind."""
+    clients: ClientSums = totals.clients
+    for name, count in (
+        ("queues", totals.queues.queues),
+        ("consumers", totals.queues.consumers),
+        ("connections", clients.connections),
+        ("channels", clients.channels),
+    ):
+        samples = [((), float(count))]
+        yield family(f"{RABBITMQ}_{name}", "gauge", name.capitalize(), (), samples)
+    yield counters.global_consumers(clients.consumer_count)

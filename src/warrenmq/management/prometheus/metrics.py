@@ -21,6 +21,8 @@ Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily | InfoM
 Sample = tuple[tuple[str, ...], float]
 Subject = TypeVar("Subject")
 
+_ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+
 RABBITMQ: Final = "rabbitmq"
 WARREN: Final = "warren"
 
@@ -51,6 +53,32 @@ def family(
     for values, value in samples:
         made.add_metric(values, value)
     return made
+
+
+class ObjectFamily(NamedTuple):
+    """A metric of ten thousand objects, as text but for its values: `head` has no samples.
+
+    A sample called `name` has the labels of an object as text, and its value; None is left out.
+    """
+
+    head: Family
+    name: str
+    labels: list[str]
+    values: list[float | None]
+
+
+def object_family(
+    name: str, kind: Kind, text: str, labels: list[str], values: list[float | None]
+) -> ObjectFamily:
+    """The metric called `name`, which means `text`, of objects with these `label_text`s."""
+    sample_name = f"{name}_total" if kind == "counter" else name
+    return ObjectFamily(family(name, kind, text, (), ()), sample_name, labels, values)
+
+
+def label_text(names: Iterable[str], values: Iterable[str]) -> str:
+    """The labels of an object in the formats of Prometheus, sorted by name."""
+    pairs = sorted(zip(names, values, strict=True))
+    return ",".join([f'{name}="{value.translate(_ESCAPES)}"' for name, value in pairs])
 
 
 def histogram(

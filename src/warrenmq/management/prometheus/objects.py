@@ -14,8 +14,11 @@ from warrenmq.management.prometheus.metrics import (
     WARREN,
     Family,
     Kind,
+    ObjectFamily,
     Sample,
     family,
+    label_text,
+    object_family,
 )
 from warrenmq.management.prometheus.reading import Table
 
@@ -176,16 +179,12 @@ CHANNELS: Final[Metrics] = (
 
 def of_each_row(
     metrics: Metrics, infix: str, labels: dict[str, str], table: Table
-) -> Iterator[Family]:
+) -> Iterator[ObjectFamily]:
     """The metrics of each object of `table`; `labels` names the columns that tell them apart."""
-    values = table.texts(tuple(labels.values()))
+    texts = [label_text(labels, values) for values in table.texts(tuple(labels.values()))]
     for metric in metrics:
-        samples = [
-            (label_values, float(value))
-            for label_values, value in zip(values, table.column(metric.column), strict=True)
-            if value is not None
-        ]
-        yield family(metric.full_name(infix), metric.kind, metric.help, tuple(labels), samples)
+        name, values = metric.full_name(infix), table.column(metric.column)
+        yield object_family(name, metric.kind, metric.help, texts, values)
 
 
 def of_all(metrics: Metrics, infix: str, sums: object) -> Iterator[Family]:

@@ -18,7 +18,7 @@ from warrenmq.admin.protocol.totals import ClientSums, DescribeTotals, NodeTotal
 from warrenmq.management.prometheus import cluster, counters, mirrors, node, objects
 from warrenmq.management.prometheus.latencies import histograms, persister
 from warrenmq.management.prometheus.logins import LOGIN_COLUMNS, logins
-from warrenmq.management.prometheus.metrics import RABBITMQ, Family, family
+from warrenmq.management.prometheus.metrics import RABBITMQ, Family, ObjectFamily, family
 from warrenmq.management.prometheus.objects import Metrics, columns_of
 from warrenmq.management.prometheus.readers import readers
 from warrenmq.management.prometheus.reading import (
@@ -55,6 +55,9 @@ USUAL_FAMILIES: Final = (
 CLUSTER_FAMILIES: Final = ("vhost_status", "exchange_names", "exchange_bindings")
 FAMILIES: Final = (*USUAL_FAMILIES, *CLUSTER_FAMILIES)
 
+# The families of one subject.
+_Part = Iterable[Family | ObjectFamily]
+
 _QUEUE_LABELS: Final = {"vhost": "vhost", "queue": "name"}
 
 
@@ -69,7 +72,7 @@ class Page:
     vhosts: frozenset[str] | None = None
 
 
-def scrape(client: AdminClient, page: Page) -> Iterator[Family]:
+def scrape(client: AdminClient, page: Page) -> Iterator[Family | ObjectFamily]:
     """Ask the node, in a session of a monitor, for all that the page shows.
 
     The families come in the order of their subjects, each made when it is taken. Raises what the
@@ -86,11 +89,11 @@ class _Scrape:
         self._page = page
         self._infix = page.infix
 
-    def parts(self) -> list[Iterable[Family]]:
+    def parts(self) -> list[_Part]:
         """All parts of the page."""
         infix = self._infix
         reading = read_node(self._client)
-        parts: list[Iterable[Family]] = [node.identity(reading)]
+        parts: list[_Part] = [node.identity(reading)]
         if self._has("node_coarse_metrics"):
             parts.append(node.coarse(infix, reading))
         if self._has("node_metrics"):
@@ -122,20 +125,20 @@ class _Scrape:
         chosen = [by_family[name] for name in by_family if name in self._page.families]
         return tuple(dict.fromkeys([metric for metrics in chosen for metric in metrics]))
 
-    def _latencies(self, vhosts: list[VhostStatus]) -> Iterator[Iterable[Family]]:
+    def _latencies(self, vhosts: list[VhostStatus]) -> Iterator[_Part]:
         measured = self._client.request(DescribeLatencies(), NodeLatencies)
         if self._has("warren_latency_metrics"):
             yield histograms(self._infix, measured)
         if self._has("node_persister_metrics"):
             yield persister(self._infix, measured, vhosts)
 
-    def _counters(self, vhosts: list[VhostStatus]) -> list[Iterable[Family]]:
+    def _counters(self, vhosts: list[VhostStatus]) -> list[_Part]:
         """What the node has done."""
         has_bytes = self._page.is_aggregated and self._has("connection_coarse_metrics")
         if not has_bytes and not self._has("global_metrics", "connection_churn_metrics"):
             return []
         reading = self._client.request(DescribeCounters(), NodeCounters)
-        parts: list[Iterable[Family]] = []
+        parts: list[_Part] = []
         if self._has("global_metrics"):
             parts += [counters.global_counters(reading), counters.global_dead_letters(vhosts)]
         if self._has("connection_churn_metrics"):
@@ -146,7 +149,7 @@ class _Scrape:
 
     # -- queues, connections and channels ----------------------------------------------------------
 
-    def _totals(self) -> Iterator[Iterable[Family]]:
+    def _totals(self) -> Iterator[_Part]:
         """The sums over all objects, which the node takes."""
         totals = self._client.request(DescribeTotals(), NodeTotals)
         yield objects.of_all(self._metrics(_QUEUES), self._infix, totals.queues)
@@ -158,7 +161,7 @@ class _Scrape:
             yield mirrors.mirror_sums(self._infix, totals.mirrors)
         yield _counts(totals)
 
-    def _objects(self, vhosts: list[str]) -> Iterator[Iterable[Family]]:
+    def _objects(self, vhosts: list[str]) -> Iterator[_Part]:
         """The metrics of each object, and on a page of all families how many there are."""
         infix = self._infix
         if self._has(*_QUEUES):
@@ -180,7 +183,7 @@ class _Scrape:
 
     def _of_clients(
         self, what: Literal["connections", "channels"], label: str, metrics: Metrics
-    ) -> Iterable[Family]:
+    ) -> _Part:
         table = read_table(self._client, what, columns_of(metrics, "pid", "vhost"))
         vhosts = table.column("vhost")
         rows = [row for row, each in zip(table.rows, vhosts, strict=True) if self._shows(each)]
@@ -198,7 +201,7 @@ class _Scrape:
 
     # -- the cluster -------------------------------------------------------------------------------
 
-    def _cluster(self, vhosts: list[str]) -> list[Iterable[Family]]:
+    def _cluster(self, vhosts: list[str]) -> list[_Part]:
         """What all nodes of the cluster have."""
         shown: list[Family] = []
         if self._has("vhost_status"):

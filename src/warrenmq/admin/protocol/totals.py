@@ -41,6 +41,8 @@ class ClientSums(Struct, frozen=True):
     connections: int
     send_pend: int
     channels: int
+    # Channels on which clients have published.
+    publishers: int
     consumer_count: int
     messages_unacknowledged: int
     messages_unconfirmed: int

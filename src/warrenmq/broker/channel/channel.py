@@ -349,6 +349,10 @@ class Channel(SettlingChannel):
         else:
             confirms.add_waiting(parties)
 
+    def has_published(self) -> bool:
+        """True once the client has published on the channel."""
+        return len(self._route.address) > 0
+
     def is_ahead(self) -> bool:
         """True while a queue of the last route piles up although its consumers are being served."""
         for queue in self._route.queues:  # noqa: SIM110  # compiled, a generator costs more

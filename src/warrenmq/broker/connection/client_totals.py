@@ -20,6 +20,8 @@ class ClientTotals:
         # Bytes that wait to be sent.
         self.send_pend: i64 = 0
         self.channels: i64 = 0
+        # Channels on which clients have published.
+        self.publishers: i64 = 0
         self.consumer_count: i64 = 0
         self.messages_unacknowledged: i64 = 0
         self.messages_unconfirmed: i64 = 0
@@ -40,6 +42,8 @@ class ClientTotals:
 
     def _add_channel(self, channel: Channel) -> None:
         self.channels += 1
+        if channel.has_published():
+            self.publishers += 1
         self.consumer_count += len(channel.consumers)
         self.messages_unacknowledged += channel.unacked.count
         confirms = channel.confirms

@@ -6,6 +6,7 @@ from typing import Final
 
 from warrenmq.admin.protocol.counters import NodeCounters
 from warrenmq.admin.protocol.figures import VhostStatus
+from warrenmq.admin.protocol.totals import ClientSums
 from warrenmq.management.prometheus.metrics import RABBITMQ, Family, family
 
 _PROTOCOL: Final = {"protocol": "amqp091"}
@@ -71,11 +72,14 @@ def global_dead_letters(vhosts: list[VhostStatus]) -> Iterator[Family]:
         yield _counter(f"global_messages_dead_lettered_{reason}", text, counts[reason], labels)
 
 
-def global_consumers(consumers: int) -> Family:
-    """The consumers of clients of this node."""
-    samples = [(tuple(_PROTOCOL.values()), float(consumers))]
-    name = f"{RABBITMQ}_global_consumers"
-    return family(name, "gauge", "Consumers of clients", tuple(_PROTOCOL), samples)
+def global_clients(clients: ClientSums) -> Iterator[Family]:
+    """The consumers of clients of this node, and the channels on which they have published."""
+    for name, text, value in (
+        ("consumers", "Consumers of clients", clients.consumer_count),
+        ("publishers", "Channels on which clients have published", clients.publishers),
+    ):
+        samples = [(tuple(_PROTOCOL.values()), float(value))]
+        yield family(f"{RABBITMQ}_global_{name}", "gauge", text, tuple(_PROTOCOL), samples)
 
 
 def socket_bytes(infix: str, reading: NodeCounters) -> Iterator[Family]:

@@ -14,7 +14,7 @@ from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
 from warrenmq.admin.protocol.figures import VhostStatus
 from warrenmq.admin.protocol.latencies import DescribeLatencies, NodeLatencies
 from warrenmq.admin.protocol.readers import DescribeReaders, NodeReaders
-from warrenmq.admin.protocol.totals import ClientSums, DescribeTotals, NodeTotals
+from warrenmq.admin.protocol.totals import DescribeTotals, NodeTotals
 from warrenmq.management.prometheus import cluster, counters, mirrors, node, objects
 from warrenmq.management.prometheus.latencies import histograms, persister
 from warrenmq.management.prometheus.logins import LOGIN_COLUMNS, logins
@@ -222,7 +222,7 @@ class _Scrape:
 
 def _counts(totals: NodeTotals) -> Iterator[Family]:
     """How many objects there are of each kind."""
-    clients: ClientSums = totals.clients
+    clients = totals.clients
     for name, count in (
         ("queues", totals.queues.queues),
         ("consumers", totals.queues.consumers),
@@ -231,4 +231,4 @@ def _counts(totals: NodeTotals) -> Iterator[Family]:
     ):
         samples = [((), float(count))]
         yield family(f"{RABBITMQ}_{name}", "gauge", name.capitalize(), (), samples)
-    yield counters.global_consumers(clients.consumer_count)
+    yield from counters.global_clients(clients)

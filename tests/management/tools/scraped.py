@@ -1,4 +1,4 @@
-"""What monitors ask of the HTTP API, and the fields that they decode, with their types.
+"""Paths that monitors and libraries ask the HTTP API for, and the types of what they decode.
 
 A field has dots for values inside objects. A tool in Go cannot decode an object at all when one of
 its integers comes with a fraction or as a text.
@@ -161,11 +161,81 @@ DATADOG = (
     Scrape("aliveness-test/{vhost}", fields(str, "status")),
 )
 
+# The library rabbit-hole, with which programs in Go read the API; a port may be a text, too.
+_PORT = (int, str)
+_PEER = {"peer_port": _PORT, "peer_host": str}
+RABBIT_HOLE = (
+    Scrape(
+        "overview",
+        fields(
+            str,
+            "management_version rabbitmq_version erlang_version erlang_full_version node",
+        )
+        | _TOTALS
+        | fields(list, "exchange_types listeners contexts"),
+    ),
+    Scrape(
+        "nodes/{node}",
+        fields(str, "name type os_pid")
+        | _NODE
+        | fields(list, "auth_mechanisms applications partitions cluster_links"),
+    ),
+    Scrape(
+        "connections",
+        fields(str, "name node state type host peer_host protocol user vhost")
+        | fields(int, "channels timeout frame_max recv_oct send_oct connected_at")
+        | fields(bool, "ssl")
+        | {"port": _PORT, "peer_port": _PORT, "client_properties": dict},
+    ),
+    Scrape(
+        "channels",
+        fields(str, "name user vhost node connection_details.name")
+        | fields(
+            int,
+            "number prefetch_count consumer_count messages_unacknowledged messages_unconfirmed"
+            " messages_uncommitted acks_uncommitted",
+        )
+        | fields(bool, "confirm transactional")
+        | {f"connection_details.{name}": kind for name, kind in _PEER.items()},
+    ),
+    Scrape(
+        "consumers",
+        fields(str, "consumer_tag queue.name queue.vhost")
+        | fields(int, "prefetch_count channel_details.number")
+        | fields(bool, "ack_required")
+        | fields(str, "name connection_name node user", "channel_details")
+        | {f"channel_details.{name}": kind for name, kind in _PEER.items()}
+        | fields(dict, "arguments"),
+    ),
+    Scrape(
+        "queues/{vhost}/{queue}",
+        fields(str, "name vhost type node state")
+        | fields(bool, "durable auto_delete exclusive")
+        | _MESSAGES
+        | _BYTES
+        | fields(dict, "arguments message_stats backing_queue_status")
+        | fields(list, "consumer_details"),
+    ),
+    Scrape(
+        "vhosts",
+        fields(str, "name description default_queue_type")
+        | fields(bool, "tracing")
+        | _MESSAGES
+        | fields(dict, "cluster_state")
+        | fields(list, "tags"),
+    ),
+    Scrape("users/", fields(str, "name password_hash hashing_algorithm") | fields(list, "tags")),
+    Scrape("whoami", fields(str, "name") | fields(list, "tags")),
+    Scrape("cluster-name/", fields(str, "name")),
+    Scrape("definitions", fields(str, "rabbit_version") | fields(list, "users vhosts queues")),
+)
+
 TOOLS = {
     "rabbitmq_exporter": EXPORTER,
     "KEDA": KEDA,
     "telegraf": TELEGRAF,
     "Datadog": DATADOG,
+    "rabbit-hole": RABBIT_HOLE,
 }
 # Ends of fields that the API does not have yet.
 NOT_YET = (

@@ -1,4 +1,4 @@
-"""Monitors get what they decode: rabbitmq_exporter, KEDA, telegraf and Datadog."""
+"""Monitors and the library rabbit-hole get from the HTTP API what they decode."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,8 +1,8 @@
-"""The life cycle of each resource of RabbitMQ's Terraform provider, with its own requests.
+"""What the Terraform provider and Kubernetes' topology operator do to each of their resources.
 
-The provider asks through the Go library rabbit-hole: a connection for each request, JSON with all
-fields, also in bodies of a few that are empty. It takes 404 for "is not there", also as the answer
-to DELETE, and every other status of 400 and above for a failure.
+Both ask through the Go library rabbit-hole: a connection for each request, and bodies with all
+fields, also empty ones. The library takes 404 for "is not there", also as the answer to DELETE, and
+every other status of 400 and above for a failure.
 """
 
 import base64
@@ -107,7 +107,7 @@ UPSTREAM = {
 }
 
 
-def parameter(component: str, value: dict[str, Any]) -> dict[str, Any]:
+def parameter(component: str, value: Any) -> dict[str, Any]:
     return {"name": "p", "vhost": VHOST, "component": component, "value": value}
 
 
@@ -132,6 +132,16 @@ LASTING: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
         f"parameters/federation-upstream/{IN_VHOST}/p",
         parameter("federation-upstream", UPSTREAM),
         parameter("federation-upstream", UPSTREAM | {"max-hops": 2, "exchange": "x"}),
+    ),
+    "federation upstream set": (
+        f"parameters/federation-upstream-set/{IN_VHOST}/p",
+        parameter("federation-upstream-set", [{"upstream": "p"}]),
+        parameter("federation-upstream-set", [{"upstream": "p", "exchange": "x"}]),
+    ),
+    "global parameter": (
+        "global-parameters/p",
+        {"name": "p", "value": {"a": [1, "two", None]}},
+        {"name": "p", "value": "text"},
     ),
 }
 
@@ -222,6 +232,26 @@ def test_topic_permissions(ask: Ask, user: str) -> None:
     gone(ask, path)
 
 
+def test_topic_permissions_of_one_exchange(ask: Ask, user: str) -> None:
+    path = f"topic-permissions/{IN_VHOST}/{user}"
+    for exchange in ("amq.topic", "x 1"):
+        ask("PUT", path, {"exchange": exchange, "write": "a", "read": "b"})
+    assert ask("DELETE", f"{path}/x%201").status == 204
+    assert [row["exchange"] for row in ask("GET", path).body] == ["amq.topic"]
+
+
+def test_user_limits(ask: Ask, user: str) -> None:
+    path = f"user-limits/{user}"
+    assert ask("GET", path).body == []
+    assert ask("PUT", f"{path}/max-connections", {"value": 5}).status == 204
+    assert ask("PUT", f"{path}/max-channels", {"value": 7}).status == 204
+    values = {"max-connections": 5, "max-channels": 7}
+    assert ask("GET", path).body == [{"user": user, "value": values}]
+    assert ask("DELETE", f"{path}/max-channels").status == 204
+    assert ask("GET", path).body == [{"user": user, "value": {"max-connections": 5}}]
+    assert ask("DELETE", f"{path}/max-connections").status == 204
+
+
 def test_exchange(ask: Ask) -> None:
     path = f"exchanges/{IN_VHOST}/x%201"
     gone(ask, path)
@@ -252,6 +282,19 @@ def test_queue(ask: Ask) -> None:
     assert ask("PUT", path, {"type": "", "durable": True, "arguments": arguments}).status == 201
     shown(ask, path, {"durable": True, "auto_delete": False, "arguments": arguments})
     assert ask("DELETE", f"{path}?").status == 204
+    gone(ask, path)
+
+
+def test_a_queue_is_deleted_only_when_it_is_empty(ask: Ask) -> None:
+    path = f"queues/{IN_VHOST}/full"
+    ask("PUT", path, {"type": "", "durable": True})
+    message = {"routing_key": "full", "payload": "x", "payload_encoding": "string"}
+    publish = f"exchanges/{IN_VHOST}/amq.default/publish"
+    assert ask("POST", publish, message | {"properties": {}}).body == {"routed": True}
+    refused = ask("DELETE", f"{path}?if-empty=true&if-unused=true")
+    assert (refused.status, refused.body["error"]) == (400, "bad_request")
+    assert ask("DELETE", f"{path}/contents").status == 204
+    assert ask("DELETE", f"{path}?if-empty=true&if-unused=true").status == 204
     gone(ask, path)
 
 

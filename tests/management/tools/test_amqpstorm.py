@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from amqpstorm.connection import Connection
@@ -40,10 +41,13 @@ def names(rows: list[dict[str, str]]) -> list[str]:
     return [row["name"] for row in rows]
 
 
-def test_the_broker(api: Api) -> None:
+def test_the_broker(http_node: HttpNode, api: Api) -> None:
     assert api.aliveness_test() == api.aliveness_test("/") == {"status": "ok"}
     overview = api.overview()
     assert overview["management_version"] == "3.10.8"
+    (context,) = overview["contexts"]
+    assert (context["node"], context["path"]) == (overview["node"], "/")
+    assert context["port"] == str(urlsplit(http_node.url).port)
     assert api.cluster_name() == {"name": overview["cluster_name"]}
     (node,) = api.nodes()
     assert node["name"] == overview["node"] == api.node(node["name"])["name"]

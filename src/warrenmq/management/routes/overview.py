@@ -36,10 +36,11 @@ _RETENTION_S: Final = (600, 3600, 28800, 86400)
 
 @router.get("/overview")
 def overview(request: Request, caller: ManagementUser) -> JsonReply:
-    """Versions, totals of messages and objects, and for a monitor the listeners."""
+    """Versions, totals of messages and objects, and for a monitor the listeners and the API."""
     row = _versions(caller) | _totals(caller)
     if caller.has_tag(MONITORING):
         row["listeners"] = _listeners(caller.call(DescribeCluster(), ClusterStatus))
+        row["contexts"] = [_context(request, caller.description.node)]
     return single(request, row)
 
 
@@ -131,6 +132,19 @@ def _totals(caller: Caller) -> Row:
         "queues": len(queues),
     }
     return {"queue_totals": messages, "object_totals": objects}
+
+
+def _context(request: Request, node: str) -> Row:
+    """The API itself, at the address that the request came to; RabbitMQ has its port as a text."""
+    host, port = request.scope["server"]
+    return {
+        "node": node,
+        "description": "RabbitMQ Management",
+        "path": "/",
+        "ip": host,
+        "port": str(port),
+        "ssl_opts": [],
+    }
 
 
 def _listeners(cluster: ClusterStatus) -> list[Row]:

@@ -11,9 +11,9 @@ import pytest
 
 from tests.support.brokers.tls_process import TlsBroker
 from tests.support.certificates import Authority
+from warrenmq.admin.client.certificates import expirations, expiring, in_words
 from warrenmq.admin.protocol.watching import ListenerCertificates
 from warrenmq.cli.control import main
-from warrenmq.admin.client.certificates import expirations, expiring, in_words
 
 
 @pytest.fixture(scope="module")

@@ -124,7 +124,7 @@ class Queue(LeveledQueue):
         """Deliver the message at once, or let it wait; see `MessageTaker.publish`."""
         backing = self.backing
         if may_refuse:
-            # Dead letters, delayed and staged messages may not be refused: clients' publishes may.
+            # Dead letters and staged messages may not be refused: publishes of clients may.
             backing.counters.routed += 1
         levels = self.levels
         ready_count = backing.ready.count
@@ -265,6 +265,10 @@ class Queue(LeveledQueue):
         if not self.drop_expired_head(now_ms):
             return LOADING
         return self._top().ready.head_state()
+
+    def count_late_publish(self) -> None:
+        """Count a client's publish that waited at a delayed exchange, and is not refused."""
+        self.backing.counters.routed += 1
 
     def count_empty_get(self) -> None:
         """Count a basic.get that is answered without a message."""

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
+from tests.support.brokers.amqp_frames import table
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.memory_broker import MemoryBroker
 from warrenmq.admin.changes.node_walk import NodeWalk
@@ -42,6 +43,7 @@ from warrenmq.wire.methods import (
     TxSelect,
     TxSelectOk,
 )
+from warrenmq.wire.properties import Properties
 
 STARTED_MS = 1000
 WALKS: dict[str, Callable[[Broker], Walk]] = {
@@ -250,6 +252,57 @@ TestFeed.settings = settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
+
+
+def node_figures(memory: MemoryBroker) -> dict[str, Any]:
+    """What a new session is told of the node."""
+    reader = Reader(memory.broker, NODE)
+    reader.ask()
+    (figures,) = reader.figures()
+    return figures
+
+
+def test_disk_writes_outlive_the_vhost_and_channels_their_end() -> None:
+    memory = MemoryBroker()
+    peer = Peer(memory.connect()).open()
+    channel = peer.channel()
+    channel.declare(b"q", durable=True)
+    for _ in range(3):
+        channel.publish(b"q", properties=Properties(delivery_mode=2).encode())
+    memory.pump()
+    open_ones = node_figures(memory)
+    assert (open_ones["publish"], open_ones["disk_writes"], open_ones["disk_reads"]) == (3, 3, 0)
+    peer.drop()
+    memory.broker.remove_vhost(memory.vhost)
+    closed = node_figures(memory)
+    assert (closed["publish"], closed["disk_writes"], closed["channel_closed"]) == (3, 3, 1)
+    assert closed["recv_oct"] >= open_ones["recv_oct"] > 0
+
+
+def test_a_delayed_message_counts_for_its_queue_when_it_is_due() -> None:
+    memory = MemoryBroker()
+    channel = Peer(memory.connect()).open().channel()
+    channel.declare(b"q")
+    arguments = table(x__delayed__type="fanout")
+    channel.exchange(b"late", b"x-delayed-message", arguments=arguments)
+    channel.bind(b"q", b"late")
+    delay = Properties(headers=table(x__delay=1000)).encode()
+    channel.publish(b"", b"body", delay, exchange=b"late")
+
+    def publishes() -> tuple[int, int, int]:
+        (queue,) = _told(memory.broker, QUEUE, "q")
+        (exchange,) = _told(memory.broker, EXCHANGE, "late")
+        return queue["publish"], exchange["publish_in"], exchange["publish_out"]
+
+    assert publishes() == (0, 1, 0)
+    memory.advance(2000)
+    assert publishes() == (1, 1, 1)
+
+
+def _told(broker: Broker, kind: str, name: str) -> list[dict[str, Any]]:
+    reader = Reader(broker, kind)
+    reader.tick()
+    return [each for each in reader.figures() if each["name"] == name]
 
 
 def test_an_answer_looks_at_a_thousand_objects() -> None:

@@ -8,7 +8,6 @@ from mypy_extensions import i64
 from warrenmq.admin.changes.walk import Walk
 from warrenmq.admin.changes.walks import is_open, uncommitted_count, write_message_counters
 from warrenmq.broker.broker import Broker
-from warrenmq.broker.counters import MessageCounters
 
 
 class NodeWalk(Walk):
@@ -39,8 +38,6 @@ class NodeWalk(Walk):
     def write_figures(self, out: BytesWriter) -> None:
         broker = self._broker
         churn = broker.counters.churn
-        messages = MessageCounters()
-        messages.add(broker.counters.closed_channels)
         uncommitted: i64 = 0
         channels: i64 = 0
         connections: i64 = 0
@@ -55,8 +52,7 @@ class NodeWalk(Walk):
                 if not channel.is_closed:
                     channels += 1
                     uncommitted += uncommitted_count(channel)
-                    messages.add(channel.counters)
-        write_message_counters(out, messages, uncommitted)
+        write_message_counters(out, broker.message_counters(), uncommitted)
         write_i64_be(out, churn.connections_opened)
         write_i64_be(out, churn.connections_closed)
         write_i64_be(out, churn.channels_opened)

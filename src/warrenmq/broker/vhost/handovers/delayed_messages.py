@@ -28,6 +28,7 @@ from warrenmq.queues.backing.loading import EntryContents
 from warrenmq.queues.entry import ALPHA, Entry
 from warrenmq.queues.leave_reason import ACKED
 from warrenmq.queues.message_taker import MessageTaker
+from warrenmq.queues.queue import Queue
 from warrenmq.routing.delay import X_DELAY, delay_ms
 from warrenmq.routing.exchange import Exchange
 from warrenmq.store.model.message import NOT_JOURNALED, Message, MovedMessage, QueueLedger
@@ -272,6 +273,12 @@ class DelayedMessages:
         takers = handovers.takers(due.queues, due.copy, now_ms)
         ttl_ms, priority = properties.expiration_ms, properties.priority
         arrive(takers, due.copy, ttl_ms, priority, now_ms, is_known, may_refuse=False)
+        for taker in takers:
+            if isinstance(taker, Queue):
+                taker.count_late_publish()
+        exchange = self._vhost.router.exchanges.get(due.copy.exchange())
+        if exchange is not None:
+            exchange.publish_out += len(takers)
         self.keep_all(due.copy, due.waits, properties.headers, is_known, now_ms)
         self._let_go(entry, due.copy, now_ms)
 

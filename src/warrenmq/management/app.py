@@ -14,6 +14,7 @@ from warrenmq.management.raw_path import RawPath
 from warrenmq.management.routes import (
     bindings,
     checks,
+    command_line,
     connections,
     definitions,
     exchanges,
@@ -49,6 +50,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     checks.old_router,
     logins.router,
     features.router,
+    command_line.router,
     pages.router,
 )
 

@@ -55,6 +55,8 @@ class Broker:
             f"{HOST}:0",
             "--management",
             f"{HOST}:0",
+            "--set",
+            f"prometheus.listen={HOST}:0",
         )
         self._process = process
         # Kill a node that neither becomes ready nor ends, so that it cannot hang the demo.

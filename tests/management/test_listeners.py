@@ -81,6 +81,17 @@ def test_tls_asks_for_a_certificate(node: HttpNode, authority: Authority) -> Non
     assert reply.json()["name"] == "guest"
 
 
+def test_a_new_certificate_is_used(node: HttpNode, authority: Authority) -> None:
+    port = httpx.URL(f"https{urls(node)['https']}").port or 0
+    shown = ssl.get_server_certificate(("127.0.0.1", port))
+    authority.issue("server")
+    eventually(
+        lambda: ssl.get_server_certificate(("127.0.0.1", port)) != shown,
+        "the new one is shown",
+        0.3,
+    )
+
+
 def test_paths_begin_with_the_prefix(api: httpx.Client) -> None:
     assert api.get("whoami/").status_code == 200
     assert refusal(api.get("/api/whoami"))[0] == 404

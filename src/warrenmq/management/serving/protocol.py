@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from warrenmq.server.config.options.http_listeners import HttpListener
-from warrenmq.server.listening.tls import PeerChains
+from warrenmq.server.listening.tls import ListenerTls
 
 # Bytes of a request's head, which is its path and its headers.
 _HEAD_BYTES_MAX: Final = 65536
@@ -25,7 +25,7 @@ _REASONS: Final = {
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """A client of a listener with these `options`; `chains` checks its certificate."""
+    """A client of a listener with these `options`; `tls` checks its certificate."""
 
     def __init__(
         self,
@@ -33,13 +33,13 @@ class HttpProtocol(HttpToolsProtocol):
         state: ServerState,
         options: HttpListener,
         connections_max: int,
-        chains: PeerChains | None,
+        tls: ListenerTls | None,
     ) -> None:
         super().__init__(config, state, {})
         self._request_timeout_s = options.request_timeout_ms / 1000
         self._idle_timeout_s = options.idle_timeout_ms / 1000
         self._connections_max = connections_max
-        self._chains = chains
+        self._tls = tls
         self._head_bytes = 0
         # Whether the client is in the midst of a request's head, or about to send the first.
         self._is_in_head = True
@@ -50,8 +50,8 @@ class HttpProtocol(HttpToolsProtocol):
         self, transport: asyncio.Transport
     ) -> None:
         super().connection_made(transport)
-        tls = transport.get_extra_info("ssl_object")
-        if tls is not None and self._chains is not None and self._chains.is_too_long(tls):
+        client = transport.get_extra_info("ssl_object")
+        if self._tls is not None and self._tls.chains.is_too_long(client):
             transport.abort()
         elif len(self.connections) > self._connections_max:
             self._refuse(_TOO_MANY)

@@ -7,6 +7,7 @@ the others serve meanwhile.
 import asyncio
 import signal
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from uvicorn.server import ServerState
 from warrenmq.management.serving.compression import Compressed
 from warrenmq.management.serving.protocol import HttpProtocol
 from warrenmq.server.config.options.http_listeners import Listening
-from warrenmq.server.listening.tls import PeerChains, TlsError, server_context
+from warrenmq.server.listening.tls import ListenerTls, TlsError
 
 # Clients that wait for their connection to be accepted.
 _BACKLOG: Final = 128
@@ -61,6 +62,7 @@ class SiteServer:
         self._beat = beat
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
         self._servers: list[asyncio.Server] = []
         self._states: list[ServerState] = []
 
@@ -68,14 +70,14 @@ class SiteServer:
         """Serve until `stop_in_thread`, SIGTERM or SIGINT."""
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stopping.set)
-        tasks = [
+        self._tasks = [
             self._loop.create_task(self._listen(site, listening))
             for site in sites
             for listening in site.listening
         ]
-        tasks.append(self._loop.create_task(self._tick()))
+        self._tasks.append(self._loop.create_task(self._tick()))
         await self._stopping.wait()
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
         await self._close()
 
@@ -103,10 +105,7 @@ class SiteServer:
 
     async def _open(self, site: Site, listening: Listening) -> str:
         """Listen; returns where, as a URL without a path. Raises OSError or TlsError."""
-        context = chains = None
-        if listening.tls is not None:
-            context = server_context(listening.tls, site.tls_prefix)
-            chains = PeerChains(listening.tls.depth)
+        tls = None if listening.tls is None else ListenerTls(listening.tls, site.tls_prefix)
         bound = _bound(listening.host, listening.port)
         options = listening.options
         config = uvicorn.Config(
@@ -121,16 +120,19 @@ class SiteServer:
         config.load()
         state = ServerState()
         server = await self._loop.create_server(
-            partial(HttpProtocol, config, state, options, site.connections_max, chains),
+            partial(HttpProtocol, config, state, options, site.connections_max, tls),
             sock=bound,
-            ssl=context,
-            ssl_handshake_timeout=None if context is None else options.request_timeout_ms / 1000,
+            ssl=None if tls is None else _renewing(tls),
+            ssl_handshake_timeout=None if tls is None else options.request_timeout_ms / 1000,
         )
+        if tls is not None and listening.tls is not None:
+            watched = listening.tls
+            self._tasks.append(self._loop.create_task(tls.watch(lambda: watched)))
         self._servers.append(server)
         self._states.append(state)
         host, port = bound.getsockname()[:2]
         where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-        return f"http://{where}" if context is None else f"https://{where}"
+        return f"http://{where}" if tls is None else f"https://{where}"
 
     async def _tick(self) -> None:
         while True:
@@ -150,6 +152,17 @@ class SiteServer:
             async with asyncio.timeout(_STOP_GRACE_S):
                 while any([state.connections for state in self._states]):
                     await asyncio.sleep(0.01)
+
+
+def _renewing(tls: ListenerTls) -> ssl.SSLContext:
+    """A context whose handshakes show the certificate that `tls` has at the time."""
+    first = tls.context
+
+    def choose(client: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        client.context = tls.context
+
+    first.sni_callback = choose
+    return first
 
 
 def _bound(host: str, port: int) -> socket.socket:

@@ -258,13 +258,15 @@ class ListenerTls:
     """The TLS in force on a node's listeners; takes new certificates while the node runs.
 
     New connections use the new files and options; old connections live on. Faulty files change
-    nothing. Raises TlsError when the first options cannot be honoured.
+    nothing. Raises TlsError when the first options cannot be honoured. `prefix` is what the names
+    of their keys begin with.
     """
 
-    def __init__(self, options: TlsOptions) -> None:
+    def __init__(self, options: TlsOptions, prefix: str = _PREFIX) -> None:
+        self._prefix = prefix
         # Stamps of the files as they were last read, even if the files were faulty.
         self._stamps = file_stamps(options)
-        self.context: ssl.SSLContext = server_context(options)
+        self.context: ssl.SSLContext = server_context(options, prefix)
         self.chains = PeerChains(options.depth)
         # The node's own certificates and the trusted ones, as PEM.
         self.certificates = certificate_texts(options)
@@ -276,7 +278,7 @@ class ListenerTls:
         """
         self._stamps = file_stamps(options)
         try:
-            context = server_context(options)
+            context = server_context(options, self._prefix)
         except TlsError as error:
             logger.error("the certificates in use stay, because the new ones are faulty: %s", error)
             return str(error)

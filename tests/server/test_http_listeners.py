@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from warrenmq.server.config.effective import effective
 from warrenmq.server.config.load import Flags, read_sources
 from warrenmq.server.config.options.http_listeners import HttpListener, SiteOptions
 
@@ -94,3 +95,10 @@ def test_the_management_process_gets_all_options() -> None:
     assert options.management.path_prefix == "/rabbit"
     assert options.management.headers == (("strict-transport-security", "max-age=9"),)
     assert options.metrics.metrics_listeners() == []
+
+
+def test_a_setting_with_two_names_is_shown_once() -> None:
+    loaded = read_sources(Flags(settings=("management.listener.port=1",)), {})
+    shown = {row.key: row.value for row in effective(loaded)}
+    assert shown["management.listener.port"] == "1" and "management.tcp.port" not in shown
+    assert "management.listener.ip" not in shown and shown["management.path_prefix"] == ""

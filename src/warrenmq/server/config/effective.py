@@ -35,6 +35,8 @@ def effective(loaded: Loaded) -> list[Row]:
     """All keys with their values, in the order of the table of keys; then those without effect."""
     rows: list[Row] = []
     shown: set[str] = set()
+    # Fields with a row: a key of another name for one of them has none.
+    fields = {find_key(name).field for name in loaded.in_force}
     for key in ALL:
         names = [name for name in loaded.in_force if find_key(name) is key]
         for name in sorted(names):
@@ -42,7 +44,9 @@ def effective(loaded: Loaded) -> list[Row]:
             shown.add(name)
             if not _is_superseded_none(name, setting.value, loaded):
                 rows.append(_row(key, name, _meaning(key, setting.value), setting.where))
-        rows += _defaults(key, names, loaded)
+        if "*" in key.name or key.field not in fields:
+            rows += _defaults(key, names, loaded)
+            fields.add(key.field)
     for name, setting in loaded.in_force.items():
         if name not in shown:
             rows.append(_row(find_key(name), name, setting.value, setting.where))

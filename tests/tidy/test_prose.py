@@ -39,9 +39,12 @@ KEEPS_HELD = tuple(
     f"src/warrenmq/{name}.py"
     for name in (
         "admin/protocol/figures",
+        "admin/protocol/readers",
         "admin/protocol/requests",
+        "admin/readers/all_readers",
         "admin/status",
         "cli/group",
+        "management/prometheus/readers",
         "spark/streams/group_session",
     )
 )

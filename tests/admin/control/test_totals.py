@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -16,6 +16,7 @@ from warrenmq.admin.protocol.control import MONITORING, NEEDS, ControlReply, Lis
 from warrenmq.admin.protocol.totals import DescribeTotals, MirrorSums, NodeTotals
 from warrenmq.wire.methods import TxSelect, TxSelectOk
 
+Listing = Literal["queues", "connections", "channels"]
 LISTINGS = ("queues", "connections", "channels")
 
 
@@ -49,9 +50,9 @@ def node(tmp_path: Path) -> Iterator[NodeThread]:
     node.stop()
 
 
-def listed_sums(client: AdminClient, what: str, columns: list[str]) -> dict[str, Any]:
+def listed_sums(client: AdminClient, what: Listing, columns: list[str]) -> dict[str, Any]:
     """The sums of the columns of a listing, and under its name the number of its rows."""
-    request = List(what=what, columns=columns, vhost="/")  # type: ignore[arg-type]
+    request = List(what=what, columns=columns, vhost="/")
     rows = client.request(request, Rows).rows
     return {what: len(rows)} | {
         name: sum(column) for name, column in zip(columns, zip(*rows, strict=True), strict=True)

@@ -3,10 +3,17 @@
 from collections.abc import Iterator
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 
 from tests.management.prometheus.scraped import AGGREGATED, PER_OBJECT, scrape
 from tests.support.brokers.node_thread import NodeThread
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.requests import GroupOpened, OpenGroup
+from warrenmq.admin.protocol.sinks import OpenStage, StageOpened
+from warrenmq.management.prometheus.metrics import label_text, object_family
 from warrenmq.management.prometheus.scrape import FAMILIES, Page
+from warrenmq.management.prometheus.scrape import scrape as families_of
+from warrenmq.management.prometheus.text import PIECE_BYTES, encode
 from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 
 
@@ -80,7 +87,35 @@ def test_exchanges_are_shown_with_their_bindings(node: NodeThread) -> None:
 
 
 def test_openmetrics_is_for_those_that_ask(node: NodeThread) -> None:
-    assert scrape(node, AGGREGATED, "application/openmetrics-text;version=1.0.0").names
+    """Its reader refuses a text that is not whole, or whose types do not fit its names."""
+    address = NodeAddress(node.uri)
+    address.vhost = ""
+    accept = "application/openmetrics-text;version=1.0.0"
+    with AdminClient(address) as client:
+        for page in (AGGREGATED, PER_OBJECT):
+            text = b"".join(encode(families_of(client, page), accept)).decode()
+            assert list(openmetrics(text)) and " # {" not in text
+            assert text.count("# EOF") == 1 and text.endswith("# EOF\n")
+
+
+def test_pages_of_many_objects_come_in_pieces() -> None:
+    names = [label_text(("queue",), (f"q{number}",)) for number in range(PIECE_BYTES // 8)]
+    family = object_family("messages", "counter", "text", names, [1.0] * len(names))
+    pieces = list(encode([family, family], "application/openmetrics-text"))
+    assert len(pieces) == 3 and pieces[-1] == b"# EOF\n"
+    assert b'messages_total{queue="q7"} 1.0\n' in pieces[0]
+
+
+def test_durations_are_histograms(node: NodeThread) -> None:
+    found = scrape(node)
+    name = "warren_event_loop_lag_seconds"
+    assert found(f"{name}_bucket", le="+Inf") == found(f"{name}_count") > 0
+    assert found(f"{name}_bucket", le="0.0001") <= found(f"{name}_bucket", le="0.1")
+    assert found("warren_checkpoint_seconds_count") > 0
+    assert found("rabbitmq_io_sync_ops_total") == found("warren_fsync_seconds_count")
+    assert found("rabbitmq_io_write_bytes_total") > 0
+    detailed = scrape(node, Page(frozenset(["warren_latency_metrics"]), False, "detailed_"))
+    assert detailed("warren_detailed_journal_batch_bytes_bucket", le="1024") >= 0
 
 
 def test_the_global_counters_have_the_labels_of_rabbitmq(node: NodeThread) -> None:
@@ -92,3 +127,23 @@ def test_the_global_counters_have_the_labels_of_rabbitmq(node: NodeThread) -> No
     assert found("rabbitmq_queues_created_total") == 2
     assert found("rabbitmq_connection_incoming_bytes_total") > 0
     assert found("rabbitmq_auth_attempts_succeeded_total", protocol="amqp091") == 1
+
+
+def test_reader_groups_and_sinks_are_shown_one_by_one(node: NodeThread) -> None:
+    peer = node.peer()
+    peer.open()
+    channel = peer.channel()
+    channel.declare(b"read", durable=True)
+    channel.publish_each(b"read", b"1", b"2")
+    channel.count(b"read")
+    peer.close()
+    with AdminClient(NodeAddress(node.uri)) as client:
+        client.request(OpenGroup("reports", [b"read"]), GroupOpened)
+        client.request(OpenStage("invoices", 1), StageOpened)
+        found = scrape(node)
+        assert found("warren_reader_group_lag_messages", vhost="/", group="reports") == 2
+        assert found("warren_reader_group_held_messages", vhost="/", group="reports") == 0
+        assert found("warren_reader_group_lag_seconds", vhost="/", group="reports") >= 0
+        assert found("warren_sink_stages", vhost="/", sink="invoices") == 1
+        page = Page(frozenset(["warren_reader_metrics"]), False, "detailed_", frozenset(["v"]))
+        assert not any("reader_group" in name for name in scrape(node, page).names)

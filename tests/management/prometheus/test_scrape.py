@@ -6,6 +6,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 
 from tests.management.prometheus.scraped import AGGREGATED, PER_OBJECT, scrape
+from tests.support.brokers.mirrors import MirrorsOfTest, copy, facts
 from tests.support.brokers.node_thread import NodeThread
 from warrenmq.admin.client.client import AdminClient, NodeAddress
 from warrenmq.admin.protocol.requests import GroupOpened, OpenGroup
@@ -147,3 +148,21 @@ def test_reader_groups_and_sinks_are_shown_one_by_one(node: NodeThread) -> None:
         assert found("warren_sink_stages", vhost="/", sink="invoices") == 1
         page = Page(frozenset(["warren_reader_metrics"]), False, "detailed_", frozenset(["v"]))
         assert not any("reader_group" in name for name in scrape(node, page).names)
+
+
+def test_mirrors_are_summed_up_and_shown_one_by_one(node: NodeThread) -> None:
+    mirrors = MirrorsOfTest()
+    mirrors.put("orders", facts(copy("n2@host"), copy("n3@host", False, True, (7, 70))))
+    mirrors.put('odd "name" \\', facts(copy("n2@host", False, False)))
+    node.node.broker.mirrors = mirrors
+    sums = scrape(node)
+    each = scrape(node, PER_OBJECT)
+    node.node.broker.mirrors = None
+    for found in (sums, each):
+        assert found("warren_mirrored_queues") == 2 and found("warren_mirrors") == 3
+        assert found("warren_unsynchronised_mirrors") == 2
+        assert found("warren_unprotected_queues") == 1
+    labels = {"vhost": "/", "queue": "orders", "mirror": "n3@host"}
+    assert each("warren_mirror_lag_messages", **labels) == 7
+    assert each("warren_mirror_lag_bytes", **labels) == 70
+    assert each("warren_mirror_synchronised", **labels) == 0

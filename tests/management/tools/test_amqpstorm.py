@@ -193,3 +193,8 @@ def test_vhosts(api: Api) -> None:
     assert api.virtual_host.delete("v") is None
     with pytest.raises(ApiError, match="NOT-FOUND"):
         api.virtual_host.get("v")
+
+
+def test_health_checks(api: Api) -> None:
+    assert api.healthchecks.get() == {"status": "ok"}
+    assert api.healthchecks.get(api.overview()["node"]) == {"status": "ok"}

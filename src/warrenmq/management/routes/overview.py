@@ -40,7 +40,7 @@ def overview(request: Request, caller: ManagementUser) -> JsonReply:
     row = _versions(caller) | _totals(caller)
     if caller.has_tag(MONITORING):
         row["listeners"] = _listeners(caller.call(DescribeCluster(), ClusterStatus))
-        row["contexts"] = [_context(request, caller.description.node)]
+        row["contexts"] = [_own_address(request, caller.description.node)]
     return single(request, row)
 
 
@@ -134,7 +134,7 @@ def _totals(caller: Caller) -> Row:
     return {"queue_totals": messages, "object_totals": objects}
 
 
-def _context(request: Request, node: str) -> Row:
+def _own_address(request: Request, node: str) -> Row:
     """The API itself, at the address that the request came to; RabbitMQ has its port as a text."""
     host, port = request.scope["server"]
     return {

@@ -146,9 +146,11 @@ def test_exchanges(api: Api) -> None:
 
 
 def test_connections_and_channels(api: Api, connection: Connection) -> None:
-    connection.channel()
+    connection.channel().queue.declare("own", exclusive=True)
     eventually(lambda: bool(api.channel.list()), "the channel is listed")
     (row,) = api.connection.list()
+    owner = {name: row[name] for name in ("name", "peer_host", "peer_port")}
+    assert api.queue.get("own")["owner_pid_details"] == owner
     assert row["client_properties"]["platform"] == "Atari"
     assert names(api.connection.list(name="^127", use_regex=True, page_size=1)) == [row["name"]]
     assert api.connection.get(row["name"])["peer_port"] == row["peer_port"]

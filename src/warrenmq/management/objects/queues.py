@@ -28,10 +28,17 @@ _NULLABLE: Final = (
 def queues(caller: Caller, vhost: str | None = None) -> list[Row]:
     """The queues of a vhost, or of all that the caller sees."""
     rows = rows_of_vhosts(caller, "queues", _QUEUE, vhosts_of(caller, vhost))
-    return [_queue(row) for row in rows]
+    owners = _connections_by_pid(caller) if any([row["owner_pid"] for row in rows]) else {}
+    return [_queue(row, owners) for row in rows]
 
 
-def _queue(row: Row) -> Row:
+def _connections_by_pid(caller: Caller) -> dict[str, Row]:
+    """The connections that the caller sees, as `owner_pid_details` has one."""
+    rows = caller.rows("connections", ["pid", "name", "peer_host", "peer_port"])
+    return {row.pop("pid"): row for row in rows}
+
+
+def _queue(row: Row, owners: dict[str, Row]) -> Row:
     for name in _QUEUE:
         if row[name] is None and QUEUE_COLUMNS[name].type in _COUNTER_TYPES:
             row[name] = 0
@@ -48,7 +55,7 @@ def _queue(row: Row) -> Row:
     shown["backing_queue_status"] = _backing(row)
     shown["message_stats"] = {"disk_reads": row["disk_reads"], "disk_writes": row["disk_writes"]}
     if row["owner_pid"]:
-        shown["owner_pid_details"] = {"node": node_of_pid(row["owner_pid"])}
+        shown["owner_pid_details"] = owners.get(row["owner_pid"], {})
     return shown
 
 

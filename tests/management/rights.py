@@ -56,7 +56,8 @@ class Broker:
         return {pair: [self._status(request, tag, pair) for tag in TAGS] for pair in pairs}
 
     def _status(self, request: dict[str, Any], tag: str, pair: str) -> int:
-        self._connect(tag, pair)
+        if self._connect(tag, pair):
+            eventually(lambda: self._is_listed(self._user(tag, pair)), "the connection is listed")
         for method, path, body in request.get("before", []):
             self._must(method, self._filled(path, tag, pair), body)
         path = self._filled(request["path"], tag, pair)
@@ -103,6 +104,10 @@ class Broker:
             self._prepare_vhost(vhost)
         overview = self._send("guest", "GET", "overview", None).json()
         self._values = {"{node}": overview["node"], "{port}": str(self._amqp_port)}
+        for tag in TAGS:
+            for pair in _PAIRS:
+                self._connect(tag, pair)
+        eventually(self._has_channels, "all channels are listed")
         yield self
         for connection in self._connections.values():
             connection.close()
@@ -129,27 +134,31 @@ class Broker:
     def _user(self, tag: str, pair: str) -> str:
         return f"u-{tag}" if pair == "own" else "u-other"
 
-    def _connect(self, tag: str, pair: str) -> None:
-        """Have a connection with a channel of the user: one's own, or another one's."""
+    def _connect(self, tag: str, pair: str) -> bool:
+        """Have a connection with a channel of the user: one's own, or another one's.
+
+        True for a new one, which RabbitMQ lists after a few seconds.
+        """
         user = self._user(tag, pair)
         if user in self._connections:
-            return
+            return False
         uri = f"amqp://{user}:{user}@127.0.0.1:{self._amqp_port}/{pair}?heartbeat=0"
         connection = pika.BlockingConnection(pika.URLParameters(uri))
         connection.channel()
         self._connections[user] = connection
-        eventually(lambda: self._is_listed(user), f"{user} is listed")
+        host, port = connection._impl._transport._sock.getsockname()
+        self._names[user] = f"{host}:{port} -> {host}:{self._amqp_port}"
+        return True
 
     def _is_listed(self, user: str) -> bool:
-        """Note the name of the user's new connection, once its channel is listed."""
-        known = self._names.get(user)
-        for row in self._send("guest", "GET", "channels", None).json():
-            # RabbitMQ writes an empty object there as a list.
-            name = (row.get("connection_details") or {}).get("name", known)
-            if row.get("user") == user and name != known:
-                self._names[user] = name
-                return True
-        return False
+        path = f"connections/{quote(self._names[user], '')}"
+        return self._send("guest", "GET", path, None).status_code == 200
+
+    def _has_channels(self) -> bool:
+        """Whether the channels of all connections are listed, which RabbitMQ takes seconds for."""
+        paths = [f"channels/{quote(f'{name} (1)', '')}" for name in self._names.values()]
+        replies = [self._send("guest", "GET", path, None) for path in paths]
+        return all(reply.status_code == 200 for reply in replies)
 
     def _forget(self, tag: str, pair: str) -> None:
         """The user's connection was closed by the request."""

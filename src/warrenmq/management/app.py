@@ -28,6 +28,7 @@ from warrenmq.management.routes import (
     users,
     vhosts,
 )
+from warrenmq.management.routes.warren import messages, mirrors, readers, storage
 from warrenmq.management.serving.cors import WithCors
 from warrenmq.management.serving.request_log import Logged, RequestLog
 from warrenmq.management.sessions import Sessions
@@ -51,6 +52,10 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     logins.router,
     features.router,
     command_line.router,
+    storage.router,
+    mirrors.router,
+    readers.router,
+    messages.router,
     pages.router,
 )
 

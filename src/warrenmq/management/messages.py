@@ -1,4 +1,4 @@
-"""Messages through the API: publish one, get some.
+"""Messages through the API: publish one, get some, move some.
 
 For tests and repairs by hand; what a program does often belongs on AMQP.
 """
@@ -6,6 +6,7 @@ For tests and repairs by hand; what a program does often belongs on AMQP.
 import base64
 import binascii
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,12 +58,9 @@ def get_messages(caller: Caller, vhost: str, queue: str, body: Body) -> list[Row
     """Get up to `count` messages, and settle them as `ackmode` says. Raises HttpRefusal."""
     mode = _ack_mode(body)
     count = body.number("count")
-    encoding = body.text("encoding", "auto")
-    if encoding not in ("auto", "base64"):
-        raise bad_request("Unsupported encoding. Please use auto or base64.")
+    shown = Shown.of(body)
     if count < 0:
         raise bad_request(["not_a_count", str(count)])
-    truncate = body.number("truncate") if body.has("truncate") else None
     rows: list[Row] = []
     size = 0
     with channel_of(caller, vhost) as channel:
@@ -71,7 +69,7 @@ def get_messages(caller: Caller, vhost: str, queue: str, body: Body) -> list[Row
             if method is None:
                 break
             size += len(payload)
-            rows.append(_row(method, properties, payload, encoding, truncate))
+            rows.append(_row(method, properties, payload, shown))
         if rows and mode != _CONSUMED:
             # All at once and at the end: a message that went back before would come again.
             channel.basic_nack(0, multiple=True, requeue=mode.endswith("requeue_true"))
@@ -123,19 +121,75 @@ def _property(read: Callable[[str], Any], name: str, kind: str) -> Any:
         raise bad_request([kind, name]) from None
 
 
-def _row(method: Any, properties: Any, payload: bytes, encoding: str, truncate: int | None) -> Row:
-    shown = payload if truncate is None else payload[: max(0, truncate)]
-    text, used = _encoded(shown, encoding)
+def move_messages(
+    caller: Caller, vhost: str, queue: str, exchange: str, key: str | None, count: int
+) -> Row:
+    """Publish up to `count` messages of a queue to `exchange`, and ack each that is confirmed.
+
+    `key` None keeps the routing key of each. Stops at a message that no queue takes, which stays.
+    Raises HttpRefusal, after which the messages that are not moved are in the queue.
+    """
+    from pika.exceptions import NackError, UnroutableError
+
+    moved, left, size = 0, 0, 0
+    refused = False
+    with channel_of(caller, vhost) as channel:
+        channel.confirm_delivery()
+        while moved < count and size < _GET_BYTES_MAX and not refused:
+            method, properties, payload = channel.basic_get(queue)
+            if method is None:
+                left = 0
+                break
+            left = method.message_count
+            size += len(payload)
+            target = method.routing_key if key is None else key
+            try:
+                channel.basic_publish(exchange, target, payload, properties, mandatory=True)
+            except (NackError, UnroutableError):
+                channel.basic_nack(method.delivery_tag, requeue=True)
+                refused = True
+                left += 1
+            else:
+                channel.basic_ack(method.delivery_tag)
+                moved += 1
+    return {"moved": moved, "messages_left": left, "refused": refused}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How messages are shown: bodies `encoding` "auto" or "base64", cut after `truncate` bytes."""
+
+    encoding: str
+    truncate: int | None
+
+    @classmethod
+    def of(cls, body: Body) -> "Shown":
+        """The way that `body` asks for. Raises HttpRefusal."""
+        encoding = body.text("encoding", "auto")
+        if encoding not in ("auto", "base64"):
+            raise bad_request("Unsupported encoding. Please use auto or base64.")
+        truncate = max(0, body.number("truncate")) if body.has("truncate") else None
+        return cls(encoding, truncate)
+
+    def payload(self, body: bytes) -> Row:
+        """The fields of a message's body."""
+        text, used = _encoded(body[: self.truncate], self.encoding)
+        return {"payload_bytes": len(body), "payload": text, "payload_encoding": used}
+
+    def properties(self, values: dict[str, Any]) -> Row:
+        """Properties by name, without those that are None."""
+        return {name: _plain(each) for name, each in values.items() if each is not None}
+
+
+def _row(method: Any, properties: Any, payload: bytes, shown: Shown) -> Row:
     known = {name: getattr(properties, name) for name in (*_TEXTS, *_NUMBERS, "headers")}
     return {
-        "payload_bytes": len(payload),
         "redelivered": method.redelivered,
         "exchange": method.exchange,
         "routing_key": method.routing_key,
         "message_count": method.message_count,
-        "properties": {name: _plain(each) for name, each in known.items() if each is not None},
-        "payload": text,
-        "payload_encoding": used,
+        "properties": shown.properties(known),
+        **shown.payload(payload),
     }
 
 

@@ -96,12 +96,16 @@ class Sessions:
         self._salt = secrets.token_bytes(16)
 
     @contextmanager
-    def session(self, user: str, password: str) -> Iterator[AdminClient]:
-        """A session of the user that nobody else has meanwhile. Raises HttpRefusal."""
-        key = self._key(user, password)
+    def session(self, user: str, password: str, vhost: str = "") -> Iterator[AdminClient]:
+        """A session of the user that nobody else has meanwhile; without a vhost for control only.
+
+        Raises HttpRefusal.
+        """
+        key = self._key(user, password, vhost)
         session = self._take(key)
         if session is None:
-            session = _Session(self._log_in(user, password), time.monotonic())
+            client = self.log_in(user, password, vhost, self._node())
+            session = _Session(client, time.monotonic())
         try:
             yield session.client
         except NodeUnreachableError as error:
@@ -115,6 +119,12 @@ class Sessions:
             raise
         self._give_back(key, session)
 
+    def _node(self) -> NodeAddress:
+        try:
+            return self.place.admin()
+        except NodeUnreachableError as error:
+            raise unreachable(error) from None
+
     def close(self) -> None:
         """Close the sessions that wait."""
         for key in list(self._idle):
@@ -125,12 +135,14 @@ class Sessions:
             for session in self._idle.pop(key, []):
                 session.client.close()
 
-    def _key(self, user: str, password: str) -> bytes:
-        return hashlib.sha256(self._salt + f"{len(user)}:{user}{password}".encode()).digest()
+    def _key(self, user: str, password: str, vhost: str) -> bytes:
+        text = f"{len(user)}:{len(vhost)}:{user}{vhost}{password}"
+        return hashlib.sha256(self._salt + text.encode()).digest()
 
-    def _log_in(self, user: str, password: str) -> AdminClient:
+    def log_in(self, user: str, password: str, vhost: str, node: NodeAddress) -> AdminClient:
+        """A new session with `node`, which the caller closes. Raises HttpRefusal."""
         try:
-            return AdminClient(_Login(self.place.admin(), user, password), "management")
+            return AdminClient(_Login(node, user, password, vhost), "management")
         except AdminRefusedError:
             raise login_failed() from None
         except NodeUnreachableError as error:
@@ -164,17 +176,18 @@ class Sessions:
 
 
 class _Login(NodeAddress):
-    """A node's address with the login of a caller, for control operations only."""
+    """A node's address with the login of a caller; without a vhost for control operations only."""
 
-    def __init__(self, node: NodeAddress, user: str, password: str) -> None:
+    def __init__(self, node: NodeAddress, user: str, password: str, vhost: str) -> None:
         super().__init__(f"amqp://{node.where}")
         self.tls = node.tls
         self.user = user
         self.password = password
+        self.vhost = vhost
 
     def login(self, client: str) -> requests.Request:
         """See NodeAddress."""
-        return requests.Login(self.user, self.password, "", client)
+        return requests.Login(self.user, self.password, self.vhost, client)
 
 
 @dataclass
@@ -195,10 +208,22 @@ class Caller:
             return call(request, expected)
 
     @contextmanager
-    def session(self) -> Iterator["Call"]:
-        """A session for several requests that belong together, as those of an import."""
-        with self.sessions.session(self.user, self.password) as client:
+    def session(self, vhost: str = "") -> Iterator["Call"]:
+        """A session for several requests that belong together, as those of an import.
+
+        Without a vhost it is for control operations only. Raises HttpRefusal.
+        """
+        with self.sessions.session(self.user, self.password, vhost) as client:
             yield Call(client)
+
+    @contextmanager
+    def session_at(self, node: NodeAddress, vhost: str) -> Iterator["Call"]:
+        """A session with another node of the cluster. Raises HttpRefusal."""
+        with self.sessions.log_in(self.user, self.password, vhost, node) as client:
+            try:
+                yield Call(client)
+            except NodeUnreachableError as error:
+                raise unreachable(error) from None
 
     @cached_property
     def description(self) -> UserDescription:

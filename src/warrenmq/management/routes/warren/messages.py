@@ -1,0 +1,90 @@
+"""Messages of a queue: look at them where they are, or move them elsewhere."""
+
+from typing import Final
+
+from fastapi import APIRouter
+
+from warrenmq.admin.protocol.requests import DescribeQueue, Fetched, Peek, QueueDescription
+from warrenmq.management.access import VhostUser
+from warrenmq.management.bodies import Body, JsonBody
+from warrenmq.management.cluster_sessions import session_at_home
+from warrenmq.management.errors import bad_request
+from warrenmq.management.message_blocks import PeekedMessage, messages_of
+from warrenmq.management.messages import Shown, move_messages
+from warrenmq.management.rows import JsonReply, Row
+
+router = APIRouter(prefix="/api/warren/queues")
+
+# One reply has so many messages at most, and bodies of so many bytes unless one is larger.
+_PEEK_MESSAGES_MAX: Final = 1000
+_PEEK_BYTES: Final = 8 * 1024 * 1024
+_POSITION_MAX: Final = 1 << 62
+
+
+@router.post("/{vhost:segment}/{queue:segment}/peek")
+def peek(caller: VhostUser, vhost: str, queue: str, body: JsonBody) -> JsonReply:
+    """Look at up to `count` ready messages from the position `start` on, and leave them there.
+
+    `next` is where the following request starts; `encoding` and `truncate` are those of `get`.
+    """
+    shown = Shown.of(body)
+    count = _within(body, "count", 1, _PEEK_MESSAGES_MAX)
+    with session_at_home(caller, vhost, queue) as call:
+        name = queue.encode()
+        there = call(DescribeQueue(name), QueueDescription)
+        start = max(there.first_ready, body.number("start"))
+        fetched = call(
+            Peek(name, there.incarnation, min(start, there.tail), there.tail, count, _PEEK_BYTES),
+            Fetched,
+        )
+        messages = [_row(each, shown) for each in messages_of(bytes(fetched.block))]
+    return JsonReply(
+        {
+            "messages_ready": there.ready,
+            "first": there.first_ready,
+            "next": fetched.next,
+            "end": there.tail,
+            "messages": messages,
+        }
+    )
+
+
+@router.post("/{vhost:segment}/{queue:segment}/move")
+def move(caller: VhostUser, vhost: str, queue: str, body: JsonBody) -> JsonReply:
+    """Move up to `count` messages to the queue `destination`, or to `exchange`.
+
+    `routing_key` replaces that of the messages. A message leaves its queue when the broker has
+    confirmed it elsewhere, so none is lost; one may be doubled if the broker stops in between.
+    """
+    count = _within(body, "count", 1, _PEEK_MESSAGES_MAX)
+    if body.has("destination") == body.has("exchange"):
+        raise bad_request("either destination or exchange must be there")
+    exchange, key = body.text("exchange"), body.values.get("routing_key")
+    if body.has("destination"):
+        key = body.text("destination")
+        if key == queue:
+            raise bad_request("the destination is the queue itself")
+    elif key is not None:
+        key = body.text("routing_key")
+    return JsonReply(move_messages(caller, vhost, queue, exchange, key, count))
+
+
+def _within(body: Body, name: str, lowest: int, highest: int) -> int:
+    """A number that must be there, between the two. Raises HttpRefusal."""
+    body.require(name)
+    value = body.number(name)
+    if not lowest <= value <= highest:
+        raise bad_request(f"{name} must be between {lowest} and {highest}, not {value}")
+    return value
+
+
+def _row(message: PeekedMessage, shown: Shown) -> Row:
+    return {
+        "position": message.seq,
+        "enqueued_at": message.enqueued_ms,
+        "redelivered": message.is_redelivered,
+        "exchange": message.exchange,
+        "routing_key": message.routing_key,
+        "properties": shown.properties(message.properties),
+        **shown.payload(message.body),
+    }

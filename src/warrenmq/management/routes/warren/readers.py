@@ -1,0 +1,116 @@
+"""Reader groups and sinks, by which Spark and other programs read and write queues."""
+
+from typing import TypeVar
+
+import msgspec
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from warrenmq.admin.client.client import AdminRefusedError
+from warrenmq.admin.protocol import requests
+from warrenmq.admin.protocol.sinks import DeleteSink, ListSinks, SinkDeleted, SinkList
+from warrenmq.management.access import VhostUser
+from warrenmq.management.cluster_sessions import sessions_of_all
+from warrenmq.management.errors import not_found
+from warrenmq.management.objects.listings import named
+from warrenmq.management.rows import JsonReply, Row, listed, single
+from warrenmq.management.sessions import Caller, refusal
+from warrenmq.vocabulary.error_codes import BAD_REQUEST, NOT_FOUND
+from warrenmq.vocabulary.names import name_text
+
+router = APIRouter(prefix="/api/warren")
+
+ReplyType = TypeVar("ReplyType", bound=requests.Reply)
+
+
+@router.get("/groups/{vhost:segment}")
+def groups_of_vhost(request: Request, caller: VhostUser, vhost: str) -> JsonReply:
+    """The reader groups of a vhost with their lag, in messages and seconds."""
+    return listed(request, _groups(caller, vhost))
+
+
+@router.get("/groups/{vhost:segment}/{group:segment}")
+def one_group(request: Request, caller: VhostUser, vhost: str, group: str) -> JsonReply:
+    """One reader group, queue by queue."""
+    return single(request, named(_groups(caller, vhost), group))
+
+
+@router.delete("/groups/{vhost:segment}/{group:segment}")
+def delete_group(caller: VhostUser, vhost: str, group: str) -> Response:
+    """Forget a reader group: the messages that it has reserved are ready again."""
+    return _delete(caller, vhost, requests.DeleteGroup(group), requests.GroupDeleted)
+
+
+@router.get("/sinks/{vhost:segment}")
+def sinks_of_vhost(request: Request, caller: VhostUser, vhost: str) -> JsonReply:
+    """The sinks of a vhost: last committed batch, and what of it is not published yet."""
+    return listed(request, _sinks(caller, vhost))
+
+
+@router.get("/sinks/{vhost:segment}/{sink:segment}")
+def one_sink(request: Request, caller: VhostUser, vhost: str, sink: str) -> JsonReply:
+    """One sink."""
+    return single(request, named(_sinks(caller, vhost), sink))
+
+
+@router.delete("/sinks/{vhost:segment}/{sink:segment}")
+def delete_sink(caller: VhostUser, vhost: str, sink: str) -> Response:
+    """Forget a sink and drop what it has staged."""
+    return _delete(caller, vhost, DeleteSink(sink), SinkDeleted)
+
+
+def _groups(caller: Caller, vhost: str) -> list[Row]:
+    """All groups; in a cluster each with its parts at all nodes."""
+    groups: dict[str, Row] = {}
+    for call in sessions_of_all(caller, vhost):
+        for status in call(requests.ListGroups(), requests.GroupList).groups:
+            row = _group(status)
+            known = groups.setdefault(status.group, row)
+            if known is not row:
+                _add(known, row)
+    return [{"vhost": vhost, "name": name, **row} for name, row in groups.items()]
+
+
+def _group(status: requests.GroupStatus) -> Row:
+    row: Row = msgspec.to_builtins(status, builtin_types=(bytes,))
+    del row["group"]
+    for member in row["members"]:
+        member["queue"] = name_text(member["queue"])
+    return row
+
+
+def _add(known: Row, part: Row) -> None:
+    """Add the part of a group at another node; each node has an epoch of its own."""
+    known["members"] += part["members"]
+    known["opener"] = known["opener"] or part["opener"]
+    for count in ("held", "lag"):
+        known[count] += part[count]
+    for highest in ("epoch", "lag_seconds"):
+        known[highest] = max(known[highest], part[highest])
+
+
+def _sinks(caller: Caller, vhost: str) -> list[Row]:
+    rows = []
+    for call in sessions_of_all(caller, vhost):
+        for status in call(ListSinks(), SinkList).sinks:
+            row: Row = msgspec.to_builtins(status)
+            rows.append({"vhost": vhost, "name": row.pop("sink"), **row})
+    return rows
+
+
+def _delete(
+    caller: Caller, vhost: str, request: requests.Request, expected: type[ReplyType]
+) -> Response:
+    """Delete at all nodes that have a part of it. Raises HttpRefusal if there is none."""
+    is_found = False
+    for call in sessions_of_all(caller, vhost):
+        try:
+            call.client.request(request, expected)
+            is_found = True
+        except AdminRefusedError as error:
+            # A name that cannot be, which no group has, is a bad request.
+            if error.code not in (NOT_FOUND, BAD_REQUEST):
+                raise refusal(error) from None
+    if not is_found:
+        raise not_found()
+    return Response(status_code=204)

@@ -1,0 +1,60 @@
+"""The stores: how much of their files is needed, per vhost and queue."""
+
+from typing import Any
+
+import msgspec
+from fastapi import APIRouter, Request
+
+from warrenmq.admin.protocol.figures import (
+    DescribeNode,
+    ListQueues,
+    NodeStatus,
+    QueueList,
+    QueueStatus,
+)
+from warrenmq.management.access import Monitor, VhostUser
+from warrenmq.management.cluster_sessions import session_at_home
+from warrenmq.management.errors import not_found
+from warrenmq.management.objects.listings import named, rows_of_vhosts
+from warrenmq.management.rows import JsonReply, Row, single
+
+router = APIRouter(prefix="/api/warren")
+
+
+@router.get("/storage")
+def storage_of_node(request: Request, caller: Monitor) -> JsonReply:
+    """The stores of the asked node: journal, indexes, contents, checkpoints and bytes written."""
+    return single(request, msgspec.to_builtins(caller.call(DescribeNode(), NodeStatus)))
+
+
+@router.get("/storage/{vhost:segment}")
+def storage_of_vhost(request: Request, caller: VhostUser, vhost: str) -> JsonReply:
+    """The store of a vhost at the asked node."""
+    with caller.session(vhost) as call:
+        # A monitor gets all vhosts.
+        vhosts = call(DescribeNode(), NodeStatus).vhosts
+    for status in vhosts:
+        if status.vhost == vhost:
+            return single(request, msgspec.to_builtins(status))
+    raise not_found()
+
+
+@router.get("/queues/{vhost:segment}/{queue:segment}/storage")
+def storage_of_queue(request: Request, caller: VhostUser, vhost: str, queue: str) -> JsonReply:
+    """The messages of a queue by part (q1 to q4, delta) and form (alpha to delta), and rates."""
+    row = named(rows_of_vhosts(caller, "queues", ["name", "id"], [vhost]), queue)
+    if row["id"] is None:
+        raise not_found()
+    with session_at_home(caller, vhost, queue) as call:
+        found = call(ListQueues(after=row["id"] - 1, max_queues=1), QueueList).queues
+    for status in found:
+        if status.id == row["id"]:
+            return single(request, _shown(status))
+    # Deleted in between.
+    raise not_found()
+
+
+def _shown(status: QueueStatus) -> Row:
+    row: dict[str, Any] = msgspec.to_builtins(status, builtin_types=(bytes,))
+    del row["name_raw"]
+    return row

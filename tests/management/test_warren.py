@@ -1,0 +1,114 @@
+"""Endpoints that only warren has: stores, mirrors, reader groups, sinks, messages where they are."""
+
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.support.brokers.http_api import HttpNode, refusal
+from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.requests import GroupOpened, OpenGroup
+from warrenmq.admin.protocol.sinks import OpenStage, StageOpened
+
+
+@pytest.fixture(scope="module")
+def api(http_node: HttpNode) -> Iterator[httpx.Client]:
+    """A client of a node with a queue of 5 messages."""
+    client = http_node.client()
+    assert client.put("queues/%2F/q", json={"durable": True}).status_code == 201
+    for number in range(5):
+        publish(client, "q", f"m{number}")
+    yield client
+
+
+def publish(api: httpx.Client, queue: str, payload: str) -> None:
+    sent = {
+        "properties": {"headers": {"n": 1}, "delivery_mode": 2},
+        "routing_key": queue,
+        "payload": payload,
+        "payload_encoding": "string",
+    }
+    assert api.post("exchanges/%2F/amq.default/publish", json=sent).json() == {"routed": True}
+
+
+def ready(api: httpx.Client, queue: str) -> list[str]:
+    """The bodies of a queue's messages, in their order."""
+    reply = api.post(f"warren/queues/%2F/{queue}/peek", json={"count": 100})
+    return [row["payload"] for row in reply.json()["messages"]]
+
+
+def test_a_peek_leaves_messages_as_they_are(api: httpx.Client) -> None:
+    path = "warren/queues/%2F/q/peek"
+    first = api.post(path, json={"count": 2, "truncate": 1}).json()
+    assert (first["messages_ready"], len(first["messages"])) == (5, 2)
+    row = first["messages"][0]
+    assert (row["payload"], row["payload_bytes"], row["redelivered"]) == ("m", 2, False)
+    assert (row["exchange"], row["routing_key"], row["position"]) == ("", "q", first["first"])
+    assert row["properties"] == {"headers": {"n": 1}, "delivery_mode": 2}
+    rest = api.post(path, json={"count": 100, "start": first["next"]}).json()
+    assert [each["payload"] for each in rest["messages"]] == ["m2", "m3", "m4"]
+    assert rest["next"] == rest["end"]
+    past = api.post(path, json={"count": 1, "start": rest["end"] + 9}).json()
+    assert past["messages"] == []
+    assert ready(api, "q") == ["m0", "m1", "m2", "m3", "m4"]
+    for wrong in ({}, {"count": 0}, {"count": 1001}, {"count": "x"}):
+        assert refusal(api.post(path, json=wrong))[0] == 400
+    assert api.post("warren/queues/%2F/none/peek", json={"count": 1}).status_code == 404
+
+
+def test_messages_are_moved(api: httpx.Client) -> None:
+    path = "warren/queues/%2F/q/move"
+    assert api.put("queues/%2F/other", json={}).status_code == 201
+    moved = api.post(path, json={"count": 2, "destination": "other"}).json()
+    assert moved == {"moved": 2, "messages_left": 3, "refused": False}
+    assert ready(api, "other") == ["m0", "m1"]
+    nobody = api.post(path, json={"count": 9, "exchange": "amq.topic"}).json()
+    assert nobody == {"moved": 0, "messages_left": 3, "refused": True}
+    assert ready(api, "q") == ["m2", "m3", "m4"]
+    key = {"count": 9, "exchange": "amq.direct", "routing_key": "k"}
+    api.post("bindings/%2F/e/amq.direct/q/other", json={"routing_key": "k"})
+    assert api.post(path, json=key).json() == {"moved": 3, "messages_left": 0, "refused": False}
+    assert ready(api, "other") == ["m0", "m1", "m2", "m3", "m4"]
+    for wrong in (
+        {"count": 1},
+        {"count": 1, "destination": "q"},
+        {"count": 1, "destination": "a", "exchange": "b"},
+    ):
+        assert refusal(api.post(path, json=wrong))[0] == 400
+    missing = {"count": 1, "exchange": "none"}
+    assert api.post("warren/queues/%2F/other/move", json=missing).status_code == 404
+    assert len(ready(api, "other")) == 5
+    back = {"count": 1000, "destination": "q"}
+    assert api.post("warren/queues/%2F/other/move", json=back).json()["moved"] == 5
+    assert api.post("warren/queues/%2F/none/move", json=back).status_code == 404
+
+
+def test_stores(api: httpx.Client) -> None:
+    whole = api.get("warren/storage").json()
+    of_vhost = api.get("warren/storage/%2F").json()
+    assert of_vhost["vhost"] == "/" and of_vhost["journal"]["bytes"] > 0
+    assert [row["vhost"] for row in whole["vhosts"]] == ["/"]
+    queue = api.get("warren/queues/%2F/q/storage").json()
+    assert (queue["ready"], sum(queue["parts"].values())) == (5, 5)
+    assert api.get("warren/queues/%2F/none/storage").status_code == 404
+
+
+def test_reader_groups_and_sinks(http_node: HttpNode, api: httpx.Client) -> None:
+    with AdminClient(NodeAddress(http_node.node.uri)) as client:
+        client.request(OpenGroup("g", [b"q"]), GroupOpened)
+        client.request(OpenStage("s", 1), StageOpened)
+        (group,) = api.get("warren/groups/%2F").json()
+        assert (group["name"], group["vhost"], group["lag"]) == ("g", "/", 5)
+        assert api.get("warren/groups/%2F/g").json()["members"][0]["queue"] == "q"
+        (sink,) = api.get("warren/sinks/%2F").json()
+        assert (sink["name"], sink["batch"], sink["stages"]) == ("s", None, 1)
+        assert api.get("warren/sinks/%2F/s").json() == sink
+        for path in ("warren/groups/%2F/g", "warren/sinks/%2F/s"):
+            assert api.delete(path).status_code == 204
+            assert api.get(path).status_code == api.delete(path).status_code == 404
+    assert api.delete("warren/groups/%2F/no%20name").status_code == 404
+
+
+def test_a_queue_without_mirrors(api: httpx.Client) -> None:
+    assert api.get("warren/mirrors").json() == api.get("warren/mirrors/%2F").json() == []
+    assert api.get("warren/mirrors/%2F/q").status_code == 404

@@ -117,8 +117,12 @@ def test_lists_are_sorted_filtered_and_paged(http_node: HttpNode, channel: Block
     found = client.get("queues?page=1&name=^A/&use_regex=true&columns=name").json()
     assert (found["items"], found["filtered_count"]) == ([{"name": "a/q"}], 1)
     bad = "Pagination parameters are invalid"
-    for query in ("page=x", "page=0", "page=1&page_size=y", "page=1&name=(&use_regex=true"):
+    for query in ("page=x", "page=", "page=1&page_size=y", "page=1&name=(&use_regex=true"):
         assert refusal(client.get(f"queues?{query}")) == (400, "bad_request", bad), query
+    for query in ("page=0", "page=-1", "page=1&page_size=0"):
+        assert refusal(client.get(f"queues?{query}"))[1] == "invalid_pagination_parameters", query
+    assert isinstance(client.get("queues?pagination=true").json(), list)
+    assert client.get("queues/%2F/b?columns=name,none,arguments.none").json() == {"name": "b"}
     assert refusal(client.get("queues?page=9"))[:2] == (400, "page_out_of_range")
     too_large = client.get("queues?page=1&page_size=501")
     assert refusal(too_large)[:2] == (400, "invalid_pagination_parameters")

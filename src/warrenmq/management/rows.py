@@ -1,5 +1,6 @@
 """Lists as RabbitMQ gives them: `sort`, `sort_reverse`, `columns`, pages and the filter by name."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ _PAGE_SIZE_MAX: Final = 500
 # Longest pattern of a filter, as RabbitMQ's own pages send at most.
 _PATTERN_MAX: Final = 1000
 _TRUE: Final = "true"
+_NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
 
 
 class JsonReply(Response):
@@ -37,15 +39,16 @@ def listed(request: Request, rows: Sequence[Row], *, is_paged: bool = False) -> 
     Raises HttpRefusal for a page that cannot be.
     """
     query = request.query_params
-    if not is_paged or not (query.get("page") or query.get("pagination") == _TRUE):
+    if not is_paged or "page" not in query:
         return JsonReply(_columned(query, _sorted(query, rows)))
     page = _number(query, "page", 1)
     size = _number(query, "page_size", _PAGE_SIZE)
-    if size > _PAGE_SIZE_MAX:
+    if page < 1 or not 1 <= size <= _PAGE_SIZE_MAX:
+        shown = query.get("page_size", "undefined")
         raise HttpRefusal(
             400,
             "invalid_pagination_parameters",
-            f"page size must be at most {_PAGE_SIZE_MAX}, not {size}",
+            f"Invalid pagination parameters: page number {page}, page size {shown}",
         )
     found = _filtered(query, rows)
     pages = max(1, -(-len(found) // size))
@@ -53,7 +56,7 @@ def listed(request: Request, rows: Sequence[Row], *, is_paged: bool = False) -> 
         raise HttpRefusal(
             400,
             "page_out_of_range",
-            f"page out of range, page: {page} page size: {size}, len: {len(found)}",
+            f"Page out of range, page: {page} page size: {size}, len: {len(found)}",
         )
     items = _sorted(query, found)[(page - 1) * size : page * size]
     return JsonReply(
@@ -78,8 +81,8 @@ def single(request: Request, row: Row) -> JsonReply:
 
 
 def _number(query: QueryParams, name: str, default: int) -> int:
-    text = query.get(name) or str(default)
-    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+    text = query.get(name, str(default))
+    if not _NUMBER.fullmatch(text):
         raise bad_request("Pagination parameters are invalid")
     return int(text)
 
@@ -148,11 +151,11 @@ def _picked(row: Row, paths: list[list[str]]) -> Row:
     """The parts of `row` at the paths, nested as they are there."""
     picked: Row = {}
     for path in paths:
-        value = _at(row, path)
-        if value is None and _at(row, path[:-1]) is None:
+        parent = _at(row, path[:-1])
+        if not isinstance(parent, dict) or path[-1] not in parent:
             continue
         place = picked
         for name in path[:-1]:
             place = place.setdefault(name, {})
-        place[path[-1]] = value
+        place[path[-1]] = parent[path[-1]]
     return picked

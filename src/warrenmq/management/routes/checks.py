@@ -43,7 +43,7 @@ def local_alarms(caller: ManagementUser) -> JsonReply:
 def port_listener(caller: ManagementUser, port: str) -> JsonReply:
     """Whether the node listens on the port."""
     if not port.isascii() or not port.isdecimal():
-        raise bad_request(f"Invalid port: {port}")
+        raise bad_request("Invalid port")
     ports = [each.port for node in _own(_cluster(caller)) for each in node.listeners]
     if int(port) in ports:
         return _ok(port=int(port))

@@ -27,6 +27,8 @@ def definitions(request: Request, caller: Administrator) -> Response:
 @router.get("/definitions/{vhost:segment}")
 def definitions_of_vhost(request: Request, caller: Administrator, vhost: str) -> Response:
     """The definitions of a vhost."""
+    if vhost not in vhosts_seen(caller):
+        raise bad_request("vhost_not_found")
     return _export(request, caller, vhost)
 
 

@@ -36,9 +36,10 @@ _RETENTION_S: Final = (600, 3600, 28800, 86400)
 
 @router.get("/overview")
 def overview(request: Request, caller: ManagementUser) -> JsonReply:
-    """Versions, totals of messages and objects, and for a monitor the listeners and the API."""
+    """Versions, totals of messages and objects, and for a monitor the node and listeners."""
     row = _versions(caller) | _totals(caller)
     if caller.has_tag(MONITORING):
+        row["node"] = caller.description.node
         row["listeners"] = _listeners(caller.call(DescribeCluster(), ClusterStatus))
         row["contexts"] = [_own_address(request, caller.description.node)]
     return single(request, row)
@@ -97,7 +98,6 @@ def _versions(caller: Caller) -> Row:
         "erlang_version": "",
         "erlang_full_version": "",
         "cluster_name": caller.description.cluster_name,
-        "node": caller.description.node,
         "rates_mode": "basic",
         "sample_retention_policies": {
             "global": list(_RETENTION_S),
@@ -112,8 +112,6 @@ def _versions(caller: Caller) -> Row:
         "disable_stats": False,
         "enable_queue_totals": False,
         "message_stats": {},
-        "listeners": [],
-        "contexts": [],
     }
 
 

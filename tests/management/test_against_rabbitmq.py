@@ -122,8 +122,12 @@ def unlike(ours: httpx.Response, theirs: httpx.Response) -> Iterator[str]:
     for name in ("vary", "cache-control"):
         if not listed(theirs, name) <= listed(ours, name):
             yield f"{name} {listed(ours, name)}"
-    bodies = [json.loads(reply.text) if reply.text else None for reply in (ours, theirs)]
-    yield from differences(*bodies)
+    yield from differences(body_of(ours), body_of(theirs))
+
+
+def body_of(reply: httpx.Response) -> Any:
+    """The JSON of a reply, None if it has no body."""
+    return json.loads(reply.text) if reply.text else None
 
 
 def listed(reply: httpx.Response, name: str) -> set[str]:

@@ -147,7 +147,8 @@ def test_exchanges(api: Api) -> None:
 
 def test_connections_and_channels(api: Api, connection: Connection) -> None:
     connection.channel().queue.declare("own", exclusive=True)
-    eventually(lambda: bool(api.channel.list()), "the channel is listed")
+    eventually(lambda: len(api.channel.list()) == 1, "the channel is listed")
+    eventually(lambda: len(api.connection.list()) == 1, "its connection alone is listed")
     (row,) = api.connection.list()
     owner = {name: row[name] for name in ("name", "peer_host", "peer_port")}
     assert api.queue.get("own")["owner_pid_details"] == owner

@@ -48,6 +48,7 @@ def test_the_manager_of_a_connection(
     assert manager.is_alive() is True
     assert manager.get_overview()["node"]
     eventually(lambda: len(manager.get_channels()) == 1, "the channel is listed")
+    eventually(lambda: len(manager.get_connections()) == 1, "its connection alone is listed")
     (row,) = manager.get_connections()
     assert row["client_properties"]["product"] == "py-amqp"
     (binding,) = [each for each in manager.get_bindings() if each["source"] == "tasks"]

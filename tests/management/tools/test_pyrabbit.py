@@ -158,7 +158,8 @@ def test_connections_and_channels(http_node: HttpNode, client: Client) -> None:
     uri = http_node.node.uri.replace("%2F", quote(VHOST, safe=""))
     connection = pika.BlockingConnection(pika.URLParameters(uri))
     connection.channel()
-    eventually(lambda: len(client.get_channels()) == 1, "the channel is there")
+    eventually(lambda: len(client.get_channels()) == 1, "the channel is listed")
+    eventually(lambda: len(client.get_connections()) == 1, "its connection alone is listed")
     (row,) = client.get_connections()
     assert (row["vhost"], row["user"]) == (VHOST, "guest")
     assert client.get_connection(row["name"])["peer_port"] == row["peer_port"]

@@ -29,6 +29,11 @@ class KnownNodes:
         self.by_name, self._copies = nodes, copies
         return is_change
 
+    def is_draining(self, node: bytes) -> bool:
+        """Whether the running `node` drains: it is to lead no queue."""
+        known = self.by_name.get(node)
+        return known is not None and known.is_draining
+
     def copy_of(self, node: bytes) -> Copy | None:
         """The copy that the running `node` would have in this run; None if it does not run."""
         return self._copies.get(node)

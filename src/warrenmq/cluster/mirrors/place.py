@@ -16,6 +16,7 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.cluster.decisions.follower import Follower
 from warrenmq.cluster.groups.group import Copy, Group
 from warrenmq.cluster.groups.group_proposer import GroupProposer
+from warrenmq.cluster.groups.known_nodes import KnownNodes
 from warrenmq.cluster.groups.mirror_policy import UNMIRRORED, MirrorPolicy
 from warrenmq.cluster.groups.proposal_queue import LATER, URGENT, USUAL
 from warrenmq.cluster.groups.queue_policy import policy_of
@@ -51,6 +52,7 @@ class PlaceHost(ABC):
     peers: MirrorPeers
     follower: Follower
     proposer: GroupProposer
+    nodes: KnownNodes
     gates: Gates
     log: MirrorLog
     # The time (ms), which never goes back.
@@ -302,6 +304,9 @@ class MirrorPlace(ReplicaHost):
         self._host.proposer.propose(
             self.vhost.name, self.name, self.birth, transition, done, fence, rank
         )
+
+    def is_draining(self, node: bytes) -> bool:
+        return self._host.nodes.is_draining(node)
 
     def contact_ms(self) -> int:
         return self._host.proposer.contact_ms()

@@ -67,6 +67,7 @@ class Replicas(GroupHost, PlaceHost):
         self.peers = peers
         self.follower = follower
         self.proposer = proposer
+        self.nodes = nodes
         self.now_ms = now_ms
         self.wake = wake
         self.log = MirrorLog(now_ms)
@@ -76,7 +77,6 @@ class Replicas(GroupHost, PlaceHost):
         # Keys of queues that this run does not follow.
         self._aside: set[int] = set()
         self._broker = broker
-        self._nodes = nodes
         self._wanted = wanted
         # Places that the end of this turn visits.
         self._due: dict[MirrorPlace, None] = {}
@@ -329,7 +329,7 @@ class Replicas(GroupHost, PlaceHost):
             return
         by = Mastership(self.me.node, group.epoch)
         if isinstance(step, AddMirror):
-            copy = self._nodes.copy_of(step.node)
+            copy = self.nodes.copy_of(step.node)
             if copy is not None and self.peers.is_reachable(step.node):
                 added = copy
                 place.propose_step(lambda newest: join(newest, added))

@@ -159,6 +159,9 @@ class WorldNode(ReplicaHost):
     def has_lease(self) -> bool:
         return not self.is_cut_off
 
+    def is_draining(self, node: bytes) -> bool:
+        return node in self.world.draining
+
     def contact_ms(self) -> int:
         if self.is_cut_off:
             self._cut_off_ms = self.now_ms()
@@ -330,6 +333,8 @@ class World:
         # Each node and epoch that served the queue.
         self.masters: list[tuple[bytes, int]] = []
         self.renewed: list[bytes] = []
+        # Nodes that drain.
+        self.draining: set[bytes] = set()
         self.restarts = 0
         # Directions of links in which no ping has arrived since the link was made.
         self.fresh: set[tuple[bytes, bytes]] = set()

@@ -30,6 +30,21 @@ def test_publishes_are_confirmed_when_all_copies_have_them() -> None:
     assert [number for _, number, _ in a.has()] == [3, 4, 5]
 
 
+def test_a_draining_node_takes_over_only_if_no_other_copy_can() -> None:
+    world = World()
+    world.run(3)
+    world["a"].publish(6)
+    world.run(3)
+    world.draining = {b"b"}
+    world["a"].kill()
+    world.run(4)
+    assert world["c"].is_master and world.group.epoch == 2
+    world["c"].kill()
+    world.run(4)
+    assert world["b"].is_master
+    assert [number for _, number, _ in world["b"].has()] == [1, 2, 3, 4, 5, 6]
+
+
 def test_the_oldest_mirror_takes_over_with_everything() -> None:
     world = World()
     world.run(3)

@@ -52,10 +52,14 @@ def candidacy(
     down = group if master is None else died(group, master.id)
     if down is None or not copy.is_ready:
         return None
-    reachable = frozenset(
-        each.id.node
-        for each in down.mirrors
-        if each.id == member.id or not _is_gone(host, each.id.node, SILENT_MS)
+    reachable = _without_draining(
+        host,
+        down,
+        frozenset(
+            each.id.node
+            for each in down.mirrors
+            if each.id == member.id or not _is_gone(host, each.id.node, SILENT_MS)
+        ),
     )
     heir = successor(down, reachable)
     is_safe = heir == member
@@ -80,6 +84,20 @@ def candidacy(
         return change(left, member.id, first_seq, reachable)
 
     return Candidacy(take_over, None if is_safe else lambda read: fenced_nodes(read, member))
+
+
+def _without_draining(
+    host: ReplicaHost, down: Group, reachable: frozenset[bytes]
+) -> frozenset[bytes]:
+    """The `reachable` nodes that do not drain, if the best copy there is as good as the best of all.
+
+    A node that drains would hand the queue over at once.
+    """
+    staying = frozenset([node for node in reachable if not host.is_draining(node)])
+    heir, best = successor(down, staying), successor(down, reachable)
+    if heir is None or best is None or (best.copy in down.sync and heir.copy not in down.sync):
+        return reachable
+    return staying
 
 
 def _may_depose(host: ReplicaHost, master: bytes) -> bool:

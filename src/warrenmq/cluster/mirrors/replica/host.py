@@ -72,6 +72,10 @@ class ReplicaHost(ABC):
         """
 
     @abstractmethod
+    def is_draining(self, node: bytes) -> bool:
+        """Whether `node` drains: it leads the queue only if no other copy in sync can."""
+
+    @abstractmethod
     def contact_ms(self) -> int:
         """For how long the store of the cluster has answered this node without a break (ms)."""
 

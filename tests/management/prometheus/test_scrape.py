@@ -125,6 +125,8 @@ def test_the_global_counters_have_the_labels_of_rabbitmq(node: NodeThread) -> No
     classic = {"protocol": "amqp091", "queue_type": "rabbit_classic_queue"}
     assert found("rabbitmq_global_messages_delivered_get_manual_ack_total", **classic) == 1
     assert found("rabbitmq_global_messages_delivered_total", **classic) == 1
+    assert found("rabbitmq_channel_messages_published_total") == 3
+    assert found("rabbitmq_channel_get_ack_total") == 1
     assert found("rabbitmq_queues_created_total") == 2
     assert found("rabbitmq_connection_incoming_bytes_total") > 0
     assert found("rabbitmq_auth_attempts_succeeded_total", protocol="amqp091") == 1

@@ -38,6 +38,21 @@ _OUTGOING: Final = {
     "acknowledged": "Messages acknowledged by consumers",
 }
 _DELIVERED: Final = tuple(name for name in _OUTGOING if name.startswith("delivered_"))
+# RabbitMQ's counters of all channels, with the counter that has the same messages.
+_OF_CHANNELS: Final = {
+    "channel_messages_published": "received",
+    "channel_messages_confirmed": "confirmed",
+    "channel_messages_unroutable_returned": "unroutable_returned",
+    "channel_messages_unroutable_dropped": "unroutable_dropped",
+    "channel_messages_delivered": "delivered_consume_auto_ack",
+    "channel_messages_delivered_ack": "delivered_consume_manual_ack",
+    "channel_get": "delivered_get_auto_ack",
+    "channel_get_ack": "delivered_get_manual_ack",
+    "channel_get_empty": "get_empty",
+    "channel_messages_redelivered": "redelivered",
+    "channel_messages_acked": "acknowledged",
+    "queue_messages_published": "routed",
+}
 _CHURN: Final = {
     "connections_opened": "Connections opened",
     "connections_closed": "Connections closed or terminated",
@@ -59,6 +74,13 @@ def global_counters(reading: NodeCounters) -> Iterator[Family]:
     delivered = sum(getattr(messages, name) for name in _DELIVERED)
     text = "Messages delivered to consumers and to basic.get"
     yield _counter("global_messages_delivered", text, delivered, _QUEUE_TYPE)
+
+
+def channel_sums(infix: str, reading: NodeCounters) -> Iterator[Family]:
+    """The counters of all channels that there were; only pages of sums show them."""
+    for name, counter in _OF_CHANNELS.items():
+        text = (_INCOMING | _OUTGOING)[counter]
+        yield _counter(f"{infix}{name}", text, getattr(reading.messages, counter), {})
 
 
 def global_dead_letters(vhosts: list[VhostStatus]) -> Iterator[Family]:

@@ -134,8 +134,9 @@ class _Scrape:
 
     def _counters(self, vhosts: list[VhostStatus]) -> list[_Part]:
         """What the node has done."""
-        has_bytes = self._page.is_aggregated and self._has("connection_coarse_metrics")
-        if not has_bytes and not self._has("global_metrics", "connection_churn_metrics"):
+        of_clients = ("connection_coarse_metrics", "channel_metrics")
+        has_sums = self._page.is_aggregated and self._has(*of_clients)
+        if not has_sums and not self._has("global_metrics", "connection_churn_metrics"):
             return []
         reading = self._client.request(DescribeCounters(), NodeCounters)
         parts: list[_Part] = []
@@ -143,8 +144,10 @@ class _Scrape:
             parts += [counters.global_counters(reading), counters.global_dead_letters(vhosts)]
         if self._has("connection_churn_metrics"):
             parts.append(counters.churn(self._infix, reading))
-        if has_bytes:
+        if self._page.is_aggregated and self._has("connection_coarse_metrics"):
             parts.append(counters.socket_bytes(self._infix, reading))
+        if self._page.is_aggregated and self._has("channel_metrics"):
+            parts.append(counters.channel_sums(self._infix, reading))
         return parts
 
     # -- queues, connections and channels ----------------------------------------------------------

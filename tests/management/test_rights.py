@@ -7,14 +7,9 @@ from fastapi.routing import APIRoute
 from tests.management.rights import Broker, is_own, requests
 from tests.support.brokers.http_api import HttpNode
 from tests.support.rabbitmq.http_api import RabbitmqApi
-from warrenmq.management.app import ROUTERS
+from warrenmq.management.app import all_routes
 
-ROUTES = [
-    route
-    for router in ROUTERS
-    for route in router.routes
-    if isinstance(route, APIRoute) and route.path.startswith("/api/")
-]
+ROUTES = [route for route in all_routes() if route.path.startswith("/api/")]
 
 
 def route_of(method: str, path: str) -> APIRoute:

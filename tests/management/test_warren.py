@@ -112,3 +112,13 @@ def test_reader_groups_and_sinks(http_node: HttpNode, api: httpx.Client) -> None
 def test_a_queue_without_mirrors(api: httpx.Client) -> None:
     assert api.get("warren/mirrors").json() == api.get("warren/mirrors/%2F").json() == []
     assert api.get("warren/mirrors/%2F/q").status_code == 404
+
+
+def test_a_name_that_cannot_be_costs_one_request(api: httpx.Client) -> None:
+    """The node ends the session of such a request, which must serve no other one."""
+    for _ in range(2):
+        too_long = api.post(f"warren/queues/%2F/{'x' * 256}/peek", json={"count": 1})
+        assert refusal(too_long)[0] == 400
+        assert api.delete("warren/groups/%2F/no%20name").status_code == 404
+        assert api.get("warren/groups/%2F").status_code == 200
+    assert len(ready(api, "q")) == 5

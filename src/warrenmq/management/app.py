@@ -9,6 +9,7 @@ from starlette.types import ASGIApp
 import warrenmq
 from warrenmq.management.error_replies import add_error_replies
 from warrenmq.management.headers import WithHeaders
+from warrenmq.management.openapi.document import document
 from warrenmq.management.prometheus import pages
 from warrenmq.management.raw_path import RawPath
 from warrenmq.management.routes import (
@@ -29,10 +30,20 @@ from warrenmq.management.routes import (
     vhosts,
 )
 from warrenmq.management.routes.warren import messages, mirrors, readers, storage
+from warrenmq.management.rows import JsonReply
 from warrenmq.management.serving.cors import WithCors
 from warrenmq.management.serving.request_log import Logged, RequestLog
 from warrenmq.management.sessions import Sessions
 from warrenmq.server.config.options.http_listeners import ManagementOptions
+
+_described = APIRouter(prefix="/api")
+
+
+@_described.get("/openapi.json", include_in_schema=False)
+def openapi() -> JsonReply:
+    """The OpenAPI document, which says nothing of this node: no login is needed."""
+    return JsonReply(document(all_routes()))
+
 
 # Each file of routes adds its router here.
 ROUTERS: Final[tuple[APIRouter, ...]] = (
@@ -57,7 +68,14 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     readers.router,
     messages.router,
     pages.router,
+    _described,
 )
+
+
+def all_routes() -> list[APIRoute]:
+    """The routes of all endpoints."""
+    routes = [route for router in ROUTERS for route in router.routes]
+    return [route for route in routes if isinstance(route, APIRoute)]
 
 
 def make_app(sessions: Sessions, options: ManagementOptions) -> ASGIApp:
@@ -67,7 +85,7 @@ def make_app(sessions: Sessions, options: ManagementOptions) -> ASGIApp:
         version=warrenmq.__version__,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/api/openapi.json",
+        openapi_url=None,
         redirect_slashes=False,
     )
     app.state.sessions = sessions
@@ -76,8 +94,6 @@ def make_app(sessions: Sessions, options: ManagementOptions) -> ASGIApp:
         app.include_router(router)
     add_error_replies(app)
 
-    routes = [route for router in ROUTERS for route in router.routes]
-    known = [each for each in routes if isinstance(each, APIRoute)]
-    site: ASGIApp = WithCors(RawPath(app, known, options.path_prefix), options)
+    site: ASGIApp = WithCors(RawPath(app, all_routes(), options.path_prefix), options)
     site = WithHeaders(site, dict(options.headers))
     return site if options.http_log_dir is None else Logged(site, RequestLog(options.http_log_dir))

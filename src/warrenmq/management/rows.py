@@ -33,14 +33,31 @@ class JsonReply(Response):
         return msgspec.json.encode(content)
 
 
-def listed(request: Request, rows: Sequence[Row], *, is_paged: bool = False) -> JsonReply:
-    """A reply with the rows that the query asks for; `is_paged`: as a page, if it names one.
+class ListReply(JsonReply):
+    """A reply with rows."""
+
+
+class PageReply(ListReply):
+    """A reply with rows, or with a page of them."""
+
+
+class ObjectReply(JsonReply):
+    """A reply with one object."""
+
+
+def listed(request: Request, rows: Sequence[Row]) -> ListReply:
+    """A reply with the columns that the query asks for, in its order."""
+    return ListReply(_columned(request.query_params, _sorted(request.query_params, rows)))
+
+
+def paged(request: Request, rows: Sequence[Row]) -> PageReply:
+    """A reply with the rows that the query asks for, as a page if it names one.
 
     Raises HttpRefusal for a page that cannot be.
     """
     query = request.query_params
-    if not is_paged or "page" not in query:
-        return JsonReply(_columned(query, _sorted(query, rows)))
+    if "page" not in query:
+        return PageReply(_columned(query, _sorted(query, rows)))
     page = _number(query, "page", 1)
     size = _number(query, "page_size", _PAGE_SIZE)
     if page < 1 or not 1 <= size <= _PAGE_SIZE_MAX:
@@ -59,7 +76,7 @@ def listed(request: Request, rows: Sequence[Row], *, is_paged: bool = False) -> 
             f"Page out of range, page: {page} page size: {size}, len: {len(found)}",
         )
     items = _sorted(query, found)[(page - 1) * size : page * size]
-    return JsonReply(
+    return PageReply(
         {
             "filtered_count": len(found),
             "item_count": len(items),
@@ -72,9 +89,9 @@ def listed(request: Request, rows: Sequence[Row], *, is_paged: bool = False) -> 
     )
 
 
-def single(request: Request, row: Row) -> JsonReply:
+def single(request: Request, row: Row) -> ObjectReply:
     """A reply with one object, of which the query may ask for some columns."""
-    return JsonReply(_columned(request.query_params, [row])[0])
+    return ObjectReply(_columned(request.query_params, [row])[0])
 
 
 # -- steps -----------------------------------------------------------------------------------------

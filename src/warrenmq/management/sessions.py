@@ -57,6 +57,9 @@ if TYPE_CHECKING:
 _IDLE_MAX: Final = 32
 # A session serves requests for so long (s): a password that is changed counts from then on.
 _AGE_MAX_S: Final = 10.0
+# The node ends a session after a request that it cannot read, such as one with a name of more than
+# 255 bytes; its reply is that to other bad requests.
+_UNREADABLE: Final = 400
 # Limits of an AMQP connection (s): to connect, and to wait while the node blocks it.
 _AMQP_TIMEOUT_S: Final = 10.0
 
@@ -111,8 +114,11 @@ class Sessions:
         except NodeUnreachableError as error:
             self._forget(key)
             raise BrokenSession(503, "service_unavailable", str(error)) from None
-        except HttpRefusal:
-            self._give_back(key, session)
+        except HttpRefusal as refused:
+            if refused.status == _UNREADABLE:
+                session.client.close()
+            else:
+                self._give_back(key, session)
             raise
         except BaseException:
             session.client.close()

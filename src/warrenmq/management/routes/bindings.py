@@ -13,7 +13,7 @@ from warrenmq.management.bodies import JsonBody
 from warrenmq.management.errors import not_found
 from warrenmq.management.objects.bindings import bindings
 from warrenmq.management.objects.exchanges import exchange_name
-from warrenmq.management.rows import JsonReply, Row, listed, single
+from warrenmq.management.rows import ListReply, ObjectReply, Row, listed, single
 from warrenmq.management.sessions import Caller
 
 router = APIRouter(prefix="/api")
@@ -24,13 +24,13 @@ _PAIR = "/bindings/{vhost:segment}/e/{source:segment}/{kind:segment}/{destinatio
 
 
 @router.get("/bindings")
-def all_bindings(request: Request, caller: ManagementUser) -> JsonReply:
+def all_bindings(request: Request, caller: ManagementUser) -> ListReply:
     """The bindings of all vhosts that the user sees."""
     return listed(request, bindings(caller))
 
 
 @router.get("/bindings/{vhost:segment}")
-def bindings_of_vhost(request: Request, caller: VhostReader, vhost: str) -> JsonReply:
+def bindings_of_vhost(request: Request, caller: VhostReader, vhost: str) -> ListReply:
     """The bindings of a vhost."""
     return listed(request, bindings(caller, vhost))
 
@@ -38,7 +38,7 @@ def bindings_of_vhost(request: Request, caller: VhostReader, vhost: str) -> Json
 @router.get(_PAIR)
 def bindings_of_pair(
     request: Request, caller: VhostReader, vhost: str, source: str, kind: Kind, destination: str
-) -> JsonReply:
+) -> ListReply:
     """The bindings between an exchange and a queue, or another exchange."""
     return listed(request, _of_pair(caller, vhost, source, kind, destination))
 
@@ -52,7 +52,7 @@ def one_binding(
     kind: Kind,
     destination: str,
     properties_key: str,
-) -> JsonReply:
+) -> ObjectReply:
     """One binding, by the key that the lists give."""
     for row in _of_pair(caller, vhost, source, kind, destination):
         if row["properties_key"] == properties_key:

@@ -8,61 +8,61 @@ from warrenmq.management.access import ManagementUser, VhostReader
 from warrenmq.management.errors import not_authorised, not_found
 from warrenmq.management.objects.channels import channels, consumers
 from warrenmq.management.objects.connections import connections
-from warrenmq.management.rows import JsonReply, Row, listed, single
+from warrenmq.management.rows import ListReply, ObjectReply, PageReply, Row, listed, paged, single
 from warrenmq.management.sessions import Caller
 
 router = APIRouter(prefix="/api")
 
 
 @router.get("/connections")
-def all_connections(request: Request, caller: ManagementUser) -> JsonReply:
+def all_connections(request: Request, caller: ManagementUser) -> PageReply:
     """All connections for a monitor, else those of the user who asks."""
-    return listed(request, connections(caller), is_paged=True)
+    return paged(request, connections(caller))
 
 
 @router.get("/connections/{name:segment}")
-def one_connection(request: Request, caller: ManagementUser, name: str) -> JsonReply:
+def one_connection(request: Request, caller: ManagementUser, name: str) -> ObjectReply:
     """One connection."""
     return single(request, _seen(caller, connections(caller), name))
 
 
 @router.get("/connections/username/{user:segment}")
-def connections_of_user(request: Request, caller: ManagementUser, user: str) -> JsonReply:
+def connections_of_user(request: Request, caller: ManagementUser, user: str) -> PageReply:
     """The connections of a user."""
     rows = [row for row in connections(caller) if row.get("user") == user]
-    return listed(request, rows, is_paged=True)
+    return paged(request, rows)
 
 
 @router.get("/connections/{name:segment}/channels")
-def channels_of_connection(request: Request, caller: ManagementUser, name: str) -> JsonReply:
+def channels_of_connection(request: Request, caller: ManagementUser, name: str) -> PageReply:
     """The channels of a connection."""
     _seen(caller, connections(caller), name)
     rows = [row for row in channels(caller) if row["connection_details"]["name"] == name]
-    return listed(request, rows, is_paged=True)
+    return paged(request, rows)
 
 
 @router.get("/vhosts/{vhost:segment}/connections")
-def connections_of_vhost(request: Request, caller: VhostReader, vhost: str) -> JsonReply:
+def connections_of_vhost(request: Request, caller: VhostReader, vhost: str) -> PageReply:
     """The connections to a vhost."""
     rows = [row for row in connections(caller) if row.get("vhost") == vhost]
-    return listed(request, rows, is_paged=True)
+    return paged(request, rows)
 
 
 @router.get("/vhosts/{vhost:segment}/channels")
-def channels_of_vhost(request: Request, caller: VhostReader, vhost: str) -> JsonReply:
+def channels_of_vhost(request: Request, caller: VhostReader, vhost: str) -> PageReply:
     """The channels in a vhost."""
     rows = [row for row in channels(caller) if row["vhost"] == vhost]
-    return listed(request, rows, is_paged=True)
+    return paged(request, rows)
 
 
 @router.get("/channels")
-def all_channels(request: Request, caller: ManagementUser) -> JsonReply:
+def all_channels(request: Request, caller: ManagementUser) -> PageReply:
     """All channels for a monitor, else those of the user who asks."""
-    return listed(request, channels(caller), is_paged=True)
+    return paged(request, channels(caller))
 
 
 @router.get("/channels/{name:segment}")
-def one_channel(request: Request, caller: ManagementUser, name: str) -> JsonReply:
+def one_channel(request: Request, caller: ManagementUser, name: str) -> ObjectReply:
     """One channel, with its consumers."""
     row = _seen(caller, channels(caller), name)
     row["consumer_details"] = [
@@ -74,13 +74,13 @@ def one_channel(request: Request, caller: ManagementUser, name: str) -> JsonRepl
 
 
 @router.get("/consumers")
-def all_consumers(request: Request, caller: ManagementUser) -> JsonReply:
+def all_consumers(request: Request, caller: ManagementUser) -> ListReply:
     """The consumers of all vhosts that the user sees."""
     return listed(request, consumers(caller))
 
 
 @router.get("/consumers/{vhost:segment}")
-def consumers_of_vhost(request: Request, caller: VhostReader, vhost: str) -> JsonReply:
+def consumers_of_vhost(request: Request, caller: VhostReader, vhost: str) -> ListReply:
     """The consumers of a vhost."""
     return listed(request, consumers(caller, vhost))
 

@@ -11,32 +11,40 @@ from warrenmq.management.messages import publish_message
 from warrenmq.management.objects.bindings import bindings
 from warrenmq.management.objects.exchanges import exchange_name, exchanges
 from warrenmq.management.objects.listings import named
-from warrenmq.management.rows import JsonReply, listed, single
+from warrenmq.management.rows import (
+    JsonReply,
+    ListReply,
+    ObjectReply,
+    PageReply,
+    listed,
+    paged,
+    single,
+)
 
 router = APIRouter(prefix="/api")
 
 
 @router.get("/exchanges")
-def all_exchanges(request: Request, caller: ManagementUser) -> JsonReply:
+def all_exchanges(request: Request, caller: ManagementUser) -> PageReply:
     """The exchanges of all vhosts that the user sees."""
-    return listed(request, exchanges(caller), is_paged=True)
+    return paged(request, exchanges(caller))
 
 
 @router.get("/exchanges/{vhost:segment}")
-def exchanges_of_vhost(request: Request, caller: VhostReader, vhost: str) -> JsonReply:
+def exchanges_of_vhost(request: Request, caller: VhostReader, vhost: str) -> PageReply:
     """The exchanges of a vhost."""
-    return listed(request, exchanges(caller, vhost), is_paged=True)
+    return paged(request, exchanges(caller, vhost))
 
 
 @router.get("/exchanges/{vhost:segment}/{exchange:segment}")
-def one_exchange(request: Request, caller: VhostReader, vhost: str, exchange: str) -> JsonReply:
+def one_exchange(request: Request, caller: VhostReader, vhost: str, exchange: str) -> ObjectReply:
     """One exchange; `amq.default` is the default one."""
     row = named(exchanges(caller, vhost), exchange_name(exchange))
     return single(request, row | {"incoming": [], "outgoing": []})
 
 
 @router.get("/exchanges/{vhost:segment}/{exchange:segment}/bindings/source")
-def bindings_from(request: Request, caller: VhostReader, vhost: str, exchange: str) -> JsonReply:
+def bindings_from(request: Request, caller: VhostReader, vhost: str, exchange: str) -> ListReply:
     """The bindings from an exchange."""
     name = exchange_name(exchange)
     named(exchanges(caller, vhost), name)
@@ -44,7 +52,7 @@ def bindings_from(request: Request, caller: VhostReader, vhost: str, exchange: s
 
 
 @router.get("/exchanges/{vhost:segment}/{exchange:segment}/bindings/destination")
-def bindings_to(request: Request, caller: VhostReader, vhost: str, exchange: str) -> JsonReply:
+def bindings_to(request: Request, caller: VhostReader, vhost: str, exchange: str) -> ListReply:
     """The bindings to an exchange."""
     name = exchange_name(exchange)
     named(exchanges(caller, vhost), name)

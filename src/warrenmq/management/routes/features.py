@@ -11,20 +11,20 @@ from warrenmq.management.access import (
     vhost_watcher,
 )
 from warrenmq.management.errors import bad_request
-from warrenmq.management.rows import JsonReply, listed
+from warrenmq.management.rows import ListReply, listed
 from warrenmq.vocabulary.feature_flags import FEATURE_FLAGS, flag_state
 
 router = APIRouter(prefix="/api")
 
 
 @router.get("/extensions")
-def extensions(request: Request, caller: ManagementUser) -> JsonReply:
+def extensions(request: Request, caller: ManagementUser) -> ListReply:
     """The plug-ins of RabbitMQ's pages: none."""
     return listed(request, [])
 
 
 @router.get("/feature-flags")
-def feature_flags(request: Request, caller: Administrator) -> JsonReply:
+def feature_flags(request: Request, caller: Administrator) -> ListReply:
     """The features by which tools decide what a broker can do."""
     rows = [
         {
@@ -50,21 +50,21 @@ def enable_feature_flag(caller: Administrator, name: str) -> Response:
 
 @router.get("/deprecated-features")
 @router.get("/deprecated-features/used")
-def deprecated_features(request: Request, caller: ManagementUser) -> JsonReply:
+def deprecated_features(request: Request, caller: ManagementUser) -> ListReply:
     """Features that newer versions of RabbitMQ will drop: none."""
     return listed(request, [])
 
 
 @router.get("/federation-links")
 @router.get("/shovels")
-def links(request: Request, caller: Monitor) -> JsonReply:
+def links(request: Request, caller: Monitor) -> ListReply:
     """Links to other brokers: none."""
     return listed(request, [])
 
 
 @router.get("/federation-links/{vhost:segment}")
 @router.get("/shovels/{vhost:segment}")
-def links_of_vhost(request: Request, caller: Monitor, vhost: str) -> JsonReply:
+def links_of_vhost(request: Request, caller: Monitor, vhost: str) -> ListReply:
     """Links of a vhost to other brokers: none."""
     vhost_watcher(caller, vhost)
     return listed(request, [])
@@ -74,7 +74,7 @@ def links_of_vhost(request: Request, caller: Monitor, vhost: str) -> JsonReply:
 @router.get("/stream/consumers")
 @router.get("/stream/publishers")
 @router.get("/stream/super-streams")
-def streams(request: Request, caller: ManagementUser) -> JsonReply:
+def streams(request: Request, caller: ManagementUser) -> ListReply:
     """Clients of RabbitMQ's stream protocol: none."""
     return listed(request, [])
 
@@ -83,6 +83,6 @@ def streams(request: Request, caller: ManagementUser) -> JsonReply:
 @router.get("/stream/consumers/{vhost:segment}")
 @router.get("/stream/publishers/{vhost:segment}")
 @router.get("/stream/publishers/{vhost:segment}/{stream:segment}")
-def streams_of_vhost(request: Request, caller: VhostReader, vhost: str) -> JsonReply:
+def streams_of_vhost(request: Request, caller: VhostReader, vhost: str) -> ListReply:
     """Clients of RabbitMQ's stream protocol in a vhost: none."""
     return listed(request, [])

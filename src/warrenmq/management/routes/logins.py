@@ -7,7 +7,7 @@ from warrenmq.admin.protocol.control import Done
 from warrenmq.admin.protocol.watching import ResetLoginAttempts
 from warrenmq.management.access import Administrator, Monitor
 from warrenmq.management.errors import not_found
-from warrenmq.management.rows import JsonReply, listed
+from warrenmq.management.rows import ListReply, listed
 from warrenmq.management.sessions import Caller
 
 router = APIRouter(prefix="/api/auth/attempts")
@@ -16,14 +16,14 @@ _COUNTS = ["protocol", "auth_attempts", "auth_attempts_failed", "auth_attempts_s
 
 
 @router.get("/{node:segment}")
-def attempts(request: Request, caller: Monitor, node: str) -> JsonReply:
+def attempts(request: Request, caller: Monitor, node: str) -> ListReply:
     """Logins by protocol."""
     _expect_own(caller, node)
     return listed(request, caller.rows("auth_attempts", _COUNTS))
 
 
 @router.get("/{node:segment}/source")
-def attempts_by_source(request: Request, caller: Monitor, node: str) -> JsonReply:
+def attempts_by_source(request: Request, caller: Monitor, node: str) -> ListReply:
     """Logins by address and user, once `rabbitmqctl` has switched their counting on."""
     _expect_own(caller, node)
     columns = ["remote_address", "username", *_COUNTS]

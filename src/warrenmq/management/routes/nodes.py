@@ -10,7 +10,7 @@ from warrenmq.admin.protocol.control import ControlStatus, DescribeControl
 from warrenmq.admin.protocol.mirrors import MasterCounts, RebalanceQueues
 from warrenmq.management.access import Administrator, Monitor
 from warrenmq.management.objects.listings import named
-from warrenmq.management.rows import JsonReply, Row, listed, single
+from warrenmq.management.rows import ListReply, ObjectReply, Row, listed, single
 from warrenmq.management.sessions import Caller
 
 router = APIRouter(prefix="/api")
@@ -19,13 +19,13 @@ AUTH_MECHANISMS: Final = ("PLAIN", "AMQPLAIN", "EXTERNAL")
 
 
 @router.get("/nodes")
-def all_nodes(request: Request, caller: Monitor) -> JsonReply:
+def all_nodes(request: Request, caller: Monitor) -> ListReply:
     """The members of the cluster. Memory, disk and files are known of the asked node alone."""
     return listed(request, nodes(caller))
 
 
 @router.get("/nodes/{name:segment}")
-def one_node(request: Request, caller: Monitor, name: str) -> JsonReply:
+def one_node(request: Request, caller: Monitor, name: str) -> ObjectReply:
     """One node; `memory=true` adds its memory by use."""
     row = named(nodes(caller), name)
     if request.query_params.get("memory") == "true":
@@ -34,14 +34,14 @@ def one_node(request: Request, caller: Monitor, name: str) -> JsonReply:
 
 
 @router.get("/nodes/{name:segment}/memory")
-def memory_of_node(request: Request, caller: Monitor, name: str) -> JsonReply:
+def memory_of_node(request: Request, caller: Monitor, name: str) -> ObjectReply:
     """The memory of the asked node by its use, in bytes."""
     named(nodes(caller), name)
     return single(request, {"memory": _memory(caller, name)})
 
 
 @router.get("/nodes/{name:segment}/memory/relative")
-def relative_memory_of_node(request: Request, caller: Monitor, name: str) -> JsonReply:
+def relative_memory_of_node(request: Request, caller: Monitor, name: str) -> ObjectReply:
     """The memory of the asked node by its use, in percent of all of it, rounded up."""
     named(nodes(caller), name)
     memory = _memory(caller, name)
@@ -57,7 +57,7 @@ def relative_memory_of_node(request: Request, caller: Monitor, name: str) -> Jso
 @router.get("/nodes/{name:segment}/memory/ets/{table:segment}")
 @router.get("/nodes/{name:segment}/memory/ets/relative")
 @router.get("/nodes/{name:segment}/memory/ets")
-def tables_of_node(request: Request, caller: Monitor, name: str) -> JsonReply:
+def tables_of_node(request: Request, caller: Monitor, name: str) -> ObjectReply:
     """The memory of Erlang's tables: there are none."""
     named(nodes(caller), name)
     return single(request, {"ets_tables_memory": "no_tables"})

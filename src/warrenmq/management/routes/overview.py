@@ -15,7 +15,7 @@ from warrenmq.management.bodies import JsonBody, RawBody
 from warrenmq.management.errors import login_failed
 from warrenmq.management.objects.listings import rows_of_vhosts
 from warrenmq.management.objects.vhosts import MESSAGE_COUNTS, add_messages
-from warrenmq.management.rows import JsonReply, Row, single
+from warrenmq.management.rows import JsonReply, ObjectReply, Row, single
 from warrenmq.management.sessions import Caller
 from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 
@@ -35,7 +35,7 @@ _RETENTION_S: Final = (600, 3600, 28800, 86400)
 
 
 @router.get("/overview")
-def overview(request: Request, caller: ManagementUser) -> JsonReply:
+def overview(request: Request, caller: ManagementUser) -> ObjectReply:
     """Versions, totals of messages and objects, and for a monitor the node and listeners."""
     row = _versions(caller) | _totals(caller)
     if caller.has_tag(MONITORING):
@@ -46,7 +46,7 @@ def overview(request: Request, caller: ManagementUser) -> JsonReply:
 
 
 @router.get("/whoami")
-def whoami(request: Request, caller: ManagementUser) -> JsonReply:
+def whoami(request: Request, caller: ManagementUser) -> ObjectReply:
     """The name and the tags of the user who asks."""
     return single(request, {"name": caller.user, "tags": caller.tags})
 
@@ -58,13 +58,13 @@ def version(caller: ManagementUser) -> JsonReply:
 
 
 @router.get("/auth")
-def auth(request: Request) -> JsonReply:
+def auth(request: Request) -> ObjectReply:
     """How a browser logs in: with a user and a password."""
     return single(request, {"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
 
 
 @router.get("/cluster-name")
-def cluster_name(request: Request, caller: ManagementUser) -> JsonReply:
+def cluster_name(request: Request, caller: ManagementUser) -> ObjectReply:
     """The name that the cluster shows to clients."""
     return single(request, {"name": caller.description.cluster_name})
 

@@ -12,7 +12,7 @@ from warrenmq.management.bodies import JsonBody
 from warrenmq.management.errors import bad_request
 from warrenmq.management.objects.listings import named, with_values
 from warrenmq.management.objects.parameters import parameters
-from warrenmq.management.rows import JsonReply, Row, listed, single
+from warrenmq.management.rows import ListReply, ObjectReply, Row, listed, single
 from warrenmq.management.sessions import Caller
 
 router = APIRouter(prefix="/api")
@@ -25,13 +25,13 @@ _COMPONENTS: Final = (
 
 
 @router.get("/parameters")
-def all_parameters(request: Request, caller: Policymaker) -> JsonReply:
+def all_parameters(request: Request, caller: Policymaker) -> ListReply:
     """The parameters of all components in all vhosts that the user sees."""
     return listed(request, parameters(caller))
 
 
 @router.get("/parameters/{component:segment}")
-def parameters_of_component(request: Request, caller: Policymaker, component: str) -> JsonReply:
+def parameters_of_component(request: Request, caller: Policymaker, component: str) -> ListReply:
     """The parameters of a component."""
     return listed(request, _of_component(parameters(caller), component))
 
@@ -39,7 +39,7 @@ def parameters_of_component(request: Request, caller: Policymaker, component: st
 @router.get("/parameters/{component:segment}/{vhost:segment}")
 def parameters_of_vhost(
     request: Request, caller: Policymaker, component: str, vhost: str
-) -> JsonReply:
+) -> ListReply:
     """The parameters of a component in a vhost."""
     return listed(request, _of_component(_parameters_in(caller, vhost), component))
 
@@ -47,19 +47,19 @@ def parameters_of_vhost(
 @router.get("/parameters/{component:segment}/{vhost:segment}/{name:segment}")
 def one_parameter(
     request: Request, caller: Policymaker, component: str, vhost: str, name: str
-) -> JsonReply:
+) -> ObjectReply:
     """One parameter."""
     return single(request, named(_of_component(_parameters_in(caller, vhost), component), name))
 
 
 @router.get("/global-parameters")
-def all_global_parameters(request: Request, caller: Administrator) -> JsonReply:
+def all_global_parameters(request: Request, caller: Administrator) -> ListReply:
     """The parameters of the whole broker."""
     return listed(request, _global_parameters(caller))
 
 
 @router.get("/global-parameters/{name:segment}")
-def one_global_parameter(request: Request, caller: Administrator, name: str) -> JsonReply:
+def one_global_parameter(request: Request, caller: Administrator, name: str) -> ObjectReply:
     """One parameter of the whole broker."""
     return single(request, named(_global_parameters(caller), name))
 

@@ -15,7 +15,15 @@ from warrenmq.management.objects.bindings import bindings
 from warrenmq.management.objects.channels import consumers
 from warrenmq.management.objects.listings import named
 from warrenmq.management.objects.queues import queues
-from warrenmq.management.rows import JsonReply, listed, single
+from warrenmq.management.rows import (
+    JsonReply,
+    ListReply,
+    ObjectReply,
+    PageReply,
+    listed,
+    paged,
+    single,
+)
 from warrenmq.management.sessions import Caller, refusal
 from warrenmq.vocabulary.error_codes import NOT_MIRRORED
 
@@ -24,19 +32,19 @@ router = APIRouter(prefix="/api")
 
 @router.get("/queues/detailed")
 @router.get("/queues")
-def all_queues(request: Request, caller: ManagementUser) -> JsonReply:
+def all_queues(request: Request, caller: ManagementUser) -> PageReply:
     """The queues of all vhosts that the user sees, with their counters."""
-    return listed(request, queues(caller), is_paged=True)
+    return paged(request, queues(caller))
 
 
 @router.get("/queues/{vhost:segment}")
-def queues_of_vhost(request: Request, caller: VhostReader, vhost: str) -> JsonReply:
+def queues_of_vhost(request: Request, caller: VhostReader, vhost: str) -> PageReply:
     """The queues of a vhost."""
-    return listed(request, queues(caller, vhost), is_paged=True)
+    return paged(request, queues(caller, vhost))
 
 
 @router.get("/queues/{vhost:segment}/{queue:segment}")
-def one_queue(request: Request, caller: VhostReader, vhost: str, queue: str) -> JsonReply:
+def one_queue(request: Request, caller: VhostReader, vhost: str, queue: str) -> ObjectReply:
     """One queue, with its consumers."""
     row = named(queues(caller, vhost), queue)
     row["consumer_details"] = [
@@ -46,7 +54,7 @@ def one_queue(request: Request, caller: VhostReader, vhost: str, queue: str) -> 
 
 
 @router.get("/queues/{vhost:segment}/{queue:segment}/bindings")
-def bindings_of_queue(request: Request, caller: VhostReader, vhost: str, queue: str) -> JsonReply:
+def bindings_of_queue(request: Request, caller: VhostReader, vhost: str, queue: str) -> ListReply:
     """The bindings of a queue, that of the default exchange first."""
     named(queues(caller, vhost), queue)
     rows = [

@@ -13,7 +13,7 @@ from warrenmq.management.bodies import Body, JsonBody
 from warrenmq.management.errors import bad_request, not_found
 from warrenmq.management.objects.listings import named, rows_of_vhosts, vhosts_of, with_values
 from warrenmq.management.objects.users import PERMISSION, TOPIC_PERMISSION, users
-from warrenmq.management.rows import JsonReply, Row, listed, single
+from warrenmq.management.rows import ListReply, ObjectReply, Row, listed, single
 from warrenmq.management.sessions import Caller
 
 router = APIRouter(prefix="/api")
@@ -22,45 +22,45 @@ UserLimit = Literal["max-connections", "max-channels"]
 
 
 @router.get("/users")
-def all_users(request: Request, caller: Administrator) -> JsonReply:
+def all_users(request: Request, caller: Administrator) -> ListReply:
     """All users."""
     return listed(request, users(caller))
 
 
 @router.get("/users/without-permissions")
-def users_without_permissions(request: Request, caller: Administrator) -> JsonReply:
+def users_without_permissions(request: Request, caller: Administrator) -> ListReply:
     """The users that may enter no vhost."""
     allowed = {row["user"] for row in _permissions(caller)}
     return listed(request, [row for row in users(caller) if row["name"] not in allowed])
 
 
 @router.get("/users/{user:segment}")
-def one_user(request: Request, caller: Administrator, user: str) -> JsonReply:
+def one_user(request: Request, caller: Administrator, user: str) -> ObjectReply:
     """One user."""
     return single(request, named(users(caller), user))
 
 
 @router.get("/users/{user:segment}/permissions")
-def permissions_of_user(request: Request, caller: Administrator, user: str) -> JsonReply:
+def permissions_of_user(request: Request, caller: Administrator, user: str) -> ListReply:
     """The permissions of a user in all vhosts."""
     return listed(request, caller.rows("user_permissions", list(PERMISSION), user=user))
 
 
 @router.get("/users/{user:segment}/topic-permissions")
-def topic_permissions_of_user(request: Request, caller: Administrator, user: str) -> JsonReply:
+def topic_permissions_of_user(request: Request, caller: Administrator, user: str) -> ListReply:
     """The topic permissions of a user in all vhosts."""
     rows = caller.rows("user_topic_permissions", list(TOPIC_PERMISSION), user=user)
     return listed(request, rows)
 
 
 @router.get("/permissions")
-def all_permissions(request: Request, caller: Administrator) -> JsonReply:
+def all_permissions(request: Request, caller: Administrator) -> ListReply:
     """The permissions of all users in all vhosts."""
     return listed(request, _permissions(caller))
 
 
 @router.get("/permissions/{vhost:segment}/{user:segment}")
-def one_permission(request: Request, caller: Administrator, vhost: str, user: str) -> JsonReply:
+def one_permission(request: Request, caller: Administrator, vhost: str, user: str) -> ObjectReply:
     """The permissions of a user in a vhost."""
     for row in caller.rows("permissions", list(PERMISSION), vhost):
         if row["user"] == user:
@@ -69,7 +69,7 @@ def one_permission(request: Request, caller: Administrator, vhost: str, user: st
 
 
 @router.get("/topic-permissions")
-def all_topic_permissions(request: Request, caller: Administrator) -> JsonReply:
+def all_topic_permissions(request: Request, caller: Administrator) -> ListReply:
     """The topic permissions of all users in all vhosts."""
     vhosts = vhosts_of(caller, None)
     return listed(request, rows_of_vhosts(caller, "topic_permissions", TOPIC_PERMISSION, vhosts))
@@ -78,7 +78,7 @@ def all_topic_permissions(request: Request, caller: Administrator) -> JsonReply:
 @router.get("/topic-permissions/{vhost:segment}/{user:segment}")
 def topic_permissions_in_vhost(
     request: Request, caller: Administrator, vhost: str, user: str
-) -> JsonReply:
+) -> ListReply:
     """The topic permissions of a user in a vhost, one for each exchange."""
     rows = caller.rows("topic_permissions", list(TOPIC_PERMISSION), vhost)
     own = [row for row in rows if row["user"] == user]
@@ -90,7 +90,7 @@ def topic_permissions_in_vhost(
 @router.get("/topic-permissions/{vhost:segment}/{user:segment}/{exchange:segment}")
 def topic_permissions_at_exchange(
     request: Request, caller: Administrator, vhost: str, user: str, exchange: str
-) -> JsonReply:
+) -> ListReply:
     """The topic permissions of a user at an exchange, in a list of one."""
     rows = caller.rows("topic_permissions", list(TOPIC_PERMISSION), vhost)
     own = [row for row in rows if (row["user"], row["exchange"]) == (user, exchange)]
@@ -100,13 +100,13 @@ def topic_permissions_at_exchange(
 
 
 @router.get("/user-limits")
-def all_user_limits(request: Request, caller: Administrator) -> JsonReply:
+def all_user_limits(request: Request, caller: Administrator) -> ListReply:
     """The limits of all users that have some."""
     return listed(request, _limits(caller, ""))
 
 
 @router.get("/user-limits/{user:segment}")
-def limits_of_user(request: Request, caller: Administrator, user: str) -> JsonReply:
+def limits_of_user(request: Request, caller: Administrator, user: str) -> ListReply:
     """The limits of a user, in a list of one, or of none."""
     named(users(caller), user)
     return listed(request, _limits(caller, user))

@@ -15,7 +15,7 @@ from warrenmq.management.grants import all_rights
 from warrenmq.management.objects.listings import named, rows_of_vhosts, vhosts_of, with_values
 from warrenmq.management.objects.users import PERMISSION, TOPIC_PERMISSION
 from warrenmq.management.objects.vhosts import vhosts
-from warrenmq.management.rows import JsonReply, Row, listed, single
+from warrenmq.management.rows import ListReply, ObjectReply, PageReply, Row, listed, paged, single
 from warrenmq.management.sessions import Caller
 
 router = APIRouter(prefix="/api")
@@ -24,37 +24,37 @@ VhostLimit = Literal["max-connections", "max-queues"]
 
 
 @router.get("/vhosts")
-def all_vhosts(request: Request, caller: ManagementUser) -> JsonReply:
+def all_vhosts(request: Request, caller: ManagementUser) -> PageReply:
     """The vhosts that the user sees, with their messages."""
-    return listed(request, vhosts(caller), is_paged=True)
+    return paged(request, vhosts(caller))
 
 
 @router.get("/vhosts/{vhost:segment}")
-def one_vhost(request: Request, caller: Administrator, vhost: str) -> JsonReply:
+def one_vhost(request: Request, caller: Administrator, vhost: str) -> ObjectReply:
     """One vhost."""
     return single(request, named(vhosts(caller), vhost))
 
 
 @router.get("/vhosts/{vhost:segment}/permissions")
-def permissions_of_vhost(request: Request, caller: Administrator, vhost: str) -> JsonReply:
+def permissions_of_vhost(request: Request, caller: Administrator, vhost: str) -> ListReply:
     """The permissions of all users in a vhost."""
     return listed(request, caller.rows("permissions", list(PERMISSION), vhost))
 
 
 @router.get("/vhosts/{vhost:segment}/topic-permissions")
-def topic_permissions_of_vhost(request: Request, caller: Administrator, vhost: str) -> JsonReply:
+def topic_permissions_of_vhost(request: Request, caller: Administrator, vhost: str) -> ListReply:
     """The topic permissions of all users in a vhost."""
     return listed(request, caller.rows("topic_permissions", list(TOPIC_PERMISSION), vhost))
 
 
 @router.get("/vhost-limits")
-def all_vhost_limits(request: Request, caller: ManagementUser) -> JsonReply:
+def all_vhost_limits(request: Request, caller: ManagementUser) -> ListReply:
     """The limits of all vhosts that the user sees and that have some."""
     return listed(request, _limits(caller, None))
 
 
 @router.get("/vhost-limits/{vhost:segment}")
-def limits_of_vhost(request: Request, caller: VhostWatcher, vhost: str) -> JsonReply:
+def limits_of_vhost(request: Request, caller: VhostWatcher, vhost: str) -> ListReply:
     """The limits of a vhost, in a list of one, or of none."""
     return listed(request, _limits(caller, vhost))
 

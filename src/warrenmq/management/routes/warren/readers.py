@@ -13,24 +13,25 @@ from warrenmq.management.access import VhostUser
 from warrenmq.management.cluster_sessions import sessions_of_all
 from warrenmq.management.errors import not_found
 from warrenmq.management.objects.listings import named
-from warrenmq.management.rows import JsonReply, Row, listed, single
+from warrenmq.management.rows import ListReply, ObjectReply, Row, listed, single
 from warrenmq.management.sessions import Caller, refusal
-from warrenmq.vocabulary.error_codes import BAD_REQUEST, NOT_FOUND
+from warrenmq.vocabulary.error_codes import NOT_FOUND
 from warrenmq.vocabulary.names import name_text
 
 router = APIRouter(prefix="/api/warren")
 
+RequestType = TypeVar("RequestType", requests.DeleteGroup, DeleteSink)
 ReplyType = TypeVar("ReplyType", bound=requests.Reply)
 
 
 @router.get("/groups/{vhost:segment}")
-def groups_of_vhost(request: Request, caller: VhostUser, vhost: str) -> JsonReply:
+def groups_of_vhost(request: Request, caller: VhostUser, vhost: str) -> ListReply:
     """The reader groups of a vhost with their lag, in messages and seconds."""
     return listed(request, _groups(caller, vhost))
 
 
 @router.get("/groups/{vhost:segment}/{group:segment}")
-def one_group(request: Request, caller: VhostUser, vhost: str, group: str) -> JsonReply:
+def one_group(request: Request, caller: VhostUser, vhost: str, group: str) -> ObjectReply:
     """One reader group, queue by queue."""
     return single(request, named(_groups(caller, vhost), group))
 
@@ -38,17 +39,18 @@ def one_group(request: Request, caller: VhostUser, vhost: str, group: str) -> Js
 @router.delete("/groups/{vhost:segment}/{group:segment}")
 def delete_group(caller: VhostUser, vhost: str, group: str) -> Response:
     """Forget a reader group: the messages that it has reserved are ready again."""
-    return _delete(caller, vhost, requests.DeleteGroup(group), requests.GroupDeleted)
+    request = _named_request(requests.DeleteGroup, {"group": group})
+    return _delete(caller, vhost, request, requests.GroupDeleted)
 
 
 @router.get("/sinks/{vhost:segment}")
-def sinks_of_vhost(request: Request, caller: VhostUser, vhost: str) -> JsonReply:
+def sinks_of_vhost(request: Request, caller: VhostUser, vhost: str) -> ListReply:
     """The sinks of a vhost: last committed batch, and what of it is not published yet."""
     return listed(request, _sinks(caller, vhost))
 
 
 @router.get("/sinks/{vhost:segment}/{sink:segment}")
-def one_sink(request: Request, caller: VhostUser, vhost: str, sink: str) -> JsonReply:
+def one_sink(request: Request, caller: VhostUser, vhost: str, sink: str) -> ObjectReply:
     """One sink."""
     return single(request, named(_sinks(caller, vhost), sink))
 
@@ -56,7 +58,15 @@ def one_sink(request: Request, caller: VhostUser, vhost: str, sink: str) -> Json
 @router.delete("/sinks/{vhost:segment}/{sink:segment}")
 def delete_sink(caller: VhostUser, vhost: str, sink: str) -> Response:
     """Forget a sink and drop what it has staged."""
-    return _delete(caller, vhost, DeleteSink(sink), SinkDeleted)
+    return _delete(caller, vhost, _named_request(DeleteSink, {"sink": sink}), SinkDeleted)
+
+
+def _named_request(kind: type[RequestType], values: dict[str, str]) -> RequestType:
+    """A request with a name. Raises HttpRefusal for a name that nothing can have."""
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError:
+        raise not_found() from None
 
 
 def _groups(caller: Caller, vhost: str) -> list[Row]:
@@ -108,8 +118,7 @@ def _delete(
             call.client.request(request, expected)
             is_found = True
         except AdminRefusedError as error:
-            # A name that cannot be, which no group has, is a bad request.
-            if error.code not in (NOT_FOUND, BAD_REQUEST):
+            if error.code != NOT_FOUND:
                 raise refusal(error) from None
     if not is_found:
         raise not_found()

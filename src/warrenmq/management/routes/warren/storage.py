@@ -16,19 +16,19 @@ from warrenmq.management.access import Monitor, VhostUser
 from warrenmq.management.cluster_sessions import session_at_home
 from warrenmq.management.errors import not_found
 from warrenmq.management.objects.listings import named, rows_of_vhosts
-from warrenmq.management.rows import JsonReply, Row, single
+from warrenmq.management.rows import ObjectReply, Row, single
 
 router = APIRouter(prefix="/api/warren")
 
 
 @router.get("/storage")
-def storage_of_node(request: Request, caller: Monitor) -> JsonReply:
+def storage_of_node(request: Request, caller: Monitor) -> ObjectReply:
     """The stores of the asked node: journal, indexes, contents, checkpoints and bytes written."""
     return single(request, msgspec.to_builtins(caller.call(DescribeNode(), NodeStatus)))
 
 
 @router.get("/storage/{vhost:segment}")
-def storage_of_vhost(request: Request, caller: VhostUser, vhost: str) -> JsonReply:
+def storage_of_vhost(request: Request, caller: VhostUser, vhost: str) -> ObjectReply:
     """The store of a vhost at the asked node."""
     with caller.session(vhost) as call:
         # A monitor gets all vhosts.
@@ -40,7 +40,7 @@ def storage_of_vhost(request: Request, caller: VhostUser, vhost: str) -> JsonRep
 
 
 @router.get("/queues/{vhost:segment}/{queue:segment}/storage")
-def storage_of_queue(request: Request, caller: VhostUser, vhost: str, queue: str) -> JsonReply:
+def storage_of_queue(request: Request, caller: VhostUser, vhost: str, queue: str) -> ObjectReply:
     """The messages of a queue by part (q1 to q4, delta) and form (alpha to delta), and rates."""
     row = named(rows_of_vhosts(caller, "queues", ["name", "id"], [vhost]), queue)
     if row["id"] is None:

@@ -332,6 +332,9 @@ def test_the_cluster_gets_a_name(api: httpx.Client) -> None:
     assert put(api, "cluster-name", name="of tests") == 204
     assert api.get("cluster-name").json() == {"name": "of tests"}
     assert refusal(api.put("cluster-name", json={}))[2] == "[{key_missing,name}]"
+    own = api.get("overview").json()["cluster_name"]
+    assert put(api, "global-parameters/cluster_name", value=5) == 204
+    assert api.get("cluster-name").json() != {"name": own}
     assert api.delete("global-parameters/cluster_name").status_code == 204
 
 

@@ -231,14 +231,15 @@ class ControlCalls:
 
     def _describe_user(self, _request: control.DescribeUser) -> None:
         user, broker = self._permits.user, self._broker
-        name = broker.parameters.get((b"", "", "cluster_name"))
+        # Any JSON value may be set.
+        named = json.loads(broker.parameters.get((b"", "", "cluster_name"), "null"))
         description = control.UserDescription(
             name=name_text(user.name),
             tags=user.tags,
             vhosts=sorted([name_text(vhost) for vhost in broker.vhosts if user.may_enter(vhost)]),
             is_loopback_only=user.name in broker.access.loopback_users,
             node=broker.settings.node_name,
-            cluster_name=broker.settings.cluster_name if name is None else json.loads(name),
+            cluster_name=named if isinstance(named, str) else broker.settings.cluster_name,
         )
         self._reply(description)
 

@@ -21,7 +21,7 @@ MAY_FAIL = ("/api/health/", "/api/healthchecks/")
 
 
 def test_replies_are_those_of_the_document(http_node: HttpNode) -> None:
-    """Requests of each operation, alike in each run, with what they make in a vhost of their own."""
+    """Each operation is asked for, alike in each run, if it can be in a vhost for the test."""
     client = http_node.client()
     assert client.put(f"vhosts/{VHOST}").status_code == 201
     document = client.get("openapi.json").json()

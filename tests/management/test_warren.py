@@ -1,4 +1,4 @@
-"""Endpoints that only warren has: stores, mirrors, reader groups, sinks, messages where they are."""
+"""Endpoints that only warren has: stores, mirrors, reader groups, sinks, waiting messages."""
 
 from collections.abc import Iterator
 

@@ -33,7 +33,7 @@ MEANT = re.compile(
     r"|processors|context_switches|\w+_(created|closed|declared|deleted)) is missing"
     # Texts for RabbitMQ's own pages, and what only its plug-ins have.
     r"|\S*\.(internal_purpose|release_series_support_status|desc|doc_url|description|applications"
-    r"|contexts|enabled_plugins|exchange_types|config_files|socket_opts|user_who_performed_action) is "
+    r"|contexts|enabled_plugins|exchange_types|config_files|socket_opts|cowboy_opts|user_who_performed_action) is "
     r"missing"
     # Bytes of connections by vhost; names of single active consumers; mirrors that may be masters.
     r"|\S*\.(recv_oct|send_oct|single_active_consumer_tag|recoverable_slaves"

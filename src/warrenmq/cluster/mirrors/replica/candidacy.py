@@ -89,7 +89,7 @@ def candidacy(
 def _without_draining(
     host: ReplicaHost, down: Group, reachable: frozenset[bytes]
 ) -> frozenset[bytes]:
-    """The `reachable` nodes that do not drain, if the best copy there is as good as the best of all.
+    """The `reachable` nodes that do not drain, if the best copy there is as good as any other.
 
     A node that drains would hand the queue over at once.
     """

@@ -1,0 +1,150 @@
+"""One object with figures: a queue, an exchange, a channel, a connection, a node or a vhost.
+
+Counters go on rising when the node that counts begins anew at 0: what it had counted before is in
+the object's offsets.
+"""
+
+from array import array
+from collections.abc import Iterable
+from typing import Final
+
+from warrenmq.admin.protocol.changes import (
+    CHANNEL,
+    CONNECTION,
+    COUNTERS,
+    EXCHANGE,
+    LEVELS,
+    NODE,
+    QUEUE,
+)
+from warrenmq.management.statistics.samples import NO_SLOT, Samples
+
+# A kind of objects that the feed does not have: sums over what is in a vhost.
+VHOST: Final = "vhost"
+# Levels that a node and its vhosts sum up over their queues.
+QUEUE_LEVELS: Final = ("messages_ready", "messages_unacknowledged")
+# The names of an object's figures, in order: counters, then levels.
+FIGURES: Final = {
+    NODE: (*COUNTERS[NODE], *LEVELS[NODE], *QUEUE_LEVELS),
+    QUEUE: (*COUNTERS[QUEUE], *LEVELS[QUEUE]),
+    EXCHANGE: COUNTERS[EXCHANGE],
+    CHANNEL: (*COUNTERS[CHANNEL], *LEVELS[CHANNEL]),
+    CONNECTION: (*COUNTERS[CONNECTION], *LEVELS[CONNECTION]),
+    VHOST: (*COUNTERS[CHANNEL], *COUNTERS[CONNECTION], *QUEUE_LEVELS),
+}
+# How many of them, from the first on, have rates and samples; the API shows others as they are.
+SAMPLED: Final = {
+    NODE: len(FIGURES[NODE]),
+    QUEUE: len(COUNTERS[QUEUE]) + len(QUEUE_LEVELS),
+    EXCHANGE: len(COUNTERS[EXCHANGE]),
+    CHANNEL: len(COUNTERS[CHANNEL]),
+    CONNECTION: len(COUNTERS[CONNECTION]),
+    VHOST: len(FIGURES[VHOST]),
+}
+assert LEVELS[QUEUE][: len(QUEUE_LEVELS)] == QUEUE_LEVELS
+
+
+class Figures:
+    """The figures of one object on one node, by their places in `FIGURES`."""
+
+    __slots__ = (
+        "_changes", "_offsets", "_slots", "elapsed_ms", "kind", "name", "node", "samples", "seen", "session", "started_ms",
+        "tick_ms", "vhost",
+    )  # fmt: skip
+
+    def __init__(self, samples: Samples, node: str, kind: str, vhost: str, name: str) -> None:
+        self.samples = samples
+        self.node = node
+        self.kind = kind
+        self.vhost = vhost
+        self.name = name
+        # The session that has told of the object last, and the start of the node that it told of.
+        self.session = 0
+        self.started_ms = 0
+        # The last tick in which a figure changed, and the time since the tick before.
+        self.tick_ms = 0
+        self.elapsed_ms = 0
+        # What the node said last.
+        self.seen = array("q", bytes(8 * len(FIGURES[kind])))
+        # What to add, None for 0; the changes in that tick and the slots, None for none.
+        self._offsets: array[int] | None = None
+        self._changes: array[int] | None = None
+        self._slots: array[int] | None = None
+
+    def value(self, figure: int) -> int:
+        """The value of a figure, which never falls if it is a counter."""
+        return self.seen[figure] + (self._offsets[figure] if self._offsets is not None else 0)
+
+    def rate(self, figure: int) -> float:
+        """The change of a sampled figure in the tick `tick_ms`, by second."""
+        return 0.0 if self._changes is None else self._changes[figure] * 1000 / self.elapsed_ms
+
+    def slot(self, figure: int) -> int:
+        """The slot of a sampled figure in `samples`, or NO_SLOT."""
+        return NO_SLOT if self._slots is None else self._slots[figure]
+
+    def begin_anew(self) -> None:
+        """The node that counts begins at 0."""
+        counters = len(COUNTERS.get(self.kind, ()))
+        if self._offsets is None:
+            self._offsets = array("q", bytes(8 * len(self.seen)))
+        for figure in range(counters):
+            self._offsets[figure] += self.seen[figure]
+            self.seen[figure] = 0
+
+    def put(self, values: Iterable[int]) -> list[tuple[int, int]]:
+        """Take what the node says of the first figures, at most of all.
+
+        Returns the changes of sampled figures: their places, and by how much.
+        """
+        seen = self.seen
+        changes = [
+            (figure, value - before)
+            for figure, (value, before) in enumerate(zip(values, seen, strict=False))
+            if value != before
+        ]
+        for figure, difference in changes:
+            seen[figure] += difference
+        sampled = SAMPLED[self.kind]
+        while changes and changes[-1][0] >= sampled:
+            changes.pop()
+        return changes
+
+    def sample(self, tick_ms: int, elapsed_ms: int, changes: list[tuple[int, int]]) -> None:
+        """Sample changes of a tick, `elapsed_ms` after the one before; the values have them."""
+        if tick_ms != self.tick_ms:
+            self.tick_ms = tick_ms
+            self.elapsed_ms = elapsed_ms
+            self._changes = None
+        if not changes:
+            return
+        if self._changes is None:
+            self._changes = array("q", bytes(8 * SAMPLED[self.kind]))
+        if self._slots is None:
+            self._slots = array("i", [NO_SLOT]) * SAMPLED[self.kind]
+        samples = self.samples
+        for figure, difference in changes:
+            self._changes[figure] += difference
+            slot = self._slots[figure]
+            if slot == NO_SLOT:
+                slot = self._slots[figure] = samples.slot_of(self, figure)
+            if slot != NO_SLOT:
+                samples.add(slot, difference)
+
+    def lose_slot(self, figure: int) -> None:
+        """See SlotOwner."""
+        assert self._slots is not None
+        self._slots[figure] = NO_SLOT
+
+    def clear_samples(self, samples: Samples) -> None:
+        """Forget rates and samples; `samples` has the next ones."""
+        self.samples = samples
+        self._changes = None
+        self._slots = None
+
+    def close(self) -> None:
+        """Give the slots back: the object is gone."""
+        for slot in self._slots or ():
+            if slot != NO_SLOT:
+                self.samples.give_back(slot)
+        self._slots = None

@@ -1,0 +1,232 @@
+"""All objects of one node with their figures, and the sums over its vhosts and its queues.
+
+A tick begins with the first answer of the feed and ends with `end_tick`; all its changes count as
+of one time. A session with the node begins by telling of all objects, so those that it has not
+told of when its first tick ends are gone.
+
+A node that has started again tells of its queues and exchanges under new ids; they are known by
+their names then, and their counters go on.
+"""
+
+from typing import Final
+
+from warrenmq.admin.protocol.changes import (
+    CHANNEL,
+    CONNECTION,
+    COUNTERS,
+    EXCHANGE,
+    NODE,
+    QUEUE,
+    ChangedObject,
+    Changes,
+)
+from warrenmq.management.statistics.figures import FIGURES, VHOST, Figures
+from warrenmq.management.statistics.retention import long_retention, short_retention
+from warrenmq.management.statistics.samples import Samples
+
+# Kinds of objects that are in a vhost.
+MEMBER_KINDS: Final = (QUEUE, EXCHANGE, CHANNEL, CONNECTION)
+# The first and the last of the figures that a vhost sums up, and how much further on they stand
+# among the vhost's.
+_SUMMED: Final = {
+    CHANNEL: (0, len(COUNTERS[CHANNEL]) - 1, 0),
+    CONNECTION: (0, len(COUNTERS[CONNECTION]) - 1, len(COUNTERS[CHANNEL])),
+    QUEUE: (
+        len(COUNTERS[QUEUE]),
+        len(COUNTERS[QUEUE]) + 1,
+        len(FIGURES[VHOST]) - 2 - len(COUNTERS[QUEUE]),
+    ),
+}
+# How much further on the levels of queues stand among a node's figures than among a vhost's.
+_VHOST_TO_NODE: Final = len(FIGURES[NODE]) - len(FIGURES[VHOST])
+
+
+class NodeFigures:
+    """The objects of the node called `name`; `tick_ms` is the interval of ticks."""
+
+    def __init__(self, name: str, tick_ms: int) -> None:
+        self.name = name
+        self._interval_ms = tick_ms
+        # Samples of the node and its vhosts, and of all other objects.
+        self.long = Samples(long_retention(tick_ms))
+        self.short = Samples(short_retention(tick_ms))
+        self.node = Figures(self.long, name, NODE, "", name)
+        self.vhosts: dict[str, Figures] = {}
+        # By kind, and by vhost and name; and those that the node has told of since its start, by
+        # kind and id.
+        self.objects: dict[str, dict[tuple[str, str], Figures]] = {
+            each: {} for each in MEMBER_KINDS
+        }
+        self.ids: dict[str, dict[int, Figures]] = {each: {} for each in MEMBER_KINDS}
+        self.started_ms = 0
+        # The last tick that has ended (ms since 1970 by the node's clock), 0 for none.
+        self.ended_ms = 0
+        # The tick under way, 0 for none, and the time since the one before, 0 for the first.
+        self._tick_ms = 0
+        self._elapsed_ms = 0
+        self._session = 0
+        self._has_swept = True
+        # Objects in each vhost; a vhost without any is gone.
+        self._members: dict[str, int] = {}
+
+    def begin_session(self) -> None:
+        """What the node tells from now on begins with all objects."""
+        self._session += 1
+        self._has_swept = False
+
+    def take(self, kind: str, changes: Changes) -> None:
+        """Take an answer about objects of one kind."""
+        if changes.started_ms != self.started_ms:
+            self._begin_anew(changes.started_ms)
+        if not self._tick_ms:
+            self._begin_tick(changes.now_ms)
+        if kind == NODE:
+            for told in changes.changed:
+                self._put(self.node, told)
+            return
+        for told in changes.changed:
+            self._put(self._object(kind, told), told)
+        ids = self.ids[kind]
+        for number in changes.gone:
+            found = ids.pop(number, None)
+            if found is not None:
+                self._remove(found)
+
+    def end_tick(self, now_ms: int) -> None:
+        """All changes of the tick are told."""
+        if not self._tick_ms:
+            self._begin_tick(now_ms)
+        if not self._has_swept:
+            self._has_swept = True
+            self._sweep()
+        self.ended_ms = self._tick_ms
+        self._tick_ms = 0
+
+    def find(self, kind: str, vhost: str, name: str) -> Figures | None:
+        """The object of a kind with this name."""
+        if kind == NODE:
+            return self.node
+        if kind == VHOST:
+            return self.vhosts.get(vhost)
+        return self.objects[kind].get((vhost, name))
+
+    def all(self) -> list[Figures]:
+        """Everything with figures."""
+        found = [self.node, *self.vhosts.values()]
+        for objects in self.objects.values():
+            found.extend(objects.values())
+        return found
+
+    def clear_samples(self) -> None:
+        """Forget all rates and samples; the next tick begins with the values of now."""
+        self.long = Samples(long_retention(self._interval_ms))
+        self.short = Samples(short_retention(self._interval_ms))
+        for figures in self.all():
+            figures.clear_samples(self.long if figures.kind in (NODE, VHOST) else self.short)
+
+    def resume(self, figures: Figures, number: int) -> None:
+        """Go on with an object that was read from a file; `number` is its id, or -1."""
+        if figures.kind == NODE:
+            self.node = figures
+        elif figures.kind == VHOST:
+            self.vhosts[figures.vhost] = figures
+        else:
+            self._add(figures)
+            if figures.started_ms == self.started_ms:
+                self.ids[figures.kind][number] = figures
+
+    # -- ticks -------------------------------------------------------------------------------------
+
+    def _begin_anew(self, started_ms: int) -> None:
+        self.started_ms = started_ms
+        self.node.begin_anew()
+        self.ids = {each: {} for each in MEMBER_KINDS}
+        self.begin_session()
+
+    def _begin_tick(self, now_ms: int) -> None:
+        self._tick_ms = max(now_ms, self.ended_ms + 1)
+        self._elapsed_ms = self._tick_ms - self.ended_ms if self.ended_ms else 0
+        self.long.begin_tick(self._tick_ms)
+        self.short.begin_tick(self._tick_ms)
+
+    def _put(self, figures: Figures, told: ChangedObject) -> None:
+        figures.session = self._session
+        changes = figures.put(told.counters + told.levels)
+        if self._elapsed_ms:
+            figures.sample(self._tick_ms, self._elapsed_ms, changes)
+        if changes:
+            self._sum_up(figures, changes)
+
+    def _sum_up(self, figures: Figures, changes: list[tuple[int, int]]) -> None:
+        """Add changes of an object to its vhost, and those of levels of queues to the node."""
+        summed = _SUMMED.get(figures.kind)
+        if summed is None:
+            return
+        first, last, shift = summed
+        wanted = [(place + shift, by) for place, by in changes if first <= place <= last]
+        if not wanted:
+            return
+        self._add_to(self.vhosts[figures.vhost], wanted)
+        if figures.kind == QUEUE:
+            self._add_to(self.node, [(place + _VHOST_TO_NODE, by) for place, by in wanted])
+
+    def _add_to(self, total: Figures, changes: list[tuple[int, int]]) -> None:
+        for place, by in changes:
+            total.seen[place] += by
+        if self._elapsed_ms:
+            total.sample(self._tick_ms, self._elapsed_ms, changes)
+
+    # -- objects -----------------------------------------------------------------------------------
+
+    def _object(self, kind: str, told: ChangedObject) -> Figures:
+        ids = self.ids[kind]
+        figures = ids.get(told.id)
+        if figures is not None:
+            return figures
+        figures = self.objects[kind].get((told.vhost, told.name))
+        if figures is not None and figures.started_ms != self.started_ms:
+            figures.begin_anew()
+        else:
+            if figures is not None:
+                # The node tells later that the object that had this name is gone.
+                self._remove(figures)
+            figures = Figures(self.short, self.name, kind, told.vhost, told.name)
+            self._add(figures)
+        figures.started_ms = self.started_ms
+        ids[told.id] = figures
+        return figures
+
+    def _add(self, figures: Figures) -> None:
+        self.objects[figures.kind][figures.vhost, figures.name] = figures
+        if figures.vhost not in self.vhosts:
+            vhost = figures.vhost
+            self.vhosts[vhost] = Figures(self.long, self.name, VHOST, vhost, vhost)
+        self._members[figures.vhost] = self._members.get(figures.vhost, 0) + 1
+
+    def _remove(self, figures: Figures) -> None:
+        """Remove an object, unless another one has taken its name and its place."""
+        objects = self.objects[figures.kind]
+        key = figures.vhost, figures.name
+        if objects.get(key) is not figures:
+            return
+        del objects[key]
+        figures.close()
+        if figures.kind == QUEUE:
+            first, last, _ = _SUMMED[QUEUE]
+            self._sum_up(
+                figures, [(place, -figures.value(place)) for place in range(first, last + 1)]
+            )
+        self._members[figures.vhost] -= 1
+        if not self._members[figures.vhost]:
+            del self._members[figures.vhost]
+            self.vhosts.pop(figures.vhost).close()
+
+    def _sweep(self) -> None:
+        """Remove the objects that the session has not told of."""
+        for kind in MEMBER_KINDS:
+            ids = self.ids[kind]
+            for number in [each for each, found in ids.items() if found.session != self._session]:
+                self._remove(ids.pop(number))
+            objects = self.objects[kind].values()
+            for figures in [each for each in objects if each.session != self._session]:
+                self._remove(figures)

@@ -1,0 +1,36 @@
+"""A feed for tests: ticks with the figures of a few objects, at times that the test chooses."""
+
+from warrenmq.admin.protocol.changes import COUNTERS, LEVELS, NODE, ChangedObject, Changes
+from warrenmq.management.statistics.retention import TICK_MS
+from warrenmq.management.statistics.statistics import Statistics
+
+NODE_NAME = "warren@here"
+# A time at which intervals of all lengths begin.
+START_MS = 1_699_833_600_000
+
+
+def told(kind: str, number: int, name: str, vhost: str = "/", **figures: int) -> ChangedObject:
+    """An object with these figures, and others of 0."""
+    counters = [figures.pop(each, 0) for each in COUNTERS[kind]]
+    levels = [figures.pop(each, 0) for each in LEVELS[kind]]
+    assert not figures
+    return ChangedObject(number, "" if kind == NODE else vhost, name, counters, levels)
+
+
+class Fed:
+    """Statistics with a feed of one node, whose clock `now_ms` is that of requests, too."""
+
+    def __init__(self) -> None:
+        self.now_ms = self.started_ms = START_MS
+        self.statistics = Statistics(TICK_MS, lambda: self.now_ms)
+        self.statistics.on_session(NODE_NAME)
+
+    def tell(self, kind: str, *changed: ChangedObject, gone: tuple[int, ...] = ()) -> None:
+        """An answer about objects of one kind."""
+        changes = Changes(self.started_ms, self.now_ms, list(changed), list(gone), False)
+        self.statistics.on_changes(NODE_NAME, kind, changes)
+
+    def tick(self, passed_ms: int = TICK_MS) -> None:
+        """The end of a tick; the next one is `passed_ms` later."""
+        self.statistics.on_tick(NODE_NAME, self.now_ms)
+        self.now_ms += passed_ms

@@ -60,7 +60,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reloaded]:
     node = Reloaded(tmp_path)
     monkeypatch.setenv("WARREN_CONFIG_FILE", str(node.file))
     node.configure(
-        "heartbeat = 30\ncollect_statistics_interval = 1000\nreverse_dns_lookups = true\n"
+        "heartbeat = 30\nmirroring_sync_batch_size = 1000\nreverse_dns_lookups = true\n"
     )
     node.broker.start()
     yield node
@@ -69,7 +69,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reloaded]:
 
 def test_a_running_node_takes_what_can_change(node: Reloaded) -> None:
     assert node.log() == [
-        "these keys are checked but wait for a later version of warren: collect_statistics_interval",
+        "these keys are checked but wait for a later version of warren: mirroring_sync_batch_size",
         "these keys are accepted without effect: reverse_dns_lookups",
     ]
     assert node.broker.process is not None

@@ -34,6 +34,7 @@ from warrenmq.management.rows import JsonReply
 from warrenmq.management.serving.cors import WithCors
 from warrenmq.management.serving.request_log import Logged, RequestLog
 from warrenmq.management.sessions import Sessions
+from warrenmq.management.statistics.statistics import Statistics
 from warrenmq.server.config.options.http_listeners import ManagementOptions
 
 _described = APIRouter(prefix="/api")
@@ -78,8 +79,8 @@ def all_routes() -> list[APIRoute]:
     return [route for route in routes if isinstance(route, APIRoute)]
 
 
-def make_app(sessions: Sessions, options: ManagementOptions) -> ASGIApp:
-    """The HTTP API over `sessions` with a node."""
+def make_app(sessions: Sessions, statistics: Statistics, options: ManagementOptions) -> ASGIApp:
+    """The HTTP API over `sessions` with a node; `statistics` has the figures of its feed."""
     app = FastAPI(
         title="warren",
         version=warrenmq.__version__,
@@ -89,6 +90,7 @@ def make_app(sessions: Sessions, options: ManagementOptions) -> ASGIApp:
         redirect_slashes=False,
     )
     app.state.sessions = sessions
+    app.state.statistics = statistics
     app.state.options = options
     for router in ROUTERS:
         app.include_router(router)

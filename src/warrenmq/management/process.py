@@ -6,14 +6,21 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from warrenmq.admin.client.client import LocalAddress, NodeAddress, NodeUnreachableError
 from warrenmq.admin.client.control_file import ControlFileError, read_control_file
 from warrenmq.management.app import make_app
+from warrenmq.management.feed.feed import Feed
 from warrenmq.management.prometheus.pages import make_metrics_app
 from warrenmq.management.serving.sites import Site, SiteServer
 from warrenmq.management.sessions import NodePlace, Sessions
+from warrenmq.management.statistics.file import HistoryFile
+from warrenmq.management.statistics.statistics import Statistics
 from warrenmq.server.config.options.http_listeners import SiteOptions
+
+# Ticks of statistics are so far apart at least.
+_INTERVAL_MIN_MS: Final = 1000
 
 
 def place_of_uri(uri: str) -> NodePlace:
@@ -54,12 +61,18 @@ async def serve(
         # A node that is killed tells nobody; but the pipe it holds is closed.
         threading.Thread(target=_stop_at_eof, args=[server], daemon=True).start()
     management, metrics = options.management, options.metrics
+    interval_ms = max(_INTERVAL_MIN_MS, management.statistics_interval_ms)
+    statistics = Statistics(interval_ms)
+    history = None
+    if management.statistics_file is not None:
+        history = HistoryFile(management.statistics_file, statistics)
+    feed = Feed(place.admin, statistics, interval_ms / 1000)
     try:
         await server.serve(
             [
                 Site(
                     "the HTTP API is",
-                    make_app(sessions, management),
+                    make_app(sessions, statistics, management),
                     management.api_listeners(),
                     f"{management.path_prefix}/api/",
                     management.max_connections,
@@ -76,6 +89,9 @@ async def serve(
             ]
         )
     finally:
+        feed.end()
+        if history is not None:
+            history.close()
         sessions.close()
 
 

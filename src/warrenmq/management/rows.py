@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from fastapi import Request
@@ -21,6 +21,8 @@ _PAGE_SIZE_MAX: Final = 500
 _PATTERN_MAX: Final = 1000
 _TRUE: Final = "true"
 _NUMBER: Final = re.compile(r"-?[0-9]{1,9}")
+# Fields that are not columns of the node's.
+_SHOWN: Final = re.compile(r"message_stats\.|[a-z_]+_details\.|(recv|send)_oct$")
 
 
 class JsonReply(Response):
@@ -45,19 +47,29 @@ class ObjectReply(JsonReply):
     """A reply with one object."""
 
 
-def listed(request: Request, rows: Sequence[Row]) -> ListReply:
-    """A reply with the columns that the query asks for, in its order."""
-    return ListReply(_columned(request.query_params, _sorted(request.query_params, rows)))
+class Show(Protocol):
+    """Adds figures to a row, and their samples unless the row is only to be sorted."""
+
+    def __call__(self, row: Row, has_samples: bool = True) -> Row: ...
 
 
-def paged(request: Request, rows: Sequence[Row]) -> PageReply:
+def listed(request: Request, rows: Sequence[Row], show: Show | None = None) -> ListReply:
+    """A reply with the columns that the query asks for, in its order; `show` adds to each row."""
+    query = request.query_params
+    ordered = _sorted(query, _with_sorted_figures(query, show, rows))
+    return ListReply(_columned(query, _with(show, ordered)))
+
+
+def paged(request: Request, rows: Sequence[Row], show: Show | None = None) -> PageReply:
     """A reply with the rows that the query asks for, as a page if it names one.
 
+    `show` adds to the rows of the reply, and to all rows when they are sorted by what it adds.
     Raises HttpRefusal for a page that cannot be.
     """
     query = request.query_params
+    rows = _with_sorted_figures(query, show, rows)
     if "page" not in query:
-        return PageReply(_columned(query, _sorted(query, rows)))
+        return PageReply(_columned(query, _with(show, _sorted(query, rows))))
     page = _number(query, "page", 1)
     size = _number(query, "page_size", _PAGE_SIZE)
     if page < 1 or not 1 <= size <= _PAGE_SIZE_MAX:
@@ -80,7 +92,7 @@ def paged(request: Request, rows: Sequence[Row]) -> PageReply:
         {
             "filtered_count": len(found),
             "item_count": len(items),
-            "items": _columned(query, items),
+            "items": _columned(query, _with(show, items)),
             "page": page,
             "page_count": pages,
             "page_size": size,
@@ -92,6 +104,19 @@ def paged(request: Request, rows: Sequence[Row]) -> PageReply:
 def single(request: Request, row: Row) -> ObjectReply:
     """A reply with one object, of which the query may ask for some columns."""
     return ObjectReply(_columned(request.query_params, [row])[0])
+
+
+def _with_sorted_figures(
+    query: QueryParams, show: Show | None, rows: Sequence[Row]
+) -> Sequence[Row]:
+    """The rows, with what `show` adds if they are to be sorted by that."""
+    if show is None or not _SHOWN.match(query.get("sort", "")):
+        return rows
+    return [show(row, has_samples=False) for row in rows]
+
+
+def _with(show: Show | None, rows: Sequence[Row]) -> Sequence[Row]:
+    return rows if show is None else [show(row) for row in rows]
 
 
 # -- steps -----------------------------------------------------------------------------------------

@@ -9,12 +9,12 @@ NODE_NAME = "warren@here"
 START_MS = 1_699_833_600_000
 
 
-def told(kind: str, number: int, name: str, vhost: str = "/", **figures: int) -> ChangedObject:
-    """An object with these figures, and others of 0."""
+def told(kind: str, number: int, name: str, /, **figures: int) -> ChangedObject:
+    """An object in the vhost `/` with these figures, and others of 0."""
     counters = [figures.pop(each, 0) for each in COUNTERS[kind]]
     levels = [figures.pop(each, 0) for each in LEVELS[kind]]
     assert not figures
-    return ChangedObject(number, "" if kind == NODE else vhost, name, counters, levels)
+    return ChangedObject(number, "" if kind == NODE else "/", name, counters, levels)
 
 
 class Fed:
@@ -22,8 +22,7 @@ class Fed:
 
     def __init__(self) -> None:
         self.now_ms = self.started_ms = START_MS
-        self.statistics = Statistics(TICK_MS, lambda: self.now_ms)
-        self.statistics.on_session(NODE_NAME)
+        self.statistics = Statistics(clock_ms=lambda: self.now_ms)
 
     def tell(self, kind: str, *changed: ChangedObject, gone: tuple[int, ...] = ()) -> None:
         """An answer about objects of one kind."""

@@ -13,7 +13,7 @@ class Owner:
     def __init__(self) -> None:
         self.slot = NO_SLOT
 
-    def lose_slot(self, figure: int) -> None:
+    def lose_slot(self, figure: int, tick_ms: int) -> None:
         self.slot = NO_SLOT
 
 

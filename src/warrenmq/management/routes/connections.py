@@ -10,67 +10,80 @@ from warrenmq.management.objects.channels import channels, consumers
 from warrenmq.management.objects.connections import connections
 from warrenmq.management.rows import ListReply, ObjectReply, PageReply, Row, listed, paged, single
 from warrenmq.management.sessions import Caller
+from warrenmq.management.shown import FiguresOf
 
 router = APIRouter(prefix="/api")
 
 
 @router.get("/connections")
-def all_connections(request: Request, caller: ManagementUser) -> PageReply:
+def all_connections(request: Request, caller: ManagementUser, shown: FiguresOf) -> PageReply:
     """All connections for a monitor, else those of the user who asks."""
-    return paged(request, connections(caller))
+    return paged(request, connections(caller), show=shown.connection)
 
 
 @router.get("/connections/{name:segment}")
-def one_connection(request: Request, caller: ManagementUser, name: str) -> ObjectReply:
+def one_connection(
+    request: Request, caller: ManagementUser, shown: FiguresOf, name: str
+) -> ObjectReply:
     """One connection."""
-    return single(request, _seen(caller, connections(caller), name))
+    return single(request, shown.connection(_seen(caller, connections(caller), name)))
 
 
 @router.get("/connections/username/{user:segment}")
-def connections_of_user(request: Request, caller: ManagementUser, user: str) -> PageReply:
+def connections_of_user(
+    request: Request, caller: ManagementUser, shown: FiguresOf, user: str
+) -> PageReply:
     """The connections of a user."""
     rows = [row for row in connections(caller) if row.get("user") == user]
-    return paged(request, rows)
+    return paged(request, rows, show=shown.connection)
 
 
 @router.get("/connections/{name:segment}/channels")
-def channels_of_connection(request: Request, caller: ManagementUser, name: str) -> PageReply:
+def channels_of_connection(
+    request: Request, caller: ManagementUser, shown: FiguresOf, name: str
+) -> PageReply:
     """The channels of a connection."""
     _seen(caller, connections(caller), name)
     rows = [row for row in channels(caller) if row["connection_details"]["name"] == name]
-    return paged(request, rows)
+    return paged(request, rows, show=shown.channel)
 
 
 @router.get("/vhosts/{vhost:segment}/connections")
-def connections_of_vhost(request: Request, caller: VhostReader, vhost: str) -> PageReply:
+def connections_of_vhost(
+    request: Request, caller: VhostReader, shown: FiguresOf, vhost: str
+) -> PageReply:
     """The connections to a vhost."""
     rows = [row for row in connections(caller) if row.get("vhost") == vhost]
-    return paged(request, rows)
+    return paged(request, rows, show=shown.connection)
 
 
 @router.get("/vhosts/{vhost:segment}/channels")
-def channels_of_vhost(request: Request, caller: VhostReader, vhost: str) -> PageReply:
+def channels_of_vhost(
+    request: Request, caller: VhostReader, shown: FiguresOf, vhost: str
+) -> PageReply:
     """The channels in a vhost."""
     rows = [row for row in channels(caller) if row["vhost"] == vhost]
-    return paged(request, rows)
+    return paged(request, rows, show=shown.channel)
 
 
 @router.get("/channels")
-def all_channels(request: Request, caller: ManagementUser) -> PageReply:
+def all_channels(request: Request, caller: ManagementUser, shown: FiguresOf) -> PageReply:
     """All channels for a monitor, else those of the user who asks."""
-    return paged(request, channels(caller))
+    return paged(request, channels(caller), show=shown.channel)
 
 
 @router.get("/channels/{name:segment}")
-def one_channel(request: Request, caller: ManagementUser, name: str) -> ObjectReply:
+def one_channel(
+    request: Request, caller: ManagementUser, shown: FiguresOf, name: str
+) -> ObjectReply:
     """One channel, with its consumers."""
-    row = _seen(caller, channels(caller), name)
+    row = shown.channel(_seen(caller, channels(caller), name))
     row["consumer_details"] = [
         each
         for each in consumers(caller, row["vhost"])
         if each["channel_details"].get("name") == name
     ]
-    return single(request, row)
+    return single(request, row | {"publishes": [], "deliveries": []})
 
 
 @router.get("/consumers")

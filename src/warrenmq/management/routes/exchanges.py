@@ -20,26 +20,31 @@ from warrenmq.management.rows import (
     paged,
     single,
 )
+from warrenmq.management.shown import FiguresOf
 
 router = APIRouter(prefix="/api")
 
 
 @router.get("/exchanges")
-def all_exchanges(request: Request, caller: ManagementUser) -> PageReply:
+def all_exchanges(request: Request, caller: ManagementUser, shown: FiguresOf) -> PageReply:
     """The exchanges of all vhosts that the user sees."""
-    return paged(request, exchanges(caller))
+    return paged(request, exchanges(caller), show=shown.exchange)
 
 
 @router.get("/exchanges/{vhost:segment}")
-def exchanges_of_vhost(request: Request, caller: VhostReader, vhost: str) -> PageReply:
+def exchanges_of_vhost(
+    request: Request, caller: VhostReader, shown: FiguresOf, vhost: str
+) -> PageReply:
     """The exchanges of a vhost."""
-    return paged(request, exchanges(caller, vhost))
+    return paged(request, exchanges(caller, vhost), show=shown.exchange)
 
 
 @router.get("/exchanges/{vhost:segment}/{exchange:segment}")
-def one_exchange(request: Request, caller: VhostReader, vhost: str, exchange: str) -> ObjectReply:
+def one_exchange(
+    request: Request, caller: VhostReader, shown: FiguresOf, vhost: str, exchange: str
+) -> ObjectReply:
     """One exchange; `amq.default` is the default one."""
-    row = named(exchanges(caller, vhost), exchange_name(exchange))
+    row = shown.exchange(named(exchanges(caller, vhost), exchange_name(exchange)))
     return single(request, row | {"incoming": [], "outgoing": []})
 
 

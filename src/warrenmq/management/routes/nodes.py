@@ -12,6 +12,7 @@ from warrenmq.management.access import Administrator, Monitor
 from warrenmq.management.objects.listings import named
 from warrenmq.management.rows import ListReply, ObjectReply, Row, listed, single
 from warrenmq.management.sessions import Caller
+from warrenmq.management.shown import FiguresOf, statistics_of
 
 router = APIRouter(prefix="/api")
 
@@ -19,15 +20,15 @@ AUTH_MECHANISMS: Final = ("PLAIN", "AMQPLAIN", "EXTERNAL")
 
 
 @router.get("/nodes")
-def all_nodes(request: Request, caller: Monitor) -> ListReply:
+def all_nodes(request: Request, caller: Monitor, shown: FiguresOf) -> ListReply:
     """The members of the cluster. Memory, disk and files are known of the asked node alone."""
-    return listed(request, nodes(caller))
+    return listed(request, nodes(caller), show=shown.node)
 
 
 @router.get("/nodes/{name:segment}")
-def one_node(request: Request, caller: Monitor, name: str) -> ObjectReply:
+def one_node(request: Request, caller: Monitor, shown: FiguresOf, name: str) -> ObjectReply:
     """One node; `memory=true` adds its memory by use."""
-    row = named(nodes(caller), name)
+    row = shown.node(named(nodes(caller), name))
     if request.query_params.get("memory") == "true":
         row["memory"] = _memory(caller, name)
     return single(request, row)
@@ -105,7 +106,6 @@ def _member(node: MemberDescription, cluster: ClusterStatus) -> Row:
         "applications": [],
         "enabled_plugins": [],
         "auth_mechanisms": [{"name": name, "enabled": True} for name in AUTH_MECHANISMS],
-        "rates_mode": "basic",
     }
 
 
@@ -133,4 +133,19 @@ def rebalance_queues(caller: Administrator) -> Response:
     """Spread the masters of mirrored queues evenly over the nodes; a lone node is done."""
     if caller.call(DescribeCluster(), ClusterStatus).cluster:
         caller.call(RebalanceQueues(), MasterCounts)
+    return Response(status_code=204)
+
+
+@router.delete("/reset")
+def reset_all(request: Request, _caller: Administrator) -> Response:
+    """Forget the rates and samples of all nodes; counters stay as they are."""
+    statistics_of(request).clear()
+    return Response(status_code=204)
+
+
+@router.delete("/reset/{name:segment}")
+def reset_node(request: Request, caller: Administrator, name: str) -> Response:
+    """Forget the rates and samples of one node."""
+    named(nodes(caller), name)
+    statistics_of(request).clear(name)
     return Response(status_code=204)

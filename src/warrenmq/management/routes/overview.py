@@ -17,6 +17,7 @@ from warrenmq.management.objects.listings import rows_of_vhosts
 from warrenmq.management.objects.vhosts import MESSAGE_COUNTS, add_messages
 from warrenmq.management.rows import JsonReply, ObjectReply, Row, single
 from warrenmq.management.sessions import Caller
+from warrenmq.management.shown import FiguresOf
 from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 
 router = APIRouter(prefix="/api")
@@ -35,14 +36,15 @@ _RETENTION_S: Final = (600, 3600, 28800, 86400)
 
 
 @router.get("/overview")
-def overview(request: Request, caller: ManagementUser) -> ObjectReply:
+def overview(request: Request, caller: ManagementUser, shown: FiguresOf) -> ObjectReply:
     """Versions, totals of messages and objects, and for a monitor the node and listeners."""
     row = _versions(caller) | _totals(caller)
     if caller.has_tag(MONITORING):
         row["node"] = caller.description.node
         row["listeners"] = _listeners(caller.call(DescribeCluster(), ClusterStatus))
         row["contexts"] = [_own_address(request, caller.description.node)]
-    return single(request, row)
+        return single(request, shown.overview(row, None))
+    return single(request, shown.overview(row, vhosts_seen(caller)))
 
 
 @router.get("/whoami")
@@ -98,7 +100,6 @@ def _versions(caller: Caller) -> Row:
         "erlang_version": "",
         "erlang_full_version": "",
         "cluster_name": caller.description.cluster_name,
-        "rates_mode": "basic",
         "sample_retention_policies": {
             "global": list(_RETENTION_S),
             "basic": list(_RETENTION_S[:2]),
@@ -109,9 +110,6 @@ def _versions(caller: Caller) -> Row:
             for name, text in _EXCHANGE_TYPES.items()
         ],
         "statistics_db_event_queue": 0,
-        "disable_stats": False,
-        "enable_queue_totals": False,
-        "message_stats": {},
     }
 
 

@@ -25,6 +25,7 @@ from warrenmq.management.rows import (
     single,
 )
 from warrenmq.management.sessions import Caller, refusal
+from warrenmq.management.shown import FiguresOf
 from warrenmq.vocabulary.error_codes import NOT_MIRRORED
 
 router = APIRouter(prefix="/api")
@@ -32,21 +33,25 @@ router = APIRouter(prefix="/api")
 
 @router.get("/queues/detailed")
 @router.get("/queues")
-def all_queues(request: Request, caller: ManagementUser) -> PageReply:
+def all_queues(request: Request, caller: ManagementUser, shown: FiguresOf) -> PageReply:
     """The queues of all vhosts that the user sees, with their counters."""
-    return paged(request, queues(caller))
+    return paged(request, queues(caller), show=shown.queue)
 
 
 @router.get("/queues/{vhost:segment}")
-def queues_of_vhost(request: Request, caller: VhostReader, vhost: str) -> PageReply:
+def queues_of_vhost(
+    request: Request, caller: VhostReader, shown: FiguresOf, vhost: str
+) -> PageReply:
     """The queues of a vhost."""
-    return paged(request, queues(caller, vhost))
+    return paged(request, queues(caller, vhost), show=shown.queue)
 
 
 @router.get("/queues/{vhost:segment}/{queue:segment}")
-def one_queue(request: Request, caller: VhostReader, vhost: str, queue: str) -> ObjectReply:
+def one_queue(
+    request: Request, caller: VhostReader, shown: FiguresOf, vhost: str, queue: str
+) -> ObjectReply:
     """One queue, with its consumers."""
-    row = named(queues(caller, vhost), queue)
+    row = shown.queue(named(queues(caller, vhost), queue))
     row["consumer_details"] = [
         each for each in consumers(caller, vhost) if each["queue"]["name"] == queue
     ]

@@ -17,6 +17,7 @@ from warrenmq.management.objects.users import PERMISSION, TOPIC_PERMISSION
 from warrenmq.management.objects.vhosts import vhosts
 from warrenmq.management.rows import ListReply, ObjectReply, PageReply, Row, listed, paged, single
 from warrenmq.management.sessions import Caller
+from warrenmq.management.shown import FiguresOf
 
 router = APIRouter(prefix="/api")
 
@@ -24,15 +25,15 @@ VhostLimit = Literal["max-connections", "max-queues"]
 
 
 @router.get("/vhosts")
-def all_vhosts(request: Request, caller: ManagementUser) -> PageReply:
+def all_vhosts(request: Request, caller: ManagementUser, shown: FiguresOf) -> PageReply:
     """The vhosts that the user sees, with their messages."""
-    return paged(request, vhosts(caller))
+    return paged(request, vhosts(caller), show=shown.vhost)
 
 
 @router.get("/vhosts/{vhost:segment}")
-def one_vhost(request: Request, caller: Administrator, vhost: str) -> ObjectReply:
+def one_vhost(request: Request, caller: Administrator, shown: FiguresOf, vhost: str) -> ObjectReply:
     """One vhost."""
-    return single(request, named(vhosts(caller), vhost))
+    return single(request, shown.vhost(named(vhosts(caller), vhost)))
 
 
 @router.get("/vhosts/{vhost:segment}/permissions")

@@ -48,7 +48,7 @@ class Figures:
     """The figures of one object on one node, by their places in `FIGURES`."""
 
     __slots__ = (
-        "_changes", "_offsets", "_slots", "elapsed_ms", "kind", "name", "node", "samples", "seen", "session", "started_ms",
+        "_changes", "_offsets", "_slots", "elapsed_ms", "id", "kind", "name", "node", "round", "samples", "seen", "started_ms",
         "tick_ms", "vhost",
     )  # fmt: skip
 
@@ -58,9 +58,11 @@ class Figures:
         self.kind = kind
         self.vhost = vhost
         self.name = name
-        # The session that has told of the object last, and the start of the node that it told of.
-        self.session = 0
+        # Its id, and the start of the node since which it has the id.
+        self.id = 0
         self.started_ms = 0
+        # The round in which the node has told of it last.
+        self.round = 0
         # The last tick in which a figure changed, and the time since the tick before.
         self.tick_ms = 0
         self.elapsed_ms = 0
@@ -114,8 +116,8 @@ class Figures:
         """Sample changes of a tick, `elapsed_ms` after the one before; the values have them."""
         if tick_ms != self.tick_ms:
             self.tick_ms = tick_ms
-            self.elapsed_ms = elapsed_ms
             self._changes = None
+        self.elapsed_ms = elapsed_ms
         if not changes:
             return
         if self._changes is None:
@@ -131,10 +133,31 @@ class Figures:
             if slot != NO_SLOT:
                 samples.add(slot, difference)
 
-    def lose_slot(self, figure: int) -> None:
+    def dump(self) -> tuple[bytes, bytes | None, bytes | None]:
+        """All figures as `resume` takes them."""
+        return (
+            self.seen.tobytes(),
+            None if self._offsets is None else self._offsets.tobytes(),
+            None if self._slots is None else self._slots.tobytes(),
+        )
+
+    def resume(self, seen: bytes, offsets: bytes | None, slots: bytes | None) -> None:
+        """Go on with what `dump` gave. Raises ValueError if it is of other figures."""
+        self.seen = _array("q", seen, len(self.seen))
+        if offsets is not None:
+            self._offsets = _array("q", offsets, len(self.seen))
+        if slots is not None:
+            self._slots = _array("i", slots, SAMPLED[self.kind])
+            for figure, slot in enumerate(self._slots):
+                if slot != NO_SLOT:
+                    self.samples.take(slot, self, figure, self.samples.since_ms[slot])
+
+    def lose_slot(self, figure: int, tick_ms: int) -> None:
         """See SlotOwner."""
         assert self._slots is not None
         self._slots[figure] = NO_SLOT
+        # The object has changed for those who keep it, although no figure has.
+        self.sample(tick_ms, 1, [])
 
     def clear_samples(self, samples: Samples) -> None:
         """Forget rates and samples; `samples` has the next ones."""
@@ -148,3 +171,11 @@ class Figures:
             if slot != NO_SLOT:
                 self.samples.give_back(slot)
         self._slots = None
+
+
+def _array(typecode: str, data: bytes, length: int) -> "array[int]":
+    values: array[int] = array(typecode)
+    values.frombytes(data)
+    if len(values) != length:
+        raise ValueError(f"{len(values)} figures instead of {length}")
+    return values

@@ -1,13 +1,15 @@
 """All objects of one node with their figures, and the sums over its vhosts and its queues.
 
 A tick begins with the first answer of the feed and ends with `end_tick`; all its changes count as
-of one time. A session with the node begins by telling of all objects, so those that it has not
-told of when its first tick ends are gone.
+of one time.
 
 A node that has started again tells of its queues and exchanges under new ids; they are known by
-their names then, and their counters go on.
+their names then, and their counters go on. Its first tick tells of everything, so those that it
+has not told of are gone, although the feed takes all earlier objects for gone at once. The same
+holds for objects that were read from a file.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from warrenmq.admin.protocol.changes import (
@@ -64,15 +66,11 @@ class NodeFigures:
         # The tick under way, 0 for none, and the time since the one before, 0 for the first.
         self._tick_ms = 0
         self._elapsed_ms = 0
-        self._session = 0
+        # Counts the ticks that tell of all objects; whether what they left out is removed.
+        self._round = 0
         self._has_swept = True
         # Objects in each vhost; a vhost without any is gone.
         self._members: dict[str, int] = {}
-
-    def begin_session(self) -> None:
-        """What the node tells from now on begins with all objects."""
-        self._session += 1
-        self._has_swept = False
 
     def take(self, kind: str, changes: Changes) -> None:
         """Take an answer about objects of one kind."""
@@ -122,18 +120,24 @@ class NodeFigures:
         self.long = Samples(long_retention(self._interval_ms))
         self.short = Samples(short_retention(self._interval_ms))
         for figures in self.all():
-            figures.clear_samples(self.long if figures.kind in (NODE, VHOST) else self.short)
+            figures.clear_samples(self.samples_of(figures.kind))
 
-    def resume(self, figures: Figures, number: int) -> None:
-        """Go on with an object that was read from a file; `number` is its id, or -1."""
-        if figures.kind == NODE:
-            self.node = figures
-        elif figures.kind == VHOST:
-            self.vhosts[figures.vhost] = figures
-        else:
-            self._add(figures)
-            if figures.started_ms == self.started_ms:
-                self.ids[figures.kind][number] = figures
+    def samples_of(self, kind: str) -> Samples:
+        """Where objects of a kind have their samples."""
+        return self.long if kind in (NODE, VHOST) else self.short
+
+    def resume(self, objects: Iterable[tuple[int, Figures]]) -> None:
+        """Go on with objects, and their ids, that were read from a file."""
+        for number, figures in objects:
+            if figures.kind == NODE:
+                self.node = figures
+            elif figures.kind == VHOST:
+                self.vhosts[figures.vhost] = figures
+            else:
+                self._add(figures)
+                if figures.started_ms == self.started_ms:
+                    self.ids[figures.kind][number] = figures
+        self._expect_all()
 
     # -- ticks -------------------------------------------------------------------------------------
 
@@ -141,7 +145,12 @@ class NodeFigures:
         self.started_ms = started_ms
         self.node.begin_anew()
         self.ids = {each: {} for each in MEMBER_KINDS}
-        self.begin_session()
+        self._expect_all()
+
+    def _expect_all(self) -> None:
+        """The next tick tells of all objects."""
+        self._round += 1
+        self._has_swept = False
 
     def _begin_tick(self, now_ms: int) -> None:
         self._tick_ms = max(now_ms, self.ended_ms + 1)
@@ -150,7 +159,7 @@ class NodeFigures:
         self.short.begin_tick(self._tick_ms)
 
     def _put(self, figures: Figures, told: ChangedObject) -> None:
-        figures.session = self._session
+        figures.round = self._round
         changes = figures.put(told.counters + told.levels)
         if self._elapsed_ms:
             figures.sample(self._tick_ms, self._elapsed_ms, changes)
@@ -193,6 +202,7 @@ class NodeFigures:
             figures = Figures(self.short, self.name, kind, told.vhost, told.name)
             self._add(figures)
         figures.started_ms = self.started_ms
+        figures.id = told.id
         ids[told.id] = figures
         return figures
 
@@ -222,11 +232,11 @@ class NodeFigures:
             self.vhosts.pop(figures.vhost).close()
 
     def _sweep(self) -> None:
-        """Remove the objects that the session has not told of."""
+        """Remove the objects that the last round has not told of."""
         for kind in MEMBER_KINDS:
             ids = self.ids[kind]
-            for number in [each for each, found in ids.items() if found.session != self._session]:
+            for number in [each for each, found in ids.items() if found.round != self._round]:
                 self._remove(ids.pop(number))
             objects = self.objects[kind].values()
-            for figures in [each for each in objects if each.session != self._session]:
+            for figures in [each for each in objects if each.round != self._round]:
                 self._remove(figures)

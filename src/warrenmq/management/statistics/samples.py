@@ -23,8 +23,8 @@ _BLOCK: Final = 512
 class SlotOwner(Protocol):
     """An object with figures that have slots."""
 
-    def lose_slot(self, figure: int) -> None:
-        """The slot of a figure, by its index, belongs to another figure from now on."""
+    def lose_slot(self, figure: int, tick_ms: int) -> None:
+        """The slot of a figure, by its index, is that of no figure from the tick `tick_ms` on."""
 
 
 class Ring:
@@ -72,6 +72,13 @@ class Ring:
             # Ticks are a bit more than an interval apart, so that one interval has none. Its change
             # is in the next row.
             self.ticks_ms[(number - 1) % kept] = before_ms
+
+    def resume(self, number: int, tick_ms: int, differences: bytes) -> None:
+        """Take over an interval from a file, the newest last. Raises ValueError for odd bytes."""
+        self._advance(number, tick_ms)
+        place = number % self.resolution.kept
+        self.rows[place].frombytes(differences)
+        self.ticks_ms[place] = tick_ms
 
     def tick_ms(self, number: int) -> int:
         """The time of the last tick in an interval, 0 if it has none or is out of reach."""
@@ -152,16 +159,19 @@ class Samples:
             return fitting[-1]
         return reaching[0] if reaching else self.rings[-1]
 
-    def resume(self, slots: int, tick_ms: int) -> None:
-        """Go on with rings that were read from a file, of `slots` figures; none is in use yet."""
-        while len(self._owners) < slots:
-            self._grow()
-        self._free.clear()
+    def resume(self, since_ms: bytes, tick_ms: int) -> None:
+        """Go on with rings that were read from a file, of the slots since `since_ms`.
+
+        The figures then `take` their slots.
+        """
         self._tick_ms = tick_ms
+        while 8 * len(self._owners) < len(since_ms):
+            self._grow()
+        self.since_ms = array("q", since_ms)
         self._open_rows()
 
-    def free_unused(self) -> None:
-        """Free the slots that no figure has; after `resume`, once all figures took theirs."""
+    def end_resume(self) -> None:
+        """The slots that no figure has taken are free."""
         self._free = [slot for slot, owner in enumerate(self._owners) if owner is None]
 
     @property
@@ -187,6 +197,6 @@ class Samples:
         for slot in range(self._next_check, last):
             owner = self._owners[slot]
             if owner is not None and self._changed_ms[slot] < oldest_ms:
-                owner[0].lose_slot(owner[1])
+                owner[0].lose_slot(owner[1], self._tick_ms)
                 self.give_back(slot)
         self._next_check = last if last < len(self._owners) else 0

@@ -1,6 +1,6 @@
 """The figures of all nodes: the sink of their feeds, and what requests read.
 
-The feed calls from one thread, requests from others; a lock keeps a request from reading a figure
+Feeds call from threads of their own, requests from others; a lock keeps a request from reading a figure
 while its samples move. No step under the lock takes longer than one answer of the feed.
 """
 
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from warrenmq.admin.protocol.changes import Changes
 from warrenmq.management.statistics.figures import VHOST, Figures
 from warrenmq.management.statistics.node import NodeFigures
+from warrenmq.management.statistics.retention import TICK_MS
 from warrenmq.management.statistics.view import View
 
 # A node that has been silent for so many ticks has no rates.
@@ -23,7 +24,7 @@ class Statistics:
     `clock_ms` is the time in which requests count how long ago a tick was.
     """
 
-    def __init__(self, tick_ms: int, clock_ms: Callable[[], int] | None = None) -> None:
+    def __init__(self, tick_ms: int = TICK_MS, clock_ms: Callable[[], int] | None = None) -> None:
         self._tick_ms = tick_ms
         self._clock_ms = clock_ms or (lambda: time.monotonic_ns() // 1_000_000)
         self.lock = threading.Lock()
@@ -34,28 +35,26 @@ class Statistics:
 
     # -- the feed ----------------------------------------------------------------------------------
 
-    def on_session(self, node: str) -> None:
-        """A session with the node begins, whose first tick tells of all objects."""
-        with self.lock:
-            self.node(node).begin_session()
-
     def on_changes(self, node: str, kind: str, changes: Changes) -> None:
         """Take an answer of a tick about objects of one kind."""
         with self.lock:
-            self.node(node).take(kind, changes)
+            self._node(node).take(kind, changes)
 
     def on_tick(self, node: str, now_ms: int) -> None:
         """The answers of a tick about all kinds have come; `now_ms` is the node's time."""
         with self.lock:
-            self.node(node).end_tick(now_ms)
+            self._node(node).end_tick(now_ms)
         self._last_node = node
         self._ended_ms[node] = self._clock_ms()
 
-    def node(self, name: str) -> NodeFigures:
-        """The node of this name, from its first mention on."""
+    def new_node(self, name: str) -> NodeFigures:
+        """A node of which nothing is known yet."""
+        return NodeFigures(name, self._tick_ms)
+
+    def _node(self, name: str) -> NodeFigures:
         node = self.nodes.get(name)
         if node is None:
-            node = self.nodes[name] = NodeFigures(name, self._tick_ms)
+            node = self.nodes[name] = self.new_node(name)
         return node
 
     # -- requests ----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from warrenmq.server.config.values import (
     flag,
     integer,
     ip_address,
+    one_of,
     only,
     path,
     size,
@@ -113,6 +114,21 @@ HTTP_KEYS: Final = (
     *(
         Key(name, "management.headers", header_value, RESTART, collect=pairs, member=header)
         for name, header in _HEADERS.items()
+    ),
+    Key(
+        "management.rates_mode",
+        "management.rates_mode",
+        one_of("basic", "detailed", "none"),
+        RESTART,
+    ),
+    Key("management.disable_stats", "management.disable_stats", flag, RESTART),
+    Key("management.enable_queue_totals", "management.enable_queue_totals", flag, RESTART),
+    Key("management.statistics_file", "management.statistics_file", path, RESTART),
+    Key(
+        "collect_statistics_interval",
+        "management.statistics_interval_ms",
+        integer(1, 86_400_000),
+        RESTART,
     ),
     *_listener_keys("prometheus"),
     Key("prometheus.path", "prometheus.path", url_path, RESTART),

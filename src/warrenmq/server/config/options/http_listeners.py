@@ -3,7 +3,7 @@
 The node parses them and hands them, as JSON, to the management process, which listens.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -127,6 +127,15 @@ class ManagementOptions(HttpOptions):
     http_log_dir: Path | None = None
     # (name, value) of headers that replies have.
     headers: tuple[tuple[str, str], ...] = ()
+    # basic, detailed or none: whether rates of messages are shown.
+    rates_mode: str = "basic"
+    # Objects are shown without statistics, but with the lengths of queues if these are wanted.
+    disable_stats: bool = False
+    enable_queue_totals: bool = False
+    # Interval between two ticks of statistics (ms).
+    statistics_interval_ms: int = 5000
+    # Where their history is kept; None: nowhere, or in the data directory of the node.
+    statistics_file: Path | None = None
 
     def allows_origin(self, origin: str) -> bool:
         """Whether pages of that site may use the API."""
@@ -156,6 +165,13 @@ class SiteOptions:
 
     management: ManagementOptions = ManagementOptions()
     metrics: MetricsOptions = MetricsOptions()
+
+    def with_history_in(self, data_dir: Path) -> "SiteOptions":
+        """These options, with the history of statistics in `data_dir` unless they say where."""
+        if self.management.statistics_file is not None:
+            return self
+        file = data_dir / "statistics.sqlite"
+        return replace(self, management=replace(self.management, statistics_file=file))
 
     def to_line(self) -> bytes:
         """One line of JSON, with passwords: for the pipe between node and management process."""

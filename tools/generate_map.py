@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "docs" / "map.md"
 # The packages of the broker from the top layer down, then the simulator.
 PACKAGES = (
-    "testing", "cli", "pipeline", "spark", "topology", "perf", "tables", "server", "offline",
+    "testing", "cli", "management", "pipeline", "spark", "topology", "perf", "tables", "server", "offline",
     "admin", "cluster", "broker", "queues", "store", "routing", "wire", "vocabulary",
 )  # fmt: skip
 FOLDERS = (*(ROOT / "src" / "warrenmq" / name for name in PACKAGES), ROOT / "simulator")

@@ -45,7 +45,8 @@ def first_sentence(docstring: str) -> str:
 
 def summary(module: Path) -> str:
     """What a module says of itself; ValueError if it does not begin with a docstring."""
-    text = module.read_text("utf-8")
+    # A script begins with the line that names its interpreter.
+    text = re.sub(r"\A#!.*\n", "", module.read_text("utf-8"))
     if not text.startswith(QUOTES):
         raise ValueError(f"{module.relative_to(ROOT)} does not begin with a docstring")
     # Only the docstring is parsed: that takes a tenth of the time for all modules.

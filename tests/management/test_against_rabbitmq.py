@@ -27,9 +27,10 @@ PASSWORDS = {"ann": "ann2"}
 
 # Differences of shapes that are meant.
 MEANT = re.compile(
-    # Figures of Erlang's processes, tables and files, and rates.
-    r"\S*(_details|\.reductions|\.garbage_collection|_rate|_rates|_seq_id|_count|_avg_time|_bytes) is "
-    r"missing|\S*\.(gc_\w+|mnesia_\w+|ra_\w+|metrics_gc_queue_length|run_queue|net_ticktime|proc_\w+"
+    # Figures of Erlang's processes, tables and files, with their rates.
+    r"\S*(\.reductions|\.reductions_details|\.garbage_collection|_seq_id|_count|_avg_time|_bytes"
+    r"|\.avg_\w+_rate|\.(gc|io|mnesia|msg_store|queue_index|context|proc|run)_\w+_details) is missing"
+    r"|\S*\.(gc_\w+|mnesia_\w+|ra_\w+|metrics_gc_queue_length|run_queue|net_ticktime|proc_\w+"
     r"|processors|context_switches|\w+_(created|closed|declared|deleted)) is missing"
     # Texts for RabbitMQ's own pages, and what only its plug-ins have.
     r"|\S*\.(internal_purpose|release_series_support_status|desc|doc_url|description|applications"
@@ -39,6 +40,7 @@ MEANT = re.compile(
     r"|\S*\.(recv_oct|send_oct|single_active_consumer_tag|recoverable_slaves"
     r"|idle_since) is missing"
     # RabbitMQ leaves out what has no value yet.
+    r"|\S*\.message_stats\.\w+ is warren's own|\S*\.(recv|send)_oct(_details)? is warren's own"
     r"|\S*\.(message_stats|policy|effective_policy_definition|metadata|consumers) is warren's own"
     r"|\S*\.(being_drained|warren_version) is warren's own"
     # A number or "infinity"; the names of nodes.

@@ -87,7 +87,7 @@ class Ring:
         return 0
 
     def difference(self, number: int, slot: int, since_ms: int) -> float:
-        """By how much the figure in `slot`, which has it since `since_ms`, changed in an interval."""
+        """By how much the figure in `slot`, taken at `since_ms`, changed in an interval."""
         tick_ms = self.tick_ms(number)
         if not tick_ms or tick_ms < since_ms:
             return 0.0

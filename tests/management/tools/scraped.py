@@ -237,12 +237,13 @@ TOOLS = {
     "Datadog": DATADOG,
     "rabbit-hole": RABBIT_HOLE,
 }
-# Ends of fields that the API does not have yet.
-NOT_YET = (
-    "_details.rate", "proc_total", "proc_used", "run_queue", "gc_num", "gc_bytes_reclaimed",
-    "mnesia_disk_tx_count", "mnesia_ram_tx_count", "io_read_bytes", "io_write_bytes",
-    "io_read_avg_time", "io_write_avg_time", "stats.ack", "stats.confirm", "stats.deliver",
-    "stats.deliver_get", "stats.deliver_no_ack", "stats.drop_unroutable", "stats.get",
-    "stats.get_no_ack", "stats.publish", "stats.publish_in", "stats.publish_out",
-    "stats.redeliver", "stats.return_unroutable",
+# Ends of fields of Erlang's processes and files, which the API does not have.
+ABSENT = tuple(
+    end
+    for name in (
+        "proc_total", "proc_used", "run_queue", "gc_num", "gc_bytes_reclaimed",
+        "mnesia_disk_tx_count", "mnesia_ram_tx_count", "io_read_bytes", "io_write_bytes",
+        "io_read_avg_time", "io_write_avg_time",
+    )
+    for end in (name, f"{name}_details.rate")
 )  # fmt: skip

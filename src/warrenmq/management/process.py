@@ -21,6 +21,9 @@ from warrenmq.server.config.options.http_listeners import SiteOptions
 
 # Ticks of statistics are so far apart at least.
 _INTERVAL_MIN_MS: Final = 1000
+# For how long (s) a thread keeps the interpreter while others want it. A request is answered in
+# many short turns, each of which waits so long for the thread that builds a list of all queues.
+_SWITCH_S: Final = 0.0005
 
 
 def place_of_uri(uri: str) -> NodePlace:
@@ -55,6 +58,7 @@ async def serve(
     `announce` gets one line for each listener once clients can connect. A supervised process is
     the child of a node: it ends with its standard input, and announces an empty line each second.
     """
+    sys.setswitchinterval(_SWITCH_S)
     sessions = Sessions(place)
     server = SiteServer(announce, partial(announce, "") if is_supervised else _no_beat)
     if is_supervised:

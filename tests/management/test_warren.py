@@ -10,6 +10,8 @@ from warrenmq.admin.client.client import AdminClient, NodeAddress
 from warrenmq.admin.protocol.requests import GroupOpened, OpenGroup
 from warrenmq.admin.protocol.sinks import OpenStage, StageOpened
 
+PROPERTIES = {"headers": {"n": 1}, "delivery_mode": 2, "type": "task", "timestamp": 7}
+
 
 @pytest.fixture(scope="module")
 def api(http_node: HttpNode) -> Iterator[httpx.Client]:
@@ -23,7 +25,7 @@ def api(http_node: HttpNode) -> Iterator[httpx.Client]:
 
 def publish(api: httpx.Client, queue: str, payload: str) -> None:
     sent = {
-        "properties": {"headers": {"n": 1}, "delivery_mode": 2},
+        "properties": PROPERTIES,
         "routing_key": queue,
         "payload": payload,
         "payload_encoding": "string",
@@ -44,7 +46,7 @@ def test_a_peek_leaves_messages_as_they_are(api: httpx.Client) -> None:
     row = first["messages"][0]
     assert (row["payload"], row["payload_bytes"], row["redelivered"]) == ("m", 2, False)
     assert (row["exchange"], row["routing_key"], row["position"]) == ("", "q", first["first"])
-    assert row["properties"] == {"headers": {"n": 1}, "delivery_mode": 2}
+    assert row["properties"] == PROPERTIES
     rest = api.post(path, json={"count": 100, "start": first["next"]}).json()
     assert [each["payload"] for each in rest["messages"]] == ["m2", "m3", "m4"]
     assert rest["next"] == rest["end"]

@@ -18,6 +18,10 @@ from warrenmq.vocabulary.names import name_text
 from warrenmq.wire.field_table import decode_table, to_python
 from warrenmq.wire.properties import decode_properties
 
+_NAMES = (
+    "content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to",
+    "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",
+)  # fmt: skip
 _STORE_ID = slice(12, 28)
 # Offsets in the body of a record with one position: behind the count and the id of the queue, and
 # behind the seq id and the expiry.
@@ -67,7 +71,9 @@ def _message(block: bytes, start: int, end: int) -> PeekedMessage:
 
 def _properties(raw: bytes) -> dict[str, Any]:
     decoded = decode_properties(raw)
-    values = {name: value for name, value in vars(decoded).items() if value is not None}
+    # The compiled class has no `__dict__`.
+    every = {name: getattr(decoded, name) for name in _NAMES}
+    values: dict[str, Any] = {name: value for name, value in every.items() if value is not None}
     if decoded.headers is not None:
         values["headers"] = to_python(decode_table(decoded.headers))
     return values

@@ -270,11 +270,16 @@ def test_the_node_of_the_session_checks_the_rights(trio: list[ClusterNode]) -> N
             PurgeQueue(vhost="/", queue=b"q3"),
             DeleteQueue(vhost="/", queue=b"q2"),
             ForgetNode(node=trio[1].name),
-            CloseConnections(reason="bye", is_everywhere=True),
+            CloseConnections(user="guest", reason="bye", is_everywhere=True),
         ):
             with pytest.raises(AdminRefusedError) as refused:
                 user.request(request, Counted)
             assert refused.value.code == ACCESS_REFUSED
+        # Without a name the user closes its own connections, of which there are none.
+        everywhere = CloseConnections(reason="bye", is_everywhere=True)
+        with pika.BlockingConnection(pika.URLParameters(trio[1].uri)) as others:
+            assert user.request(everywhere, Counted) == Counted(0)
+            others.channel()
         listed = user.request(List(what="queues", columns=["name"], vhost="/"), Rows)
         assert sorted(listed.rows) == [["q1"], ["q2"], ["q3"]]
     assert admin.ctl("delete_user", "u").code == 0

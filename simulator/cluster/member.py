@@ -398,6 +398,9 @@ class Member(SimulatedNode):
         """Run the timers of the node and of its links, then a turn."""
         self.links.tick(self.now_ms)
         self._calls.tick(self.now_ms)
+        names = {*self._running, self.name}
+        if self.name == min(names):
+            self.ends.sweep({*names, *self._lost.records()})
         if self._lost.expire(self.now_ms):
             self._set_peers()
         self.mirroring.tick()

@@ -499,6 +499,8 @@ class ClusterNode:
         self.calls.tick(self._now_ms())
         if self._lost.expire(self._now_ms()):
             self._set_peers()
+        if self.settings.node == min(self.running, default=""):
+            self._ends.sweep({*self.running, *self._lost.records()})
         if self._mirroring is not None and self._shell is not None:
             self._mirroring.tick()
 

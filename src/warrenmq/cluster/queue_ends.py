@@ -8,6 +8,7 @@ queues of this one arrives over the same link, and a `RemoteClients` carries it 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
@@ -17,6 +18,9 @@ from warrenmq.cluster.decisions.follower import FollowerHost
 from warrenmq.cluster.remote.remote_clients import RemoteClients
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.remote.queue_link import QueueLink
+
+# Time (ms) between two looks for transient queues of dead nodes.
+_SWEEP_MS: Final = 2_000
 
 
 class QueueEnds(FollowerHost):
@@ -28,6 +32,8 @@ class QueueEnds(FollowerHost):
         self._now_ms = now_ms
         # Clients of other nodes that use queues of this one, by node.
         self._clients: dict[str, RemoteClients] = {}
+        # When `sweep` looks again (ms).
+        self._sweep_ms: int = 0
 
     # -- queues of other nodes ---------------------------------------------------------------------
 
@@ -51,6 +57,16 @@ class QueueEnds(FollowerHost):
                 is_lost = not queue.durable and queue.epoch == 0
                 if is_lost and queue.home.name.decode() not in running:
                     vhost.add_changes(vhost.delete_abandoned(queue, self._now_ms()))
+
+    def sweep(self, running: set[str]) -> None:
+        """Look now and then for transient queues that came after the death of their node.
+
+        A declaration may wait for the store of the cluster while the node that it chose dies.
+        """
+        now_ms = self._now_ms()
+        if now_ms >= self._sweep_ms:
+            self._sweep_ms = now_ms + _SWEEP_MS
+            self.remove_transient(running)
 
     # -- links -------------------------------------------------------------------------------------
 

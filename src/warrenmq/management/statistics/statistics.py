@@ -1,7 +1,7 @@
 """The figures of all nodes: the sink of their feeds, and what requests read.
 
-Feeds call from threads of their own, requests from others; a lock keeps a request from reading a figure
-while its samples move. No step under the lock takes longer than one answer of the feed.
+Feeds call from threads of their own, requests from others; a lock keeps a request from reading a
+figure while its samples move. No step under the lock takes longer than one answer of the feed.
 """
 
 import threading

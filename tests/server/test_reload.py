@@ -59,9 +59,7 @@ class Reloaded:
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reloaded]:
     node = Reloaded(tmp_path)
     monkeypatch.setenv("WARREN_CONFIG_FILE", str(node.file))
-    node.configure(
-        "heartbeat = 30\nmirroring_sync_batch_size = 1000\nreverse_dns_lookups = true\n"
-    )
+    node.configure("heartbeat = 30\nmirroring_sync_batch_size = 1000\nreverse_dns_lookups = true\n")
     node.broker.start()
     yield node
     node.broker.kill()

@@ -109,6 +109,9 @@ def test_clients_go_on_without_etcd(cluster: RealCluster, tmp_path: Path) -> Non
             for member in members:
                 member.launch()
             await_writable(cluster)
+            # A declaration waits for the nodes that are announced, and leases may have ended.
+            for name in NAMES:
+                assert cluster[name].ctl("await_online_nodes", "3").code == 0
             assert_decided(clients, b"back")
             run.await_confirms(CONFIRMS)
         clients[1].delete(b"known")

@@ -5,6 +5,7 @@ limits are those of RabbitMQ's server of HTTP.
 """
 
 import asyncio
+import socket
 from typing import Any, Final
 
 import uvicorn
@@ -50,6 +51,10 @@ class HttpProtocol(HttpToolsProtocol):
         self, transport: asyncio.Transport
     ) -> None:
         super().connection_made(transport)
+        # A reply has a head and a body. Without this, the body waits 40 ms until the client has
+        # acked the head; asyncio sets it only for sockets whose protocol number is set.
+        connected: socket.socket = transport.get_extra_info("socket")
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client = transport.get_extra_info("ssl_object")
         if self._tls is not None and self._tls.chains.is_too_long(client):
             transport.abort()

@@ -120,6 +120,25 @@ def test_lists_are_sorted_by_rates(api: FedApi) -> None:
         assert page["items"] == [{"name": names[0]}]
 
 
+@pytest.mark.parametrize("column", [
+    "name", "durable", "exclusive", "node", "messages", "consumers", "consumer_utilisation",
+    "policy", "arguments.x", "backing_queue_status.len", "message_stats.publish",
+    "message_stats.deliver_get_details.rate", "messages_details.rate", "messages_ready_details.rate",
+    "message_stats.nothing", "message_stats", "nothing",
+])  # fmt: skip
+def test_a_list_is_sorted_by_any_column(api: FedApi, column: str) -> None:
+    def value(row: Any) -> tuple[float, str]:
+        for name in column.split("."):
+            row = row.get(name) if isinstance(row, dict) else None
+        return (row, "") if isinstance(row, int | float) else (-1, str(row or ""))
+
+    rows = api.get("queues")
+    expected = [row["name"] for row in sorted(rows, key=value)]
+    assert [row["name"] for row in api.get(f"queues?sort={column}")] == expected
+    page = api.get(f"queues?sort={column}&page=1&page_size=1")
+    assert [row["name"] for row in page["items"]] == expected[:1]
+
+
 def test_clients_and_exchanges_have_rates(api: FedApi) -> None:
     (connection,) = api.get("connections")
     assert connection["recv_oct_details"] == {"rate": 100.0}

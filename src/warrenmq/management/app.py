@@ -12,6 +12,7 @@ from warrenmq.management.headers import WithHeaders
 from warrenmq.management.openapi.document import document
 from warrenmq.management.prometheus import pages
 from warrenmq.management.raw_path import RawPath
+from warrenmq.management.recent_listings import ForgetsListings, RecentListings
 from warrenmq.management.routes import (
     bindings,
     checks,
@@ -92,10 +93,13 @@ def make_app(sessions: Sessions, statistics: Statistics, options: ManagementOpti
     app.state.sessions = sessions
     app.state.statistics = statistics
     app.state.options = options
+    listings = RecentListings(options.db_cache_multiplier, options.statistics_interval_ms / 1000)
+    app.state.listings = listings
     for router in ROUTERS:
         app.include_router(router)
     add_error_replies(app)
 
-    site: ASGIApp = WithCors(RawPath(app, all_routes(), options.path_prefix), options)
+    site: ASGIApp = ForgetsListings(app, listings)
+    site = WithCors(RawPath(site, all_routes(), options.path_prefix), options)
     site = WithHeaders(site, dict(options.headers))
     return site if options.http_log_dir is None else Logged(site, RequestLog(options.http_log_dir))

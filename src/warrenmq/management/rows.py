@@ -60,16 +60,23 @@ def listed(request: Request, rows: Sequence[Row], show: Show | None = None) -> L
     return ListReply(_columned(query, _with(show, ordered)))
 
 
-def paged(request: Request, rows: Sequence[Row], show: Show | None = None) -> PageReply:
+def paged(
+    request: Request,
+    rows: Sequence[Row],
+    show: Show | None = None,
+    value: Callable[[Row], Any] | None = None,
+) -> PageReply:
     """A reply with the rows that the query asks for, as a page if it names one.
 
-    `show` adds to the rows of the reply, and to all rows when they are sorted by what it adds.
-    Raises HttpRefusal for a page that cannot be.
+    `show` adds to the rows of the reply, and to all rows when they are sorted by what it adds,
+    unless `value` gives the value of a row by which the query sorts. Raises HttpRefusal for a page
+    that cannot be.
     """
     query = request.query_params
-    rows = _with_sorted_figures(query, show, rows)
+    if value is None:
+        rows = _with_sorted_figures(query, show, rows)
     if "page" not in query:
-        return PageReply(_columned(query, _with(show, _sorted(query, rows))))
+        return PageReply(_columned(query, _with(show, _sorted(query, rows, value))))
     page = _number(query, "page", 1)
     size = _number(query, "page_size", _PAGE_SIZE)
     if page < 1 or not 1 <= size <= _PAGE_SIZE_MAX:
@@ -87,7 +94,7 @@ def paged(request: Request, rows: Sequence[Row], show: Show | None = None) -> Pa
             "page_out_of_range",
             f"Page out of range, page: {page} page size: {size}, len: {len(found)}",
         )
-    items = _sorted(query, found)[(page - 1) * size : page * size]
+    items = _sorted(query, found, value)[(page - 1) * size : page * size]
     return PageReply(
         {
             "filtered_count": len(found),
@@ -152,18 +159,21 @@ def _pattern(wanted: str) -> Callable[[str], bool]:
     return lambda name: pattern.is_found_in(name.encode())
 
 
-def _sorted(query: QueryParams, rows: Sequence[Row]) -> Sequence[Row]:
+def _sorted(
+    query: QueryParams, rows: Sequence[Row], value: Callable[[Row], Any] | None = None
+) -> Sequence[Row]:
     """The rows in the order asked for; vhost and name decide between equal ones."""
     ordered = sorted(rows, key=lambda row: (str(row.get("vhost", "")), str(row.get("name", ""))))
-    path = query.get("sort", "")
-    if path:
-        ordered.sort(key=lambda row: _rank(_at(row, path.split("."))))
+    path = query.get("sort", "").split(".")
+    if path != [""]:
+        wanted = value or (lambda row: value_at(row, path))
+        ordered.sort(key=lambda row: _rank(wanted(row)))
     if query.get("sort_reverse") == _TRUE:
         ordered.reverse()
     return ordered
 
 
-def _at(value: Any, path: list[str]) -> Any:
+def value_at(value: Any, path: list[str]) -> Any:
     """The value at a dotted path, None if there is none."""
     for name in path:
         if not isinstance(value, dict):
@@ -193,7 +203,7 @@ def _picked(row: Row, paths: list[list[str]]) -> Row:
     """The parts of `row` at the paths, nested as they are there."""
     picked: Row = {}
     for path in paths:
-        parent = _at(row, path[:-1])
+        parent = value_at(row, path[:-1])
         if not isinstance(parent, dict) or path[-1] not in parent:
             continue
         place = picked

@@ -4,6 +4,7 @@
 `enable_queue_totals=true` for the lengths of queues alone (RabbitMQ's).
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Final
 
@@ -53,6 +54,14 @@ class Shown:
         view = self.statistics.find(QUEUE, row["vhost"], row["name"])
         stats = row["message_stats"] | self.message_stats(view, ranges)
         return row | fields.lengths(view, ranges.lengths) | {"message_stats": stats}
+
+    def queue_figure(self, path: list[str]) -> Callable[[Row], float] | None:
+        """What gives the figure at a path for a queue, such as `messages_details.rate`, or None."""
+        figure = fields.figure_at(QUEUE, path)
+        if figure is None:
+            return None
+        found = self.statistics.by_name(QUEUE, *figure)
+        return lambda row: found.get((row["vhost"], row["name"]), 0)
 
     def exchange(self, row: Row, has_samples: bool = True) -> Row:
         """An exchange."""

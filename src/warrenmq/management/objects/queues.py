@@ -1,10 +1,14 @@
 """Queues, as RabbitMQ's HTTP API shows them."""
 
-from typing import Final
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import Any, Final
 
+from warrenmq.admin.protocol.control import List, Rows
 from warrenmq.admin.protocol.pids import node_of_pid
 from warrenmq.admin.protocol.queue_columns import QUEUE_COLUMNS, Cost
 from warrenmq.management.objects.listings import rows_of_vhosts, vhosts_of
+from warrenmq.management.recent_listings import RecentListings
 from warrenmq.management.rows import Row
 from warrenmq.management.sessions import Caller
 
@@ -23,6 +27,54 @@ _HIDDEN: Final = (
 _NULLABLE: Final = (
     "policy", "operator_policy", "exclusive_consumer_tag", "head_message_timestamp",
 )  # fmt: skip
+# Columns that are shown as they are, but for counters without a value.
+_PLAIN: Final = {
+    name: place
+    for place, name in enumerate(_QUEUE)
+    if name not in (*_HIDDEN, "exclusive", "effective_policy_definition")
+    and not name.startswith("consumer_")
+}
+_NAME: Final = _QUEUE.index("name")
+
+
+class QueueTable:
+    """The queues of a vhost, or of all that the caller sees, few of which may be shown.
+
+    A row of `sketches` has `name`, `vhost` and what `complete` makes a row of the API of.
+    """
+
+    def __init__(self, caller: Caller, listings: RecentListings, vhost: str | None = None) -> None:
+        self._caller = caller
+        self.sketches: list[Row] = [
+            {"name": columns[_NAME], "vhost": each, "columns": columns}
+            for each in vhosts_of(caller, vhost)
+            for columns in listings.rows(each, partial(self._ask, each))
+        ]
+
+    def complete(self, sketch: Row) -> Row:
+        """The queue as the API shows it."""
+        row = {**dict(zip(_QUEUE, sketch["columns"], strict=True)), "vhost": sketch["vhost"]}
+        return _queue(row, self._owners if row["owner_pid"] else {})
+
+    def plain_value(self, path: list[str]) -> Callable[[Row], Any] | None:
+        """What gives the value at a path for a sketch; None if that takes a complete row."""
+        place = _PLAIN.get(path[0]) if len(path) == 1 else None
+        if place is None:
+            return None
+        missing = 0 if QUEUE_COLUMNS[path[0]].type in _COUNTER_TYPES else None
+
+        def value(sketch: Row) -> Any:
+            found = sketch["columns"][place]
+            return missing if found is None else found
+
+        return value
+
+    @cached_property
+    def _owners(self) -> dict[str, Row]:
+        return _connections_by_pid(self._caller)
+
+    def _ask(self, vhost: str) -> list[list[Any]]:
+        return self._caller.call(List(what="queues", columns=_QUEUE, vhost=vhost), Rows).rows
 
 
 def queues(caller: Caller, vhost: str | None = None) -> list[Row]:

@@ -14,18 +14,20 @@ from warrenmq.management.messages import get_messages
 from warrenmq.management.objects.bindings import bindings
 from warrenmq.management.objects.channels import consumers
 from warrenmq.management.objects.listings import named
-from warrenmq.management.objects.queues import queues
+from warrenmq.management.objects.queues import QueueTable, queues
 from warrenmq.management.rows import (
     JsonReply,
     ListReply,
     ObjectReply,
     PageReply,
+    Row,
     listed,
     paged,
     single,
+    value_at,
 )
 from warrenmq.management.sessions import Caller, refusal
-from warrenmq.management.shown import FiguresOf
+from warrenmq.management.shown import FiguresOf, Shown
 from warrenmq.vocabulary.error_codes import NOT_MIRRORED
 
 router = APIRouter(prefix="/api")
@@ -35,7 +37,7 @@ router = APIRouter(prefix="/api")
 @router.get("/queues")
 def all_queues(request: Request, caller: ManagementUser, shown: FiguresOf) -> PageReply:
     """The queues of all vhosts that the user sees, with their counters."""
-    return paged(request, queues(caller), show=shown.queue)
+    return _page(request, caller, shown, None)
 
 
 @router.get("/queues/{vhost:segment}")
@@ -43,7 +45,23 @@ def queues_of_vhost(
     request: Request, caller: VhostReader, shown: FiguresOf, vhost: str
 ) -> PageReply:
     """The queues of a vhost."""
-    return paged(request, queues(caller, vhost), show=shown.queue)
+    return _page(request, caller, shown, vhost)
+
+
+def _page(request: Request, caller: Caller, shown: Shown, vhost: str | None) -> PageReply:
+    """The queues that the query asks for, of which only those are made that are shown."""
+    table = QueueTable(caller, request.app.state.listings, vhost)
+
+    def show(row: Row, has_samples: bool = True) -> Row:
+        return shown.queue(table.complete(row), has_samples)
+
+    path = request.query_params.get("sort", "").split(".")
+    value = (
+        table.plain_value(path)
+        or shown.queue_figure(path)
+        or (lambda row: value_at(show(row, has_samples=False), path))
+    )
+    return paged(request, table.sketches, show, value)
 
 
 @router.get("/queues/{vhost:segment}/{queue:segment}")
@@ -61,7 +79,7 @@ def one_queue(
 @router.get("/queues/{vhost:segment}/{queue:segment}/bindings")
 def bindings_of_queue(request: Request, caller: VhostReader, vhost: str, queue: str) -> ListReply:
     """The bindings of a queue, that of the default exchange first."""
-    named(queues(caller, vhost), queue)
+    named(caller.rows("queues", ["name"], vhost), queue)
     rows = [
         row
         for row in bindings(caller, vhost)

@@ -32,7 +32,7 @@ _CHURN: Final = (
 )  # fmt: skip
 _NODE_LEVELS: Final = ("mem_used", "disk_free", "fd_used", "sockets_used")
 _OCTETS: Final = ("recv_oct", "send_oct")
-_LENGTHS: Final = {
+_LENGTHS: Final[dict[str, tuple[str, ...]]] = {
     "messages": ("messages_ready", "messages_unacknowledged"),
     "messages_ready": ("messages_ready",),
     "messages_unacknowledged": ("messages_unacknowledged",),
@@ -69,6 +69,23 @@ def _range(query: QueryParams, name: str, error: str) -> Range | None:
         text = f"Invalid range parameters: age {age_s}, incr {step_s}"
         raise HttpRefusal(400, error, text)
     return Range(age_s, step_s)
+
+
+def figure_at(kind: str, path: list[str]) -> tuple[tuple[str, ...], bool] | None:
+    """The figures of which the field at a path is the sum, and whether it is their rate.
+
+    None for another field than counters, and rates of counters and lengths.
+    """
+    is_rate = len(path) > 1 and path[-1] == "rate" and path[-2].endswith("_details")
+    last = path[-2].removesuffix("_details") if is_rate else path[-1]
+    outer = path[: -2 if is_rate else -1]
+    names: tuple[str, ...] = ()
+    if outer == ["message_stats"]:
+        names = _DELIVERED if last == "deliver_get" else (last,)
+    elif is_rate and not outer:
+        names = _LENGTHS.get(last, ())
+    is_known = len(names) > 0 and set(names) <= PLACES[kind].keys()
+    return (names, is_rate) if is_known else None
 
 
 def message_stats(view: View, asked: Range | None) -> Row:

@@ -12,7 +12,7 @@ from warrenmq.admin.protocol.changes import Changes
 from warrenmq.management.statistics.figures import VHOST, Figures
 from warrenmq.management.statistics.node import NodeFigures
 from warrenmq.management.statistics.retention import TICK_MS
-from warrenmq.management.statistics.view import View
+from warrenmq.management.statistics.view import PLACES, View
 
 # A node that has been silent for so many ticks has no rates.
 _SILENT_TICKS = 3
@@ -69,6 +69,25 @@ class Statistics:
         chosen = self._chosen("")
         found = [each.find(VHOST, name, name) for name in names for each in chosen]
         return self._view(VHOST, [each for each in found if each is not None])
+
+    def by_name(
+        self, kind: str, names: Iterable[str], is_rate: bool
+    ) -> dict[tuple[str, str], float]:
+        """By vhost and name, the sum of some figures of all objects of a kind, or of their rates.
+
+        Without objects whose figures are 0.
+        """
+        places = [PLACES[kind][name] for name in names]
+        found: dict[tuple[str, str], float] = {}
+        for node in self._chosen(""):
+            for key, figures in list(node.objects[kind].items()):
+                if is_rate:
+                    value = sum(map(figures.rate, places)) if self._is_current(figures) else 0.0
+                else:
+                    value = sum(map(figures.value, places))
+                if value:
+                    found[key] = found.get(key, 0) + value
+        return found
 
     def clear(self, node: str = "") -> None:
         """Forget the rates and samples of a node, or of all nodes; values stay."""

@@ -123,6 +123,12 @@ HTTP_KEYS: Final = (
     ),
     Key("management.disable_stats", "management.disable_stats", flag, RESTART),
     Key("management.enable_queue_totals", "management.enable_queue_totals", flag, RESTART),
+    Key(
+        "management.db_cache_multiplier",
+        "management.db_cache_multiplier",
+        integer(0, 1000),
+        RESTART,
+    ),
     Key("management.statistics_file", "management.statistics_file", path, RESTART),
     Key(
         "collect_statistics_interval",

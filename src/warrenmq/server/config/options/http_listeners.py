@@ -132,6 +132,8 @@ class ManagementOptions(HttpOptions):
     # Objects are shown without statistics, but with the lengths of queues if these are wanted.
     disable_stats: bool = False
     enable_queue_totals: bool = False
+    # A long listing of queues is used again for so many times as long as it took.
+    db_cache_multiplier: int = 5
     # Interval between two ticks of statistics (ms).
     statistics_interval_ms: int = 5000
     # Where their history is kept; None: nowhere, or in the data directory of the node.

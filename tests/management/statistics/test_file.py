@@ -70,6 +70,22 @@ def test_the_next_process_goes_on_as_if_it_were_the_same(kept: Kept, tmp_path: P
     other.file.close()
 
 
+def test_the_samples_of_many_queues_are_read_again(kept: Kept) -> None:
+    def tick(count: int) -> None:
+        done = {"publish": count, "deliver": count, "ack": count}
+        kept.tell(QUEUE, *(told(QUEUE, each, f"q{each}", **done) for each in range(300)))
+        kept.tick()
+
+    tick(0)
+    tick(1)
+    kept.restart()
+    tick(3)
+    samples = kept.statistics.find(QUEUE, "/", "q299").details("ack", asked=Range(600, 5))
+    assert [each["sample"] for each in samples["samples"]] == [3, 1, 0]
+    assert kept.statistics.nodes[NODE_NAME].short.slots > 512
+    kept.file.close()
+
+
 def test_a_pause_between_two_processes_is_a_gap(kept: Kept) -> None:
     kept.traffic(10)
     kept.restart()

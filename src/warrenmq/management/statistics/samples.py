@@ -123,6 +123,7 @@ class Samples:
         """A slot for a figure of `owner` that begins to change; NO_SLOT if all are in use."""
         if not self._free and len(self._owners) < self.retention.slots_max:
             self._grow()
+            self._open_rows()
         if not self._free:
             return NO_SLOT
         slot = self._free.pop()
@@ -164,10 +165,10 @@ class Samples:
 
         The figures then `take` their slots.
         """
-        self._tick_ms = tick_ms
         while 8 * len(self._owners) < len(since_ms):
             self._grow()
         self.since_ms = array("q", since_ms)
+        self._tick_ms = tick_ms
         self._open_rows()
 
     def end_resume(self) -> None:
@@ -188,7 +189,6 @@ class Samples:
         self.since_ms.frombytes(bytes(8 * _BLOCK))
         self._changed_ms.frombytes(bytes(8 * _BLOCK))
         self._free.extend(range(first + _BLOCK - 1, first - 1, -1))
-        self._open_rows()
 
     def _free_idle(self) -> None:
         """Free those of the next slots that have not changed for so long that all is 0."""

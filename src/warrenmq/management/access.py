@@ -22,7 +22,7 @@ from warrenmq.management.errors import (
 )
 from warrenmq.management.sessions import Caller, Sessions
 
-# What a client accepts that takes JSON.
+# Media types in `Accept` that allow a reply in JSON.
 _JSON_TYPES: Final = frozenset({"*/*", "application/*", "application/json", "application/bert"})
 
 

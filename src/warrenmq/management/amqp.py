@@ -38,7 +38,7 @@ def channel_of(caller: Caller, vhost: str) -> Iterator["BlockingChannel"]:
     except ShortStringTooLong:
         raise bad_request("a name has more than 255 bytes") from None
     except UnsupportedAMQPFieldException as error:
-        # Of all that JSON can have, pika lacks floats.
+        # JSON has fractional numbers, and pika encodes none.
         raise bad_request(f"fractional numbers cannot be sent: {error.args[1]!r}") from None
     except AMQPError as error:
         raise unreachable(error) from None

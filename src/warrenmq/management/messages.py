@@ -25,7 +25,7 @@ _TEXTS: Final = (
     "type", "user_id", "app_id", "cluster_id",
 )  # fmt: skip
 _NUMBERS: Final = ("delivery_mode", "priority", "timestamp")
-# What becomes of the messages that were got; the first settles them at once.
+# Modes of `get`: requeue the messages or remove them. `_CONSUMED` acks them on delivery.
 _CONSUMED: Final = "ack_requeue_false"
 _ACK_MODES: Final = (
     "ack_requeue_true", "reject_requeue_true", _CONSUMED, "reject_requeue_false",

@@ -48,7 +48,7 @@ class QueueTotals:
         return self.message_bytes_ready + self.message_bytes_unacknowledged
 
     def add(self, queue: Queue) -> None:
-        """Add the figures of a queue."""
+        """Count `queue` in: one queue more, with its consumers, messages and bytes."""
         ready, unacked = queue.ready_count, queue.unacked_count
         self.queues += 1
         self.consumers += len(queue.consumers)

@@ -87,7 +87,7 @@ class Flower:
             return ""
 
     def rows(self) -> dict[str, list[str]]:
-        """The cells after the name of each queue, in the table of the page about the broker."""
+        """The texts in Flower's table of queues, by the name of the queue."""
         found = re.findall(r"<tr id=.*?</tr>", self.get("broker"), re.DOTALL)
         cells = [re.findall(r"<td[^>]*>\s*(.*?)\s*</td>", row, re.DOTALL) for row in found]
         return {name: rest for name, *rest in cells}

@@ -331,5 +331,5 @@ def test_binding(ask: Ask, kind: str, name: str, key: str, arguments: dict[str, 
 
 
 def test_overview(ask: Ask) -> None:
-    """The provider parses the version before it explains a failure of topic permissions."""
+    """Terraform's provider reads the broker's version to explain refused topic permissions."""
     assert ask("GET", "overview").body["rabbitmq_version"] == "3.10.8"

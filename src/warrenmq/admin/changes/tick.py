@@ -58,7 +58,7 @@ class Ticks:
         while left > 0 and walk.next():
             left -= 1
             self._pass(walk, changed)
-        # What the whole walk has not met is gone.
+        # Objects that the whole walk has not passed are gone.
         gone: list[int] = []
         while left > 0 and len(self._told) > 0:
             left -= 1

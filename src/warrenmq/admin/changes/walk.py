@@ -14,7 +14,7 @@ class Walk:
     """
 
     def __init__(self) -> None:
-        # Of the current object: unique among those of its kind since the start of the node.
+        # The current object's id, unique among those of its kind since the start of the node.
         self.id: i64 = 0
 
     def next(self) -> bool:

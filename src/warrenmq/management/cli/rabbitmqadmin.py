@@ -21,7 +21,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 VERSION = "3.10.8"
 FORMATS = ("raw_json", "pretty_json", "tsv", "long", "table", "kvp", "bash")
 
-# What can be listed: its path, whether a vhost may follow, and the columns shown unless told.
+# Kinds of objects that `list` takes: the path, whether a vhost may follow, and default columns.
 LISTS = {
     "connections": ("connections", False, "name,user,channels"),
     "channels": ("channels", False, "name,user"),
@@ -110,7 +110,7 @@ KINDS = {
         key=("vhost", "name"),
     ),
 }
-# What can be closed and purged.
+# Kinds of objects that `close` and `purge` take.
 CLOSED = {"connection": Kind("connections/{name}", ("name",))}
 PURGED = {"queue": Kind("queues/{vhost}/{name}/contents", ("name",))}
 
@@ -124,7 +124,7 @@ class Fault(Exception):
 
 
 class UsageFault(Fault):
-    """The command line is wrong."""
+    """The command line names no command, or gives it wrong arguments."""
 
 
 # -- the API ---------------------------------------------------------------------------------------
@@ -489,7 +489,7 @@ _PRINTERS = {"tsv": _tsv, "kvp": _kvp, "long": _long, "table": _table}
 
 # -- options ---------------------------------------------------------------------------------------
 
-# Options with the values they have unless the command line or the configuration file says more.
+# Default values of options; the configuration file and the command line replace them.
 DEFAULTS = {
     "host": "localhost", "port": "", "path_prefix": "", "vhost": "", "declare_vhost": "",
     "username": "guest", "password": "guest", "ssl": False, "ssl_key_file": "",

@@ -21,7 +21,7 @@ class Feed:
         self._sink = sink
         self._interval_s = interval_s
         self._is_ended = False
-        # Of the other nodes, by name; the own node's feed changes it.
+        # Feeds of the other nodes, by name. The own node's feed adds and removes them.
         self._others: dict[str, NodeFeed] = {}
         self._own = NodeFeed("", address, sink, interval_s, self._follow)
 

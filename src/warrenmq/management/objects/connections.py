@@ -13,7 +13,7 @@ _CONNECTION: Final = [
     "frame_max", "channel_max", "client_properties", "user_provided_name", "connected_at",
     "recv_oct", "recv_cnt", "send_oct", "send_cnt", "send_pend",
 ]  # fmt: skip
-# What RabbitMQ shows as null on a connection without TLS.
+# Fields that RabbitMQ shows as null on a connection without TLS.
 _TLS: Final = (
     "ssl_protocol", "ssl_key_exchange", "ssl_cipher", "ssl_hash", "peer_cert_subject",
     "peer_cert_issuer", "peer_cert_validity",

@@ -54,7 +54,7 @@ def histograms(infix: str, measured: NodeLatencies) -> Iterator[Family]:
 
 
 def persister(infix: str, measured: NodeLatencies, vhosts: list[VhostStatus]) -> Iterator[Family]:
-    """Syncs of journals, reads of paged out messages, and bytes written by all stores."""
+    """RabbitMQ's metrics of disk work: syncs, reads of paged-out messages, bytes written."""
     written = sum(vhost.writes.written_bytes for vhost in vhosts if vhost.writes is not None)
     for name, text, value in (
         ("io_sync_ops", "Syncs of journals", sum(measured.syncs.counts)),

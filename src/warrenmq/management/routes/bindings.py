@@ -18,7 +18,7 @@ from warrenmq.management.sessions import Caller
 
 router = APIRouter(prefix="/api")
 
-# What a binding leads to, as paths name it.
+# Destinations of bindings, as paths name them: an exchange or a queue.
 Kind = Literal["e", "q"]
 _PAIR = "/bindings/{vhost:segment}/e/{source:segment}/{kind:segment}/{destination:segment}"
 

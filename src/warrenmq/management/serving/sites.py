@@ -40,14 +40,14 @@ WARNING: Final = "warning: "
 class Site:
     """An application, and where it is served."""
 
-    # Such as "the HTTP API is".
+    # Begins the line in the log that says where the site is: "the HTTP API is".
     subject: str
     app: ASGIApp
     listening: Sequence[Listening]
-    # What follows HOST:PORT in its address.
+    # Path of the site's address, behind HOST:PORT.
     path: str
     connections_max: int
-    # What the keys of its TLS begin with.
+    # Prefix of the site's keys for TLS.
     tls_prefix: str
 
 

@@ -66,11 +66,13 @@ class Figures:
         # The last tick in which a figure changed, and the time since the tick before.
         self.tick_ms = 0
         self.elapsed_ms = 0
-        # What the node said last.
+        # The last values that the node told.
         self.seen = array("q", bytes(8 * len(FIGURES[kind])))
-        # What to add, None for 0; the changes in that tick and the slots, None for none.
+        # Added to each value, so that counters go on after a start of the node; None: all are 0.
         self._offsets: array[int] | None = None
+        # By how much each figure changed in the tick `tick_ms`; None: no figure ever changed.
         self._changes: array[int] | None = None
+        # The slot of each figure in `Samples`; None: no figure has samples.
         self._slots: array[int] | None = None
 
     def value(self, figure: int) -> int:

@@ -54,11 +54,11 @@ class NodeFigures:
         self.short = Samples(short_retention(tick_ms))
         self.node = Figures(self.long, name, NODE, "", name)
         self.vhosts: dict[str, Figures] = {}
-        # By kind, and by vhost and name; and those that the node has told of since its start, by
-        # kind and id.
+        # Figures of objects, by kind, then by vhost and name.
         self.objects: dict[str, dict[tuple[str, str], Figures]] = {
             each: {} for each in MEMBER_KINDS
         }
+        # Figures of the objects that the node has told of since its start, by kind, then by id.
         self.ids: dict[str, dict[int, Figures]] = {each: {} for each in MEMBER_KINDS}
         self.started_ms = 0
         # The last tick that has ended (ms since 1970 by the node's clock), 0 for none.

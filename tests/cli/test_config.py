@@ -17,11 +17,11 @@ def test_check_reports_all_faults(tmp_path: Path) -> None:
         f"warren: {path}:4: frame_max: 1 is not between 4096 and 2147483647",
         "warren: WARREN_CONF__channel_max: channel_max: expected an integer, got '-'",
     ]
-    path.write_text("heartbeat = 5\nmanagement.rates_mode = basic\n")
+    path.write_text("heartbeat = 5\nqueue_leader_locator = balanced\n")
     done = warren("config", "check", path)
     assert done.returncode == 0
     assert done.stdout.splitlines() == [
-        "warning: these keys are checked but wait for a later version of warren: management.rates_mode",
+        "warning: these keys are checked but wait for a later version of warren: queue_leader_locator",
         "the configuration is valid",
     ]
 

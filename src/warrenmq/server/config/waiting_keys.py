@@ -1,6 +1,6 @@
 """Keys of RabbitMQ 3.10 that set nothing in warren: accepted, checked where their type is known.
 
-Some wait for a part of warren that comes in a later version (statistics). The others are about
+Some wait for a part of warren that comes in a later version. The others are about
 Erlang, about RabbitMQ's own store or about plug-ins, and never have an effect.
 """
 

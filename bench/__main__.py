@@ -16,7 +16,14 @@ import time
 from pathlib import Path
 
 from bench import archive, backlog, cluster, disk, interference, many_queues, memory, mirrors
-from bench.brokers import Broker, BrokerError, RabbitmqBroker, WarrenBroker, rabbitmq_server
+from bench.brokers import (
+    AskedWarrenBroker,
+    Broker,
+    BrokerError,
+    RabbitmqBroker,
+    WarrenBroker,
+    rabbitmq_server,
+)
 from bench.ceiling import measure_ceiling
 from bench.certificate import Certificate
 from bench.machine import machine
@@ -80,6 +87,11 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         help="this workload; repeatable",
     )
     parser.add_argument("--broker", choices=("warren", "rabbitmq", "both"), default="both")
+    parser.add_argument(
+        "--api",
+        action="store_true",
+        help="measure warren a second time, with its HTTP API asked for a page of queues each second",
+    )
     for broker, cores in (("warren", 1), ("rabbitmq", 0)):
         parser.add_argument(
             f"--{broker}-cores",
@@ -144,6 +156,10 @@ def chosen_brokers(options: argparse.Namespace, directory: Path) -> list[Broker]
     if options.broker != "rabbitmq":
         warren_cores = one_core if options.warren_cores == 1 else set[int]()
         brokers.append(WarrenBroker(directory / "warren", warren_cores, certificate=certificate))
+        if options.api:
+            brokers.append(
+                AskedWarrenBroker(directory / "asked", warren_cores, certificate=certificate)
+            )
     if options.broker != "warren":
         if rabbitmq_server() is None:
             print("rabbitmq-server is not installed: warren is measured alone")

@@ -18,6 +18,7 @@ from typing import IO
 
 import psutil
 
+from bench.asked_api import AskedApi
 from bench.certificate import Certificate
 from bench.ports import await_port, held_port
 from warrenmq.build import build_name
@@ -219,6 +220,8 @@ class WarrenBroker(Broker):
     """`warren server`, run by the Python that runs the benchmark."""
 
     name = "warren"
+    # Where its HTTP API listens, or `off`.
+    management = "off"
 
     def version(self) -> str:
         return f"warren {build_name()}, {cores_text(self.cores)}"
@@ -226,7 +229,8 @@ class WarrenBroker(Broker):
     def start(self) -> None:
         command = [sys.executable, "-m", "warrenmq", "server"]
         command += ["--data-dir", str(self._data_directory())]
-        command += ["--set", f"listeners.tcp.default={self.listener}", "--management", "off"]
+        command += ["--set", f"listeners.tcp.default={self.listener}"]
+        command += ["--management", self.management]
         for setting in self.settings:
             command += ["--set", setting]
         with self._log_path().open("ab") as log:
@@ -235,6 +239,27 @@ class WarrenBroker(Broker):
 
     def _data_directory(self) -> Path:
         return self.directory / "data"
+
+
+class AskedWarrenBroker(WarrenBroker):
+    """`warren server` with its management process, which a client asks every second."""
+
+    name = "warren + API"
+
+    def start(self) -> None:
+        port = held_port(self)
+        self.management = f"127.0.0.1:{port}"
+        super().start()
+        self._asking = AskedApi(port)
+
+    def stop(self) -> None:
+        if self.process is not None:
+            print(f"{self.name}: {self._asking.stop()}")
+        super().stop()
+
+    def kill(self) -> None:
+        self._asking.stop()
+        super().kill()
 
 
 class RabbitmqBroker(Broker):

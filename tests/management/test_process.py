@@ -1,5 +1,6 @@
 """The management process beside its node: it ends and comes back without it, and never alone."""
 
+import asyncio
 import logging
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 from tests.support.awaiting import eventually
 from tests.support.brokers.http_api import HttpNode
 from tests.support.brokers.process import BrokerProcess
+from warrenmq.management.serving.sites import SiteServer
 from warrenmq.server.config.options.http_listeners import (
     OFF,
     ManagementOptions,
@@ -83,6 +85,19 @@ def test_a_hanging_process_is_killed_and_comes_back(
         os.kill(second, signal.SIGSTOP)
         process.stop()
     assert not is_running(second)
+
+
+def test_a_process_that_serves_less_than_it_should_ends() -> None:
+    """Then its node starts it again."""
+
+    def fail() -> None:
+        raise RuntimeError("no beat")
+
+    async def serve() -> None:
+        await SiteServer(print, fail).serve([])
+
+    with pytest.raises(RuntimeError, match="no beat"):
+        asyncio.run(serve())
 
 
 def test_a_busy_port_costs_the_node_nothing(tmp_path: Path) -> None:

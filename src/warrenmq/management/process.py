@@ -1,5 +1,6 @@
 """Runs the API and metrics: where the node is, and what is served where."""
 
+import logging
 import os
 import sys
 import threading
@@ -13,7 +14,7 @@ from warrenmq.admin.client.control_file import ControlFileError, read_control_fi
 from warrenmq.management.app import make_app
 from warrenmq.management.feed.feed import Feed
 from warrenmq.management.prometheus.pages import make_metrics_app
-from warrenmq.management.serving.sites import Site, SiteServer
+from warrenmq.management.serving.sites import WARNING, Site, SiteServer
 from warrenmq.management.sessions import NodePlace, Sessions
 from warrenmq.management.statistics.file import HistoryFile
 from warrenmq.management.statistics.statistics import Statistics
@@ -59,6 +60,7 @@ async def serve(
     the child of a node: it ends with its standard input, and announces an empty line each second.
     """
     sys.setswitchinterval(_SWITCH_S)
+    logging.basicConfig(format=f"{WARNING}%(message)s", level=logging.WARNING)
     sessions = Sessions(place)
     server = SiteServer(announce, partial(announce, "") if is_supervised else _no_beat)
     if is_supervised:
@@ -104,6 +106,9 @@ def _no_beat() -> None:
 
 
 def _stop_at_eof(server: SiteServer) -> None:
-    while os.read(sys.stdin.fileno(), 4096):
-        pass
-    server.stop_in_thread()
+    try:
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+    finally:
+        # A process that cannot see the end of its node must not outlive it.
+        server.stop_in_thread()

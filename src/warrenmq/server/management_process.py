@@ -88,6 +88,8 @@ class ManagementProcess:
                 self._run()
             except OSError as error:
                 self._on_end(f"the HTTP API cannot start: {error.strerror}")
+            except Exception:  # A bug costs a start, and not the thread.
+                logger.exception("internal error: the HTTP API is started again")
             if monotonic() - started_s > _PAUSE_MAX_S:
                 pause_s = _PAUSE_S
             self._stopping.wait(pause_s)

@@ -53,7 +53,7 @@ class Place:
         return NodeAddress(self.uri)
 
 
-Follow = Callable[[Callable[[], NodeAddress]], Recorder]
+Follow = Callable[..., Recorder]
 
 
 @pytest.fixture
@@ -61,8 +61,8 @@ def follow() -> Iterator[Follow]:
     """Starts feeds, which end with the test."""
     feeds = []
 
-    def start(address: Callable[[], NodeAddress]) -> Recorder:
-        sink = Recorder()
+    def start(address: Callable[[], NodeAddress], sink: Recorder | None = None) -> Recorder:
+        sink = sink or Recorder()
         feeds.append(Feed(address, sink, INTERVAL_S))
         return sink
 
@@ -89,6 +89,34 @@ def test_a_feed_lives_longer_than_its_node(tmp_path: Path, follow: Follow) -> No
     place.uri = again.uri
     eventually(lambda: sink.names(name) == ["stays"], "the restarted node is told anew")
     again.stop()
+
+
+class FailingRecorder(Recorder):
+    """A sink that fails so many times."""
+
+    def __init__(self, failures: int) -> None:
+        super().__init__()
+        self.failures = failures
+
+    def on_changes(self, node: str, kind: str, changes: Changes) -> None:
+        if self.failures and kind == QUEUE:
+            self.failures -= 1
+            raise RuntimeError("the sink fails")
+        super().on_changes(node, kind, changes)
+
+
+def test_a_feed_lives_longer_than_faults_of_its_sink(
+    tmp_path: Path, follow: Follow, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = NodeThread(tmp_path)
+    name = node.node.config.node_name
+    node.peer().open().channel().declare(b"q", durable=True)
+    sink = FailingRecorder(2)
+    follow(Place(node.uri).address, sink)
+    eventually(lambda: sink.names(name) == ["q"], "the queue is told")
+    (fault,) = [record for record in caplog.records if record.name == "warren.management"]
+    assert fault.exc_info is not None and "internal error" in fault.getMessage()
+    node.stop()
 
 
 @pytest.mark.slow

@@ -19,13 +19,17 @@ from warrenmq.management.feed.sink import ChangeSink
 
 _log: Final = logging.getLogger("warren.management")
 
+# The longest pause after a tick that has failed by a fault of this process (s).
+_PAUSE_MAX_S: Final = 60.0
+
 
 class NodeFeed:
     """The changes of `node`, "" for that at `address`, which passes on requests for other nodes.
 
     A tick of all kinds begins every `interval_s`, and one that takes longer delays the next. While
-    the node does not answer, each interval costs one attempt. `on_nodes` takes the node's own name
-    and those of the running nodes with each tick.
+    the node does not answer, each interval costs one attempt. When the sink fails, the feed begins
+    anew after a pause, which doubles with each failure in a row. `on_nodes` takes the node's own
+    name and those of the running nodes with each tick.
     """
 
     def __init__(
@@ -56,12 +60,18 @@ class NodeFeed:
 
     def _run(self) -> None:
         next_s = time.monotonic()
+        pause_s = self._interval_s
         while not self._ends.wait(max(0.0, next_s - time.monotonic())):
             next_s = max(next_s, time.monotonic() - self._interval_s) + self._interval_s
             try:
                 self._tick()
+                pause_s = self._interval_s
             except (AdminRefusedError, NodeUnreachableError) as error:
                 self._lose_session(str(error))
+            except Exception as error:  # A bug costs ticks, and not the thread.
+                self._lose_session("internal error", error)
+                pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+                next_s = time.monotonic() + pause_s
         self._close()
 
     def _tick(self) -> None:
@@ -86,13 +96,14 @@ class NodeFeed:
                 self._name = self._client.request(DescribeUser(), UserDescription).node
         return self._client
 
-    def _lose_session(self, why: str) -> None:
+    def _lose_session(self, why: str, fault: Exception | None = None) -> None:
         self._close()
         for known in self._known.values():
             known.begin_session()
         if not self._is_told_lost:
             self._is_told_lost = True
-            _log.warning("no figures of node %s: %s", self._name or "(unknown)", why)
+            name = self._name or "(unknown)"
+            _log.warning("no figures of node %s: %s", name, why, exc_info=fault)
 
     def _close(self) -> None:
         if self._client is not None:

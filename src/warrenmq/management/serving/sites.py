@@ -8,7 +8,7 @@ import asyncio
 import signal
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from email.utils import formatdate
@@ -63,23 +63,40 @@ class SiteServer:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        # Why a task has ended that should not.
+        self._fault: BaseException | None = None
         self._servers: list[asyncio.Server] = []
         self._states: list[ServerState] = []
 
     async def serve(self, sites: Sequence[Site]) -> None:
-        """Serve until `stop_in_thread`, SIGTERM or SIGINT."""
+        """Serve until `stop_in_thread`, SIGTERM or SIGINT.
+
+        Raises the error of a task that fails: without it the sites would serve less than they seem
+        to, and a process that ends is started again.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             self._loop.add_signal_handler(number, self._stopping.set)
-        self._tasks = [
-            self._loop.create_task(self._listen(site, listening))
-            for site in sites
-            for listening in site.listening
-        ]
-        self._tasks.append(self._loop.create_task(self._tick()))
+        for site in sites:
+            for listening in site.listening:
+                self._run(self._listen(site, listening))
+        self._run(self._tick())
         await self._stopping.wait()
         for task in self._tasks:
             task.cancel()
         await self._close()
+        if self._fault is not None:
+            raise self._fault
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        """Run `work` in a task until `serve` ends."""
+        task = self._loop.create_task(work)
+        task.add_done_callback(self._on_end)
+        self._tasks.append(task)
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self._fault = task.exception()
+            self._stopping.set()
 
     def stop_in_thread(self) -> None:
         """End `serve`; for other threads."""
@@ -127,7 +144,7 @@ class SiteServer:
         )
         if tls is not None and listening.tls is not None:
             watched = listening.tls
-            self._tasks.append(self._loop.create_task(tls.watch(lambda: watched)))
+            self._run(tls.watch(lambda: watched))
         self._servers.append(server)
         self._states.append(state)
         host, port = bound.getsockname()[:2]

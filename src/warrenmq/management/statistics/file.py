@@ -24,14 +24,14 @@ logger = logging.getLogger("warren.management")
 # Time between two saves (s).
 _INTERVAL_S: Final = 300.0
 # Changes with the tables and with the order of figures.
-_VERSION: Final = 1
+_VERSION: Final = 2
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS nodes (
     node TEXT PRIMARY KEY, started_ms INTEGER, ended_ms INTEGER, long_ms BLOB, short_ms BLOB
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS objects (
     node TEXT, kind TEXT, vhost TEXT, name TEXT, id INTEGER, started_ms INTEGER,
-    seen BLOB, offsets BLOB, slots BLOB, PRIMARY KEY (node, kind, vhost, name)
+    birth INTEGER, epoch INTEGER, seen BLOB, offsets BLOB, slots BLOB, PRIMARY KEY (node, kind, vhost, name)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS intervals (
     node TEXT, is_long INTEGER, length_ms INTEGER, place INTEGER, number INTEGER, tick_ms INTEGER,
@@ -49,7 +49,7 @@ _FORGET: Final = (
     "DELETE FROM intervals WHERE node = ?",
 )
 _WRITE_NODE: Final = "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?)"
-_WRITE_OBJECT: Final = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_WRITE_OBJECT: Final = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _WRITE_INTERVAL: Final = "INSERT OR REPLACE INTO intervals VALUES (?, ?, ?, ?, ?, ?, ?)"
 _DELETE_OBJECT: Final = "DELETE FROM objects WHERE node = ? AND kind = ? AND vhost = ? AND name = ?"
 
@@ -95,6 +95,8 @@ class HistoryFile:
             self._save()
         except (sqlite3.Error, OSError) as error:
             logger.warning("the history is not saved in %s: %s", self._path, error)
+        except Exception:  # A bug costs a save, and not the thread.
+            logger.exception("internal error: the history is not saved in %s", self._path)
 
     # -- save --------------------------------------------------------------------------------------
 
@@ -132,7 +134,7 @@ def _snapshot(node: NodeFigures, saved_ms: int) -> _Snapshot:
     return _Snapshot(
         (node.name, node.started_ms, node.ended_ms, *since),
         [
-            (node.name, each.kind, each.vhost, each.name, each.id, each.started_ms, *each.dump())
+            (node.name, *_identity(each), *each.dump())
             for each in everything
             if each.tick_ms > saved_ms or not saved_ms
         ],
@@ -143,6 +145,14 @@ def _snapshot(node: NodeFigures, saved_ms: int) -> _Snapshot:
             for row in _changed(ring, saved_ms)
         ],
         {(each.kind, each.vhost, each.name) for each in everything},
+    )
+
+
+def _identity(figures: Figures) -> tuple[Any, ...]:
+    """What tells an object from the others of its node."""
+    return (
+        *(figures.kind, figures.vhost, figures.name, figures.id, figures.started_ms),
+        *(figures.birth, figures.epoch),
     )
 
 
@@ -188,10 +198,11 @@ def _read(
         samples.resume(since_ms, ended_ms)
     rows = database.execute("SELECT * FROM objects WHERE node = ?", [node.name])
     objects = []
-    for _, kind, vhost, name, number, since_ms, seen, offsets, slots in rows:
+    for _, kind, vhost, name, number, since_ms, birth, epoch, *dumped in rows:
         figures = Figures(node.samples_of(kind), node.name, kind, vhost, name)
         figures.id, figures.started_ms = number, since_ms
-        figures.resume(seen, offsets, slots)
+        figures.birth, figures.epoch = birth, epoch
+        figures.resume(*dumped)
         objects.append((number, figures))
     for samples in (node.long, node.short):
         samples.end_resume()

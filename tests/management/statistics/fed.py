@@ -1,4 +1,4 @@
-"""A feed for tests: ticks with the figures of a few objects, at times that the test chooses."""
+"""Feeds for tests: ticks with the figures of a few objects, at times that the test chooses."""
 
 from warrenmq.admin.protocol.changes import COUNTERS, LEVELS, NODE, ChangedObject, Changes
 from warrenmq.management.statistics.retention import TICK_MS
@@ -18,18 +18,25 @@ def told(kind: str, number: int, name: str, /, **figures: int) -> ChangedObject:
 
 
 class Fed:
-    """Statistics with a feed of one node, whose clock `now_ms` is that of requests, too."""
+    """Statistics with feeds of nodes, whose clock `now_ms` is that of requests, too."""
 
     def __init__(self) -> None:
         self.now_ms = self.started_ms = START_MS
         self.statistics = Statistics(clock_ms=lambda: self.now_ms)
 
-    def tell(self, kind: str, *changed: ChangedObject, gone: tuple[int, ...] = ()) -> None:
-        """An answer about objects of one kind."""
+    def tell(
+        self,
+        kind: str,
+        *changed: ChangedObject,
+        gone: tuple[int, ...] = (),
+        node: str = NODE_NAME,
+    ) -> None:
+        """An answer of a node about objects of one kind."""
         changes = Changes(self.started_ms, self.now_ms, list(changed), list(gone), False)
-        self.statistics.on_changes(NODE_NAME, kind, changes)
+        self.statistics.on_changes(node, kind, changes)
 
-    def tick(self, passed_ms: int = TICK_MS) -> None:
-        """The end of a tick; the next one is `passed_ms` later."""
-        self.statistics.on_tick(NODE_NAME, self.now_ms)
+    def tick(self, *nodes: str, passed_ms: int = TICK_MS) -> None:
+        """The end of a tick of `nodes`, or of the usual one; the next one is `passed_ms` later."""
+        for node in nodes or (NODE_NAME,):
+            self.statistics.on_tick(node, self.now_ms)
         self.now_ms += passed_ms

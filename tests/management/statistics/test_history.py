@@ -69,7 +69,7 @@ def test_samples_are_the_values_that_were_told(steps: list[tuple[int, int, int]]
         lengths.append((fed.now_ms, ready))
         fed.tell(NODE, told(NODE, 1, "n", publish=publish))
         fed.tell(QUEUE, told(QUEUE, 1, "q", publish=publish, messages_ready=ready))
-        fed.tick(passed * TICK_MS)
+        fed.tick(passed_ms=passed * TICK_MS)
         publish += by
         ready = max(0, ready + change)
     for asked in RANGES:
@@ -121,7 +121,7 @@ def test_ticks_that_drift_leave_no_gap() -> None:
     fed = Fed()
     for tick in range(200):
         fed.tell(QUEUE, told(QUEUE, 1, "q", publish=51 * tick))
-        fed.tick(TICK_MS + 100)
+        fed.tick(passed_ms=TICK_MS + 100)
     times = [at_ms for at_ms, _ in samples(fed, QUEUE, "publish", Range(600, 5))]
     assert len(times) > 100
     assert {newer - older for newer, older in itertools.pairwise(times)} == {TICK_MS}

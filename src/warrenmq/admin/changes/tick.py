@@ -92,4 +92,6 @@ class Ticks:
             walk.name(),
             figures[:counters],
             figures[counters:],
+            walk.birth(),
+            walk.epoch(),
         )

@@ -29,6 +29,14 @@ class Walk:
         """The name of the current object."""
         raise RuntimeError("abstract")
 
+    def birth(self) -> i64:
+        """The birth of the current object, 0 for one that has none; see ChangedObject."""
+        return 0
+
+    def epoch(self) -> i64:
+        """The number of the last decision who leads the current object, 0 if there was none."""
+        return 0
+
     def write_figures(self, out: BytesWriter) -> None:
         """Write the current object's counters and levels, in the protocol's order, as i64."""
         raise RuntimeError("abstract")

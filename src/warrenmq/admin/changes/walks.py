@@ -105,6 +105,16 @@ class QueueWalk(_VhostWalk):
         assert queue is not None
         return name_text(queue.name)
 
+    def birth(self) -> i64:
+        queue = self._queue
+        assert queue is not None
+        return queue.definition.birth
+
+    def epoch(self) -> i64:
+        queue = self._queue
+        assert queue is not None
+        return queue.epoch
+
     def write_figures(self, out: BytesWriter) -> None:
         queue = self._queue
         assert queue is not None

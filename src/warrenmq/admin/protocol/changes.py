@@ -67,6 +67,9 @@ class ChangedObject(Struct, frozen=True, array_like=True):
 
     Queues and exchanges have a vhost and a name. A channel's and a connection's name is that of
     the listings, its vhost the one that it is open in.
+
+    The queues of a cluster have a `birth`, which tells the lives of one name apart. When a queue's
+    master moves to another node, `epoch` rises, and the counters there are others.
     """
 
     id: int
@@ -74,6 +77,8 @@ class ChangedObject(Struct, frozen=True, array_like=True):
     name: str
     counters: list[int]
     levels: list[int]
+    birth: int = 0
+    epoch: int = 0
 
 
 class Changes(Struct, tag="changes", frozen=True):

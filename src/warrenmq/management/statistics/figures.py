@@ -1,7 +1,7 @@
 """One object with figures: a queue, an exchange, a channel, a connection, a node or a vhost.
 
-Counters go on rising when the node that counts begins anew at 0: what it had counted before is in
-the object's offsets.
+Counters go on rising when the node that counts begins anew at 0, or when a queue moves to a node
+that does: what had been counted before is in the object's offsets.
 """
 
 from array import array
@@ -41,6 +41,11 @@ SAMPLED: Final = {
     CONNECTION: len(COUNTERS[CONNECTION]),
     VHOST: len(FIGURES[VHOST]),
 }
+# The place of the first level among the figures of a kind.
+FIRST_LEVEL: Final = {
+    **{kind: len(names) for kind, names in COUNTERS.items()},
+    VHOST: len(FIGURES[VHOST]) - len(QUEUE_LEVELS),
+}
 assert LEVELS[QUEUE][: len(QUEUE_LEVELS)] == QUEUE_LEVELS
 
 
@@ -48,8 +53,8 @@ class Figures:
     """The figures of one object on one node, by their places in `FIGURES`."""
 
     __slots__ = (
-        "_changes", "_offsets", "_slots", "elapsed_ms", "id", "kind", "name", "node", "round", "samples", "seen", "started_ms",
-        "tick_ms", "vhost",
+        "_changes", "_offsets", "_slots", "birth", "elapsed_ms", "epoch", "has_moved", "id", "kind", "name", "node", "round",
+        "samples", "seen", "started_ms", "tick_ms", "vhost",
     )  # fmt: skip
 
     def __init__(self, samples: Samples, node: str, kind: str, vhost: str, name: str) -> None:
@@ -61,6 +66,11 @@ class Figures:
         # Its id, and the start of the node since which it has the id.
         self.id = 0
         self.started_ms = 0
+        # See ChangedObject.
+        self.birth = 0
+        self.epoch = 0
+        # Another node has the queue, and its history.
+        self.has_moved = False
         # The round in which the node has told of it last.
         self.round = 0
         # The last tick in which a figure changed, and the time since the tick before.
@@ -95,6 +105,21 @@ class Figures:
         for figure in range(counters):
             self._offsets[figure] += self.seen[figure]
             self.seen[figure] = 0
+
+    def inherit(self, earlier: "Figures") -> None:
+        """Go on with the figures and the history of this queue on the node that it has left."""
+        first_level = FIRST_LEVEL[self.kind]
+        self._offsets = array("q", bytes(8 * len(self.seen)))
+        for figure in range(first_level):
+            self._offsets[figure] = earlier.value(figure)
+        self.seen[first_level:] = earlier.seen[first_level:]
+        if earlier._slots is not None:
+            self._slots = array("i", [NO_SLOT]) * SAMPLED[self.kind]
+            for figure, slot in enumerate(earlier._slots):
+                if slot != NO_SLOT:
+                    taken = self.samples.inherit(earlier.samples, slot, self, figure)
+                    self._slots[figure] = taken
+        earlier.close()
 
     def put(self, values: Iterable[int]) -> list[tuple[int, int]]:
         """Take what the node says of the first figures, at most of all.

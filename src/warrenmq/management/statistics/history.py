@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from warrenmq.management.rows import Row
-from warrenmq.management.statistics.figures import Figures
+from warrenmq.management.statistics.figures import FIRST_LEVEL, Figures
 from warrenmq.management.statistics.samples import NO_SLOT
 
 # The most samples that a request may ask for (RabbitMQ's limit).
@@ -74,12 +74,16 @@ def _add_values(
     interval_ms, kept = ring.resolution
     number, oldest = ring.newest, ring.newest - kept
     value: float = figures.value(place)
+    is_level = place >= FIRST_LEVEL[figures.kind]
     for position, time_ms in enumerate(times):
         # The interval that had ended by then.
         ended = time_ms // interval_ms - 1
         while slot != NO_SLOT and number > max(ended, oldest):
             value -= ring.difference(number, slot, since_ms)
             number -= 1
+        if is_level and ended > ring.newest + 1:
+            # The node has been silent since: nothing is known to be in it.
+            continue
         values[position] += value
         if ring.tick_ms(ended):
             is_known[position] = True

@@ -7,9 +7,12 @@ A node that has started again tells of its queues and exchanges under new ids; t
 their names then, and their counters go on. Its first tick tells of everything, so those that it
 has not told of are gone, although the feed takes all earlier objects for gone at once. The same
 holds for objects that were read from a file.
+
+A queue whose master moves is gone from one node and new on another one, in any order. The new node
+takes over its figures and its history, so a queue that is gone keeps them for some ticks.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from warrenmq.admin.protocol.changes import (
@@ -39,16 +42,26 @@ _SUMMED: Final = {
         len(FIGURES[VHOST]) - 2 - len(COUNTERS[QUEUE]),
     ),
 }
+# A queue of a cluster that is gone keeps its figures for so many ticks, unless more have gone since.
+_DEPARTED_TICKS: Final = 3
+_DEPARTED_MAX: Final = 1000
 # How much further on the levels of queues stand among a node's figures than among a vhost's.
 _VHOST_TO_NODE: Final = len(FIGURES[NODE]) - len(FIGURES[VHOST])
 
 
 class NodeFigures:
-    """The objects of the node called `name`; `tick_ms` is the interval of ticks."""
+    """The objects of the node called `name`; `tick_ms` is the interval of ticks.
 
-    def __init__(self, name: str, tick_ms: int) -> None:
+    `claim` gives the figures of a queue that has moved here, which no other node has from then on;
+    None for a queue that no other node had.
+    """
+
+    def __init__(
+        self, name: str, tick_ms: int, claim: Callable[[ChangedObject], Figures | None]
+    ) -> None:
         self.name = name
         self._interval_ms = tick_ms
+        self._claim = claim
         # Samples of the node and its vhosts, and of all other objects.
         self.long = Samples(long_retention(tick_ms))
         self.short = Samples(short_retention(tick_ms))
@@ -71,6 +84,9 @@ class NodeFigures:
         self._has_swept = True
         # Objects in each vhost; a vhost without any is gone.
         self._members: dict[str, int] = {}
+        # Queues that are gone and that another node may have, by vhost and name, with the tick in
+        # which they went; the one that went first is the first.
+        self._departed: dict[tuple[str, str], tuple[Figures, int]] = {}
 
     def take(self, kind: str, changes: Changes) -> None:
         """Take an answer about objects of one kind."""
@@ -83,7 +99,9 @@ class NodeFigures:
                 self._put(self.node, told)
             return
         for told in changes.changed:
-            self._put(self._object(kind, told), told)
+            figures = self._object(kind, told)
+            if not figures.has_moved:
+                self._put(figures, told)
         ids = self.ids[kind]
         for number in changes.gone:
             found = ids.pop(number, None)
@@ -99,6 +117,23 @@ class NodeFigures:
             self._sweep()
         self.ended_ms = self._tick_ms
         self._tick_ms = 0
+        self._forget_departed(self.ended_ms - _DEPARTED_TICKS * self._interval_ms)
+
+    def hand_over(self, told: ChangedObject) -> Figures | None:
+        """The figures of the queue `told`, which another node has now; None if it was not here."""
+        key = told.vhost, told.name
+        figures = self.objects[QUEUE].get(key)
+        is_here = figures is not None
+        if figures is None and key in self._departed:
+            figures = self._departed[key][0]
+        if figures is None or figures.birth != told.birth or figures.epoch >= told.epoch:
+            return None
+        if is_here:
+            self._take_out(figures)
+        else:
+            del self._departed[key]
+        figures.has_moved = True
+        return figures
 
     def find(self, kind: str, vhost: str, name: str) -> Figures | None:
         """The object of a kind with this name."""
@@ -119,6 +154,7 @@ class NodeFigures:
         """Forget all rates and samples; the next tick begins with the values of now."""
         self.long = Samples(long_retention(self._interval_ms))
         self.short = Samples(short_retention(self._interval_ms))
+        self._departed = {}
         for figures in self.all():
             figures.clear_samples(self.samples_of(figures.kind))
 
@@ -183,14 +219,15 @@ class NodeFigures:
         for place, by in changes:
             total.seen[place] += by
         if self._elapsed_ms:
-            total.sample(self._tick_ms, self._elapsed_ms, changes)
+            # A queue may move away between two ticks.
+            total.sample(self._tick_ms or self.ended_ms, self._elapsed_ms, changes)
 
     # -- objects -----------------------------------------------------------------------------------
 
     def _object(self, kind: str, told: ChangedObject) -> Figures:
         ids = self.ids[kind]
         figures = ids.get(told.id)
-        if figures is not None:
+        if figures is not None and (not figures.has_moved or told.epoch <= figures.epoch):
             return figures
         figures = self.objects[kind].get((told.vhost, told.name))
         if figures is not None and figures.started_ms != self.started_ms:
@@ -201,6 +238,9 @@ class NodeFigures:
                 self._remove(figures)
             figures = Figures(self.short, self.name, kind, told.vhost, told.name)
             self._add(figures)
+            if told.birth:
+                self._inherit(figures, told)
+        figures.birth, figures.epoch = told.birth, told.epoch
         figures.started_ms = self.started_ms
         figures.id = told.id
         ids[told.id] = figures
@@ -213,19 +253,42 @@ class NodeFigures:
             self.vhosts[vhost] = Figures(self.long, self.name, VHOST, vhost, vhost)
         self._members[figures.vhost] = self._members.get(figures.vhost, 0) + 1
 
+    def _inherit(self, figures: Figures, told: ChangedObject) -> None:
+        """Let a new queue go on with its figures at the node that it has left, if there is one."""
+        earlier = self._claim(told)
+        if earlier is not None:
+            figures.inherit(earlier)
+            self._sum_up(figures, _levels_of(figures, 1))
+
     def _remove(self, figures: Figures) -> None:
         """Remove an object, unless another one has taken its name and its place."""
-        objects = self.objects[figures.kind]
         key = figures.vhost, figures.name
-        if objects.get(key) is not figures:
+        if self.objects[figures.kind].get(key) is not figures:
             return
-        del objects[key]
-        figures.close()
+        self._take_out(figures)
+        if figures.birth:
+            self._forget(key)
+            self._departed[key] = figures, self._tick_ms
+        else:
+            figures.close()
+
+    def _forget_departed(self, since_ms: int) -> None:
+        """Forget the queues that went before `since_ms`, and the first ones of too many."""
+        for key, (_, gone_ms) in list(self._departed.items()):
+            if gone_ms >= since_ms and len(self._departed) <= _DEPARTED_MAX:
+                break
+            self._forget(key)
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        """Forget the queue of this vhost and name that has departed, if there is one."""
+        if key in self._departed:
+            self._departed.pop(key)[0].close()
+
+    def _take_out(self, figures: Figures) -> None:
+        """Let an object be none of this node's, which keeps its samples."""
+        del self.objects[figures.kind][figures.vhost, figures.name]
         if figures.kind == QUEUE:
-            first, last, _ = _SUMMED[QUEUE]
-            self._sum_up(
-                figures, [(place, -figures.value(place)) for place in range(first, last + 1)]
-            )
+            self._sum_up(figures, _levels_of(figures, -1))
         self._members[figures.vhost] -= 1
         if not self._members[figures.vhost]:
             del self._members[figures.vhost]
@@ -240,3 +303,9 @@ class NodeFigures:
             objects = self.objects[kind].values()
             for figures in [each for each in objects if each.round != self._round]:
                 self._remove(figures)
+
+
+def _levels_of(queue: Figures, sign: int) -> list[tuple[int, int]]:
+    """The levels of a queue that are summed up, by their places; negative with the sign -1."""
+    first, last, _ = _SUMMED[QUEUE]
+    return [(place, sign * queue.value(place)) for place in range(first, last + 1)]

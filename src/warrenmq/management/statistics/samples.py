@@ -73,6 +73,30 @@ class Ring:
             # is in the next row.
             self.ticks_ms[(number - 1) % kept] = before_ms
 
+    def copy(self, source: "Ring", slot: int, since_ms: int, into: int) -> None:
+        """Let the slot `into` have what `slot`, taken at `since_ms`, has in `source`.
+
+        The change of an interval that has no tick here is in the next one that has.
+        """
+        kept = self.resolution.kept
+        change = 0.0
+        for number in range(self.newest - kept + 1, self.newest + 1):
+            change += source.difference(number, slot, since_ms)
+            if self.tick_ms(number):
+                self._set(number, into, change)
+                change = 0.0
+        for number in range(self.newest + 1, source.newest + 1):
+            change += source.difference(number, slot, since_ms)
+        if change:
+            # The other node's clock is ahead.
+            row = self.rows[self.newest % kept]
+            row[into] += change
+
+    def _set(self, number: int, slot: int, difference: float) -> None:
+        row = self.rows[number % self.resolution.kept]
+        row.frombytes(bytes(max(0, slot + 1 - len(row)) * row.itemsize))
+        row[slot] = difference
+
     def resume(self, number: int, tick_ms: int, differences: bytes) -> None:
         """Take over an interval from a file, the newest last. Raises ValueError for odd bytes."""
         self._advance(number, tick_ms)
@@ -137,6 +161,16 @@ class Samples:
         self._owners[slot] = (owner, figure)
         self.since_ms[slot] = since_ms
         self._changed_ms[slot] = self._tick_ms
+
+    def inherit(self, source: "Samples", slot: int, owner: SlotOwner, figure: int) -> int:
+        """A slot for a figure of `owner`, with what `slot` has in `source`; see `slot_of`."""
+        into = self.slot_of(owner, figure)
+        if into != NO_SLOT:
+            since_ms = source.since_ms[slot]
+            self.since_ms[into] = since_ms
+            for ring, other in zip(self.rings, source.rings, strict=True):
+                ring.copy(other, slot, since_ms, into)
+        return into
 
     def give_back(self, slot: int) -> None:
         """The figure is gone."""

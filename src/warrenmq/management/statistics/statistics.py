@@ -7,8 +7,9 @@ figure while its samples move. No step under the lock takes longer than one answ
 import threading
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
-from warrenmq.admin.protocol.changes import Changes
+from warrenmq.admin.protocol.changes import ChangedObject, Changes
 from warrenmq.management.statistics.figures import VHOST, Figures
 from warrenmq.management.statistics.node import NodeFigures
 from warrenmq.management.statistics.retention import TICK_MS
@@ -49,7 +50,16 @@ class Statistics:
 
     def new_node(self, name: str) -> NodeFigures:
         """A node of which nothing is known yet."""
-        return NodeFigures(name, self._tick_ms)
+        return NodeFigures(name, self._tick_ms, partial(self._claim, name))
+
+    def _claim(self, claimant: str, told: ChangedObject) -> Figures | None:
+        """The figures of a queue that has moved to the node `claimant`; see NodeFigures."""
+        for node in self.nodes.values():
+            if node.name != claimant:
+                found = node.hand_over(told)
+                if found is not None:
+                    return found
+        return None
 
     def _node(self, name: str) -> NodeFigures:
         node = self.nodes.get(name)

@@ -24,10 +24,10 @@ _METRICS = re.compile(r"metrics are ready: (\S+)")
 
 
 class HttpNode:
-    """A node whose API listens on a free loopback port."""
+    """A node whose API listens on a free loopback port; `node` of a cluster, or one alone."""
 
-    def __init__(self, directory: Path) -> None:
-        self.node = BrokerProcess(directory)
+    def __init__(self, directory: Path, node: BrokerProcess | None = None) -> None:
+        self.node = node or BrokerProcess(directory)
         self.node.management = "127.0.0.1:0"
         self._clients: list[httpx.Client] = []
 
@@ -94,10 +94,14 @@ class HttpNode:
         )
         return self.client(name, name)
 
-    def stop(self) -> None:
-        """Stop the node and close the clients."""
+    def close(self) -> None:
+        """Close the clients."""
         for client in self._clients:
             client.close()
+
+    def stop(self) -> None:
+        """Stop the node and close the clients."""
+        self.close()
         if self.node.process is not None:
             self.node.stop()
 

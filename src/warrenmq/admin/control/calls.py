@@ -48,6 +48,7 @@ from warrenmq.vocabulary.error_codes import (
     ACCESS_REFUSED,
     INTERNAL,
     PRECONDITION,
+    UNREACHABLE,
 )
 from warrenmq.vocabulary.names import name_text
 
@@ -97,6 +98,7 @@ class ControlCalls:
         self._watch = WatchCalls(broker, node, events, clock, reply)
         self._cluster = cluster
         peers = None if cluster is None or is_passed else Peers(cluster, user.name, self._guard)
+        self._peers = peers
         cluster_calls = ClusterCalls(node, cluster, peers, self._guard, reply)
         queue_calls = QueueCalls(broker, self._permits, peers, clock, reply)
         self._calls: Dispatch[None] = Dispatch()
@@ -226,8 +228,13 @@ class ControlCalls:
         self._node.stop()
         self._reply(control.Done())
 
-    def _describe_control(self, _request: control.DescribeControl) -> None:
-        self._reply(self._node.describe())
+    def _describe_control(self, request: control.DescribeControl) -> None:
+        if request.node in ("", self._broker.settings.node_name):
+            self._reply(self._node.describe())
+        elif self._peers is None or request.node not in self._peers.cluster.reachable():
+            raise Refusal(UNREACHABLE, f"there is no link to a node {request.node}")
+        else:
+            self._peers.ask(request.node, request, self._reply)
 
     def _describe_user(self, _request: control.DescribeUser) -> None:
         user, broker = self._permits.user, self._broker

@@ -338,7 +338,10 @@ class StopNode(_Operation, tag="stop_node", frozen=True):
 
 
 class DescribeControl(_Operation, tag="describe_control", frozen=True):
-    """Describe the process of the node for status and checks. Reply: ControlStatus."""
+    """Describe the process of a node for status and checks. Reply: ControlStatus."""
+
+    # The node that is asked, "": that of the session. Refused (`unreachable`) without a link to it.
+    node: Name = ""
 
 
 class DescribeUser(_Operation, tag="describe_user", frozen=True):

@@ -5,14 +5,16 @@ from typing import Final
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
+from warrenmq.admin.client.client import AdminRefusedError
 from warrenmq.admin.protocol.cluster import ClusterStatus, DescribeCluster, MemberDescription
 from warrenmq.admin.protocol.control import ControlStatus, DescribeControl
 from warrenmq.admin.protocol.mirrors import MasterCounts, RebalanceQueues
 from warrenmq.management.access import Administrator, Monitor
 from warrenmq.management.objects.listings import named
 from warrenmq.management.rows import ListReply, ObjectReply, Row, listed, single
-from warrenmq.management.sessions import Caller
+from warrenmq.management.sessions import Call, Caller, refusal
 from warrenmq.management.shown import FiguresOf, statistics_of
+from warrenmq.vocabulary.error_codes import UNREACHABLE
 
 router = APIRouter(prefix="/api")
 
@@ -21,7 +23,7 @@ AUTH_MECHANISMS: Final = ("PLAIN", "AMQPLAIN", "EXTERNAL")
 
 @router.get("/nodes")
 def all_nodes(request: Request, caller: Monitor, shown: FiguresOf) -> ListReply:
-    """The members of the cluster. Memory, disk and files are known of the asked node alone."""
+    """The members of the cluster; memory, disk and files of those that answer."""
     return listed(request, nodes(caller), show=shown.node)
 
 
@@ -36,14 +38,14 @@ def one_node(request: Request, caller: Monitor, shown: FiguresOf, name: str) -> 
 
 @router.get("/nodes/{name:segment}/memory")
 def memory_of_node(request: Request, caller: Monitor, name: str) -> ObjectReply:
-    """The memory of the asked node by its use, in bytes."""
+    """The memory of a node by its use, in bytes."""
     named(nodes(caller), name)
     return single(request, {"memory": _memory(caller, name)})
 
 
 @router.get("/nodes/{name:segment}/memory/relative")
 def relative_memory_of_node(request: Request, caller: Monitor, name: str) -> ObjectReply:
-    """The memory of the asked node by its use, in percent of all of it, rounded up."""
+    """The memory of a node by its use, in percent of all of it, rounded up."""
     named(nodes(caller), name)
     memory = _memory(caller, name)
     if isinstance(memory, dict):
@@ -65,9 +67,10 @@ def tables_of_node(request: Request, caller: Monitor, name: str) -> ObjectReply:
 
 
 def _memory(caller: Caller, name: str) -> Row | str:
-    """The memory of a node by its use; "not_available" of another node than the asked one."""
-    status = caller.call(DescribeControl(), ControlStatus)
-    if status.node != name:
+    """The memory of a node by its use; "not_available" of one that does not answer."""
+    with caller.session() as call:
+        status = _process_of(call, name)
+    if status is None:
         return "not_available"
     used = status.memory_used_bytes or 0
     other = max(0, used - sum(status.memory.values()))
@@ -79,17 +82,31 @@ def nodes(caller: Caller) -> list[Row]:
     """The members of the cluster, running or not."""
     with caller.session() as call:
         cluster = call(DescribeCluster(), ClusterStatus)
-        status = call(DescribeControl(), ControlStatus)
-    described = {node.node: node for node in cluster.nodes}
+        described = {node.node: node for node in cluster.nodes}
+        # A node that has not answered would let the caller wait again.
+        processes = {
+            name: _process_of(call, name) for name, node in described.items() if node.is_reachable
+        }
     rows = []
     for name in sorted({*cluster.members, *cluster.running}):
         row: Row = {"name": name, "type": "disc", "running": name in cluster.running}
         if name in described:
             row |= _member(described[name], cluster)
-        if name == status.node:
+        status = processes.get(name)
+        if status is not None:
             row |= _process(status)
         rows.append(row)
     return rows
+
+
+def _process_of(call: Call, node: str) -> ControlStatus | None:
+    """The process of a node, None if it does not answer. Raises HttpRefusal."""
+    try:
+        return call.client.request(DescribeControl(node=node), ControlStatus)
+    except AdminRefusedError as error:
+        if error.code == UNREACHABLE:
+            return None
+        raise refusal(error) from None
 
 
 def _member(node: MemberDescription, cluster: ClusterStatus) -> Row:

@@ -2,8 +2,9 @@
 known to the node that the queue lives on alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 from warrenmq.admin.client.client import NodeAddress
 from warrenmq.admin.client.node_addresses import listener_for, uri_at
@@ -11,8 +12,12 @@ from warrenmq.admin.protocol.homes import LocateQueues, NodePlace, QueuesLocated
 from warrenmq.management.errors import HttpRefusal
 from warrenmq.management.sessions import Call, Caller
 
+Answer = TypeVar("Answer")
+
 # The form of the addresses of other nodes; a session logs in with the caller's user.
 _URI = "amqp://localhost"
+# The status of a reply when a node does not answer.
+_SILENT = 503
 
 
 @contextmanager
@@ -34,23 +39,34 @@ def session_at_home(caller: Caller, vhost: str, queue: str) -> Iterator[Call]:
             with caller.session_at(_address(place), vhost) as call:
                 yield call
             return
-    raise HttpRefusal(503, "service_unavailable", f"node {home}, which has the queue, is down")
+    raise HttpRefusal(_SILENT, "service_unavailable", f"node {home}, which has the queue, is down")
 
 
-def sessions_of_all(caller: Caller, vhost: str) -> Iterator[Call]:
-    """A session with each running node, one after another. Raises HttpRefusal."""
+def ask_all(
+    caller: Caller, vhost: str, ask: Callable[[Call], Answer], is_partial: bool = False
+) -> list[Answer]:
+    """What `ask` gets in a session with each running node, one after another.
+
+    Raises HttpRefusal for a node that does not answer; `is_partial`: such a node is left out.
+    """
     with caller.session(vhost) as call:
         located = call(LocateQueues(), QueuesLocated)
-        yield call
+        answers = [ask(call)]
     for place in located.nodes:
         if place.node != located.node:
-            with caller.session_at(_address(place), vhost) as call:
-                yield call
+            address = _address(place)
+            try:
+                with caller.session_at(address, vhost) as call:
+                    answers.append(ask(call))
+            except HttpRefusal as refused:
+                if not is_partial or refused.status != _SILENT:
+                    raise
+    return answers
 
 
 def _address(place: NodePlace) -> NodeAddress:
     listener = listener_for(_URI, place)
     if listener is None:
         text = f"node {place.node} has no AMQP listener without TLS"
-        raise HttpRefusal(503, "service_unavailable", text)
+        raise HttpRefusal(_SILENT, "service_unavailable", text)
     return NodeAddress(uri_at(_URI, *listener))

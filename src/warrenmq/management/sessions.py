@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import quote
 
 from warrenmq.admin.client.client import (
+    REPLY_TIMEOUT_S,
     AdminClient,
     AdminRefusedError,
     NodeAddress,
@@ -57,6 +58,9 @@ if TYPE_CHECKING:
 _IDLE_MAX: Final = 32
 # A session serves requests for so long (s): a password that is changed counts from then on.
 _AGE_MAX_S: Final = 10.0
+# Other nodes of the cluster have so long for a reply (s): one that hangs counts as running for some
+# seconds, in which each request for all nodes waits for it.
+_OTHERS_PATIENCE_S: Final = 5.0
 # The node ends a session after a request that it cannot read, such as one with a name of more than
 # 255 bytes; its reply is that to other bad requests.
 _UNREADABLE: Final = 400
@@ -145,10 +149,17 @@ class Sessions:
         text = f"{len(user)}:{len(vhost)}:{user}{vhost}{password}"
         return hashlib.sha256(self._salt + text.encode()).digest()
 
-    def log_in(self, user: str, password: str, vhost: str, node: NodeAddress) -> AdminClient:
+    def log_in(
+        self,
+        user: str,
+        password: str,
+        vhost: str,
+        node: NodeAddress,
+        patience_s: float = REPLY_TIMEOUT_S,
+    ) -> AdminClient:
         """A new session with `node`, which the caller closes. Raises HttpRefusal."""
         try:
-            return AdminClient(_Login(node, user, password, vhost), "management")
+            return AdminClient(_Login(node, user, password, vhost), "management", patience_s)
         except AdminRefusedError:
             raise login_failed() from None
         except NodeUnreachableError as error:
@@ -225,7 +236,8 @@ class Caller:
     @contextmanager
     def session_at(self, node: NodeAddress, vhost: str) -> Iterator["Call"]:
         """A session with another node of the cluster. Raises HttpRefusal."""
-        with self.sessions.log_in(self.user, self.password, vhost, node) as client:
+        log_in = self.sessions.log_in
+        with log_in(self.user, self.password, vhost, node, _OTHERS_PATIENCE_S) as client:
             try:
                 yield Call(client)
             except NodeUnreachableError as error:

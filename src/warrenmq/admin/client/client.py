@@ -160,10 +160,16 @@ class LocalAddress(NodeAddress):
 
 
 class AdminClient:
-    """A logged-in connection. Connects in its constructor; a context manager that closes."""
+    """A logged-in connection. Connects in its constructor; a context manager that closes.
 
-    def __init__(self, address: NodeAddress, purpose: str = "") -> None:
+    The node has `patience_s` for each reply, beyond the wait that the request allows it.
+    """
+
+    def __init__(
+        self, address: NodeAddress, purpose: str = "", patience_s: float = REPLY_TIMEOUT_S
+    ) -> None:
         self._address = address
+        self._patience_s = patience_s
         try:
             self._socket = open_socket(address)
             self._socket.sendall(requests.PROTOCOL_HEADER)
@@ -203,13 +209,13 @@ class AdminClient:
         """
         frame = requests.encode_frame(request)
         try:
-            self._socket.settimeout(wait_s + REPLY_TIMEOUT_S)
+            self._socket.settimeout(wait_s + self._patience_s)
             self._socket.sendall(frame)
             reply = self._read_reply()
         except TimeoutError:
             self.close()
             raise NodeUnreachableError(
-                f"{self._address.where} did not answer within {wait_s + REPLY_TIMEOUT_S:g} s"
+                f"{self._address.where} did not answer within {wait_s + self._patience_s:g} s"
             ) from None
         except OSError as error:
             self.close()

@@ -8,13 +8,13 @@ from starlette.responses import Response
 
 from warrenmq.admin.client.client import AdminRefusedError
 from warrenmq.admin.protocol import requests
-from warrenmq.admin.protocol.sinks import DeleteSink, ListSinks, SinkDeleted, SinkList
+from warrenmq.admin.protocol.sinks import DeleteSink, ListSinks, SinkDeleted, SinkList, SinkStatus
 from warrenmq.management.access import VhostUser
-from warrenmq.management.cluster_sessions import sessions_of_all
+from warrenmq.management.cluster_sessions import ask_all
 from warrenmq.management.errors import not_found
 from warrenmq.management.objects.listings import named
 from warrenmq.management.rows import ListReply, ObjectReply, Row, listed, single
-from warrenmq.management.sessions import Caller, refusal
+from warrenmq.management.sessions import Call, Caller, refusal
 from warrenmq.vocabulary.error_codes import NOT_FOUND
 from warrenmq.vocabulary.names import name_text
 
@@ -71,9 +71,13 @@ def _named_request(kind: type[RequestType], values: dict[str, str]) -> RequestTy
 
 def _groups(caller: Caller, vhost: str) -> list[Row]:
     """All groups; in a cluster each with its parts at all nodes."""
+
+    def ask(call: Call) -> list[requests.GroupStatus]:
+        return call(requests.ListGroups(), requests.GroupList).groups
+
     groups: dict[str, Row] = {}
-    for call in sessions_of_all(caller, vhost):
-        for status in call(requests.ListGroups(), requests.GroupList).groups:
+    for found in ask_all(caller, vhost, ask, is_partial=True):
+        for status in found:
             row = _group(status)
             known = groups.setdefault(status.group, row)
             if known is not row:
@@ -100,9 +104,13 @@ def _add(known: Row, part: Row) -> None:
 
 
 def _sinks(caller: Caller, vhost: str) -> list[Row]:
+
+    def ask(call: Call) -> list[SinkStatus]:
+        return call(ListSinks(), SinkList).sinks
+
     rows = []
-    for call in sessions_of_all(caller, vhost):
-        for status in call(ListSinks(), SinkList).sinks:
+    for found in ask_all(caller, vhost, ask, is_partial=True):
+        for status in found:
             row: Row = msgspec.to_builtins(status)
             rows.append({"vhost": vhost, "name": row.pop("sink"), **row})
     return rows
@@ -112,14 +120,16 @@ def _delete(
     caller: Caller, vhost: str, request: requests.Request, expected: type[ReplyType]
 ) -> Response:
     """Delete at all nodes that have a part of it. Raises HttpRefusal if there is none."""
-    is_found = False
-    for call in sessions_of_all(caller, vhost):
+
+    def delete(call: Call) -> bool:
         try:
             call.client.request(request, expected)
-            is_found = True
         except AdminRefusedError as error:
             if error.code != NOT_FOUND:
                 raise refusal(error) from None
-    if not is_found:
+            return False
+        return True
+
+    if not any(ask_all(caller, vhost, delete)):
         raise not_found()
     return Response(status_code=204)

@@ -286,11 +286,13 @@ def test_counters_stay_when_masters_are_spread(cluster: Cluster, at: list[Blocki
 def test_metrics_are_those_of_the_own_objects(cluster: Cluster, at: list[BlockingChannel]) -> None:
     for channel, node in zip(at, NAMES, strict=True):
         channel.queue_declare(f"q-{node}", durable=True)
-    for api, node in zip(cluster.apis, NAMES, strict=True):
+    for api, node, full in zip(cluster.apis, NAMES, cluster.names, strict=True):
         page = httpx.get(f"{api.metrics_url}/per-object").text
         lines = [line for line in page.splitlines() if line.startswith("rabbitmq_queue_messages{")]
         assert [f'queue="q-{node}"' in line for line in lines] == [True]
         aggregated = httpx.get(api.metrics_url).text.splitlines()
+        labels = f'rabbitmq_cluster="api",rabbitmq_endpoint="aggregated",rabbitmq_node="{full}"'
+        assert f"rabbitmq_identity_info{{{labels}}} 1.0" in aggregated
         assert "rabbitmq_queues 1.0" in aggregated and "rabbitmq_connections 1.0" in aggregated
 
 

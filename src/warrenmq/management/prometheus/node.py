@@ -17,21 +17,23 @@ from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 class NodeReading:
     """A node at the moment of a scrape."""
 
+    # The name of the cluster, which all of its nodes show.
+    cluster: str
     control: ControlStatus
     status: NodeStatus
 
-    @property
-    def cluster(self) -> str:
-        """The name of the cluster; a node that runs alone may have none, and gives its own."""
-        return str(self.control.environment.get("cluster_name") or self.control.node)
 
-
-def identity(reading: NodeReading) -> Iterable[Family]:
+def identity(reading: NodeReading, endpoint: str) -> Iterable[Family]:
     """The metrics with which queries find the node and the versions.
 
-    The dashboards of RabbitMQ join each of their queries with rabbitmq_identity_info.
+    The dashboards of RabbitMQ join each of their queries with rabbitmq_identity_info. Those of
+    4.1 choose the page by the label `rabbitmq_endpoint`: "aggregated", "per-object" or "detailed".
     """
-    node = {"rabbitmq_node": reading.control.node, "rabbitmq_cluster": reading.cluster}
+    node = {
+        "rabbitmq_node": reading.control.node,
+        "rabbitmq_cluster": reading.cluster,
+        "rabbitmq_endpoint": endpoint,
+    }
     yield _constant(RABBITMQ, "identity", "RabbitMQ node & cluster identity", node)
     versions = {
         "rabbitmq_version": RABBITMQ_VERSION,

@@ -3,7 +3,14 @@
 from typing import Any, Literal, NamedTuple
 
 from warrenmq.admin.client.client import AdminClient, AdminRefusedError
-from warrenmq.admin.protocol.control import ControlStatus, DescribeControl, List, Rows
+from warrenmq.admin.protocol.control import (
+    ControlStatus,
+    DescribeControl,
+    DescribeUser,
+    List,
+    Rows,
+    UserDescription,
+)
 from warrenmq.admin.protocol.figures import DescribeNode, NodeStatus
 from warrenmq.admin.protocol.mirrors import DescribeMirrors, MirrorStatus
 from warrenmq.management.prometheus.node import NodeReading
@@ -31,8 +38,9 @@ class Table(NamedTuple):
 
 def read_node(client: AdminClient) -> NodeReading:
     """The process, its figures and its stores."""
+    cluster = client.request(DescribeUser(), UserDescription).cluster_name
     control = client.request(DescribeControl(), ControlStatus)
-    return NodeReading(control, client.request(DescribeNode(), NodeStatus))
+    return NodeReading(cluster, control, client.request(DescribeNode(), NodeStatus))
 
 
 def read_table(client: AdminClient, what: Listing, columns: list[str], vhost: str = "") -> Table:

@@ -71,6 +71,13 @@ class Page:
     infix: str = ""
     vhosts: frozenset[str] | None = None
 
+    @property
+    def endpoint(self) -> str:
+        """RabbitMQ's name of the page."""
+        if self.infix:
+            return "detailed"
+        return "aggregated" if self.is_aggregated else "per-object"
+
 
 def scrape(client: AdminClient, page: Page) -> Iterator[Family | ObjectFamily]:
     """Ask the node, in a session of a monitor, for all that the page shows.
@@ -93,7 +100,7 @@ class _Scrape:
         """All parts of the page."""
         infix = self._infix
         reading = read_node(self._client)
-        parts: list[_Part] = [node.identity(reading)]
+        parts: list[_Part] = [node.identity(reading, self._page.endpoint)]
         if self._has("node_coarse_metrics"):
             parts.append(node.coarse(infix, reading))
         if self._has("node_metrics"):

@@ -55,7 +55,7 @@ class Config:
     management: ManagementOptions = field(default_factory=ManagementOptions)
     prometheus: MetricsOptions = field(default_factory=MetricsOptions)
     tcp: TcpOptions = field(default_factory=TcpOptions)
-    # Shown to clients; "" = the node's name.
+    # Shown to clients; "" = the name of the cluster that the node belongs to, or else its own.
     cluster_name: str = ""
     # File that holds the process id while the node runs.
     pid_file: Path | None = None
@@ -89,7 +89,7 @@ def broker_settings(config: Config, machine_memory_bytes: int) -> Settings:
     return replace(
         config.broker,
         node_name=config.node_name,
-        cluster_name=config.cluster_name or config.node_name,
+        cluster_name=config.cluster_name or config.cluster.name or config.node_name,
         loopback_users=frozenset(name.encode() for name in config.loopback_users),
         credential_rules=CredentialRules(
             config.credential_validator, config.credential_min_length, config.credential_regexp

@@ -31,7 +31,8 @@ CREATE TABLE IF NOT EXISTS nodes (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS objects (
     node TEXT, kind TEXT, vhost TEXT, name TEXT, id INTEGER, started_ms INTEGER,
-    birth INTEGER, epoch INTEGER, seen BLOB, offsets BLOB, slots BLOB, PRIMARY KEY (node, kind, vhost, name)
+    birth INTEGER, epoch INTEGER, seen BLOB, offsets BLOB, slots BLOB,
+    PRIMARY KEY (node, kind, vhost, name)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS intervals (
     node TEXT, is_long INTEGER, length_ms INTEGER, place INTEGER, number INTEGER, tick_ms INTEGER,

@@ -42,7 +42,7 @@ _SUMMED: Final = {
         len(FIGURES[VHOST]) - 2 - len(COUNTERS[QUEUE]),
     ),
 }
-# A queue of a cluster that is gone keeps its figures for so many ticks, unless more have gone since.
+# A queue of a cluster that is gone keeps its figures for so many ticks, and so many queues do.
 _DEPARTED_TICKS: Final = 3
 _DEPARTED_MAX: Final = 1000
 # How much further on the levels of queues stand among a node's figures than among a vhost's.

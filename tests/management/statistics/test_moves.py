@@ -22,14 +22,17 @@ def queue(epoch: int, /, *, number: int = 1, birth: int = 7, **figures: int) -> 
     return msgspec.structs.replace(changed, birth=birth, epoch=epoch)
 
 
-def fed_twice() -> Fed:
-    """Node A has the queue, and node B none, after three ticks of both."""
+def fed_twice(silent: int = 0) -> Fed:
+    """Node A has the queue, and node B none, after three ticks; node B misses the first ones."""
     fed = Fed()
-    for publish in (100, 110, 120):
+    for tick, publish in enumerate((100, 110, 120)):
         fed.tell(NODE, told(NODE, 1, A), node=A)
         fed.tell(QUEUE, queue(1, publish=publish, messages_ready=publish), node=A)
-        fed.tell(NODE, told(NODE, 1, B), node=B)
-        fed.tick(A, B)
+        if tick < silent:
+            fed.tick(A)
+        else:
+            fed.tell(NODE, told(NODE, 1, B), node=B)
+            fed.tick(A, B)
     return fed
 
 
@@ -111,6 +114,13 @@ def test_the_history_comes_back_with_the_master() -> None:
         "published": [100, 110, 120, 125, 135],
         "ready": [100, 110, 120, 118, 118],
     }
+
+
+def test_a_new_node_shows_the_history_of_its_own_ticks() -> None:
+    fed = fed_twice(silent=2)
+    fed.tell(QUEUE, queue(2, number=9, publish=5, messages_ready=118), node=B)
+    fed.tick(A, B)
+    assert shown(fed) == MOVED | {"published": [120, 125], "ready": [120, 118]}
 
 
 def test_another_life_of_the_name_has_no_history() -> None:

@@ -114,11 +114,7 @@ class Figures:
             self._offsets[figure] = earlier.value(figure)
         self.seen[first_level:] = earlier.seen[first_level:]
         if earlier._slots is not None:
-            self._slots = array("i", [NO_SLOT]) * SAMPLED[self.kind]
-            for figure, slot in enumerate(earlier._slots):
-                if slot != NO_SLOT:
-                    taken = self.samples.inherit(earlier.samples, slot, self, figure)
-                    self._slots[figure] = taken
+            self._slots = self.samples.inherit(earlier.samples, earlier._slots, self)
         earlier.close()
 
     def put(self, values: Iterable[int]) -> list[tuple[int, int]]:

@@ -10,7 +10,8 @@ are 0. When all slots are in use, a figure that begins to change has no samples 
 """
 
 from array import array
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Final, NamedTuple, Protocol
 
 from warrenmq.management.statistics.retention import Resolution, Retention
 
@@ -25,6 +26,14 @@ class SlotOwner(Protocol):
 
     def lose_slot(self, figure: int, tick_ms: int) -> None:
         """The slot of a figure, by its index, is that of no figure from the tick `tick_ms` on."""
+
+
+class SlotMove(NamedTuple):
+    """A figure goes from a slot, which it has since `since_ms`, to one in other samples."""
+
+    old: int
+    new: int
+    since_ms: int
 
 
 class Ring:
@@ -73,29 +82,31 @@ class Ring:
             # is in the next row.
             self.ticks_ms[(number - 1) % kept] = before_ms
 
-    def copy(self, source: "Ring", slot: int, since_ms: int, into: int) -> None:
-        """Let the slot `into` have what `slot`, taken at `since_ms`, has in `source`.
+    def copy(self, source: "Ring", moves: Sequence["SlotMove"]) -> None:
+        """Let the new slots of `moves` have what the old ones have in `source`.
 
         The change of an interval that has no tick here is in the next one that has.
         """
         kept = self.resolution.kept
-        change = 0.0
-        for number in range(self.newest - kept + 1, self.newest + 1):
-            change += source.difference(number, slot, since_ms)
+        size = max([each.new for each in moves]) + 1
+        changes = [0.0] * len(moves)
+        for number in range(self.newest - kept + 1, max(self.newest, source.newest) + 1):
+            tick_ms = source.tick_ms(number)
+            if tick_ms:
+                found = source.rows[number % kept]
+                for place, (old, _, since_ms) in enumerate(moves):
+                    if old < len(found) and tick_ms >= since_ms:
+                        changes[place] += found[old]
             if self.tick_ms(number):
-                self._set(number, into, change)
-                change = 0.0
-        for number in range(self.newest + 1, source.newest + 1):
-            change += source.difference(number, slot, since_ms)
-        if change:
-            # The other node's clock is ahead.
-            row = self.rows[self.newest % kept]
-            row[into] += change
-
-    def _set(self, number: int, slot: int, difference: float) -> None:
-        row = self.rows[number % self.resolution.kept]
-        row.frombytes(bytes(max(0, slot + 1 - len(row)) * row.itemsize))
-        row[slot] = difference
+                row = self.rows[number % kept]
+                row.frombytes(bytes(max(0, size - len(row)) * row.itemsize))
+                for change, each in zip(changes, moves, strict=True):
+                    row[each.new] = change
+                changes = [0.0] * len(moves)
+        # The other node's clock is ahead.
+        row = self.rows[self.newest % kept]
+        for change, each in zip(changes, moves, strict=True):
+            row[each.new] += change
 
     def resume(self, number: int, tick_ms: int, differences: bytes) -> None:
         """Take over an interval from a file, the newest last. Raises ValueError for odd bytes."""
@@ -162,15 +173,23 @@ class Samples:
         self.since_ms[slot] = since_ms
         self._changed_ms[slot] = self._tick_ms
 
-    def inherit(self, source: "Samples", slot: int, owner: SlotOwner, figure: int) -> int:
-        """A slot for a figure of `owner`, with what `slot` has in `source`; see `slot_of`."""
-        into = self.slot_of(owner, figure)
-        if into != NO_SLOT:
-            since_ms = source.since_ms[slot]
-            self.since_ms[into] = since_ms
+    def inherit(self, source: "Samples", slots: Sequence[int], owner: SlotOwner) -> "array[int]":
+        """A slot for each figure of `owner` that has one of `slots` in `source`, with its samples.
+
+        NO_SLOT for the others, and once all slots are in use.
+        """
+        taken = array("i", [NO_SLOT]) * len(slots)
+        moves = []
+        for figure, old in enumerate(slots):
+            new = NO_SLOT if old == NO_SLOT else self.slot_of(owner, figure)
+            if new != NO_SLOT:
+                taken[figure] = new
+                self.since_ms[new] = source.since_ms[old]
+                moves.append(SlotMove(old, new, source.since_ms[old]))
+        if moves:
             for ring, other in zip(self.rings, source.rings, strict=True):
-                ring.copy(other, slot, since_ms, into)
-        return into
+                ring.copy(other, moves)
+        return taken
 
     def give_back(self, slot: int) -> None:
         """The figure is gone."""

@@ -50,6 +50,8 @@ class NodeFeed:
         self._known = {kind: KnownObjects() for kind in COUNTERS}
         # None while there is no session.
         self._client: AdminClient | None = None
+        # Sessions lost in a row, and whether the log says so.
+        self._losses = 0
         self._is_told_lost = False
         self._ends = threading.Event()
         threading.Thread(target=self._run, name=f"feed of {node}", daemon=True).start()
@@ -86,6 +88,7 @@ class NodeFeed:
                 has_more, now_ms = answer.has_more, answer.now_ms
                 if kind == NODE:
                     self._on_nodes(self._name, answer.nodes)
+        self._losses = 0
         self._is_told_lost = False
         self._sink.on_tick(self._name, now_ms)
 
@@ -100,7 +103,10 @@ class NodeFeed:
         self._close()
         for known in self._known.values():
             known.begin_session()
-        if not self._is_told_lost:
+        self._losses += 1
+        # A session breaks when its node stops, and mostly this process with it: one that cannot be
+        # opened again is worth a warning.
+        if not self._is_told_lost and (fault is not None or self._losses > 1):
             self._is_told_lost = True
             name = self._name or "(unknown)"
             _log.warning("no figures of node %s: %s", name, why, exc_info=fault)

@@ -19,7 +19,7 @@ from warrenmq.admin.listings.pids import connection_pid
 from warrenmq.admin.listings.tls_names import TlsNames, tls_names
 from warrenmq.admin.protocol.control import List, Rows
 from warrenmq.admin.protocol.queue_columns import QUEUE_COLUMNS
-from warrenmq.admin.protocol.requests import decode_reply, encode_frame
+from warrenmq.admin.protocol.requests import decode_reply, decode_request, encode_frame
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.connection.peer_certificate import PeerCertificate
 from warrenmq.broker.definitions.metadata import PutUser
@@ -266,6 +266,51 @@ def test_rows_of_exchanges_and_bindings() -> None:
         ["amq.fanout", "exchange", "topics", "exchange", "", {}],
         ["topics", "exchange", "a", "queue", "k.*", {"b": 2, "z": 1}],
     ]
+
+
+@pytest.mark.parametrize(
+    "what, column, names, found",
+    [
+        ("queues", "name", ["taken", "none", "a", "taken"], ["taken", "a"]),
+        ("queues", "name", [], []),
+        ("exchanges", "name", ["", "topics", "taken"], ["", "topics"]),
+        ("consumers", "queue_name", ["taken"], ["taken"]),
+        ("consumers", "queue_name", ["a"], []),
+        ("connections", "name", ["test"], ["test"]),
+        ("connections", "name", ["<warren@localhost.1.1.0>"], ["test"]),
+        ("connections", "name", ["tes"], []),
+        ("channels", "number", ["test"], [1, 2, 3]),
+        ("channels", "number", ["test (2)", "<warren@localhost.1.1.3>"], [2, 3]),
+        ("channels", "number", ["<warren@localhost.1.1.0>"], []),
+        # A binding of two objects with these names is listed once.
+        ("bindings", "routing_key", ["a"], ["a", "k.*"]),
+        ("bindings", "routing_key", ["topics"], ["k.*", ""]),
+        ("bindings", "routing_key", ["amq.fanout", "topics", "a"], ["", "k.*", "a"]),
+        ("bindings", "destination_name", [""], ["a", "mine", "taken"]),
+    ],
+)
+def test_only_the_rows_about_named_objects(
+    what: Any, column: str, names: list[str], found: list[Any]
+) -> None:
+    request = List(what=what, columns=[column], vhost="/", names=names)
+    assert [row[0] for row in listing(Busy().broker, request)] == found
+
+
+def test_a_named_queue_costs_the_same_among_many() -> None:
+    def calls(queues: int) -> int:
+        node = MemoryNode(MemoryDisk())
+        for number in range(queues):
+            node.declare(b"q%d" % number)
+        request = List(what="queues", columns=list(QUEUE_COLUMNS), vhost="/", names=["q1"])
+        return calls_of(lambda: list(listing(node.broker, request)))
+
+    assert calls(2) == calls(200)
+
+
+def test_a_request_without_names_is_one_of_an_earlier_version() -> None:
+    sent = decode_request(bytes(encode_frame(List(what="queues", columns=["name"])))[4:])
+    assert sent == List(what="queues", columns=["name"])
+    assert b"names" not in encode_frame(List(what="queues", columns=["name"]))
 
 
 def test_rows_of_users_vhosts_policies_and_limits() -> None:

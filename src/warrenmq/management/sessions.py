@@ -266,10 +266,16 @@ class Caller:
         return vhost in self.description.vhosts
 
     def rows(
-        self, what: Any, columns: list[str], vhost: str = "", user: str = ""
+        self,
+        what: Any,
+        columns: list[str],
+        vhost: str = "",
+        user: str = "",
+        names: list[str] | None = None,
     ) -> list[dict[str, Any]]:
         """The rows of a listing as objects with these columns. Raises HttpRefusal."""
-        reply = self.call(List(what=what, columns=columns, vhost=vhost, user=user), Rows)
+        asked = List(what=what, columns=columns, vhost=vhost, user=user, names=names)
+        reply = self.call(asked, Rows)
         return [dict(zip(columns, row, strict=True)) for row in reply.rows]
 
     @contextmanager

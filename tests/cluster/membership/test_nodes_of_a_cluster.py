@@ -282,6 +282,8 @@ def test_the_node_of_the_session_checks_the_rights(trio: list[ClusterNode]) -> N
             others.channel()
         listed = user.request(List(what="queues", columns=["name"], vhost="/"), Rows)
         assert sorted(listed.rows) == [["q1"], ["q2"], ["q3"]]
+        named = List(what="queues", columns=["name"], vhost="/", names=["q2", "none"])
+        assert user.request(named, Rows) == Rows([["q2"]])
     assert admin.ctl("delete_user", "u").code == 0
     delete(admin, "q1", "q2", "q3")
 
@@ -300,6 +302,9 @@ def test_queues_of_a_dead_node_are_down_until_it_is_back(trio: list[ClusterNode]
         assert sorted(homes(node, "--online", "--offline")) == ["q1", "q2", "q3"]
     row = trio[0].table("list_queues", "--offline", "name", "durable", "messages", "type")
     assert row == [["q3", "true", "", "classic"]]
+    named = List(what="queues", columns=["name", "state"], vhost="/", names=["q3", "q1"])
+    with AdminClient(NodeAddress(trio[0].uri)) as user:
+        assert user.request(named, Rows) == Rows([["q1", "running"], ["q3", "down"]])
     assert "is down or inaccessible" in trio[0].ctl("purge_queue", "q3").err
     dead.start()
     assert trio[0].ctl("await_online_nodes", "3").code == 0

@@ -14,7 +14,7 @@ import msgspec
 from warrenmq.admin.control.peers import Answer, Peers
 from warrenmq.admin.control.permits import Permits
 from warrenmq.admin.definitions.administration import Refusal
-from warrenmq.admin.listings.columns import vhost_of
+from warrenmq.admin.listings.columns import chosen, vhost_of
 from warrenmq.admin.listings.listing import (
     SPREAD,
     UnknownColumns,
@@ -134,7 +134,8 @@ class ListingCalls:
         # Ask for the names in a last column, which tells the queues that have a row.
         local = msgspec.structs.replace(request, which="local", columns=[*request.columns, "name"])
         vhost = vhost_of(self._broker, request)
-        names = {*vhost.queues, *vhost.remote_queues}
+        own_queues = chosen(vhost.queues, request.names)
+        names = {queue.name for queue in (*own_queues, *chosen(vhost.remote_queues, request.names))}
         unlisted = names.copy()
         own = listing(self._broker, local)
 

@@ -13,6 +13,7 @@ from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.wire.field_table import Field, decode_table
 
 Listed = TypeVar("Listed")
+_Named = TypeVar("_Named")
 Columns = dict[str, Callable[[Listed], Any]]
 
 
@@ -58,6 +59,14 @@ def vhost_of(broker: Broker, request: List) -> Vhost:
 def vhosts_of(broker: Broker, request: List) -> list[Vhost]:
     """The vhost that the request names, or all when it names none; raises UnknownVhost."""
     return [vhost_of(broker, request)] if request.vhost else list(broker.vhosts.values())
+
+
+def chosen(objects: dict[bytes, _Named], names: list[str] | None) -> list[_Named]:
+    """The objects with the names that a request gives, or all of them when it gives none."""
+    if names is None:
+        return list(objects.values())
+    wanted = dict.fromkeys([name.encode() for name in names])
+    return [objects[name] for name in wanted if name in objects]
 
 
 def table_value(raw: bytes) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 
-from warrenmq.admin.listings.columns import Columns, ListingOf, table_value, vhost_of
+from warrenmq.admin.listings.columns import Columns, ListingOf, chosen, table_value, vhost_of
 from warrenmq.admin.listings.pids import channel_pid, connection_pid
 from warrenmq.admin.listings.tls_names import tls_names
 from warrenmq.admin.protocol.control import List
@@ -78,6 +78,13 @@ def _connections_of(broker: Broker, request: List) -> list[Connection]:
 
 def _find_connections(broker: Broker, request: List) -> Iterator[ListedConnection]:
     connections = _connections_of(broker, request)
+    if request.names is not None:
+        names = set(request.names)
+        connections = [
+            each
+            for each in connections
+            if each.peer in names or connection_pid(broker, each) in names
+        ]
     return (ListedConnection(broker, each) for each in connections if each.state != CLOSED)
 
 
@@ -130,6 +137,19 @@ class ListedChannel:
     connection: Connection
     channel: Channel
 
+    @property
+    def name(self) -> str:
+        """The name of the connection with the channel's number."""
+        return f"{self.connection.peer} ({self.channel.number})"
+
+    def is_called(self, names: set[str]) -> bool:
+        """Whether the channel has one of the names or pids, or its connection one of the names."""
+        return (
+            self.connection.peer in names
+            or self.name in names
+            or channel_pid(self.broker, self.channel) in names
+        )
+
     def unconfirmed(self) -> int:
         """Publishes whose confirm is not sent yet."""
         confirms = self.channel.confirms
@@ -160,17 +180,21 @@ class ListedChannel:
 
 def _find_channels(broker: Broker, request: List) -> Iterator[ListedChannel]:
     connections = _connections_of(broker, request)
-    return (
+    found = (
         ListedChannel(broker, connection, channel)
         for connection in connections
         for channel in list(connection.channels.values())
     )
+    if request.names is None:
+        return found
+    names = set(request.names)
+    return iter([each for each in found if each.is_called(names)])
 
 
 _CHANNEL: Columns[ListedChannel] = {
     "pid": lambda each: channel_pid(each.broker, each.channel),
     "connection": lambda each: connection_pid(each.broker, each.connection),
-    "name": lambda each: f"{each.connection.peer} ({each.channel.number})",
+    "name": lambda each: each.name,
     "number": lambda each: each.channel.number,
     "user": lambda each: name_text(each.connection.client.user_name),
     "vhost": lambda each: name_text(each.channel.vhost.name),
@@ -224,23 +248,26 @@ class ListedConsumer:
 
 def _find_consumers(broker: Broker, request: List) -> Iterator[ListedConsumer]:
     vhost = vhost_of(broker, request)
-    queues = list(vhost.queues.values())
+    queues = chosen(vhost.queues, request.names)
     own = (
         ListedConsumer(broker, queue, consumer)
         for queue in queues
         for consumer in list(queue.consumers)
         if isinstance(consumer, ChannelConsumer)
     )
-    return chain(own, _consumers_elsewhere(broker, vhost)) if vhost.remote_queues else own
+    elsewhere = set(chosen(vhost.remote_queues, request.names))
+    return chain(own, _consumers_elsewhere(broker, vhost, elsewhere)) if elsewhere else own
 
 
-def _consumers_elsewhere(broker: Broker, vhost: Vhost) -> Iterator[ListedConsumer]:
-    """The consumers of clients of this node at queues of other nodes."""
+def _consumers_elsewhere(
+    broker: Broker, vhost: Vhost, queues: set[RemoteQueue]
+) -> Iterator[ListedConsumer]:
+    """The consumers of clients of this node at `queues`, which are on other nodes."""
     for connection in list(broker.connections):
         for channel in list(connection.channels.values()):
             if channel.vhost is vhost:
                 for consumer in list(channel.consumers.values()):
-                    if isinstance(consumer.queue, RemoteQueue):
+                    if consumer.queue in queues:
                         yield ListedConsumer(broker, None, consumer)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from warrenmq.admin.listings.columns import Columns, ListingOf, table_value, vhost_of
+from warrenmq.admin.listings.columns import Columns, ListingOf, chosen, table_value, vhost_of
 from warrenmq.admin.listings.mirrors import COPY_COLUMNS, MIRROR_COLUMNS
 from warrenmq.admin.protocol.control import List
 from warrenmq.admin.protocol.queue_columns import QUEUE_COLUMNS, Cost, costs_of
@@ -54,7 +54,7 @@ def _find(
     lost: Collection[bytes], listed: Collection[bytes], broker: Broker, request: List
 ) -> Iterator[DownQueue]:
     vhost = vhost_of(broker, request)
-    queues = list(vhost.remote_queues.values())
+    queues = chosen(vhost.remote_queues, request.names)
     mirrors = broker.mirrors if Cost.COPIES in costs_of(request.columns) else None
 
     def down(queue: RemoteQueue) -> DownQueue:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-from warrenmq.admin.listings.columns import ListingOf, table_value, vhost_of
+from warrenmq.admin.listings.columns import ListingOf, chosen, table_value, vhost_of
 from warrenmq.admin.protocol.control import List
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.vhost.vhost import Vhost
@@ -27,14 +28,21 @@ class ListedExchange:
 
 def _find_exchanges(broker: Broker, request: List) -> Iterator[ListedExchange]:
     vhost = vhost_of(broker, request)
-    exchanges = list(vhost.router.exchanges.values())
+    exchanges = chosen(vhost.router.exchanges, request.names)
     return (ListedExchange(vhost, exchange) for exchange in exchanges)
 
 
 def _find_bindings(broker: Broker, request: List) -> Iterator[Binding]:
     router = vhost_of(broker, request).router
-    exchanges = list(router.exchanges.values())
-    return (binding for exchange in exchanges for binding in router.bindings_of_source(exchange))
+    exchanges = chosen(router.exchanges, request.names)
+    found = (binding for exchange in exchanges for binding in router.bindings_of_source(exchange))
+    if request.names is None:
+        return found
+    # The bindings between two of the exchanges have come with their sources.
+    sources = set(exchanges)
+    ends = (*chosen(router.queues, request.names), *exchanges)
+    incoming = (binding for end in ends for binding in router.bindings_of_destination(end))
+    return chain(found, (binding for binding in incoming if binding.source not in sources))
 
 
 def _sorted_arguments(binding: Binding) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from warrenmq.admin.listings.columns import Columns, ListingOf, table_value, vhost_of
+from warrenmq.admin.listings.columns import Columns, ListingOf, chosen, table_value, vhost_of
 from warrenmq.admin.listings.mirrors import COPY_COLUMNS, MIRROR_COLUMNS
 from warrenmq.admin.listings.pids import channel_pid, connection_pid, queue_pid
 from warrenmq.admin.protocol.control import List
@@ -142,7 +142,7 @@ class ListedQueue:
 
 def _find(broker: Broker, request: List) -> Iterator[ListedQueue]:
     vhost = vhost_of(broker, request)
-    queues = list(vhost.queues.values())
+    queues = chosen(vhost.queues, request.names)
     costs = costs_of(request.columns)
     mirrors = broker.mirrors if Cost.COPIES in costs else None
     ages = _oldest_unacked_s(broker, vhost) if Cost.CHANNELS in costs else {}

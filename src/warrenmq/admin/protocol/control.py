@@ -26,6 +26,9 @@ NO_TAG: Final = ""
 # Largest request (bytes) of an administrator whose session has no vhost: definitions to import.
 IMPORT_BYTES_MAX: Final = 64 * 1024 * 1024
 
+# Names that one request for a listing gives at most: they fit into a request.
+NAMES_MAX: Final = 100
+
 Name = Annotated[str, Meta(max_length=255)]
 Pattern = Annotated[str, Meta(max_length=16_384)]
 JsonText = Annotated[str, Meta(max_length=60_000)]
@@ -348,11 +351,12 @@ class DescribeUser(_Operation, tag="describe_user", frozen=True):
     """Describe the user of the session. Reply: UserDescription."""
 
 
-class List(_Operation, tag="list", frozen=True):
+class List(_Operation, tag="list", frozen=True, omit_defaults=True):
     """Rows of a listing, with the given columns in this order. Reply: Rows.
 
     `vhost` is "" for listings of the whole node. An unknown column is refused (`bad_request`).
-    Queues, consumers, connections and channels are those of all nodes of the cluster.
+    Queues, consumers, connections and channels are those of all nodes of the cluster. A node of an
+    earlier version reads a request as long as the fields that it does not know are left out.
     """
 
     what: Literal[
@@ -385,6 +389,11 @@ class List(_Operation, tag="list", frozen=True):
     user: Name = ""
     # local: queues of this node; online, offline: queues of nodes that are up, or down.
     which: Literal["all", "local", "online", "offline"] = "all"
+    # Only the rows about these objects, found without a look at all others: queues and exchanges
+    # called so, consumers of queues called so, bindings from exchanges or to queues and exchanges
+    # called so, connections with this name or pid, and channels with this name or pid or on
+    # connections with this name. Other listings have all rows. None: all rows.
+    names: Annotated[list[str], Meta(max_length=NAMES_MAX)] | None = None
 
 
 # -- replies ---------------------------------------------------------------------------------------

@@ -16,9 +16,12 @@ _BINDING: Final = {
 }
 
 
-def bindings(caller: Caller, vhost: str | None = None) -> list[Row]:
-    """The bindings of a vhost, or of all that the caller sees; the implicit ones are among them."""
-    rows = rows_of_vhosts(caller, "bindings", _BINDING, vhosts_of(caller, vhost))
+def bindings(caller: Caller, vhost: str | None = None, names: list[str] | None = None) -> list[Row]:
+    """The bindings of a vhost, or of all that the caller sees; the implicit ones are among them.
+
+    With `names`, only those from exchanges, or to queues and exchanges, that are called so.
+    """
+    rows = rows_of_vhosts(caller, "bindings", _BINDING, vhosts_of(caller, vhost), names)
     return [_binding(row) for row in rows]
 
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from warrenmq.admin.protocol.control import NAMES_MAX
 from warrenmq.admin.protocol.pids import node_of_pid
 from warrenmq.management.objects.listings import known, rows_of_vhosts, vhosts_of
 from warrenmq.management.rows import Row
@@ -14,9 +15,12 @@ _CHANNEL: Final = [
 ]  # fmt: skip
 
 
-def channels(caller: Caller) -> list[Row]:
-    """The channels that the caller sees: all for a monitor, else its own."""
-    return [_channel(row) for row in caller.rows("channels", _CHANNEL)]
+def channels(caller: Caller, names: list[str] | None = None) -> list[Row]:
+    """The channels that the caller sees: all for a monitor, else its own.
+
+    With `names`, only these, and those of connections that are called so.
+    """
+    return [_channel(row) for row in caller.rows("channels", _CHANNEL, names=names)]
 
 
 def _channel(row: Row) -> Row:
@@ -40,13 +44,19 @@ _CONSUMER: Final = (
 )  # fmt: skip
 
 
-def consumers(caller: Caller, vhost: str | None = None) -> list[Row]:
-    """The consumers of a vhost, or of all that the caller sees.
+def consumers(
+    caller: Caller, vhost: str | None = None, queues: list[str] | None = None
+) -> list[Row]:
+    """The consumers of a vhost, or of all that the caller sees; with `queues`, only of these.
 
     Those of channels that the caller does not see have no `channel_details`.
     """
-    rows = rows_of_vhosts(caller, "consumers", _CONSUMER, vhosts_of(caller, vhost))
-    channel_of = {row["pid"]: row for row in caller.rows("channels", _CHANNEL)} if rows else {}
+    rows = rows_of_vhosts(caller, "consumers", _CONSUMER, vhosts_of(caller, vhost), queues)
+    pids = list({row["channel_pid"] for row in rows})
+    asked = None if len(pids) > NAMES_MAX else pids
+    channel_of = {
+        row["pid"]: row for row in (caller.rows("channels", _CHANNEL, names=asked) if pids else ())
+    }
     return [_consumer(row, channel_of.get(row["channel_pid"])) for row in rows]
 
 

@@ -20,9 +20,13 @@ _TLS: Final = (
 )  # fmt: skip
 
 
-def connections(caller: Caller) -> list[Row]:
-    """The connections that the caller sees: all for a monitor, else its own."""
-    return [_connection(row) for row in caller.rows("connections", _CONNECTION)]
+def connections(caller: Caller, names: list[str] | None = None) -> list[Row]:
+    """The connections that the caller sees: all for a monitor, else its own.
+
+    With `names`, only these.
+    """
+    rows = caller.rows("connections", _CONNECTION, names=names)
+    return [_connection(row) for row in rows]
 
 
 def _connection(row: Row) -> Row:

@@ -19,8 +19,10 @@ _EXCHANGE: Final = (
 )  # fmt: skip
 
 
-def exchanges(caller: Caller, vhost: str | None = None) -> list[Row]:
-    """The exchanges of a vhost, or of all that the caller sees."""
-    rows = rows_of_vhosts(caller, "exchanges", _EXCHANGE, vhosts_of(caller, vhost))
+def exchanges(
+    caller: Caller, vhost: str | None = None, names: list[str] | None = None
+) -> list[Row]:
+    """The exchanges of a vhost, or of all that the caller sees; with `names`, only these."""
+    rows = rows_of_vhosts(caller, "exchanges", _EXCHANGE, vhosts_of(caller, vhost), names)
     extra = {"user_who_performed_action": "", "message_stats": {}}
     return [known(row) | extra for row in rows]

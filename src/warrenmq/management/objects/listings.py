@@ -13,15 +13,20 @@ from warrenmq.management.sessions import Caller
 
 
 def rows_of_vhosts(
-    caller: Caller, what: Any, columns: Iterable[str], vhosts: Iterable[str]
+    caller: Caller,
+    what: Any,
+    columns: Iterable[str],
+    vhosts: Iterable[str],
+    names: list[str] | None = None,
 ) -> list[Row]:
-    """The rows of a listing of each of the vhosts; each row has `vhost`."""
-    names = list(columns)
+    """The rows of a listing of each of the vhosts, each with `vhost`; `names`: see List."""
+    shown = list(columns)
     found = []
     with caller.session() as call:
         for vhost in vhosts:
-            for row in call(List(what=what, columns=names, vhost=vhost), Rows).rows:
-                found.append({**dict(zip(names, row, strict=True)), "vhost": vhost})
+            asked = List(what=what, columns=shown, vhost=vhost, names=names)
+            for row in call(asked, Rows).rows:
+                found.append({**dict(zip(shown, row, strict=True)), "vhost": vhost})
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from warrenmq.admin.protocol.control import List, Rows
 from warrenmq.admin.protocol.pids import node_of_pid
 from warrenmq.admin.protocol.queue_columns import QUEUE_COLUMNS, Cost
-from warrenmq.management.objects.listings import rows_of_vhosts, vhosts_of
+from warrenmq.management.objects.listings import named, rows_of_vhosts, vhosts_of
 from warrenmq.management.recent_listings import RecentListings
 from warrenmq.management.rows import Row
 from warrenmq.management.sessions import Caller
@@ -77,16 +77,16 @@ class QueueTable:
         return self._caller.call(List(what="queues", columns=_QUEUE, vhost=vhost), Rows).rows
 
 
-def queues(caller: Caller, vhost: str | None = None) -> list[Row]:
-    """The queues of a vhost, or of all that the caller sees."""
-    rows = rows_of_vhosts(caller, "queues", _QUEUE, vhosts_of(caller, vhost))
-    owners = _connections_by_pid(caller) if any([row["owner_pid"] for row in rows]) else {}
-    return [_queue(row, owners) for row in rows]
+def queue_called(caller: Caller, vhost: str, name: str) -> Row:
+    """The queue of this name. Raises HttpRefusal if there is none."""
+    row = named(rows_of_vhosts(caller, "queues", _QUEUE, [vhost], [name]), name)
+    owner = row["owner_pid"]
+    return _queue(row, _connections_by_pid(caller, [owner]) if owner else {})
 
 
-def _connections_by_pid(caller: Caller) -> dict[str, Row]:
+def _connections_by_pid(caller: Caller, pids: list[str] | None = None) -> dict[str, Row]:
     """The connections that the caller sees, as `owner_pid_details` has one."""
-    rows = caller.rows("connections", ["pid", "name", "peer_host", "peer_port"])
+    rows = caller.rows("connections", ["pid", "name", "peer_host", "peer_port"], names=pids)
     return {row.pop("pid"): row for row in rows}
 
 

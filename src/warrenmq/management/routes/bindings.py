@@ -101,7 +101,7 @@ def _of_pair(caller: Caller, vhost: str, source: str, kind: Kind, destination: s
     kinds = {"q": "queue", "e": "exchange"}
     return [
         row
-        for row in bindings(caller, vhost)
+        for row in bindings(caller, vhost, [end])
         if (row["source"], row["destination_type"], row["destination"])
         == (exchange, kinds[kind], end)
     ]

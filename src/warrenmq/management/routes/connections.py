@@ -26,7 +26,7 @@ def one_connection(
     request: Request, caller: ManagementUser, shown: FiguresOf, name: str
 ) -> ObjectReply:
     """One connection."""
-    return single(request, shown.connection(_seen(caller, connections(caller), name)))
+    return single(request, shown.connection(_seen(caller, connections(caller, [name]), name)))
 
 
 @router.get("/connections/username/{user:segment}")
@@ -43,8 +43,8 @@ def channels_of_connection(
     request: Request, caller: ManagementUser, shown: FiguresOf, name: str
 ) -> PageReply:
     """The channels of a connection."""
-    _seen(caller, connections(caller), name)
-    rows = [row for row in channels(caller) if row["connection_details"]["name"] == name]
+    _seen(caller, caller.rows("connections", ["name"], names=[name]), name)
+    rows = [row for row in channels(caller, [name]) if row["connection_details"]["name"] == name]
     return paged(request, rows, show=shown.channel)
 
 
@@ -77,7 +77,7 @@ def one_channel(
     request: Request, caller: ManagementUser, shown: FiguresOf, name: str
 ) -> ObjectReply:
     """One channel, with its consumers."""
-    row = shown.channel(_seen(caller, channels(caller), name))
+    row = shown.channel(_seen(caller, channels(caller, [name]), name))
     row["consumer_details"] = [
         each
         for each in consumers(caller, row["vhost"])
@@ -101,7 +101,8 @@ def consumers_of_vhost(request: Request, caller: VhostReader, vhost: str) -> Lis
 @router.delete("/connections/{name:segment}")
 def close_connection(request: Request, caller: ManagementUser, name: str) -> Response:
     """Close a connection with 320 and the text of the header `X-Reason`; own ones, or any."""
-    row = _seen(caller, caller.rows("connections", ["name", "pid", "user"]), name)
+    columns = ["name", "pid", "user"]
+    row = _seen(caller, caller.rows("connections", columns, names=[name]), name)
     if row["user"] != caller.user and not caller.has_tag(ADMINISTRATOR):
         raise not_authorised("User not authorised to access object")
     caller.call(CloseConnections(reason=_reason(request), pid=row["pid"]), Counted)

@@ -44,7 +44,8 @@ def one_exchange(
     request: Request, caller: VhostReader, shown: FiguresOf, vhost: str, exchange: str
 ) -> ObjectReply:
     """One exchange; `amq.default` is the default one."""
-    row = shown.exchange(named(exchanges(caller, vhost), exchange_name(exchange)))
+    name = exchange_name(exchange)
+    row = shown.exchange(named(exchanges(caller, vhost, [name]), name))
     return single(request, row | {"incoming": [], "outgoing": []})
 
 
@@ -52,18 +53,19 @@ def one_exchange(
 def bindings_from(request: Request, caller: VhostReader, vhost: str, exchange: str) -> ListReply:
     """The bindings from an exchange."""
     name = exchange_name(exchange)
-    named(exchanges(caller, vhost), name)
-    return listed(request, [row for row in bindings(caller, vhost) if row["source"] == name])
+    named(exchanges(caller, vhost, [name]), name)
+    rows = [row for row in bindings(caller, vhost, [name]) if row["source"] == name]
+    return listed(request, rows)
 
 
 @router.get("/exchanges/{vhost:segment}/{exchange:segment}/bindings/destination")
 def bindings_to(request: Request, caller: VhostReader, vhost: str, exchange: str) -> ListReply:
     """The bindings to an exchange."""
     name = exchange_name(exchange)
-    named(exchanges(caller, vhost), name)
+    named(exchanges(caller, vhost, [name]), name)
     rows = [
         row
-        for row in bindings(caller, vhost)
+        for row in bindings(caller, vhost, [name])
         if row["destination_type"] == "exchange" and row["destination"] == name
     ]
     return listed(request, rows)

@@ -14,7 +14,7 @@ from warrenmq.management.messages import get_messages
 from warrenmq.management.objects.bindings import bindings
 from warrenmq.management.objects.channels import consumers
 from warrenmq.management.objects.listings import named
-from warrenmq.management.objects.queues import QueueTable, queues
+from warrenmq.management.objects.queues import QueueTable, queue_called
 from warrenmq.management.rows import (
     JsonReply,
     ListReply,
@@ -69,20 +69,18 @@ def one_queue(
     request: Request, caller: VhostReader, shown: FiguresOf, vhost: str, queue: str
 ) -> ObjectReply:
     """One queue, with its consumers."""
-    row = shown.queue(named(queues(caller, vhost), queue))
-    row["consumer_details"] = [
-        each for each in consumers(caller, vhost) if each["queue"]["name"] == queue
-    ]
+    row = shown.queue(queue_called(caller, vhost, queue))
+    row["consumer_details"] = consumers(caller, vhost, [queue])
     return single(request, row | {"incoming": [], "deliveries": []})
 
 
 @router.get("/queues/{vhost:segment}/{queue:segment}/bindings")
 def bindings_of_queue(request: Request, caller: VhostReader, vhost: str, queue: str) -> ListReply:
     """The bindings of a queue, that of the default exchange first."""
-    named(caller.rows("queues", ["name"], vhost), queue)
+    named(caller.rows("queues", ["name"], vhost, names=[queue]), queue)
     rows = [
         row
-        for row in bindings(caller, vhost)
+        for row in bindings(caller, vhost, [queue])
         if row["destination_type"] == "queue" and row["destination"] == queue
     ]
     return listed(request, rows)

@@ -42,7 +42,7 @@ def storage_of_vhost(request: Request, caller: VhostUser, vhost: str) -> ObjectR
 @router.get("/queues/{vhost:segment}/{queue:segment}/storage")
 def storage_of_queue(request: Request, caller: VhostUser, vhost: str, queue: str) -> ObjectReply:
     """The messages of a queue by part (q1 to q4, delta) and form (alpha to delta), and rates."""
-    row = named(rows_of_vhosts(caller, "queues", ["name", "id"], [vhost]), queue)
+    row = named(rows_of_vhosts(caller, "queues", ["name", "id"], [vhost], [queue]), queue)
     if row["id"] is None:
         raise not_found()
     with session_at_home(caller, vhost, queue) as call:

@@ -119,3 +119,17 @@ def test_another_site_changes_nothing(http_node: HttpNode) -> None:
     own = {"origin": http_node.url.rstrip("/")}
     assert client.put("queues/%2F/own", headers=own).status_code == 201
     assert client.delete("queues/%2F/own", headers=own).status_code == 204
+
+
+def test_a_ticket_serves_as_the_password_until_that_changes(http_node: HttpNode) -> None:
+    owner = http_node.add_user("ticketed", "management", vhosts=("mine",))
+    issued = owner.post("warren/tickets").json()
+    assert (issued["user"], issued["tags"]) == ("ticketed", ["management"])
+    client = http_node.client("ticketed", issued["ticket"])
+    assert client.get("whoami").json()["name"] == "ticketed"
+    assert client.put("queues/mine/by-ticket", json={}).status_code == 201
+    assert http_node.client("guest", issued["ticket"]).get("whoami").status_code == 401
+    renewed = client.post("warren/tickets").json()["ticket"]
+    assert http_node.client("ticketed", renewed).get("whoami").status_code == 200
+    http_node.client().put("users/ticketed", json={"password": "other", "tags": "management"})
+    assert http_node.client("ticketed", renewed).post("warren/tickets").status_code == 401

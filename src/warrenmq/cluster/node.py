@@ -261,6 +261,7 @@ class ClusterNode:
         self._handler = NodeLinks(
             self._ends, self.peers, self.calls, self._mirroring, follower.followed, self._now_ms
         )
+        self._broker.access.tickets.share(start.meta.secret.encode())
         self._links = Links(
             identity, start.meta.secret.encode(), self._handler, secrets.token_bytes
         )

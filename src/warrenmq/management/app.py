@@ -30,7 +30,7 @@ from warrenmq.management.routes import (
     users,
     vhosts,
 )
-from warrenmq.management.routes.warren import messages, mirrors, readers, storage
+from warrenmq.management.routes.warren import messages, mirrors, readers, storage, tickets
 from warrenmq.management.rows import JsonReply
 from warrenmq.management.serving.cors import WithCors
 from warrenmq.management.serving.request_log import Logged, RequestLog
@@ -69,6 +69,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     mirrors.router,
     readers.router,
     messages.router,
+    tickets.router,
     pages.router,
     _described,
 )

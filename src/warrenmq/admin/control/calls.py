@@ -44,6 +44,7 @@ from warrenmq.admin.protocol.watching import WatchRequest
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
+from warrenmq.broker.definitions.tickets import TICKET_S
 from warrenmq.vocabulary.error_codes import (
     ACCESS_REFUSED,
     INTERNAL,
@@ -194,6 +195,7 @@ class ControlCalls:
         calls.add(control.StopNode, self._stop_node)
         calls.add(control.DescribeControl, self._describe_control)
         calls.add(control.DescribeUser, self._describe_user)
+        calls.add(control.IssueTicket, self._issue_ticket)
         calls.add(DescribeCounters, self._describe_counters)
         calls.add(DescribeLatencies, self._describe_latencies)
 
@@ -249,6 +251,13 @@ class ControlCalls:
             cluster_name=named if isinstance(named, str) else broker.settings.cluster_name,
         )
         self._reply(description)
+
+    def _issue_ticket(self, request: control.IssueTicket) -> None:
+        user = self._permits.user
+        ticket = self._broker.access.ticket(user.name, request.password.encode())
+        if user.is_local or not ticket:
+            raise Refusal(ACCESS_REFUSED, f"user '{name_text(user.name)}' authentication failed")
+        self._reply(control.Ticket(ticket.decode(), TICKET_S))
 
     def _describe_counters(self, _request: DescribeCounters) -> None:
         self._reply(node_counters(self._broker))

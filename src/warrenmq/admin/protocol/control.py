@@ -351,6 +351,15 @@ class DescribeUser(_Operation, tag="describe_user", frozen=True):
     """Describe the user of the session. Reply: UserDescription."""
 
 
+class IssueTicket(_Operation, tag="issue_ticket", frozen=True):
+    """Make a ticket for the user of the session, who shows the password again. Reply: Ticket.
+
+    `password` may be a ticket that holds, until 12 hours after the login with the password.
+    """
+
+    password: str
+
+
 class List(_Operation, tag="list", frozen=True, omit_defaults=True):
     """Rows of a listing, with the given columns in this order. Reply: Rows.
 
@@ -446,6 +455,13 @@ class UserDescription(Struct, tag="user_description", frozen=True):
     is_loopback_only: bool
     node: str
     cluster_name: str
+
+
+class Ticket(Struct, tag="ticket", frozen=True):
+    """What serves as the user's password for `expires_in` seconds."""
+
+    ticket: str
+    expires_in: int
 
 
 # Steps of an import. IMPORT_READING and IMPORT_COMPARING change nothing and can be cancelled.
@@ -545,6 +561,7 @@ ControlRequest = (
     | StopNode
     | DescribeControl
     | DescribeUser
+    | IssueTicket
     | DescribeCounters
     | DescribeLatencies
     | DescribeTotals
@@ -562,6 +579,7 @@ ControlReply = (
     | ImportStatus
     | ControlStatus
     | UserDescription
+    | Ticket
     | NodeCounters
     | changes.ChangesReply
     | NodeLatencies
@@ -612,6 +630,7 @@ NEEDS: Final[dict[type, str]] = {
     StopNode: ADMINISTRATOR,
     DescribeControl: MONITORING,
     DescribeUser: NO_TAG,
+    IssueTicket: NO_TAG,
     DescribeCounters: MONITORING,
     changes.ReadChanges: MONITORING,
     DescribeLatencies: MONITORING,

@@ -449,10 +449,10 @@ def test_lists_and_pairs_of_keys_mean_what_they_mean_to_rabbitmq(
 
 
 def test_keys_without_effect_are_named_in_one_line_of_each_kind(tmp_path: Path) -> None:
-    text = "management.login_session_timeout = 9\nstomp.listeners.tcp.1 = 61613\nraft.data_dir = x\nmirroring_sync_batch_size = 5"
+    text = "management.disable_basic_auth = true\nstomp.listeners.tcp.1 = 61613\nraft.data_dir = x\nmirroring_sync_batch_size = 5"
     loaded = read_sources(Flags(write(tmp_path, text)), {})
     assert loaded.errors == []
     assert loaded.warnings == [
-        "these keys are checked but wait for a later version of warren: management.login_session_timeout, mirroring_sync_batch_size",
+        "these keys are checked but wait for a later version of warren: management.disable_basic_auth, mirroring_sync_batch_size",
         "these keys are accepted without effect: stomp.listeners.tcp.1, raft.data_dir",
     ]

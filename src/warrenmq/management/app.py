@@ -10,7 +10,7 @@ import warrenmq
 from warrenmq.management.error_replies import add_error_replies
 from warrenmq.management.headers import WithHeaders
 from warrenmq.management.openapi.document import document
-from warrenmq.management.prometheus import pages
+from warrenmq.management.prometheus import pages as metrics
 from warrenmq.management.raw_path import RawPath
 from warrenmq.management.recent_listings import ForgetsListings, RecentListings
 from warrenmq.management.routes import (
@@ -36,6 +36,8 @@ from warrenmq.management.serving.cors import WithCors
 from warrenmq.management.serving.request_log import Logged, RequestLog
 from warrenmq.management.sessions import Sessions
 from warrenmq.management.statistics.statistics import Statistics
+from warrenmq.management.ui.api import Site
+from warrenmq.management.ui.app import BesidePages, make_pages
 from warrenmq.server.config.options.http_listeners import ManagementOptions
 
 _described = APIRouter(prefix="/api")
@@ -70,7 +72,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     readers.router,
     messages.router,
     tickets.router,
-    pages.router,
+    metrics.router,
     _described,
 )
 
@@ -103,4 +105,6 @@ def make_app(sessions: Sessions, statistics: Statistics, options: ManagementOpti
     site: ASGIApp = ForgetsListings(app, listings)
     site = WithCors(RawPath(site, all_routes(), options.path_prefix), options)
     site = WithHeaders(site, dict(options.headers))
+    pages = make_pages(Site(site, options.path_prefix), options.session_timeout * 60.0)
+    site = BesidePages(site, pages, options.path_prefix)
     return site if options.http_log_dir is None else Logged(site, RequestLog(options.http_log_dir))

@@ -129,6 +129,12 @@ HTTP_KEYS: Final = (
         integer(0, 1000),
         RESTART,
     ),
+    Key(
+        "management.login_session_timeout",
+        "management.session_timeout",
+        integer(1, 10_080),
+        RESTART,
+    ),
     Key("management.statistics_file", "management.statistics_file", path, RESTART),
     Key(
         "collect_statistics_interval",

@@ -75,7 +75,6 @@ _LATER: Final[dict[str, values.Parser]] = {
     "log.journald.level": _log_level,
     "log.journald.fields": values.text,
     "log.file.rotation.compress": values.flag,
-    "management.login_session_timeout": _count,
     "management.disable_basic_auth": values.flag,
     "management.enable_uaa": values.flag,
     "management.uaa_client_id": values.text,

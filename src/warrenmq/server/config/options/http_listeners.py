@@ -134,6 +134,8 @@ class ManagementOptions(HttpOptions):
     enable_queue_totals: bool = False
     # A long listing of queues is used again for so many times as long as it took.
     db_cache_multiplier: int = 5
+    # A page that nobody uses for so long signs its user out (minutes).
+    session_timeout: int = 480
     # Interval between two ticks of statistics (ms).
     statistics_interval_ms: int = 5000
     # Where their history is kept; None: nowhere, or in the data directory of the node.

@@ -62,7 +62,7 @@ class Broker(ConnectionHost):
             self.connections,
             wake,
         )
-        super().__init__(settings, alarms, random_bytes, wake)
+        super().__init__(settings, alarms, wake)
         self.memory_monitor: MemoryMonitor = MemoryMonitor(
             self.memory_account,
             settings.vm_memory_high_watermark_paging_ratio,

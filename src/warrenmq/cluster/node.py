@@ -261,7 +261,8 @@ class ClusterNode:
         self._handler = NodeLinks(
             self._ends, self.peers, self.calls, self._mirroring, follower.followed, self._now_ms
         )
-        self._broker.access.tickets.share(start.meta.secret.encode())
+        if self._broker.access.tickets is not None:
+            self._broker.access.tickets.share(start.meta.secret.encode())
         self._links = Links(
             identity, start.meta.secret.encode(), self._handler, secrets.token_bytes
         )

@@ -30,6 +30,7 @@ from warrenmq.admin.node import AdminNode
 from warrenmq.admin.peer_calls import PeerCalls
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import MetadataError
+from warrenmq.broker.definitions.tickets import Tickets
 from warrenmq.broker.event_listener import INTERNAL_USER
 from warrenmq.cluster.errors import ClusterError
 from warrenmq.server.clock import Clock
@@ -108,6 +109,7 @@ class Node:
             secrets.token_bytes,
             self.schedule_turn,
         )
+        self.broker.access.tickets = Tickets(secrets.token_bytes, lambda: int(time.time()))
         self.clock = Clock(self.broker.latencies)
         # Time at which the next tick is due, by the monotonic clock.
         self._tick_due_ns = 0

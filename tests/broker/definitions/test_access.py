@@ -26,7 +26,7 @@ def changed() -> list[bytes]:
 
 @pytest.fixture
 def access(changed: list[bytes]) -> Access:
-    access = Access(frozenset([b"local"]), changed.append, bytes)
+    access = Access(frozenset([b"local"]), changed.append)
     for name in (b"app", b"local"):
         access.apply(PutUser(name, hash_password(b"secret"), SHA256, []))
     return access

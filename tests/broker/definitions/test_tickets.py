@@ -1,27 +1,41 @@
 """Tickets: who may use one, and until when."""
 
+from warrenmq.broker.definitions.metadata import PutUser
+from warrenmq.broker.definitions.passwords import SHA256
 from warrenmq.broker.definitions.tickets import LOGIN_S, TICKET_S, Tickets
 
 NOW_S = 1_800_000_000
 
 
-def tickets() -> Tickets:
-    return Tickets(bytes)
+class Clock:
+    """A clock that stands still."""
+
+    def __init__(self) -> None:
+        self.now_s = NOW_S
+
+    def __call__(self) -> int:
+        return self.now_s
+
+
+def user(name: bytes = b"u", password_hash: bytes = b"hash") -> PutUser:
+    return PutUser(name, password_hash, SHA256, [])
 
 
 def test_a_ticket_holds_for_its_user_and_password_until_its_end() -> None:
-    own = tickets()
-    ticket = own.issue(b"u", b"hash", NOW_S, NOW_S)
-    assert own.login_of(ticket, b"u", b"hash", NOW_S + TICKET_S - 1) == NOW_S
-    assert own.login_of(ticket, b"u", b"hash", NOW_S + TICKET_S) == 0
-    assert own.login_of(ticket, b"v", b"hash", NOW_S) == 0
-    assert own.login_of(ticket, b"u", b"other", NOW_S) == 0
-    assert own.login_of(ticket, b"uh", b"ash", NOW_S) == 0
+    clock = Clock()
+    own = Tickets(bytes, clock)
+    ticket = own.issue(user())
+    clock.now_s = NOW_S + TICKET_S - 1
+    assert own.login_s(ticket, user()) == NOW_S
+    for other in (user(b"v"), user(b"u", b"other"), user(b"uh", b"ash"), user(b"u", b"")):
+        assert own.login_s(ticket, other) == 0
+    clock.now_s = NOW_S + TICKET_S
+    assert own.login_s(ticket, user()) == 0
 
 
 def test_a_changed_ticket_does_not_hold() -> None:
-    own = tickets()
-    prefix, login, end, proof = own.issue(b"u", b"hash", NOW_S, NOW_S).split(b":")
+    own = Tickets(bytes, Clock())
+    prefix, login, end, proof = own.issue(user()).split(b":")
     later = b"%d" % (int(end) + 1)
     for fields in (
         (prefix, login, later, proof),
@@ -30,27 +44,35 @@ def test_a_changed_ticket_does_not_hold() -> None:
         (prefix, login, b"9" * 12, proof),
         (prefix, b"-1", end, proof),
         (b"other", login, end, proof),
+        (b"ticket",),
     ):
-        assert own.login_of(b":".join(fields), b"u", b"hash", NOW_S) == 0
-    assert own.login_of(b"ticket", b"u", b"hash", NOW_S) == 0
+        assert own.login_s(b":".join(fields), user()) == 0
 
 
-def test_tickets_end_some_hours_after_the_login() -> None:
-    own = tickets()
-    last = own.issue(b"u", b"hash", NOW_S, NOW_S + LOGIN_S - 5)
-    assert own.login_of(last, b"u", b"hash", NOW_S + LOGIN_S - 1) == NOW_S
-    assert own.login_of(last, b"u", b"hash", NOW_S + LOGIN_S) == 0
-    assert own.issue(b"u", b"hash", NOW_S, NOW_S + LOGIN_S) == b""
+def test_tickets_are_exchanged_until_some_hours_after_the_login() -> None:
+    clock = Clock()
+    own = Tickets(bytes, clock)
+    ticket = own.issue(user())
+    exchanges = 0
+    while ticket:
+        last = ticket
+        clock.now_s += TICKET_S - 1
+        ticket = own.exchange(last, user())
+        exchanges += 1
+    assert clock.now_s >= NOW_S + LOGIN_S > clock.now_s - TICKET_S
+    assert exchanges == LOGIN_S // (TICKET_S - 1) + 1
+    assert own.login_s(last, user()) == 0
 
 
 def test_nodes_with_one_secret_take_each_others_tickets() -> None:
-    first, second, stranger = tickets(), Tickets(lambda size: b"x" * size), tickets()
+    clock = Clock()
+    first, second, stranger = [Tickets(bytes, clock) for _ in range(3)]
     first.share(b"secret")
     second.share(b"secret")
     stranger.share(b"another")
-    ticket = first.issue(b"u", b"hash", NOW_S, NOW_S)
-    assert second.login_of(ticket, b"u", b"hash", NOW_S) == NOW_S
-    assert stranger.login_of(ticket, b"u", b"hash", NOW_S) == 0
-    # A user without a password has none, and a node that has issued none takes none.
-    assert first.login_of(ticket, b"u", b"", NOW_S) == 0
-    assert tickets().login_of(ticket, b"u", b"hash", NOW_S) == 0
+    ticket = first.issue(user())
+    assert second.login_s(ticket, user()) == NOW_S
+    assert stranger.login_s(ticket, user()) == 0
+    # A node that has issued none takes none, and a user without a password gets none.
+    assert Tickets(bytes, clock).login_s(ticket, user()) == 0
+    assert first.issue(user(b"u", b"")) == b""

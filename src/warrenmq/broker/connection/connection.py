@@ -138,15 +138,9 @@ class ConnectionHost(NodeServices):
     The shell takes the connections in `dirty_connections` once a turn and writes their output.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        alarms: Alarms,
-        random_bytes: Callable[[int], bytes],
-        wake: Callable[[], None],
-    ) -> None:
+    def __init__(self, settings: Settings, alarms: Alarms, wake: Callable[[], None]) -> None:
         super().__init__(settings, alarms, wake)
-        self.access: Access = Access(settings.loopback_users, self.on_rights_changed, random_bytes)
+        self.access: Access = Access(settings.loopback_users, self.on_rights_changed)
         self.vhosts: dict[bytes, Vhost] = {}
         self.dirty_connections: list[Connection] = []
 

@@ -10,27 +10,25 @@ from warrenmq.broker.definitions.login_attempts import LoginAttempts
 from warrenmq.broker.definitions.login_guard import LoginGuard
 from warrenmq.broker.definitions.passwords import SHA256, is_password
 from warrenmq.broker.definitions.rights import Rights
-from warrenmq.broker.definitions.tickets import Tickets, unix_s
+from warrenmq.broker.definitions.tickets import Tickets
 
 
 class Access:
     """The users of a node, by name. `loopback_users` may log in over a loopback address only.
 
     `on_change(vhost)` is called when rights in a vhost have changed: routes that were found by the
-    old ones must be forgotten. `random_bytes` makes the key of tickets.
+    old ones must be forgotten.
     """
 
     def __init__(
-        self,
-        loopback_users: frozenset[bytes],
-        on_change: Callable[[bytes], None],
-        random_bytes: Callable[[int], bytes],
+        self, loopback_users: frozenset[bytes], on_change: Callable[[bytes], None]
     ) -> None:
         self.users: dict[bytes, metadata.PutUser] = {}
         self.loopback_users: frozenset[bytes] = loopback_users
         self.guard: LoginGuard = LoginGuard()
         self.attempts: LoginAttempts = LoginAttempts()
-        self.tickets: Tickets = Tickets(random_bytes)
+        # None: the node takes none.
+        self.tickets: Tickets | None = None
         self._accounts: dict[bytes, Account] = {}
         # Rights by (user, vhost). An entry outlives its permission: open sessions hold it.
         self._rights: dict[tuple[bytes, bytes], Rights] = {}
@@ -143,29 +141,24 @@ class Access:
 
         False for a user that does not exist.
         """
-        return self._login_s(name, password, unix_s()) != 0
+        user = self.users.get(name)
+        if user is None:
+            return is_password(password, b"", SHA256)
+        if is_password(password, user.password_hash, user.hashing):
+            return True
+        return self.tickets is not None and self.tickets.login_s(password, user) != 0
 
     def ticket(self, name: bytes, password: bytes) -> bytes:
         """A ticket for the user `name`, whose password or ticket is given.
 
         Empty if neither holds, or if the login with the password is too long ago.
         """
-        now_s = unix_s()
-        login_s = self._login_s(name, password, now_s)
         user = self.users.get(name)
-        if user is None or not login_s:
+        if user is None or self.tickets is None:
             return b""
-        return self.tickets.issue(name, user.password_hash, login_s, now_s)
-
-    def _login_s(self, name: bytes, password: bytes, now_s: int) -> int:
-        """When the user has shown the password, which may be now; 0 = it is wrong."""
-        user = self.users.get(name)
-        if user is None:
-            is_password(password, b"", SHA256)
-            return 0
         if is_password(password, user.password_hash, user.hashing):
-            return now_s
-        return self.tickets.login_of(password, name, user.password_hash, now_s)
+            return self.tickets.issue(user)
+        return self.tickets.exchange(password, user)
 
     def _loopback_refusal(self, name: bytes, is_loopback: bool) -> str:
         if is_loopback or name not in self.loopback_users:

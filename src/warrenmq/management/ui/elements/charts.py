@@ -54,7 +54,7 @@ def chart(
     shown: Callable[[Any], str],
     is_stacked: bool = False,
 ) -> h.Element:
-    """A chart with its legend and its table. `shown` writes a value; samples are `interval_s` apart.
+    """A chart with legend and table. `shown` writes a value; samples are `interval_s` apart.
 
     Stacked, each line is drawn on those before it.
     """

@@ -1,7 +1,7 @@
 """Tables of the API's lists: pages, sorting and filters on the server, and the URL holds them.
 
-A refresh keeps each row at its place: rows that have moved to another page of the list stay, greyed,
-until the next load, so that nothing moves under the pointer.
+A refresh keeps each row at its place: rows that have moved to another page of the list stay,
+greyed, until the next load, so that nothing moves under the pointer.
 """
 
 import hashlib

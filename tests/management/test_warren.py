@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.brokers.http_api import HttpNode, refusal
 from warrenmq.admin.client.client import AdminClient, NodeAddress
+from warrenmq.admin.protocol.control import SetPermissions
 from warrenmq.admin.protocol.requests import GroupOpened, OpenGroup
 from warrenmq.admin.protocol.sinks import OpenStage, StageOpened
 
@@ -83,6 +84,27 @@ def test_messages_are_moved(api: httpx.Client) -> None:
     back = {"count": 1000, "destination": "q"}
     assert api.post("warren/queues/%2F/other/move", json=back).json()["moved"] == 5
     assert api.post("warren/queues/%2F/none/move", json=back).status_code == 404
+
+
+def test_a_queue_is_paused_and_resumed(http_node: HttpNode, api: httpx.Client) -> None:
+    path = "warren/queues/%2F/q"
+    get = {"count": 100, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    for _ in range(2):
+        assert api.post(f"{path}/pause").status_code == 204
+    assert api.get("queues/%2F/q").json()["state"] == "paused"
+    assert "warren_queue_paused 1.0" in api.get(f"{http_node.url}metrics").text
+    assert api.post("queues/%2F/q/get", json=get).json() == []
+    assert len(ready(api, "q")) == 5
+    move = {"count": 9, "destination": "other"}
+    assert api.post(f"{path}/move", json=move).json()["moved"] == 0
+    for _ in range(2):
+        assert api.post(f"{path}/resume").status_code == 204
+    assert api.get("queues/%2F/q").json()["state"] == "running"
+    assert len(api.post("queues/%2F/q/get", json=get).json()) == 5
+    assert api.post("warren/queues/%2F/none/pause").status_code == 404
+    http_node.add_user("reader", "management")
+    http_node.control(SetPermissions(vhost="/", user="reader", configure="", write=".*", read=".*"))
+    assert http_node.client("reader", "reader").post(f"{path}/pause").status_code == 401
 
 
 def test_stores(api: httpx.Client) -> None:

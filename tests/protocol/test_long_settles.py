@@ -64,7 +64,7 @@ class Situation:
     def turns(self) -> list[int]:
         """Run turns to the end; returns how many messages were unacked after each."""
         unacked = [int(self.queue.unacked_count)]
-        while self.queue.demand.is_paused or len(self.engine.vhost.host.listed) > 0:
+        while self.queue.demand.awaits_older or len(self.engine.vhost.host.listed) > 0:
             self.engine.vhost.advance(self.engine.now_ms)
             unacked.append(int(self.queue.unacked_count))
         return unacked

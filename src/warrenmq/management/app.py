@@ -30,7 +30,14 @@ from warrenmq.management.routes import (
     users,
     vhosts,
 )
-from warrenmq.management.routes.warren import messages, mirrors, readers, storage, tickets
+from warrenmq.management.routes.warren import (
+    messages,
+    mirrors,
+    pauses,
+    readers,
+    storage,
+    tickets,
+)
 from warrenmq.management.rows import JsonReply
 from warrenmq.management.serving.cors import WithCors
 from warrenmq.management.serving.request_log import Logged, RequestLog
@@ -71,6 +78,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     mirrors.router,
     readers.router,
     messages.router,
+    pauses.router,
     tickets.router,
     metrics.router,
     _described,

@@ -26,5 +26,5 @@ class HandOutGate:
 
 # The gate of a queue that has no mirrors.
 OPEN: Final = HandOutGate(FOR_EVER)
-# The gate of a master that is about to hand over.
+# The gate of a master that is about to hand over, and of a paused queue.
 CLOSED: Final = HandOutGate(0)

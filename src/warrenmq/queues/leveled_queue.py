@@ -13,7 +13,7 @@ from warrenmq.queues.backing.head_demand import HeadDemand
 from warrenmq.queues.backing.paged_queue import PagedQueue
 from warrenmq.queues.definition import QueueDefinition
 from warrenmq.queues.entry import Consumer, EntryLedger
-from warrenmq.queues.hand_out_gate import HandOutGate
+from warrenmq.queues.hand_out_gate import CLOSED, OPEN, HandOutGate
 from warrenmq.queues.message_taker import MessageTaker
 from warrenmq.queues.queue_host import QueueHost
 from warrenmq.store.model.message import QueueLedger
@@ -93,6 +93,11 @@ class LeveledQueue(MessageTaker):
             self.settings.is_lazy,
             host,
         )
+        # Until when this node is sure to be the queue's master. `demand.gate` has the same time, but
+        # is shut while the queue is paused.
+        self.gate: HandOutGate = OPEN
+        # Consumers, basic.get and reader groups get nothing; see `Queue.set_paused`.
+        self.is_paused: bool = False
         highest = traits.max_priority
         # None: the queue has no priorities.
         self.levels: PriorityLevels | None = (
@@ -103,7 +108,8 @@ class LeveledQueue(MessageTaker):
 
     def set_gate(self, gate: HandOutGate) -> None:
         """Hand out until `gate` says; the queue gets a turn, in case it lets messages out again."""
-        self.demand.gate = gate
+        self.gate = gate
+        self.demand.gate = CLOSED if self.is_paused else gate
         self.resume_hand_outs()
 
     def resume_hand_outs(self) -> None:

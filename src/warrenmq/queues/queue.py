@@ -110,6 +110,18 @@ class Queue(LeveledQueue):
             # The turn drops what is over the limit.
             self.backing.on_arrival()
 
+    def set_paused(self, is_paused: bool) -> None:
+        """Hand out nothing, or resume handing out.
+
+        Publishes, acks, expiry, limits and dead letters continue while the queue is paused. Its
+        messages are no heads: basic.get finds the queue empty, and reader groups wait.
+        """
+        self.is_paused = is_paused
+        # The turn that this asks for delivers, or tells those who wait for the head.
+        self.set_gate(self.gate)
+        if not is_paused:
+            self.demand.notify_ready()
+
     # -- publish and deliver -----------------------------------------------------------------------
 
     def publish(
@@ -211,7 +223,7 @@ class Queue(LeveledQueue):
 
     def _deliver_from(self, backing: PagedQueue, now_ms: i64) -> None:
         ready = backing.ready
-        if ready.count == 0 or self.demand.is_paused or now_ms >= self.demand.gate.until_ms:
+        if ready.count == 0 or self.demand.awaits_older or now_ms >= self.demand.gate.until_ms:
             return
         if not backing.memory.is_changed:
             backing.memory.touch()
@@ -250,15 +262,17 @@ class Queue(LeveledQueue):
         if self.is_hidden:
             return
         self._trim_head(now_ms)
-        if self.is_deleted or not self.demand.is_held(now_ms):
+        if not self.demand.is_held(now_ms) or self.is_paused or self.is_deleted:
             self.demand.serve_waiters(now_ms)
         self.deliver_ready(now_ms)
 
     def head_state(self, now_ms: i64) -> i64:
         """The state of the head: EMPTY, READY, or LOADING.
 
-        Drops expired messages; at LOADING a caller waits by `when_head`.
+        Drops expired messages; at LOADING a caller waits by `when_head`. A paused queue has no head.
         """
+        if self.is_paused:
+            return EMPTY
         if self.demand.is_held(now_ms):
             return LOADING if self.ready_count > 0 else EMPTY
         self.demand.wanted_ms = now_ms
@@ -354,7 +368,7 @@ class Queue(LeveledQueue):
     def _may_drop(self, backing: PagedQueue, now_ms: i64) -> bool:
         """Whether the head may be dropped now; if not, the queue gets a turn when it may."""
         return self.settings.dead_letters is None or (
-            now_ms < self.demand.gate.until_ms and backing.host.admits_dead_letter(backing)
+            now_ms < self.gate.until_ms and backing.host.admits_dead_letter(backing)
         )
 
     def _drop(self, backing: PagedQueue, entry: Entry, reason: i64, now_ms: i64) -> None:
@@ -586,6 +600,7 @@ class Queue(LeveledQueue):
         """
         self.begin_hidden()
         self.confirm_source = None
+        self.is_paused = False
         self.set_gate(OPEN)
         return self.demand.release_all()
 

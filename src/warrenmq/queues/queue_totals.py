@@ -16,6 +16,7 @@ class QueueTotals:
 
     def __init__(self) -> None:
         self.queues: i64 = 0
+        self.paused: i64 = 0
         self.consumers: i64 = 0
         self.messages_ready: i64 = 0
         self.messages_unacknowledged: i64 = 0
@@ -51,6 +52,8 @@ class QueueTotals:
         """Count `queue` in: one queue more, with its consumers, messages and bytes."""
         ready, unacked = queue.ready_count, queue.unacked_count
         self.queues += 1
+        if queue.is_paused:
+            self.paused += 1
         self.consumers += len(queue.consumers)
         self.messages_ready += ready
         self.messages_unacknowledged += unacked

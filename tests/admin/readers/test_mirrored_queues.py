@@ -108,7 +108,7 @@ def test_a_queue_that_is_hidden_while_a_group_takes_its_messages_back(
     open_copy(node, queue)
     assert isinstance(MemoryClient(node).must(ListGroups()), GroupList)
     node.vhost.replace_taker(remote, queue, node.clock.now_ms())
-    assert not queue.demand.is_paused
+    assert not queue.demand.awaits_older
 
 
 def test_a_group_reads_a_queue_that_has_come_back_only_if_it_accepts_the_loss(

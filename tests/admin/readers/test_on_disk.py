@@ -113,7 +113,7 @@ def test_held_messages_are_held_again_after_a_crash_before_anybody_is_served(
     try:
         restarted = PausedNode(node.disk, node.clock)
         queue = restarted.vhost.queues[b"q"]
-        assert queue.demand.is_paused and queue.ready_count == 3000
+        assert queue.demand.awaits_older and queue.ready_count == 3000
         client = MemoryClient(restarted)
         client.send(ListGroups())
         client.send(Fetch("g", group.epoch, group.incarnation, 2490, 2501, 100, 1 << 20))

@@ -182,6 +182,30 @@ def test_masters_leave_a_drained_node_and_spread_again(trio: list[ClusterNode]) 
     do(node, "clear_policy", "move")
 
 
+def test_a_paused_queue_stays_paused_when_its_master_moves(trio: list[ClusterNode]) -> None:
+    node, other, drain = trio
+    do(node, "set_policy", "pause", "^pause", ALL)
+    with channels(trio[:1]) as [channel]:
+        with channels([drain]) as [there]:
+            declare(there, "pause1", 3)
+        eventually(is_level(node, "pause1", N1, N2), "all copies are level")
+        do(other, "pause_queue", "pause1")
+        assert drained(channel, "pause1") == []
+        do(drain, "drain")
+        eventually(lambda: masters(node, "pause")["pause1"] in (N1, N2), "the master moves")
+        assert {"pause1": "paused"}.items() <= states(node).items()
+        assert drained(channel, "pause1") == []
+        do(node, "resume_queue", "pause1")
+        assert drained(channel, "pause1") == [0, 1, 2]
+        do(drain, "revive")
+    do(node, "clear_policy", "pause")
+
+
+def states(node: ClusterNode) -> dict[str, str]:
+    """The states of all queues."""
+    return dict(node.table("list_queues", "name", "state"))
+
+
 def test_a_vhost_goes_with_its_mirrored_queues_and_may_come_again(trio: list[ClusterNode]) -> None:
     node = trio[0]
     parameters = pika.URLParameters(node.uri)

@@ -121,7 +121,7 @@ class SocketConsumer(Consumer):
 
 def check_woken(queue: Queue) -> None:
     """Assert that something will wake each waiter of this queue; see `backing/read_ahead.py`."""
-    if queue.backing.ready.count == 0 or queue.demand.is_paused or queue.is_deleted:
+    if queue.backing.ready.count == 0 or queue.demand.awaits_older or queue.is_deleted:
         return
     if (
         queue.backing.loader.current is not None

@@ -1,4 +1,4 @@
-"""Plans of operations on users, permissions, vhosts and parameters: their checks and changes.
+"""Plans of operations on users, permissions, vhosts, parameters, pauses: checks and changes.
 
 Each function returns the changes of one operation, for `Administration.run`, or raises Refusal.
 Texts that RabbitMQ has are RabbitMQ's.
@@ -20,12 +20,13 @@ from warrenmq.broker.definitions.passwords import hash_password
 from warrenmq.broker.definitions.rights import Right
 from warrenmq.broker.policies.mirroring import normal_definition
 from warrenmq.broker.policies.policy import POLICY, check_policy
+from warrenmq.broker.vhost.pauses import QUEUE_PAUSE, pause_key, pause_value
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.vocabulary import error_codes
 
 VHOST_LIMITS = ("vhost-limits", "limits")
 # Components whose parameters have operations of their own.
-OWN_COMPONENTS = ("policy", "operator_policy", "vhost-limits", "user-limits", "")
+OWN_COMPONENTS = ("policy", "operator_policy", "vhost-limits", "user-limits", QUEUE_PAUSE, "")
 
 
 class AccessPlans:
@@ -63,6 +64,8 @@ class AccessPlans:
         plans.add(control.ClearPolicy, self.clear_policy)
         plans.add(control.SetParameter, self.set_parameter)
         plans.add(control.ClearParameter, self.clear_parameter)
+        plans.add(control.PauseQueue, self.pause_queue)
+        plans.add(control.ResumeQueue, self.resume_queue)
         plans.add(control.SetGlobalParameter, self.set_global_parameter)
         plans.add(control.ClearGlobalParameter, self.clear_global_parameter)
 
@@ -276,6 +279,34 @@ class AccessPlans:
         """Delete a parameter of the whole broker."""
         return self._clear(b"", "", request.name)
 
+    # -- pauses of queues --------------------------------------------------------------------------
+
+    def pause_queue(self, request: control.PauseQueue) -> list[metadata.Change]:
+        """Pause a queue of any node."""
+        vhost = self._vhost(request.vhost)
+        key = self._pause_key(vhost, request.queue)
+        if key in vhost.pauses:
+            return []
+        value = pause_value(request.queue)
+        return [
+            *_ended_pauses(vhost),
+            metadata.PutParameter(vhost.name, QUEUE_PAUSE, key, value),
+        ]
+
+    def resume_queue(self, request: control.ResumeQueue) -> list[metadata.Change]:
+        """Resume a queue of any node."""
+        vhost = self._vhost(request.vhost)
+        key = self._pause_key(vhost, request.queue)
+        if key not in vhost.pauses:
+            return []
+        return [*_ended_pauses(vhost), metadata.DeleteParameter(vhost.name, QUEUE_PAUSE, key)]
+
+    def _pause_key(self, vhost: Vhost, queue: bytes) -> str:
+        taker = vhost.taker(queue)
+        if taker is None:
+            raise Refusal(error_codes.NOT_FOUND, f"no {vhost.queue_text(queue)}")
+        return pause_key(taker.definition)
+
     # -- parts -------------------------------------------------------------------------------------
 
     def _clear(self, vhost: bytes, component: str, name: str) -> list[metadata.Change]:
@@ -300,6 +331,16 @@ class AccessPlans:
         if reason:
             raise Refusal(error_codes.INVALID, reason)
         return hash_password(password.encode(), self._hashing)
+
+
+def _ended_pauses(vhost: Vhost) -> list[metadata.Change]:
+    """The deletions of the pauses whose queues are deleted."""
+    ended: list[metadata.Change] = []
+    for key, name in vhost.pauses.items():
+        taker = vhost.taker(name)
+        if taker is None or pause_key(taker.definition) != key:
+            ended.append(metadata.DeleteParameter(vhost.name, QUEUE_PAUSE, key))
+    return ended
 
 
 def _changed_user(user: metadata.PutUser, password_hash: bytes, hashing: str) -> metadata.PutUser:

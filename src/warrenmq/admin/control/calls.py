@@ -168,6 +168,8 @@ class ControlCalls:
             )
         if isinstance(request, _PARAMETER_REQUESTS):
             self._permits.expect_vhost(request.vhost)
+        if isinstance(request, control.PauseQueue | control.ResumeQueue):
+            self._permits.expect_configure(request.vhost, request.queue)
         return lambda: plan(request)
 
     def _on_done(self, refusal: Refusal | None) -> None:

@@ -6,6 +6,7 @@ from warrenmq.admin.definitions.administration import Refusal
 from warrenmq.admin.protocol.control import ADMINISTRATOR
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.broker.broker import Broker
+from warrenmq.broker.definitions.rights import QUEUE
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.vocabulary.error_codes import ACCESS_REFUSED, NO_SUCH_USER, NO_SUCH_VHOST
 from warrenmq.vocabulary.names import name_text
@@ -36,4 +37,12 @@ class Permits:
             raise Refusal(ACCESS_REFUSED, text)
         if vhost is None:
             raise Refusal(NO_SUCH_VHOST, f'Virtual host "{name}" does not exist')
+        return vhost
+
+    def expect_configure(self, vhost_name: str, queue: bytes) -> Vhost:
+        """The vhost `vhost_name`, in which the user may delete and pause `queue`."""
+        vhost = self.expect_vhost(vhost_name)
+        refusal = self.user.rights(vhost.name).configure_refusal(QUEUE, queue)
+        if refusal:
+            raise Refusal(ACCESS_REFUSED, refusal)
         return vhost

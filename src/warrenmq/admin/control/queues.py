@@ -75,10 +75,7 @@ class QueueCalls:
             purge.when_done = done
 
     def _delete_queue(self, request: DeleteQueue) -> None:
-        vhost = self._permits.expect_vhost(request.vhost)
-        refusal = self._permits.user.rights(vhost.name).configure_refusal(QUEUE, request.queue)
-        if refusal:
-            raise Refusal(error_codes.ACCESS_REFUSED, refusal)
+        vhost = self._permits.expect_configure(request.vhost, request.queue)
         if self._is_passed_on(vhost, request):
             return
         queue = self._queue(vhost, request.queue)

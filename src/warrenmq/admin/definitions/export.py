@@ -19,6 +19,7 @@ from warrenmq.admin.definitions.json_values import json_of, text_of
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import NO_LIMIT, PutUser
 from warrenmq.broker.policies.policy import POLICY
+from warrenmq.broker.vhost.pauses import QUEUE_PAUSE
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.queues.queue import Queue
 from warrenmq.routing.exchange import Binding, Exchange
@@ -135,7 +136,7 @@ def _topic_permissions(broker: Broker) -> _Rows:
 
 def _parameters(broker: Broker, vhost: Vhost | None) -> _Rows:
     for vhost_name, component, name, value in _in_order_of_names(broker, vhost):
-        if component not in ("", POLICY):
+        if component not in ("", POLICY, QUEUE_PAUSE):
             yield {
                 "value": json.loads(value),
                 "vhost": text_of(vhost_name),

@@ -1,7 +1,7 @@
 """The listings of policies, operator policies, parameters and global parameters.
 
-Definitions and values are JSON texts, as in RabbitMQ. Policies are no parameters in a listing,
-although operator policies are.
+Definitions and values are JSON texts, as in RabbitMQ. Policies and pauses of queues are no
+parameters in a listing, although operator policies are.
 """
 
 import json
@@ -13,6 +13,7 @@ from warrenmq.admin.listings.columns import Columns, ListingOf, vhost_of
 from warrenmq.admin.protocol.control import List
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.policies.policy import POLICY, Policy
+from warrenmq.broker.vhost.pauses import QUEUE_PAUSE
 from warrenmq.vocabulary.names import name_text
 
 # -- policies --------------------------------------------------------------------------------------
@@ -61,7 +62,8 @@ class ListedParameter:
 
 def _find_parameters(broker: Broker, request: List) -> Iterator[ListedParameter]:
     vhost = vhost_of(broker, request).name
-    found = [each for each in _parameters_of(broker, vhost) if each.component != POLICY]
+    hidden = (POLICY, QUEUE_PAUSE)
+    found = [each for each in _parameters_of(broker, vhost) if each.component not in hidden]
     return iter(found)
 
 

@@ -187,7 +187,10 @@ _DEFINITION: Columns[ListedQueue] = {
     "id": lambda each: each.queue.id,
     "pid": lambda each: queue_pid(each.broker, each.queue),
     "type": lambda each: QUORUM if each.is_quorum() else CLASSIC,
-    "state": lambda each: each.of_copies("state") or "running",
+    "state": lambda each: (
+        "paused" if each.queue.is_paused else each.of_copies("state") or "running"
+    ),
+    "paused": lambda each: each.queue.is_paused,
     "durable": lambda each: each.queue.durable,
     "auto_delete": lambda each: each.queue.definition.auto_delete,
     "exclusive": lambda each: None if each.is_quorum() else each.queue.definition.owner is not None,

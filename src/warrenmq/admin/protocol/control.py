@@ -267,6 +267,20 @@ class DeleteQueue(_Operation, tag="delete_queue", frozen=True):
     if_unused: bool = False
 
 
+class PauseQueue(_Operation, tag="pause_queue", frozen=True):
+    """Let a queue hand out nothing until ResumeQueue; a paused one stays so."""
+
+    vhost: Name
+    queue: ShortStr
+
+
+class ResumeQueue(_Operation, tag="resume_queue", frozen=True):
+    """Let a queue hand out messages again; nothing happens if it is not paused."""
+
+    vhost: Name
+    queue: ShortStr
+
+
 class CloseConnections(_Operation, tag="close_connections", frozen=True):
     """Close connections with 320 and `reason`. Reply: Counted.
 
@@ -550,6 +564,8 @@ ControlRequest = (
     | CancelImport
     | PurgeQueue
     | DeleteQueue
+    | PauseQueue
+    | ResumeQueue
     | CloseConnections
     | SetMemoryLimit
     | SetDiskLimit
@@ -619,6 +635,8 @@ NEEDS: Final[dict[type, str]] = {
     CancelImport: ADMINISTRATOR,
     PurgeQueue: NO_TAG,
     DeleteQueue: NO_TAG,
+    PauseQueue: MANAGEMENT,
+    ResumeQueue: MANAGEMENT,
     CloseConnections: MANAGEMENT,
     SetMemoryLimit: ADMINISTRATOR,
     SetDiskLimit: ADMINISTRATOR,

@@ -39,7 +39,10 @@ _OF_DEFINITION: Final = (
     QueueColumn("id", "number", "tells queues of one name apart", is_own=True),
     QueueColumn("pid", "text", "names the node that the queue lives on"),
     QueueColumn("type", "text", "classic or quorum"),
-    QueueColumn("state", "text", "running, down, or how far it is synchronised", Cost.COPIES),
+    QueueColumn(
+        "state", "text", "running, paused, down, or how far it is synchronised", Cost.COPIES
+    ),
+    QueueColumn("paused", "flag", "nothing is delivered, as someone wants it", is_own=True),
     QueueColumn("durable", "flag", "the queue outlives a restart"),
     QueueColumn("auto_delete", "flag", "the queue ends with its last consumer"),
     QueueColumn("exclusive", "flag", "the queue belongs to one connection"),

@@ -14,6 +14,7 @@ class QueueSums(Struct, frozen=True):
     """Sums over the queues of the node, without those of other nodes; delta is what forms leave."""
 
     queues: int
+    paused: int
     consumers: int
     messages: int
     messages_ready: int

@@ -334,11 +334,10 @@ class ReservePoll:
             queue = part.member.queue
             if queue is None:
                 continue
-            if queue.backing.ready.is_on_disk(part.member.reserved) or queue.backing.peek(
-                part.member.reserved, 1, 1
-            ):
+            if not queue.is_paused and _has_ready(queue, part.member.reserved):
                 has_blocked = True
             else:
+                # A paused queue calls the watcher when it is resumed.
                 self._watched.append(queue)
                 queue.watch_ready(self._on_ready)
         if has_blocked:
@@ -375,6 +374,11 @@ class ReservePoll:
     def _answer(self, reply: Reply) -> None:
         self.stop()
         self._reply(reply)
+
+
+def _has_ready(queue: Queue, reserved: int) -> bool:
+    """Whether a message from the seq id `reserved` on is ready, if only behind an unacked one."""
+    return queue.backing.ready.is_on_disk(reserved) or len(queue.backing.peek(reserved, 1, 1)) > 0
 
 
 def _reserved(parts: list[Part]) -> Reserved:

@@ -26,6 +26,7 @@ from warrenmq.broker.event_listener import INTERNAL_USER
 from warrenmq.broker.flow.flow_host import FlowHost
 from warrenmq.broker.policies.vhost_policies import VhostPolicies
 from warrenmq.broker.vhost.node_services import NodeServices
+from warrenmq.broker.vhost.pauses import pause_key
 from warrenmq.broker.vhost.queue_host import VhostQueueHost
 from warrenmq.queues.confirm_source import ConfirmSource
 from warrenmq.queues.definition import QueueDefinition
@@ -62,6 +63,8 @@ class VhostQueues:
         self.remote_queues: dict[bytes, RemoteQueue] = {}
         self.policies: VhostPolicies = VhostPolicies(self.router, node.wake)
         self.limits: VhostLimits = VhostLimits()
+        # The names of paused queues, by the key of the life that is paused (`pauses.py`).
+        self.pauses: dict[str, bytes] = {}
         # Exclusive queues by owner (their connection) and id.
         self._exclusive: dict[object, dict[int, Queue]] = {}
         # Channels that consume direct replies, by the name that replies are sent to.
@@ -303,11 +306,36 @@ class VhostQueues:
             self._exclusive.setdefault(definition.owner, {})[queue.id] = queue
         self.router.add_queue(queue)
         self.policies.on_queue(queue)
+        self._obey_pauses(queue)
         if queue.settings.need_timer():
             self.node.timed_queues[queue] = None
         self.node.counters.churn.queues_created += 1
         self.announce("queue.created", queue, user)
         return queue
+
+    # -- pauses ------------------------------------------------------------------------------------
+
+    def put_pause(self, key: str, name: bytes) -> None:
+        """Pause the life `key` of the queue `name`, here or when this node becomes its master."""
+        self.pauses[key] = name
+        self._on_pause(name)
+
+    def clear_pause(self, key: str) -> None:
+        """Resume the queue whose life `key` is paused."""
+        name = self.pauses.pop(key, None)
+        if name is not None:
+            self._on_pause(name)
+
+    def _on_pause(self, name: bytes) -> None:
+        queue = self.queues.get(name)
+        if queue is not None:
+            self._obey_pauses(queue)
+            self.node.wake()
+
+    def _obey_pauses(self, queue: Queue) -> None:
+        is_paused = len(self.pauses) > 0 and pause_key(queue.definition) in self.pauses
+        if is_paused != queue.is_paused:
+            queue.set_paused(is_paused)
 
     # -- copies of queues --------------------------------------------------------------------------
 
@@ -435,6 +463,7 @@ class VhostQueues:
         queue.unhide(now_ms)
         self.queues[queue.name] = queue
         self.policies.on_queue(queue)
+        self._obey_pauses(queue)
         if queue.settings.need_timer() or queue.has_expiring:
             self.node.timed_queues[queue] = None
         for consumer in consumers:

@@ -15,6 +15,7 @@ from warrenmq.broker.vhost.handovers.delayed_messages import DelayedMessages
 from warrenmq.broker.vhost.handovers.handovers import Handovers
 from warrenmq.broker.vhost.loss_log import LossLog
 from warrenmq.broker.vhost.node_services import NodeServices
+from warrenmq.broker.vhost.pauses import QUEUE_PAUSE, paused_name
 from warrenmq.broker.vhost.queues import VhostQueues
 from warrenmq.broker.vhost.sinks.staging import Staging
 from warrenmq.broker.vhost.store_host import VhostLossReport, VhostStoreHost
@@ -152,6 +153,8 @@ class Vhost(VhostQueues):
         try:
             if component == VHOST_LIMITS:
                 self.limits.put(value)
+            elif component == QUEUE_PAUSE:
+                self.put_pause(name, paused_name(value))
             else:
                 self.policies.put(component, name, value)
         except ValueError as error:
@@ -163,6 +166,8 @@ class Vhost(VhostQueues):
         """Take a deleted parameter out of force."""
         if component == VHOST_LIMITS:
             self.limits.clear()
+        elif component == QUEUE_PAUSE:
+            self.clear_pause(name)
         else:
             self.policies.clear(component, name)
 

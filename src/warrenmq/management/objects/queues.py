@@ -21,7 +21,7 @@ _QUEUE: Final = [
 # Columns that are shown under another name or inside an object.
 _HIDDEN: Final = (
     "pid", "owner_pid", "exclusive_consumer_pid", "disk_reads", "disk_writes", "reason", "id",
-    "mode", "q1", "q2", "delta", "q3", "q4", "alpha", "beta", "gamma", "target_ram_count",
+    "paused", "mode", "q1", "q2", "delta", "q3", "q4", "alpha", "beta", "gamma", "target_ram_count",
 )  # fmt: skip
 # Columns that RabbitMQ shows as null.
 _NULLABLE: Final = (

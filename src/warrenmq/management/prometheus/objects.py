@@ -110,6 +110,7 @@ QUEUES: Final[Metrics] = (
         "Another name of the consumer capacity",
         False,
     ),
+    ColumnMetric("queue_paused", "paused", "gauge", "1 while a queue is paused", owner=WARREN),
     ColumnMetric(
         "queue_target_ram_messages",
         "target_ram_count",

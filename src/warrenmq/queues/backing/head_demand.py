@@ -36,7 +36,8 @@ class HeadDemand:
         self.is_restoring: bool = False
         # Returns of messages that take several turns, and are not complete.
         self.return_count: i64 = 0
-        # Shuts when another node may have become the master; `LeveledQueue.set_gate` changes it.
+        # Shuts when another node may have become the master, or the queue is paused;
+        # `LeveledQueue.set_gate` changes it.
         self.gate: HandOutGate = OPEN
         # Somebody asked for the head while the gate was shut, and is called when it opens.
         self.is_shut: bool = False
@@ -46,7 +47,7 @@ class HeadDemand:
         self.now_ms: i64 = 0
 
     @property
-    def is_paused(self) -> bool:
+    def awaits_older(self) -> bool:
         """Whether deliveries wait: messages are still to come that are older than the head."""
         return self.is_restoring or self.return_count > 0
 
@@ -105,7 +106,7 @@ class HeadDemand:
     def is_held(self, now_ms: i64) -> bool:
         """Whether nothing may be handed out; whoever ends that asks for a turn of the queue."""
         self.is_shut = now_ms >= self.gate.until_ms
-        return self.is_paused or self.is_shut
+        return self.awaits_older or self.is_shut
 
     def exists(self) -> bool:
         """Whether a consumer, client or reader wants the head, at this moment or soon."""

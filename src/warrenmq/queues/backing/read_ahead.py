@@ -39,7 +39,7 @@ from warrenmq.queues.memory.transit import LARGE_BYTES
 def want_head(contents: QueueContents) -> None:
     """Load the head, for which a client or reader waits, unless it is in memory already."""
     if contents.ready.head_state() != LOADING:
-        if not contents.demand.is_paused and not contents.demand.is_shut:
+        if not contents.demand.awaits_older and not contents.demand.is_shut:
             contents.on_arrival()
     elif contents.loader.current is None:
         read_ahead_of_consumers(contents, True)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.limits import VHOST_LIMITS
 from warrenmq.broker.definitions.metadata import Definitions, PutVhost
+from warrenmq.broker.vhost.pauses import QUEUE_PAUSE
 from warrenmq.broker.vhost.vhost import Vhost
 from warrenmq.store.disk.files import (
     JOURNAL_DIRECTORY,
@@ -154,7 +155,7 @@ def _restore_definitions(vhost: Vhost, definitions: Definitions, now_ms: int) ->
     unusable_ids = set(definitions.unusable_ids)
     vhost.policies.load(vhost.name, definitions.parameters)
     for parameter in definitions.parameters:
-        if parameter.vhost == vhost.name and parameter.component == VHOST_LIMITS:
+        if parameter.vhost == vhost.name and parameter.component in (VHOST_LIMITS, QUEUE_PAUSE):
             vhost.put_parameter(parameter.component, parameter.name, parameter.value)
     for exchange in definitions.exchanges:
         if exchange.vhost == vhost.name:

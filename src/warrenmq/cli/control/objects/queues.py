@@ -1,8 +1,14 @@
-"""Queues: purge and delete them."""
+"""Queues: purge, delete, pause and resume them."""
 
 from typing import Final
 
-from warrenmq.admin.protocol.control import Counted, DeleteQueue, PurgeQueue
+from warrenmq.admin.protocol.control import (
+    Counted,
+    DeleteQueue,
+    PauseQueue,
+    PurgeQueue,
+    ResumeQueue,
+)
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import USAGE, CommandError
 from warrenmq.cli.control.formats.output import Output, Text
@@ -42,6 +48,24 @@ def _delete(run: Run) -> Output:
     return Text(f"Queue was successfully deleted with {count} ready messages")
 
 
+def _pause(run: Run) -> Output:
+    return _change(run, PauseQueue(vhost=run.vhost, queue=run[0].encode()))
+
+
+def _resume(run: Run) -> Output:
+    return _change(run, ResumeQueue(vhost=run.vhost, queue=run[0].encode()))
+
+
+def _change(run: Run, request: PauseQueue | ResumeQueue) -> Output:
+    try:
+        run.do(request)
+    except Refused as error:
+        if error.refusal in (NOT_FOUND, NO_SUCH_VHOST):
+            raise CommandError("Error:\nnot_found") from None
+        raise
+    return None
+
+
 def _delete_banner(run: Run) -> str:
     conditions = [word for word in ("empty", "unused") if run.flag(f"if-{word}")]
     only_if = f" if queue is {' and '.join(conditions)}" if conditions else ""
@@ -58,8 +82,18 @@ COMMANDS: Final = (
         takes_vhost=True, takes_timeout=True, banner=_delete_banner,
     ),
     Command(
+        "pause_queue", GROUP, "Stops the deliveries of a queue", _pause, "<queue>", (1, 1),
+        takes_vhost=True, takes_timeout=True,
+        banner=lambda run: f"Pausing queue '{run[0]}' in vhost '{run.vhost}' ...",
+    ),
+    Command(
         "purge_queue", GROUP, "Drops all ready messages of a queue", _purge, "<queue>", (1, 1),
         takes_vhost=True, takes_timeout=True,
         banner=lambda run: f"Purging queue '{run[0]}' in vhost '{run.vhost}' ...",
+    ),
+    Command(
+        "resume_queue", GROUP, "Resumes the deliveries of a paused queue", _resume, "<queue>", (1, 1),
+        takes_vhost=True, takes_timeout=True,
+        banner=lambda run: f"Resuming queue '{run[0]}' in vhost '{run.vhost}' ...",
     ),
 )  # fmt: skip

@@ -186,7 +186,7 @@ class MasterRole(SourceHost):
         needs_lease = self._lacks_member or self._policy.promotes_unsynced_on_failure
         self._gate = self._host.gate(frozenset(mirrors), needs_lease)
         gate = self._gate if self._hand_over is None else CLOSED
-        if gate is not queue.demand.gate:
+        if gate is not queue.gate:
             queue.set_gate(gate)
             self._host.wake()
 

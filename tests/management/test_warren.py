@@ -1,10 +1,13 @@
 """Endpoints that only warren has: stores, mirrors, reader groups, sinks, waiting messages."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
+import pika
 import pytest
 
+from tests.support.awaiting import eventually
 from tests.support.brokers.http_api import HttpNode, refusal
 from warrenmq.admin.client.client import AdminClient, NodeAddress
 from warrenmq.admin.protocol.control import SetPermissions
@@ -111,10 +114,46 @@ def test_stores(api: httpx.Client) -> None:
     whole = api.get("warren/storage").json()
     of_vhost = api.get("warren/storage/%2F").json()
     assert of_vhost["vhost"] == "/" and of_vhost["journal"]["bytes"] > 0
-    assert [row["vhost"] for row in whole["vhosts"]] == ["/"]
+    assert [row["vhost"] for row in whole["vhosts"]] == ["/"] and "type" not in whole
     queue = api.get("warren/queues/%2F/q/storage").json()
     assert (queue["ready"], sum(queue["parts"].values())) == (5, 5)
     assert api.get("warren/queues/%2F/none/storage").status_code == 404
+
+
+def test_a_store_is_compacted_on_demand(http_node: HttpNode, api: httpx.Client) -> None:
+    def contents() -> dict[str, Any]:
+        row: dict[str, Any] = api.get("warren/storage/%2F").json()["persistent"]
+        return row
+
+    with pika.BlockingConnection(pika.URLParameters(http_node.node.uri)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare("large", durable=True)
+        properties = pika.BasicProperties(delivery_mode=2)
+        for _ in range(40):
+            channel.basic_publish("", "large", bytes(1 << 20), properties)
+        tags = [channel.basic_get("large")[0] for _ in range(40)]
+        for method in tags[::4]:
+            assert method is not None
+            channel.basic_ack(method.delivery_tag)
+        eventually(lambda: contents()["garbage_bytes"] > 8 << 20, "the acks are counted")
+        before = contents()
+        begun = api.post("warren/storage/compact", json={"vhost": "/", "store": "persistent"})
+        (store,) = begun.json()["stores"]
+        assert (store["vhost"], store["store"], store["files"]) == ("/", "persistent", 2)
+        assert store["garbage_bytes"] >= 8 << 20
+        eventually(lambda: not contents()["wanted_files"], "the files are copied")
+        after = contents()
+        assert after["compactions"] > before["compactions"] and not after["is_compacting"]
+        assert before["total_bytes"] - after["total_bytes"] >= 8 << 20
+        channel.queue_purge("large")
+    again = api.post("warren/storage/compact").json()
+    assert [row["files"] for row in again["stores"]] == [0, 0]
+    assert api.post("warren/storage/compact", json={"store": "x"}).status_code == 400
+    assert api.post("warren/storage/compact", json={"vhost": "none"}).status_code == 404
+    assert api.post("warren/storage/compact", json={"node": "none"}).status_code == 404
+    own = api.get("overview").json()["node"]
+    assert api.post("warren/storage/compact", json={"node": own}).json()["node"] == own
 
 
 def test_reader_groups_and_sinks(http_node: HttpNode, api: httpx.Client) -> None:

@@ -119,6 +119,17 @@ def test_columns_are_those_of_the_node(node: BrokerProcess) -> None:
             client.request(request, Rows)
 
 
+def test_a_compaction_shows_what_it_copies(
+    node: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["-q", "compact", "/", "--store", "transient"]) == 0
+    assert capsys.readouterr().out == "vhost\tstore\tfiles\tgarbage_bytes\n/\ttransient\t0\t0\n"
+    assert main(["-s", "compact"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert main(["compact", "--store", "x"]) != 0
+    assert "persistent, transient" in capsys.readouterr().err
+
+
 def test_a_process_of_its_own(node: BrokerProcess) -> None:
     def run(*words: str) -> tuple[int, str, str]:
         done = subprocess.run(

@@ -204,6 +204,9 @@ def _content_status(figures: ContentFigures) -> ContentStatus:
         figures.garbage_bytes,
         figures.files,
         figures.compactions,
+        figures.is_compacting,
+        figures.wanted_files,
+        figures.wanted_garbage_bytes,
     )
 
 

@@ -93,8 +93,8 @@ class LeveledQueue(MessageTaker):
             self.settings.is_lazy,
             host,
         )
-        # Until when this node is sure to be the queue's master. `demand.gate` has the same time, but
-        # is shut while the queue is paused.
+        # Until when this node is sure to be the master. `demand.gate` is the same one, but shut
+        # while the queue is paused.
         self.gate: HandOutGate = OPEN
         # Consumers, basic.get and reader groups get nothing; see `Queue.set_paused`.
         self.is_paused: bool = False

@@ -269,7 +269,7 @@ class Queue(LeveledQueue):
     def head_state(self, now_ms: i64) -> i64:
         """The state of the head: EMPTY, READY, or LOADING.
 
-        Drops expired messages; at LOADING a caller waits by `when_head`. A paused queue has no head.
+        Drops expired messages; at LOADING a caller waits by `when_head`. A paused queue is EMPTY.
         """
         if self.is_paused:
             return EMPTY

@@ -43,6 +43,13 @@ class ContentFigures:
         self.garbage_bytes: i64 = contents.garbage_bytes
         self.files: i64 = contents.file_count
         self.compactions: i64 = contents.compactions
+        self.is_compacting: bool = contents.compaction is not None
+        # What a compaction on demand still has to copy: files, and the garbage in them.
+        self.wanted_files: i64 = 0
+        self.wanted_garbage_bytes: i64 = 0
+        for file in contents.wanted_files():
+            self.wanted_files += 1
+            self.wanted_garbage_bytes += file.size_bytes - file.valid_bytes
 
 
 class LogFigures:

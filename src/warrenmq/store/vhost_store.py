@@ -74,7 +74,12 @@ class VhostStore:
             self.files, self._loss, self.journal, self.queues, self.backup, self.rewriter
         )
         self._compaction: Compaction = Compaction(
-            self.contents, self.jobs, self.files.losses, self.backup, self.debt
+            self.contents,
+            self.jobs,
+            self.files.losses,
+            self.backup,
+            self.debt,
+            self.files.needs,
         )
         self._queue_access: StoreHost | None = None
         # `advance` has more to do in the next turn, even if nothing happens before.

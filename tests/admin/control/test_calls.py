@@ -88,6 +88,7 @@ from warrenmq.admin.protocol.mirrors import (
     SyncQueue,
 )
 from warrenmq.admin.protocol.requests import GroupList, ListGroups
+from warrenmq.admin.protocol.stores import CompactionBegun, CompactStores
 from warrenmq.admin.protocol.totals import DescribeTotals, NodeTotals
 from warrenmq.admin.protocol.watching import (
     Certificates,
@@ -147,6 +148,7 @@ OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
     (CloseConnections(reason="test", user="nobody"), Counted),
     (SetSourceTracking(is_on=True), Done),
     (ResetLoginAttempts(), Done),
+    (CompactStores(vhost="v"), CompactionBegun),
     (WatchEvents(names=["user.created"]), Done),
     (NextEvents(wait_ms=0), Events),
     (DescribeCertificates(), Certificates),
@@ -313,6 +315,8 @@ def test_bad_requests_change_nothing(node: NodeThread) -> None:
             (List(what="queues", columns=["name", "bogus"], vhost="/"), "bad_request"),
             (ResetNode(), "precondition"),
             (GetImport(), "precondition"),
+            (CompactStores(vhost="v"), "no_such_vhost"),
+            (CompactStores(node="other@host"), "not_found"),
         ]
         for request, code in cases:
             assert refusal(client, request) == code, request

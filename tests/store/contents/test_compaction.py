@@ -44,6 +44,51 @@ def test_compaction_waits_for_garbage_and_files(driver: ContentDriver) -> None:
     assert not few.start_compaction()
 
 
+def test_on_demand_each_file_with_garbage_is_copied_once(driver: ContentDriver) -> None:
+    """Garbage below the half waits for somebody who asks; what comes later is not meant."""
+    for content_id in filled(driver, 6)[::4]:
+        driver.settle(content_id)
+    driver.commit()
+    before = int(driver.store.garbage_bytes)
+    assert 0.1 < garbage_part(driver) < 0.5 and not driver.start_compaction()
+    driver.store.want_compaction()
+    wanted = {file.path for file in driver.store.wanted_files()}
+    assert len(wanted) >= 5
+    seen: list[str] = []
+    while driver.start_compaction():
+        assert driver.job is not None and driver.store.pick_compaction() is None
+        seen += driver.job.source_paths
+        assert driver.store.is_wanted and driver.store.wanted_files()
+        for content_id in driver.job.live_ids[:2]:
+            # Garbage of the copy itself.
+            driver.settle(int(content_id))
+        driver.finish_compaction()
+        driver.check()
+    assert not driver.store.is_wanted and driver.store.wanted_files() == []
+    assert wanted <= set(seen) and len(seen) == len(set(seen))
+    assert int(driver.store.garbage_bytes) < before
+    driver.store.want_compaction()
+    assert driver.compact_all() > 0
+    driver.store.want_compaction()
+    assert driver.compact_all() == 0, "there is nothing to do"
+
+
+def test_a_file_that_cannot_be_copied_ends_no_compaction_on_demand(driver: ContentDriver) -> None:
+    for content_id in filled(driver, 4)[::4]:
+        driver.settle(content_id)
+    driver.commit()
+    driver.store.want_compaction()
+    tried = 0
+    while driver.start_compaction():
+        driver.finish_compaction(ok=False)
+        tried += 1
+        assert tried < 10
+    assert tried > 1 and not driver.store.is_wanted
+    driver.store.want_compaction()
+    assert driver.compact_all() > 0
+    driver.check()
+
+
 def test_what_is_not_written_yet_is_not_copied(driver: ContentDriver) -> None:
     ids = [driver.publish(300) for _ in range(60)]
     driver.seal()

@@ -113,6 +113,30 @@ def test_nothing_is_deleted_while_a_backup_is_made(tmp_path: Path) -> None:
     assert len(left) <= 3 < len(files), left
 
 
+def test_a_compaction_on_demand_waits_for_the_backup(tmp_path: Path) -> None:
+    driver = CheckedStore(tmp_path / "store")
+    for _ in range(400):
+        driver.publish(1000, 1)
+    driver.commit()
+    driver.index(1)
+    for position in driver.load(1)[::4]:
+        driver.settle_one(position)
+    driver.commit()
+    checkpointed(driver)
+    contents = driver.store.contents.persistent
+    contents.want_compaction()
+    wanted = len(contents.wanted_files())
+    assert wanted > 1
+    for _ in range(5):
+        driver.commit()
+    assert (contents.compactions, len(contents.wanted_files())) == (0, wanted)
+    driver.store.backup.end()
+    while contents.is_wanted:
+        driver.commit()
+    assert contents.compactions > 0 and contents.wanted_files() == []
+    driver.check()
+
+
 def test_only_the_first_checkpoint_is_the_backup(tmp_path: Path) -> None:
     driver = CheckedStore(tmp_path / "store")
     driver.publish(100, 1)

@@ -23,6 +23,7 @@ from warrenmq.admin.control.mirrors import MirrorCalls
 from warrenmq.admin.control.peers import Peers
 from warrenmq.admin.control.permits import Permits
 from warrenmq.admin.control.queues import QueueCalls
+from warrenmq.admin.control.stores import StoreCalls
 from warrenmq.admin.control.totals import TotalsCalls
 from warrenmq.admin.control.watching import WatchCalls
 from warrenmq.admin.counters import node_counters
@@ -39,6 +40,7 @@ from warrenmq.admin.protocol.counters import DescribeCounters
 from warrenmq.admin.protocol.latencies import DescribeLatencies
 from warrenmq.admin.protocol.mirrors import MirrorRequest
 from warrenmq.admin.protocol.requests import ErrorReply
+from warrenmq.admin.protocol.stores import CompactStores
 from warrenmq.admin.protocol.totals import DescribeTotals
 from warrenmq.admin.protocol.watching import WatchRequest
 from warrenmq.admin.session_user import SessionUser
@@ -110,6 +112,8 @@ class ControlCalls:
         self._calls.add(
             control.CloseConnections, ConnectionCalls(broker, self._permits, peers, reply).start
         )
+        store_calls = StoreCalls(broker, node, self._permits, peers, reply)
+        self._calls.add(CompactStores, store_calls.compact)
         listings = ListingCalls(broker, self._permits, peers, self._later, reply)
         self._calls.add(control.List, listings.start)
         passed = passed_sessions if is_passed else None

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeGuard
 
 from msgspec import Meta, Struct
 
-from warrenmq.admin.protocol import changes, cluster, mirrors, watching
+from warrenmq.admin.protocol import changes, cluster, mirrors, stores, watching
 from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
 from warrenmq.admin.protocol.fields import ShortStr
 from warrenmq.admin.protocol.latencies import DescribeLatencies, NodeLatencies
@@ -585,6 +585,7 @@ ControlRequest = (
     | cluster.ClusterRequest
     | changes.ChangesRequest
     | mirrors.MirrorRequest
+    | stores.CompactStores
     | watching.WatchRequest
 )
 ControlReply = (
@@ -602,6 +603,7 @@ ControlReply = (
     | NodeTotals
     | cluster.ClusterReply
     | mirrors.MirrorReply
+    | stores.CompactionBegun
     | watching.WatchReply
 )
 
@@ -662,6 +664,7 @@ NEEDS: Final[dict[type, str]] = {
     mirrors.SyncQueue: ADMINISTRATOR,
     mirrors.CancelSync: ADMINISTRATOR,
     mirrors.RebalanceQueues: ADMINISTRATOR,
+    stores.CompactStores: ADMINISTRATOR,
     List: MANAGEMENT,
     watching.SetSourceTracking: ADMINISTRATOR,
     watching.ResetLoginAttempts: ADMINISTRATOR,

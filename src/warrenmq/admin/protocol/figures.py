@@ -86,13 +86,20 @@ class WriteStatus(Struct, frozen=True):
 
 
 class ContentStatus(Struct, frozen=True):
-    """A content store; garbage = total - valid."""
+    """A content store; garbage = total - valid.
+
+    `wanted_files` and `wanted_garbage_bytes` are what a compaction on demand still has to copy.
+    """
 
     total_bytes: int
     valid_bytes: int
     garbage_bytes: int
     files: int
     compactions: int
+    # Whether a file is being copied. False, 0: the node is older than these figures.
+    is_compacting: bool = False
+    wanted_files: int = 0
+    wanted_garbage_bytes: int = 0
 
 
 class VhostStatus(Struct, frozen=True):

@@ -20,6 +20,7 @@ from warrenmq.cli.control.nodes import (
     redundancy,
     report,
     status,
+    stores,
     watching,
 )
 from warrenmq.cli.control.objects import (
@@ -47,8 +48,8 @@ _UPGRADE: Final = (
 
 _FAMILIES: Final = (
     helping, aliases, node, cluster, feature_flags, status, report, users, permissions, listings,
-    parameters, policies, vhosts, definitions, connections, queues, mirrors, checks, redundancy, logins,
-    logs, watching, absent,
+    parameters, policies, vhosts, definitions, connections, queues, mirrors, stores, checks, redundancy,
+    logins, logs, watching, absent,
 )  # fmt: skip
 COMMANDS: Final[dict[str, Command]] = {
     command.name: command for family in _FAMILIES for command in family.COMMANDS

@@ -160,6 +160,9 @@ BODIES: Final[dict[str, Schema]] = {
     "PUT global-parameters/{name}": _DEFINED,
     "POST definitions": TABLE,
     "POST definitions/{vhost}": TABLE,
+    "POST warren/storage/compact": fields(
+        vhost=TEXT, store={"enum": ["persistent", "transient"]}, node=TEXT
+    ),
     "POST warren/queues/{vhost}/{queue}/peek": fields(
         "count", count=_COUNT, start=_SENT_NUMBER, **_SHOWN
     ),

@@ -23,6 +23,10 @@ files, whatever the pattern of releases (G8). Releases continue while the copy i
 takes over the counts of the old ones when the copy is complete. A copy that failed has changed
 nothing.
 
+An operator may want the garbage gone earlier (`want_compaction`). Each file that is more than
+WANTED_GARBAGE_PERCENT garbage at that moment is then copied once, in the same order, one copy at a
+time.
+
 A failed write closes its file (W27): the contents of the write are garbage, and the next content
 starts a file.
 """
@@ -43,6 +47,9 @@ from warrenmq.store.records.record import CONTENT_MAGIC, FILE_HEADER_BYTES, Reco
 FILE_SIZE_LIMIT: Final = 16777216
 # Number of files from which compaction begins (S34).
 COMPACTION_FILES_MIN: Final = 3
+# Share of garbage above which a file is copied: when much of the store is garbage, and on demand.
+_GARBAGE_PERCENT: Final = 50
+WANTED_GARBAGE_PERCENT: Final = 5
 
 
 class ContentWrite:
@@ -105,6 +112,8 @@ class ContentStore:
         # The compaction that is under way.
         self.compaction: Compaction | None = None
         self.compactions: i64 = 0
+        # Files with lower numbers are copied on demand; 0: nobody has asked.
+        self._wanted_below: i64 = 0
         # Bytes of the files that compactions have written since the start.
         self.compacted_bytes: i64 = 0
         # Failed compactions since the last success: the caller pauses when the number rises.
@@ -325,14 +334,22 @@ class ContentStore:
 
         The caller gives it to the job runner; `Compaction.finished` brings it back.
         """
-        if (
-            self.compaction is not None
-            or len(self.files) < COMPACTION_FILES_MIN
-            or self.garbage_bytes * 2 <= self.total_bytes
-        ):
+        if self.compaction is not None:
             return None
-        sources = self._best_sources()
+        is_due = (
+            len(self.files) >= COMPACTION_FILES_MIN
+            and self.garbage_bytes * 100 > _GARBAGE_PERCENT * self.total_bytes
+        )
+        if not is_due and not self.is_wanted:
+            return None
+        sources: list[ContentFile] = []
+        if is_due:
+            sources = self._best_sources(self.next_file_number, _GARBAGE_PERCENT, 0)
+        if len(sources) == 0 and self.is_wanted:
+            percent = WANTED_GARBAGE_PERCENT
+            sources = self._best_sources(self._wanted_below, percent, percent)
         if len(sources) == 0:
+            self._wanted_below = 0
             # Files whose compaction failed get another try next time.
             for file in self.files:
                 file.was_refused = False
@@ -345,6 +362,27 @@ class ContentStore:
         compaction = Compaction(self, sources, target)
         self.compaction = compaction
         return compaction
+
+    def want_compaction(self) -> None:
+        """Have `pick_compaction` pick all files in turn that are worth a copy at this moment."""
+        self._wanted_below = self.next_file_number
+        for file in self.files:
+            file.was_refused = False
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a compaction on demand is not over yet."""
+        return self._wanted_below > 0
+
+    def wanted_files(self) -> list[ContentFile]:
+        """The files that the compaction on demand still has to copy, or copies now."""
+        return [
+            file
+            for file in self.files
+            if file.number < self._wanted_below
+            and self._is_free(file)
+            and _has_garbage(file, WANTED_GARBAGE_PERCENT)
+        ]
 
     def on_compacted(self, job: Compaction) -> None:
         """Take over the result of `job`, which has run or failed."""
@@ -370,10 +408,12 @@ class ContentStore:
         self._damaged = []
         return damaged
 
-    def _best_sources(self) -> list[ContentFile]:
+    def _best_sources(self, below: i64, percent: i64, pair_percent: i64) -> list[ContentFile]:
         """The pair with most garbage that fits into one file, or the single file with most.
 
-        A pair fits when the valid contents of both files do.
+        A pair fits when the valid contents of both files do. Only files with numbers lower than
+        `below` count; more than `percent` of a single file must be garbage, and more than
+        `pair_percent` of a pair.
         """
         files = self.files
         pair: i64 = -1
@@ -385,15 +425,16 @@ class ContentStore:
         while index < len(files):
             file = files[index]
             garbage = file.size_bytes - file.valid_bytes
-            is_free = self._is_free(file)
-            if is_free and garbage * 2 > file.size_bytes and garbage > single_garbage:
+            is_free = file.number < below and self._is_free(file)
+            if is_free and garbage > single_garbage and _has_garbage(file, percent):
                 single = index
                 single_garbage = garbage
             if is_free and before_is_free:
                 before = files[index - 1]
                 both = garbage + before.size_bytes - before.valid_bytes
                 fits = before.valid_bytes + file.valid_bytes <= self.file_size_limit
-                if fits and both > pair_garbage:
+                is_worth_it = both * 100 > pair_percent * (before.size_bytes + file.size_bytes)
+                if fits and is_worth_it and both > pair_garbage:
                     pair = index - 1
                     pair_garbage = both
             before_is_free = is_free
@@ -495,6 +536,11 @@ class ContentStore:
             total += file.size_bytes
             valid += file.valid_bytes
         assert total == self.total_bytes and valid == self.valid_bytes
+
+
+def _has_garbage(file: ContentFile, percent: i64) -> bool:
+    """Whether more than `percent` of the file is garbage."""
+    return (file.size_bytes - file.valid_bytes) * 100 > percent * file.size_bytes
 
 
 def _released_in(files: list[ContentFile], content_id: i64) -> i64:

@@ -1,10 +1,11 @@
-"""Decides when the content stores of a vhost are compacted (S34)."""
+"""Decides when the content stores of a vhost are compacted (S34), by themselves or on demand."""
 
 from typing import Final
 
 from mypy_extensions import i64
 
 from warrenmq.store.contents.stored_contents import StoredContents
+from warrenmq.store.index.checkpoint_needs import CheckpointNeeds
 from warrenmq.store.index.losses import Losses
 from warrenmq.store.jobs.job_queue import JobQueue
 from warrenmq.store.upkeep.backup_pins import BackupPins
@@ -24,12 +25,14 @@ class Compaction:
         losses: Losses,
         backup: BackupPins,
         debt: Debt,
+        needs: CheckpointNeeds,
     ) -> None:
         self._contents: StoredContents = contents
         self._jobs: JobQueue = jobs
         self._losses: Losses = losses
         self._backup: BackupPins = backup
         self._debt: Debt = debt
+        self._needs: CheckpointNeeds = needs
         self._failed: i64 = 0
         self._retry_at_ms: i64 = 0
 
@@ -49,7 +52,11 @@ class Compaction:
         if now_ms < self._retry_at_ms or self._backup.is_on:
             return
         for contents in stores:
+            was_wanted = contents.is_wanted
             job = contents.pick_compaction()
             if job is not None:
                 job.is_urgent = self._debt.payable_bytes > 0
                 self._jobs.submit(job)
+            elif was_wanted and not contents.is_wanted:
+                # Only a checkpoint deletes the files that were copied.
+                self._needs.is_wanted = True

@@ -1,6 +1,6 @@
 """The stores: how much of their files is needed, per vhost and queue."""
 
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 from fastapi import APIRouter, Request
@@ -12,11 +12,14 @@ from warrenmq.admin.protocol.figures import (
     QueueList,
     QueueStatus,
 )
-from warrenmq.management.access import Monitor, VhostUser
+from warrenmq.admin.protocol.stores import CompactionBegun, CompactStores, StoreName
+from warrenmq.management.access import Administrator, Monitor, VhostUser
+from warrenmq.management.bodies import JsonBody
 from warrenmq.management.cluster_sessions import session_at_home
-from warrenmq.management.errors import not_found
+from warrenmq.management.errors import bad_request, not_found
 from warrenmq.management.objects.listings import named, rows_of_vhosts
-from warrenmq.management.rows import ObjectReply, Row, single
+from warrenmq.management.routes.nodes import nodes
+from warrenmq.management.rows import JsonReply, ObjectReply, Row, single
 
 router = APIRouter(prefix="/api/warren")
 
@@ -24,7 +27,28 @@ router = APIRouter(prefix="/api/warren")
 @router.get("/storage")
 def storage_of_node(request: Request, caller: Monitor) -> ObjectReply:
     """The stores of the asked node: journal, indexes, contents, checkpoints and bytes written."""
-    return single(request, msgspec.to_builtins(caller.call(DescribeNode(), NodeStatus)))
+    row: Row = msgspec.to_builtins(caller.call(DescribeNode(), NodeStatus))
+    del row["type"]
+    return single(request, row)
+
+
+@router.post("/storage/compact")
+def compact(caller: Administrator, body: JsonBody) -> JsonReply:
+    """Begin to copy the content files with garbage; returns what is to be copied.
+
+    `vhost`, `store` (persistent or transient) and `node` choose some of them. `GET storage` has the
+    files that are left.
+    """
+    store = next((each for each in get_args(StoreName) if each == body.text("store")), None)
+    if body.has("store") and store is None:
+        raise bad_request("store must be persistent or transient")
+    node = body.text("node") or None
+    if node is not None:
+        named(nodes(caller), node)
+    request = CompactStores(vhost=body.text("vhost") or None, store=store, node=node)
+    row: Row = msgspec.to_builtins(caller.call(request, CompactionBegun))
+    del row["type"]
+    return JsonReply(row)
 
 
 @router.get("/storage/{vhost:segment}")

@@ -53,6 +53,29 @@ class Browser:
         """Show a file."""
         self._driver.get(path.as_uri())
 
+    def go(self, url: str) -> None:
+        """Show the page of a server."""
+        self._driver.get(url)
+
+    def type_into(self, name: str, text: str) -> None:
+        """Type into the field with this id; a new line sends its form."""
+        from selenium.webdriver.common.by import By
+
+        self._driver.find_element(By.ID, name).send_keys(text)
+
+    def errors(self) -> list[str]:
+        """Errors in the console since the last call, refused requests included."""
+        log = self._driver.get_log("browser")
+        return [line["message"] for line in log if line["level"] == "SEVERE"]
+
+    def forget_cookies(self) -> None:
+        """Forget who is signed in."""
+        self._driver.delete_all_cookies()
+
+    def ask_async(self, script: str, *values: Any) -> Any:
+        """Run a script that calls its last argument with the result."""
+        return self._driver.execute_async_script(script, *values)
+
     def show_as(self, width: int, scheme: str) -> None:
         """Set the window's width (px) and the system's colour scheme: `light` or `dark`."""
         size = {"width": width, "height": _HEIGHT, "deviceScaleFactor": 1, "mobile": False}

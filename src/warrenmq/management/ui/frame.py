@@ -3,23 +3,21 @@
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import htpy as h
 
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import ApiError
-
-if TYPE_CHECKING:
-    from warrenmq.management.ui.page import Page
+from warrenmq.management.ui.visit import Visit
 
 REFRESH_S: Final = 5
 RANGE_NAMES: Final = {
-    "1m": "1 min",
-    "10m": "10 min",
-    "1h": "1 hour",
-    "8h": "8 hours",
-    "7d": "7 days",
+    "1m": "1 m",
+    "10m": "10 m",
+    "1h": "1 h",
+    "8h": "8 h",
+    "7d": "7 d",
 }
 THEMES: Final = ("system", "light", "dark")
 # The menu: title, path, tag that opens the page, and the field of `object_totals` to count.
@@ -52,12 +50,12 @@ class Seen:
     failure: str = ""
 
 
-async def seen(page: "Page") -> Seen:
+async def seen(visit: Visit) -> Seen:
     """Ask the API for what the frame shows."""
     try:
-        overview = await page.api.get("overview", {"columns": "object_totals,cluster_name"})
-        vhosts = [] if page.is_refresh else await page.api.get("vhosts", {"columns": "name"})
-        alarms = await _alarms(page) if page.has_tag("monitoring") else []
+        overview = await visit.api.get("overview", {"columns": "object_totals,cluster_name"})
+        vhosts = [] if visit.is_refresh else await visit.api.get("vhosts", {"columns": "name"})
+        alarms = await _alarms(visit) if visit.has_tag("monitoring") else []
     except ApiError as error:
         return Seen({}, "", [], [], error.reason)
     return Seen(
@@ -68,9 +66,9 @@ async def seen(page: "Page") -> Seen:
     )
 
 
-async def _alarms(page: "Page") -> list[str]:
+async def _alarms(visit: Visit) -> list[str]:
     found = []
-    for node in await page.api.get("nodes"):
+    for node in await visit.api.get("nodes"):
         name = node["name"]
         if not node.get("running"):
             found.append(f"Node {name} does not run.")
@@ -87,7 +85,7 @@ async def _alarms(page: "Page") -> list[str]:
     return found
 
 
-def live_parts(page: "Page", frame: Seen) -> h.Node:
+def live_parts(visit: Visit, frame: Seen) -> h.Node:
     """The parts of the frame that refresh themselves."""
     return [
         _attention(frame, is_refresh=True),
@@ -95,25 +93,25 @@ def live_parts(page: "Page", frame: Seen) -> h.Node:
     ]
 
 
-def document(page: "Page", frame: Seen, title: str, content: h.Node) -> h.Element:
+def document(visit: Visit, frame: Seen, title: str, content: h.Node) -> h.Element:
     """The whole document."""
-    theme = page.request.cookies.get("theme", "")
+    theme = visit.request.cookies.get("theme", "")
     return bare_document(
-        page.prefix,
+        visit.prefix,
         title,
         [
             h.a(".skip", href="#main")["To the content"],
-            _head(page, frame),
+            _head(visit, frame),
             h.div(".columns")[
-                _menu(page, frame),
+                _menu(visit, frame),
                 h.main("#main", tabindex="-1")[
-                    _attention(frame, is_refresh=False, is_paused="pause" in page.query),
-                    _said(page),
+                    _attention(frame, is_refresh=False, is_paused="pause" in visit.query),
+                    _said(visit),
                     h.h1[title],
                     content,
                 ],
             ],
-            None if page.query.get("pause") else _ticker(page),
+            None if visit.query.get("pause") else _ticker(visit),
         ],
         theme if theme in THEMES else "",
     )
@@ -135,96 +133,96 @@ def bare_document(prefix: str, title: str, content: h.Node, theme: str = "") -> 
     ]
 
 
-def _ticker(page: "Page") -> h.Element:
+def _ticker(visit: Visit) -> h.Element:
     """Asks for the live parts again and again."""
     return h.div(
-        hx_get=page.url(),
+        hx_get=visit.url(),
         hx_trigger=f"every {REFRESH_S}s",
         hx_swap="none",
         hidden=True,
     )
 
 
-def _head(page: "Page", frame: Seen) -> h.Element:
+def _head(visit: Visit, frame: Seen) -> h.Element:
     return h.header(".head")[
-        h.a(".brand", href=page.link("/overview"))["warren"],
+        h.a(".brand", href=visit.link("/overview"))["warren"],
         h.span(".cluster")[frame.cluster],
-        h.form(".search", action=f"{page.prefix}/search", role="search")[
+        h.form(".search", action=f"{visit.prefix}/search", role="search")[
             h.label(for_="search", class_="hidden")["Search queues, exchanges, connections, users"],
             h.input(
                 "#search", type="search", name="q", placeholder="Search", accesskey="s",
-                value=page.query.get("q", ""),
+                value=visit.query.get("q", ""),
             ),
         ],
-        _vhosts(page, frame),
-        _ranges(page),
-        _pause(page),
-        _themes(page),
-        h.form(".out", action=f"{page.prefix}/logout", method="post")[
-            h.span(".user")[page.sign_in.user],
+        _vhosts(visit, frame),
+        _ranges(visit),
+        _pause(visit),
+        _themes(visit),
+        h.form(".out", action=f"{visit.prefix}/logout", method="post")[
+            h.span(".user")[visit.sign_in.user],
             h.button(type="submit")["Sign out"],
         ],
     ]  # fmt: skip
 
 
-def _vhosts(page: "Page", frame: Seen) -> h.Element:
-    return h.form(".pick", action=f"{page.prefix}{page.path}")[
+def _vhosts(visit: Visit, frame: Seen) -> h.Element:
+    return h.form(".pick", action=f"{visit.prefix}{visit.path}")[
         [
             h.input(type="hidden", name=name, value=value)
-            for name, value in page.query.items()
+            for name, value in visit.query.items()
             if name not in ("vhost", "page")
         ],
         h.label(for_="vhost")["Vhost"],
         h.select("#vhost", name="vhost")[
-            h.option(value="", selected=not page.vhost)["All"],
+            h.option(value="", selected=not visit.vhost)["All"],
             [
-                h.option(value=name, selected=name == page.vhost)[name]
-                for name in dict.fromkeys([*frame.vhosts, *([page.vhost] if page.vhost else [])])
+                h.option(value=name, selected=name == visit.vhost)[name]
+                for name in dict.fromkeys([*frame.vhosts, *([visit.vhost] if visit.vhost else [])])
             ],
         ],
         h.button(type="submit")["Show"],
     ]
 
 
-def _ranges(page: "Page") -> h.Element:
+def _ranges(visit: Visit) -> h.Element:
     return h.nav(".ranges", aria_label="Range of charts")[
         [
             h.a(
-                href=page.url(range=name),
-                aria_current="true" if name == page.range else None,
+                href=visit.url(range=name),
+                aria_current="true" if name == visit.range else None,
             )[title]
             for name, title in RANGE_NAMES.items()
         ]
     ]
 
 
-def _pause(page: "Page") -> h.Element:
-    if page.query.get("pause"):
-        return h.a(".pause", href=page.url(pause=None))["Resume"]
-    return h.a(".pause", href=page.url(pause="1"))["Pause"]
+def _pause(visit: Visit) -> h.Element:
+    if visit.query.get("pause"):
+        return h.a(".pause", href=visit.url(pause=None))["Resume"]
+    return h.a(".pause", href=visit.url(pause="1"))["Pause"]
 
 
-def _themes(page: "Page") -> h.Element:
-    chosen = page.request.cookies.get("theme", "system")
+def _themes(visit: Visit) -> h.Element:
+    chosen = visit.request.cookies.get("theme", "system")
     following = THEMES[(THEMES.index(chosen) + 1) % 3] if chosen in THEMES else "light"
-    return h.form(".theme", action=f"{page.prefix}/theme", method="post")[
-        h.input(type="hidden", name="back", value=page.url()),
+    return h.form(".theme", action=f"{visit.prefix}/theme", method="post")[
+        h.input(type="hidden", name="back", value=visit.url()),
         h.button(type="submit", name="theme", value=following)[f"Theme: {chosen}"],
     ]
 
 
-def _menu(page: "Page", frame: Seen) -> h.Element:
+def _menu(visit: Visit, frame: Seen) -> h.Element:
     return h.nav(".menu", aria_label="Pages")[
         h.ul[
             [
                 h.li[
                     h.a(
-                        href=page.link(path),
-                        aria_current="page" if page.path.startswith(path) else None,
+                        href=visit.link(path),
+                        aria_current="page" if visit.path.startswith(path) else None,
                     )[title, " ", _counter(path, field, frame, is_refresh=False) if field else None]
                 ]
                 for title, path, tag, field in MENU
-                if page.has_tag(tag)
+                if visit.has_tag(tag)
             ]
         ]
     ]
@@ -253,6 +251,6 @@ def _attention(frame: Seen, is_refresh: bool, is_paused: bool = False) -> h.Elem
     ]
 
 
-def _said(page: "Page") -> h.Node:
-    said, page.sign_in.said = page.sign_in.said, ""
+def _said(visit: Visit) -> h.Node:
+    said, visit.sign_in.said = visit.sign_in.said, ""
     return said and h.p(".said", role="status")[said]

@@ -5,10 +5,8 @@ header of htmx, and gets the parts that were made with `live` only; it puts each
 place of the one with its id.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
-from urllib.parse import urlencode
 
 import htpy as h
 from fastapi import Depends, Request
@@ -17,25 +15,10 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from warrenmq.management.ui import frame
 from warrenmq.management.ui.api import Api
-from warrenmq.management.ui.sign_ins import SignIn, SignIns
+from warrenmq.management.ui.sign_ins import SignIns
+from warrenmq.management.ui.visit import Visit
 
 COOKIE: Final = "warren_session"
-# Ranges of charts by name: length and interval of samples (s).
-RANGES: Final = {
-    "1m": (60, 5),
-    "10m": (600, 5),
-    "1h": (3600, 60),
-    "8h": (28800, 600),
-    "7d": (604800, 1800),
-}
-_RANGE: Final = "10m"
-# Tags that include another one (RabbitMQ's).
-_INCLUDED_IN: Final = {
-    "management": {"management", "policymaker", "monitoring", "administrator"},
-    "policymaker": {"policymaker", "administrator"},
-    "monitoring": {"monitoring", "administrator"},
-    "administrator": {"administrator"},
-}
 
 
 class SignInNeeded(Exception):
@@ -51,62 +34,10 @@ class ForeignForm(Exception):
 
 
 @dataclass
-class Page:
-    """A page for one request. `query` is what the URL says behind `?`."""
+class Page(Visit):
+    """The page of a visit, and the parts of it that refresh themselves."""
 
-    request: Request
-    sign_in: SignIn
-    api: Api
-    prefix: str
-    is_refresh: bool
     _live: list[h.Element] = field(default_factory=list)
-
-    @property
-    def query(self) -> Mapping[str, str]:
-        """The query of the URL; of a repeated name the last value."""
-        return self.request.query_params
-
-    @property
-    def path(self) -> str:
-        """The escaped path of the page, without the prefix."""
-        path: str = self.request.scope["path"]
-        return path
-
-    @property
-    def vhost(self) -> str:
-        """The vhost that the user has picked; empty: all."""
-        return self.query.get("vhost", "")
-
-    @property
-    def range(self) -> str:
-        """The name of the range of all charts."""
-        name = self.query.get("range", _RANGE)
-        return name if name in RANGES else _RANGE
-
-    def has_tag(self, tag: str) -> bool:
-        """Whether the user has `tag`, or one that includes it."""
-        return not _INCLUDED_IN[tag].isdisjoint(self.sign_in.tags)
-
-    def samples(self, *groups: str) -> dict[str, int]:
-        """The query that asks the API for samples of the range; `groups` such as `lengths`."""
-        length, interval = RANGES[self.range]
-        return {
-            name: value
-            for group in groups
-            for name, value in ((f"{group}_age", length), (f"{group}_incr", interval))
-        }
-
-    def url(self, **changes: Any) -> str:
-        """The URL of this page with other values in its query; None leaves one out."""
-        return self.link(self.path, **{**self.query, **changes})
-
-    def link(self, path: str, **query: Any) -> str:
-        """The URL of another page, with vhost, range and pause of this one."""
-        kept = {
-            name: self.query[name] for name in ("vhost", "range", "pause") if name in self.query
-        }
-        values = {name: value for name, value in {**kept, **query}.items() if value is not None}
-        return f"{self.prefix}{path}" + (f"?{urlencode(values)}" if values else "")
 
     def live(self, name: str, *content: h.Node) -> h.Element:
         """A part of the page that refreshes itself; `name` is its id."""

@@ -9,7 +9,8 @@ from starlette.responses import Response
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import path_to
 from warrenmq.management.ui.elements.charts import Series, chart, levels, rates
-from warrenmq.management.ui.page import RANGES, Page, PageOf
+from warrenmq.management.ui.page import Page, PageOf
+from warrenmq.management.ui.visit import RANGES
 
 router = APIRouter()
 

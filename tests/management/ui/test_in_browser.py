@@ -1,0 +1,152 @@
+"""Every page in Chromium: no error, no violation of accessibility, no sideways scrolling, no script.
+
+The node has traffic, and names, headers, properties and payloads that try to run a script.
+"""
+
+import json
+import threading
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+
+pytest.importorskip("selenium")
+pytest.importorskip("axe_core_python")
+
+from tests.support.awaiting import eventually
+from tests.support.brokers.http_api import HttpNode
+from tests.support.browser import Browser, chromium
+
+HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
+QUEUE = "%3Cimg%20src%3Dx%20onerror%3D%22document.title%3D%27run%27%22%3E%3Cscript%3Edocument.title%3D%27run%27%3C%2Fscript%3E"
+PATHS = ["overview"]
+# Width (px), and the system's colours.
+LOOKS = ((1280, "light"), (1280, "dark"), (390, "light"))
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+# Elements of the keyboard that it does not reach, or that do not show it.
+KEYBOARD = """
+const faults = [];
+for (const each of document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary")) {
+  if (each.tabIndex < 0) faults.push(`not reached: ${each.outerHTML.slice(0, 80)}`);
+  if (!each.checkVisibility()) continue;
+  each.focus({focusVisible: true});
+  if (document.activeElement === each && getComputedStyle(each).outlineStyle === "none")
+    faults.push(`no focus: ${each.outerHTML.slice(0, 80)}`);
+}
+return faults;
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with chromium(tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def busy(http_node: HttpNode) -> Iterator[HttpNode]:
+    """The node with a queue, its messages, and a consumer that holds some of them."""
+    port = http_node.node.port
+    properties = {"product": HOSTILE, "connection_name": HOSTILE}
+    parameters = pika.ConnectionParameters("127.0.0.1", port, client_properties=properties)
+    with pika.BlockingConnection(parameters) as connection:
+        channel = connection.channel()
+        channel.exchange_declare(HOSTILE, "topic", durable=True)
+        channel.queue_declare(HOSTILE, durable=True, arguments={"x-max-length": 1000})
+        channel.queue_bind(HOSTILE, HOSTILE, HOSTILE)
+        for number in range(20):
+            channel.basic_publish(
+                HOSTILE,
+                HOSTILE,
+                json.dumps({"number": number, "text": HOSTILE}).encode(),
+                pika.BasicProperties(
+                    headers={HOSTILE: HOSTILE}, delivery_mode=2, type=HOSTILE[:99]
+                ),
+            )
+        channel.basic_qos(prefetch_count=5)
+        channel.basic_consume(HOSTILE, lambda *_: None, consumer_tag=HOSTILE)
+        stopping = threading.Event()
+
+        def serve() -> None:
+            while not stopping.is_set():
+                connection.process_data_events(0.1)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield http_node
+        finally:
+            stopping.set()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def signed_in(browser: Browser, busy: HttpNode) -> Browser:
+    browser.go(f"{busy.url}login")
+    browser.type_into("f-user", "guest")
+    browser.type_into("f-password", "guest\n")
+    eventually(lambda: browser.ask("return location.pathname") == "/overview", "the overview")
+    return browser
+
+
+def faults_of(browser: Browser, url: str) -> list[str]:
+    """What is wrong with a page, at each of `LOOKS`."""
+    found: list[str] = []
+    axe = (files("axe_core_python") / "axe.min.js").read_text()
+    for width, scheme in LOOKS:
+        browser.show_as(width, scheme)
+        browser.go(url)
+        shown = f"{url} at {width} px, {scheme}"
+        found += [f"{shown}: {line}" for line in browser.errors()]
+        if browser.ask("return document.documentElement.scrollWidth > innerWidth"):
+            found.append(f"{shown} scrolls sideways")
+        if browser.ask("return document.querySelectorAll('h1').length") != 1:
+            found.append(f"{shown} has not one heading")
+        if browser.ask("return document.title").startswith("run"):
+            found.append(f"{shown} runs scripts of clients")
+        browser.ask(axe)
+        result: dict[str, Any] = browser.ask_async(
+            "axe.run(document, arguments[0]).then(arguments[1])", RULES
+        )
+        assert result["passes"]
+        for violation in result["violations"]:
+            nodes = [node["html"][:120] for node in violation["nodes"][:3]]
+            found.append(f"{shown}: {violation['id']} at {nodes}")
+    found += [f"{url}: {fault}" for fault in browser.ask(KEYBOARD)]
+    return found
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_page_is_sound(signed_in: Browser, busy: HttpNode, path: str) -> None:
+    assert faults_of(signed_in, busy.url + path) == []
+
+
+def test_the_form_to_sign_in_is_sound(browser: Browser, http_node: HttpNode) -> None:
+    browser.forget_cookies()
+    assert faults_of(browser, f"{http_node.url}login") == []
+
+
+def test_figures_refresh_and_typed_text_stays(
+    signed_in: Browser, busy: HttpNode, tmp_path: Path
+) -> None:
+    signed_in.show_as(1280, "light")
+    signed_in.go(f"{busy.url}login")
+    signed_in.type_into("f-user", "guest")
+    signed_in.type_into("f-password", "guest\n")
+    eventually(lambda: signed_in.ask("return location.pathname") == "/overview", "the overview")
+    signed_in.ask("window.same = true")
+    signed_in.type_into("search", "half a word")
+    before = signed_in.ask("return document.querySelector('#count-queues').textContent")
+    busy.client().put("queues/%2F/one-more", json={"durable": True})
+    eventually(
+        lambda: (
+            signed_in.ask("return document.querySelector('#count-queues').textContent") != before
+        ),
+        "the count of queues",
+    )
+    assert signed_in.ask("return window.same")
+    assert signed_in.ask("return document.querySelector('#search').value") == "half a word"
+    assert signed_in.errors() == []

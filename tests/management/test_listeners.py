@@ -5,6 +5,7 @@ import re
 import socket
 import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -90,6 +91,42 @@ def test_a_new_certificate_is_used(node: HttpNode, authority: Authority) -> None
         "the new one is shown",
         0.3,
     )
+
+
+def test_certificates_that_expire_soon_fail_a_check(api: httpx.Client) -> None:
+    """Those of the tests are valid for 30 days."""
+    path = "health/checks/certificate-expiration"
+    assert api.get(f"{path}/3/weeks").json() == {"status": "ok"}
+    reply = api.get(f"{path}/2/months")
+    (row,) = reply.json()["expired"]
+    assert (reply.status_code, row["interface"], row["protocol"]) == (503, "127.0.0.1", "https")
+
+
+def test_new_authorities_are_trusted(node: HttpNode, authority: Authority, tmp_path: Path) -> None:
+    """Clients of the new authority are served, and those of the old one no more."""
+    url = f"https{urls(node)['https']}api/whoami"
+    other = Authority(tmp_path, "other")
+    clients = [ssl.create_default_context(cafile=authority.certfile) for _ in range(2)]
+    for client, issuer in zip(clients, (authority, other), strict=True):
+        mine = issuer.issue("client")
+        client.load_cert_chain(mine.certfile, mine.keyfile)
+
+    def served() -> list[bool]:
+        return [_is_served(url, client) for client in clients]
+
+    before = authority.certfile.read_bytes()
+    assert served() == [True, False]
+    authority.certfile.write_bytes(other.certfile.read_bytes())
+    eventually(lambda: served() == [False, True], "the new authority is trusted", 0.3)
+    authority.certfile.write_bytes(before)
+    eventually(lambda: served() == [True, False], "the old authority is trusted again", 0.3)
+
+
+def _is_served(url: str, client: ssl.SSLContext) -> bool:
+    try:
+        return httpx.get(url, verify=client, auth=("guest", "guest")).status_code == 200
+    except httpx.TransportError:
+        return False
 
 
 def test_paths_begin_with_the_prefix(api: httpx.Client) -> None:

@@ -21,6 +21,7 @@ from warrenmq.server.config.changes import field_value
 from warrenmq.server.config.keys import ALL
 from warrenmq.server.config.settings import Config
 from warrenmq.server.listening.amqp_protocol import ClientProtocol
+from warrenmq.server.listening.tls import certificate_texts
 from warrenmq.server.log.output import log_files, rotate_log, set_log_level
 from warrenmq.server.startup.load_definitions import DefinitionsNotLoaded
 from warrenmq.server.startup.startup import first_definitions
@@ -220,13 +221,24 @@ class NodeProcess:
         )
 
     def certificates(self) -> list[ListenerCertificates]:
-        """The certificates of the TLS listeners."""
+        """The certificates of the TLS listeners; those of HTTP as their files are now."""
         own, trusted = self._host.certificates()
-        return [
+        found = [
             ListenerCertificates(*listener, own, trusted)
             for listener in self._host.listeners
             if listener[0] == "amqp/ssl"
         ]
+        config = self._host.config
+        for protocol, listening in (
+            ("https", config.management.api_listeners()),
+            ("https/prometheus", config.prometheus.metrics_listeners()),
+        ):
+            found += [
+                ListenerCertificates(protocol, each.host, each.port, *certificate_texts(each.tls))
+                for each in listening
+                if each.tls is not None
+            ]
+        return found
 
     def variables(self) -> dict[str, str]:
         """The environment variables that set something, without secrets."""

@@ -30,6 +30,7 @@ def node(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> Iter
     server = authority.issue("server")
     node.node.settings = (
         "proxy_protocol=true",
+        "connection_max=1",
         f"management.ssl.certfile={server.certfile}",
         f"management.ssl.keyfile={server.keyfile}",
         f"management.ssl.cacertfile={authority.certfile}",
@@ -100,6 +101,19 @@ def test_certificates_that_expire_soon_fail_a_check(api: httpx.Client) -> None:
     reply = api.get(f"{path}/2/months")
     (row,) = reply.json()["expired"]
     assert (reply.status_code, row["interface"], row["protocol"]) == (503, "127.0.0.1", "https")
+
+
+def test_a_node_that_takes_no_more_connections_fails_a_check(
+    node: HttpNode, api: httpx.Client
+) -> None:
+    path = "health/checks/below-node-connection-limit"
+    assert api.get(path).json() == {"status": "ok", "current": 0, "limit": 1}
+    with socket.create_connection(("127.0.0.1", node.node.port), 30) as client:
+        client.sendall(b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\nAMQP\0\0\x09\x01")
+        assert client.recv(1)
+        reply = api.get(path)
+        assert (reply.status_code, reply.json()["current"]) == (503, 1)
+    eventually(lambda: api.get(path).status_code == 200, "the client has gone")
 
 
 def test_new_authorities_are_trusted(node: HttpNode, authority: Authority, tmp_path: Path) -> None:

@@ -170,6 +170,8 @@ def test_overview_nodes_and_checks(http_node: HttpNode, channel: BlockingChannel
     port = http_node.node.port
     assert client.get("health/checks/alarms").json() == {"status": "ok"}
     assert client.get(f"health/checks/port-listener/{port}").json()["port"] == port
+    limit = client.get("health/checks/below-node-connection-limit").json()
+    assert limit == {"status": "ok", "current": 1, "limit": "infinity"}
     failed = client.get("health/checks/port-listener/1")
     assert (failed.status_code, failed.json()["missing"]) == (503, 1)
     failed = client.get("health/checks/protocol-listener/mqtt")

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from warrenmq.admin.client.certificates import expiring
 from warrenmq.admin.client.critical_queues import critical_queues
 from warrenmq.admin.protocol.cluster import ClusterStatus, DescribeCluster, MemberDescription
+from warrenmq.admin.protocol.control import ControlStatus, DescribeControl
 from warrenmq.admin.protocol.watching import Certificates, DescribeCertificates
 from warrenmq.management.access import ManagementUser, Monitor
 from warrenmq.management.errors import bad_request, not_found
@@ -96,6 +97,17 @@ def is_in_service(caller: ManagementUser) -> JsonReply:
     if any([node.is_draining for node in _own(_cluster(caller))]):
         return _failed("node is in maintenance mode")
     return _ok()
+
+
+@router.get("/below-node-connection-limit")
+def below_node_connection_limit(caller: Monitor) -> JsonReply:
+    """Whether the node takes further connections of clients, as `connection_max` says."""
+    status = caller.call(DescribeControl(), ControlStatus)
+    current, maximum = status.connections, status.environment["connection_max"]
+    limit = "infinity" if maximum < 0 else maximum
+    if maximum < 0 or current < maximum:
+        return _ok(current=current, limit=limit)
+    return _failed("The node takes no more connections", current=current, limit=limit)
 
 
 # Units of the check of certificates, in days; RabbitMQ's months and years have as many.

@@ -18,6 +18,7 @@ from warrenmq.management.objects.vhosts import MESSAGE_COUNTS, add_messages
 from warrenmq.management.rows import JsonReply, ObjectReply, Row, single
 from warrenmq.management.sessions import Caller
 from warrenmq.management.shown import FiguresOf
+from warrenmq.management.statistics.retention import LONG_SPANS_S, SHORT_SPANS_S
 from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 
 router = APIRouter(prefix="/api")
@@ -32,7 +33,6 @@ _EXCHANGE_TYPES: Final = {
     "x-delayed-message": "Delayed Message Exchange.",
     "x-random": "Randomly picks a binding (queue) to route via (to).",
 }
-_RETENTION_S: Final = (600, 3600, 28800, 86400)
 
 
 @router.get("/overview")
@@ -101,9 +101,9 @@ def _versions(caller: Caller) -> Row:
         "erlang_full_version": "",
         "cluster_name": caller.description.cluster_name,
         "sample_retention_policies": {
-            "global": list(_RETENTION_S),
-            "basic": list(_RETENTION_S[:2]),
-            "detailed": list(_RETENTION_S[:1]),
+            "global": list(LONG_SPANS_S),
+            "basic": list(SHORT_SPANS_S),
+            "detailed": list(SHORT_SPANS_S),
         },
         "exchange_types": [
             {"name": name, "description": text, "enabled": True}

@@ -44,6 +44,11 @@ _TEN_MINUTES: Final = (600_000, TICK_MS)
 _HOUR: Final = (60 * _MINUTE_MS, _MINUTE_MS)
 _EIGHT_HOURS: Final = (480 * _MINUTE_MS, 10 * _MINUTE_MS)
 _SEVEN_DAYS: Final = (7 * 1440 * _MINUTE_MS, 30 * _MINUTE_MS)
+_LONG: Final = (_TEN_MINUTES, _HOUR, _EIGHT_HOURS, _SEVEN_DAYS)
+_SHORT: Final = (_TEN_MINUTES, _HOUR)
+# For how long back the samples of each resolution reach (s), finest first.
+LONG_SPANS_S: Final = tuple(span_ms // 1000 for span_ms, _interval_ms in _LONG)
+SHORT_SPANS_S: Final = tuple(span_ms // 1000 for span_ms, _interval_ms in _SHORT)
 # Figures of nodes and vhosts that have samples at a time: 9 MB at most, once they are a week old.
 _LONG_SLOTS: Final = 2_000
 # Figures of single objects that have samples at a time: 37 MB at most. A queue whose clients do
@@ -53,13 +58,12 @@ _SHORT_SLOTS: Final = 50_000
 
 def long_retention(tick_ms: int) -> Retention:
     """That of figures of the cluster, of nodes and of vhosts."""
-    spans = (_TEN_MINUTES, _HOUR, _EIGHT_HOURS, _SEVEN_DAYS)
-    return Retention(_resolutions(spans, tick_ms), "d", _LONG_SLOTS)
+    return Retention(_resolutions(_LONG, tick_ms), "d", _LONG_SLOTS)
 
 
 def short_retention(tick_ms: int) -> Retention:
     """That of single queues, exchanges, channels and connections."""
-    return Retention(_resolutions((_TEN_MINUTES, _HOUR), tick_ms), "f", _SHORT_SLOTS)
+    return Retention(_resolutions(_SHORT, tick_ms), "f", _SHORT_SLOTS)
 
 
 def _resolutions(spans: tuple[tuple[int, int], ...], tick_ms: int) -> tuple[Resolution, ...]:

@@ -13,10 +13,10 @@ from tests.support.brokers.node_thread import NodeThread
 from warrenmq.admin.client.client import AdminClient, NodeAddress
 from warrenmq.admin.control.totals import QUEUES_A_TURN, TotalsCalls
 from warrenmq.admin.protocol.control import MONITORING, NEEDS, ControlReply, List, Rows
-from warrenmq.admin.protocol.totals import DescribeTotals, MirrorSums, NodeTotals
+from warrenmq.admin.protocol.totals import DescribeTotals, MirrorSums, NodeTotals, VhostSums
 from warrenmq.wire.methods import TxSelect, TxSelectOk
 
-Listing = Literal["queues", "connections", "channels"]
+Listing = Literal["queues", "connections", "channels", "exchanges"]
 LISTINGS = ("queues", "connections", "channels")
 
 
@@ -78,10 +78,21 @@ def test_the_sums_are_those_of_the_listings(node: NodeThread) -> None:
         # Meanwhile the lazy queue may still page.
         eventually(are_same, "the same sums")
         totals = sums()
+        exchanges = listed_sums(client, "exchanges", ["durable"])
     assert totals.queues.queues == 4 and totals.queues.messages_persistent > 0
     assert totals.clients.publishers == 2
     assert (totals.clients.acks_uncommitted, totals.clients.messages_uncommitted) == (1, 1)
     assert totals.mirrors == MirrorSums(0, 0, 0, 0)
+    assert totals.vhosts == {
+        "/": VhostSums(
+            exchanges=exchanges["exchanges"],
+            queues=4,
+            consumers=1,
+            messages=totals.queues.messages,
+            messages_ready=totals.queues.messages_ready,
+            messages_unacknowledged=totals.queues.messages_unacknowledged,
+        )
+    }
 
 
 def test_each_turn_adds_a_slice(node: NodeThread) -> None:
@@ -89,7 +100,7 @@ def test_each_turn_adds_a_slice(node: NodeThread) -> None:
     steps: list[Any] = []
 
     def take() -> None:
-        calls = TotalsCalls(node.node.broker, steps.append, replies.append)
+        calls = TotalsCalls(node.node.broker, None, steps.append, replies.append)
         (vhost,) = node.node.broker.vhosts.values()
         (queue,) = [each for each in vhost.queues.values() if each.name == b"plain"]
         for number in range(2 * QUEUES_A_TURN):

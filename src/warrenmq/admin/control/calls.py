@@ -119,7 +119,7 @@ class ControlCalls:
         passed = passed_sessions if is_passed else None
         change_calls = ChangeCalls(broker, node, peers, passed, clock, reply)
         self._calls.add(ReadChanges, change_calls.read)
-        self._calls.add(DescribeTotals, TotalsCalls(broker, self._later, reply).start)
+        self._calls.add(DescribeTotals, TotalsCalls(broker, peers, self._later, reply).start)
         self._add_calls()
 
     def start(self, request: control.ControlRequest) -> None:

@@ -1,17 +1,23 @@
-"""Request and reply of the admin protocol for sums over all queues and clients of a node.
+"""Request and reply of the admin protocol for sums over all queues and clients.
 
 The figures have the names of the columns of listings. Sizes are in bytes.
 """
 
+from typing import Literal
+
 from msgspec import Struct
 
 
-class DescribeTotals(Struct, tag="describe_totals", forbid_unknown_fields=True, frozen=True):
-    """The sums of this node. Reply: NodeTotals; it takes the node some turns."""
+class DescribeTotals(
+    Struct, tag="describe_totals", forbid_unknown_fields=True, frozen=True, omit_defaults=True
+):
+    """The sums of this node, or of all nodes that answer. Reply: NodeTotals, after some turns."""
+
+    which: Literal["local", "all"] = "local"
 
 
 class QueueSums(Struct, frozen=True):
-    """Sums over the queues of the node, without those of other nodes; delta is what forms leave."""
+    """Sums over the queues that live on the asked nodes; delta is what forms leave."""
 
     queues: int
     paused: int
@@ -37,7 +43,7 @@ class QueueSums(Struct, frozen=True):
 
 
 class ClientSums(Struct, frozen=True):
-    """Sums over the connections of the node and their channels."""
+    """Sums over the connections of the asked nodes and their channels."""
 
     connections: int
     send_pend: int
@@ -54,7 +60,7 @@ class ClientSums(Struct, frozen=True):
 
 
 class MirrorSums(Struct, frozen=True):
-    """Queues with a master on the node and with mirrors, and how many of these there are.
+    """Queues with a master on an asked node and with mirrors, and how many of these there are.
 
     An unprotected queue has no synchronised mirror.
     """
@@ -65,9 +71,25 @@ class MirrorSums(Struct, frozen=True):
     unprotected: int
 
 
+class VhostSums(Struct, frozen=True):
+    """A vhost: its exchanges and queues, of all nodes and down ones too, and sums over the queues.
+
+    The sums are over the queues that live on the asked nodes.
+    """
+
+    exchanges: int
+    queues: int
+    consumers: int
+    messages: int
+    messages_ready: int
+    messages_unacknowledged: int
+
+
 class NodeTotals(Struct, tag="node_totals", frozen=True):
     """The sums; something that comes or goes while they are taken may be in them or not."""
 
     queues: QueueSums
     clients: ClientSums
     mirrors: MirrorSums
+    # By name.
+    vhosts: dict[str, VhostSums]

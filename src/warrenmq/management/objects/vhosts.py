@@ -1,23 +1,30 @@
-"""Vhosts, as RabbitMQ's HTTP API shows them, and the totals of their messages."""
+"""Vhosts, as RabbitMQ's HTTP API shows them, and the sums over what is in them."""
 
+from collections.abc import Iterable
 from typing import Final
 
+from warrenmq.admin.protocol.control import MONITORING
+from warrenmq.admin.protocol.totals import DescribeTotals, NodeTotals, VhostSums
 from warrenmq.management.objects.listings import rows_of_vhosts
 from warrenmq.management.rows import Row
 from warrenmq.management.sessions import Caller
 
 _VHOST: Final = ["name", "tracing", "description", "tags", "default_queue_type", "cluster_state"]
-MESSAGE_COUNTS: Final = ("messages", "messages_ready", "messages_unacknowledged")
+_MESSAGE_COUNTS: Final = ("messages", "messages_ready", "messages_unacknowledged")
 
 
 def vhosts(caller: Caller) -> list[Row]:
     """The vhosts that the caller sees, with their messages."""
     rows = caller.rows("vhosts", _VHOST)
-    names = [row["name"] for row in rows]
-    totals = {name: dict.fromkeys(MESSAGE_COUNTS, 0) for name in names}
-    for queue in rows_of_vhosts(caller, "queues", MESSAGE_COUNTS, names):
-        add_messages(totals[queue["vhost"]], queue)
-    return [_vhost(row) | totals[row["name"]] for row in rows]
+    if caller.has_tag(MONITORING):
+        sums = totals_of_all(caller).vhosts
+    else:
+        sums = sums_of_listings(caller, [row["name"] for row in rows])
+    # A vhost that has come or gone in between has no sums.
+    return [
+        _vhost(row) | message_counts([sums[row["name"]]] if row["name"] in sums else [])
+        for row in rows
+    ]
 
 
 def _vhost(row: Row) -> Row:
@@ -25,7 +32,28 @@ def _vhost(row: Row) -> Row:
     return row | {"metadata": metadata, "message_stats": {}}
 
 
-def add_messages(total: dict[str, int], queue: Row) -> None:
-    """Add the messages of a queue, which may be down and have none, to `total`."""
-    for name in MESSAGE_COUNTS:
-        total[name] += queue[name] or 0
+def message_counts(vhosts: Iterable[VhostSums]) -> dict[str, int]:
+    """The messages of these vhosts together."""
+    counted = list(vhosts)
+    return {name: sum([getattr(each, name) for each in counted]) for name in _MESSAGE_COUNTS}
+
+
+def totals_of_all(caller: Caller) -> NodeTotals:
+    """The sums over all nodes, which they take in milliseconds for a monitor, and nobody else."""
+    return caller.call(DescribeTotals("all"), NodeTotals)
+
+
+def sums_of_listings(caller: Caller, vhosts: list[str]) -> dict[str, VhostSums]:
+    """The sums of these vhosts by name, over the rows of their listings, for any caller."""
+    return {vhost: _sums_of_listings(caller, vhost) for vhost in vhosts}
+
+
+def _sums_of_listings(caller: Caller, vhost: str) -> VhostSums:
+    queues = rows_of_vhosts(caller, "queues", [*_MESSAGE_COUNTS, "consumers"], [vhost])
+    # A queue that is down has no figures.
+    counts = {
+        name: sum([queue[name] or 0 for queue in queues])
+        for name in (*_MESSAGE_COUNTS, "consumers")
+    }
+    exchanges = rows_of_vhosts(caller, "exchanges", ["name"], [vhost])
+    return VhostSums(exchanges=len(exchanges), queues=len(queues), **counts)

@@ -13,8 +13,7 @@ from warrenmq.admin.protocol.control import MONITORING, Done, SetGlobalParameter
 from warrenmq.management.access import Administrator, ManagementUser, logged_in, vhosts_seen
 from warrenmq.management.bodies import JsonBody, RawBody
 from warrenmq.management.errors import login_failed
-from warrenmq.management.objects.listings import rows_of_vhosts
-from warrenmq.management.objects.vhosts import MESSAGE_COUNTS, add_messages
+from warrenmq.management.objects.vhosts import message_counts, sums_of_listings, totals_of_all
 from warrenmq.management.rows import JsonReply, ObjectReply, Row, single
 from warrenmq.management.sessions import Caller
 from warrenmq.management.shown import FiguresOf
@@ -115,19 +114,22 @@ def _versions(caller: Caller) -> Row:
 
 def _totals(caller: Caller) -> Row:
     """The totals of what the caller sees."""
-    vhosts = vhosts_seen(caller)
-    queues = rows_of_vhosts(caller, "queues", [*MESSAGE_COUNTS, "consumers"], vhosts)
-    messages = dict.fromkeys(MESSAGE_COUNTS, 0)
-    for queue in queues:
-        add_messages(messages, queue)
+    if caller.has_tag(MONITORING):
+        totals = totals_of_all(caller)
+        vhosts = list(totals.vhosts.values())
+        connections, channels = totals.clients.connections, totals.clients.channels
+    else:
+        vhosts = list(sums_of_listings(caller, vhosts_seen(caller)).values())
+        connections = len(caller.rows("connections", ["name"]))
+        channels = len(caller.rows("channels", ["number"]))
     objects = {
-        "connections": len(caller.rows("connections", ["name"])),
-        "channels": len(caller.rows("channels", ["number"])),
-        "consumers": sum([queue["consumers"] or 0 for queue in queues]),
-        "exchanges": len(rows_of_vhosts(caller, "exchanges", ["name"], vhosts)),
-        "queues": len(queues),
+        "connections": connections,
+        "channels": channels,
+        "consumers": sum([vhost.consumers for vhost in vhosts]),
+        "exchanges": sum([vhost.exchanges for vhost in vhosts]),
+        "queues": sum([vhost.queues for vhost in vhosts]),
     }
-    return {"queue_totals": messages, "object_totals": objects}
+    return {"queue_totals": message_counts(vhosts), "object_totals": objects}
 
 
 def _own_address(request: Request, node: str) -> Row:

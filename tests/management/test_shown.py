@@ -124,7 +124,8 @@ def test_lists_are_sorted_by_rates(api: FedApi) -> None:
     "name", "durable", "exclusive", "node", "messages", "consumers", "consumer_utilisation",
     "policy", "arguments.x", "backing_queue_status.len", "message_stats.publish",
     "message_stats.deliver_get_details.rate", "messages_details.rate", "messages_ready_details.rate",
-    "message_stats.nothing", "message_stats", "nothing",
+    "message_stats.nothing", "message_stats", "nothing", "message_stats.disk_writes",
+    "owner_pid_details.name", "garbage_collection.minor_gcs", "backing_queue_status", "pid",
 ])  # fmt: skip
 def test_a_list_is_sorted_by_any_column(api: FedApi, column: str) -> None:
     def value(row: Any) -> tuple[float, str]:

@@ -9,7 +9,7 @@ from warrenmq.admin.protocol.pids import node_of_pid
 from warrenmq.admin.protocol.queue_columns import QUEUE_COLUMNS, Cost
 from warrenmq.management.objects.listings import named, rows_of_vhosts, vhosts_of
 from warrenmq.management.recent_listings import RecentListings
-from warrenmq.management.rows import Row
+from warrenmq.management.rows import Row, value_at
 from warrenmq.management.sessions import Caller
 
 _COUNTER_TYPES: Final = ("count", "bytes", "total")
@@ -34,7 +34,10 @@ _PLAIN: Final = {
     if name not in (*_HIDDEN, "exclusive", "effective_policy_definition")
     and not name.startswith("consumer_")
 }
+_COUNTERS: Final = [name for name in _QUEUE if QUEUE_COLUMNS[name].type in _COUNTER_TYPES]
 _NAME: Final = _QUEUE.index("name")
+_OWNER_PID: Final = _QUEUE.index("owner_pid")
+_OWNER: Final = "owner_pid_details"
 
 
 class QueueTable:
@@ -53,21 +56,36 @@ class QueueTable:
 
     def complete(self, sketch: Row) -> Row:
         """The queue as the API shows it."""
-        row = {**dict(zip(_QUEUE, sketch["columns"], strict=True)), "vhost": sketch["vhost"]}
+        row = _counted({**_columns(sketch), "vhost": sketch["vhost"]})
         return _queue(row, self._owners if row["owner_pid"] else {})
 
     def plain_value(self, path: list[str]) -> Callable[[Row], Any] | None:
-        """What gives the value at a path for a sketch; None if that takes a complete row."""
-        place = _PLAIN.get(path[0]) if len(path) == 1 else None
-        if place is None:
+        """What gives the value at a path for a sketch; None if that takes a complete row.
+
+        Statistics may have the values of other paths inside `message_stats` and `..._details`.
+        """
+        name, inside = path[0], path[1:]
+        if name in _PLAIN:
+            place = _PLAIN[name]
+            missing = 0 if name in _COUNTERS else None
+
+            def plain(sketch: Row) -> Any:
+                found = sketch["columns"][place]
+                return value_at(missing if found is None else found, inside)
+
+            return plain
+        if name == _OWNER:
+            return lambda sketch: value_at(self._owner(sketch), inside)
+        if name in _DERIVED and (name != _STATS or inside[:1] in _DISK_STATS):
+            derived = _DERIVED[name]
+            return lambda sketch: value_at(derived(_counted(_columns(sketch))), inside)
+        if name == _STATS or name.endswith("_details"):
             return None
-        missing = 0 if QUEUE_COLUMNS[path[0]].type in _COUNTER_TYPES else None
+        return lambda _sketch: None
 
-        def value(sketch: Row) -> Any:
-            found = sketch["columns"][place]
-            return missing if found is None else found
-
-        return value
+    def _owner(self, sketch: Row) -> Row | None:
+        pid = sketch["columns"][_OWNER_PID]
+        return self._owners.get(pid, {}) if pid else None
 
     @cached_property
     def _owners(self) -> dict[str, Row]:
@@ -79,7 +97,7 @@ class QueueTable:
 
 def queue_called(caller: Caller, vhost: str, name: str) -> Row:
     """The queue of this name. Raises HttpRefusal if there is none."""
-    row = named(rows_of_vhosts(caller, "queues", _QUEUE, [vhost], [name]), name)
+    row = _counted(named(rows_of_vhosts(caller, "queues", _QUEUE, [vhost], [name]), name))
     owner = row["owner_pid"]
     return _queue(row, _connections_by_pid(caller, [owner]) if owner else {})
 
@@ -90,24 +108,27 @@ def _connections_by_pid(caller: Caller, pids: list[str] | None = None) -> dict[s
     return {row.pop("pid"): row for row in rows}
 
 
-def _queue(row: Row, owners: dict[str, Row]) -> Row:
-    for name in _QUEUE:
-        if row[name] is None and QUEUE_COLUMNS[name].type in _COUNTER_TYPES:
+def _columns(sketch: Row) -> Row:
+    return dict(zip(_QUEUE, sketch["columns"], strict=True))
+
+
+def _counted(row: Row) -> Row:
+    """The columns of a queue, with 0 where a counter has no value."""
+    for name in _COUNTERS:
+        if row[name] is None:
             row[name] = 0
+    return row
+
+
+def _queue(row: Row, owners: dict[str, Row]) -> Row:
     shown = {
         name: value
         for name, value in row.items()
         if name not in _HIDDEN and (value is not None or name in _NULLABLE)
     }
-    shown["node"] = row["leader"] or node_of_pid(row["pid"] or "")
-    shown["exclusive"] = bool(row["exclusive"])
-    shown["effective_policy_definition"] = row["effective_policy_definition"] or {}
-    shown.setdefault("consumer_utilisation", 0)
-    shown.setdefault("consumer_capacity", 0)
-    shown["backing_queue_status"] = _backing(row)
-    shown["message_stats"] = {"disk_reads": row["disk_reads"], "disk_writes": row["disk_writes"]}
+    shown |= {name: value(row) for name, value in _DERIVED.items()}
     if row["owner_pid"]:
-        shown["owner_pid_details"] = owners.get(row["owner_pid"], {})
+        shown[_OWNER] = owners.get(row["owner_pid"], {})
     return shown
 
 
@@ -124,3 +145,21 @@ def _backing(row: Row) -> Row:
         "len": row["messages_ready"],
         "target_ram_count": "infinity" if target is None or target < 0 else target,
     }
+
+
+def _or_zero(column: str) -> Callable[[Row], Any]:
+    return lambda row: 0 if row[column] is None else row[column]
+
+
+_STATS: Final = "message_stats"
+_DISK_STATS: Final = (["disk_reads"], ["disk_writes"])
+# Fields that are made of columns, by name; they get the columns with counted ones.
+_DERIVED: Final[dict[str, Callable[[Row], Any]]] = {
+    "node": lambda row: row["leader"] or node_of_pid(row["pid"] or ""),
+    "exclusive": lambda row: bool(row["exclusive"]),
+    "effective_policy_definition": lambda row: row["effective_policy_definition"] or {},
+    "consumer_utilisation": _or_zero("consumer_utilisation"),
+    "consumer_capacity": _or_zero("consumer_capacity"),
+    "backing_queue_status": _backing,
+    _STATS: lambda row: {"disk_reads": row["disk_reads"], "disk_writes": row["disk_writes"]},
+}

@@ -314,7 +314,8 @@ def test_a_request_without_names_is_one_of_an_earlier_version() -> None:
 
 
 def test_rows_of_users_vhosts_policies_and_limits() -> None:
-    broker = Busy().broker
+    busy = Busy()
+    broker = busy.broker
     assert rows(broker, "users", "user", "tags")[0] == {"user": "guest", "tags": ["administrator"]}
     assert rows(broker, "user_limits") == [{"user": "limited", "limits": '{"max-connections":5}'}]
     assert rows(broker, "user_limits", user="guest") == []
@@ -328,6 +329,10 @@ def test_rows_of_users_vhosts_policies_and_limits() -> None:
             "cluster_state": {"warren@localhost": "running"},
         }
     ]
+    stamp = rows(broker, "vhosts", "topology_version")
+    assert rows(broker, "vhosts", "topology_version") == stamp
+    busy.peer.channel().declare(b"new")
+    assert rows(broker, "vhosts", "topology_version") != stamp
     (policy,) = rows(broker, "policies")
     assert list(policy.values()) == ["/", "short", "^a", "queues", '{"message-ttl":5000}', 2]
     # Operator policies are parameters, policies are not.

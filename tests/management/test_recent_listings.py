@@ -35,14 +35,30 @@ def test_a_long_listing_serves_for_a_tick_and_a_multiple_of_its_time(
 ) -> None:
     node = Node(size)
     listings = RecentListings(multiplier, tick_s, lambda: node.now_s)
-    first = listings.rows("/", node.ask)
+    first = listings.rows("queues", "/", node.ask)
     node.now_s += 9.9
-    second = listings.rows("/", node.ask)
+    second = listings.rows("queues", "/", node.ask)
     assert (second is first) == (asked == 2)
     node.now_s += 0.2
-    assert listings.rows("/", node.ask)[0] == [asked]
+    assert listings.rows("queues", "/", node.ask)[0] == [asked]
     # Another vhost has another listing.
-    assert listings.rows("other", node.ask)[0] == [asked + 1]
+    assert listings.rows("queues", "other", node.ask)[0] == [asked + 1]
+
+
+def test_a_long_listing_serves_no_longer_than_a_multiple_of_its_time_when_a_queue_has_come() -> (
+    None
+):
+    node = Node(MANY)
+    listings = RecentListings(2, 100, lambda: node.now_s)
+    first = listings.rows("queues", "/", node.ask, stamp=7)
+    node.now_s += 3.9
+    assert listings.rows("queues", "/", node.ask, stamp=8) is first
+    node.now_s += 0.2
+    assert listings.rows("queues", "/", node.ask, stamp=7) is first
+    second = listings.rows("queues", "/", node.ask, stamp=8)
+    assert second[0] == [2]
+    node.now_s += 50
+    assert listings.rows("queues", "/", node.ask, stamp=8) is second
 
 
 def test_who_asks_meanwhile_waits_for_the_same_listing() -> None:
@@ -58,7 +74,7 @@ def test_who_asks_meanwhile_waits_for_the_same_listing() -> None:
         return node.ask()
 
     def ask() -> None:
-        found.append(listings.rows("/", slow))
+        found.append(listings.rows("queues", "/", slow))
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
@@ -74,7 +90,7 @@ def test_who_asks_meanwhile_waits_for_the_same_listing() -> None:
 def test_a_change_makes_listings_anew(method: str, asked: int) -> None:
     node = Node(MANY)
     listings = RecentListings(5, 0, lambda: node.now_s)
-    listings.rows("/", node.ask)
+    listings.rows("queues", "/", node.ask)
 
     async def app(_scope: Scope, _receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 204, "headers": []})
@@ -84,7 +100,7 @@ def test_a_change_makes_listings_anew(method: str, asked: int) -> None:
 
     async def send(_message: Message) -> None:
         # The client has the reply, and may ask.
-        listings.rows("/", node.ask)
+        listings.rows("queues", "/", node.ask)
 
     scope = {"type": "http", "method": method}
     asyncio.run(ForgetsListings(app, listings)(scope, receive, send))
@@ -100,5 +116,5 @@ def test_a_listing_from_before_a_change_is_not_used_after_it() -> None:
         listings.forget()
         return rows
 
-    listings.rows("/", ask_meanwhile)
-    assert listings.rows("/", node.ask)[0] == [2]
+    listings.rows("queues", "/", ask_meanwhile)
+    assert listings.rows("queues", "/", node.ask)[0] == [2]

@@ -65,6 +65,8 @@ VHOSTS: ListingOf[ListedVhost] = ListingOf(
         "tags": lambda each: list(each.vhost.definition.tags),
         "default_queue_type": lambda each: each.vhost.definition.default_queue_type or "undefined",
         "cluster_state": ListedVhost.cluster_state,
+        # For sessions that keep a listing; another number says that a queue has come or gone.
+        "topology_version": lambda each: each.vhost.router.version,
     },
     _find_vhosts,
 )

@@ -4,7 +4,8 @@ from typing import Final
 
 from warrenmq.admin.protocol.control import NAMES_MAX
 from warrenmq.admin.protocol.pids import node_of_pid
-from warrenmq.management.objects.listings import known, rows_of_vhosts, vhosts_of
+from warrenmq.management.objects.listings import known, listed_for, rows_of_vhosts, vhosts_of
+from warrenmq.management.recent_listings import RecentListings
 from warrenmq.management.rows import Row
 from warrenmq.management.sessions import Caller
 
@@ -15,11 +16,17 @@ _CHANNEL: Final = [
 ]  # fmt: skip
 
 
-def channels(caller: Caller, names: list[str] | None = None) -> list[Row]:
-    """The channels that the caller sees: all for a monitor, else its own.
+def channels(caller: Caller, listings: RecentListings) -> list[Row]:
+    """The channels that the caller sees, perhaps of a moment ago: all for a monitor."""
+    return listings.rows("channels", listed_for(caller), lambda: _channels(caller))
 
-    With `names`, only these, and those of connections that are called so.
-    """
+
+def channels_called(caller: Caller, name: str) -> list[Row]:
+    """The channels that the caller sees and that have this name, or whose connection has it."""
+    return _channels(caller, [name])
+
+
+def _channels(caller: Caller, names: list[str] | None = None) -> list[Row]:
     return [_channel(row) for row in caller.rows("channels", _CHANNEL, names=names)]
 
 

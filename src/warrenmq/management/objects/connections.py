@@ -3,6 +3,8 @@
 from typing import Final
 
 from warrenmq.admin.protocol.pids import node_of_pid
+from warrenmq.management.objects.listings import listed_for
+from warrenmq.management.recent_listings import RecentListings
 from warrenmq.management.rows import Row
 from warrenmq.management.sessions import Caller
 
@@ -20,11 +22,17 @@ _TLS: Final = (
 )  # fmt: skip
 
 
-def connections(caller: Caller, names: list[str] | None = None) -> list[Row]:
-    """The connections that the caller sees: all for a monitor, else its own.
+def connections(caller: Caller, listings: RecentListings) -> list[Row]:
+    """The connections that the caller sees, perhaps of a moment ago: all for a monitor."""
+    return listings.rows("connections", listed_for(caller), lambda: _connections(caller))
 
-    With `names`, only these.
-    """
+
+def connections_called(caller: Caller, name: str) -> list[Row]:
+    """The connections of this name that the caller sees."""
+    return _connections(caller, [name])
+
+
+def _connections(caller: Caller, names: list[str] | None = None) -> list[Row]:
     rows = caller.rows("connections", _CONNECTION, names=names)
     return [_connection(row) for row in rows]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from warrenmq.admin.protocol.control import List, Rows
+from warrenmq.admin.protocol.control import MONITORING, List, Rows
 from warrenmq.management.access import vhosts_seen
 from warrenmq.management.errors import not_found
 from warrenmq.management.rows import Row
@@ -28,6 +28,11 @@ def rows_of_vhosts(
             for row in call(asked, Rows).rows:
                 found.append({**dict(zip(shown, row, strict=True)), "vhost": vhost})
     return found
+
+
+def listed_for(caller: Caller) -> str:
+    """Whose connections and channels the caller sees: a user's, or "" for those of all users."""
+    return "" if caller.has_tag(MONITORING) else caller.user
 
 
 def vhosts_of(caller: Caller, vhost: str | None) -> list[str]:

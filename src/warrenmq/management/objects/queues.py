@@ -48,10 +48,13 @@ class QueueTable:
 
     def __init__(self, caller: Caller, listings: RecentListings, vhost: str | None = None) -> None:
         self._caller = caller
+        stamps = _stamps(caller)
         self.sketches: list[Row] = [
             {"name": columns[_NAME], "vhost": each, "columns": columns}
             for each in vhosts_of(caller, vhost)
-            for columns in listings.rows(each, partial(self._ask, each))
+            for columns in listings.rows(
+                "queues", each, partial(self._ask, each), stamps.get(each, 0)
+            )
         ]
 
     def complete(self, sketch: Row) -> Row:
@@ -93,6 +96,12 @@ class QueueTable:
 
     def _ask(self, vhost: str) -> list[list[Any]]:
         return self._caller.call(List(what="queues", columns=_QUEUE, vhost=vhost), Rows).rows
+
+
+def _stamps(caller: Caller) -> dict[str, int]:
+    """A number for each vhost that changes when a queue comes or goes there, on any node."""
+    rows = caller.rows("vhosts", ["name", "topology_version"])
+    return {row["name"]: row["topology_version"] for row in rows}
 
 
 def queue_called(caller: Caller, vhost: str, name: str) -> Row:

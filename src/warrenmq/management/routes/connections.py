@@ -6,8 +6,9 @@ from starlette.responses import Response
 from warrenmq.admin.protocol.control import ADMINISTRATOR, MONITORING, CloseConnections, Counted
 from warrenmq.management.access import ManagementUser, VhostReader
 from warrenmq.management.errors import not_authorised, not_found
-from warrenmq.management.objects.channels import channels, consumers
-from warrenmq.management.objects.connections import connections
+from warrenmq.management.objects.channels import channels, channels_called, consumers
+from warrenmq.management.objects.connections import connections, connections_called
+from warrenmq.management.recent_listings import recent
 from warrenmq.management.rows import ListReply, ObjectReply, PageReply, Row, listed, paged, single
 from warrenmq.management.sessions import Caller
 from warrenmq.management.shown import FiguresOf
@@ -18,7 +19,7 @@ router = APIRouter(prefix="/api")
 @router.get("/connections")
 def all_connections(request: Request, caller: ManagementUser, shown: FiguresOf) -> PageReply:
     """All connections for a monitor, else those of the user who asks."""
-    return paged(request, connections(caller), show=shown.connection)
+    return paged(request, connections(caller, recent(request)), show=shown.connection)
 
 
 @router.get("/connections/{name:segment}")
@@ -26,7 +27,7 @@ def one_connection(
     request: Request, caller: ManagementUser, shown: FiguresOf, name: str
 ) -> ObjectReply:
     """One connection."""
-    return single(request, shown.connection(_seen(caller, connections(caller, [name]), name)))
+    return single(request, shown.connection(_seen(caller, connections_called(caller, name), name)))
 
 
 @router.get("/connections/username/{user:segment}")
@@ -34,7 +35,7 @@ def connections_of_user(
     request: Request, caller: ManagementUser, shown: FiguresOf, user: str
 ) -> PageReply:
     """The connections of a user."""
-    rows = [row for row in connections(caller) if row.get("user") == user]
+    rows = [row for row in connections(caller, recent(request)) if row.get("user") == user]
     return paged(request, rows, show=shown.connection)
 
 
@@ -44,7 +45,9 @@ def channels_of_connection(
 ) -> PageReply:
     """The channels of a connection."""
     _seen(caller, caller.rows("connections", ["name"], names=[name]), name)
-    rows = [row for row in channels(caller, [name]) if row["connection_details"]["name"] == name]
+    rows = [
+        row for row in channels_called(caller, name) if row["connection_details"]["name"] == name
+    ]
     return paged(request, rows, show=shown.channel)
 
 
@@ -53,7 +56,7 @@ def connections_of_vhost(
     request: Request, caller: VhostReader, shown: FiguresOf, vhost: str
 ) -> PageReply:
     """The connections to a vhost."""
-    rows = [row for row in connections(caller) if row.get("vhost") == vhost]
+    rows = [row for row in connections(caller, recent(request)) if row.get("vhost") == vhost]
     return paged(request, rows, show=shown.connection)
 
 
@@ -62,14 +65,14 @@ def channels_of_vhost(
     request: Request, caller: VhostReader, shown: FiguresOf, vhost: str
 ) -> PageReply:
     """The channels in a vhost."""
-    rows = [row for row in channels(caller) if row["vhost"] == vhost]
+    rows = [row for row in channels(caller, recent(request)) if row["vhost"] == vhost]
     return paged(request, rows, show=shown.channel)
 
 
 @router.get("/channels")
 def all_channels(request: Request, caller: ManagementUser, shown: FiguresOf) -> PageReply:
     """All channels for a monitor, else those of the user who asks."""
-    return paged(request, channels(caller), show=shown.channel)
+    return paged(request, channels(caller, recent(request)), show=shown.channel)
 
 
 @router.get("/channels/{name:segment}")
@@ -77,7 +80,7 @@ def one_channel(
     request: Request, caller: ManagementUser, shown: FiguresOf, name: str
 ) -> ObjectReply:
     """One channel, with its consumers."""
-    row = shown.channel(_seen(caller, channels(caller, [name]), name))
+    row = shown.channel(_seen(caller, channels_called(caller, name), name))
     row["consumer_details"] = [
         each
         for each in consumers(caller, row["vhost"])

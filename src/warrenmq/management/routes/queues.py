@@ -15,6 +15,7 @@ from warrenmq.management.objects.bindings import bindings
 from warrenmq.management.objects.channels import consumers
 from warrenmq.management.objects.listings import named
 from warrenmq.management.objects.queues import QueueTable, queue_called
+from warrenmq.management.recent_listings import recent
 from warrenmq.management.rows import (
     JsonReply,
     ListReply,
@@ -50,7 +51,7 @@ def queues_of_vhost(
 
 def _page(request: Request, caller: Caller, shown: Shown, vhost: str | None) -> PageReply:
     """The queues that the query asks for, of which only those are made that are shown."""
-    table = QueueTable(caller, request.app.state.listings, vhost)
+    table = QueueTable(caller, recent(request), vhost)
 
     def show(row: Row, has_samples: bool = True) -> Row:
         return shown.queue(table.complete(row), has_samples)

@@ -1,7 +1,8 @@
 """Lists as RabbitMQ gives them: `sort`, `sort_reverse`, `columns`, pages and the filter by name."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -15,6 +16,8 @@ from warrenmq.vocabulary.patterns.pattern import compiled
 
 Row = dict[str, Any]
 
+# Rows that are encoded at once, in a few milliseconds.
+_SLICE_ROWS: Final = 200
 _PAGE_SIZE: Final = 100
 _PAGE_SIZE_MAX: Final = 500
 # Longest pattern of a filter, as RabbitMQ's own pages send at most.
@@ -36,7 +39,20 @@ class JsonReply(Response):
 
 
 class ListReply(JsonReply):
-    """A reply with rows."""
+    """A reply with rows, or with an object that has some.
+
+    Rows of an iterator are made and encoded in slices: other requests of the process run in
+    between, and few of the rows are in memory at a time.
+    """
+
+    def render(self, content: Any) -> bytes:
+        """`content` as JSON."""
+        if not isinstance(content, Iterator):
+            return super().render(content)
+        parts = []
+        while rows := list(islice(content, _SLICE_ROWS)):
+            parts.append(msgspec.json.encode(rows)[1:-1])
+        return b"".join((b"[", b",".join(parts), b"]"))
 
 
 class PageReply(ListReply):
@@ -99,7 +115,7 @@ def paged(
         {
             "filtered_count": len(found),
             "item_count": len(items),
-            "items": _columned(query, _with(show, items)),
+            "items": list(_columned(query, _with(show, items))),
             "page": page,
             "page_count": pages,
             "page_size": size,
@@ -110,7 +126,7 @@ def paged(
 
 def single(request: Request, row: Row) -> ObjectReply:
     """A reply with one object, of which the query may ask for some columns."""
-    return ObjectReply(_columned(request.query_params, [row])[0])
+    return ObjectReply(next(_columned(request.query_params, iter([row]))))
 
 
 def _with_sorted_figures(
@@ -122,8 +138,8 @@ def _with_sorted_figures(
     return [show(row, has_samples=False) for row in rows]
 
 
-def _with(show: Show | None, rows: Sequence[Row]) -> Sequence[Row]:
-    return rows if show is None else [show(row) for row in rows]
+def _with(show: Show | None, rows: Sequence[Row]) -> Iterator[Row]:
+    return iter(rows) if show is None else (show(row) for row in rows)
 
 
 # -- steps -----------------------------------------------------------------------------------------
@@ -191,12 +207,12 @@ def _rank(value: Any) -> tuple[int, float, str]:
     return 2, 0.0, str(value)
 
 
-def _columned(query: QueryParams, rows: Sequence[Row]) -> Sequence[Row]:
+def _columned(query: QueryParams, rows: Iterator[Row]) -> Iterator[Row]:
     names = [name for name in query.get("columns", "").split(",") if name]
     if not names:
         return rows
     paths = [name.split(".") for name in names]
-    return [_picked(row, paths) for row in rows]
+    return (_picked(row, paths) for row in rows)
 
 
 def _picked(row: Row, paths: list[list[str]]) -> Row:

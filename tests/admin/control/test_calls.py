@@ -54,6 +54,7 @@ from warrenmq.admin.protocol.control import (
     GetImport,
     ImportDefinitions,
     ImportStatus,
+    IssueTicket,
     List,
     PauseQueue,
     PurgeQueue,
@@ -258,8 +259,8 @@ def test_operations_are_in_force_and_survive_a_restart(tmp_path: Path) -> None:
 def test_each_operation_asks_for_its_tag(node: NodeThread) -> None:
     """Without the tag a user is refused and nothing happens; a higher tag is enough too."""
     requests = [request for request, _ in OPERATIONS] + UNDOING + OTHERS
-    # Everybody may ask who they are.
-    assert {type(request) for request in requests} | {DescribeUser} == set(NEEDS)
+    # Everybody may ask who they are, and for a ticket of their own.
+    assert {type(request) for request in requests} | {DescribeUser, IssueTicket} == set(NEEDS)
     with local_client(node) as local:
         local.request(AddUser(name="app", password="p"), Done)
         local.request(

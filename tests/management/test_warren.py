@@ -185,3 +185,35 @@ def test_a_name_that_cannot_be_costs_one_request(api: httpx.Client) -> None:
         assert api.delete("warren/groups/%2F/no%20name").status_code == 404
         assert api.get("warren/groups/%2F").status_code == 200
     assert len(ready(api, "q")) == 5
+
+
+def test_a_route_is_found_without_a_message(http_node: HttpNode, api: httpx.Client) -> None:
+    for name in ("topics", "all", "copies"):
+        api.put(f"queues/%2F/{name}", json={})
+    api.put("exchanges/%2F/way", json={"type": "topic"})
+    api.post("bindings/%2F/e/way/q/topics", json={"routing_key": "order.*"})
+    api.post("bindings/%2F/e/way/e/amq.headers", json={"routing_key": "#"})
+    colour = {"arguments": {"x-match": "all", "colour": "red"}}
+    api.post("bindings/%2F/e/amq.headers/q/all", json=colour)
+
+    def reached(key: str, exchange: str = "way", **headers: object) -> list[str]:
+        sent = {"routing_key": key, "properties": {"headers": headers}}
+        queues: list[str] = api.post(f"warren/exchanges/%2F/{exchange}/route", json=sent).json()[
+            "queues"
+        ]
+        return queues
+
+    assert reached("order.new") == ["topics"]
+    assert reached("order.new", colour="red") == ["topics", "all"]
+    assert reached("other") == []
+    assert reached("other", CC=["order.x"]) == ["topics"]
+    assert reached("copies", "amq.default") == ["copies"]
+    lengths = [api.get(f"queues/%2F/{name}").json()["messages"] for name in ("topics", "all")]
+    assert lengths == [0, 0]
+    path = "warren/exchanges/%2F/way/route"
+    assert api.post("warren/exchanges/%2F/none/route", json={}).status_code == 404
+    assert refusal(api.post(path, json={"properties": {"headers": {"CC": 1}}}))[0] == 400
+    assert refusal(api.post(path, json={"properties": {"headers": {"a": 1 << 70}}}))[0] == 400
+    reader = http_node.add_user("narrow", "management")
+    http_node.control(SetPermissions(vhost="/", user="narrow", configure="", write=".*", read="q"))
+    assert reader.post(path, json={}).status_code == 401

@@ -25,7 +25,9 @@ from warrenmq.admin.protocol.control import ControlRequest
 from warrenmq.admin.protocol.figures import NodeStatus, QueueList, VhostStatus
 from warrenmq.admin.protocol.homes import LocateQueues, QueuesLocated
 from warrenmq.admin.protocol.requests import BackupStatus, ErrorReply, LocalLogin, Login, Reply
+from warrenmq.admin.protocol.routes import RouteTried, TryRoute
 from warrenmq.admin.room_waits import RoomWaits
+from warrenmq.admin.routes import try_route
 from warrenmq.admin.session_user import SessionUser
 from warrenmq.admin.status import node_status, queue_status, vhost_status
 from warrenmq.broker.broker import Broker
@@ -93,6 +95,10 @@ class AdminVhost:
         for remote in self._vhost.remote_queues.values():
             found.append((remote.name, remote.durable, name_text(remote.home.name)))
         return found
+
+    def try_route(self, rights: Rights, request: TryRoute) -> RouteTried:
+        """The queues of a message that nobody publishes. Raises GroupError."""
+        return try_route(self._vhost, rights, request)
 
     def status(self) -> VhostStatus:
         """Figures of the vhost's store and reader groups."""

@@ -21,6 +21,7 @@ from warrenmq.admin.protocol import control, requests
 from warrenmq.admin.protocol.figures import DescribeNode, ListQueues
 from warrenmq.admin.protocol.homes import LocateQueues
 from warrenmq.admin.protocol.readers import DescribeReaders
+from warrenmq.admin.protocol.routes import TryRoute
 from warrenmq.admin.protocol.sinks import (
     OpenStage,
     SinkRequest,
@@ -304,7 +305,11 @@ class AdminSession:
         def locate(request: LocateQueues) -> None:
             self._reply(self._node.locate(vhost, user.rights(vhost.name), request))
 
+        def try_route(request: TryRoute) -> None:
+            self._reply(vhost.try_route(user.rights(vhost.name), request))
+
         calls = self._calls
+        calls.add(TryRoute, try_route)
         calls.add_all(SinkRequest, sinks.start)
         calls.add(OpenStage, open_stage)
         calls.add(requests.StartBackup, self._back_up)

@@ -22,28 +22,30 @@ _NOT_FOUND: Final = 404
 @contextmanager
 def channel_of(caller: Caller, vhost: str) -> Iterator["BlockingChannel"]:
     """A channel in the vhost; a refusal of the broker is raised as HttpRefusal."""
-    from pika.exceptions import (
-        AMQPError,
-        ChannelClosedByBroker,
-        ConnectionClosedByBroker,
-        ShortStringTooLong,
-        UnsupportedAMQPFieldException,
-    )
+    from pika.exceptions import AMQPError, ChannelClosedByBroker, ConnectionClosedByBroker
 
     try:
-        with caller.amqp(vhost) as channel:
+        with encodable(), caller.amqp(vhost) as channel:
             yield channel
     except (ChannelClosedByBroker, ConnectionClosedByBroker) as error:
         raise _refusal(error.reply_code, error.reply_text) from None
+    except AMQPError as error:
+        raise unreachable(error) from None
+
+
+@contextmanager
+def encodable() -> Iterator[None]:
+    """Raise HttpRefusal for a name or an argument that pika cannot encode."""
+    from pika.exceptions import ShortStringTooLong, UnsupportedAMQPFieldException
+
+    try:
+        yield
     except ShortStringTooLong:
         raise bad_request("a name has more than 255 bytes") from None
     except UnsupportedAMQPFieldException as error:
         # JSON has fractional numbers, and pika encodes none.
         raise bad_request(f"fractional numbers cannot be sent: {error.args[1]!r}") from None
-    except AMQPError as error:
-        raise unreachable(error) from None
     except (OverflowError, TypeError, ValueError, struct.error) as error:
-        # pika cannot encode a name or an argument.
         raise bad_request(str(error)) from None
 
 

@@ -35,6 +35,7 @@ from warrenmq.management.routes.warren import (
     mirrors,
     pauses,
     readers,
+    routing,
     storage,
     tickets,
 )
@@ -79,6 +80,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     readers.router,
     messages.router,
     pauses.router,
+    routing.router,
     tickets.router,
     metrics.router,
     _described,

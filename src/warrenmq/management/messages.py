@@ -39,7 +39,7 @@ def publish_message(caller: Caller, vhost: str, exchange: str, body: Body) -> bo
     from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
 
     body.require("properties", "routing_key", "payload", "payload_encoding")
-    properties = _properties(Body(body.table("properties")))
+    properties = message_properties(Body(body.table("properties")))
     payload = _payload(body)
     key = body.text("routing_key")
     with channel_of(caller, vhost) as channel:
@@ -102,7 +102,8 @@ def _payload(body: Body) -> bytes:
         raise bad_request(["not_base64", text]) from None
 
 
-def _properties(body: Body) -> "BasicProperties":
+def message_properties(body: Body) -> "BasicProperties":
+    """The properties of a message that `body` names. Raises HttpRefusal for a wrong type."""
     from pika import BasicProperties
 
     values = {name: _property(body.text, name, "not_string") for name in _TEXTS if body.has(name)}

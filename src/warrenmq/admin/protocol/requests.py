@@ -22,6 +22,7 @@ from warrenmq.admin.protocol.control import ControlReply, ControlRequest
 from warrenmq.admin.protocol.figures import FiguresReply, FiguresRequest
 from warrenmq.admin.protocol.homes import LocateQueues, QueuesLocated
 from warrenmq.admin.protocol.readers import DescribeReaders, NodeReaders
+from warrenmq.admin.protocol.routes import RouteTried, TryRoute
 from warrenmq.admin.protocol.sinks import SinkReply, SinkRequest
 
 PROTOCOL_HEADER: Final = b"WRN\x00\x00\x00\x00\x01"
@@ -410,6 +411,7 @@ Request = (
     | GetBackup
     | CancelBackup
     | LocateQueues
+    | TryRoute
     | DescribeReaders
     | FiguresRequest
     | SinkRequest
@@ -428,6 +430,7 @@ Reply = (
     | QueueDescription
     | BackupStatus
     | QueuesLocated
+    | RouteTried
     | NodeReaders
     | FiguresReply
     | SinkReply

@@ -166,6 +166,7 @@ BODIES: Final[dict[str, Schema]] = {
     "POST warren/queues/{vhost}/{queue}/peek": fields(
         "count", count=_COUNT, start=_SENT_NUMBER, **_SHOWN
     ),
+    "POST warren/exchanges/{vhost}/{exchange}/route": fields(routing_key=TEXT, properties=TABLE),
     "POST warren/queues/{vhost}/{queue}/move": fields(
         "count", count=_COUNT, destination=TEXT, exchange=TEXT, routing_key=TEXT
     ),

@@ -17,11 +17,16 @@ from warrenmq.management.ui import frame
 from warrenmq.management.ui.api import ApiError, Site
 from warrenmq.management.ui.elements.forms import text_field
 from warrenmq.management.ui.page import COOKIE, ForeignForm, PageOf, SignInNeeded, is_own_form
-from warrenmq.management.ui.pages import overview
+from warrenmq.management.ui.pages import channels, connections, consumers, overview
 from warrenmq.management.ui.sign_ins import SignIns
 
 # Each file of pages adds its router here.
-ROUTERS: Final[tuple[APIRouter, ...]] = (overview.router,)
+ROUTERS: Final[tuple[APIRouter, ...]] = (
+    overview.router,
+    connections.router,
+    channels.router,
+    consumers.router,
+)
 
 # Scripts, styles and forms of this site only, and no frame of another one.
 _HEADERS: Final = {

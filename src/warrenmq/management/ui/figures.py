@@ -19,6 +19,11 @@ def rate(value: Any) -> str:
     return f"{value:,.0f}/s" if value >= 100 or value == int(value) else f"{value:.1f}/s"
 
 
+def size_rate(value: Any) -> str:
+    """Bytes by second: `1.5 MiB/s`."""
+    return NONE if not isinstance(value, int | float) else f"{size(value)}/s"
+
+
 def size(value: Any) -> str:
     """Bytes in the largest unit that leaves a whole number: `1.5 MiB`."""
     if not isinstance(value, int | float):

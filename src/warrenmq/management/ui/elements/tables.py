@@ -6,7 +6,7 @@ greyed, until the next load, so that nothing moves under the pointer.
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import htpy as h
@@ -47,8 +47,21 @@ def page_query(page: Page, sort: str = "", **more: Any) -> dict[str, Any]:
     return found
 
 
-def filter_form(page: Page, noun: str) -> h.Element:
-    """A form that filters a list by name."""
+def page_of(page: Page, rows: list[Row], total: int) -> dict[str, Any]:
+    """The page of `rows` that the URL names, of a list of `total` rows that the API gives whole."""
+    last = max(1, -(-len(rows) // PAGE_SIZE))
+    at = min(max(1, _number(page, "page")), last)
+    return {
+        "items": rows[(at - 1) * PAGE_SIZE : at * PAGE_SIZE],
+        "page": at,
+        "page_count": last,
+        "filtered_count": len(rows),
+        "total_count": total,
+    }
+
+
+def filter_form(page: Page, noun: str, has_patterns: bool = True) -> h.Element:
+    """A form that filters a list by name, or by a pattern of names."""
     return h.form(".filter", action=f"{page.prefix}{page.path}", role="search")[
         [
             h.input(type="hidden", name=name, value=value)
@@ -57,7 +70,8 @@ def filter_form(page: Page, noun: str) -> h.Element:
         ],
         h.label(for_="name")[f"Name of {noun}"],
         h.input("#name", name="name", value=page.query.get("name", "")),
-        h.label[
+        has_patterns
+        and h.label[
             h.input(
                 type="checkbox", name="use_regex", value="true",
                 checked=page.query.get("use_regex") == "true",
@@ -108,6 +122,11 @@ def chosen_columns(page: Page, columns: Sequence[Column]) -> list[Column]:
         return [column for column in columns if not column.is_optional]
     names = page.query["columns"].split(",")
     return [column for column in columns if column.title in names] or [columns[0]]
+
+
+def unsorted(columns: Sequence[Column]) -> list[Column]:
+    """The columns for rows that the API gives in one order only."""
+    return [replace(column, sort="") for column in columns]
 
 
 def column_chooser(page: Page, columns: Sequence[Column]) -> h.Element:

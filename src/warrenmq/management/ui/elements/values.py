@@ -1,0 +1,45 @@
+"""Names with values, such as headers and arguments, as people write and read them."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import htpy as h
+import msgspec
+
+HINT: Final = (
+    "One name = value on a line. Numbers, true, false and JSON keep their types; "
+    "quotes make a text of them."
+)
+
+
+def read_values(text: str) -> dict[str, Any]:
+    """The values in `text`, a line for each. Raises ValueError that names a line without `=`."""
+    found = {}
+    for line in filter(str.strip, text.splitlines()):
+        name, equals, value = line.partition("=")
+        if not equals or not name.strip():
+            raise ValueError(f"this line is no name = value: {line}")
+        found[name.strip()] = _read(value.strip())
+    return found
+
+
+def shown_values(values: Mapping[str, Any]) -> h.Node:
+    """The values, one below the other."""
+    return (
+        values
+        and h.ul(".values")[
+            [h.li[h.b[name], f" = {shown_value(value)}"] for name, value in values.items()]
+        ]
+    )
+
+
+def shown_value(value: Any) -> str:
+    """A text as it is, and all else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _read(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text

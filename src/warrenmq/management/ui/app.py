@@ -18,6 +18,7 @@ from warrenmq.management.ui.api import ApiError, Site
 from warrenmq.management.ui.elements.forms import text_field
 from warrenmq.management.ui.page import COOKIE, ForeignForm, PageOf, SignInNeeded, is_own_form
 from warrenmq.management.ui.pages import channels, connections, consumers, overview
+from warrenmq.management.ui.pages.queues import all_queues, one_queue
 from warrenmq.management.ui.sign_ins import SignIns
 
 # Each file of pages adds its router here.
@@ -26,6 +27,8 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     connections.router,
     channels.router,
     consumers.router,
+    all_queues.router,
+    one_queue.router,
 )
 
 # Scripts, styles and forms of this site only, and no frame of another one.

@@ -77,16 +77,16 @@ def folded(title: str, *content: h.Node, is_open: bool = False) -> h.Element:
 
 
 def confirmation(
-    page: Page, path: str, question: str, name: str, button: str, *facts: h.Node
+    page: Page, path: str, question: str, name: str, button: str, *fields: h.Node
 ) -> h.Element:
     """Asks for the name of what is to be destroyed; the form's field is `confirmed`."""
     return h.section(".confirm")[
         h.p[question],
-        facts,
         form(
             page,
             path,
             button,
+            fields,
             text_field("confirmed", f"Type {name} to go on", is_needed=True),
             is_dangerous=True,
         ),

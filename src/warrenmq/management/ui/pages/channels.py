@@ -11,8 +11,9 @@ from warrenmq.management.ui.api import path_to
 from warrenmq.management.ui.elements.charts import Series, chart, rates
 from warrenmq.management.ui.elements.lists import show_list
 from warrenmq.management.ui.elements.tables import Column, Row, figures_table, table, unsorted
-from warrenmq.management.ui.page import RANGES, Page, PageOf
+from warrenmq.management.ui.page import Page, PageOf
 from warrenmq.management.ui.pages.consumers import consumer_columns, consumer_key
+from warrenmq.management.ui.visit import RANGES
 
 router = APIRouter()
 
@@ -49,7 +50,13 @@ async def channel(page: PageOf, name: str) -> Response:
         page.live("channel-charts", _charts(page, found.get("message_stats", {}))),
         page.live("channel-facts", _facts(page, found)),
         h.h2["Consumers"],
-        table(page, "consumers", unsorted(consumer_columns(page)), found["consumer_details"], consumer_key),
+        table(
+            page,
+            "consumers",
+            unsorted(consumer_columns(page)),
+            found["consumer_details"],
+            consumer_key,
+        ),
     )
 
 

@@ -13,8 +13,9 @@ from warrenmq.management.ui.elements.forms import folded, form, text_field
 from warrenmq.management.ui.elements.lists import show_list
 from warrenmq.management.ui.elements.tables import Column, Row, figures_table, table, unsorted
 from warrenmq.management.ui.elements.values import shown_values
-from warrenmq.management.ui.page import RANGES, Page, PageOf
+from warrenmq.management.ui.page import Page, PageOf
 from warrenmq.management.ui.pages.channels import channel_columns
+from warrenmq.management.ui.visit import RANGES
 
 router = APIRouter()
 

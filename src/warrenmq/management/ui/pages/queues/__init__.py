@@ -1,0 +1,1 @@
+"""Queues: the list, and one queue with its messages."""

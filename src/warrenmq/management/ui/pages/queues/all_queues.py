@@ -1,0 +1,232 @@
+"""The list of queues, a form for a new one, and what is done to several at once."""
+
+from typing import Annotated, Any, Final
+from urllib.parse import unquote
+
+import htpy as h
+from fastapi import APIRouter, Form
+from starlette.responses import Response
+
+from warrenmq.management.ui import figures
+from warrenmq.management.ui.api import ApiError, path_to
+from warrenmq.management.ui.elements.forms import (
+    area_field,
+    box_field,
+    choice_field,
+    folded,
+    form,
+    text_field,
+)
+from warrenmq.management.ui.elements.tables import (
+    Column,
+    Row,
+    column_chooser,
+    filter_form,
+    page_query,
+    table,
+)
+from warrenmq.management.ui.elements.values import HINT, read_values
+from warrenmq.management.ui.page import Page, PageOf
+from warrenmq.management.ui.pages.queues.badges import badges, state
+
+router = APIRouter()
+
+_BAD_REQUEST: Final = 400
+# Queues that one form may purge or delete: those of a page of the list.
+_CHOSEN_MAX: Final = 500
+_ACTIONS: Final = {"purge": "Purge", "delete": "Delete", "pause": "Pause", "resume": "Resume"}
+_DONE: Final = {
+    "purge": "purged",
+    "delete": "deleted",
+    "pause": "paused",
+    "resume": "resumed",
+}
+# What cannot be taken back asks for this number of queues.
+_DESTROYS: Final = ("purge", "delete")
+
+
+@router.get("/queues")
+async def queues(page: PageOf) -> Response:
+    """The page of all queues that the user sees."""
+    path = f"queues/{path_to(page.vhost)}" if page.vhost else "queues"
+    found, refusal = None, ""
+    try:
+        found = await page.api.get(path, page_query(page, "name"))
+    except ApiError as error:
+        if error.status != _BAD_REQUEST:
+            raise
+        refusal = f"There is no such page, or the pattern cannot be read ({error.reason})."
+    columns = _columns(page)
+    return await page.show(
+        "Queues",
+        filter_form(page, "queue"),
+        refusal and h.p(".alarm", role="alert")[refusal],
+        column_chooser(page, columns),
+        found
+        and h.form(action=page.link("/chosen-queues"), method="post")[
+            table(page, "queues", columns, found, _key, select="chosen"),
+            h.div(".bar.below")[
+                "With those chosen: ",
+                [
+                    h.button(type="submit", name="action", value=action)[title]
+                    for action, title in _ACTIONS.items()
+                ],
+            ],
+        ],
+        _new_queue(page),
+    )
+
+
+@router.post("/new-queue")
+async def new_queue(
+    page: PageOf,
+    vhost: Annotated[str, Form()],
+    queue: Annotated[str, Form()],
+    durable: Annotated[str, Form()] = "",
+    auto_delete: Annotated[str, Form()] = "",
+    arguments: Annotated[str, Form()] = "",
+) -> Response:
+    """Declare a queue."""
+    try:
+        values = read_values(arguments)
+    except ValueError as error:
+        raise ApiError(_BAD_REQUEST, str(error)) from None
+    body = {"durable": bool(durable), "auto_delete": bool(auto_delete), "arguments": values}
+    await page.api.put(f"queues/{path_to(vhost, queue)}", body)
+    return page.go(f"/queues/{path_to(vhost, queue)}", f"Queue {queue} is there.")
+
+
+@router.post("/chosen-queues")
+async def chosen_queues(page: PageOf) -> Response:
+    """Purge, delete, pause or resume queues; what destroys asks for their number first."""
+    sent = await page.form()
+    action = str(sent.get("action", ""))
+    keys = [str(key) for key in sent.getlist("chosen")][:_CHOSEN_MAX]
+    names = [_names(key) for key in keys]
+    if action not in _ACTIONS:
+        raise ApiError(_BAD_REQUEST, "This cannot be done to queues.")
+    if not names:
+        return page.go("/queues", "No queue was chosen.")
+    if action in _DESTROYS and sent.get("confirmed") != str(len(names)):
+        return await _ask(page, action, keys, names)
+    failed = []
+    for vhost, queue in names:
+        try:
+            await act(page, action, vhost, queue)
+        except ApiError as error:
+            failed.append(f"{queue}: {error.reason}")
+    done = f"{len(names) - len(failed)} of {len(names)} queues {_DONE[action]}."
+    return page.go("/queues", " ".join([done, *failed[:5]]))
+
+
+async def act(page: Page, action: str, vhost: str, queue: str) -> None:
+    """Do one of `purge`, `delete`, `pause` and `resume` to a queue. Raises ApiError."""
+    path = path_to(vhost, queue)
+    if action == "delete":
+        await page.api.delete(f"queues/{path}")
+    elif action == "purge":
+        await page.api.delete(f"queues/{path}/contents")
+    else:
+        await page.api.post(f"warren/queues/{path}/{action}")
+
+
+async def _ask(page: Page, action: str, keys: list[str], names: list[tuple[str, str]]) -> Response:
+    """Show what would be destroyed, and ask for the number of queues."""
+    rows: list[tuple[str, str, int]] = []
+    for vhost, queue in names:
+        found = await page.api.get(f"queues/{path_to(vhost, queue)}", {"columns": "messages"})
+        rows.append((queue, vhost, found.get("messages", 0)))
+    messages = sum([count for _, _, count in rows])
+    return await page.show(
+        f"{_ACTIONS[action]} {len(rows)} queues",
+        h.section(".confirm")[
+            h.p[f"{figures.count(messages)} messages in these queues would be gone for good."],
+            h.ul[
+                [
+                    h.li[f"{queue} in {vhost}: {figures.count(count)} messages"]
+                    for queue, vhost, count in rows
+                ]
+            ],
+            form(
+                page,
+                "/chosen-queues",
+                f"{_ACTIONS[action]} them",
+                [h.input(type="hidden", name="chosen", value=key) for key in keys],
+                h.input(type="hidden", name="action", value=action),
+                text_field("confirmed", f"Type {len(rows)} to go on", is_needed=True),
+                is_dangerous=True,
+            ),
+        ],
+    )
+
+
+def _columns(page: Page) -> list[Column]:
+    return [
+        Column("Name", lambda row: _name(page, row), "name"),
+        Column("Virtual host", lambda row: row["vhost"], "vhost"),
+        Column("Node", lambda row: row.get("node"), "node", is_optional=True),
+        Column("Type", lambda row: row.get("type"), "type"),
+        Column("Features", badges),
+        Column("State", state, "state"),
+        _count("Ready", "messages_ready"),
+        _count("Unacked", "messages_unacknowledged"),
+        _count("Total", "messages"),
+        _count("Consumers", "consumers", is_optional=True),
+        _size("Bytes", "message_bytes", is_optional=True),
+        _size("Bytes ready", "message_bytes_ready", is_optional=True),
+        _size("Bytes in memory", "message_bytes_ram", is_optional=True),
+        _size("Bytes persistent", "message_bytes_persistent", is_optional=True),
+        _size("Memory", "memory", is_optional=True),
+        _rate("Incoming", "publish"),
+        _rate("Deliver / get", "deliver_get"),
+        _rate("Redelivered", "redeliver", is_optional=True),
+        _rate("Ack", "ack"),
+    ]
+
+
+def _count(title: str, field: str, is_optional: bool = False) -> Column:
+    return Column(title, lambda row: figures.count(row.get(field)), field, True, is_optional)
+
+
+def _size(title: str, field: str, is_optional: bool = False) -> Column:
+    return Column(title, lambda row: figures.size(row.get(field)), field, True, is_optional)
+
+
+def _rate(title: str, field: str, is_optional: bool = False) -> Column:
+    def cell(row: Row) -> str:
+        details: dict[str, Any] = row.get("message_stats", {}).get(f"{field}_details", {})
+        return figures.rate(details.get("rate"))
+
+    return Column(title, cell, f"message_stats.{field}_details.rate", True, is_optional)
+
+
+def _key(row: Row) -> str:
+    return path_to(row["vhost"], row["name"])
+
+
+def _names(key: str) -> tuple[str, str]:
+    """Vhost and name of a key. Raises ApiError."""
+    vhost, slash, queue = key.partition("/")
+    if not slash:
+        raise ApiError(_BAD_REQUEST, "This is no queue.")
+    return unquote(vhost), unquote(queue)
+
+
+def _name(page: Page, row: Row) -> h.Element:
+    return h.a(href=page.link(f"/queues/{_key(row)}"))[row["name"]]
+
+
+def _new_queue(page: Page) -> h.Element:
+    return folded(
+        "Add a queue",
+        form(
+            page,
+            "/new-queue",
+            "Add it",
+            text_field("vhost", "Virtual host", page.vhost or "/", is_needed=True),
+            text_field("queue", "Name", is_needed=True),
+            choice_field("durable", "Durability", [("true", "Durable"), ("", "Transient")]),
+            box_field("auto_delete", "Auto-delete: goes with its last consumer"),
+            area_field("arguments", "Arguments", hint=f"{HINT} Such as x-message-ttl = 60000."),
+        ),
+    )

@@ -17,7 +17,8 @@ from warrenmq.management.ui import frame
 from warrenmq.management.ui.api import ApiError, Site
 from warrenmq.management.ui.elements.forms import text_field
 from warrenmq.management.ui.page import COOKIE, ForeignForm, PageOf, SignInNeeded, is_own_form
-from warrenmq.management.ui.pages import channels, connections, consumers, overview
+from warrenmq.management.ui.pages import channels, connections, consumers, overview, search
+from warrenmq.management.ui.pages.exchanges import all_exchanges, bindings, one_exchange
 from warrenmq.management.ui.pages.queues import all_queues, one_queue
 from warrenmq.management.ui.sign_ins import SignIns
 
@@ -29,6 +30,10 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     consumers.router,
     all_queues.router,
     one_queue.router,
+    all_exchanges.router,
+    one_exchange.router,
+    bindings.router,
+    search.router,
 )
 
 # Scripts, styles and forms of this site only, and no frame of another one.

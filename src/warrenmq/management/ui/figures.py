@@ -25,13 +25,14 @@ def size_rate(value: Any) -> str:
 
 
 def size(value: Any) -> str:
-    """Bytes in the largest unit that leaves a whole number: `1.5 MiB`."""
+    """Bytes in the largest unit that leaves a whole number: `1.5 MiB`, `128 KiB`."""
     if not isinstance(value, int | float):
         return NONE
     number, place = float(value), 0
     while abs(number) >= 1024 and place < len(_UNITS) - 1:
         number, place = number / 1024, place + 1
-    return f"{number:.0f} {_UNITS[place]}" if place == 0 else f"{number:.1f} {_UNITS[place]}"
+    is_whole = place == 0 or abs(number) >= 100
+    return f"{number:.0f} {_UNITS[place]}" if is_whole else f"{number:.1f} {_UNITS[place]}"
 
 
 def duration(milliseconds: Any) -> str:

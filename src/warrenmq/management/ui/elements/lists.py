@@ -38,7 +38,7 @@ async def show_list(
     except ApiError as error:
         if error.status != _BAD_REQUEST:
             raise
-        refusal = f"There is no such page, or the pattern cannot be read. {error.reason}"
+        refusal = f"There is no such page, or the pattern cannot be read ({error.reason})."
     return await page.show(
         name.capitalize(),
         filter_form(page, noun),

@@ -24,18 +24,16 @@ def read_values(text: str) -> dict[str, Any]:
 
 
 def shown_values(values: Mapping[str, Any]) -> h.Node:
-    """The values, one below the other."""
-    return (
-        values
-        and h.ul(".values")[
-            [h.li[h.b[name], f" = {shown_value(value)}"] for name, value in values.items()]
-        ]
-    )
+    """The values, one below the other; those of a table below its name."""
+    if not values:
+        return None
+    return h.ul(".values")[[h.li[h.b[name], _shown(value)] for name, value in values.items()]]
 
 
-def shown_value(value: Any) -> str:
-    """A text as it is, and all else as JSON."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+def _shown(value: Any) -> h.Node:
+    if isinstance(value, dict) and value:
+        return shown_values(value)
+    return f" = {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
 
 
 def _read(text: str) -> Any:

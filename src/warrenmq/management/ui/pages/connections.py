@@ -51,7 +51,7 @@ async def connection(page: PageOf, name: str) -> Response:
         h.h2["Channels"],
         table(page, "channels", unsorted(channel_columns(page)), channels, lambda row: row["name"]),
         h.h2["Client properties"],
-        shown_values(found.get("client_properties", {})),
+        h.div(".panel")[shown_values(found.get("client_properties", {}))],
         may_close and _close_form(page, name),
     )
 

@@ -149,6 +149,12 @@ def column_chooser(page: Page, columns: Sequence[Column]) -> h.Element:
     ]
 
 
+def state_square(row: Row) -> h.Element:
+    """The state of an object, with a square of its colour."""
+    state = str(row.get("state", ""))
+    return h.span(class_=["state", state])[state]
+
+
 def figures_table(caption: str, rows: Sequence[tuple[str, h.Node]]) -> h.Element:
     """A small table of names and values."""
     return h.table(".facts")[

@@ -12,6 +12,15 @@ from warrenmq.management.ui.elements.charts import Series, chart, rates
 from warrenmq.management.ui.elements.lists import show_list
 from warrenmq.management.ui.elements.tables import Column, Row, figures_table, table, unsorted
 from warrenmq.management.ui.page import Page, PageOf
+from warrenmq.management.ui.elements.tables import (
+    Column,
+    Row,
+    figures_table,
+    state_square,
+    table,
+    unsorted,
+)
+from warrenmq.management.ui.page import RANGES, Page, PageOf
 from warrenmq.management.ui.pages.consumers import consumer_columns, consumer_key
 from warrenmq.management.ui.visit import RANGES
 
@@ -68,7 +77,7 @@ def channel_columns(page: Page) -> list[Column]:
         Column("Node", lambda row: row["node"], "node", is_optional=True),
         Column("User name", lambda row: row["user"], "user"),
         Column("Mode", _mode),
-        Column("State", _state, "state"),
+        Column("State", state_square, "state"),
         _number("Unconfirmed", "messages_unconfirmed"),
         Column("Prefetch", _prefetch, "prefetch_count", is_number=True),
         _number("Unacked", "messages_unacknowledged"),
@@ -111,11 +120,6 @@ def _prefetch(row: Row) -> h.Node:
     return ", ".join(shown)
 
 
-def _state(row: Row) -> h.Element:
-    state = str(row.get("state", ""))
-    return h.span(class_=["state", state])[state]
-
-
 def _charts(page: Page, stats: dict[str, Any]) -> h.Element:
     interval = RANGES[page.range][1]
     return h.div(".charts")[
@@ -146,7 +150,7 @@ def _facts(page: Page, found: Row) -> h.Element:
         ("Virtual host", found["vhost"]),
         ("User name", found["user"]),
         ("Node", found["node"]),
-        ("State", _state(found)),
+        ("State", state_square(found)),
         ("Mode", ", ".join(modes) or "plain"),
     ]
     counts: list[tuple[str, h.Node]] = [

@@ -11,7 +11,14 @@ from warrenmq.management.ui.api import path_to
 from warrenmq.management.ui.elements.charts import Series, chart, rates
 from warrenmq.management.ui.elements.forms import folded, form, text_field
 from warrenmq.management.ui.elements.lists import show_list
-from warrenmq.management.ui.elements.tables import Column, Row, figures_table, table, unsorted
+from warrenmq.management.ui.elements.tables import (
+    Column,
+    Row,
+    figures_table,
+    state_square,
+    table,
+    unsorted,
+)
 from warrenmq.management.ui.elements.values import shown_values
 from warrenmq.management.ui.page import Page, PageOf
 from warrenmq.management.ui.pages.channels import channel_columns
@@ -72,7 +79,7 @@ def _columns(page: Page) -> list[Column]:
         Column("Virtual host", lambda row: row.get("vhost"), "vhost"),
         Column("Node", lambda row: row["node"], "node", is_optional=True),
         Column("User name", lambda row: row.get("user"), "user"),
-        Column("State", lambda row: _state(row), "state"),
+        Column("State", state_square, "state"),
         Column("TLS", lambda row: "●" if row.get("ssl") else "○", "ssl"),
         Column("TLS details", _tls_in_short, is_optional=True),
         Column("Protocol", lambda row: row["protocol"], "protocol"),
@@ -116,11 +123,6 @@ def _name(page: Page, row: Row) -> h.Node:
     ]
 
 
-def _state(row: Row) -> h.Element:
-    state = str(row.get("state", ""))
-    return h.span(class_=["state", state])[state]
-
-
 def _tls_in_short(row: Row) -> str:
     shown = [str(row[field]) for _, field in _TLS[:4] if row.get(field)]
     return ", ".join(shown)
@@ -151,7 +153,7 @@ def _facts(page: Page, found: Row) -> h.Node:
         ("Virtual host", vhost),
         ("User name", found.get("user")),
         ("Node", found["node"]),
-        ("State", _state(found)),
+        ("State", state_square(found)),
         ("Protocol", found["protocol"]),
         ("Client", _client(found) or figures.NONE),
         ("Client's address", f"{found.get('peer_host')}:{found.get('peer_port')}"),

@@ -106,6 +106,7 @@ def test_queues_have_rates_and_samples(api: FedApi) -> None:
     assert busy["messages_details"]["rate"] == busy["messages_ready_details"]["rate"] == 2.0
     assert [each["sample"] for each in busy["messages_details"]["samples"]] == [10, 0]
     assert set(idle["message_stats"]) == {"disk_reads", "disk_writes"}
+    assert (busy.get("idle_since"), idle["idle_since"]) == (None, "2023-11-13T00:00:00.000+00:00")
     one = api.get("queues/%2F/busy")
     assert one["message_stats"]["publish_details"] == {"rate": 10.0}
     assert one["messages_unacknowledged_details"] == {"rate": 0.0}
@@ -122,7 +123,7 @@ def test_lists_are_sorted_by_rates(api: FedApi) -> None:
 
 @pytest.mark.parametrize("column", [
     "name", "durable", "exclusive", "node", "messages", "consumers", "consumer_utilisation",
-    "policy", "arguments.x", "backing_queue_status.len", "message_stats.publish",
+    "policy", "idle_since", "arguments.x", "backing_queue_status.len", "message_stats.publish",
     "message_stats.deliver_get_details.rate", "messages_details.rate", "messages_ready_details.rate",
     "message_stats.nothing", "message_stats", "nothing", "message_stats.disk_writes",
     "owner_pid_details.name", "garbage_collection.minor_gcs", "backing_queue_status", "pid",
@@ -148,6 +149,7 @@ def test_clients_and_exchanges_have_rates(api: FedApi) -> None:
     assert set(channel["message_stats"]) == with_details(*PUBLISHED)
     one = api.get(f"channels/{channel['name']}")
     assert one["publishes"] == one["deliveries"] == []
+    assert "idle_since" not in channel
     default, *others = api.get("exchanges")
     assert set(default["message_stats"]) == with_details("publish_in")
     assert all(row["message_stats"] == {} for row in others)
@@ -237,3 +239,11 @@ def test_a_reset_forgets_rates_and_samples(http_node: HttpNode, api: FedApi) -> 
     assert api.client.delete("reset").status_code == 204
     stats = api.get(f"queues/%2F/busy?{RANGES}")["message_stats"]
     assert (stats["publish"], stats["publish_details"]["samples"]) == (50, [])
+
+
+def test_queues_are_sorted_by_the_time_since_which_they_are_idle(api: FedApi) -> None:
+    api.fed.tell(QUEUE, told(QUEUE, 2, "idle", publish=1))
+    api.fed.tick()
+    active, idle = api.get("queues?sort=idle_since&columns=name,idle_since")
+    assert active == {"name": "idle"}
+    assert (idle["name"], idle["idle_since"]) == ("busy", "2023-11-13T00:00:05.000+00:00")

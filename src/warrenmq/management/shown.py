@@ -53,10 +53,20 @@ class Shown:
         ranges = self.ranges if has_samples else _NO_RANGES
         view = self.statistics.find(QUEUE, row["vhost"], row["name"])
         stats = row["message_stats"] | self.message_stats(view, ranges)
-        return row | fields.lengths(view, ranges.lengths) | {"message_stats": stats}
+        return (
+            row
+            | fields.lengths(view, ranges.lengths)
+            | self._idle_since(QUEUE, row)
+            | {"message_stats": stats}
+        )
 
     def queue_figure(self, path: list[str]) -> Callable[[Row], float] | None:
-        """What gives the figure at a path for a queue, such as `messages_details.rate`, or None."""
+        """What gives the figure at a path for a queue, such as `messages_details.rate`, or None.
+
+        That of `idle_since` is in ms.
+        """
+        if path == ["idle_since"]:
+            return lambda row: self.statistics.idle_since_ms(QUEUE, row["vhost"], row["name"])
         figure = fields.figure_at(QUEUE, path)
         if figure is None:
             return None
@@ -77,7 +87,8 @@ class Shown:
             raise bad_request("Stats in management UI are disabled on this node")
         ranges = self.ranges if has_samples else _NO_RANGES
         view = self.statistics.find(CHANNEL, row["vhost"], row["name"])
-        return row | {"message_stats": self.message_stats(view, ranges)}
+        stats = self.message_stats(view, ranges)
+        return row | self._idle_since(CHANNEL, row) | {"message_stats": stats}
 
     def connection(self, row: Row, has_samples: bool = True) -> Row:
         """A connection."""
@@ -127,6 +138,9 @@ class Shown:
             "churn_rates": fields.churn(nodes, self.ranges.messages),
             "queue_totals": row["queue_totals"] | fields.lengths(seen, self.ranges.lengths),
         }
+
+    def _idle_since(self, kind: str, row: Row) -> Row:
+        return fields.idle_since(self.statistics.idle_since_ms(kind, row["vhost"], row["name"]))
 
     def message_stats(self, view: View, ranges: Ranges) -> Row:
         """What clients have done with messages; nothing in the mode `none`."""

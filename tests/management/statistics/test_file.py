@@ -46,6 +46,7 @@ class Kept(Fed):
         objects = ((NODE, "", ""), (QUEUE, "/", "q"), (QUEUE, "/", "idle"), (VHOST, "/", "/"))
         for kind, vhost, name in objects:
             view = self.statistics.find(kind, vhost, name)
+            found.append(self.statistics.idle_since_ms(kind, vhost, name))
             for figure in ("publish", "messages_ready"):
                 found.append(view.value(figure))
                 for asked in RANGES:

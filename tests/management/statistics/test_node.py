@@ -2,7 +2,7 @@
 
 import msgspec
 
-from tests.management.statistics.fed import NODE_NAME, Fed, told
+from tests.management.statistics.fed import NODE_NAME, START_MS, Fed, told
 from warrenmq.admin.protocol.changes import CHANNEL, CONNECTION, EXCHANGE, NODE, QUEUE
 from warrenmq.management.statistics.figures import VHOST
 from warrenmq.management.statistics.history import Range
@@ -52,6 +52,27 @@ def test_a_queue_of_the_same_name_begins_anew() -> None:
     assert fed.statistics.find(VHOST, "/").value("messages_ready") == 1
     (shown,) = queue.details("publish", asked=Range(60, 5))["samples"][:1]
     assert shown["sample"] == 1
+
+
+def test_an_object_is_idle_after_a_tick_without_a_change() -> None:
+    fed = fed_once()
+    first_ms = START_MS
+
+    def idle_since() -> list[int]:
+        find = fed.statistics.idle_since_ms
+        return [find(QUEUE, "/", "q"), find(CHANNEL, "/", "c (1)"), find(QUEUE, "/", "none")]
+
+    assert idle_since() == [0, 0, 0]
+    fed.tell(QUEUE, told(QUEUE, 1, "q", publish=101, messages_ready=91, messages_unacknowledged=9))
+    changed_ms = fed.now_ms
+    fed.tick()
+    assert idle_since() == [0, first_ms, 0]
+    # A new session is told of everything.
+    fed.tell(QUEUE, told(QUEUE, 1, "q", publish=101, messages_ready=91, messages_unacknowledged=9))
+    fed.tick()
+    assert idle_since() == [changed_ms, first_ms, 0]
+    fed.tell(QUEUE, told(QUEUE, 1, "q", publish=101, messages_ready=91))
+    assert idle_since() == [0, first_ms, 0]
 
 
 def test_a_vhost_sums_up_what_is_in_it_and_goes_with_it() -> None:

@@ -65,7 +65,8 @@ class QueueTable:
     def plain_value(self, path: list[str]) -> Callable[[Row], Any] | None:
         """What gives the value at a path for a sketch; None if that takes a complete row.
 
-        Statistics may have the values of other paths inside `message_stats` and `..._details`.
+        Statistics may have the values of other paths: `idle_since`, and those inside
+        `message_stats` and `..._details`.
         """
         name, inside = path[0], path[1:]
         if name in _PLAIN:
@@ -82,7 +83,7 @@ class QueueTable:
         if name in _DERIVED and (name != _STATS or inside[:1] in _DISK_STATS):
             derived = _DERIVED[name]
             return lambda sketch: value_at(derived(_counted(_columns(sketch))), inside)
-        if name == _STATS or name.endswith("_details"):
+        if name in (_STATS, _IDLE_SINCE) or name.endswith("_details"):
             return None
         return lambda _sketch: None
 
@@ -161,6 +162,7 @@ def _or_zero(column: str) -> Callable[[Row], Any]:
 
 
 _STATS: Final = "message_stats"
+_IDLE_SINCE: Final = "idle_since"
 _DISK_STATS: Final = (["disk_reads"], ["disk_writes"])
 # Fields that are made of columns, by name; they get the columns with counted ones.
 _DERIVED: Final[dict[str, Callable[[Row], Any]]] = {

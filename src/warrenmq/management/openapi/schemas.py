@@ -12,6 +12,7 @@ Schema = dict[str, Any]
 TEXT: Final[Schema] = {"type": "string"}
 FLAG: Final[Schema] = {"type": "boolean"}
 NUMBER: Final[Schema] = {"type": "integer"}
+_TIME: Final[Schema] = {"type": "string", "format": "date-time"}
 TABLE: Final[Schema] = {"type": "object"}
 TEXTS: Final[Schema] = {"type": "array", "items": TEXT}
 ANY: Final[Schema] = {}
@@ -55,6 +56,7 @@ OBJECTS: Final[dict[str, Schema]] = {
     "queues": fields(
         **{name: _column(each.type, each.meaning) for name, each in QUEUE_COLUMNS.items()},
         node=TEXT,
+        idle_since=_TIME,
         message_stats=TABLE,
         backing_queue_status=TABLE,
         consumer_details={"type": "array", "items": TABLE},
@@ -75,7 +77,13 @@ OBJECTS: Final[dict[str, Schema]] = {
         **_NAMED, user=TEXT, node=TEXT, state=TEXT, channels=NUMBER, client_properties=TABLE
     ),
     "channels": fields(
-        **_NAMED, user=TEXT, node=TEXT, number=NUMBER, confirm=FLAG, connection_details=TABLE
+        **_NAMED,
+        user=TEXT,
+        node=TEXT,
+        number=NUMBER,
+        confirm=FLAG,
+        idle_since=_TIME,
+        connection_details=TABLE,
     ),
     "consumers": fields(
         consumer_tag=TEXT, queue=TABLE, channel_details=TABLE, ack_required=FLAG, arguments=TABLE

@@ -6,6 +6,7 @@ A request asks for samples by age and step: `msg_rates_age=600&msg_rates_incr=5`
 
 import re
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from starlette.datastructures import QueryParams
@@ -109,6 +110,14 @@ def lengths(view: View, asked: Range | None) -> Row:
     return {
         f"{name}_details": view.details(*figures, asked=asked) for name, figures in _LENGTHS.items()
     }
+
+
+def idle_since(changed_ms: int) -> Row:
+    """`idle_since` of an object that changed last at `changed_ms`, nothing of a busy one (0)."""
+    if not changed_ms:
+        return {}
+    time = datetime.fromtimestamp(changed_ms / 1000, UTC)
+    return {"idle_since": time.isoformat(timespec="milliseconds")}
 
 
 def octets(view: View, asked: Range | None) -> Row:

@@ -53,7 +53,7 @@ class Figures:
     """The figures of one object on one node, by their places in `FIGURES`."""
 
     __slots__ = (
-        "_changes", "_offsets", "_slots", "birth", "elapsed_ms", "epoch", "has_moved", "id", "kind", "name", "node", "round",
+        "_changes", "_offsets", "_slots", "birth", "changed_ms", "elapsed_ms", "epoch", "has_moved", "id", "kind", "name", "node", "round",
         "samples", "seen", "started_ms", "tick_ms", "vhost",
     )  # fmt: skip
 
@@ -73,7 +73,9 @@ class Figures:
         self.has_moved = False
         # The round in which the node has told of it last.
         self.round = 0
-        # The last tick in which a figure changed, and the time since the tick before.
+        # The last tick in which a figure changed or the object was new.
+        self.changed_ms = 0
+        # The last tick that told of the object, and the time since the tick before.
         self.tick_ms = 0
         self.elapsed_ms = 0
         # The last values that the node told.
@@ -117,8 +119,8 @@ class Figures:
             self._slots = self.samples.inherit(earlier.samples, earlier._slots, self)
         earlier.close()
 
-    def put(self, values: Iterable[int]) -> list[tuple[int, int]]:
-        """Take what the node says of the first figures, at most of all.
+    def put(self, tick_ms: int, values: Iterable[int]) -> list[tuple[int, int]]:
+        """Take what the node says in a tick of the first figures, at most of all.
 
         Returns the changes of sampled figures: their places, and by how much.
         """
@@ -130,6 +132,8 @@ class Figures:
         ]
         for figure, difference in changes:
             seen[figure] += difference
+        if changes or not self.changed_ms:
+            self.changed_ms = tick_ms
         sampled = SAMPLED[self.kind]
         while changes and changes[-1][0] >= sampled:
             changes.pop()

@@ -24,14 +24,14 @@ logger = logging.getLogger("warren.management")
 # Time between two saves (s).
 _INTERVAL_S: Final = 300.0
 # Changes with the tables and with the order of figures.
-_VERSION: Final = 2
+_VERSION: Final = 3
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS nodes (
     node TEXT PRIMARY KEY, started_ms INTEGER, ended_ms INTEGER, long_ms BLOB, short_ms BLOB
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS objects (
     node TEXT, kind TEXT, vhost TEXT, name TEXT, id INTEGER, started_ms INTEGER,
-    birth INTEGER, epoch INTEGER, seen BLOB, offsets BLOB, slots BLOB,
+    birth INTEGER, epoch INTEGER, changed_ms INTEGER, seen BLOB, offsets BLOB, slots BLOB,
     PRIMARY KEY (node, kind, vhost, name)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS intervals (
@@ -50,7 +50,7 @@ _FORGET: Final = (
     "DELETE FROM intervals WHERE node = ?",
 )
 _WRITE_NODE: Final = "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?)"
-_WRITE_OBJECT: Final = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_WRITE_OBJECT: Final = "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _WRITE_INTERVAL: Final = "INSERT OR REPLACE INTO intervals VALUES (?, ?, ?, ?, ?, ?, ?)"
 _DELETE_OBJECT: Final = "DELETE FROM objects WHERE node = ? AND kind = ? AND vhost = ? AND name = ?"
 
@@ -135,7 +135,7 @@ def _snapshot(node: NodeFigures, saved_ms: int) -> _Snapshot:
     return _Snapshot(
         (node.name, node.started_ms, node.ended_ms, *since),
         [
-            (node.name, *_identity(each), *each.dump())
+            (node.name, *_identity(each), each.changed_ms, *each.dump())
             for each in everything
             if each.tick_ms > saved_ms or not saved_ms
         ],
@@ -199,10 +199,11 @@ def _read(
         samples.resume(since_ms, ended_ms)
     rows = database.execute("SELECT * FROM objects WHERE node = ?", [node.name])
     objects = []
-    for _, kind, vhost, name, number, since_ms, birth, epoch, *dumped in rows:
+    for _, kind, vhost, name, number, since_ms, birth, epoch, changed_ms, *dumped in rows:
         figures = Figures(node.samples_of(kind), node.name, kind, vhost, name)
         figures.id, figures.started_ms = number, since_ms
         figures.birth, figures.epoch = birth, epoch
+        figures.changed_ms = changed_ms
         figures.resume(*dumped)
         objects.append((number, figures))
     for samples in (node.long, node.short):

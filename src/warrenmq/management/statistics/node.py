@@ -196,7 +196,7 @@ class NodeFigures:
 
     def _put(self, figures: Figures, told: ChangedObject) -> None:
         figures.round = self._round
-        changes = figures.put(told.counters + told.levels)
+        changes = figures.put(self._tick_ms, told.counters + told.levels)
         if self._elapsed_ms:
             figures.sample(self._tick_ms, self._elapsed_ms, changes)
         if changes:

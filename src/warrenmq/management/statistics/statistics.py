@@ -80,6 +80,17 @@ class Statistics:
         found = [each.find(VHOST, name, name) for name in names for each in chosen]
         return self._view(VHOST, [each for each in found if each is not None])
 
+    def idle_since_ms(self, kind: str, vhost: str, name: str) -> int:
+        """The tick in which an object changed last, 0 if that is the last one or none is known."""
+        newest_ms = 0
+        for node in self._chosen(""):
+            figures = node.find(kind, vhost, name)
+            if figures is not None:
+                if figures.changed_ms >= node.ended_ms:
+                    return 0
+                newest_ms = max(newest_ms, figures.changed_ms)
+        return newest_ms
+
     def by_name(
         self, kind: str, names: Iterable[str], is_rate: bool
     ) -> dict[tuple[str, str], float]:

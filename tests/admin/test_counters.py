@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.awaiting import eventually
 from tests.support.brokers.amqp_peer import ChannelPeer, Peer
 from tests.support.brokers.node_thread import NodeThread
 from warrenmq.admin.client.client import AdminClient, NodeAddress
@@ -16,6 +17,7 @@ from warrenmq.admin.protocol.counters import (
     NodeCounters,
 )
 from warrenmq.wire.methods import TxCommit, TxCommitOk, TxSelect, TxSelectOk
+from warrenmq.wire.properties import Properties
 
 
 @pytest.fixture
@@ -118,6 +120,22 @@ def test_what_comes_and_goes_is_counted(node: NodeThread) -> None:
     assert after.churn == ChurnCounters(2, 1, 3, 2, 3, 2, 1)
     assert after.received_bytes > during.received_bytes and after.sent_bytes > during.sent_bytes
     stays.close()
+
+
+def test_messages_written_to_disk_are_counted_beyond_the_life_of_their_queue(
+    node: NodeThread,
+) -> None:
+    peer = node.peer()
+    peer.open()
+    channel = peer.channel()
+    channel.declare(b"d", durable=True)
+    channel.publish(b"d", properties=Properties(delivery_mode=2).encode())
+    channel.count(b"d")
+    eventually(lambda: counted(node).written_messages == 1, "the message is written")
+    channel.delete(b"d")
+    after = counted(node)
+    assert (after.read_messages, after.written_messages) == (0, 1)
+    peer.close()
 
 
 def test_counters_are_for_monitors() -> None:

@@ -12,7 +12,15 @@ def node_counters(broker: Broker) -> NodeCounters:
     for connection in broker.connections:
         received += connection.traffic.received_bytes
         sent += connection.out.sent_bytes
-    return NodeCounters(_messages(broker.message_counters()), _churn(churn), received, sent)
+    read, written = broker.disk_messages()
+    return NodeCounters(
+        messages=_messages(broker.message_counters()),
+        churn=_churn(churn),
+        received_bytes=received,
+        sent_bytes=sent,
+        read_messages=read,
+        written_messages=written,
+    )
 
 
 def _messages(counted: counters.MessageCounters) -> MessageCounters:

@@ -168,6 +168,16 @@ class Broker(ConnectionHost):
                     total.add(channel.counters)
         return total
 
+    def disk_messages(self) -> tuple[i64, i64]:
+        """How many messages all queues, deleted ones too, have read from disk and written."""
+        churn = self.counters.churn
+        read = churn.deleted_read_messages
+        written = churn.deleted_written_messages
+        for vhost in self.vhosts.values():
+            read += vhost.host.read_messages
+            written += vhost.journal.written_messages
+        return read, written
+
     def take_dirty(self) -> list[Connection]:
         """Return the connections that have something to write or to change, and clear the list."""
         dirty = self.dirty_connections

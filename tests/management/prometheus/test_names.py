@@ -107,8 +107,6 @@ def test_a_sum_is_missing_only_of_what_is_no_sum(pages: dict[str, Scraped]) -> N
         "rabbitmq_connection_incoming_packets_total",
         "rabbitmq_connection_outgoing_packets_total",
         "rabbitmq_queue_consumer_utilisation",
-        "rabbitmq_queue_disk_reads_total",
-        "rabbitmq_queue_disk_writes_total",
     }
 
 

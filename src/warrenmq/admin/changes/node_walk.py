@@ -62,11 +62,7 @@ class NodeWalk(Walk):
         write_i64_be(out, churn.queues_deleted)
         write_i64_be(out, received)
         write_i64_be(out, sent)
-        read = churn.deleted_read_messages
-        written = churn.deleted_written_messages
-        for vhost in broker.vhosts.values():
-            read += vhost.host.read_messages
-            written += vhost.journal.written_messages
+        read, written = broker.disk_messages()
         write_i64_be(out, read)
         write_i64_be(out, written)
         alarms = broker.alarms

@@ -46,9 +46,15 @@ class ChurnCounters(Struct, frozen=True):
 
 
 class NodeCounters(Struct, tag="node_counters", frozen=True):
-    """What the node has done; the bytes are those of all connections, closed ones included."""
+    """What the node has done.
+
+    The bytes are those of all connections, closed ones included; messages that were read from disk
+    and written to it are those of all queues, deleted ones included.
+    """
 
     messages: MessageCounters
     churn: ChurnCounters
     received_bytes: int
     sent_bytes: int
+    read_messages: int
+    written_messages: int

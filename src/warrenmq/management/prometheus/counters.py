@@ -83,6 +83,15 @@ def channel_sums(infix: str, reading: NodeCounters) -> Iterator[Family]:
         yield _counter(f"{infix}{name}", text, getattr(reading.messages, counter), {})
 
 
+def queue_sums(infix: str, reading: NodeCounters) -> Iterator[Family]:
+    """Messages on disk of all queues that there were; other pages have each queue's."""
+    for name, text, value in (
+        ("reads", "Messages read from disk", reading.read_messages),
+        ("writes", "Messages written to disk", reading.written_messages),
+    ):
+        yield _counter(f"{infix}queue_disk_{name}", text, value, {})
+
+
 def global_dead_letters(vhosts: list[VhostStatus]) -> Iterator[Family]:
     """Dead letters by reason, with the labels that RabbitMQ has for queues of each type."""
     counts = Counter[str]()

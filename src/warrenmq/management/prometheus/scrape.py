@@ -141,8 +141,8 @@ class _Scrape:
 
     def _counters(self, vhosts: list[VhostStatus]) -> list[_Part]:
         """What the node has done."""
-        of_clients = ("connection_coarse_metrics", "channel_metrics")
-        has_sums = self._page.is_aggregated and self._has(*of_clients)
+        summed = ("connection_coarse_metrics", "channel_metrics", "queue_metrics")
+        has_sums = self._page.is_aggregated and self._has(*summed)
         if not has_sums and not self._has("global_metrics", "connection_churn_metrics"):
             return []
         reading = self._client.request(DescribeCounters(), NodeCounters)
@@ -155,6 +155,8 @@ class _Scrape:
             parts.append(counters.socket_bytes(self._infix, reading))
         if self._page.is_aggregated and self._has("channel_metrics"):
             parts.append(counters.channel_sums(self._infix, reading))
+        if self._page.is_aggregated and self._has("queue_metrics"):
+            parts.append(counters.queue_sums(self._infix, reading))
         return parts
 
     # -- queues, connections and channels ----------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Every page in Chromium: no error, no violation of accessibility, no sideways scrolling, no script.
+"""Every page in Chromium: no error, no fault of accessibility, no sideways scrolling, no script.
 
 The node has traffic, and names, headers, properties and payloads that try to run a script.
 """
@@ -22,7 +22,27 @@ from tests.support.browser import Browser, chromium
 
 HOSTILE = "<img src=x onerror=\"document.title='run'\"><script>document.title='run'</script>"
 QUEUE = "%3Cimg%20src%3Dx%20onerror%3D%22document.title%3D%27run%27%22%3E%3Cscript%3Edocument.title%3D%27run%27%3C%2Fscript%3E"
-PATHS = ["overview"]
+PATHS = [
+    "overview",
+    "connections",
+    "channels",
+    "consumers",
+    "exchanges",
+    f"exchanges/%2F/{QUEUE}?tab=bindings",
+    f"exchanges/%2F/{QUEUE}?tab=route&key=k",
+    f"exchanges/%2F/{QUEUE}?tab=publish",
+    f"exchanges/%2F/{QUEUE}?tab=delete",
+    f"exchanges/%2F/{QUEUE}",
+    "queues?columns=Name,Node,Features,Bytes,Incoming",
+    f"queues/%2F/{QUEUE}",
+    f"queues/%2F/{QUEUE}?tab=messages",
+    f"queues/%2F/{QUEUE}?tab=publish",
+    f"queues/%2F/{QUEUE}?tab=get",
+    f"queues/%2F/{QUEUE}?tab=consumers",
+    f"queues/%2F/{QUEUE}?tab=bindings",
+    f"queues/%2F/{QUEUE}?tab=arguments",
+    "search?q=script",
+]
 # Width (px), and the system's colours.
 LOOKS = ((1280, "light"), (1280, "dark"), (390, "light"))
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
@@ -150,3 +170,26 @@ def test_figures_refresh_and_typed_text_stays(
     assert signed_in.ask("return window.same")
     assert signed_in.ask("return document.querySelector('#search').value") == "half a word"
     assert signed_in.errors() == []
+
+
+def test_chosen_rows_stay_chosen(signed_in: Browser, busy: HttpNode) -> None:
+    busy.client().put("queues/%2F/chosen", json={"durable": True})
+    signed_in.go(f"{busy.url}queues?name=chosen")
+    signed_in.ask(
+        "document.querySelector('tbody input').click(); window.row = document.querySelector('tbody tr')"
+    )
+    busy.client().post(
+        "exchanges/%2F/amq.default/publish",
+        json={
+            "properties": {},
+            "routing_key": "chosen",
+            "payload": "x",
+            "payload_encoding": "string",
+        },
+    )
+    eventually(
+        lambda: "1" in signed_in.ask("return document.querySelector('tbody tr').textContent"),
+        "the message in the list",
+    )
+    assert signed_in.ask("return document.querySelector('tbody input').checked")
+    assert signed_in.ask("return document.querySelector('tbody tr') === window.row")

@@ -20,6 +20,7 @@ from warrenmq.management.ui.page import COOKIE, ForeignForm, PageOf, SignInNeede
 from warrenmq.management.ui.pages import channels, connections, consumers, overview, search
 from warrenmq.management.ui.pages.exchanges import all_exchanges, bindings, one_exchange
 from warrenmq.management.ui.pages.queues import all_queues, one_queue
+from warrenmq.management.ui.pages.queues import bindings as queue_bindings
 from warrenmq.management.ui.sign_ins import SignIns
 
 # Each file of pages adds its router here.
@@ -30,6 +31,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     consumers.router,
     all_queues.router,
     one_queue.router,
+    queue_bindings.router,
     all_exchanges.router,
     one_exchange.router,
     bindings.router,

@@ -28,14 +28,6 @@ MENU: Final = (
     ("Exchanges", "/exchanges", "management", "exchanges"),
     ("Queues", "/queues", "management", "queues"),
     ("Consumers", "/consumers", "management", "consumers"),
-    ("Storage", "/storage", "monitoring", ""),
-    ("Mirrors", "/mirrors", "management", ""),
-    ("Pipeline", "/pipeline", "management", ""),
-    ("Policies", "/policies", "management", ""),
-    ("Users", "/users", "administrator", ""),
-    ("Vhosts", "/vhosts", "management", ""),
-    ("Definitions", "/definitions", "administrator", ""),
-    ("Nodes", "/nodes", "monitoring", ""),
 )
 
 

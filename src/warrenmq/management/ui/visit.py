@@ -30,7 +30,7 @@ _INCLUDED_IN: Final = {
 
 @dataclass
 class Visit:
-    """One request for a page. With `is_refresh`, the browser has the page and wants its live parts."""
+    """One request for a page; with `is_refresh` for its live parts only."""
 
     request: Request
     sign_in: SignIn

@@ -10,8 +10,6 @@ from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import path_to
 from warrenmq.management.ui.elements.charts import Series, chart, rates
 from warrenmq.management.ui.elements.lists import show_list
-from warrenmq.management.ui.elements.tables import Column, Row, figures_table, table, unsorted
-from warrenmq.management.ui.page import Page, PageOf
 from warrenmq.management.ui.elements.tables import (
     Column,
     Row,
@@ -20,7 +18,7 @@ from warrenmq.management.ui.elements.tables import (
     table,
     unsorted,
 )
-from warrenmq.management.ui.page import RANGES, Page, PageOf
+from warrenmq.management.ui.page import Page, PageOf
 from warrenmq.management.ui.pages.consumers import consumer_columns, consumer_key
 from warrenmq.management.ui.visit import RANGES
 

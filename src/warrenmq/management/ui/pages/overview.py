@@ -28,7 +28,7 @@ async def overview(page: PageOf) -> Response:
         "Overview",
         page.live("overview-figures", _totals(page, found)),
         page.live("overview-charts", _charts(page, found)),
-        page.live("overview-nodes", nodes and _nodes(page, nodes)),
+        page.live("overview-nodes", nodes and _nodes(nodes)),
         page.live("overview-longest", _longest(page, longest["items"])),
     )
 
@@ -90,7 +90,7 @@ def _charts(page: Page, found: dict[str, Any]) -> h.Element:
     ]
 
 
-def _nodes(page: Page, nodes: list[dict[str, Any]]) -> h.Node:
+def _nodes(nodes: list[dict[str, Any]]) -> h.Node:
     return [
         h.h2["Nodes"],
         h.div(".wide", tabindex="0", role="region", aria_label="Nodes")[
@@ -103,16 +103,16 @@ def _nodes(page: Page, nodes: list[dict[str, Any]]) -> h.Node:
                         ]
                     ]
                 ],
-                h.tbody[[_node(page, each) for each in nodes]],
+                h.tbody[[_node(each) for each in nodes]],
             ]
         ],
     ]
 
 
-def _node(page: Page, node: dict[str, Any]) -> h.Element:
+def _node(node: dict[str, Any]) -> h.Element:
     state = "running" if node.get("running") else "down"
     return h.tr[
-        h.td[h.a(href=page.link(f"/nodes/{path_to(node['name'])}"))[node["name"]]],
+        h.td[node["name"]],
         h.td[h.span(class_=["state", state])[state]],
         h.td[f"{figures.size(node.get('mem_used'))} of {figures.size(node.get('mem_limit'))}"],
         h.td[

@@ -14,7 +14,7 @@ from warrenmq.management.ui.elements.forms import area_field, box_field, form, t
 from warrenmq.management.ui.elements.publishing import message_fields, message_of
 from warrenmq.management.ui.elements.tables import Row, figures_table
 from warrenmq.management.ui.elements.values import HINT, read_values, shown_values
-from warrenmq.management.ui.page import RANGES, Page, PageOf
+from warrenmq.management.ui.page import Page, PageOf
 from warrenmq.management.ui.pages.exchanges.bindings import bindings_tab
 from warrenmq.management.ui.pages.exchanges.names import (
     DEFAULT,
@@ -22,6 +22,7 @@ from warrenmq.management.ui.pages.exchanges.names import (
     features,
     queue_link,
 )
+from warrenmq.management.ui.visit import RANGES
 
 router = APIRouter()
 

@@ -23,11 +23,12 @@ from warrenmq.management.ui.elements.tables import (
     column_chooser,
     filter_form,
     page_query,
+    state_square,
     table,
 )
 from warrenmq.management.ui.elements.values import HINT, read_values
 from warrenmq.management.ui.page import Page, PageOf
-from warrenmq.management.ui.pages.queues.badges import badges, state
+from warrenmq.management.ui.pages.queues.badges import badges
 
 router = APIRouter()
 
@@ -167,7 +168,7 @@ def _columns(page: Page) -> list[Column]:
         Column("Node", lambda row: row.get("node"), "node", is_optional=True),
         Column("Type", lambda row: row.get("type"), "type"),
         Column("Features", badges),
-        Column("State", state, "state"),
+        Column("State", state_square, "state"),
         _count("Ready", "messages_ready"),
         _count("Unacked", "messages_unacknowledged"),
         _count("Total", "messages"),

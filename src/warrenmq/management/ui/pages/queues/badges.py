@@ -55,12 +55,6 @@ def badges(queue: dict[str, Any]) -> h.Node:
     ]
 
 
-def state(queue: dict[str, Any]) -> h.Element:
-    """The state of a queue in a word and a colour."""
-    word = str(queue.get("state") or "running")
-    return h.span(class_=["state", word])[word]
-
-
 def _mirrors(queue: dict[str, Any]) -> h.Node:
     mirrors = queue.get("slave_nodes")
     if mirrors is None:

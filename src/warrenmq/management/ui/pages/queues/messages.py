@@ -12,9 +12,10 @@ from warrenmq.management.ui.api import ApiError, path_to
 from warrenmq.management.ui.elements.values import shown_values
 from warrenmq.management.ui.page import Page
 
-# Messages of one look, and bytes of each body.
+# Messages of one look.
 _LOOK: Final = 20
-_BODY_MAX: Final = 20_000
+# Bytes of each body that are shown.
+BODY_MAX: Final = 20_000
 _HEX_BYTES: Final = 16
 
 
@@ -25,7 +26,7 @@ async def messages_tab(page: Page, found: dict[str, Any]) -> h.Node:
         "count": _LOOK,
         "start": int(start) if start.isdigit() and len(start) < 19 else 0,
         "encoding": "base64",
-        "truncate": _BODY_MAX,
+        "truncate": BODY_MAX,
     }
     path = f"warren/queues/{path_to(found['vhost'], found['name'])}/peek"
     try:
@@ -51,11 +52,12 @@ async def messages_tab(page: Page, found: dict[str, Any]) -> h.Node:
             f"{figures.count(body['start'] or seen['first'])} on. ",
             seen["next"] < seen["end"] and h.a(href=page.url(start=seen["next"]))["The next ones"],
         ],
-        [_message(each) for each in shown],
+        [message_sheet(each) for each in shown],
     ]
 
 
-def _message(message: dict[str, Any]) -> h.Element:
+def message_sheet(message: dict[str, Any]) -> h.Element:
+    """A message of the API, whose payload is text or in Base64."""
     properties = dict(message.get("properties") or {})
     headers = properties.pop("headers", {})
     payload = _payload(message)

@@ -11,25 +11,34 @@ from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import ApiError, path_to
 from warrenmq.management.ui.elements.charts import Series, chart, levels, rates
 from warrenmq.management.ui.elements.forms import (
-    area_field,
+    choice_field,
     confirmation,
     folded,
     form,
     text_field,
 )
-from warrenmq.management.ui.elements.tables import figures_table, table
-from warrenmq.management.ui.elements.values import HINT, read_values, shown_values
+from warrenmq.management.ui.elements.publishing import message_fields, message_of
+from warrenmq.management.ui.elements.tables import figures_table, state_square, table
 from warrenmq.management.ui.page import Page, PageOf
 from warrenmq.management.ui.pages.consumers import consumer_columns, consumer_key
 from warrenmq.management.ui.pages.queues.all_queues import act
-from warrenmq.management.ui.pages.queues.badges import badges, state
-from warrenmq.management.ui.pages.queues.messages import messages_tab
+from warrenmq.management.ui.pages.queues.badges import badges
+from warrenmq.management.ui.pages.queues.bindings import bindings_tab
+from warrenmq.management.ui.pages.queues.messages import BODY_MAX, message_sheet, messages_tab
 from warrenmq.management.ui.visit import RANGES
 
 router = APIRouter()
 
 _BAD_REQUEST: Final = 400
 _MOVED_MAX: Final = 1000
+_GOT_MAX: Final = 100
+# What happens to messages that were got, in the words of RabbitMQ's API.
+_ACK_MODES: Final = (
+    ("ack_requeue_true", "requeue them, marked as redelivered"),
+    ("ack_requeue_false", "they are gone"),
+    ("reject_requeue_true", "reject and requeue them"),
+    ("reject_requeue_false", "reject them: gone, or dead letters"),
+)
 _OF_QUEUE: Final = "/queues/{vhost:segment}/{queue:segment}"
 
 Tab = Callable[[Page, dict[str, Any]], Awaitable[h.Node]]
@@ -38,20 +47,60 @@ Tab = Callable[[Page, dict[str, Any]], Awaitable[h.Node]]
 @router.get(_OF_QUEUE)
 async def one_queue(page: PageOf, vhost: str, queue: str) -> Response:
     """The page of one queue, a tab of it."""
+    return await _show(page, vhost, queue, page.query.get("tab", "figures"))
+
+
+@router.post(f"{_OF_QUEUE}/publish")
+async def publish(page: PageOf, vhost: str, queue: str) -> Response:
+    """Publish a message to the queue. The form stays filled, for the next one or to mend it."""
+    sent = {name: str(value) for name, value in (await page.form()).items()}
+    try:
+        body = {**message_of(sent), "routing_key": queue}
+        await page.api.post(f"exchanges/{path_to(vhost)}/amq.default/publish", body)
+    except (ApiError, ValueError) as error:
+        said = h.p(".alarm", role="alert")[f"Not published: {error}"]
+    else:
+        said = h.p(".said", role="status")["Published: the queue has the message."]
+    content: h.Node = [said, _publish_form(page, sent)]
+    return await _show(page, vhost, queue, "publish", content)
+
+
+@router.post(f"{_OF_QUEUE}/get")
+async def get(
+    page: PageOf,
+    vhost: str,
+    queue: str,
+    ackmode: Annotated[str, Form()],
+    count: Annotated[int, Form(ge=1, le=_GOT_MAX)] = 1,
+) -> Response:
+    """Get messages as a consumer does."""
+    body = {"ackmode": ackmode, "count": count, "encoding": "base64", "truncate": BODY_MAX}
+    got = await page.api.post(f"queues/{path_to(vhost, queue)}/get", body)
+    said = h.p(".said", role="status")[f"{len(got)} messages were got."]
+    content: h.Node = [said, _get_form(page), [message_sheet(each) for each in got]]
+    return await _show(page, vhost, queue, "get", content)
+
+
+async def _show(
+    page: Page, vhost: str, queue: str, chosen: str, content: h.Node = None
+) -> Response:
+    """The page with a tab, or with `content` in the place of it."""
     query = page.samples("lengths", "msg_rates")
     found = await page.api.get(f"queues/{path_to(vhost, queue)}", query)
-    chosen = page.query.get("tab", "figures")
     show, _ = _TABS.get(chosen, _TABS["figures"])
+    place = f"/queues/{path_to(vhost, queue)}"
     return await page.show(
         f"Queue {queue}",
         h.p["In virtual host ", h.b[vhost], " ", badges(found)],
         h.nav(".tabs", aria_label="Tabs")[
             [
-                h.a(href=page.url(tab=name), aria_current="page" if tab is show else None)[title]
+                h.a(href=page.link(place, tab=name), aria_current="page" if tab is show else None)[
+                    title
+                ]
                 for name, (tab, title) in _TABS.items()
             ]
         ],
-        await show(page, found),
+        content or await show(page, found),
     )
 
 
@@ -103,41 +152,6 @@ async def move(
     moved = await page.api.post(f"warren/queues/{path_to(vhost, queue)}/move", body)
     said = f"{figures.count(moved['moved'])} messages moved to {destination}."
     return page.go(f"/queues/{path_to(vhost, queue)}", said, tab="messages")
-
-
-@router.post(f"{_OF_QUEUE}/bind")
-async def bind(
-    page: PageOf,
-    vhost: str,
-    queue: str,
-    exchange: Annotated[str, Form()],
-    routing_key: Annotated[str, Form()] = "",
-    arguments: Annotated[str, Form()] = "",
-) -> Response:
-    """Bind the queue to an exchange."""
-    try:
-        values = read_values(arguments)
-    except ValueError as error:
-        raise ApiError(_BAD_REQUEST, str(error)) from None
-    body = {"routing_key": routing_key, "arguments": values}
-    await page.api.post(f"bindings/{path_to(vhost)}/e/{path_to(exchange)}/q/{path_to(queue)}", body)
-    place = f"/queues/{path_to(vhost, queue)}"
-    return page.go(place, f"Bound to {exchange}.", tab="bindings")
-
-
-@router.post(f"{_OF_QUEUE}/unbind")
-async def unbind(
-    page: PageOf,
-    vhost: str,
-    queue: str,
-    exchange: Annotated[str, Form()],
-    properties_key: Annotated[str, Form()],
-) -> Response:
-    """Take a binding away."""
-    path = f"bindings/{path_to(vhost)}/e/{path_to(exchange)}/q/{path_to(queue, properties_key)}"
-    await page.api.delete(path)
-    place = f"/queues/{path_to(vhost, queue)}"
-    return page.go(place, f"No longer bound to {exchange}.", tab="bindings")
 
 
 async def _figures(page: Page, found: dict[str, Any]) -> h.Node:
@@ -212,7 +226,7 @@ def _details(found: dict[str, Any]) -> h.Element:
     return figures_table(
         "Details",
         [
-            ("State", state(found)),
+            ("State", state_square(found)),
             ("Type", found.get("type")),
             ("Node", found.get("node")),
             ("Consumers", figures.count(found.get("consumers"))),
@@ -253,65 +267,43 @@ async def _messages_tab(page: Page, found: dict[str, Any]) -> h.Node:
     ]
 
 
+async def _publish(page: Page, _found: dict[str, Any]) -> h.Node:
+    return _publish_form(page, {})
+
+
+def _publish_form(page: Page, sent: dict[str, str]) -> h.Element:
+    place = _place(page)
+    return form(page, f"{place}/publish", "Publish message", message_fields(sent))
+
+
+async def _get(page: Page, _found: dict[str, Any]) -> h.Node:
+    return [
+        h.p["This takes messages from the queue as a consumer does. A look changes nothing."],
+        _get_form(page),
+    ]
+
+
+def _get_form(page: Page) -> h.Element:
+    place = _place(page)
+    return form(
+        page,
+        f"{place}/get",
+        "Get messages",
+        choice_field("ackmode", "Then", _ACK_MODES),
+        text_field("count", "Messages", "1", f"At most {_GOT_MAX}.", "number"),
+    )
+
+
+def _place(page: Page) -> str:
+    """The path of the queue's page, also while a form of it is answered."""
+    return "/".join(page.path.split("/")[:4])
+
+
 async def _consumers(page: Page, found: dict[str, Any]) -> h.Node:
     columns = [
         column for column in consumer_columns(page) if column.title not in ("Virtual host", "Queue")
     ]
     return table(page, "consumers", columns, found.get("consumer_details", []), consumer_key)
-
-
-async def _bindings(page: Page, found: dict[str, Any]) -> h.Node:
-    place = path_to(found["vhost"], found["name"])
-    rows = await page.api.get(f"queues/{place}/bindings")
-    return [
-        h.div(".wide", tabindex="0", role="region", aria_label="Bindings")[
-            h.table(".list")[
-                h.thead[
-                    h.tr[
-                        [
-                            h.th(scope="col")[title]
-                            for title in ("From exchange", "Routing key", "Arguments", "")
-                        ]
-                    ]
-                ],
-                h.tbody[[_binding(page, place, found["vhost"], row) for row in rows]],
-            ]
-        ],
-        folded(
-            "Bind this queue to an exchange",
-            form(
-                page,
-                f"/queues/{place}/bind",
-                "Bind it",
-                text_field("exchange", "Exchange", is_needed=True),
-                text_field("routing_key", "Routing key"),
-                area_field("arguments", "Arguments", hint=HINT),
-            ),
-        ),
-    ]
-
-
-def _binding(page: Page, place: str, vhost: str, row: dict[str, Any]) -> h.Element:
-    source = row["source"]
-    return h.tr[
-        h.td[
-            h.a(href=page.link(f"/exchanges/{path_to(vhost, source)}"))[source]
-            if source
-            else "(the default exchange)"
-        ],
-        h.td[row["routing_key"]],
-        h.td[shown_values(row["arguments"])],
-        h.td[
-            source
-            and h.form(action=page.link(f"/queues/{place}/unbind"), method="post")[
-                h.input(type="hidden", name="exchange", value=source),
-                h.input(type="hidden", name="properties_key", value=row["properties_key"]),
-                h.button(type="submit", aria_label=f"Unbind {source} {row['routing_key']}")[
-                    "Unbind"
-                ],
-            ]
-        ],
-    ]
 
 
 async def _arguments(page: Page, found: dict[str, Any]) -> h.Node:
@@ -337,7 +329,9 @@ async def _arguments(page: Page, found: dict[str, Any]) -> h.Node:
 _TABS: Final[dict[str, tuple[Tab, str]]] = {
     "figures": (_figures, "Figures"),
     "messages": (_messages_tab, "Messages"),
+    "publish": (_publish, "Publish"),
+    "get": (_get, "Get"),
     "consumers": (_consumers, "Consumers"),
-    "bindings": (_bindings, "Bindings"),
+    "bindings": (bindings_tab, "Bindings"),
     "arguments": (_arguments, "Arguments and policy"),
 }

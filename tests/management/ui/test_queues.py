@@ -1,0 +1,141 @@
+"""The pages of queues: the API's figures, forms for one and for many, and messages."""
+
+import html
+import re
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.support.brokers.http_api import HttpNode
+
+TEXT = "<script>\"text\" & 'more'</script>"
+
+
+@pytest.fixture
+def pages(http_node: HttpNode) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=http_node.url, timeout=30, follow_redirects=True) as client:
+        client.post("login", data={"user": "guest", "password": "guest"})
+        yield client
+
+
+@pytest.fixture
+def queue(http_node: HttpNode) -> Iterator[str]:
+    """A queue with three messages."""
+    api = http_node.client()
+    api.put("queues/%2F/own", json={"durable": True, "arguments": {"x-max-length": 10}})
+    for number in range(3):
+        api.post(
+            "exchanges/%2F/amq.default/publish",
+            json={
+                "properties": {"headers": {"of": TEXT}, "delivery_mode": 2},
+                "routing_key": "own",
+                "payload": f'{{"number": {number}, "text": "{number} of {html.escape(TEXT)}"}}',
+                "payload_encoding": "string",
+            },
+        )
+    yield "own"
+    api.delete("queues/%2F/own")
+
+
+def length(http_node: HttpNode, queue: str = "own") -> int:
+    found: int = http_node.client().get(f"queues/%2F/{queue}").json()["messages"]
+    return found
+
+
+def test_the_list_has_the_figures_of_the_api(pages: httpx.Client, queue: str) -> None:
+    shown = pages.get("queues?name=ow&columns=Name,Features,Ready,Bytes").text
+    row = re.search(r"<tr id=[^>]*>(.*?)</tr>", shown)
+    assert row is not None
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", row[1])
+    assert [re.sub(r"<[^>]*>", "", cell) for cell in cells[1:3]] == [queue, "DLim"]
+    assert cells[3] == "3"
+    assert "1 of " in shown
+    refused = pages.get("queues?name=(&use_regex=true").text
+    assert "the pattern cannot be read" in refused
+
+
+def test_a_look_shows_messages_and_changes_nothing(
+    pages: httpx.Client, http_node: HttpNode, queue: str
+) -> None:
+    shown = pages.get(f"queues/%2F/{queue}?tab=messages").text
+    assert "3 messages are ready" in shown
+    assert TEXT not in shown
+    assert "&#34;number&#34;: 2" in shown
+    one = pages.get(f"queues/%2F/{queue}?tab=messages&search=1+of").text
+    assert "1 of 3 messages from position" in one
+    assert length(http_node) == 3
+    redelivered = http_node.client().post(
+        f"queues/%2F/{queue}/get",
+        json={"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"},
+    )
+    assert redelivered.json()[0]["redelivered"] is False
+
+
+def test_what_destroys_asks_for_the_name(
+    pages: httpx.Client, http_node: HttpNode, queue: str
+) -> None:
+    place = f"queues/%2F/{queue}/do"
+    asked = pages.post(place, data={"action": "purge"}).text
+    assert "3 messages would be gone" in asked
+    pages.post(place, data={"action": "purge", "confirmed": "another"})
+    assert length(http_node) == 3
+    pages.post(place, data={"action": "pause"})
+    assert http_node.client().get(f"queues/%2F/{queue}").json()["state"] == "paused"
+    pages.post(place, data={"action": "resume"})
+    pages.post(place, data={"action": "purge", "confirmed": queue})
+    assert length(http_node) == 0
+    pages.post(place, data={"action": "delete", "confirmed": queue})
+    assert http_node.client().get(f"queues/%2F/{queue}").status_code == 404
+
+
+def test_several_queues_ask_for_their_number(pages: httpx.Client, http_node: HttpNode) -> None:
+    api = http_node.client()
+    names = ["a/b", "c d"]
+    for name in names:
+        api.put(f"queues/%2F/{name.replace('/', '%2F')}", json={})
+    chosen = ["%2F/a%2Fb", "%2F/c%20d"]
+    asked = pages.post("chosen-queues", data={"action": "delete", "chosen": chosen}).text
+    assert "Type 2 to go on" in asked
+    done = pages.post(
+        "chosen-queues", data={"action": "delete", "chosen": chosen, "confirmed": "2"}
+    ).text
+    assert "2 of 2 queues deleted." in done
+    assert {row["name"] for row in api.get("queues").json()}.isdisjoint(names)
+
+
+def test_forms_of_a_queue(pages: httpx.Client, http_node: HttpNode) -> None:
+    new = {"vhost": "/", "queue": "by form", "durable": "true", "arguments": "x-max-length = 7"}
+    pages.post("new-queue", data=new)
+    found = http_node.client().get("queues/%2F/by%20form").json()
+    assert (found["durable"], found["arguments"]) == (True, {"x-max-length": 7})
+    place = "queues/%2F/by%20form"
+    bound = {"exchange": "amq.topic", "routing_key": "k.#", "arguments": ""}
+    assert "k.#" in pages.post(f"{place}/bind", data=bound).text
+    unbound = {"exchange": "amq.topic", "properties_key": "k.%23"}
+    assert "k.#" not in pages.post(f"{place}/unbind", data=unbound).text
+    message = {"payload": "of the form", "payload_encoding": "string", "headers": "n = 1"}
+    assert "the queue has the message" in pages.post(f"{place}/publish", data=message).text
+    assert "Not published" in pages.post(f"{place}/publish", data={"headers": "bad"}).text
+    got = pages.post(f"{place}/get", data={"ackmode": "ack_requeue_true", "count": "5"}).text
+    assert "1 messages were got" in got
+    assert "of the form" in got
+    http_node.client().put("queues/%2F/other", json={})
+    moved = pages.post(f"{place}/move", data={"destination": "other", "count": "5"}).text
+    assert "1 messages moved to other" in moved
+    assert (length(http_node, "by%20form"), length(http_node, "other")) == (0, 1)
+    assert pages.post("new-queue", data={"vhost": "nowhere", "queue": "q"}).status_code >= 400
+
+
+def test_another_user_sees_and_does_nothing(http_node: HttpNode, queue: str) -> None:
+    http_node.add_user("stranger", "management", vhosts=("elsewhere",))
+    with httpx.Client(base_url=http_node.url, timeout=30, follow_redirects=True) as client:
+        client.post("login", data={"user": "stranger", "password": "stranger"})
+        assert f">{queue}<" not in client.get("queues").text
+        for tab in ("figures", "messages", "bindings", "get"):
+            assert client.get(f"queues/%2F/{queue}?tab={tab}").status_code == 401
+        refused = client.post(
+            f"queues/%2F/{queue}/do", data={"action": "purge", "confirmed": queue}
+        )
+        assert refused.status_code == 401
+    assert length(http_node) == 3

@@ -115,6 +115,10 @@ def test_stores(api: httpx.Client) -> None:
     of_vhost = api.get("warren/storage/%2F").json()
     assert of_vhost["vhost"] == "/" and of_vhost["journal"]["bytes"] > 0
     assert [row["vhost"] for row in whole["vhosts"]] == ["/"] and "type" not in whole
+    files = api.get("warren/storage/%2F/files").json()
+    assert sum(row[1] for row in files["journal"]) == of_vhost["journal"]["bytes"]
+    assert [row[3] for row in files["journal"]][-1] is True and files["left_off"] == 0
+    assert whole["paging_limit_bytes"] < whole["memory_limit_bytes"]
     queue = api.get("warren/queues/%2F/q/storage").json()
     assert (queue["ready"], sum(queue["parts"].values())) == (5, 5)
     assert api.get("warren/queues/%2F/none/storage").status_code == 404
@@ -138,6 +142,9 @@ def test_a_store_is_compacted_on_demand(http_node: HttpNode, api: httpx.Client) 
             channel.basic_ack(method.delivery_tag)
         eventually(lambda: contents()["garbage_bytes"] > 8 << 20, "the acks are counted")
         before = contents()
+        rows = api.get("warren/storage/%2F/files").json()["persistent"]
+        assert sum(row[1] for row in rows) == before["total_bytes"]
+        assert sum(row[2] for row in rows) == before["valid_bytes"]
         begun = api.post("warren/storage/compact", json={"vhost": "/", "store": "persistent"})
         (store,) = begun.json()["stores"]
         assert (store["vhost"], store["store"], store["files"]) == ("/", "persistent", 2)
@@ -154,6 +161,14 @@ def test_a_store_is_compacted_on_demand(http_node: HttpNode, api: httpx.Client) 
     assert api.post("warren/storage/compact", json={"node": "none"}).status_code == 404
     own = api.get("overview").json()["node"]
     assert api.post("warren/storage/compact", json={"node": own}).json()["node"] == own
+
+
+def test_latencies_and_the_cluster(api: httpx.Client) -> None:
+    found = api.get("warren/latencies").json()
+    assert len(found["syncs"]["counts"]) == len(found["syncs"]["bounds"]) + 1
+    assert sum(found["confirms"]["counts"]) > 0
+    alone = api.get("warren/cluster").json()
+    assert (alone["cluster"], alone["etcd"], alone["members"]) == ("", None, [alone["node"]])
 
 
 def test_reader_groups_and_sinks(http_node: HttpNode, api: httpx.Client) -> None:

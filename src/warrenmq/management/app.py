@@ -31,6 +31,7 @@ from warrenmq.management.routes import (
     vhosts,
 )
 from warrenmq.management.routes.warren import (
+    health,
     messages,
     mirrors,
     pauses,
@@ -76,6 +77,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     features.router,
     command_line.router,
     storage.router,
+    health.router,
     mirrors.router,
     readers.router,
     messages.router,

@@ -89,7 +89,7 @@ from warrenmq.admin.protocol.mirrors import (
     SyncQueue,
 )
 from warrenmq.admin.protocol.requests import GroupList, ListGroups
-from warrenmq.admin.protocol.stores import CompactionBegun, CompactStores
+from warrenmq.admin.protocol.stores import CompactionBegun, CompactStores, DescribeFiles, StoreFiles
 from warrenmq.admin.protocol.totals import DescribeTotals, NodeTotals
 from warrenmq.admin.protocol.watching import (
     Certificates,
@@ -150,6 +150,7 @@ OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
     (SetSourceTracking(is_on=True), Done),
     (ResetLoginAttempts(), Done),
     (CompactStores(vhost="v"), CompactionBegun),
+    (DescribeFiles(vhost="v"), StoreFiles),
     (WatchEvents(names=["user.created"]), Done),
     (NextEvents(wait_ms=0), Events),
     (DescribeCertificates(), Certificates),
@@ -317,6 +318,7 @@ def test_bad_requests_change_nothing(node: NodeThread) -> None:
             (ResetNode(), "precondition"),
             (GetImport(), "precondition"),
             (CompactStores(vhost="v"), "no_such_vhost"),
+            (DescribeFiles(vhost="v"), "no_such_vhost"),
             (CompactStores(node="other@host"), "not_found"),
         ]
         for request, code in cases:

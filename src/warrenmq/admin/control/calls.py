@@ -40,7 +40,7 @@ from warrenmq.admin.protocol.counters import DescribeCounters
 from warrenmq.admin.protocol.latencies import DescribeLatencies
 from warrenmq.admin.protocol.mirrors import MirrorRequest
 from warrenmq.admin.protocol.requests import ErrorReply
-from warrenmq.admin.protocol.stores import CompactStores
+from warrenmq.admin.protocol.stores import CompactStores, DescribeFiles
 from warrenmq.admin.protocol.totals import DescribeTotals
 from warrenmq.admin.protocol.watching import WatchRequest
 from warrenmq.admin.session_user import SessionUser
@@ -114,6 +114,7 @@ class ControlCalls:
         )
         store_calls = StoreCalls(broker, node, self._permits, peers, reply)
         self._calls.add(CompactStores, store_calls.compact)
+        self._calls.add(DescribeFiles, store_calls.files)
         listings = ListingCalls(broker, self._permits, peers, self._later, reply)
         self._calls.add(control.List, listings.start)
         passed = passed_sessions if is_passed else None

@@ -586,6 +586,7 @@ ControlRequest = (
     | changes.ChangesRequest
     | mirrors.MirrorRequest
     | stores.CompactStores
+    | stores.DescribeFiles
     | watching.WatchRequest
 )
 ControlReply = (
@@ -604,6 +605,7 @@ ControlReply = (
     | cluster.ClusterReply
     | mirrors.MirrorReply
     | stores.CompactionBegun
+    | stores.StoreFiles
     | watching.WatchReply
 )
 
@@ -665,6 +667,7 @@ NEEDS: Final[dict[type, str]] = {
     mirrors.CancelSync: ADMINISTRATOR,
     mirrors.RebalanceQueues: ADMINISTRATOR,
     stores.CompactStores: ADMINISTRATOR,
+    stores.DescribeFiles: MANAGEMENT,
     List: MANAGEMENT,
     watching.SetSourceTracking: ADMINISTRATOR,
     watching.ResetLoginAttempts: ADMINISTRATOR,

@@ -165,6 +165,8 @@ class NodeStatus(Struct, tag="node_status", frozen=True):
     vhosts: list[VhostStatus]
     # Connections that an alarm keeps from publishing. None: the node is older than this figure.
     blocked: int | None = None
+    # Used memory from which on messages leave it. None: as above.
+    paging_limit_bytes: int | None = None
 
 
 class FormStatus(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Request and reply of the admin protocol for compactions; `control.py` has the others."""
+"""Requests and replies of the admin protocol about stores; `control.py` has the others."""
 
 from typing import Annotated, Literal
 
@@ -35,3 +35,37 @@ class CompactionBegun(Struct, tag="compaction_begun", frozen=True):
 
     node: str
     stores: list[StoreCompaction]
+
+
+class DescribeFiles(Struct, tag="describe_files", forbid_unknown_fields=True, frozen=True):
+    """The files of a vhost's store at the node of the session. Reply: StoreFiles."""
+
+    vhost: Name
+
+
+class StoreFile(Struct, array_like=True, frozen=True):
+    """A file: its number, its bytes, and those of them that some queue needs.
+
+    `is_current`: more is being written to it. `is_copied`: what is needed of it is being copied.
+    """
+
+    number: int
+    size_bytes: int
+    valid_bytes: int
+    is_current: bool
+    is_copied: bool
+
+
+class StoreFiles(Struct, tag="store_files", frozen=True):
+    """The first files of each kind, in their order; `left_off` counts those behind them.
+
+    `logs`: journal files that stay for the contents in them. `is_backed_up`: a backup is being
+    taken, until whose end nothing is deleted.
+    """
+
+    journal: list[StoreFile]
+    logs: list[StoreFile]
+    persistent: list[StoreFile]
+    transient: list[StoreFile]
+    left_off: int
+    is_backed_up: bool

@@ -232,3 +232,56 @@ def test_a_route_is_found_without_a_message(http_node: HttpNode, api: httpx.Clie
     reader = http_node.add_user("narrow", "management")
     http_node.control(SetPermissions(vhost="/", user="narrow", configure="", write=".*", read="q"))
     assert reader.post(path, json={}).status_code == 401
+
+
+def test_dead_letters_are_replayed(http_node: HttpNode, api: httpx.Client) -> None:
+    path = "warren/queues/%2F/dead/replay"
+    for queue, arguments in (
+        ("dead", {}),
+        ("work", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}),
+        ("gone", {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}),
+        ("copy", {}),
+    ):
+        api.put(f"queues/%2F/{queue}", json={"arguments": arguments})
+    for exchange, queue in (("ways", "work"), ("ways", "copy"), ("closed", "gone")):
+        api.put(f"exchanges/%2F/{exchange}", json={"type": "direct"})
+        api.post(f"bindings/%2F/e/{exchange}/q/{queue}", json={"routing_key": "key"})
+
+    def die(exchange: str, queue: str) -> None:
+        sent = {
+            "properties": {},
+            "routing_key": "key",
+            "payload": queue,
+            "payload_encoding": "string",
+        }
+        api.post(f"exchanges/%2F/{exchange}/publish", json=sent)
+        reject = {"count": 9, "ackmode": "reject_requeue_false", "encoding": "auto"}
+        api.post(f"queues/%2F/{queue}/get", json=reject)
+
+    alive = {
+        "properties": {},
+        "routing_key": "dead",
+        "payload": "alive",
+        "payload_encoding": "string",
+    }
+    api.post("exchanges/%2F/amq.default/publish", json=alive)
+    die("closed", "gone")
+    die("ways", "work")
+    api.delete("queues/%2F/copy/contents")
+    assert ready(api, "dead") == ["alive", "gone", "work"]
+    api.delete("exchanges/%2F/closed")
+    reply = api.post(path, json={"count": 1000}).json()
+    assert reply == {"replayed": 1, "kept": 2, "messages_left": 2}
+    assert (ready(api, "dead"), ready(api, "work")) == (["alive", "gone"], ["work"])
+    assert ready(api, "copy") == ["work"]
+    # To the queue alone, its exchange may be gone.
+    reply = api.post(path, json={"count": 1000, "to": "queue"}).json()
+    assert reply == {"replayed": 1, "kept": 1, "messages_left": 1}
+    assert (ready(api, "gone"), ready(api, "work"), ready(api, "copy")) == (
+        ["gone"],
+        ["work"],
+        ["work"],
+    )
+    for wrong in ({}, {"count": 0}, {"count": 1, "to": "elsewhere"}):
+        assert refusal(api.post(path, json=wrong))[0] == 400
+    assert api.post("warren/queues/%2F/none/replay", json={"count": 1}).status_code == 404

@@ -18,6 +18,7 @@ from warrenmq.management.sessions import Caller
 
 if TYPE_CHECKING:
     from pika import BasicProperties
+    from pika.adapters.blocking_connection import BlockingChannel
 
 # Properties of a message by their types in JSON.
 _TEXTS: Final = (
@@ -36,7 +37,7 @@ _GET_BYTES_MAX: Final = 64 * 1024 * 1024
 
 def publish_message(caller: Caller, vhost: str, exchange: str, body: Body) -> bool:
     """Publish the message in `body`; whether some queue took it. Raises HttpRefusal."""
-    from pika.exceptions import ChannelClosedByBroker, NackError, UnroutableError
+    from pika.exceptions import ChannelClosedByBroker
 
     body.require("properties", "routing_key", "payload", "payload_encoding")
     properties = message_properties(Body(body.table("properties")))
@@ -45,13 +46,10 @@ def publish_message(caller: Caller, vhost: str, exchange: str, body: Body) -> bo
     with channel_of(caller, vhost) as channel:
         channel.confirm_delivery()
         try:
-            channel.basic_publish(exchange, key, payload, properties, mandatory=True)
-        except (NackError, UnroutableError):
-            return False
+            return _is_taken(channel, (exchange, key), properties, payload)
         except ChannelClosedByBroker as error:
             # RabbitMQ takes everything that is wrong with a message for a bad request.
             raise bad_request(f"{error.reply_code} {error.reply_text}") from None
-    return True
 
 
 def get_messages(caller: Caller, vhost: str, queue: str, body: Body) -> list[Row]:
@@ -122,38 +120,66 @@ def _property(read: Callable[[str], Any], name: str, kind: str) -> Any:
         raise bad_request([kind, name]) from None
 
 
-def move_messages(
-    caller: Caller, vhost: str, queue: str, exchange: str, key: str | None, count: int
-) -> Row:
-    """Publish up to `count` messages of a queue to `exchange`, and ack each that is confirmed.
+# Where a message is to go: exchange and routing key; None: it stays.
+Address = tuple[str, str] | None
 
-    `key` None keeps the routing key of each. Stops at a message that no queue takes, which stays.
-    Raises HttpRefusal, after which the messages that are not moved are in the queue.
+
+@dataclass(frozen=True)
+class Carried:
+    """Messages of a queue that were published elsewhere, stayed, and are in the queue now."""
+
+    moved: int
+    kept: int
+    left: int
+
+
+def carry_messages(
+    caller: Caller,
+    vhost: str,
+    queue: str,
+    count: int,
+    address: Callable[["BlockingChannel", Any, Any], Address],
+    skips: bool = False,
+) -> Carried:
+    """Publish up to `count` messages of a queue anew, and ack each that is confirmed.
+
+    `address` says where each goes, by its method and its properties, which it may change. A message
+    that has no address, or that no queue takes, stays; it ends the work unless `skips`. Raises
+    HttpRefusal, after which the messages that are not moved are in the queue.
     """
-    from pika.exceptions import NackError, UnroutableError
-
-    moved, left, size = 0, 0, 0
-    refused = False
+    moved, kept, left, size = 0, 0, 0, 0
     with channel_of(caller, vhost) as channel:
         channel.confirm_delivery()
-        while moved < count and size < _GET_BYTES_MAX and not refused:
+        while moved + kept < count and size < _GET_BYTES_MAX and (skips or not kept):
             method, properties, payload = channel.basic_get(queue)
             if method is None:
                 left = 0
                 break
             left = method.message_count
             size += len(payload)
-            target = method.routing_key if key is None else key
-            try:
-                channel.basic_publish(exchange, target, payload, properties, mandatory=True)
-            except (NackError, UnroutableError):
-                channel.basic_nack(method.delivery_tag, requeue=True)
-                refused = True
-                left += 1
-            else:
+            target = address(channel, method, properties)
+            if target is not None and _is_taken(channel, target, properties, payload):
                 channel.basic_ack(method.delivery_tag)
                 moved += 1
-    return {"moved": moved, "messages_left": left, "refused": refused}
+            else:
+                kept += 1
+        if kept:
+            # All at once and at the end: a message that went back before would come again.
+            channel.basic_nack(0, multiple=True, requeue=True)
+    return Carried(moved, kept, left + kept)
+
+
+def _is_taken(
+    channel: "BlockingChannel", target: tuple[str, str], properties: Any, payload: bytes
+) -> bool:
+    """Publish a message on a channel in confirm mode; whether some queue took it."""
+    from pika.exceptions import NackError, UnroutableError
+
+    try:
+        channel.basic_publish(*target, payload, properties, mandatory=True)
+    except (NackError, UnroutableError):
+        return False
+    return True
 
 
 @dataclass(frozen=True)

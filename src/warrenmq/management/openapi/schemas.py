@@ -178,6 +178,9 @@ BODIES: Final[dict[str, Schema]] = {
     "POST warren/queues/{vhost}/{queue}/move": fields(
         "count", count=_COUNT, destination=TEXT, exchange=TEXT, routing_key=TEXT
     ),
+    "POST warren/queues/{vhost}/{queue}/replay": fields(
+        "count", count=_COUNT, to={"enum": ["exchange", "queue"]}
+    ),
 }  # fmt: skip
 
 ERROR: Final = fields("error reason", error=TEXT, reason={"anyOf": [TEXT, {"type": "array"}]})

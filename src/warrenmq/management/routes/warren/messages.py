@@ -1,6 +1,6 @@
-"""Messages of a queue: look at them where they are, or move them elsewhere."""
+"""Messages of a queue: look at them where they are, move them, replay dead letters."""
 
-from typing import Final
+from typing import Any, Final
 
 from fastapi import APIRouter
 
@@ -8,9 +8,10 @@ from warrenmq.admin.protocol.requests import DescribeQueue, Fetched, Peek, Queue
 from warrenmq.management.access import VhostUser
 from warrenmq.management.bodies import Body, JsonBody
 from warrenmq.management.cluster_sessions import session_at_home
+from warrenmq.management.dead_letters import EXCHANGE, PLACES, address_of_origin
 from warrenmq.management.errors import bad_request
 from warrenmq.management.message_blocks import PeekedMessage, messages_of
-from warrenmq.management.messages import Shown, move_messages
+from warrenmq.management.messages import Shown, carry_messages
 from warrenmq.management.rows import JsonReply, Row
 
 router = APIRouter(prefix="/api/warren/queues")
@@ -66,7 +67,27 @@ def move(caller: VhostUser, vhost: str, queue: str, body: JsonBody) -> JsonReply
             raise bad_request("the destination is the queue itself")
     elif key is not None:
         key = body.text("routing_key")
-    return JsonReply(move_messages(caller, vhost, queue, exchange, key, count))
+
+    def address(_channel: object, method: Any, _properties: object) -> tuple[str, str]:
+        return exchange, method.routing_key if key is None else key
+
+    done = carry_messages(caller, vhost, queue, count, address)
+    return JsonReply({"moved": done.moved, "messages_left": done.left, "refused": done.kept > 0})
+
+
+@router.post("/{vhost:segment}/{queue:segment}/replay")
+def replay(caller: VhostUser, vhost: str, queue: str, body: JsonBody) -> JsonReply:
+    """Send up to `count` dead letters back to where they died first, by their header `x-death`.
+
+    `to`: "exchange", with the routing keys of then, or "queue", to that queue alone. Messages that
+    never died, or whose exchange or queue is gone, stay and are `kept`.
+    """
+    count = _within(body, "count", 1, _PEEK_MESSAGES_MAX)
+    place = body.text("to", EXCHANGE)
+    if place not in PLACES:
+        raise bad_request(f"to must be {' or '.join(PLACES)}, not {place}")
+    done = carry_messages(caller, vhost, queue, count, address_of_origin(place), skips=True)
+    return JsonReply({"replayed": done.moved, "kept": done.kept, "messages_left": done.left})
 
 
 def _within(body: Body, name: str, lowest: int, highest: int) -> int:

@@ -52,7 +52,9 @@ def node_status(broker: Broker, name: str, vhosts: list[VhostStatus]) -> NodeSta
         flow_stops=broker.disk_flow.stop_count,
         vhosts=vhosts,
         blocked=sum([connection.throttle.is_blocked for connection in broker.connections]),
-        paging_limit_bytes=int(float(alarms.memory_limit_bytes) * broker.memory_monitor.paging_ratio),
+        paging_limit_bytes=int(
+            float(alarms.memory_limit_bytes) * broker.memory_monitor.paging_ratio
+        ),
     )
 
 

@@ -128,6 +128,25 @@ def test_lists_are_sorted_filtered_and_paged(http_node: HttpNode, channel: Block
     assert refusal(too_large)[:2] == (400, "invalid_pagination_parameters")
 
 
+def test_queues_are_filtered_by_what_they_are(
+    http_node: HttpNode, channel: BlockingChannel
+) -> None:
+    client = http_node.client()
+
+    def names(query: str) -> list[str]:
+        return [row["name"] for row in client.get(f"queues?{query}").json()]
+
+    client.put("policies/%2F/of-b", json={"pattern": "^b$", "definition": {"max-length": 9}})
+    assert names("type=classic&state=running") == ["a/q", "b"]
+    assert names("policy=of-b") == names("consumers=none") == ["b"]
+    assert names("type=quorum") == names("policy=of-b&state=paused") == []
+    page = client.get("queues?page=1&consumers=none&columns=name").json()
+    assert (page["items"], page["filtered_count"], page["total_count"]) == ([{"name": "b"}], 1, 2)
+    client.delete("policies/%2F/of-b")
+    for wrong in ("consumers=some", "growing=false"):
+        assert refusal(client.get(f"queues?{wrong}"))[0] == 400
+
+
 def test_definitions_of_users_and_policies(http_node: HttpNode) -> None:
     http_node.add_user("app", vhosts=("v",))
     http_node.control(

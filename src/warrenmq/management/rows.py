@@ -81,14 +81,18 @@ def paged(
     rows: Sequence[Row],
     show: Show | None = None,
     value: Callable[[Row], Any] | None = None,
+    filters: Sequence[Callable[[Row], bool]] = (),
 ) -> PageReply:
-    """A reply with the rows that the query asks for, as a page if it names one.
+    """A reply with the rows that pass the filters, as a page if the query names one.
 
     `show` adds to the rows of the reply, and to all rows when they are sorted by what it adds,
     unless `value` gives the value of a row by which the query sorts. Raises HttpRefusal for a page
     that cannot be.
     """
     query = request.query_params
+    total = len(rows)
+    for is_wanted in filters:
+        rows = [row for row in rows if is_wanted(row)]
     if value is None:
         rows = _with_sorted_figures(query, show, rows)
     if "page" not in query:
@@ -119,7 +123,7 @@ def paged(
             "page": page,
             "page_count": pages,
             "page_size": size,
-            "total_count": len(rows),
+            "total_count": total,
         }
     )
 

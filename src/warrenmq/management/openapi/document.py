@@ -32,8 +32,17 @@ _QUERY_OF: Final[dict[type, dict[str, str]]] = {
         "use_regex": "`true`: `name` is a regular expression",
     },
 }
+_OF_QUEUES: Final = {
+    "type": "`classic` or `quorum`",
+    "state": "the state, such as `running`",
+    "policy": "the name of the policy, or of the operator policy",
+    "consumers": "`none`: queues without any",
+    "growing": "`true`: queues with more messages than a moment ago",
+}
 # By path and method.
 _QUERY: Final[dict[tuple[str, str], dict[str, str]]] = {
+    ("queues", "GET"): _OF_QUEUES,
+    ("queues/{vhost}", "GET"): _OF_QUEUES,
     ("queues/{vhost}/{queue}", "DELETE"): {
         "if-empty": "`true` refuses a queue with messages",
         "if-unused": "`true` refuses a queue with consumers",

@@ -14,6 +14,7 @@ from warrenmq.management.messages import get_messages
 from warrenmq.management.objects.bindings import bindings
 from warrenmq.management.objects.channels import consumers
 from warrenmq.management.objects.listings import named
+from warrenmq.management.objects.queue_filters import queue_filters
 from warrenmq.management.objects.queues import QueueTable, queue_called
 from warrenmq.management.recent_listings import recent
 from warrenmq.management.rows import (
@@ -62,7 +63,8 @@ def _page(request: Request, caller: Caller, shown: Shown, vhost: str | None) -> 
         or shown.queue_figure(path)
         or (lambda row: value_at(show(row, has_samples=False), path))
     )
-    return paged(request, table.sketches, show, value)
+    filters = queue_filters(request.query_params, table, shown)
+    return paged(request, table.sketches, show, value, filters)
 
 
 @router.get("/queues/{vhost:segment}/{queue:segment}")

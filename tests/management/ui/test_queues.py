@@ -122,9 +122,83 @@ def test_forms_of_a_queue(pages: httpx.Client, http_node: HttpNode) -> None:
     assert "of the form" in got
     http_node.client().put("queues/%2F/other", json={})
     moved = pages.post(f"{place}/move", data={"destination": "other", "count": "5"}).text
-    assert "1 messages moved to other" in moved
+    assert "1 messages moved so far, 0 were left" in moved
     assert (length(http_node, "by%20form"), length(http_node, "other")) == (0, 1)
     assert pages.post("new-queue", data={"vhost": "nowhere", "queue": "q"}).status_code >= 400
+
+
+def test_the_list_is_filtered(pages: httpx.Client, http_node: HttpNode, queue: str) -> None:
+    http_node.client().put("queues/%2F/paused", json={})
+    http_node.client().post("warren/queues/%2F/paused/pause")
+    assert f">{queue}<" in pages.get("queues?type=classic&consumers=none").text
+    shown = pages.get("queues?state=paused&policy=").text
+    assert ">paused</a>" in shown
+    assert f">{queue}<" not in shown
+    assert '<option value="paused" selected>' in shown
+    assert "There are none." in pages.get("queues?policy=none&growing=true").text
+
+
+def test_arguments_of_a_new_queue(pages: httpx.Client, http_node: HttpNode) -> None:
+    usual = {
+        "x-max-length": "9",
+        "x-overflow": "reject-publish",
+        "x-single-active-consumer": "true",
+    }
+    pages.post("new-queue", data={"vhost": "/", "queue": "args", **usual, "arguments": "x-a = 1"})
+    found = http_node.client().get("queues/%2F/args").json()
+    assert found["arguments"] == {
+        "x-max-length": 9,
+        "x-overflow": "reject-publish",
+        "x-single-active-consumer": True,
+        "x-a": 1,
+    }
+    assert pages.post("new-queue", data={"vhost": "/", "x-max-length": "many"}).status_code == 400
+
+
+def test_settings_say_who_gave_them(pages: httpx.Client, http_node: HttpNode) -> None:
+    api = http_node.client()
+    arguments = {"x-max-length": 100, "x-message-ttl": 9000, "x-overflow": "reject-publish"}
+    api.put("queues/%2F/set", json={"arguments": arguments})
+    low = {"max-length": 50, "overflow": "drop-head", "expires": 60000, "max-length-bytes": 99}
+    api.put("policies/%2F/low", json={"pattern": "^set$", "definition": low})
+    lowest = {"max-length-bytes": 10, "message-ttl": 9999}
+    api.put("operator-policies/%2F/lowest", json={"pattern": "^set$", "definition": lowest})
+    shown = pages.get("queues/%2F/set?tab=arguments").text
+    rows = re.findall(r"<tr><th scope=\"row\">(.*?)</th>(.*?)</tr>", shown)
+    values = {name: re.findall(r"<td>(?:<b>)?(.*?)(?:</b>)?</td>", row) for name, row in rows}
+    assert values == {
+        "expires": ["60000", "the policy", "", "60000", ""],
+        "max-length": ["50", "the policy", "100", "50", ""],
+        "max-length-bytes": ["10", "the operator policy", "", "99", "10"],
+        "message-ttl": ["9000", "the argument", "9000", "", "9999"],
+        "overflow": ["reject-publish", "the argument", "reject-publish", "drop-head", ""],
+    }
+    for kind, name in (("policies", "low"), ("operator-policies", "lowest")):
+        api.delete(f"{kind}/%2F/{name}")
+
+
+def test_dead_letters_go_back_in_slices(pages: httpx.Client, http_node: HttpNode) -> None:
+    api = http_node.client()
+    dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "morgue"}
+    api.put("queues/%2F/morgue", json={})
+    api.put("queues/%2F/alive", json={"arguments": dead})
+    message = {"properties": {}, "payload": "m", "payload_encoding": "string"}
+    for _ in range(3):
+        api.post("exchanges/%2F/amq.default/publish", json={**message, "routing_key": "alive"})
+    reject = {"count": 9, "ackmode": "reject_requeue_false", "encoding": "auto"}
+    assert len(api.post("queues/%2F/alive/get", json=reject).json()) == 3
+    api.post("exchanges/%2F/amq.default/publish", json={**message, "routing_key": "morgue"})
+    place = "queues/%2F/morgue"
+    first = pages.post(f"{place}/replay", data={"to": "queue", "count": "2"})
+    assert "2 messages replayed so far, 2 were left" in first.text
+    assert "The next 2" in first.text
+    # A page that is loaded again replays nothing.
+    assert "2 messages replayed so far, 2 were left" in pages.get(str(first.url)).text
+    last = pages.post(f"{place}/replay", data={"to": "queue", "count": "2", "done": "2"}).text
+    assert "3 messages replayed so far, 1 were left" in last
+    assert "1 messages in front stay" in last
+    assert "The next" not in last
+    assert (length(http_node, "morgue"), length(http_node, "alive")) == (1, 3)
 
 
 def test_another_user_sees_and_does_nothing(http_node: HttpNode, queue: str) -> None:

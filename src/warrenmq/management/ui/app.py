@@ -19,7 +19,7 @@ from warrenmq.management.ui.elements.forms import text_field
 from warrenmq.management.ui.page import COOKIE, ForeignForm, PageOf, SignInNeeded, is_own_form
 from warrenmq.management.ui.pages import channels, connections, consumers, overview, search
 from warrenmq.management.ui.pages.exchanges import all_exchanges, bindings, one_exchange
-from warrenmq.management.ui.pages.queues import all_queues, one_queue
+from warrenmq.management.ui.pages.queues import all_queues, moving, new_queue, one_queue
 from warrenmq.management.ui.pages.queues import bindings as queue_bindings
 from warrenmq.management.ui.sign_ins import SignIns
 
@@ -30,6 +30,8 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     channels.router,
     consumers.router,
     all_queues.router,
+    new_queue.router,
+    moving.router,
     one_queue.router,
     queue_bindings.router,
     all_exchanges.router,

@@ -14,19 +14,21 @@ def text_field(
     hint: str = "",
     kind: str = "text",
     is_needed: bool = False,
+    place: str = "",
 ) -> h.Element:
-    """A line of text with its label."""
+    """A line of text with its label; `place` tells fields of one name in a page apart."""
+    key = f"{name}-{place}" if place else name
     return h.div(".field")[
-        h.label(for_=f"f-{name}")[label],
+        h.label(for_=f"f-{key}")[label],
         h.input(
-            id=f"f-{name}",
+            id=f"f-{key}",
             name=name,
             type=kind,
             value=value,
             required=is_needed,
-            aria_describedby=f"h-{name}" if hint else None,
+            aria_describedby=f"h-{key}" if hint else None,
         ),
-        hint and h.small(id=f"h-{name}")[hint],
+        hint and h.small(id=f"h-{key}")[hint],
     ]
 
 

@@ -5,7 +5,7 @@ greyed, until the next load, so that nothing moves under the pointer.
 """
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -60,13 +60,24 @@ def page_of(page: Page, rows: list[Row], total: int) -> dict[str, Any]:
     }
 
 
-def filter_form(page: Page, noun: str, has_patterns: bool = True) -> h.Element:
-    """A form that filters a list by name, or by a pattern of names."""
+def filter_form(
+    page: Page,
+    noun: str,
+    has_patterns: bool = True,
+    further: Mapping[str, h.Node] | None = None,
+) -> h.Element:
+    """A form that filters a list by name, or by a pattern of names.
+
+    `further`: labelled fields of other filters by their name in the URL.
+    """
+    fields = further or {}
+    own = {"name", "use_regex", "page", *fields}
+    is_filtered = any([page.query.get(name) for name in ("name", *fields)])
     return h.form(".filter", action=f"{page.prefix}{page.path}", role="search")[
         [
             h.input(type="hidden", name=name, value=value)
             for name, value in page.query.items()
-            if name not in ("name", "use_regex", "page")
+            if name not in own
         ],
         h.label(for_="name")[f"Name of {noun}"],
         h.input("#name", name="name", value=page.query.get("name", "")),
@@ -78,8 +89,9 @@ def filter_form(page: Page, noun: str, has_patterns: bool = True) -> h.Element:
             ),
             " pattern",
         ],
+        list(fields.values()),
         h.button(type="submit")["Filter"],
-        page.query.get("name") and h.a(href=page.url(name=None, use_regex=None, page=None))["All"],
+        is_filtered and h.a(href=page.url(**dict.fromkeys(own)))["All"],
     ]  # fmt: skip
 
 

@@ -30,10 +30,15 @@ def shown_values(values: Mapping[str, Any]) -> h.Node:
     return h.ul(".values")[[h.li[h.b[name], _shown(value)] for name, value in values.items()]]
 
 
+def shown_value(value: Any) -> str:
+    """A text as it is, and all else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
 def _shown(value: Any) -> h.Node:
     if isinstance(value, dict) and value:
         return shown_values(value)
-    return f" = {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+    return f" = {shown_value(value)}"
 
 
 def _read(text: str) -> Any:

@@ -1,19 +1,15 @@
-"""The list of queues, a form for a new one, and what is done to several at once."""
+"""The list of queues, and what is done to several at once."""
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 import htpy as h
-from fastapi import APIRouter, Form
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import ApiError, path_to
 from warrenmq.management.ui.elements.forms import (
-    area_field,
-    box_field,
-    choice_field,
-    folded,
     form,
     text_field,
 )
@@ -26,9 +22,9 @@ from warrenmq.management.ui.elements.tables import (
     state_square,
     table,
 )
-from warrenmq.management.ui.elements.values import HINT, read_values
 from warrenmq.management.ui.page import Page, PageOf
-from warrenmq.management.ui.pages.queues.badges import badges
+from warrenmq.management.ui.pages.queues.badges import badges, own_badges
+from warrenmq.management.ui.pages.queues.new_queue import form_for_new_queue
 
 router = APIRouter()
 
@@ -42,6 +38,10 @@ _DONE: Final = {
     "pause": "paused",
     "resume": "resumed",
 }
+# Filters of the API beside that by name.
+_FILTERS: Final = ("type", "state", "policy", "consumers", "growing")
+_TYPES: Final = ("classic", "quorum")
+_STATES: Final = ("running", "paused", "syncing", "down")
 # What cannot be taken back asks for this number of queues.
 _DESTROYS: Final = ("purge", "delete")
 
@@ -52,7 +52,8 @@ async def queues(page: PageOf) -> Response:
     path = f"queues/{path_to(page.vhost)}" if page.vhost else "queues"
     found, refusal = None, ""
     try:
-        found = await page.api.get(path, page_query(page, "name"))
+        filters = {name: page.query[name] for name in _FILTERS if page.query.get(name)}
+        found = await page.api.get(path, page_query(page, "name", **filters))
     except ApiError as error:
         if error.status != _BAD_REQUEST:
             raise
@@ -60,7 +61,7 @@ async def queues(page: PageOf) -> Response:
     columns = _columns(page)
     return await page.show(
         "Queues",
-        filter_form(page, "queue"),
+        filter_form(page, "queue", further=_filter_fields(page)),
         refusal and h.p(".alarm", role="alert")[refusal],
         column_chooser(page, columns),
         found
@@ -74,27 +75,8 @@ async def queues(page: PageOf) -> Response:
                 ],
             ],
         ],
-        _new_queue(page),
+        form_for_new_queue(page),
     )
-
-
-@router.post("/new-queue")
-async def new_queue(
-    page: PageOf,
-    vhost: Annotated[str, Form()],
-    queue: Annotated[str, Form()],
-    durable: Annotated[str, Form()] = "",
-    auto_delete: Annotated[str, Form()] = "",
-    arguments: Annotated[str, Form()] = "",
-) -> Response:
-    """Declare a queue."""
-    try:
-        values = read_values(arguments)
-    except ValueError as error:
-        raise ApiError(_BAD_REQUEST, str(error)) from None
-    body = {"durable": bool(durable), "auto_delete": bool(auto_delete), "arguments": values}
-    await page.api.put(f"queues/{path_to(vhost, queue)}", body)
-    return page.go(f"/queues/{path_to(vhost, queue)}", f"Queue {queue} is there.")
 
 
 @router.post("/chosen-queues")
@@ -161,6 +143,35 @@ async def _ask(page: Page, action: str, keys: list[str], names: list[tuple[str, 
     )
 
 
+def _filter_fields(page: Page) -> dict[str, h.Node]:
+    """The fields of `_FILTERS`, with what the URL says."""
+
+    def choice(name: str, title: str, values: tuple[str, ...]) -> h.Node:
+        chosen = page.query.get(name, "")
+        return h.label[
+            f"{title} ",
+            h.select(name=name)[
+                h.option(value="")["any"],
+                [h.option(value=each, selected=each == chosen)[each] for each in values],
+            ],
+        ]
+
+    def box(name: str, value: str, title: str) -> h.Node:
+        is_checked = page.query.get(name) == value
+        return h.label[
+            h.input(type="checkbox", name=name, value=value, checked=is_checked), f" {title}"
+        ]
+
+    policy = page.query.get("policy", "")
+    return {
+        "type": choice("type", "Type", _TYPES),
+        "state": choice("state", "State", _STATES),
+        "policy": h.label["Policy ", h.input(name="policy", value=policy, size="12")],
+        "consumers": box("consumers", "none", "no consumers"),
+        "growing": box("growing", "true", "growing"),
+    }
+
+
 def _columns(page: Page) -> list[Column]:
     return [
         Column("Name", lambda row: _name(page, row), "name"),
@@ -168,15 +179,27 @@ def _columns(page: Page) -> list[Column]:
         Column("Node", lambda row: row.get("node"), "node", is_optional=True),
         Column("Type", lambda row: row.get("type"), "type"),
         Column("Features", badges),
+        Column("Features without policy", own_badges, is_optional=True),
+        Column("Policy", lambda row: row.get("policy"), "policy", is_optional=True),
         Column("State", state_square, "state"),
+        _count("Consumers", "consumers", is_optional=True),
+        Column(
+            "Consumer capacity",
+            lambda row: figures.percent(row.get("consumer_capacity") or 0, 1),
+            "consumer_capacity",
+            is_number=True,
+            is_optional=True,
+        ),
         _count("Ready", "messages_ready"),
         _count("Unacked", "messages_unacknowledged"),
+        _count("In memory", "messages_ram", is_optional=True),
+        _count("Persistent", "messages_persistent", is_optional=True),
         _count("Total", "messages"),
-        _count("Consumers", "consumers", is_optional=True),
-        _size("Bytes", "message_bytes", is_optional=True),
         _size("Bytes ready", "message_bytes_ready", is_optional=True),
+        _size("Bytes unacked", "message_bytes_unacknowledged", is_optional=True),
         _size("Bytes in memory", "message_bytes_ram", is_optional=True),
         _size("Bytes persistent", "message_bytes_persistent", is_optional=True),
+        _size("Bytes", "message_bytes", is_optional=True),
         _size("Memory", "memory", is_optional=True),
         _rate("Incoming", "publish"),
         _rate("Deliver / get", "deliver_get"),
@@ -215,19 +238,3 @@ def _names(key: str) -> tuple[str, str]:
 
 def _name(page: Page, row: Row) -> h.Element:
     return h.a(href=page.link(f"/queues/{_key(row)}"))[row["name"]]
-
-
-def _new_queue(page: Page) -> h.Element:
-    return folded(
-        "Add a queue",
-        form(
-            page,
-            "/new-queue",
-            "Add it",
-            text_field("vhost", "Virtual host", page.vhost or "/", is_needed=True),
-            text_field("queue", "Name", is_needed=True),
-            choice_field("durable", "Durability", [("true", "Durable"), ("", "Transient")]),
-            box_field("auto_delete", "Auto-delete: goes with its last consumer"),
-            area_field("arguments", "Arguments", hint=f"{HINT} Such as x-message-ttl = 60000."),
-        ),
-    )

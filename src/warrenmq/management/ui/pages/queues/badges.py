@@ -28,31 +28,45 @@ _POLICY: Final = {
 
 def badges(queue: dict[str, Any]) -> h.Node:
     """Features, policies and mirrors of a queue of the API."""
-    arguments = queue.get("arguments") or {}
     defined = queue.get("effective_policy_definition") or {}
-    found: list[tuple[str, str]] = []
-    if queue.get("durable"):
-        found.append(("D", "durable"))
-    if queue.get("auto_delete"):
-        found.append(("AD", "auto-delete"))
-    if queue.get("exclusive"):
-        found.append(("Excl", "exclusive"))
-    found += [(badge, name) for name, badge in _ARGUMENTS.items() if name in arguments]
-    own = {badge for badge, _ in found}
-    found += [
+    own = _features(queue)
+    known = {badge for badge, _ in own}
+    by_policy = [
         (badge, f"{name}, by policy")
         for name, badge in _POLICY.items()
-        if name in defined and badge not in own
+        if name in defined and badge not in known
     ]
-    if any([name not in _ARGUMENTS and name != "x-queue-type" for name in arguments]):
-        found.append(("Args", "other arguments"))
     return [
-        [h.abbr(".badge", title=title)[badge] for badge, title in found],
+        _shown([*own, *by_policy]),
         queue.get("policy") and h.abbr(".badge", title="policy")[queue["policy"]],
         queue.get("operator_policy")
         and h.abbr(".badge", title="operator policy")[queue["operator_policy"]],
         _mirrors(queue),
     ]
+
+
+def own_badges(queue: dict[str, Any]) -> h.Node:
+    """Features that a queue of the API has by itself."""
+    return _shown(_features(queue))
+
+
+def _features(queue: dict[str, Any]) -> list[tuple[str, str]]:
+    arguments = queue.get("arguments") or {}
+    flags = (("D", "durable"), ("AD", "auto_delete"), ("Excl", "exclusive"))
+    found = [(badge, name.replace("_", "-")) for badge, name in flags if queue.get(name)]
+    found += [
+        (badge, f"{name} = {arguments[name]}")
+        for name, badge in _ARGUMENTS.items()
+        if name in arguments
+    ]
+    others = [name for name in arguments if name not in _ARGUMENTS and name != "x-queue-type"]
+    if others:
+        found.append(("Args", ", ".join([f"{name} = {arguments[name]}" for name in others])))
+    return found
+
+
+def _shown(found: list[tuple[str, str]]) -> h.Node:
+    return [h.abbr(".badge", title=title)[badge] for badge, title in found]
 
 
 def _mirrors(queue: dict[str, Any]) -> h.Node:

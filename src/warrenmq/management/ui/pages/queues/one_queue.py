@@ -13,7 +13,6 @@ from warrenmq.management.ui.elements.charts import Series, chart, levels, rates
 from warrenmq.management.ui.elements.forms import (
     choice_field,
     confirmation,
-    folded,
     form,
     text_field,
 )
@@ -25,12 +24,13 @@ from warrenmq.management.ui.pages.queues.all_queues import act
 from warrenmq.management.ui.pages.queues.badges import badges
 from warrenmq.management.ui.pages.queues.bindings import bindings_tab
 from warrenmq.management.ui.pages.queues.messages import BODY_MAX, message_sheet, messages_tab
+from warrenmq.management.ui.pages.queues.moving import moving_tab
+from warrenmq.management.ui.pages.queues.settings import settings_tab
 from warrenmq.management.ui.visit import RANGES
 
 router = APIRouter()
 
 _BAD_REQUEST: Final = 400
-_MOVED_MAX: Final = 1000
 _GOT_MAX: Final = 100
 # What happens to messages that were got, in the words of RabbitMQ's API.
 _ACK_MODES: Final = (
@@ -139,21 +139,6 @@ async def do(
     return page.go(place, f"Done: {action}.")
 
 
-@router.post(f"{_OF_QUEUE}/move")
-async def move(
-    page: PageOf,
-    vhost: str,
-    queue: str,
-    destination: Annotated[str, Form()],
-    count: Annotated[int, Form(ge=1, le=_MOVED_MAX)] = _MOVED_MAX,
-) -> Response:
-    """Move messages to another queue."""
-    body = {"count": count, "destination": destination}
-    moved = await page.api.post(f"warren/queues/{path_to(vhost, queue)}/move", body)
-    said = f"{figures.count(moved['moved'])} messages moved to {destination}."
-    return page.go(f"/queues/{path_to(vhost, queue)}", said, tab="messages")
-
-
 async def _figures(page: Page, found: dict[str, Any]) -> h.Node:
     stats = found.get("message_stats", {})
     interval = RANGES[page.range][1]
@@ -249,24 +234,6 @@ def _actions(page: Page, found: dict[str, Any]) -> h.Element:
     ]
 
 
-async def _messages_tab(page: Page, found: dict[str, Any]) -> h.Node:
-    return [
-        await messages_tab(page, found),
-        folded(
-            "Move messages to another queue",
-            form(
-                page,
-                f"/queues/{path_to(found['vhost'], found['name'])}/move",
-                "Move them",
-                text_field("destination", "Queue", is_needed=True),
-                text_field(
-                    "count", "Messages", str(_MOVED_MAX), f"At most {_MOVED_MAX}.", "number"
-                ),
-            ),
-        ),
-    ]
-
-
 async def _publish(page: Page, _found: dict[str, Any]) -> h.Node:
     return _publish_form(page, {})
 
@@ -306,32 +273,13 @@ async def _consumers(page: Page, found: dict[str, Any]) -> h.Node:
     return table(page, "consumers", columns, found.get("consumer_details", []), consumer_key)
 
 
-async def _arguments(page: Page, found: dict[str, Any]) -> h.Node:
-    """Each value, and whether the queue, a policy or an operator policy gave it."""
-    arguments = found.get("arguments") or {}
-    defined = found.get("effective_policy_definition") or {}
-    given: list[tuple[str, h.Node]] = [
-        (name, str(value)) for name, value in sorted(arguments.items())
-    ]
-    by_policy: list[tuple[str, h.Node]] = [
-        (name, str(value)) for name, value in sorted(defined.items())
-    ]
-    policies = [found[name] for name in ("policy", "operator_policy") if found.get(name)]
-    return h.div(".charts")[
-        figures_table("By arguments of the queue", given or [("None", "")]),
-        figures_table(
-            f"By policy {' and '.join(policies)}" if policies else "By no policy",
-            by_policy or [("None", "")],
-        ),
-    ]
-
-
 _TABS: Final[dict[str, tuple[Tab, str]]] = {
     "figures": (_figures, "Figures"),
-    "messages": (_messages_tab, "Messages"),
+    "messages": (messages_tab, "Messages"),
     "publish": (_publish, "Publish"),
     "get": (_get, "Get"),
+    "move": (moving_tab, "Move and replay"),
     "consumers": (_consumers, "Consumers"),
     "bindings": (bindings_tab, "Bindings"),
-    "arguments": (_arguments, "Arguments and policy"),
+    "arguments": (settings_tab, "Arguments and policy"),
 }

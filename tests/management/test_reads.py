@@ -92,6 +92,22 @@ def test_connections_and_channels(http_node: HttpNode, channel: BlockingChannel)
     assert foreign.get("connections").json() == foreign.get("channels").json() == []
 
 
+def test_users_policies_and_permissions_come_in_pages(http_node: HttpNode) -> None:
+    client = http_node.add_user("paged", "administrator")
+    policy = {"pattern": "^paged", "definition": {"max-length": 1}}
+    assert client.put("policies/%2F/paged", json=policy).status_code == 201
+    for path in ("users", "policies", "policies/%2F"):
+        found = client.get(f"{path}?page=1&page_size=1&name=^page&use_regex=true").json()
+        assert [row["name"] for row in found["items"]] == ["paged"]
+        assert found["filtered_count"] == 1
+    for path in ("users/paged/permissions", "vhosts/%2F/permissions", "permissions"):
+        found = client.get(f"{path}?page=1&page_size=1").json()
+        assert found["total_count"] == len(client.get(path).json())
+        # A permission has no name.
+        assert client.get(f"{path}?page=1&name=x").json()["items"] == []
+    assert client.delete("policies/%2F/paged").status_code == 204
+
+
 def test_lists_are_sorted_filtered_and_paged(http_node: HttpNode, channel: BlockingChannel) -> None:
     client = http_node.client()
 

@@ -161,7 +161,7 @@ def _filtered(query: QueryParams, rows: Sequence[Row]) -> Sequence[Row]:
     if not wanted:
         return rows
     matches = _pattern(wanted) if query.get("use_regex") == _TRUE else _part(wanted)
-    return [row for row in rows if matches(row["name"])]
+    return [row for row in rows if matches(str(row.get("name", "")))]
 
 
 def _part(wanted: str) -> Callable[[str], bool]:

@@ -19,7 +19,7 @@ from warrenmq.management.bodies import Body, JsonBody
 from warrenmq.management.errors import not_found
 from warrenmq.management.objects.listings import named
 from warrenmq.management.objects.parameters import policies
-from warrenmq.management.rows import ListReply, ObjectReply, listed, single
+from warrenmq.management.rows import ObjectReply, PageReply, paged, single
 from warrenmq.management.sessions import Caller
 
 router = APIRouter(prefix="/api")
@@ -48,13 +48,13 @@ class PolicyRoutes:
         router.add_api_route(one, self.put, methods=["PUT"], dependencies=expect_setter)
         router.add_api_route(one, self.delete, methods=["DELETE"], dependencies=expect_setter)
 
-    def all(self, request: Request, caller: ManagementUser) -> ListReply:
+    def all(self, request: Request, caller: ManagementUser) -> PageReply:
         """The policies of all vhosts that the user sees."""
-        return listed(request, policies(caller, self._listing))
+        return paged(request, policies(caller, self._listing))
 
-    def of_vhost(self, request: Request, caller: VhostReader, vhost: str) -> ListReply:
+    def of_vhost(self, request: Request, caller: VhostReader, vhost: str) -> PageReply:
         """The policies of a vhost."""
-        return listed(request, policies(caller, self._listing, vhost))
+        return paged(request, policies(caller, self._listing, vhost))
 
     def one(self, request: Request, caller: VhostReader, vhost: str, name: str) -> ObjectReply:
         """One policy."""

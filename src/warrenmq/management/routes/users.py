@@ -13,7 +13,7 @@ from warrenmq.management.bodies import Body, JsonBody
 from warrenmq.management.errors import bad_request, not_found
 from warrenmq.management.objects.listings import named, rows_of_vhosts, vhosts_of, with_values
 from warrenmq.management.objects.users import PERMISSION, TOPIC_PERMISSION, users
-from warrenmq.management.rows import ListReply, ObjectReply, Row, listed, single
+from warrenmq.management.rows import ListReply, ObjectReply, PageReply, Row, listed, paged, single
 from warrenmq.management.sessions import Caller
 
 router = APIRouter(prefix="/api")
@@ -22,16 +22,16 @@ UserLimit = Literal["max-connections", "max-channels"]
 
 
 @router.get("/users")
-def all_users(request: Request, caller: Administrator) -> ListReply:
+def all_users(request: Request, caller: Administrator) -> PageReply:
     """All users."""
-    return listed(request, users(caller))
+    return paged(request, users(caller))
 
 
 @router.get("/users/without-permissions")
-def users_without_permissions(request: Request, caller: Administrator) -> ListReply:
+def users_without_permissions(request: Request, caller: Administrator) -> PageReply:
     """The users that may enter no vhost."""
     allowed = {row["user"] for row in _permissions(caller)}
-    return listed(request, [row for row in users(caller) if row["name"] not in allowed])
+    return paged(request, [row for row in users(caller) if row["name"] not in allowed])
 
 
 @router.get("/users/{user:segment}")
@@ -41,22 +41,22 @@ def one_user(request: Request, caller: Administrator, user: str) -> ObjectReply:
 
 
 @router.get("/users/{user:segment}/permissions")
-def permissions_of_user(request: Request, caller: Administrator, user: str) -> ListReply:
+def permissions_of_user(request: Request, caller: Administrator, user: str) -> PageReply:
     """The permissions of a user in all vhosts."""
-    return listed(request, caller.rows("user_permissions", list(PERMISSION), user=user))
+    return paged(request, caller.rows("user_permissions", list(PERMISSION), user=user))
 
 
 @router.get("/users/{user:segment}/topic-permissions")
-def topic_permissions_of_user(request: Request, caller: Administrator, user: str) -> ListReply:
+def topic_permissions_of_user(request: Request, caller: Administrator, user: str) -> PageReply:
     """The topic permissions of a user in all vhosts."""
     rows = caller.rows("user_topic_permissions", list(TOPIC_PERMISSION), user=user)
-    return listed(request, rows)
+    return paged(request, rows)
 
 
 @router.get("/permissions")
-def all_permissions(request: Request, caller: Administrator) -> ListReply:
+def all_permissions(request: Request, caller: Administrator) -> PageReply:
     """The permissions of all users in all vhosts."""
-    return listed(request, _permissions(caller))
+    return paged(request, _permissions(caller))
 
 
 @router.get("/permissions/{vhost:segment}/{user:segment}")
@@ -69,10 +69,10 @@ def one_permission(request: Request, caller: Administrator, vhost: str, user: st
 
 
 @router.get("/topic-permissions")
-def all_topic_permissions(request: Request, caller: Administrator) -> ListReply:
+def all_topic_permissions(request: Request, caller: Administrator) -> PageReply:
     """The topic permissions of all users in all vhosts."""
     vhosts = vhosts_of(caller, None)
-    return listed(request, rows_of_vhosts(caller, "topic_permissions", TOPIC_PERMISSION, vhosts))
+    return paged(request, rows_of_vhosts(caller, "topic_permissions", TOPIC_PERMISSION, vhosts))
 
 
 @router.get("/topic-permissions/{vhost:segment}/{user:segment}")

@@ -37,15 +37,15 @@ def one_vhost(request: Request, caller: Administrator, shown: FiguresOf, vhost: 
 
 
 @router.get("/vhosts/{vhost:segment}/permissions")
-def permissions_of_vhost(request: Request, caller: Administrator, vhost: str) -> ListReply:
+def permissions_of_vhost(request: Request, caller: Administrator, vhost: str) -> PageReply:
     """The permissions of all users in a vhost."""
-    return listed(request, caller.rows("permissions", list(PERMISSION), vhost))
+    return paged(request, caller.rows("permissions", list(PERMISSION), vhost))
 
 
 @router.get("/vhosts/{vhost:segment}/topic-permissions")
-def topic_permissions_of_vhost(request: Request, caller: Administrator, vhost: str) -> ListReply:
+def topic_permissions_of_vhost(request: Request, caller: Administrator, vhost: str) -> PageReply:
     """The topic permissions of all users in a vhost."""
-    return listed(request, caller.rows("topic_permissions", list(TOPIC_PERMISSION), vhost))
+    return paged(request, caller.rows("topic_permissions", list(TOPIC_PERMISSION), vhost))
 
 
 @router.get("/vhost-limits")

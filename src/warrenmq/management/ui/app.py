@@ -21,6 +21,8 @@ from warrenmq.management.ui.pages import channels, connections, consumers, overv
 from warrenmq.management.ui.pages.exchanges import all_exchanges, bindings, one_exchange
 from warrenmq.management.ui.pages.queues import all_queues, moving, new_queue, one_queue
 from warrenmq.management.ui.pages.queues import bindings as queue_bindings
+from warrenmq.management.ui.pages.policies import all_policies, one_policy
+from warrenmq.management.ui.pages.queues import all_queues, one_queue
 from warrenmq.management.ui.sign_ins import SignIns
 
 # Each file of pages adds its router here.
@@ -38,6 +40,8 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     one_exchange.router,
     bindings.router,
     search.router,
+    all_policies.router,
+    one_policy.router,
 )
 
 # Scripts, styles and forms of this site only, and no frame of another one.

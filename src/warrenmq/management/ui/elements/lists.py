@@ -27,11 +27,24 @@ async def show_list(
     key: Callable[[Row], str],
     *below: h.Node,
 ) -> Response:
-    """The page of the list at `path` of the API, which gives pages; `noun` names one row.
+    """The page of the list at `path` of the API, which gives pages; `noun` names one row."""
+    name = f"{noun}s"
+    shown = await filtered_list(page, noun, name, path, columns, key)
+    return await page.show(name.capitalize(), shown, below)
+
+
+async def filtered_list(
+    page: Page,
+    noun: str,
+    name: str,
+    path: str,
+    columns: Sequence[Column],
+    key: Callable[[Row], str],
+) -> h.Node:
+    """The table `name` of the list at `path` of the API, with its filter and columns to choose.
 
     A filter or a page that the API refuses is told beside the filter, so that it can be mended.
     """
-    name = f"{noun}s"
     found, refusal = None, ""
     try:
         found = await page.api.get(path, page_query(page, "name"))
@@ -39,11 +52,9 @@ async def show_list(
         if error.status != _BAD_REQUEST:
             raise
         refusal = f"There is no such page, or the pattern cannot be read ({error.reason})."
-    return await page.show(
-        name.capitalize(),
+    return [
         filter_form(page, noun),
         refusal and h.p(".alarm", role="alert")[refusal],
         column_chooser(page, columns),
         found and table(page, name, columns, found, key),
-        below,
-    )
+    ]

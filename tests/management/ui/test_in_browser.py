@@ -41,6 +41,8 @@ PATHS = [
     f"queues/%2F/{QUEUE}?tab=consumers",
     f"queues/%2F/{QUEUE}?tab=bindings",
     f"queues/%2F/{QUEUE}?tab=arguments",
+    "policies",
+    "policies/new",
     "search?q=script",
 ]
 # Width (px), and the system's colours.

@@ -19,10 +19,9 @@ from warrenmq.management.ui.elements.forms import text_field
 from warrenmq.management.ui.page import COOKIE, ForeignForm, PageOf, SignInNeeded, is_own_form
 from warrenmq.management.ui.pages import channels, connections, consumers, overview, search
 from warrenmq.management.ui.pages.exchanges import all_exchanges, bindings, one_exchange
+from warrenmq.management.ui.pages.policies import all_policies, one_policy
 from warrenmq.management.ui.pages.queues import all_queues, moving, new_queue, one_queue
 from warrenmq.management.ui.pages.queues import bindings as queue_bindings
-from warrenmq.management.ui.pages.policies import all_policies, one_policy
-from warrenmq.management.ui.pages.queues import all_queues, one_queue
 from warrenmq.management.ui.sign_ins import SignIns
 
 # Each file of pages adds its router here.

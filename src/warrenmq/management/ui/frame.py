@@ -28,6 +28,7 @@ MENU: Final = (
     ("Exchanges", "/exchanges", "management", "exchanges"),
     ("Queues", "/queues", "management", "queues"),
     ("Consumers", "/consumers", "management", "consumers"),
+    ("Policies", "/policies", "management", ""),
 )
 
 

@@ -51,7 +51,7 @@ def _columns(page: Page, kind: Kind | None) -> list[Column]:
 
     def name(row: Row) -> h.Node:
         if kind is None:
-            return row["name"]
+            return str(row["name"])
         place = path_to(row["vhost"], row["name"])
         return h.a(href=page.link(f"/policies/{kind}/{place}"))[row["name"]]
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from warrenmq.management.ui.api import path_to
 from warrenmq.management.ui.elements.lists import filtered_list
 from warrenmq.management.ui.elements.tables import Column, Row
+from warrenmq.management.ui.elements.tabs import tabs
 from warrenmq.management.ui.elements.values import shown_values
 from warrenmq.management.ui.page import Page, PageOf
 from warrenmq.management.ui.pages.policies.drafts import API_PATH, Kind
@@ -17,7 +18,7 @@ router = APIRouter()
 
 # Who may set policies of a kind.
 SETTERS: Final[dict[Kind, str]] = {"user": "policymaker", "operator": "administrator"}
-_TABS: Final[tuple[tuple[Kind, str], ...]] = (
+_TABS: Final = (
     ("user", "User policies"),
     ("operator", "Operator policies"),
 )
@@ -30,15 +31,7 @@ async def policies(page: PageOf, tab: Kind = "user") -> Response:
     may_set = page.has_tag(SETTERS[tab])
     return await page.show(
         "Policies",
-        h.nav(".tabs", aria_label="Tabs")[
-            [
-                h.a(
-                    href=page.link(page.path, tab=kind),
-                    aria_current="page" if kind == tab else None,
-                )[title]
-                for kind, title in _TABS
-            ]
-        ],
+        tabs(page, _TABS),
         may_set and h.p[h.a(href=page.link("/policies/new", kind=tab))["Add a policy"]],
         await filtered_list(
             page, "policy", "policies", path, _columns(page, tab if may_set else None), _key

@@ -1,0 +1,45 @@
+"""Limits of users and of vhosts: their fields, and what sets them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import htpy as h
+
+from warrenmq.management.ui.api import ApiError
+from warrenmq.management.ui.elements.forms import form, text_field
+from warrenmq.management.ui.page import Page
+
+
+def limits_form(
+    page: Page, path: str, names: Sequence[str], limits: Mapping[str, Any]
+) -> h.Element:
+    """The form for the limits `names`, of which `limits` has those that are set."""
+    return form(
+        page,
+        path,
+        "Set the limits",
+        [
+            text_field(
+                name,
+                name.capitalize().replace("-", " "),
+                str(limits.get(name, "")),
+                "Empty: no limit. 0: none at all.",
+                kind="number",
+            )
+            for name in names
+        ],
+    )
+
+
+async def set_limits(page: Page, path: str, names: Sequence[str]) -> None:
+    """Set the limits that the form has at `path` of the API. Raises ApiError."""
+    fields = await page.form()
+    texts = {name: str(fields.get(name, "")).strip() for name in names}
+    for name, text in texts.items():
+        if text and not text.isdecimal():
+            raise ApiError(400, f"{name} is no number: {text}")
+    for name, text in texts.items():
+        if text:
+            await page.api.put(f"{path}/{name}", {"value": int(text)})
+        else:
+            await page.api.delete(f"{path}/{name}")

@@ -1,0 +1,1 @@
+"""Users: the list, one with its permissions, and the question what a user may do."""

@@ -1,0 +1,1 @@
+"""Vhosts: the list, and one with its figures, permissions and limits."""

@@ -15,9 +15,17 @@ from warrenmq.management.headers import WithHeaders
 from warrenmq.management.raw_path import RawPath
 from warrenmq.management.ui import frame
 from warrenmq.management.ui.api import ApiError, Site
+from warrenmq.management.ui.body_limit import BodyLimit
 from warrenmq.management.ui.elements.forms import text_field
 from warrenmq.management.ui.page import COOKIE, ForeignForm, PageOf, SignInNeeded, is_own_form
-from warrenmq.management.ui.pages import channels, connections, consumers, overview, search
+from warrenmq.management.ui.pages import (
+    channels,
+    connections,
+    consumers,
+    definitions,
+    overview,
+    search,
+)
 from warrenmq.management.ui.pages.exchanges import all_exchanges, bindings, one_exchange
 from warrenmq.management.ui.pages.policies import all_policies, one_policy
 from warrenmq.management.ui.pages.queues import all_queues, moving, new_queue, one_queue
@@ -50,6 +58,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     rights.router,
     all_vhosts.router,
     one_vhost.router,
+    definitions.router,
 )
 
 # Scripts, styles and forms of this site only, and no frame of another one.
@@ -81,7 +90,7 @@ def make_pages(site: Site, idle_s: float) -> ASGIApp:
     app.add_exception_handler(RequestValidationError, _refuse_fields)
     app.add_exception_handler(404, _not_found)
     routes = [each for router in routers for each in router.routes if isinstance(each, APIRoute)]
-    return WithHeaders(RawPath(app, routes, site.prefix), _HEADERS)
+    return WithHeaders(BodyLimit(RawPath(app, routes, site.prefix)), _HEADERS)
 
 
 class BesidePages:

@@ -15,6 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from warrenmq.management.ui import frame
 from warrenmq.management.ui.api import Api
+from warrenmq.management.ui.body_limit import BODY_MAX
 from warrenmq.management.ui.sign_ins import SignIns
 from warrenmq.management.ui.visit import Visit
 
@@ -59,7 +60,7 @@ class Page(Visit):
 
     async def form(self) -> FormData:
         """The fields of the form that was sent."""
-        return await self.request.form(max_files=1, max_part_size=64 * 2**20)
+        return await self.request.form(max_files=1, max_part_size=BODY_MAX)
 
     def go(self, path: str, said: str = "", **query: Any) -> Response:
         """Send the browser on to another page, which says what was done."""

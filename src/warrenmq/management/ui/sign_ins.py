@@ -27,6 +27,8 @@ class SignIn:
     used_s: float
     # What the next page says was done.
     said: str = ""
+    # A file of definitions whose import waits for a yes.
+    upload: bytes = b""
     # What tables have shown, so that a refresh keeps the order of their rows; by page and query.
     shown: dict[str, list[Any]] = field(default_factory=dict)
 

@@ -43,6 +43,11 @@ PATHS = [
     f"queues/%2F/{QUEUE}?tab=arguments",
     "policies",
     "policies/new",
+    "users",
+    "users/guest",
+    "vhosts",
+    "vhosts/%2F",
+    "definitions",
     "search?q=script",
 ]
 # Width (px), and the system's colours.

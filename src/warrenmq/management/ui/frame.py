@@ -29,6 +29,9 @@ MENU: Final = (
     ("Queues", "/queues", "management", "queues"),
     ("Consumers", "/consumers", "management", "consumers"),
     ("Policies", "/policies", "management", ""),
+    ("Users", "/users", "administrator", ""),
+    ("Vhosts", "/vhosts", "management", ""),
+    ("Definitions", "/definitions", "administrator", ""),
 )
 
 

@@ -32,6 +32,7 @@ from warrenmq.management.ui.pages.queues import all_queues, moving, new_queue, o
 from warrenmq.management.ui.pages.queues import bindings as queue_bindings
 from warrenmq.management.ui.pages.users import all_users, one_user, permissions, rights
 from warrenmq.management.ui.pages.vhosts import all_vhosts, one_vhost
+from warrenmq.management.ui.pages.storage import stores
 from warrenmq.management.ui.sign_ins import SignIns
 
 # Each file of pages adds its router here.
@@ -58,6 +59,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     all_vhosts.router,
     one_vhost.router,
     definitions.router,
+    stores.router,
 )
 
 # Scripts, styles and forms of this site only, and no frame of another one.

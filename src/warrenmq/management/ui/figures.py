@@ -36,12 +36,15 @@ def size(value: Any) -> str:
 
 
 def duration(milliseconds: Any) -> str:
-    """A time: `850 ms`, `12.4 s`, `3 h 5 min`, `2 d 4 h`."""
+    """A time: `250 µs`, `2.5 ms`, `850 ms`, `12.4 s`, `3 h 5 min`, `2 d 4 h`."""
     if not isinstance(milliseconds, int | float):
         return NONE
     seconds = milliseconds / 1000
+    if 0 < milliseconds < 1:
+        return f"{1000 * milliseconds:.0f} µs"
     if seconds < 1:
-        return f"{milliseconds:.0f} ms"
+        is_whole = milliseconds >= 100 or milliseconds == int(milliseconds)
+        return f"{milliseconds:.0f} ms" if is_whole else f"{milliseconds:.1f} ms"
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes, hours, days = int(seconds // 60), int(seconds // 3600), int(seconds // 86400)

@@ -1,0 +1,1 @@
+"""What no other broker shows: where messages are on the disk, and what the disk costs."""

@@ -30,9 +30,9 @@ from warrenmq.management.ui.pages.exchanges import all_exchanges, bindings, one_
 from warrenmq.management.ui.pages.policies import all_policies, one_policy
 from warrenmq.management.ui.pages.queues import all_queues, moving, new_queue, one_queue
 from warrenmq.management.ui.pages.queues import bindings as queue_bindings
+from warrenmq.management.ui.pages.storage import stores
 from warrenmq.management.ui.pages.users import all_users, one_user, permissions, rights
 from warrenmq.management.ui.pages.vhosts import all_vhosts, one_vhost
-from warrenmq.management.ui.pages.storage import stores
 from warrenmq.management.ui.sign_ins import SignIns
 
 # Each file of pages adds its router here.

@@ -28,6 +28,7 @@ MENU: Final = (
     ("Exchanges", "/exchanges", "management", "exchanges"),
     ("Queues", "/queues", "management", "queues"),
     ("Consumers", "/consumers", "management", "consumers"),
+    ("Storage", "/storage", "monitoring", ""),
     ("Policies", "/policies", "management", ""),
     ("Users", "/users", "administrator", ""),
     ("Vhosts", "/vhosts", "management", ""),

@@ -42,8 +42,8 @@ def shown_quantile(spread: Spread, share: float, shown: Callable[[Any], str]) ->
     if value is None:
         return figures.NONE
     if value == float("inf"):
-        return f"above {shown(spread['bounds'][-1])}"
-    return f"up to {shown(value)}"
+        return f"> {shown(spread['bounds'][-1])}"
+    return f"≤ {shown(value)}"
 
 
 def spread_chart(title: str, spread: Spread, shown: Callable[[Any], str]) -> h.Element:

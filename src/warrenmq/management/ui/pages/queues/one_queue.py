@@ -26,6 +26,7 @@ from warrenmq.management.ui.pages.queues.bindings import bindings_tab
 from warrenmq.management.ui.pages.queues.messages import BODY_MAX, message_sheet, messages_tab
 from warrenmq.management.ui.pages.queues.moving import moving_tab
 from warrenmq.management.ui.pages.queues.settings import settings_tab
+from warrenmq.management.ui.pages.storage.queue_storage import queue_storage
 from warrenmq.management.ui.visit import RANGES
 
 router = APIRouter()
@@ -273,6 +274,10 @@ async def _consumers(page: Page, found: dict[str, Any]) -> h.Node:
     return table(page, "consumers", columns, found.get("consumer_details", []), consumer_key)
 
 
+async def _storage(page: Page, found: dict[str, Any]) -> h.Node:
+    return await queue_storage(page, found["vhost"], found["name"])
+
+
 _TABS: Final[dict[str, tuple[Tab, str]]] = {
     "figures": (_figures, "Figures"),
     "messages": (messages_tab, "Messages"),
@@ -282,4 +287,5 @@ _TABS: Final[dict[str, tuple[Tab, str]]] = {
     "consumers": (_consumers, "Consumers"),
     "bindings": (bindings_tab, "Bindings"),
     "arguments": (settings_tab, "Arguments and policy"),
+    "storage": (_storage, "Storage"),
 }

@@ -39,15 +39,14 @@ def _key(row: Row) -> str:
 def _columns(page: Page) -> list[Column]:
     return [
         Column("Queue", lambda row: _name(page, row), "name"),
-        Column("Virtual host", lambda row: row["vhost"], "vhost"),
+        Column("Why it stays", _why),
         _bytes("All messages", "message_bytes"),
         _bytes("Persistent", "message_bytes_persistent"),
         _bytes("Paged out", "message_bytes_paged_out"),
         _bytes("In memory", "message_bytes_ram"),
         _bytes("Unacked", "message_bytes_unacknowledged"),
         Column("Messages", lambda row: figures.count(row.get("messages")), "messages", True),
-        Column("Consumers", lambda row: figures.count(row.get("consumers")), "consumers", True),
-        Column("Why it stays", _why),
+        Column("Virtual host", lambda row: row["vhost"], "vhost"),
     ]
 
 

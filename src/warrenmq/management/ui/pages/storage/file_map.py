@@ -9,7 +9,7 @@ from warrenmq.management.ui import figures
 
 _CELL: Final = 18
 _GAP: Final = 4
-_COLUMNS: Final = 32
+_COLUMNS: Final = 24
 _WIDTH: Final = _COLUMNS * (_CELL + _GAP)
 # Rows of the table of a map.
 _ROWS_MAX: Final = 20

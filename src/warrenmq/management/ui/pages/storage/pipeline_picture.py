@@ -15,7 +15,7 @@ _LEFT: Final = 96
 _TOP: Final = 46
 _PARTS: Final = ("q1", "q2", "delta", "q3", "q4")
 _WIDTH: Final = 2 * _LEFT + 5 * _BOX_WIDTH + 4 * _GAP
-_HEIGHT: Final = _TOP + _BOX_HEIGHT + 40
+_HEIGHT: Final = _TOP + _BOX_HEIGHT + 12
 _MIDDLE: Final = _TOP + _BOX_HEIGHT // 2
 # Height of the stripe that shows the forms in a part.
 _STRIPE: Final = 12
@@ -132,7 +132,7 @@ def _arrow(x1: int, x2: int) -> h.Node:
 
 def _short_way() -> h.Node:
     """Straight to q4, while nothing is behind it."""
-    x1, x2 = _LEFT - _GAP, _left_of(4) + _BOX_WIDTH // 2
+    x1, x2 = _LEFT - _GAP // 2, _left_of(4) + _BOX_WIDTH // 2
     y = 18
     return [
         h.path(".arrow.bent", d=f"M{x1} {_MIDDLE}V{y}H{x2}V{_TOP - 8}"),

@@ -20,7 +20,7 @@ _FORMS: Final = (
 _COLUMNS: Final = (
     "messages_unacknowledged", "messages_unacknowledged_ram", "message_bytes",
     "message_bytes_unacknowledged", "message_bytes_ram", "message_bytes_persistent",
-    "message_bytes_paged_out", "disk_reads", "disk_writes",
+    "message_bytes_paged_out", "message_stats",
 )  # fmt: skip
 
 
@@ -105,7 +105,7 @@ def _unacked(storage: dict[str, Any], known: dict[str, Any]) -> h.Element:
 
 
 def _disk(storage: dict[str, Any], known: dict[str, Any]) -> h.Element:
-    target = storage["target_ram_count"]
+    target, counted = storage["target_ram_count"], known.get("message_stats", {})
     return figures_table(
         "Memory and disk",
         [
@@ -117,8 +117,8 @@ def _disk(storage: dict[str, Any], known: dict[str, Any]) -> h.Element:
             ("Paged out", figures.size(known.get("message_bytes_paged_out"))),
             ("Positions given", figures.count(storage["next_seq"])),
             ("In the index below position", figures.count(storage["indexed_upto"])),
-            ("Messages written to disk", figures.count(known.get("disk_writes"))),
-            ("Messages read from disk", figures.count(known.get("disk_reads"))),
+            ("Messages written to disk", figures.count(counted.get("disk_writes"))),
+            ("Messages read from disk", figures.count(counted.get("disk_reads"))),
         ],
     )
 

@@ -120,7 +120,6 @@ def _cards(node: Status, latencies: Status) -> h.Element:
         ("written for each byte published", _amplification(vhosts)),
         ("p99 of syncs", shown_quantile(latencies["syncs"], 0.99, nanoseconds)),
         ("p99 of confirms", shown_quantile(latencies["confirms"], 0.99, nanoseconds)),
-        ("publishers blocked", figures.count(node["blocked"])),
     ]
     return h.div(".cards")[[h.div(".card")[h.b[value], h.span[title]] for title, value in cards]]
 

@@ -42,7 +42,7 @@ def file_maps(files: dict[str, Any]) -> h.Node:
     return [
         files["is_backed_up"]
         and h.p(".said", role="status")["A backup is being taken: no file is deleted until it is."],
-        files["left_off"]
+        files["left_off"] > 0
         and h.p(".note")[f"{figures.count(files['left_off'])} further files are not shown."],
         h.div(".charts")[
             file_map("Persistent large messages", files["persistent"], rule),

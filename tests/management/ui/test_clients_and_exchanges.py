@@ -75,6 +75,16 @@ def rows(reply: httpx.Response) -> list[list[str]]:
     ]
 
 
+def test_a_consumer_leads_to_the_end_of_its_connection(
+    pages: httpx.Client, connection: str
+) -> None:
+    consumers = pages.get("queues/%2F/q?tab=consumers").text
+    link = re.search(r'<a href="([^"]*)" aria-label="Close the connection of [^>]*tag"', consumers)
+    assert link is not None
+    assert link[1].startswith(f"/connections/{quote(connection, safe='')}")
+    assert '<details class="fold" open>' in pages.get(html.unescape(link[1])).text
+
+
 def test_connections_show_what_the_api_does(
     pages: httpx.Client, api: httpx.Client, connection: str
 ) -> None:

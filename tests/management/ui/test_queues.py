@@ -64,6 +64,14 @@ def test_a_look_shows_messages_and_changes_nothing(
     assert "&#34;number&#34;: 2" in shown
     one = pages.get(f"queues/%2F/{queue}?tab=messages&search=1+of").text
     assert "1 of 3 messages from position" in one
+    by_header = pages.get(f"queues/%2F/{queue}?tab=messages&header=of&count=2").text
+    assert "2 of 2 messages from position" in by_header
+    next_ones = re.search(r'href="([^"]*start=[^"]*)"', by_header)
+    assert next_ones is not None
+    assert "1 of 1 messages from position" in pages.get(html.unescape(next_ones[1])).text
+    other = pages.get(f"queues/%2F/{queue}?tab=messages&header=of+%3D+other").text
+    assert "0 of 3 messages from position" in other
+    assert "Oldest ready message waits</th><td>–" not in pages.get(f"queues/%2F/{queue}").text
     assert length(http_node) == 3
     redelivered = http_node.client().post(
         f"queues/%2F/{queue}/get",

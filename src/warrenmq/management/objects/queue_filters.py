@@ -45,7 +45,12 @@ def _column(table: QueueTable, name: str) -> Callable[[Row], Any]:
 
 
 def _is_one(values: list[Callable[[Row], Any]], wanted: str) -> Filter:
-    return lambda row: any([value(row) == wanted for value in values])
+    return lambda row: any([_word(value(row)) == wanted for value in values])
+
+
+def _word(value: Any) -> Any:
+    """The value, or the first of a list: a state may have figures behind its name."""
+    return value[0] if isinstance(value, list) else value
 
 
 def _expect(query: QueryParams, name: str, value: str) -> None:

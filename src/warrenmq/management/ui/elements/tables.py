@@ -162,9 +162,10 @@ def column_chooser(page: Page, columns: Sequence[Column]) -> h.Element:
 
 
 def state_square(row: Row) -> h.Element:
-    """The state of an object, with a square of its colour."""
-    state = str(row.get("state", ""))
-    return h.span(class_=["state", state])[state]
+    """The state of an object, with a square of its colour; its figures, if it has some, behind."""
+    state = row.get("state", "")
+    words = [str(each) for each in state] if isinstance(state, list) else [str(state)]
+    return h.span(class_=["state", words[0]])[", ".join(words)]
 
 
 def figures_table(caption: str, rows: Sequence[tuple[str, h.Node]]) -> h.Element:

@@ -193,4 +193,5 @@ def _close_form(page: Page, name: str) -> h.Element:
             text_field("reason", "Reason", hint="The client is told this, in ASCII letters."),
             is_dangerous=True,
         ),
+        is_open="close" in page.query,
     )

@@ -1,5 +1,6 @@
 """One queue: its figures, messages, consumers, bindings, and what it is made of."""
 
+import time
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Final
 
@@ -17,13 +18,18 @@ from warrenmq.management.ui.elements.forms import (
     text_field,
 )
 from warrenmq.management.ui.elements.publishing import message_fields, message_of
-from warrenmq.management.ui.elements.tables import figures_table, state_square, table
+from warrenmq.management.ui.elements.tables import figures_table, state_square
 from warrenmq.management.ui.page import Page, PageOf
-from warrenmq.management.ui.pages.consumers import consumer_columns, consumer_key
 from warrenmq.management.ui.pages.queues.all_queues import act
 from warrenmq.management.ui.pages.queues.badges import badges
 from warrenmq.management.ui.pages.queues.bindings import bindings_tab
-from warrenmq.management.ui.pages.queues.messages import BODY_MAX, message_sheet, messages_tab
+from warrenmq.management.ui.pages.queues.consumers import consumers_tab
+from warrenmq.management.ui.pages.queues.messages import (
+    BODY_MAX,
+    message_sheet,
+    messages_tab,
+    oldest_since_ms,
+)
 from warrenmq.management.ui.pages.queues.moving import moving_tab
 from warrenmq.management.ui.pages.queues.settings import settings_tab
 from warrenmq.management.ui.pages.storage.queue_storage import queue_storage
@@ -170,8 +176,10 @@ async def _figures(page: Page, found: dict[str, Any]) -> h.Node:
             figures.rate,
         ),
     ]
+    since_ms = await oldest_since_ms(page, found)
+    facts = h.div(".charts")[_messages(found), _details(found, since_ms)]
     return [
-        page.live("queue-figures", charts, h.div(".charts")[_messages(found), _details(found)]),
+        page.live("queue-figures", charts, facts),
         _actions(page, found),
     ]
 
@@ -208,7 +216,9 @@ def _messages(found: dict[str, Any]) -> h.Element:
     ]
 
 
-def _details(found: dict[str, Any]) -> h.Element:
+def _details(found: dict[str, Any], since_ms: int | None) -> h.Element:
+    """The rest of the figures; `since_ms`: when the oldest ready message came (Unix ms)."""
+    age = figures.NONE if since_ms is None else figures.duration(time.time() * 1000 - since_ms)
     return figures_table(
         "Details",
         [
@@ -217,11 +227,17 @@ def _details(found: dict[str, Any]) -> h.Element:
             ("Node", found.get("node")),
             ("Consumers", figures.count(found.get("consumers"))),
             ("Consumer capacity", figures.percent(found.get("consumer_capacity") or 0, 1)),
+            ("Oldest ready message waits", age),
+            ("Its timestamp", figures.moment(_ms(found.get("head_message_timestamp")))),
             ("Memory", figures.size(found.get("memory"))),
             ("Policy", found.get("policy") or figures.NONE),
             ("Operator policy", found.get("operator_policy") or figures.NONE),
         ],
     )
+
+
+def _ms(seconds: Any) -> Any:
+    return seconds * 1000 if isinstance(seconds, int) else None
 
 
 def _actions(page: Page, found: dict[str, Any]) -> h.Element:
@@ -267,13 +283,6 @@ def _place(page: Page) -> str:
     return "/".join(page.path.split("/")[:4])
 
 
-async def _consumers(page: Page, found: dict[str, Any]) -> h.Node:
-    columns = [
-        column for column in consumer_columns(page) if column.title not in ("Virtual host", "Queue")
-    ]
-    return table(page, "consumers", columns, found.get("consumer_details", []), consumer_key)
-
-
 async def _storage(page: Page, found: dict[str, Any]) -> h.Node:
     return await queue_storage(page, found["vhost"], found["name"])
 
@@ -284,7 +293,7 @@ _TABS: Final[dict[str, tuple[Tab, str]]] = {
     "publish": (_publish, "Publish"),
     "get": (_get, "Get"),
     "move": (moving_tab, "Move and replay"),
-    "consumers": (_consumers, "Consumers"),
+    "consumers": (consumers_tab, "Consumers"),
     "bindings": (bindings_tab, "Bindings"),
     "arguments": (settings_tab, "Arguments and policy"),
     "storage": (_storage, "Storage"),

@@ -24,7 +24,7 @@ _HEX_BYTES: Final = 16
 async def messages_tab(page: Page, found: dict[str, Any]) -> h.Node:
     """The messages from the position in the URL on; `search` and `header` leave others out."""
     start = page.query.get("start", "")
-    body = {
+    body: dict[str, Any] = {
         "count": _number(page.query.get("count", ""), _LOOK, _LOOK_MAX),
         "start": _number(start, 0, _POSITION_MAX),
         "encoding": "base64",
@@ -113,7 +113,7 @@ def message_sheet(message: dict[str, Any]) -> h.Element:
             "position" in message
             and [
                 h.br,
-                f"At {figures.count(message['position'])} in the queue since ",
+                f"Position {figures.count(message['position'])}, in the queue since ",
                 f"{figures.moment(message['enqueued_at'])} UTC",
             ],
         ],

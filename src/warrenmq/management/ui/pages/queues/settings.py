@@ -110,4 +110,7 @@ def _row(setting: Setting) -> h.Element:
 
 
 def _shown(value: Any) -> str:
-    return "" if value is None else shown_value(value)
+    """The value; an empty text, such as the name of the default exchange, with its quotes."""
+    if value is None:
+        return ""
+    return shown_value(value) or '""'

@@ -44,6 +44,7 @@ PATHS = [
     f"queues/%2F/{QUEUE}?tab=storage",
     f"queues/%2F/{QUEUE}?tab=move",
     "storage",
+    f"queues/%2F/{QUEUE}?tab=move&to=queue&count=9&done=9&kept=1&left=9",
     "policies",
     "policies/new",
     "users",

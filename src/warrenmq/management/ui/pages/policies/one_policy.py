@@ -158,7 +158,7 @@ def _usual_keys(kind: Kind) -> h.Element:
         [
             (
                 h.h2[title],
-                h.ul(".values")[
+                h.ul(".values.keys")[
                     [
                         h.li[
                             h.button(

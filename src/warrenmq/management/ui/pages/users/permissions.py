@@ -100,7 +100,10 @@ def _patterns(kind: Kind) -> list[Column]:
 
 
 def _pattern_column(right: str) -> Column:
-    return Column(f"{right.capitalize()} regexp", lambda row: h.code[row[right]], right)
+    def cell(row: Row) -> h.Element:
+        return h.code[row[right]] if row[right] else h.span(".none")["empty"]
+
+    return Column(f"{right.capitalize()} regexp", cell, right)
 
 
 def _vhost_column(page: Page) -> Column:

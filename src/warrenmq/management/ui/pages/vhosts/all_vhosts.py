@@ -101,6 +101,11 @@ def vhost_body(
     }
 
 
+def queue_type(row: Row) -> str:
+    """The type of queues of a vhost that ask for none."""
+    return dict(_QUEUE_TYPES).get(row["default_queue_type"], _QUEUE_TYPES[0][1])
+
+
 def state(row: Row) -> h.Node:
     """The state of a vhost on each node; one word if it is the same on all."""
     states: dict[str, str] = row.get("cluster_state") or {}
@@ -125,7 +130,7 @@ def _columns(page: Page, users: Mapping[str, Sequence[str]]) -> list[Column]:
         Column("State", state),
         Column("Description", lambda row: row["description"], "description", is_optional=True),
         Column("Tags", lambda row: ", ".join(row["tags"]), is_optional=True),
-        Column("Default queue type", lambda row: row["default_queue_type"], is_optional=True),
+        Column("Default queue type", queue_type, is_optional=True),
         Column("Tracing", lambda row: "●" if row["tracing"] else "○", "tracing", is_optional=True),
         _count("Ready", "messages_ready"),
         _count("Unacked", "messages_unacknowledged"),

@@ -15,7 +15,12 @@ from warrenmq.management.ui.elements.tables import figures_table
 from warrenmq.management.ui.elements.tabs import tabs
 from warrenmq.management.ui.page import Page, PageOf
 from warrenmq.management.ui.pages.users.permissions import permissions_tab
-from warrenmq.management.ui.pages.vhosts.all_vhosts import state, vhost_body, vhost_fields
+from warrenmq.management.ui.pages.vhosts.all_vhosts import (
+    queue_type,
+    state,
+    vhost_body,
+    vhost_fields,
+)
 from warrenmq.management.ui.visit import RANGES
 
 router = APIRouter()
@@ -137,7 +142,7 @@ def _facts(found: dict[str, Any]) -> h.Element:
             ("Total", figures.count(found.get("messages"))),
             ("Description", found["description"] or figures.NONE),
             ("Tags", ", ".join(found["tags"]) or figures.NONE),
-            ("Default queue type", found["default_queue_type"] or figures.NONE),
+            ("Default queue type", queue_type(found)),
             ("Tracing", "on" if found["tracing"] else "off"),
         ],
     )

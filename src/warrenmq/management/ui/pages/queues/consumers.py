@@ -5,7 +5,7 @@ from typing import Any, Final
 import htpy as h
 
 from warrenmq.management.ui.api import path_to
-from warrenmq.management.ui.elements.tables import Column, Row, table
+from warrenmq.management.ui.elements.tables import Column, Row, table, unsorted
 from warrenmq.management.ui.page import Page
 from warrenmq.management.ui.pages.consumers import consumer_columns, consumer_key
 
@@ -15,7 +15,9 @@ _OF_QUEUE: Final = ("Virtual host", "Queue")
 
 async def consumers_tab(page: Page, found: dict[str, Any]) -> h.Node:
     """The consumers of a queue of the API."""
-    columns = [column for column in consumer_columns(page) if column.title not in _OF_QUEUE]
+    columns = [
+        column for column in unsorted(consumer_columns(page)) if column.title not in _OF_QUEUE
+    ]
     return [
         h.p[
             "A broker cannot cancel the consumer of a client. To end one, close its connection: "

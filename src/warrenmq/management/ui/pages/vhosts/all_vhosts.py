@@ -106,7 +106,7 @@ def queue_type(row: Row) -> str:
     return dict(_QUEUE_TYPES).get(row["default_queue_type"], _QUEUE_TYPES[0][1])
 
 
-def state(row: Row) -> h.Node:
+def vhost_state(row: Row) -> h.Node:
     """The state of a vhost on each node; one word if it is the same on all."""
     states: dict[str, str] = row.get("cluster_state") or {}
     if len(set(states.values())) == 1:
@@ -127,7 +127,7 @@ def _columns(page: Page, users: Mapping[str, Sequence[str]]) -> list[Column]:
     columns = [
         Column("Name", name, "name"),
         Column("Users", lambda row: some_names(users.get(row["name"], ()))),
-        Column("State", state),
+        Column("State", vhost_state),
         Column("Description", lambda row: row["description"], "description", is_optional=True),
         Column("Tags", lambda row: ", ".join(row["tags"]), is_optional=True),
         Column("Default queue type", queue_type, is_optional=True),

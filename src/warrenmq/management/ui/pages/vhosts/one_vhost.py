@@ -17,9 +17,9 @@ from warrenmq.management.ui.page import Page, PageOf
 from warrenmq.management.ui.pages.users.permissions import permissions_tab
 from warrenmq.management.ui.pages.vhosts.all_vhosts import (
     queue_type,
-    state,
     vhost_body,
     vhost_fields,
+    vhost_state,
 )
 from warrenmq.management.ui.visit import RANGES
 
@@ -136,7 +136,7 @@ def _facts(found: dict[str, Any]) -> h.Element:
     return figures_table(
         "Details",
         [
-            ("State", state(found)),
+            ("State", vhost_state(found)),
             ("Ready", figures.count(found.get("messages_ready"))),
             ("Unacked", figures.count(found.get("messages_unacknowledged"))),
             ("Total", figures.count(found.get("messages"))),

@@ -114,7 +114,7 @@ def _table(title: str, files: Sequence[StoreFile]) -> h.Element:
                         h.td(".number")[figures.size(file.valid)],
                         h.td(".number")[figures.size(file.garbage)],
                         h.td(".number")[figures.percent(file.garbage, file.size)],
-                        h.td[_state(file)],
+                        h.td[_use_of(file)],
                     ]
                     for file in worst
                 ]
@@ -123,7 +123,7 @@ def _table(title: str, files: Sequence[StoreFile]) -> h.Element:
     ]
 
 
-def _state(file: StoreFile) -> str:
+def _use_of(file: StoreFile) -> str:
     if file.is_copied:
         return "is being copied"
     return "is written to" if file.is_current else ""

@@ -27,6 +27,8 @@ from warrenmq.management.ui.pages import (
     search,
 )
 from warrenmq.management.ui.pages.exchanges import all_exchanges, bindings, one_exchange
+from warrenmq.management.ui.pages.mirrors import all_mirrors
+from warrenmq.management.ui.pages.mirrors import one_queue as mirrors_of_queue
 from warrenmq.management.ui.pages.policies import all_policies, one_policy
 from warrenmq.management.ui.pages.queues import all_queues, moving, new_queue, one_queue
 from warrenmq.management.ui.pages.queues import bindings as queue_bindings
@@ -60,6 +62,8 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     one_vhost.router,
     definitions.router,
     stores.router,
+    all_mirrors.router,
+    mirrors_of_queue.router,
 )
 
 # Scripts, styles and forms of this site only, and no frame of another one.

@@ -29,6 +29,7 @@ MENU: Final = (
     ("Queues", "/queues", "management", "queues"),
     ("Consumers", "/consumers", "management", "consumers"),
     ("Storage", "/storage", "monitoring", ""),
+    ("Mirrors", "/mirrors", "management", ""),
     ("Policies", "/policies", "management", ""),
     ("Users", "/users", "administrator", ""),
     ("Vhosts", "/vhosts", "management", ""),

@@ -168,6 +168,34 @@ def state_square(row: Row) -> h.Element:
     return h.span(class_=["state", words[0]])[", ".join(words)]
 
 
+def plain_table(
+    label: str,
+    heads: Sequence[str],
+    rows: Sequence[Sequence[h.Node]],
+    numbers: Sequence[str] = (),
+) -> h.Element:
+    """A table in one order; `numbers` are the heads of its columns with figures."""
+    classes = ["number" if head in numbers else None for head in heads]
+    return h.div(".wide", tabindex="0", role="region", aria_label=label)[
+        h.table(".list")[
+            h.thead[
+                h.tr[
+                    [
+                        h.th(scope="col", class_=name)[head]
+                        for head, name in zip(heads, classes, strict=True)
+                    ]
+                ]
+            ],
+            h.tbody[
+                [
+                    h.tr[[h.td(class_=name)[cell] for cell, name in zip(row, classes, strict=True)]]
+                    for row in rows
+                ]
+            ],
+        ]
+    ]
+
+
 def figures_table(caption: str, rows: Sequence[tuple[str, h.Node]]) -> h.Element:
     """A small table of names and values."""
     return h.table(".facts")[

@@ -1,6 +1,6 @@
 """The page of the asked node's stores, in four tabs."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
 import htpy as h
@@ -13,6 +13,7 @@ from warrenmq.management.ui.elements.bars import Mark, Part, bar
 from warrenmq.management.ui.elements.forms import folded, form
 from warrenmq.management.ui.elements.spreads import nanoseconds, shown_quantile
 from warrenmq.management.ui.elements.tables import Column, page_of, table
+from warrenmq.management.ui.elements.tabs import tabs
 from warrenmq.management.ui.page import Page, PageOf
 from warrenmq.management.ui.pages.storage.disk_by_queue import queues_tab
 from warrenmq.management.ui.pages.storage.durations import durations_tab
@@ -20,27 +21,22 @@ from warrenmq.management.ui.pages.storage.vhost_store import file_maps, store_pi
 
 router = APIRouter()
 
+_TABS: Final = (
+    ("stores", "Stores"),
+    ("queues", "Which queue fills the disk"),
+    ("files", "Files"),
+    ("durations", "Durations"),
+)
+
 Status = dict[str, Any]
 
 
 @router.get("/storage")
-async def storage(page: PageOf) -> Response:
+async def storage(page: PageOf, tab: str = "") -> Response:
     """The page."""
-    chosen = page.query.get("tab", "stores")
-    show, _ = _TABS.get(chosen, _TABS["stores"])
-    return await page.show(
-        "Storage",
-        h.nav(".tabs", aria_label="Tabs")[
-            [
-                h.a(
-                    href=page.link("/storage", tab=name),
-                    aria_current="page" if tab is show else None,
-                )[title]
-                for name, (tab, title) in _TABS.items()
-            ]
-        ],
-        await show(page),
-    )
+    shown = {"queues": queues_tab, "files": _files, "durations": durations_tab}
+    content = await shown.get(tab, _stores)(page)
+    return await page.show("Storage", tabs(page, _TABS), content)
 
 
 @router.post("/storage/compact")
@@ -185,11 +181,3 @@ def _compact_form(page: Page, vhost: str) -> h.Element:
         h.p["Each file of large messages that is more than 5 % garbage is copied once."],
         form(page, "/storage/compact", "Compact", h.input(type="hidden", name="of", value=vhost)),
     )
-
-
-_TABS: Final[dict[str, tuple[Callable[[Page], Awaitable[h.Node]], str]]] = {
-    "stores": (_stores, "Stores"),
-    "queues": (queues_tab, "Which queue fills the disk"),
-    "files": (_files, "Files"),
-    "durations": (durations_tab, "Durations"),
-}

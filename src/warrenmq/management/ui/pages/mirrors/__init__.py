@@ -1,0 +1,1 @@
+"""Mirrored queues: who has copies, how far they are, and what is lost without a node."""

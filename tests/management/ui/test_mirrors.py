@@ -1,0 +1,92 @@
+"""The pages of mirrors, links and etcd, of a cluster of two nodes."""
+
+import html
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pika
+import pytest
+
+from tests.support.awaiting import eventually
+from tests.support.brokers.http_api import HttpNode
+from tests.support.cluster.trio import ClusterNode, ClusterNodes, channels
+from tests.support.etcd import EtcdServer, etcd
+
+__all__ = ["etcd"]
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass
+class Cluster:
+    """Two nodes; the pages and the API of the first one."""
+
+    nodes: list[ClusterNode]
+    api: httpx.Client
+    pages: httpx.Client
+
+    def shown(self, path: str) -> str:
+        """The text of a page."""
+        reply = self.pages.get(path)
+        assert reply.status_code == 200, reply.text
+        return html.unescape(" ".join(re.sub("<[^>]*>", " ", reply.text).split()))
+
+    def status(self) -> Any:
+        """The copies of the queue `m`."""
+        return self.api.get("warren/mirrors/%2F/m").json()
+
+
+@pytest.fixture(scope="module")
+def cluster(etcd: EtcdServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The nodes have a queue `m` of 3 messages, with a mirror that has not got them."""
+    nodes = ClusterNodes(tmp_path_factory.mktemp("cluster"), etcd.url, "n1", "n2", cluster="ui")
+    http = HttpNode(nodes.nodes[0].directory, nodes.nodes[0])
+    with nodes:
+        http.await_start(0)
+        api = http.client()
+        with channels(nodes.nodes[:1]) as (channel,):
+            channel.queue_declare("m", durable=True)
+            for _ in range(3):
+                channel.basic_publish("", "m", b"m", pika.BasicProperties(delivery_mode=2))
+        defined = {"ha-mode": "all", "ha-sync-mode": "manual"}
+        body = {"pattern": "^m$", "definition": defined, "apply-to": "queues"}
+        assert api.put("policies/%2F/mirrored", json=body).status_code == 201
+        eventually(lambda: len(api.get("warren/mirrors").json()) == 1, "the queue is mirrored")
+        with httpx.Client(base_url=http.url, follow_redirects=True, timeout=30) as pages:
+            pages.post("login", data={"user": "guest", "password": "guest"})
+            found = Cluster(nodes.nodes, api, pages)
+            eventually(lambda: len(found.status()["mirrors"]) == 1, "there is a mirror")
+            yield found
+    http.close()
+
+
+def test_a_mirror_is_synchronised(cluster: Cluster) -> None:
+    first, second = [node.name for node in cluster.nodes]
+    listed = cluster.shown("mirrors")
+    assert f"{second}: not in sync" in listed
+    assert "no other copy in sync: 1" in listed
+    page = cluster.pages.get("mirrors/%2F/m").text
+    ring = f"Ring: {first} master running, {second} mirror not in sync"
+    assert f'aria-label="{ring}"' in page
+    status = cluster.status()
+    words = cluster.shown("mirrors/%2F/m")
+    assert f"epoch {status['epoch']}, view {status['version']}" in words
+    for node, loss in status["lost_if_stops"].items():
+        assert f"{node} {loss['messages']} {loss['text']}" in words
+    (mirror,) = status["mirrors"]
+    assert f"not in sync {mirror['lag_messages']} " in words
+    assert cluster.pages.post("mirrors/%2F/m/do", data={"action": "drop"}).status_code == 400
+    assert (
+        "being synchronised" in cluster.pages.post("mirrors/%2F/m/do", data={"action": "sync"}).text
+    )
+
+    def is_synchronised() -> bool:
+        return bool(cluster.status()["synchronised_slave_nodes"] == [second])
+
+    eventually(is_synchronised, "the mirror is synchronised")
+    assert f"{second} mirror in sync" in cluster.pages.get("mirrors/%2F/m").text
+    assert "nothing is lost: mirrors in sync take over" in cluster.shown("mirrors")
+    assert "spread over the nodes" in cluster.pages.post("mirrors/rebalance").text

@@ -90,3 +90,25 @@ def test_a_mirror_is_synchronised(cluster: Cluster) -> None:
     assert f"{second} mirror in sync" in cluster.pages.get("mirrors/%2F/m").text
     assert "nothing is lost: mirrors in sync take over" in cluster.shown("mirrors")
     assert "spread over the nodes" in cluster.pages.post("mirrors/rebalance").text
+
+
+def test_links_and_etcd(cluster: Cluster) -> None:
+    first, second = [node.name for node in cluster.nodes]
+    known = cluster.api.get("warren/cluster").json()
+    page = cluster.shown("nodes?tab=cluster")
+    assert f"{first} {second} up" in page and f"{second} {first} up" in page
+    assert f"Version {known['etcd']['version']}" in page and "State answers" in page
+    assert f"{second} up for" in cluster.shown(f"nodes/{first}")
+
+
+def test_a_node_that_is_down(cluster: Cluster) -> None:
+    second = cluster.nodes[1]
+    second.stop()
+
+    def is_down() -> bool:
+        return cluster.api.get(f"nodes/{second.name}").json()["running"] is False
+
+    eventually(is_down, "the other node is missed")
+    assert "What to do: Start it again" in cluster.shown(f"nodes/{second.name}")
+    assert f"{second.name} down" in cluster.shown("nodes")
+    assert f"Not running {second.name}" in cluster.shown("nodes?tab=cluster")

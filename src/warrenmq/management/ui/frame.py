@@ -30,6 +30,7 @@ MENU: Final = (
     ("Consumers", "/consumers", "management", "consumers"),
     ("Storage", "/storage", "monitoring", ""),
     ("Mirrors", "/mirrors", "management", ""),
+    ("Nodes", "/nodes", "monitoring", ""),
     ("Policies", "/policies", "management", ""),
     ("Users", "/users", "administrator", ""),
     ("Vhosts", "/vhosts", "management", ""),

@@ -30,6 +30,7 @@ from warrenmq.management.ui.pages.exchanges import all_exchanges, bindings, one_
 from warrenmq.management.ui.pages.mirrors import all_mirrors
 from warrenmq.management.ui.pages.mirrors import one_queue as mirrors_of_queue
 from warrenmq.management.ui.pages.nodes import all_nodes, one_node
+from warrenmq.management.ui.pages.pipeline import all_readers, one_reader
 from warrenmq.management.ui.pages.policies import all_policies, one_policy
 from warrenmq.management.ui.pages.queues import all_queues, moving, new_queue, one_queue
 from warrenmq.management.ui.pages.queues import bindings as queue_bindings
@@ -67,6 +68,8 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     mirrors_of_queue.router,
     all_nodes.router,
     one_node.router,
+    all_readers.router,
+    one_reader.router,
 )
 
 # Scripts, styles and forms of this site only, and no frame of another one.

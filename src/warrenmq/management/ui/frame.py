@@ -30,6 +30,7 @@ MENU: Final = (
     ("Consumers", "/consumers", "management", "consumers"),
     ("Storage", "/storage", "monitoring", ""),
     ("Mirrors", "/mirrors", "management", ""),
+    ("Pipeline", "/pipeline", "management", ""),
     ("Nodes", "/nodes", "monitoring", ""),
     ("Policies", "/policies", "management", ""),
     ("Users", "/users", "administrator", ""),

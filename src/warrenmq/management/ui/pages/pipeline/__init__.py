@@ -1,0 +1,1 @@
+"""Reader groups and sinks, by which Spark and other programs read and write queues."""

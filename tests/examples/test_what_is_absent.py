@@ -56,7 +56,7 @@ def test_streams(node: BrokerProcess) -> None:
 def test_keys_of_the_management_interface(tmp_path: Path) -> None:
     expect_sentence(
         "CHANGELOG.md",
-        "Pages of mirrors, nodes and Spark, and "
+        "Pages of the configuration, the log and Spark's jobs, and "
         "streams. Streams are refused; keys of RabbitMQ's configuration that wait are named in a "
         "warning.",
     )

@@ -108,7 +108,7 @@ def test_reader_groups_and_sinks(
         assert f"Epoch {group['epoch']}" in of_group
         assert "Open stages 1" in shown(pages, "pipeline/sinks/%2F/s")
         for path, name, question in (
-            ("pipeline/groups/%2F/g", "g", "0 messages that it holds"),
+            ("pipeline/groups/%2F/g", "g", "0 reserved messages"),
             ("pipeline/sinks/%2F/s", "s", "0 staged messages"),
         ):
             asked = pages.post(f"{path}/delete", data={"confirmed": "wrong"})

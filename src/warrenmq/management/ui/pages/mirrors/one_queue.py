@@ -37,7 +37,7 @@ async def mirrors_of_queue(page: PageOf, vhost: str, queue: str) -> Response:
             ", ",
             h.a(href=page.link(f"/queues/{path_to(vhost, queue)}"))["the queue itself"],
         ],
-        page.live("mirrors-state", _state(status)),
+        page.live("mirrors-summary", _summary(status)),
         page.live("mirrors-ring", ring_picture(status)),
         page.live("mirrors-copies", _copies(status)),
         page.has_tag("administrator") and _forms(page, vhost, queue),
@@ -55,7 +55,7 @@ async def act(page: PageOf, vhost: str, queue: str, action: Annotated[str, Form(
     return page.go(f"/mirrors/{path}", _ACTIONS[action])
 
 
-def _state(status: Status) -> h.Node:
+def _summary(status: Status) -> h.Node:
     synchronised = len(status["synchronised_slave_nodes"])
     cards = [
         ("state", status["state"]),

@@ -69,8 +69,8 @@ def _group_columns(page: Page) -> list[Column]:
         Column("Queues", lambda row: row["pattern"] or _queues(row)),
         Column("Messages behind", lambda row: figures.count(row["lag"]), is_number=True),
         Column("Oldest", lambda row: age(row["lag_seconds"]), is_number=True),
-        Column("Held", lambda row: figures.count(row["held"]), is_number=True),
-        Column("Held by", lambda row: row["opener"] or figures.NONE),
+        Column("Reserved", lambda row: figures.count(row["held"]), is_number=True),
+        Column("Opened by", lambda row: row["opener"] or figures.NONE),
     ]
 
 

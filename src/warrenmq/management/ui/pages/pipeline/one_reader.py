@@ -48,8 +48,8 @@ async def delete_group(
 ) -> Response:
     """Forget a reader group whose name was typed; else ask for it."""
     found = await page.api.get(f"warren/groups/{path_to(vhost, name)}")
-    held = figures.count(found["held"])
-    question = f"Forget the group {name}? {held} messages that it holds are ready again."
+    reserved = figures.count(found["held"])
+    question = f"Forget the group {name}? {reserved} reserved messages are ready again."
     return await _delete(page, "groups", found, question, confirmed)
 
 
@@ -102,8 +102,8 @@ def _group(found: Status) -> h.Element:
             ("Queues", found["pattern"] or f"{figures.count(len(found['members']))} by name"),
             ("Messages behind", figures.count(found["lag"])),
             ("Oldest of them", age(found["lag_seconds"])),
-            ("Held", f"{figures.count(found['held'])} reserved and not acked"),
-            ("Held by", found["opener"] or figures.NONE),
+            ("Reserved and not acked", figures.count(found["held"])),
+            ("Opened by", found["opener"] or figures.NONE),
             ("Epoch", str(found["epoch"])),
         ],
     )
@@ -119,7 +119,7 @@ def _columns(page: Page, vhost: str) -> list[Column]:
         Column("Queue", name),
         Column("Messages behind", lambda row: figures.count(row["lag"]), is_number=True),
         Column("Oldest", lambda row: age(row["lag_seconds"]), is_number=True),
-        Column("Held", lambda row: figures.count(row["held"]), is_number=True),
+        Column("Reserved", lambda row: figures.count(row["held"]), is_number=True),
         Column("Acked up to", lambda row: figures.count(row["acked"]), is_number=True),
         Column("Reserved up to", lambda row: figures.count(row["reserved"]), is_number=True),
     ]

@@ -60,7 +60,7 @@ class RecentListings:
     def rows(
         self, what: str, where: str, ask: Callable[[], list[_Row]], stamp: int = 0
     ) -> list[_Row]:
-        """The rows of a listing, from a moment ago or from `ask`; nobody may change them.
+        """The rows of a listing: kept ones, or new ones from `ask`. Callers must not change them.
 
         `where`: the part of all such objects that is listed, by a name that tells it from others.
         `stamp`: a number from before the request that changes when an object comes or goes.

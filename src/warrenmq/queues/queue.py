@@ -117,7 +117,7 @@ class Queue(LeveledQueue):
         messages are no heads: basic.get finds the queue empty, and reader groups wait.
         """
         self.is_paused = is_paused
-        # The turn that this asks for delivers, or tells those who wait for the head.
+        # In its next turn the queue delivers, or tells those who wait for its head.
         self.set_gate(self.gate)
         if not is_paused:
             self.demand.notify_ready()

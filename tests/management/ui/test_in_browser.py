@@ -65,7 +65,7 @@ PATHS = [
 # Width (px), and the system's colours.
 LOOKS = ((1280, "light"), (1280, "dark"), (390, "light"))
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
-# Elements of the keyboard that it does not reach, or that do not show it.
+# Links, buttons and fields that the keyboard does not reach, or that show no focus.
 KEYBOARD = """
 const faults = [];
 for (const each of document.querySelectorAll("a[href], button, input:not([type=hidden]), select, textarea, summary")) {

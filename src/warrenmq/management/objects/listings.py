@@ -19,7 +19,7 @@ def rows_of_vhosts(
     vhosts: Iterable[str],
     names: list[str] | None = None,
 ) -> list[Row]:
-    """The rows of a listing of each of the vhosts, each with `vhost`; `names`: see List."""
+    """The rows of a listing in these vhosts, with a field `vhost`; with `names`, only those."""
     shown = list(columns)
     found = []
     with caller.session() as call:

@@ -83,7 +83,7 @@ class Ring:
             self.ticks_ms[(number - 1) % kept] = before_ms
 
     def copy(self, source: "Ring", moves: Sequence["SlotMove"]) -> None:
-        """Let the new slots of `moves` have what the old ones have in `source`.
+        """Copy the samples of moved objects from their slots in `source` to their new slots here.
 
         The change of an interval that has no tick here is in the next one that has.
         """

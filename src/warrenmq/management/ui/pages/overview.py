@@ -8,7 +8,8 @@ from starlette.responses import Response
 
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import path_to
-from warrenmq.management.ui.elements.charts import Series, chart, levels, rates
+from warrenmq.management.ui.elements.charts import chart
+from warrenmq.management.ui.elements.message_charts import queued_messages, rate_of
 from warrenmq.management.ui.page import Page, PageOf
 from warrenmq.management.ui.visit import RANGES
 
@@ -57,32 +58,23 @@ def _charts(page: Page, found: dict[str, Any]) -> h.Element:
     totals, stats = found.get("queue_totals", {}), found.get("message_stats", {})
     interval = RANGES[page.range][1]
 
-    def rate_of(name: str, title: str, colour: str) -> Series:
-        return Series(title, colour, rates(stats.get(f"{name}_details")))
-
     return h.div(".charts")[
-        chart(
-            "Queued messages",
-            [
-                Series("Unacked", "c2", levels(totals.get("messages_unacknowledged_details"))),
-                Series("Ready", "c1", levels(totals.get("messages_ready_details"))),
-            ],
-            interval,
-            figures.count,
-            is_stacked=True,
-        ),
+        queued_messages(totals, interval),
         chart(
             "Messages in",
-            [rate_of("publish", "Published", "c1"), rate_of("confirm", "Confirmed", "c3")],
+            [
+                rate_of(stats, "publish", "Published", "c1"),
+                rate_of(stats, "confirm", "Confirmed", "c3"),
+            ],
             interval,
             figures.rate,
         ),
         chart(
             "Messages out",
             [
-                rate_of("deliver_get", "Delivered and got", "c2"),
-                rate_of("ack", "Acked", "c3"),
-                rate_of("redeliver", "Redelivered", "c5"),
+                rate_of(stats, "deliver_get", "Delivered and got", "c2"),
+                rate_of(stats, "ack", "Acked", "c3"),
+                rate_of(stats, "redeliver", "Redelivered", "c5"),
             ],
             interval,
             figures.rate,

@@ -89,7 +89,7 @@ async def unbind(
     destination: Annotated[str, Form()],
     properties_key: Annotated[str, Form()],
 ) -> Response:
-    """Delete a binding."""
+    """Delete a binding from or to the exchange, and go back to its bindings."""
     binding = path_to(vhost, "e", source, kind, destination, properties_key)
     await page.api.delete(f"bindings/{binding}")
     return page.go(f"/exchanges/{path_to(vhost, exchange)}", "Unbound.", tab="bindings")

@@ -12,7 +12,7 @@ from warrenmq.management.ui.api import ApiError, path_to
 from warrenmq.management.ui.elements.values import shown_value, shown_values
 from warrenmq.management.ui.page import Page
 
-# Messages of one look, if the URL does not say it, and at most.
+# Messages that the page shows at once: the default of the URL, and the most it may ask for.
 _LOOK: Final = 20
 _LOOK_MAX: Final = 200
 _POSITION_MAX: Final = 1 << 62

@@ -10,13 +10,14 @@ from starlette.responses import Response
 
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import ApiError, path_to
-from warrenmq.management.ui.elements.charts import Series, chart, levels, rates
+from warrenmq.management.ui.elements.charts import chart
 from warrenmq.management.ui.elements.forms import (
     choice_field,
     confirmation,
     form,
     text_field,
 )
+from warrenmq.management.ui.elements.message_charts import queued_messages, rate_of
 from warrenmq.management.ui.elements.publishing import message_fields, message_of
 from warrenmq.management.ui.elements.tables import figures_table, state_square
 from warrenmq.management.ui.page import Page, PageOf
@@ -150,27 +151,15 @@ async def _figures(page: Page, found: dict[str, Any]) -> h.Node:
     stats = found.get("message_stats", {})
     interval = RANGES[page.range][1]
 
-    def rate_of(name: str, title: str, colour: str) -> Series:
-        return Series(title, colour, rates(stats.get(f"{name}_details")))
-
     charts = h.div(".charts")[
-        chart(
-            "Messages",
-            [
-                Series("Unacked", "c2", levels(found.get("messages_unacknowledged_details"))),
-                Series("Ready", "c1", levels(found.get("messages_ready_details"))),
-            ],
-            interval,
-            figures.count,
-            is_stacked=True,
-        ),
+        queued_messages(found, interval),
         chart(
             "Rates",
             [
-                rate_of("publish", "Published", "c1"),
-                rate_of("deliver_get", "Delivered and got", "c2"),
-                rate_of("ack", "Acked", "c3"),
-                rate_of("redeliver", "Redelivered", "c5"),
+                rate_of(stats, "publish", "Published", "c1"),
+                rate_of(stats, "deliver_get", "Delivered and got", "c2"),
+                rate_of(stats, "ack", "Acked", "c3"),
+                rate_of(stats, "redeliver", "Redelivered", "c5"),
             ],
             interval,
             figures.rate,

@@ -1,4 +1,4 @@
-"""The page of the asked node's stores, in four tabs."""
+"""The page of the stores of the node that serves it, in four tabs."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Final

@@ -8,9 +8,10 @@ from starlette.responses import Response
 
 from warrenmq.management.ui import figures
 from warrenmq.management.ui.api import path_to
-from warrenmq.management.ui.elements.charts import Series, chart, levels, rates
+from warrenmq.management.ui.elements.charts import Series, chart, rates
 from warrenmq.management.ui.elements.forms import confirmation, form
 from warrenmq.management.ui.elements.limits import limits_form, set_limits
+from warrenmq.management.ui.elements.message_charts import queued_messages, rate_of
 from warrenmq.management.ui.elements.tables import figures_table
 from warrenmq.management.ui.elements.tabs import tabs
 from warrenmq.management.ui.page import Page, PageOf
@@ -96,26 +97,14 @@ async def delete(page: PageOf, vhost: str, confirmed: Annotated[str, Form()]) ->
 def _charts(page: Page, found: dict[str, Any]) -> h.Element:
     stats, interval = found.get("message_stats", {}), RANGES[page.range][1]
 
-    def rate_of(name: str, title: str, colour: str) -> Series:
-        return Series(title, colour, rates(stats.get(f"{name}_details")))
-
     return h.div(".charts")[
-        chart(
-            "Queued messages",
-            [
-                Series("Unacked", "c2", levels(found.get("messages_unacknowledged_details"))),
-                Series("Ready", "c1", levels(found.get("messages_ready_details"))),
-            ],
-            interval,
-            figures.count,
-            is_stacked=True,
-        ),
+        queued_messages(found, interval),
         chart(
             "Messages",
             [
-                rate_of("publish", "Published", "c1"),
-                rate_of("deliver_get", "Delivered and got", "c2"),
-                rate_of("ack", "Acked", "c3"),
+                rate_of(stats, "publish", "Published", "c1"),
+                rate_of(stats, "deliver_get", "Delivered and got", "c2"),
+                rate_of(stats, "ack", "Acked", "c3"),
             ],
             interval,
             figures.rate,

@@ -20,6 +20,7 @@ from bench.brokers import (
     AskedWarrenBroker,
     Broker,
     BrokerError,
+    PagesWarrenBroker,
     RabbitmqBroker,
     WarrenBroker,
     rabbitmq_server,
@@ -92,6 +93,11 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         action="store_true",
         help="measure warren a second time, with its HTTP API asked for a page of queues each second",
     )
+    parser.add_argument(
+        "--pages",
+        action="store_true",
+        help="measure warren once more, with the pages of a queue and of storage open",
+    )
     for broker, cores in (("warren", 1), ("rabbitmq", 0)):
         parser.add_argument(
             f"--{broker}-cores",
@@ -156,10 +162,12 @@ def chosen_brokers(options: argparse.Namespace, directory: Path) -> list[Broker]
     if options.broker != "rabbitmq":
         warren_cores = one_core if options.warren_cores == 1 else set[int]()
         brokers.append(WarrenBroker(directory / "warren", warren_cores, certificate=certificate))
-        if options.api:
-            brokers.append(
-                AskedWarrenBroker(directory / "asked", warren_cores, certificate=certificate)
-            )
+        for is_wanted, kind, place in (
+            (options.api, AskedWarrenBroker, "asked"),
+            (options.pages, PagesWarrenBroker, "pages"),
+        ):
+            if is_wanted:
+                brokers.append(kind(directory / place, warren_cores, certificate=certificate))
     if options.broker != "warren":
         if rabbitmq_server() is None:
             print("rabbitmq-server is not installed: warren is measured alone")

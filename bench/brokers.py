@@ -18,9 +18,9 @@ from typing import IO
 
 import psutil
 
-from bench.asked_api import AskedApi
 from bench.certificate import Certificate
 from bench.ports import await_port, held_port
+from bench.visitor import Visitor
 from warrenmq.build import build_name
 from warrenmq.perf.client import Client
 from warrenmq.perf.errors import PerfError
@@ -245,21 +245,30 @@ class AskedWarrenBroker(WarrenBroker):
     """`warren server` with its management process, which a client asks every second."""
 
     name = "warren + API"
+    # The client, which gets the port as argument.
+    visitor = "bench.asked_api"
 
     def start(self) -> None:
         port = held_port(self)
         self.management = f"127.0.0.1:{port}"
         super().start()
-        self._asking = AskedApi(port)
+        self._visitor = Visitor(self.visitor, port)
 
     def stop(self) -> None:
         if self.process is not None:
-            print(f"{self.name}: {self._asking.stop()}")
+            print(f"{self.name}: {self._visitor.stop()}")
         super().stop()
 
     def kill(self) -> None:
-        self._asking.stop()
+        self._visitor.stop()
         super().kill()
+
+
+class PagesWarrenBroker(AskedWarrenBroker):
+    """`warren server` with two of its web pages open."""
+
+    name = "warren + pages"
+    visitor = "bench.open_pages"
 
 
 class RabbitmqBroker(Broker):

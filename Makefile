@@ -72,8 +72,12 @@ demo-cluster: setup ## a mirrored queue on three nodes loses its master three ti
 # they compute.
 test: lint test-most test-interpreted test-apart ## everything that a change must pass
 
-# Tests of code that is never compiled run once, and so do those that start whole clusters.
-ONCE := bench cli cluster/groups cluster/membership cluster/metadata cluster/mirrored cluster/nodes cluster/rig cluster/ring demo examples management packaging peers pipeline simulator/checker spark testing tidy
+# What runs once: tests of code that is never compiled, tests that use a node from outside with tools and clients, and
+# tests that start whole clusters. tests/protocol and tests/server show that both builds do the same for a client.
+ONCE := admin/control admin/definitions admin/readers bench cli cluster/groups cluster/membership cluster/metadata \
+	cluster/mirrored cluster/nodes cluster/rig cluster/ring demo examples hostile interop management packaging peers \
+	pipeline simulator/checker simulator/test_planted_bugs.py spark store/test_check.py store/test_lost_definitions.py \
+	store/test_salvage.py testing tidy topology warrenctl
 # Spark, which one process starts once, and tests that wait for processes of their own.
 APART := bench cli cluster demo packaging pipeline simulator/checker spark testing
 

@@ -16,9 +16,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 from tests.support.awaiting import eventually
 from tests.support.brokers.http_api import HttpNode
 from tests.support.cluster.trio import ClusterNode, ClusterNodes, channels
-from tests.support.etcd import EtcdServer, etcd
-
-__all__ = ["etcd"]
+from tests.support.etcd import EtcdServer
 
 pytestmark = pytest.mark.slow
 

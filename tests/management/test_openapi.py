@@ -45,7 +45,7 @@ def send_some(operation: schemathesis.APIOperation[Any, Any, Any, Any], address:
     checks = [*CHECKS, *([] if operation.path.startswith(MAY_FAIL) else [not_a_server_error])]
 
     @settings(
-        max_examples=4,
+        max_examples=2,
         derandomize=True,
         deadline=None,
         database=None,

@@ -17,8 +17,18 @@ SOON = {
     "a held publish that is forgotten": 50,
     "an alarm that is ignored": 50,
 }
-# The first history tried for a bug that few histories show.
-RARE = {"an entry of contents that are not synced": 701}
+# The first history tried for a bug that few histories show: the search from seed 1 finds it too, but
+# most of its time goes into histories that show nothing.
+RARE = {
+    "an emptied file whose contents are not copied": 61,
+    "an entry of contents that are not synced": 783,
+    "a member of a group that is forgotten": 57,
+    "a move that names another place": 193,
+    "an epoch that is forgotten": 16,
+    "a held publish that is forgotten": 43,
+    "a backup that holds no files": 22,
+    "an alarm that is ignored": 16,
+}
 
 
 @pytest.mark.parametrize("name", PLANTED)

@@ -62,9 +62,10 @@ PATHS = [
     "definitions",
     "search?q=script",
 ]
-# Width (px), and the system's colours.
-LOOKS = ((1280, "light"), (1280, "dark"), (390, "light"))
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+CONTRAST = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
+# Width (px), the system's colours, and the rules that they can break.
+LOOKS = ((1280, "light", RULES), (1280, "dark", CONTRAST), (390, "light", RULES))
 # Links, buttons and fields that the keyboard does not reach, or that show no focus.
 KEYBOARD = """
 const faults = [];
@@ -132,29 +133,27 @@ def signed_in(browser: Browser, busy: HttpNode) -> Browser:
 
 
 def faults_of(browser: Browser, url: str) -> list[str]:
-    """What is wrong with a page, at each of `LOOKS`."""
+    """What is wrong with a page, which is loaded once, at each of `LOOKS`."""
     found: list[str] = []
-    axe = (files("axe_core_python") / "axe.min.js").read_text()
-    for width, scheme in LOOKS:
+    browser.go(url)
+    browser.ask((files("axe_core_python") / "axe.min.js").read_text())
+    for width, scheme, rules in LOOKS:
         browser.show_as(width, scheme)
-        browser.go(url)
         shown = f"{url} at {width} px, {scheme}"
-        found += [f"{shown}: {line}" for line in browser.errors()]
         if browser.ask("return document.documentElement.scrollWidth > innerWidth"):
             found.append(f"{shown} scrolls sideways")
         if browser.ask("return document.querySelectorAll('h1').length") != 1:
             found.append(f"{shown} has not one heading")
         if browser.ask("return document.title").startswith("run"):
             found.append(f"{shown} runs scripts of clients")
-        browser.ask(axe)
         result: dict[str, Any] = browser.ask_async(
-            "axe.run(document, arguments[0]).then(arguments[1])", RULES
+            "axe.run(document, arguments[0]).then(arguments[1])", rules
         )
         assert result["passes"]
         for violation in result["violations"]:
             nodes = [node["html"][:120] for node in violation["nodes"][:3]]
             found.append(f"{shown}: {violation['id']} at {nodes}")
-    found += [f"{url}: {fault}" for fault in browser.ask(KEYBOARD)]
+    found += [f"{url}: {fault}" for fault in (*browser.errors(), *browser.ask(KEYBOARD))]
     return found
 
 

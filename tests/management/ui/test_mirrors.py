@@ -13,9 +13,7 @@ import pytest
 from tests.support.awaiting import eventually
 from tests.support.brokers.http_api import HttpNode
 from tests.support.cluster.trio import ClusterNode, ClusterNodes, channels
-from tests.support.etcd import EtcdServer, etcd
-
-__all__ = ["etcd"]
+from tests.support.etcd import EtcdServer
 
 pytestmark = pytest.mark.slow
 

@@ -52,6 +52,7 @@ def api(http_node: HttpNode) -> Iterator[httpx.Client]:
     eventually(has_paged, "the messages are paged out")
     eventually(has_garbage, "the acks are counted")
     yield api
+    http_node.control(SetMemoryLimit(relative=0.6))
 
 
 @pytest.fixture(scope="module")

@@ -35,6 +35,7 @@ from warrenmq.management.routes.warren import (
     messages,
     mirrors,
     pauses,
+    processes,
     readers,
     routing,
     storage,
@@ -84,6 +85,7 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     pauses.router,
     routing.router,
     tickets.router,
+    processes.router,
     metrics.router,
     _described,
 )

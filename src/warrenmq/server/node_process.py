@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import platform
 import resource
@@ -13,16 +14,19 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import warrenmq
 from warrenmq.admin.protocol.cluster import ListenerStatus
 from warrenmq.admin.protocol.control import ControlStatus
+from warrenmq.admin.protocol.log import LogEntries, LogEntry, ReadLog
 from warrenmq.admin.protocol.watching import ListenerCertificates
 from warrenmq.broker.broker import Broker
 from warrenmq.broker.definitions.metadata import Change
 from warrenmq.broker.flow.alarm_state import OFF
 from warrenmq.server.config.changes import field_value
 from warrenmq.server.config.keys import ALL
+from warrenmq.server.config.options.log import LEVELS
 from warrenmq.server.config.settings import Config
 from warrenmq.server.listening.amqp_protocol import ClientProtocol
 from warrenmq.server.listening.tls import certificate_texts
-from warrenmq.server.log.output import log_files, rotate_log, set_log_level
+from warrenmq.server.log.output import find_ring, log_files, rotate_log, set_log_level, stamp
+from warrenmq.server.log.ring import Entry
 from warrenmq.server.startup.load_definitions import DefinitionsNotLoaded
 from warrenmq.server.startup.startup import first_definitions
 from warrenmq.wire.errors import CONNECTION_FORCED, ConnectionException
@@ -247,6 +251,16 @@ class NodeProcess:
 
         return variables_in_force(os.environ)
 
+    def read_log(self, request: ReadLog) -> LogEntries:
+        """The newest entries of the log that the request wants."""
+        node, ring = self._host.config.node_name, find_ring()
+        if ring is None:
+            return LogEntries(node, [], False, 0, 0)
+        level = LEVELS[request.level]
+        found = ring.find(request.after, request.before, level, request.text, request.limit)
+        entries = [_log_entry(each) for each in found.entries]
+        return LogEntries(node, entries, found.has_more, found.first, found.last)
+
     def _set_clients(self) -> None:
         self._host.takes_clients = self._is_running and self._is_listening
 
@@ -266,6 +280,17 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | frozenset):
         return [_plain(each) for each in value]
     return str(value)
+
+
+def _log_entry(entry: Entry) -> LogEntry:
+    return LogEntry(
+        entry.number,
+        stamp(entry.created_s),
+        logging.getLevelName(entry.level).lower(),
+        entry.domain,
+        entry.text,
+        entry.stack,
+    )
 
 
 def _measured(value: int) -> int | None:

@@ -82,6 +82,7 @@ from warrenmq.admin.protocol.control import (
 )
 from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
 from warrenmq.admin.protocol.latencies import DescribeLatencies, NodeLatencies
+from warrenmq.admin.protocol.log import LogEntries, ReadLog
 from warrenmq.admin.protocol.mirrors import (
     CancelSync,
     DescribeMirrors,
@@ -140,6 +141,7 @@ OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
     (ReadChanges(kind="queue"), Changes),
     (DescribeLatencies(), NodeLatencies),
     (DescribeTotals(), NodeTotals),
+    (ReadLog(), LogEntries),
     (SetMemoryLimit(relative=0.5), Done),
     (SetDiskLimit(absolute=1000), Done),
     (SetLogLevel(level="warning"), Done),

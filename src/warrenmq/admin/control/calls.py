@@ -22,6 +22,7 @@ from warrenmq.admin.control.listings import ListingCalls
 from warrenmq.admin.control.mirrors import MirrorCalls
 from warrenmq.admin.control.peers import Peers
 from warrenmq.admin.control.permits import Permits
+from warrenmq.admin.control.processes import ProcessCalls, ProcessRequest
 from warrenmq.admin.control.queues import QueueCalls
 from warrenmq.admin.control.stores import StoreCalls
 from warrenmq.admin.control.totals import TotalsCalls
@@ -51,7 +52,6 @@ from warrenmq.vocabulary.error_codes import (
     ACCESS_REFUSED,
     INTERNAL,
     PRECONDITION,
-    UNREACHABLE,
 )
 from warrenmq.vocabulary.names import name_text
 
@@ -101,7 +101,6 @@ class ControlCalls:
         self._watch = WatchCalls(broker, node, events, clock, reply)
         self._cluster = cluster
         peers = None if cluster is None or is_passed else Peers(cluster, user.name, self._guard)
-        self._peers = peers
         cluster_calls = ClusterCalls(node, cluster, peers, self._guard, reply)
         queue_calls = QueueCalls(broker, self._permits, peers, clock, reply)
         self._calls: Dispatch[None] = Dispatch()
@@ -121,6 +120,8 @@ class ControlCalls:
         change_calls = ChangeCalls(broker, node, peers, passed, clock, reply)
         self._calls.add(ReadChanges, change_calls.read)
         self._calls.add(DescribeTotals, TotalsCalls(broker, peers, self._later, reply).start)
+        process_calls = ProcessCalls(broker.settings.node_name, node, peers, reply)
+        self._calls.add_all(ProcessRequest, process_calls.start)
         self._add_calls()
 
     def start(self, request: control.ControlRequest) -> None:
@@ -200,7 +201,6 @@ class ControlCalls:
         calls.add(control.SetListening, self._set_listening)
         calls.add(control.SetRunning, self._set_running)
         calls.add(control.StopNode, self._stop_node)
-        calls.add(control.DescribeControl, self._describe_control)
         calls.add(control.DescribeUser, self._describe_user)
         calls.add(control.IssueTicket, self._issue_ticket)
         calls.add(DescribeCounters, self._describe_counters)
@@ -236,14 +236,6 @@ class ControlCalls:
     def _stop_node(self, _request: control.StopNode) -> None:
         self._node.stop()
         self._reply(control.Done())
-
-    def _describe_control(self, request: control.DescribeControl) -> None:
-        if request.node in ("", self._broker.settings.node_name):
-            self._reply(self._node.describe())
-        elif self._peers is None or request.node not in self._peers.cluster.reachable():
-            raise Refusal(UNREACHABLE, f"there is no link to a node {request.node}")
-        else:
-            self._peers.ask(request.node, request, self._reply)
 
     def _describe_user(self, _request: control.DescribeUser) -> None:
         user, broker = self._permits.user, self._broker

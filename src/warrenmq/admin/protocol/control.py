@@ -13,6 +13,7 @@ from warrenmq.admin.protocol import changes, cluster, mirrors, stores, watching
 from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
 from warrenmq.admin.protocol.fields import ShortStr
 from warrenmq.admin.protocol.latencies import DescribeLatencies, NodeLatencies
+from warrenmq.admin.protocol.log import LogEntries, ReadLog
 from warrenmq.admin.protocol.totals import DescribeTotals, NodeTotals
 
 # Tags of users (RabbitMQ's): each operation asks for one of them, and administrator allows all.
@@ -581,6 +582,7 @@ ControlRequest = (
     | DescribeCounters
     | DescribeLatencies
     | DescribeTotals
+    | ReadLog
     | List
     | cluster.ClusterRequest
     | changes.ChangesRequest
@@ -602,6 +604,7 @@ ControlReply = (
     | changes.ChangesReply
     | NodeLatencies
     | NodeTotals
+    | LogEntries
     | cluster.ClusterReply
     | mirrors.MirrorReply
     | stores.CompactionBegun
@@ -657,6 +660,7 @@ NEEDS: Final[dict[type, str]] = {
     changes.ReadChanges: MONITORING,
     DescribeLatencies: MONITORING,
     DescribeTotals: MONITORING,
+    ReadLog: MONITORING,
     cluster.DescribeCluster: MANAGEMENT,
     cluster.DescribeMember: MANAGEMENT,
     cluster.ForgetNode: ADMINISTRATOR,

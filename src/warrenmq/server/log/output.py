@@ -7,6 +7,7 @@ from typing import Final
 
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.options.log import LEVELS, LogOptions
+from warrenmq.server.log.ring import LogRing
 
 # The loggers of a category; a category that is not here has no part in warren's log.
 _LOGGERS: Final = {
@@ -56,6 +57,9 @@ class _PlainFormatter(logging.Formatter):
 def open_log(options: LogOptions) -> None:
     """Replace the outputs of the log by those of `options`, files opened anew.
 
+    The ring of the last entries stays. It gets what any output gets, and without outputs the level
+    info.
+
     Raises ConfigError, and leaves the log unchanged, when the file cannot be opened.
     """
     for name in ("notice", "alert", "emergency"):
@@ -72,11 +76,13 @@ def open_log(options: LogOptions) -> None:
         )
     root = logging.getLogger()
     old = root.handlers
-    root.handlers = handlers
+    ring = find_ring() or LogRing()
+    ring.setLevel(min([handler.level for handler in handlers], default=LEVELS["info"]))
+    root.handlers = [*handlers, ring]
     for handler in old:
-        handler.close()
-    lowest = min((handler.level for handler in handlers), default=LEVELS["none"])
-    root.setLevel(lowest)
+        if handler is not ring:
+            handler.close()
+    root.setLevel(ring.level)
     levels = dict(options.levels)
     for category, names in _LOGGERS.items():
         level = LEVELS[levels[category]] if category in levels else logging.NOTSET
@@ -123,7 +129,14 @@ def log_files() -> list[str]:
     return [
         handler.baseFilename if isinstance(handler, logging.FileHandler) else "<stderr>"
         for handler in logging.getLogger().handlers
+        if isinstance(handler, logging.StreamHandler)
     ]
+
+
+def find_ring() -> LogRing | None:
+    """The ring of the last entries; None before `open_log`."""
+    rings = [each for each in logging.getLogger().handlers if isinstance(each, LogRing)]
+    return rings[0] if rings else None
 
 
 def set_log_level(level: str) -> None:

@@ -1,4 +1,4 @@
-"""The log of a node over HTTP."""
+"""The configuration and the log of a node over HTTP."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.awaiting import eventually
 from tests.support.brokers.http_api import HttpNode, refusal
+from warrenmq.admin.protocol.control import SetMemoryLimit
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +59,29 @@ def test_levels_and_names_of_clients(http_node: HttpNode, api: httpx.Client) -> 
     for wrong in ({"level": "loud"}, {"limit": 0}, {"limit": 1001}, {"after": "x"}, {"before": -1}):
         assert refusal(api.get("warren/log", params=wrong))[0] == 400
     assert api.get("warren/log", params={"node": "nobody@nowhere"}).status_code == 404
+
+
+def test_the_configuration(http_node: HttpNode, api: httpx.Client) -> None:
+    told = api.get("warren/config").json()
+    keys = {each["key"]: each for each in told["keys"]}
+    assert told["node"] == api.get("overview").json()["node"]
+    assert (told["files"], told["faults"]) == ([], [])
+    assert keys["data_dir"] == {
+        "key": "data_dir",
+        "value": str(http_node.node.directory / "data"),
+        "source": "--data-dir",
+        "effect": "restart",
+        "section": "The node",
+        "is_changed": True,
+        "pending": None,
+    }
+    assert (keys["default_pass"]["value"], keys["default_pass"]["source"]) == (
+        "(hidden)", "default",
+    )  # fmt: skip
+    http_node.control(SetMemoryLimit(relative=0.3))
+    keys = {each["key"]: each for each in api.get("warren/config").json()["keys"]}
+    limit = keys["vm_memory_high_watermark.relative"]
+    assert (limit["value"], limit["source"]) == ("0.3", "runtime")
+    assert limit["pending"] == {"value": "0.4", "source": "default"}
+    assert api.get("warren/config?columns=node").json() == {"node": told["node"]}
+    assert api.get("warren/config?node=nobody@nowhere").status_code == 404

@@ -267,7 +267,7 @@ def test_all_users_may_be_let_in_from_everywhere() -> None:
             "log.file.rotation.date = daily",
             "log.file.rotation.date: expected a date such as $D0, $W0D23, $M1 or $H30, got 'daily'",
         ),
-        ("heartbeat", "expected KEY = VALUE, got 'heartbeat'"),
+        ("heartbeat", "expected KEY = VALUE"),
         ("default_policies.ha-mode = all", "unknown key 'default_policies.ha-mode'"),
         (
             "loopback_user.guest = false",
@@ -281,7 +281,7 @@ def test_all_users_may_be_let_in_from_everywhere() -> None:
             "ssl_options.crl_check = peer",
             "ssl_options.crl_check: lists of revoked certificates are not checked, got 'peer'",
         ),
-        ("= 5", "expected KEY = VALUE, got '= 5'"),
+        ("= 5", "expected KEY = VALUE"),
         ("heartbeat = sixty", "heartbeat: expected an integer, got 'sixty'"),
         ("heartbeat = -1", "heartbeat: expected an integer, got '-1'"),
         ("heartbeat = 65536", "heartbeat: 65536 is not between 0 and 65535"),

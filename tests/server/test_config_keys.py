@@ -9,7 +9,12 @@ from warrenmq.broker.definitions import credential_rules, passwords
 from warrenmq.server.config.changes import field_value, is_live
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.key import CONNECT, FIRST_START, LATER, NEVER, RELOAD, RESTART, Key
-from warrenmq.server.config.keys import ALL, CREDENTIAL_VALIDATORS, PASSWORD_HASHINGS
+from warrenmq.server.config.keys import (
+    ALL,
+    CREDENTIAL_VALIDATORS,
+    PASSWORD_HASHINGS,
+    SECTIONS,
+)
 from warrenmq.server.config.load import Flags, load, read_sources
 from warrenmq.server.config.lookup import find_key
 from warrenmq.server.config.options.log import LEVELS
@@ -131,3 +136,13 @@ def test_the_page_lists_every_key_with_the_time_of_its_effect() -> None:
     listed = {name: effect for names, effect in rows for name in re.findall(r"`([^`]+)`", names)}
     expected = {key.name.replace("*", "NAME"): EFFECT_ON_PAGE[key.effect] for key in ALL}
     assert {name: listed.get(name) for name in expected} == expected
+
+
+def test_the_page_explains_a_key_in_the_section_that_a_node_names() -> None:
+    """The file, in which keys without effect are explained, is a section too."""
+    parts = re.split(r"^##+ (.*)\n", PAGE.read_text("utf-8"), flags=re.M)
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    assert "`raft.*`" in sections["The file"]
+    for name, keys in SECTIONS.items():
+        for key in keys:
+            assert f"`{key.name.replace('*', 'NAME')}`" in sections[name], key.name

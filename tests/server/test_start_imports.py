@@ -15,7 +15,7 @@ NOT_NEEDED = {
     "click", "fastapi", "jinja2", "numpy", "pandas", "psutil", "py4j", "pyarrow", "pydantic", "pyspark", "re2", "rich",
     "typer", "urllib3",
     "warrenmq.cli.app", "warrenmq.cluster.node", "warrenmq.offline.check", "warrenmq.perf", "warrenmq.pipeline", "warrenmq.spark", "warrenmq.tables",
-    "warrenmq.server.config.effective", "warrenmq.server.config.waiting_keys", "warrenmq.server.log.file",
+    "warrenmq.server.config.effective", "warrenmq.server.configuration_report", "warrenmq.server.config.waiting_keys", "warrenmq.server.log.file",
     "warrenmq.testing",
     "difflib", "logging.handlers", "encodings.idna", "http.client", "multiprocessing", "unittest", "xml",
 }  # fmt: skip

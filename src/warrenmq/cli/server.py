@@ -19,6 +19,7 @@ from pathlib import Path
 
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.load import Flags, read_sources
+from warrenmq.server.config.sources import Sources
 from warrenmq.server.log.output import open_log
 
 CONFIGURATION_EXIT = 2
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> int:
     gc.enable()
     try:
         with _pid_file(config.pid_file):
-            return run_node(config, partial(read_sources, flags))
+            return run_node(config, Sources(loaded.in_force, partial(read_sources, flags)))
     except ConfigError as error:
         return _refuse(str(error))
 

@@ -34,9 +34,9 @@ from warrenmq.broker.definitions.tickets import Tickets
 from warrenmq.broker.event_listener import INTERNAL_USER
 from warrenmq.cluster.errors import ClusterError
 from warrenmq.server.clock import Clock
-from warrenmq.server.config.load import Loaded
 from warrenmq.server.config.options.http_listeners import SiteOptions
 from warrenmq.server.config.settings import Config, broker_settings
+from warrenmq.server.config.sources import Sources
 from warrenmq.server.listening.addresses import Ends
 from warrenmq.server.listening.amqp_protocol import READ_BYTES, ClientProtocol
 from warrenmq.server.listening.control_listener import ControlListener
@@ -100,8 +100,9 @@ _RESERVED_DESCRIPTORS = 64
 class Node:
     """A running node. All its methods run on `loop`, but for those named `..._in_thread`."""
 
-    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, config: Config, sources: Sources, loop: asyncio.AbstractEventLoop) -> None:
         self.config = config
+        self.sources = sources
         self.loop = loop
         self._is_turn_scheduled = False
         self.broker = Broker(
@@ -483,14 +484,14 @@ def _announce(line: str) -> None:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
-async def _run(config: Config, read_again: Callable[[], Loaded]) -> int:
+async def _run(config: Config, sources: Sources) -> int:
     loop = asyncio.get_running_loop()
     _raise_descriptor_limit()
     try:
         # Before the node starts: the management process would find faulty certificates later.
         if fault := check_config(config):
             raise TlsError(fault)
-        node = Node(config, loop)
+        node = Node(config, sources, loop)
         listeners = await node.start()
     except DefinitionsLostError as error:
         logger.error("cannot start: %s", error)
@@ -500,7 +501,7 @@ async def _run(config: Config, read_again: Callable[[], Loaded]) -> int:
         return _START_FAILED_EXIT
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signal_number, node.request_stop, signal_number.name)
-    loop.add_signal_handler(signal.SIGHUP, reload_node, node, read_again)
+    loop.add_signal_handler(signal.SIGHUP, reload_node, node)
     sites = SiteOptions(config.management, config.prometheus)
     management = ManagementProcess(config.data_dir, sites)
     _announce(f"warren is ready: {listeners} management={management.where}")
@@ -510,11 +511,11 @@ async def _run(config: Config, read_again: Callable[[], Loaded]) -> int:
     return 0
 
 
-def run(config: Config, read_again: Callable[[], Loaded]) -> int:
+def run(config: Config, sources: Sources) -> int:
     """Run a node until SIGTERM or SIGINT; returns the exit status.
 
-    SIGHUP reloads the configuration that `read_again` returns.
+    SIGHUP reloads the configuration from `sources`.
     """
     with contextlib.suppress(KeyboardInterrupt):
-        return uvloop.run(_run(config, read_again))
+        return uvloop.run(_run(config, sources))
     return 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import warrenmq
 from warrenmq.admin.protocol.cluster import ListenerStatus
+from warrenmq.admin.protocol.configuration import Configuration
 from warrenmq.admin.protocol.control import ControlStatus
 from warrenmq.admin.protocol.log import LogEntries, LogEntry, ReadLog
 from warrenmq.admin.protocol.watching import ListenerCertificates
@@ -23,6 +24,7 @@ from warrenmq.server.config.changes import field_value
 from warrenmq.server.config.keys import ALL
 from warrenmq.server.config.options.log import LEVELS
 from warrenmq.server.config.settings import Config
+from warrenmq.server.config.sources import Sources
 from warrenmq.server.listening.amqp_protocol import ClientProtocol
 from warrenmq.server.listening.tls import certificate_texts
 from warrenmq.server.log.output import find_ring, log_files, rotate_log, set_log_level, stamp
@@ -43,6 +45,7 @@ class ProcessHost(Protocol):
     """The node of the process."""
 
     config: Config
+    sources: Sources
     broker: Broker
     takes_clients: bool
     protocols: set[ClientProtocol]
@@ -251,6 +254,19 @@ class NodeProcess:
 
         return variables_in_force(os.environ)
 
+    def configuration(self) -> asyncio.Task[Configuration]:
+        """The keys of the configuration with their values and sources, once those are read."""
+        return self._host.loop.create_task(self._read_configuration())
+
+    async def _read_configuration(self) -> Configuration:
+        # Imported only here: a node starts without the views of its configuration.
+        from warrenmq.server.configuration_report import configuration
+
+        host = self._host
+        # A disk that hangs must not delay messages.
+        latest = await host.loop.run_in_executor(None, host.sources.read_again)
+        return configuration(host.config, host.sources, host.broker.alarms, latest)
+
     def read_log(self, request: ReadLog) -> LogEntries:
         """The newest entries of the log that the request wants."""
         node, ring = self._host.config.node_name, find_ring()
@@ -270,7 +286,7 @@ def _environment(config: Config) -> dict[str, Any]:
     return {
         key.name: _plain(field_value(config, key.field))
         for key in ALL
-        if key.field and not key.is_secret
+        if key.field and not key.is_secret and not key.hides(str(field_value(config, key.field)))
     }
 
 

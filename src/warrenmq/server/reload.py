@@ -6,7 +6,6 @@ node ran (a memory limit, say) stay unless their keys have changed in the config
 """
 
 import logging
-from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, Protocol
 
@@ -15,8 +14,8 @@ from warrenmq.server.clock import Clock
 from warrenmq.server.config.changes import changed_keys, is_live
 from warrenmq.server.config.errors import ConfigError
 from warrenmq.server.config.key import RESTART
-from warrenmq.server.config.load import Loaded
 from warrenmq.server.config.settings import Config, broker_settings
+from warrenmq.server.config.sources import Sources
 from warrenmq.server.log.output import open_log
 
 logger = logging.getLogger("warren.config")
@@ -26,6 +25,7 @@ class ReloadHost(Protocol):
     """The parts of a node that a reload uses."""
 
     config: Config
+    sources: Sources
     broker: Broker
     clock: Clock
 
@@ -33,9 +33,9 @@ class ReloadHost(Protocol):
         """Read the certificates again; returns why the old ones stay in use, or ""."""
 
 
-def reload_node(node: ReloadHost, read_again: Callable[[], Loaded]) -> None:
+def reload_node(node: ReloadHost) -> None:
     """Read the configuration again and take from it what can change while the node runs."""
-    loaded = read_again()
+    loaded = node.sources.read_again()
     for error in loaded.errors:
         logger.error("configuration not reloaded: %s", error)
     if loaded.errors:
@@ -53,6 +53,7 @@ def reload_node(node: ReloadHost, read_again: Callable[[], Loaded]) -> None:
         # A line of the log says why; a later reload sees the change again.
         new = replace(new, tls=old.tls)
         node.config = new
+    node.sources.take(new, loaded)
     _apply(node, old, new)
     taken = [key.name for key in changed_keys(old, new)]
     logger.info("configuration reloaded; changed: %s", ", ".join(taken) or "nothing")

@@ -26,6 +26,7 @@ from warrenmq.admin.protocol.cluster import (
     JoinCluster,
     SetDraining,
 )
+from warrenmq.admin.protocol.configuration import Configuration, DescribeConfiguration
 from warrenmq.admin.protocol.control import (
     NEEDS,
     AddUser,
@@ -141,6 +142,7 @@ OPERATIONS: list[tuple[ControlRequest, type[ControlReply]]] = [
     (ReadChanges(kind="queue"), Changes),
     (DescribeLatencies(), NodeLatencies),
     (DescribeTotals(), NodeTotals),
+    (DescribeConfiguration(), Configuration),
     (ReadLog(), LogEntries),
     (SetMemoryLimit(relative=0.5), Done),
     (SetDiskLimit(absolute=1000), Done),

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -11,7 +12,8 @@ import uvloop
 
 from tests.support.brokers.amqp_frames import SocketLink
 from tests.support.brokers.amqp_peer import Peer
-from warrenmq.server.config.load import load
+from warrenmq.server.config.load import Flags, read_sources
+from warrenmq.server.config.sources import Sources
 from warrenmq.server.node import Node
 
 _T = TypeVar("_T")
@@ -22,9 +24,12 @@ class NodeThread:
     """A running node; `settings` are KEY=VALUE of `--set`."""
 
     def __init__(self, directory: Path, *settings: str) -> None:
-        config = load(None, {}, list(settings), data_dir=directory / "data", listen="127.0.0.1:0")
+        flags = Flags(None, settings, directory / "data", listen="127.0.0.1:0")
+        loaded = read_sources(flags, {})
+        assert not loaded.errors
         self._loop = uvloop.new_event_loop()
-        self.node = Node(config, self._loop)
+        sources = Sources(loaded.in_force, partial(read_sources, flags, {}))
+        self.node = Node(loaded.config, sources, self._loop)
         self.port = 0
         started: Future[str] = Future()
         self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)

@@ -120,7 +120,7 @@ class ControlCalls:
         change_calls = ChangeCalls(broker, node, peers, passed, clock, reply)
         self._calls.add(ReadChanges, change_calls.read)
         self._calls.add(DescribeTotals, TotalsCalls(broker, peers, self._later, reply).start)
-        process_calls = ProcessCalls(broker.settings.node_name, node, peers, reply)
+        process_calls = ProcessCalls(broker.settings.node_name, node, peers, self._guard, reply)
         self._calls.add_all(ProcessRequest, process_calls.start)
         self._add_calls()
 

@@ -1,8 +1,10 @@
 """The process of a node for control operations; server/node_process.py implements it."""
 
+from asyncio import Future
 from collections.abc import Callable
 from typing import Protocol
 
+from warrenmq.admin.protocol.configuration import Configuration
 from warrenmq.admin.protocol.control import ControlStatus
 from warrenmq.admin.protocol.log import LogEntries, ReadLog
 from warrenmq.admin.protocol.watching import ListenerCertificates
@@ -28,4 +30,5 @@ class ControlHost(Protocol):
     def describe(self) -> ControlStatus: ...
     def certificates(self) -> list[ListenerCertificates]: ...
     def variables(self) -> dict[str, str]: ...
+    def configuration(self) -> Future[Configuration]: ...
     def read_log(self, request: ReadLog) -> LogEntries: ...

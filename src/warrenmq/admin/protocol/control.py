@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeGuard
 from msgspec import Meta, Struct
 
 from warrenmq.admin.protocol import changes, cluster, mirrors, stores, watching
+from warrenmq.admin.protocol.configuration import Configuration, DescribeConfiguration
 from warrenmq.admin.protocol.counters import DescribeCounters, NodeCounters
 from warrenmq.admin.protocol.fields import ShortStr
 from warrenmq.admin.protocol.latencies import DescribeLatencies, NodeLatencies
@@ -582,6 +583,7 @@ ControlRequest = (
     | DescribeCounters
     | DescribeLatencies
     | DescribeTotals
+    | DescribeConfiguration
     | ReadLog
     | List
     | cluster.ClusterRequest
@@ -604,6 +606,7 @@ ControlReply = (
     | changes.ChangesReply
     | NodeLatencies
     | NodeTotals
+    | Configuration
     | LogEntries
     | cluster.ClusterReply
     | mirrors.MirrorReply
@@ -660,6 +663,7 @@ NEEDS: Final[dict[type, str]] = {
     changes.ReadChanges: MONITORING,
     DescribeLatencies: MONITORING,
     DescribeTotals: MONITORING,
+    DescribeConfiguration: MONITORING,
     ReadLog: MONITORING,
     cluster.DescribeCluster: MANAGEMENT,
     cluster.DescribeMember: MANAGEMENT,

@@ -49,6 +49,7 @@ _QUERY: Final[dict[tuple[str, str], dict[str, str]]] = {
     },
     ("exchanges/{vhost}/{exchange}", "DELETE"): {"if-unused": "`true` refuses one with bindings"},
     ("nodes/{name}", "GET"): {"memory": "`true` adds the memory by its use"},
+    ("warren/config", "GET"): {"node": "the node that is asked, if it is not this one"},
     ("warren/log", "GET"): {
         "node": "the node that is asked, if it is not this one",
         "after": "entries with a larger number only",

@@ -143,7 +143,7 @@ def with_conf_env_file(environment: Mapping[str, str], errors: list[str]) -> Map
         assignment = _ASSIGNMENT.fullmatch(text)
         words = _words(assignment[2]) if assignment is not None else None
         if assignment is None or words is None:
-            errors.append(f"{value}:{number}: expected NAME=VALUE without expansions, got {text!r}")
+            errors.append(f"{value}:{number}: expected NAME=VALUE without expansions")
             continue
         # The file may leave out the prefix.
         name = assignment[1]

@@ -86,7 +86,8 @@ class FileReader:
             elif equals and key:
                 yield self._setting(path.parent, Setting(where, key, value))
             elif text:
-                self._errors.append(f"{where}: expected KEY = VALUE, got {text!r}")
+                # The log has this line, and the text may be a password.
+                self._errors.append(f"{where}: expected KEY = VALUE")
 
     def _include(self, where: str, pattern: Path) -> Iterator[Setting]:
         try:

@@ -68,6 +68,10 @@ class Key:
         self.implies = implies or {}
         self.is_secret = is_secret
 
+    def hides(self, value: str) -> bool:
+        """Whether nobody may see `value`: a password, or a URL that may have one in it."""
+        return value != "" and (self.is_secret or ("://" in value and "@" in value))
+
 
 def parts_of(name: str) -> list[str]:
     r"""The parts of a key; `\.` is a dot inside a part, as in rabbitmq.conf."""

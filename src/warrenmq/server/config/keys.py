@@ -157,6 +157,7 @@ _LISTENERS: Final = (
     Key("tcp_listen_options.linger.on", "tcp.linger", flag, RESTART),
     Key("tcp_listen_options.linger.timeout", "tcp.linger_timeout_s", integer(0, 65535), RESTART),
     *tls_keys("ssl_options", "tls", CONNECT),
+    Key("ssl_handshake_timeout", "ssl_handshake_timeout_ms", _milliseconds, CONNECT),
 )
 
 _CONNECTIONS: Final = (
@@ -166,7 +167,6 @@ _CONNECTIONS: Final = (
         word_or("infinity", 0, _milliseconds),
         CONNECT,
     ),
-    Key("ssl_handshake_timeout", "ssl_handshake_timeout_ms", _milliseconds, CONNECT),
     Key(
         "connection_max",
         "broker.connection_max",
@@ -349,17 +349,19 @@ _LOG: Final = (
     ),
 )
 
-ALL: Final = (
-    *_NODE,
-    *HTTP_KEYS,
-    *_CLUSTER,
-    *_LISTENERS,
-    *_CONNECTIONS,
-    *_USERS,
-    *_LIMITS,
-    *_STORE,
-    *_LOG,
-)
+# By the section of the page of the configuration that explains them.
+SECTIONS: Final = {
+    "The node": _NODE,
+    "The HTTP API and metrics": HTTP_KEYS,
+    "The cluster": _CLUSTER,
+    "Listeners": _LISTENERS,
+    "Connections": _CONNECTIONS,
+    "Users": _USERS,
+    "Memory and disk": _LIMITS,
+    "The store": _STORE,
+    "The log": _LOG,
+}
+ALL: Final = tuple([key for keys in SECTIONS.values() for key in keys])
 # By name; a pattern is found under its name too, but only `find_key` tries patterns.
 BY_NAME: Final = {key.name: key for key in ALL}
 PATTERNS: Final = tuple(key for key in ALL if "*" in key.name)

@@ -139,6 +139,26 @@ def find_ring() -> LogRing | None:
     return rings[0] if rings else None
 
 
+def levels_set(options: LogOptions) -> dict[str, str]:
+    """The levels that `set_log_level` has put in the place of those of `options`, by key."""
+    if find_ring() is None:
+        return {}
+    configured = {"log.console.level": options.console_level, "log.file.level": options.file_level}
+    found = {}
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler):
+            is_file = isinstance(handler, logging.FileHandler)
+            key = "log.file.level" if is_file else "log.console.level"
+            if handler.level != LEVELS[configured[key]]:
+                found[key] = logging.getLevelName(handler.level).lower()
+    for category, level in options.levels:
+        for name in _LOGGERS.get(category, ())[:1]:
+            if logging.getLogger(name).level != LEVELS[level]:
+                lowest = logging.getLevelName(logging.getLogger().level).lower()
+                found[f"log.{category}.level"] = lowest
+    return found
+
+
 def set_log_level(level: str) -> None:
     """Log from `level` on in all outputs and categories, until the next `open_log`."""
     root = logging.getLogger()

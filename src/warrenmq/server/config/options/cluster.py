@@ -40,7 +40,8 @@ def etcd_urls(value: str) -> tuple[str, ...]:
     urls = tuple(part.strip().rstrip("/") for part in value.split(",") if part.strip())
     for url in urls:
         if not url.startswith(("http://", "https://")):
-            raise ConfigError(f"{url!r} is not a URL that begins with http:// or https://")
+            # Such a text may have a password in it.
+            raise ConfigError("expected URLs that begin with http:// or https://")
     if not urls:
         raise ConfigError("expected URL or URL,URL,...")
     return urls

@@ -82,6 +82,6 @@ def test_the_configuration(http_node: HttpNode, api: httpx.Client) -> None:
     keys = {each["key"]: each for each in api.get("warren/config").json()["keys"]}
     limit = keys["vm_memory_high_watermark.relative"]
     assert (limit["value"], limit["source"]) == ("0.3", "runtime")
-    assert limit["pending"] == {"value": "0.4", "source": "default"}
+    assert limit["pending"] == {"value": "0.4", "source": "default", "by": "restart"}
     assert api.get("warren/config?columns=node").json() == {"node": told["node"]}
     assert api.get("warren/config?node=nobody@nowhere").status_code == 404

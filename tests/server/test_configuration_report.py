@@ -131,8 +131,8 @@ def test_a_changed_file_waits_for_a_reload_or_a_restart(node: Told) -> None:
     place = f"{node.other}:2"
     keys = node.keys()
     assert in_force(keys["heartbeat"]) == ("30", f"{node.file}:2", CONNECT, True)
-    assert keys["heartbeat"].pending == PendingValue("20", f"{node.file}:2")
-    assert keys["journal_file_size_limit"].pending == PendingValue("2097152", place)
+    assert keys["heartbeat"].pending == PendingValue("20", f"{node.file}:2", "reload")
+    assert keys["journal_file_size_limit"].pending == PendingValue("2097152", place, "restart")
     assert {each.key for each in keys.values() if each.pending} == {
         "heartbeat", "journal_file_size_limit", "management.cors.allow_origins.1",
     }  # fmt: skip
@@ -144,8 +144,10 @@ def test_a_changed_file_waits_for_a_reload_or_a_restart(node: Told) -> None:
     assert in_force(keys["journal_file_size_limit"]) == (
         "1048576", f"{node.other}:1", "restart", True,
     )  # fmt: skip
-    assert keys["journal_file_size_limit"].pending == PendingValue("2097152", place)
-    assert keys["management.cors.allow_origins.1"].pending == PendingValue("*", f"{node.file}:3")
+    assert keys["journal_file_size_limit"].pending == PendingValue("2097152", place, "restart")
+    assert keys["management.cors.allow_origins.1"].pending == PendingValue(
+        "*", f"{node.file}:3", "restart"
+    )
     # A line that has moved only waits for nothing.
     node.configure()
     node.other.write_text("\n\njournal_file_size_limit = 1MiB\n")
@@ -176,12 +178,19 @@ def test_limits_and_levels_that_commands_have_set(node: Told) -> None:
     assert in_force(keys["vm_memory_high_watermark.absolute"]) == (
         "123456789", "runtime", "reload", True,
     )  # fmt: skip
-    assert keys["vm_memory_high_watermark.absolute"].pending == PendingValue("", "default")
+    assert keys["vm_memory_high_watermark.absolute"].pending == PendingValue(
+        "", "default", "restart"
+    )
     assert keys["vm_memory_high_watermark.relative"].value == ""
-    assert keys["vm_memory_high_watermark.relative"].pending == PendingValue("0.4", "default")
+    assert keys["vm_memory_high_watermark.relative"].pending == PendingValue(
+        "0.4", "default", "restart"
+    )
     assert in_force(keys["disk_free_limit.absolute"])[:2] == (str(1 << 60), "runtime")
-    assert keys["disk_free_limit.absolute"].pending == PendingValue("50000000", "default")
+    assert keys["disk_free_limit.absolute"].pending == PendingValue(
+        "50000000", "default", "restart"
+    )
     assert in_force(keys["log.console.level"])[:2] == ("debug", "runtime")
+    assert keys["log.console.level"].pending == PendingValue("info", "default", "reload")
     # A reload opens the log anew, and leaves the limits as they are.
     node.reload()
     keys = node.keys()

@@ -1,12 +1,14 @@
 """What a running node tells of its configuration: values, sources, and what waits."""
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from warrenmq.admin.protocol.configuration import Configuration, ConfigurationKey, PendingValue
 from warrenmq.broker.definitions.settings import Settings
 from warrenmq.broker.flow.alarms import Alarms, share_of
 from warrenmq.server.config.effective import DEFAULT, RUNTIME, Row, effective, pending
+from warrenmq.server.config.key import CONNECT, FIRST_START, RELOAD
 from warrenmq.server.config.keys import ALL, SECTIONS
 from warrenmq.server.config.load import Loaded
 from warrenmq.server.config.lookup import find_key
@@ -26,7 +28,10 @@ def configuration(
     config: Config, sources: Sources, alarms: Alarms, latest: Loaded
 ) -> Configuration:
     """The configuration of a node that runs with `config`; `latest` has the sources as now."""
-    running = _with_runtime(config, sources, alarms)
+    limits = _limits_set(config.broker, alarms)
+    running = _with_runtime(config, sources, limits | levels_set(config.log))
+    # A reload leaves a limit that a command has set as it is.
+    staying = {other for name in limits for other in (name, *find_key(name).overrides)}
     waiting = {} if latest.errors else pending(running, latest)
     rows = {row.key: row for row in effective(running)}
     for name in waiting:
@@ -34,6 +39,7 @@ def configuration(
     keys = []
     for row in sorted(rows.values(), key=_place):
         later = waiting.get(row.key)
+        by = _takes(find_key(row.key).effect) if row.key not in staying else "restart"
         keys.append(
             ConfigurationKey(
                 key=row.key,
@@ -42,7 +48,7 @@ def configuration(
                 effect=row.effect,
                 section=_SECTION_OF.get(find_key(row.key).name, _WITHOUT_EFFECT),
                 is_changed=row.is_changed,
-                pending=None if later is None else PendingValue(later.value, later.source),
+                pending=None if later is None else PendingValue(later.value, later.source, by),
             )
         )
     files = [str(path) for path in config.config_files]
@@ -53,12 +59,21 @@ def _place(row: Row) -> int:
     return _PLACES.get(find_key(row.key).name, len(_PLACES))
 
 
-def _with_runtime(config: Config, sources: Sources, alarms: Alarms) -> Loaded:
-    """What is in force, with the limits and log levels that commands have set."""
+def _takes(effect: str) -> Literal["reload", "restart", "first start"]:
+    """What brings a new value of a key with this `effect` in force."""
+    if effect == FIRST_START:
+        return "first start"
+    return "reload" if effect in (RELOAD, CONNECT) else "restart"
+
+
+def _with_runtime(
+    config: Config, sources: Sources, changes: Mapping[str, str | int | float]
+) -> Loaded:
+    """What is in force, with the `changes` of commands, by key."""
     settings = dict(sources.in_force)
     fields: dict[str, Any] = {}
     levels = dict(config.log.levels)
-    for name, value in (_limits_set(config.broker, alarms) | levels_set(config.log)).items():
+    for name, value in changes.items():
         key = find_key(name)
         for rival in key.overrides:
             settings.pop(rival, None)
@@ -83,9 +98,9 @@ def _of_group(group: str, fields: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _limits_set(wanted: Settings, alarms: Alarms) -> dict[str, int | float]:
+def _limits_set(wanted: Settings, alarms: Alarms) -> dict[str, str | int | float]:
     """The limits that commands have set, by key: bytes, or a share of all memory."""
-    found: dict[str, int | float] = {}
+    found: dict[str, str | int | float] = {}
     total, share = alarms.total_memory_bytes, alarms.memory_limit_share
     absolute = wanted.vm_memory_high_watermark_absolute
     if share >= 0:

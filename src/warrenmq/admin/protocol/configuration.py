@@ -1,6 +1,6 @@
 """The request of the admin protocol for the configuration that a node has in force."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -18,10 +18,11 @@ class DescribeConfiguration(
 
 
 class PendingValue(Struct, frozen=True):
-    """What a key gets with a reload or a restart, and from where; the value "" sets nothing."""
+    """What a key gets, and from where, once `by` happens; the value "" sets nothing."""
 
     value: str
     source: str
+    by: Literal["reload", "restart", "first start"]
 
 
 class ConfigurationKey(Struct, frozen=True):

@@ -29,7 +29,7 @@ from warrenmq.management.ui.pages import (
 from warrenmq.management.ui.pages.exchanges import all_exchanges, bindings, one_exchange
 from warrenmq.management.ui.pages.mirrors import all_mirrors
 from warrenmq.management.ui.pages.mirrors import one_queue as mirrors_of_queue
-from warrenmq.management.ui.pages.nodes import all_nodes, one_node
+from warrenmq.management.ui.pages.nodes import all_nodes, configuration, log, one_node
 from warrenmq.management.ui.pages.pipeline import all_readers, one_reader
 from warrenmq.management.ui.pages.policies import all_policies, one_policy
 from warrenmq.management.ui.pages.queues import all_queues, moving, new_queue, one_queue
@@ -68,6 +68,8 @@ ROUTERS: Final[tuple[APIRouter, ...]] = (
     mirrors_of_queue.router,
     all_nodes.router,
     one_node.router,
+    configuration.router,
+    log.router,
     all_readers.router,
     one_reader.router,
 )

@@ -32,6 +32,8 @@ MENU: Final = (
     ("Mirrors", "/mirrors", "management", ""),
     ("Pipeline", "/pipeline", "management", ""),
     ("Nodes", "/nodes", "monitoring", ""),
+    ("Configuration", "/configuration", "monitoring", ""),
+    ("Log", "/log", "monitoring", ""),
     ("Policies", "/policies", "management", ""),
     ("Users", "/users", "administrator", ""),
     ("Vhosts", "/vhosts", "management", ""),

@@ -70,29 +70,47 @@ def filter_form(
 
     `further`: labelled fields of other filters by their name in the URL.
     """
-    fields = further or {}
-    own = {"name", "use_regex", "page", *fields}
-    is_filtered = any([page.query.get(name) for name in ("name", *fields)])
+    pattern = h.label[
+        h.input(
+            type="checkbox", name="use_regex", value="true",
+            checked=page.query.get("use_regex") == "true",
+        ),
+        " pattern",
+    ]  # fmt: skip
+    name = filter_text(page, "name", f"Name of {noun}")
+    return filter_of(page, {"name": name, "use_regex": has_patterns and pattern, **(further or {})})
+
+
+def filter_of(page: Page, fields: Mapping[str, h.Node]) -> h.Element:
+    """A form that filters a page by `fields`: labelled ones, by their name in the URL."""
+    own = {"page", *fields}
+    is_filtered = any([page.query.get(name) for name in fields])
     return h.form(".filter", action=f"{page.prefix}{page.path}", role="search")[
         [
             h.input(type="hidden", name=name, value=value)
             for name, value in page.query.items()
             if name not in own
         ],
-        h.label(for_="name")[f"Name of {noun}"],
-        h.input("#name", name="name", value=page.query.get("name", "")),
-        has_patterns
-        and h.label[
-            h.input(
-                type="checkbox", name="use_regex", value="true",
-                checked=page.query.get("use_regex") == "true",
-            ),
-            " pattern",
-        ],
         list(fields.values()),
         h.button(type="submit")["Filter"],
         is_filtered and h.a(href=page.url(**dict.fromkeys(own)))["All"],
-    ]  # fmt: skip
+    ]
+
+
+def filter_text(page: Page, name: str, label: str) -> h.Node:
+    """A line of text of a filter."""
+    return [h.label(for_=name)[label], h.input(id=name, name=name, value=page.query.get(name, ""))]
+
+
+def filter_choice(page: Page, name: str, label: str, choices: Sequence[tuple[str, str]]) -> h.Node:
+    """A choice of a filter, each (value, what is shown); the first one counts if none is chosen."""
+    chosen = page.query.get(name, "")
+    return h.label[
+        f"{label} ",
+        h.select(name=name)[
+            [h.option(value=value, selected=value == chosen)[title] for value, title in choices]
+        ],
+    ]
 
 
 def table(
@@ -196,7 +214,7 @@ def plain_table(
     ]
 
 
-def figures_table(caption: str, rows: Sequence[tuple[str, h.Node]]) -> h.Element:
+def figures_table(caption: str, rows: Sequence[tuple[h.Node, h.Node]]) -> h.Element:
     """A small table of names and values."""
     return h.table(".facts")[
         h.caption[caption],

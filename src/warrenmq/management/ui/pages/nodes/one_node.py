@@ -41,7 +41,7 @@ async def node(page: PageOf, name: str) -> Response:
         page.live(
             "node-facts",
             h.div(".charts")[
-                _facts(found),
+                _facts(page, found),
                 [[_listeners(each), _links(each)] for each in described],
             ],
         ),
@@ -96,8 +96,8 @@ def _memory(found: Row) -> h.Node:
     return h.div(".charts")[bar("Memory by use", parts, figures.size, marks)]
 
 
-def _facts(found: Row) -> h.Element:
-    rows: list[tuple[str, h.Node]] = [("State", node_state(found))]
+def _facts(page: Page, found: Row) -> h.Element:
+    rows: list[tuple[h.Node, h.Node]] = [("State", node_state(found))]
     if found.get("running") and "uptime" in found:
         rows += [
             ("Up for", figures.duration(found["uptime"])),
@@ -110,8 +110,14 @@ def _facts(found: Row) -> h.Element:
             ("Files", _counts(found, "fd")),
             ("Sockets", _counts(found, "sockets")),
             ("Data directory", found["db_dir"]),
-            ("Configuration", ", ".join(found["config_files"]) or "none"),
-            ("Logs", ", ".join(found["log_files"]) or "none"),
+            (
+                h.a(href=page.link("/configuration", node=found["name"]))["Configuration"],
+                ", ".join(found["config_files"]) or "none",
+            ),
+            (
+                h.a(href=page.link("/log", node=found["name"]))["Logs"],
+                ", ".join(found["log_files"]) or "none",
+            ),
         ]
     return figures_table("Details", rows)
 

@@ -17,6 +17,7 @@ from warrenmq.management.ui.elements.tables import (
     Column,
     Row,
     column_chooser,
+    filter_choice,
     filter_form,
     page_query,
     state_square,
@@ -146,16 +147,6 @@ async def _ask(page: Page, action: str, keys: list[str], names: list[tuple[str, 
 def _filter_fields(page: Page) -> dict[str, h.Node]:
     """The fields of `_FILTERS`, with what the URL says."""
 
-    def choice(name: str, title: str, values: tuple[str, ...]) -> h.Node:
-        chosen = page.query.get(name, "")
-        return h.label[
-            f"{title} ",
-            h.select(name=name)[
-                h.option(value="")["any"],
-                [h.option(value=each, selected=each == chosen)[each] for each in values],
-            ],
-        ]
-
     def box(name: str, value: str, title: str) -> h.Node:
         is_checked = page.query.get(name) == value
         return h.label[
@@ -164,12 +155,16 @@ def _filter_fields(page: Page) -> dict[str, h.Node]:
 
     policy = page.query.get("policy", "")
     return {
-        "type": choice("type", "Type", _TYPES),
-        "state": choice("state", "State", _STATES),
+        "type": filter_choice(page, "type", "Type", _any_of(_TYPES)),
+        "state": filter_choice(page, "state", "State", _any_of(_STATES)),
         "policy": h.label["Policy ", h.input(name="policy", value=policy, size="12")],
         "consumers": box("consumers", "none", "no consumers"),
         "growing": box("growing", "true", "growing"),
     }
+
+
+def _any_of(values: tuple[str, ...]) -> list[tuple[str, str]]:
+    return [("", "any"), *[(each, each) for each in values]]
 
 
 def _columns(page: Page) -> list[Column]:

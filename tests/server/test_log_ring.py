@@ -17,8 +17,7 @@ def ring() -> LogRing:
 
 @pytest.fixture
 def log(ring: LogRing) -> Iterator[logging.Logger]:
-    # One that has no other outputs.
-    logger = logging.Logger("warren.test")  # noqa: LOG001
+    logger = logging.Logger("warren.test")  # noqa: LOG001  # one without other outputs
     logger.addHandler(ring)
     yield logger
     logger.removeHandler(ring)

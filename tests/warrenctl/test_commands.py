@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import select
 import shutil
 import subprocess
 import sys
@@ -292,6 +293,55 @@ def test_the_report_has_all_listings(
     text = capsys.readouterr().out
     for title in ("Status of node", "Cluster status", "Listing queues", "Listing policies"):
         assert title in text
+
+
+def test_settings_with_their_sources(
+    node: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["-q", "environment", "--sources", "--formatter", "json"]) == 0
+    told = {each["key"]: each for each in json.loads(capsys.readouterr().out)}
+    assert told["data_dir"] == {
+        "key": "data_dir",
+        "value": str(node.directory / "data"),
+        "source": "--data-dir",
+        "change_takes_effect": "restart",
+        "pending": "",
+        "pending_source": "",
+        "waits_for": "",
+    }
+    assert told["default_pass"]["value"] == "(hidden)"
+    assert main(["-q", "set_vm_memory_high_watermark", "0.3"]) == 0
+    assert main(["-q", "environment", "--sources"]) == 0
+    printed = capsys.readouterr().out
+    assert (
+        "vm_memory_high_watermark.relative\t0.3\truntime\treload\t0.4\tdefault\trestart" in printed
+    )
+    assert main(["-q", "set_vm_memory_high_watermark", "0.4"]) == 0
+
+
+def test_the_log_of_a_node_without_a_log_file(
+    node: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["-q", "log_location"]) == 0
+    assert capsys.readouterr().out == "<stderr>\n"
+    assert main(["-q", "log_tail", "-N", "1000"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 5 and set(lines) <= set(node.log_path.read_text().splitlines())
+    streaming = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, "-q", "log_tail_stream"], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert streaming.stdout is not None
+        for share in ("0.3", "0.4") * 60:
+            # The stream begins when the command has found the node.
+            assert main(["-q", "set_vm_memory_high_watermark", share]) == 0
+            if select.select([streaming.stdout], [], [], 0.5)[0]:
+                break
+        assert "memory high watermark set to" in streaming.stdout.readline()
+    finally:
+        streaming.kill()
+        streaming.wait()
+        assert main(["-q", "set_vm_memory_high_watermark", "0.4"]) == 0
 
 
 def test_the_end_of_a_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from collections import deque
 from pathlib import Path
 from typing import Final
 
+from warrenmq.admin.protocol.log import LogEntries, LogEntry, ReadLog
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import DATA, CommandError
 from warrenmq.cli.control.formats.output import Output, Text
@@ -15,13 +16,27 @@ from warrenmq.cli.control.parsing import Option
 _SETTINGS: Final = "Configuration and environment"
 _LINES: Final = 50
 _PAUSE_S: Final = 0.1
+_MEMORY_PAUSE_S: Final = 0.5
+# Entries of one reply of a node.
+_ENTRIES_MAX: Final = 1000
 
 
-def _log_file(run: Run) -> Path:
+def _log_file(run: Run) -> Path | None:
+    """The file that the node writes its log to; None if it writes to the console only."""
     files = [name for name in node_status(run).log_files if not name.startswith("<")]
-    if not files:
-        raise CommandError("Error:\nthe node writes its log to no file")
-    return Path(files[0])
+    return Path(files[0]) if files else None
+
+
+def _read_memory(run: Run, after: int, count: int) -> list[LogEntry]:
+    """The newest entries that the node has in memory, the oldest of them first."""
+    asked = ReadLog(after=after, limit=min(count, _ENTRIES_MAX))
+    return list(reversed(run.ask(asked, LogEntries).entries))
+
+
+def _line(entry: LogEntry) -> str:
+    """An entry as it stands in a log file."""
+    line = f"{entry.time} [{entry.level.upper()}] {entry.domain}: {entry.msg}"
+    return f"{line}\n{entry.exception}" if entry.exception else line
 
 
 def _location(run: Run) -> Output:
@@ -31,10 +46,12 @@ def _location(run: Run) -> Output:
 
 
 def _tail(run: Run) -> Output:
-    path = _log_file(run)
+    path, count = _log_file(run), run.number("number", _LINES)
+    if path is None:
+        return Text("\n".join([_line(entry) for entry in _read_memory(run, 0, count)]))
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
-            lines = deque(file, maxlen=run.number("number", _LINES))
+            lines = deque(file, maxlen=count)
     except OSError as error:
         raise CommandError(f"Error:\n{path}: {error.strerror}", DATA) from None
     return Text("".join(lines).rstrip("\n"))
@@ -44,6 +61,8 @@ def _tail_stream(run: Run) -> Output:
     """Print new lines of the log for --duration seconds, or until an interrupt."""
     path = _log_file(run)
     ends_s = time.monotonic() + run.number("duration") if run.has("duration") else None
+    if path is None:
+        return _stream_memory(run, ends_s)
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             file.seek(0, 2)
@@ -55,6 +74,19 @@ def _tail_stream(run: Run) -> Output:
                     time.sleep(_PAUSE_S)
     except OSError as error:
         raise CommandError(f"Error:\n{path}: {error.strerror}", DATA) from None
+    return None
+
+
+def _stream_memory(run: Run, ends_s: float | None) -> Output:
+    """Print new entries of the node's memory until the monotonic time `ends_s`."""
+    last = run.ask(ReadLog(limit=1), LogEntries).last
+    while ends_s is None or time.monotonic() < ends_s:
+        entries = _read_memory(run, last, _ENTRIES_MAX)
+        for entry in entries:
+            print(_line(entry), flush=True)
+            last = entry.number
+        if not entries:
+            time.sleep(_MEMORY_PAUSE_S)
     return None
 
 

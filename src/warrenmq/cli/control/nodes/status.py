@@ -3,10 +3,15 @@
 from typing import Any, Final
 
 from warrenmq.admin.protocol.cluster import MemberDescription
+from warrenmq.admin.protocol.configuration import (
+    Configuration,
+    ConfigurationKey,
+    DescribeConfiguration,
+)
 from warrenmq.admin.protocol.control import ControlStatus, DescribeControl
 from warrenmq.cli.control.command import Command, Run
 from warrenmq.cli.control.exits import UsageError
-from warrenmq.cli.control.formats.output import Output, Text
+from warrenmq.cli.control.formats.output import Output, Table, Text
 from warrenmq.cli.control.formats.values import json_text, term_text
 from warrenmq.cli.control.objects import listings
 from warrenmq.cli.control.parsing import Option
@@ -15,6 +20,9 @@ from warrenmq.vocabulary.rabbitmq_version import RABBITMQ_VERSION
 _SETTINGS: Final = "Configuration and environment"
 _UNITS: Final = {"bytes": 1, "mb": 1_000_000, "gb": 1_000_000_000}
 _UNIT: Final = Option("unit", help="bytes, mb or gb (default: gb)")
+_SOURCE_COLUMNS: Final = (
+    "key", "value", "source", "change_takes_effect", "pending", "pending_source", "waits_for",
+)  # fmt: skip
 PURPOSES: Final = {
     "amqp": "AMQP 0-9-1",
     "amqp/ssl": "AMQP 0-9-1 over TLS",
@@ -185,10 +193,19 @@ def _status_data(status: ControlStatus) -> dict[str, Any]:
 
 
 def environment(run: Run) -> Output:
-    """The settings in force."""
+    """The settings in force; with --sources a table that says where they come from."""
+    if run.flag("sources"):
+        told = run.ask(DescribeConfiguration(), Configuration)
+        return Table(_SOURCE_COLUMNS, [_source_row(each) for each in told.keys])
     settings = node_status(run).environment
     lines = [f"{name} = {_setting_text(value)}" for name, value in sorted(settings.items())]
     return Text("\n".join(lines), settings, report=settings)
+
+
+def _source_row(key: ConfigurationKey) -> list[str]:
+    pending = key.pending
+    waits = ["", "", ""] if pending is None else [pending.value, pending.source, pending.by]
+    return [key.key, key.value, key.source, key.effect, *waits]
 
 
 def _setting_text(value: Any) -> str:
@@ -213,6 +230,7 @@ def _memory_breakdown(run: Run) -> Output:
 COMMANDS: Final = (
     Command(
         "environment", _SETTINGS, "Shows the settings in force", environment, needs="node",
+        options=(Option("sources", "flag", help="with sources, and what waits for a restart"),),
         banner=lambda run: f"Application environment of node {run.node} ...",
     ),
     Command(
